@@ -1,0 +1,58 @@
+"""Time as an argument: the only module that reads a real clock.
+
+Everything else takes a `Clock`, so that a test can move time and a decision can be replayed.
+"""
+
+from __future__ import annotations
+
+import time as _time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What the engine may know of time."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go back; for durations and deadlines."""
+        ...
+
+    def time(self) -> float:
+        """Seconds since the epoch, UTC; for timestamps that leave the process."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clock."""
+
+    def monotonic(self) -> float:
+        """See `Clock.monotonic`."""
+        return _time.monotonic()
+
+    def time(self) -> float:
+        """See `Clock.time`."""
+        return _time.time()
+
+
+class ManualClock:
+    """A clock that stands still until it is told to move; for tests and replays."""
+
+    def __init__(self, start: float = 1_740_823_200.0) -> None:
+        self._time = start
+        self._monotonic = 0.0
+
+    def monotonic(self) -> float:
+        """See `Clock.monotonic`."""
+        return self._monotonic
+
+    def time(self) -> float:
+        """See `Clock.time`."""
+        return self._time
+
+    def advance(self, seconds: float) -> None:
+        """Moves both readings forward."""
+        self._time += seconds
+        self._monotonic += seconds
+
+    def set_time(self, epoch_seconds: float) -> None:
+        """Sets the wall reading and leaves the monotonic one alone, as a replay needs."""
+        self._time = epoch_seconds
