@@ -1,0 +1,96 @@
+"""Builds the real programs the cluster tests run: etcd, kube-apiserver, kube-scheduler, kubectl.
+
+They come from the Go modules pinned beside this file, are built once for each content of those
+pins, and live in the user's cache folder, never in the repository.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+HERE = Path(__file__).parent
+KUBERNETES_VERSION = "1.37.1"
+GO_WANTED = (1, 26)
+PINS = ("go.mod", "go.sum", "etcd/go.mod", "etcd/go.sum")
+PACKAGES = {
+    "etcd": (HERE / "etcd", "go.etcd.io/etcd/server/v3"),
+    "kube-apiserver": (HERE, "k8s.io/kubernetes/cmd/kube-apiserver"),
+    "kube-scheduler": (HERE, "k8s.io/kubernetes/cmd/kube-scheduler"),
+    "kubectl": (HERE, "k8s.io/kubernetes/cmd/kubectl"),
+}
+
+
+def missing() -> str | None:
+    """Say in one line what this machine lacks to run the cluster tests, if anything."""
+    wanted = ".".join(map(str, GO_WANTED))
+    go = shutil.which("go")
+    if go is None:
+        return f"cluster tests need Go {wanted} or newer on PATH (there is none)"
+    env = os.environ | {"GOTOOLCHAIN": "local"}
+    said = subprocess.run([go, "version"], capture_output=True, text=True, check=False, env=env)
+    found = re.search(r"go(\d+)\.(\d+)", said.stdout)
+    if found is None or (int(found[1]), int(found[2])) < GO_WANTED:
+        return f"cluster tests need Go {wanted} or newer (found: {said.stdout.strip() or 'none'})"
+    return None
+
+
+def folder() -> Path:
+    """The cache folder of exactly these pins."""
+    digest = hashlib.sha256(KUBERNETES_VERSION.encode())
+    for name in PINS:
+        digest.update((HERE / name).read_bytes())
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return cache / "berth" / f"bin-{digest.hexdigest()[:16]}"
+
+
+def binary(name: str) -> Path:
+    """The path of a program, built first where the cache does not hold it.
+
+    A cold build of kube-apiserver takes some minutes; runs at the same time build only once.
+
+    Raises:
+        RuntimeError: the build failed; the message ends with what Go said.
+    """
+    target = folder() / name
+    if target.exists():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _lock(target.parent / ".lock"):
+        if not target.exists():
+            _build(name, target)
+    return target
+
+
+def _build(name: str, target: Path) -> None:
+    module, package = PACKAGES[name]
+    half_done = target.with_name(f".{name}.{os.getpid()}")
+    command = ["go", "build", "-trimpath", "-ldflags", _ldflags(), "-o", str(half_done), package]
+    env = os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly"}
+    done = subprocess.run(
+        command, cwd=module, env=env, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"cannot build {name}:\n{done.stderr[-4000:]}")
+    half_done.rename(target)
+
+
+def _ldflags() -> str:
+    major, minor, _ = KUBERNETES_VERSION.split(".")
+    stamp = {"gitVersion": f"v{KUBERNETES_VERSION}", "gitMajor": major, "gitMinor": minor}
+    flags = [f"-X k8s.io/component-base/version.{key}={value}" for key, value in stamp.items()]
+    return " ".join(["-s -w", *flags])
+
+
+@contextlib.contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
