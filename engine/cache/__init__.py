@@ -1,0 +1,1 @@
+"""State: the cluster as columns, with assume and forget; snapshots are views of it."""

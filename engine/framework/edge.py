@@ -1,0 +1,68 @@
+"""Protocols through which the core sees the API server; `engine.kube` implements them, `app` wires.
+
+All methods are coroutines called from one event loop. None of them retries without bound, and an
+outcome that cannot be known is said, not guessed.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Protocol
+
+from engine.framework.effects import Bind, Emit, SetUnschedulable
+from engine.objects import Pod
+
+
+class BindOutcome(Enum):
+    """What became of a binding."""
+
+    BOUND = "bound"
+    """It is bound to our node: created now, or found so (409 to the same node, or by a GET)."""
+    TAKEN = "taken"
+    """It is bound to another node: drop ours, nothing to requeue."""
+    GONE = "gone"
+    """The pod or this UID of it no longer exists, or it is being deleted."""
+    REFUSED = "refused"
+    """The server surely did not bind it (4xx, 429 exhausted, refused connection): forget and requeue."""
+    UNKNOWN = "unknown"
+    """Sent, no answer, and the server cannot be asked now: stays assumed until a GET has answered."""
+
+
+class Binder(Protocol):
+    """Writes bindings."""
+
+    async def bind(self, effect: Bind) -> tuple[BindOutcome, str]:
+        """One attempt. The text says why, for BOUND it is empty. Never raises for network causes."""
+        ...
+
+    async def resolve(self, effect: Bind) -> tuple[BindOutcome, str]:
+        """Asks with a GET what became of a binding of unknown outcome; UNKNOWN if it cannot say."""
+        ...
+
+
+class PodStatusWriter(Protocol):
+    """Writes pod conditions."""
+
+    async def set_unschedulable(self, effect: SetUnschedulable) -> None:
+        """Patches PodScheduled=False. Failures are logged and counted; the next attempt repeats it."""
+        ...
+
+
+class EventSink(Protocol):
+    """Takes Events; they never hold anything up."""
+
+    def emit(self, effect: Emit) -> None:
+        """Buffers the Event. Dropped, and counted, only when the bounded buffer is full."""
+        ...
+
+
+class PodReader(Protocol):
+    """Reads one pod from the server."""
+
+    async def get_pod(self, namespace: str, name: str) -> Pod | None:
+        """The pod as the server has it now, None if there is none.
+
+        Raises:
+            KubeError: the server could not be asked.
+        """
+        ...

@@ -1,0 +1,120 @@
+"""What happens in a cluster, as far as it can make a waiting pod schedulable.
+
+A plugin registers the events that could change its answer, each with a hint function that looks
+closer. Nothing else wakes a pod that the plugin rejected.
+
+Source: kube-scheduler framework/types.go and events.go; the finer events of
+kubernetes pkg/scheduler/framework/events.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum, Flag, auto
+
+from engine.framework.podinfo import PodInfo
+from engine.objects import Node, Pod
+
+
+class Resource(Enum):
+    """What changed. Pods are told apart by their relation to the waiting pod."""
+
+    ASSIGNED_POD = "AssignedPod"
+    UNSCHEDULED_POD = "UnscheduledPod"
+    TARGET_POD = "TargetPod"
+    NODE = "Node"
+    NAMESPACE = "Namespace"
+    SIGNAL = "Signal"
+    TIME = "Time"
+    POLICY = "Policy"
+    WILDCARD = "*"
+
+
+class Action(Flag):
+    """How it changed. Flags, so that a registration can name several."""
+
+    ADD = auto()
+    DELETE = auto()
+    UPDATE_NODE_ALLOCATABLE = auto()
+    UPDATE_NODE_LABEL = auto()
+    UPDATE_NODE_TAINT = auto()
+    UPDATE_NODE_CONDITION = auto()
+    UPDATE_NODE_ANNOTATION = auto()
+    UPDATE_NODE_DECLARED_FEATURE = auto()
+    UPDATE_POD_LABEL = auto()
+    UPDATE_POD_SCALE_DOWN = auto()
+    UPDATE_POD_TOLERATION = auto()
+    UPDATE_POD_GATES_ELIMINATED = auto()
+    UPDATE_OTHER = auto()
+    UPDATE = (
+        UPDATE_NODE_ALLOCATABLE
+        | UPDATE_NODE_LABEL
+        | UPDATE_NODE_TAINT
+        | UPDATE_NODE_CONDITION
+        | UPDATE_NODE_ANNOTATION
+        | UPDATE_NODE_DECLARED_FEATURE
+        | UPDATE_POD_LABEL
+        | UPDATE_POD_SCALE_DOWN
+        | UPDATE_POD_TOLERATION
+        | UPDATE_POD_GATES_ELIMINATED
+        | UPDATE_OTHER
+    )
+    ALL = ADD | DELETE | UPDATE
+
+
+_ACTION_WORDS: dict[Action, str] = {
+    Action.ADD: "Add",
+    Action.DELETE: "Delete",
+    Action.UPDATE_NODE_ALLOCATABLE: "UpdateNodeAllocatable",
+    Action.UPDATE_NODE_LABEL: "UpdateNodeLabel",
+    Action.UPDATE_NODE_TAINT: "UpdateNodeTaint",
+    Action.UPDATE_NODE_CONDITION: "UpdateNodeCondition",
+    Action.UPDATE_NODE_ANNOTATION: "UpdateNodeAnnotation",
+    Action.UPDATE_NODE_DECLARED_FEATURE: "UpdateNodeDeclaredFeature",
+    Action.UPDATE_POD_LABEL: "UpdatePodLabel",
+    Action.UPDATE_POD_SCALE_DOWN: "UpdatePodScaleDown",
+    Action.UPDATE_POD_TOLERATION: "UpdatePodToleration",
+    Action.UPDATE_POD_GATES_ELIMINATED: "UpdatePodSchedulingGatesEliminated",
+    Action.UPDATE_OTHER: "Update",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEvent:
+    """A resource and what was done to it."""
+
+    resource: Resource
+    action: Action
+
+    def matches(self, happened: ClusterEvent) -> bool:
+        """True if `happened` is among what this registration covers."""
+        if self.resource is Resource.WILDCARD or happened.resource is Resource.WILDCARD:
+            return True
+        return self.resource is happened.resource and bool(self.action & happened.action)
+
+    def __str__(self) -> str:
+        words = [word for action, word in _ACTION_WORDS.items() if action & self.action]
+        return f"{self.resource.value}/{'|'.join(words)}"
+
+
+EVERYTHING = ClusterEvent(Resource.WILDCARD, Action.ALL)
+
+
+class QueueingHint(Enum):
+    """Would the event let the pod pass this plugin? When in doubt: QUEUE."""
+
+    QUEUE = "Queue"
+    SKIP = "Skip"
+
+
+HintFn = Callable[[PodInfo, "Pod | Node | None", "Pod | Node | None"], QueueingHint]
+"""(waiting pod, object before, object after) -> hint. Pure; may not look at the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEventWithHint:
+    """A registration: the event, and the function that looks closer (None: always QUEUE)."""
+
+    event: ClusterEvent
+    hint: HintFn | None = None

@@ -1,0 +1,24 @@
+"""A profile: a scheduler name and the plugins that decide for its pods."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.framework.interface import Plugin
+
+
+@dataclass(frozen=True, slots=True)
+class Weighted:
+    """A plugin and the weight of its scores."""
+
+    plugin: Plugin
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Plugins in the order in which they are asked, at every extension point they implement."""
+
+    scheduler_name: str
+    plugins: tuple[Weighted, ...]
+    seed: int = 0

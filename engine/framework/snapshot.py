@@ -1,0 +1,248 @@
+"""The cluster as one cycle sees it: a borrowed, read-only view of columns, not a copy.
+
+The cache implements these protocols. Arrays are borrowed: nobody writes to them, and they are valid
+until the cycle ends. A row number names a node as long as `layout` stays the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.framework.podinfo import PodInfo
+from engine.objects import Namespace, Node, Taint
+
+Rows = slice | NDArray[np.intp]
+"""Which rows a plugin is asked about: a slice for the full pass, an index array otherwise."""
+
+BoolColumn = NDArray[np.bool_]
+IntColumn = NDArray[np.int64]
+FloatColumn = NDArray[np.float64]
+CodeColumn = NDArray[np.int32]
+
+
+class Dictionary(Protocol):
+    """Texts as int32 codes; it only grows, and every column of texts shares it."""
+
+    def code(self, text: str) -> int:
+        """The code of `text`, made if new."""
+        ...
+
+    def find(self, text: str) -> int:
+        """The code of `text`, -1 if no column has ever held it."""
+        ...
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """Code -> text."""
+        ...
+
+
+class NodeColumns(Protocol):
+    """One row a node. Amounts are milli-cores for cpu, bytes for memory, counts otherwise."""
+
+    @property
+    def size(self) -> int:
+        """N: the length of every column. Rows without a node have `present` False."""
+        ...
+
+    @property
+    def present(self) -> BoolColumn:
+        """(N,) the row holds a node."""
+        ...
+
+    @property
+    def pod_count(self) -> IntColumn:
+        """(N,) pods bound or assumed, not finished."""
+        ...
+
+    @property
+    def nonzero_cpu(self) -> IntColumn:
+        """(N,) requested milli-cores, containers without a request counted as 100m."""
+        ...
+
+    @property
+    def nonzero_memory(self) -> IntColumn:
+        """(N,) requested bytes, containers without a request counted as 200 MiB."""
+        ...
+
+    @property
+    def unschedulable(self) -> BoolColumn:
+        """(N,) cordoned."""
+        ...
+
+    @property
+    def taint_set(self) -> CodeColumn:
+        """(N,) index into `taint_sets`."""
+        ...
+
+    @property
+    def taint_sets(self) -> Sequence[tuple[Taint, ...]]:
+        """Every distinct list of taints seen; index 0 is the empty one."""
+        ...
+
+    @property
+    def tie_keys(self) -> NDArray[np.uint64]:
+        """(N,) a hash of the node's name, the raw material of seeded ties."""
+        ...
+
+    def allocatable(self, resource: str) -> IntColumn:
+        """(N,) amount of the resource, 0 where the node does not have it."""
+        ...
+
+    def requested(self, resource: str) -> IntColumn:
+        """(N,) sum of the requests of the node's pods."""
+        ...
+
+    def has_resource(self, resource: str) -> BoolColumn:
+        """(N,) the node's allocatable names the resource."""
+        ...
+
+    def capacity(self, resource: str) -> IntColumn:
+        """(N,) status.capacity of the resource."""
+        ...
+
+    def text(self, column: str, of: Callable[[Node], str | None]) -> CodeColumn:
+        """(N,) dictionary codes of a text of each node, -1 = missing.
+
+        Built with `of` on first use under the name `column` and kept up to date; whoever uses a name
+        must always give the same function. `label_column` and `annotation_column` make such pairs.
+        """
+        ...
+
+    def number(self, column: str, of: Callable[[Node], float]) -> FloatColumn:
+        """(N,) like `text`, for numbers; NaN = missing."""
+        ...
+
+    def flag(self, column: str, of: Callable[[Node], bool]) -> BoolColumn:
+        """(N,) like `text`, for booleans."""
+        ...
+
+    def row(self, name: str) -> int:
+        """The row of the node, -1 if there is none."""
+        ...
+
+    def name(self, row: int) -> str:
+        """The name of the node in a row that holds one."""
+        ...
+
+    def node(self, row: int) -> Node:
+        """The API object of a row that holds one."""
+        ...
+
+
+class PodColumns(Protocol):
+    """One row a pod that is bound or assumed and not finished."""
+
+    @property
+    def size(self) -> int:
+        """P: the length of every column."""
+        ...
+
+    @property
+    def node(self) -> CodeColumn:
+        """(P,) row of the pod's node, -1 where the row is unused."""
+        ...
+
+    @property
+    def priority(self) -> IntColumn:
+        """(P,) spec.priority."""
+        ...
+
+    def pod(self, row: int) -> PodInfo:
+        """The pod of a used row."""
+        ...
+
+    def request(self, resource: str) -> IntColumn:
+        """(P,) the pod's effective request of the resource."""
+        ...
+
+    def number(self, column: str, of: Callable[[PodInfo], float]) -> FloatColumn:
+        """(P,) a number of each pod, NaN = missing. Built on first use, kept up to date."""
+        ...
+
+    def text(self, column: str, of: Callable[[PodInfo], str | None]) -> CodeColumn:
+        """(P,) a text of each pod as dictionary codes, -1 = missing."""
+        ...
+
+    def flag(self, column: str, of: Callable[[PodInfo], bool]) -> BoolColumn:
+        """(P,) a boolean of each pod."""
+        ...
+
+
+class Signals(Protocol):
+    """Metrics of nodes: the last samples that came in, never a reason to wait."""
+
+    @property
+    def version(self) -> int:
+        """Changes whenever any column may have changed."""
+        ...
+
+    def column(self, metric: str) -> FloatColumn:
+        """(N,) the newest value a node, NaN where there is none or it is stale."""
+        ...
+
+    def age(self, metric: str) -> FloatColumn:
+        """(N,) seconds since the sample was taken, NaN without one."""
+        ...
+
+
+class Snapshot(Protocol):
+    """Everything a cycle may look at."""
+
+    @property
+    def now(self) -> float:
+        """Epoch seconds, frozen for the cycle."""
+        ...
+
+    @property
+    def generation(self) -> int:
+        """Counts changes of rows; equal generations mean equal node and pod columns."""
+        ...
+
+    @property
+    def layout(self) -> int:
+        """Changes when rows are added or reused for other nodes; row numbers hold within one."""
+        ...
+
+    @property
+    def nodes(self) -> NodeColumns:
+        """The node table."""
+        ...
+
+    @property
+    def pods(self) -> PodColumns:
+        """The pod table."""
+        ...
+
+    @property
+    def signals(self) -> Signals:
+        """The metric columns."""
+        ...
+
+    @property
+    def namespaces(self) -> Mapping[str, Namespace]:
+        """Namespaces by name, as far as they are known."""
+        ...
+
+    @property
+    def dictionary(self) -> Dictionary:
+        """The dictionary of all text columns."""
+        ...
+
+    def changed_since(self, generation: int) -> NDArray[np.intp] | None:
+        """The rows changed after `generation`, each once; None if the log does not reach back."""
+        ...
+
+
+def label_column(key: str) -> tuple[str, Callable[[Node], str | None]]:
+    """Name and reader of the column of a node label, for `NodeColumns.text`."""
+    return f"label:{key}", lambda node: (node.metadata.labels or {}).get(key)
+
+
+def annotation_column(key: str) -> tuple[str, Callable[[Node], str | None]]:
+    """Name and reader of the column of a node annotation, for `NodeColumns.text`."""
+    return f"annotation:{key}", lambda node: (node.metadata.annotations or {}).get(key)

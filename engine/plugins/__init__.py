@@ -1,0 +1,1 @@
+"""kube-scheduler's in-tree plugins, one file each, over columns."""

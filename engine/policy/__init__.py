@@ -1,0 +1,1 @@
+"""The bridge: compiled policies as plugins. The only room that knows both the language and the engine."""

@@ -1,0 +1,1 @@
+"""State: the pods that wait, in order, and what would wake them."""
