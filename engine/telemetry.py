@@ -1,7 +1,7 @@
 """Every name under which the engine reports: log fields and counters.
 
-Rooms count through `Telemetry`; nobody else invents a name. Counting is a dictionary increment, cheap
-enough for every decision.
+Rooms count through `Telemetry`; nobody else invents a name. Counting is a dictionary increment,
+cheap enough for every decision.
 """
 
 from __future__ import annotations

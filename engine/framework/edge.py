@@ -17,22 +17,31 @@ class BindOutcome(Enum):
     """What became of a binding."""
 
     BOUND = "bound"
-    """It is bound to our node: created now, or found so (409 to the same node, or by a GET)."""
+    """It is bound to our node: created now, or found so (a 409 that names it, or a GET)."""
     TAKEN = "taken"
     """It is bound to another node: drop ours, nothing to requeue."""
     GONE = "gone"
     """The pod or this UID of it no longer exists, or it is being deleted."""
     REFUSED = "refused"
-    """The server surely did not bind it (4xx, 429 exhausted, refused connection): forget and requeue."""
+    """The server surely did not bind it (4xx, 429 exhausted, refused connection).
+
+    Forget and requeue.
+    """
     UNKNOWN = "unknown"
-    """Sent, no answer, and the server cannot be asked now: stays assumed until a GET has answered."""
+    """Sent, no answer, and the server cannot be asked now.
+
+    Stays assumed until a GET has answered.
+    """
 
 
 class Binder(Protocol):
     """Writes bindings."""
 
     async def bind(self, effect: Bind) -> tuple[BindOutcome, str]:
-        """One attempt. The text says why, for BOUND it is empty. Never raises for network causes."""
+        """One attempt.
+
+        The text says why, for BOUND it is empty. Never raises for network causes.
+        """
         ...
 
     async def resolve(self, effect: Bind) -> tuple[BindOutcome, str]:
@@ -44,7 +53,10 @@ class PodStatusWriter(Protocol):
     """Writes pod conditions."""
 
     async def set_unschedulable(self, effect: SetUnschedulable) -> None:
-        """Patches PodScheduled=False. Failures are logged and counted; the next attempt repeats it."""
+        """Patches PodScheduled=False.
+
+        Failures are logged and counted; the next attempt repeats it.
+        """
         ...
 
 

@@ -27,7 +27,8 @@ class Bind:
 class SetUnschedulable:
     """Set the condition PodScheduled=False.
 
-    `reason` is Unschedulable (rejected) or SchedulerError (an error of ours): cluster autoscalers read it.
+    `reason` is Unschedulable (rejected) or SchedulerError (an error of ours): cluster autoscalers
+    read it.
     """
 
     pod: PodInfo

@@ -1,13 +1,13 @@
 """What a plugin is: one protocol an extension point, in two tiers.
 
 The pure tier (everything up to scoring) is vectorised: where kube-scheduler calls Filter and Score
-once a node, ours are called once with `rows`, and answer for all of them. The full pass and the pass
-over the rows that changed are the same call. The acting tier returns effects (`effects.py`) that the
-scheduler executes; none of it is needed to decide.
+once a node, ours are called once with `rows`, and answer for all of them. The full pass and the
+pass over the rows that changed are the same call. The acting tier returns effects (`effects.py`)
+that the scheduler executes; none of it is needed to decide.
 
 A plugin says what it reads: `class_key` is what it reads of the pod (pods with equal keys get equal
-answers), `events` is what could change its answer, `scope` is how far its answer about one row depends
-on others.
+answers), `events` is what could change its answer, `scope` is how far its answer about one row
+depends on others.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class QueueSortPlugin(Plugin, Protocol):
 class PreFilterResult:
     """The answer of `pre_filter`.
 
-    `status` not ok (and not Skip) ends the cycle; Skip leaves the plugin's filter out. `rows`, if not
-    None, are the only nodes worth asking anyone about.
+    `status` not ok (and not Skip) ends the cycle; Skip leaves the plugin's filter out. `rows`, if
+    not None, are the only nodes worth asking anyone about.
     """
 
     status: Status = Status.SUCCESS
@@ -124,7 +124,10 @@ class FilterPlugin(Plugin, Protocol):
         ...
 
     def version(self, snapshot: Snapshot) -> Hashable:
-        """What filter and score read that is in no row (metrics, time): full pass when it changes."""
+        """What filter and score read that is in no row (metrics, time).
+
+        Full pass when it changes.
+        """
         ...
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:

@@ -108,8 +108,9 @@ class NodeColumns(Protocol):
     def text(self, column: str, of: Callable[[Node], str | None]) -> CodeColumn:
         """(N,) dictionary codes of a text of each node, -1 = missing.
 
-        Built with `of` on first use under the name `column` and kept up to date; whoever uses a name
-        must always give the same function. `label_column` and `annotation_column` make such pairs.
+        Built with `of` on first use under the name `column` and kept up to date; whoever uses a
+        name must always give the same function. `label_column` and `annotation_column` make such
+        pairs.
         """
         ...
 

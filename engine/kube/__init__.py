@@ -1,1 +1,4 @@
-"""The edge to the API server: session, reflector, writer, events. The rest of the engine sees protocols."""
+"""The edge to the API server.
+
+Session, reflector, writer, events. The rest of the engine sees protocols.
+"""

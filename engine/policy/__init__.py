@@ -1,1 +1,4 @@
-"""The bridge: compiled policies as plugins. The only room that knows both the language and the engine."""
+"""The bridge.
+
+Compiled policies as plugins. The only room that knows both the language and the engine.
+"""

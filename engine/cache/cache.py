@@ -1,0 +1,293 @@
+"""The cluster in memory: changes in, snapshots out. One owner, no locks.
+
+A pod goes through these states; whatever the order of events, sums over pods are exact:
+
+    (unknown) ── assume ──▶ assumed ── add_pod / update_pod (the watch confirms) ──▶ bound
+        ▲  ▲                   │                                                      │  ▲
+        │  └───── forget ──────┘                              update_pod (other node) ┘──┘
+        └──────────────────────────── remove_pod ─────────────────────────────────────┘
+
+    `add_pod` of an unknown pod makes it bound at once. An assumed pod never expires by itself: only
+    the watch or a failed binding ends it. A pod whose node is not known counts nowhere until the
+    node comes.
+
+Source: kubernetes pkg/scheduler/backend/cache/interface.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.cache.columns import TextDictionary
+from engine.cache.nodes import NodeTable
+from engine.cache.pods import PodTable
+from engine.framework.podinfo import PodInfo
+from engine.framework.snapshot import FloatColumn, Signals
+from engine.objects import Namespace, Node
+
+LOG_ROWS: Final = 1 << 16
+_FEW_ROWS: Final = 64
+NOWHERE: Final = -1
+
+
+class NoSignals:
+    """No metrics at all: every value is missing."""
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+
+    @property
+    def version(self) -> int:
+        """Never changes."""
+        return 0
+
+    def column(self, metric: str) -> FloatColumn:  # noqa: ARG002 - the protocol's
+        """All missing."""
+        return np.full(self._nodes.size, np.nan)
+
+    def age(self, metric: str) -> FloatColumn:
+        """All missing."""
+        return self.column(metric)
+
+
+class CacheSnapshot:
+    """A view of the cache for one cycle; see `framework.snapshot.Snapshot`.
+
+    INVARIANT: the cache does not change while anybody uses its snapshot; the core is synchronous.
+    """
+
+    __slots__ = (
+        "_cache",
+        "dictionary",
+        "generation",
+        "layout",
+        "namespaces",
+        "nodes",
+        "now",
+        "pods",
+        "signals",
+    )
+
+    def __init__(self, cache: Cache, now: float, signals: Signals) -> None:
+        self._cache = cache
+        self.now = now
+        self.signals = signals
+        self.generation = cache.generation
+        self.layout = cache.layout
+        self.nodes = cache.nodes
+        self.pods = cache.pods
+        self.namespaces: Mapping[str, Namespace] = cache.namespaces
+        self.dictionary = cache.dictionary
+
+    def changed_since(self, generation: int) -> NDArray[np.intp] | None:
+        """See `Snapshot.changed_since`."""
+        return self._cache.changed_since(generation)
+
+
+class _Known:
+    """What the cache knows of one pod."""
+
+    __slots__ = ("assumed", "node_name", "pod", "row")
+
+    def __init__(self, pod: PodInfo, node_name: str, row: int, *, assumed: bool) -> None:
+        self.pod = pod
+        self.node_name = node_name
+        self.row = row
+        self.assumed = assumed
+
+
+class Cache:
+    """Node table, pod table and the log of changed rows."""
+
+    def __init__(self) -> None:
+        self.dictionary = TextDictionary()
+        self.nodes = NodeTable(self.dictionary)
+        self.pods = PodTable(self.dictionary)
+        self.namespaces: dict[str, Namespace] = {}
+        self.generation = 0
+        self.layout = 0
+        self._log = np.zeros(LOG_ROWS, dtype=np.intp)
+        self._known: dict[str, _Known] = {}
+        self._pods_of: dict[str, dict[str, _Known]] = {}
+        self._no_signals = NoSignals(self.nodes)
+
+    # ---- reading ---------------------------------------------------------------------------
+
+    def snapshot(self, now: float, signals: Signals | None = None) -> CacheSnapshot:
+        """The cluster as of now, for one cycle. Costs nothing: it is a view."""
+        return CacheSnapshot(self, now, signals or self._no_signals)
+
+    def changed_since(self, generation: int) -> NDArray[np.intp] | None:
+        """See `Snapshot.changed_since`; None also where a full pass is cheaper."""
+        behind = self.generation - generation
+        if behind <= 0:
+            return np.empty(0, dtype=np.intp)
+        if behind > min(LOG_ROWS, max(_FEW_ROWS, self.nodes.size >> 1)):
+            return None
+        start, end = generation % LOG_ROWS, self.generation % LOG_ROWS
+        rows = (
+            self._log[start:end]
+            if start < end
+            else np.concatenate((self._log[start:], self._log[:end]))
+        )
+        if behind == 1:
+            return rows.copy()
+        return np.array(sorted(set(rows.tolist())), dtype=np.intp)
+
+    def is_assumed(self, uid: str) -> bool:
+        """True between `assume` and the watch's confirmation (or `forget`)."""
+        known = self._known.get(uid)
+        return known is not None and known.assumed
+
+    def node_of(self, uid: str) -> str | None:
+        """The name of the node the pod is bound to or assumed on, None if it is not known."""
+        known = self._known.get(uid)
+        return None if known is None else known.node_name
+
+    def pods_on(self, node_name: str) -> list[PodInfo]:
+        """The pods that are bound to or assumed on the node."""
+        return [known.pod for known in self._pods_of.get(node_name, {}).values()]
+
+    def assigned(self) -> dict[str, tuple[str, bool]]:
+        """All pods: uid -> (node name, assumed); to compare with the server's state."""
+        return {uid: (known.node_name, known.assumed) for uid, known in self._known.items()}
+
+    # ---- nodes -----------------------------------------------------------------------------
+
+    def add_node(self, node: Node) -> None:
+        """A node came, or came again."""
+        name = node.metadata.name
+        if self.nodes.row(name) != NOWHERE:
+            self.update_node(node)
+            return
+        row = self.nodes.add(node)
+        for known in self._pods_of.get(name, {}).values():
+            self._attach(known, row)
+        self.layout += 1
+        self._changed(row)
+
+    def update_node(self, node: Node) -> None:
+        """The node's API object changed."""
+        row = self.nodes.row(node.metadata.name)
+        if row == NOWHERE:
+            self.add_node(node)
+            return
+        self.nodes.fill(row, node)
+        self._changed(row)
+
+    def remove_node(self, name: str) -> None:
+        """The node is gone; its pods are kept apart until they go or the node comes back."""
+        row = self.nodes.row(name)
+        if row == NOWHERE:
+            return
+        for known in self._pods_of.get(name, {}).values():
+            self._detach(known)
+        self.nodes.remove(name)
+        self.layout += 1
+        self._changed(row)
+
+    # ---- namespaces ------------------------------------------------------------------------
+
+    def set_namespace(self, namespace: Namespace) -> None:
+        """A namespace came or changed."""
+        self.namespaces[namespace.metadata.name] = namespace
+
+    def remove_namespace(self, name: str) -> None:
+        """The namespace is gone."""
+        self.namespaces.pop(name, None)
+
+    # ---- pods ------------------------------------------------------------------------------
+
+    def assume(self, pod: PodInfo, node_name: str) -> None:
+        """Counts the pod on the node before the server knows.
+
+        Raises:
+            ValueError: the pod is already assumed or bound; one of both would be lost.
+        """
+        if pod.uid in self._known:
+            raise ValueError(f"pod {pod.key} is already on {self._known[pod.uid].node_name}")
+        self._put(pod, node_name, assumed=True)
+
+    def forget(self, uid: str) -> bool:
+        """Takes back an assumption; False if the pod was not assumed (the watch was faster)."""
+        known = self._known.get(uid)
+        if known is None or not known.assumed:
+            return False
+        self._drop(known)
+        return True
+
+    def add_pod(self, pod: PodInfo, node_name: str) -> None:
+        """The server says that the pod is bound to the node."""
+        known = self._known.get(pod.uid)
+        if known is None:
+            self._put(pod, node_name, assumed=False)
+        else:
+            self._replace(known, pod, node_name)
+
+    def update_pod(self, pod: PodInfo, node_name: str) -> None:
+        """The server's pod changed; it is on that node."""
+        self.add_pod(pod, node_name)
+
+    def remove_pod(self, uid: str) -> None:
+        """The pod is gone or finished."""
+        known = self._known.get(uid)
+        if known is not None:
+            self._drop(known)
+
+    def forget_derived(self) -> None:
+        """Drops columns that were built on demand, after the rules changed."""
+        self.nodes.forget_derived()
+        self.pods.forget_derived()
+
+    # ---- inside ----------------------------------------------------------------------------
+
+    def _put(self, pod: PodInfo, node_name: str, *, assumed: bool) -> None:
+        node_row = self.nodes.row(node_name)
+        row = self.pods.add(pod, node_row)
+        known = _Known(pod, node_name, row, assumed=assumed)
+        self._known[pod.uid] = known
+        self._pods_of.setdefault(node_name, {})[pod.uid] = known
+        if node_row != NOWHERE:
+            self.nodes.add_pod(node_row, pod, 1)
+            self._changed(node_row)
+
+    def _drop(self, known: _Known) -> None:
+        node_row = self.nodes.row(known.node_name)
+        if node_row != NOWHERE:
+            self.nodes.add_pod(node_row, known.pod, -1)
+            self._changed(node_row)
+        self.pods.remove(known.row)
+        del self._known[known.pod.uid]
+        others = self._pods_of[known.node_name]
+        del others[known.pod.uid]
+        if not others:
+            del self._pods_of[known.node_name]
+
+    def _replace(self, known: _Known, pod: PodInfo, node_name: str) -> None:
+        if known.node_name != node_name:
+            self._drop(known)
+            self._put(pod, node_name, assumed=False)
+            return
+        node_row = self.nodes.row(node_name)
+        if node_row != NOWHERE and (known.pod.requests != pod.requests or self.pods.watched):
+            self.nodes.add_pod(node_row, known.pod, -1)
+            self.nodes.add_pod(node_row, pod, 1)
+            self._changed(node_row)
+        self.pods.fill(known.row, pod, node_row)
+        known.pod = pod
+        known.assumed = False
+
+    def _attach(self, known: _Known, node_row: int) -> None:
+        self.nodes.add_pod(node_row, known.pod, 1)
+        self.pods.move(known.row, node_row)
+
+    def _detach(self, known: _Known) -> None:
+        self.pods.move(known.row, NOWHERE)
+
+    def _changed(self, row: int) -> None:
+        self._log[self.generation % LOG_ROWS] = row
+        self.generation += 1

@@ -1,0 +1,110 @@
+"""Columns that grow: NumPy arrays with a read-only view for readers and a memoryview for one row.
+
+Source of the memoryview habit: writing one item through it costs a third of NumPy's item access.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+FIRST_CAPACITY: Final = 64
+_INT64_SPAN: Final = 1 << 64
+_INT64_HALF: Final = 1 << 63
+
+
+def wrap_int64(value: int) -> int:
+    """The value as Go's int64 holds it: overflow wraps, so adding and taking back agree."""
+    if -_INT64_HALF <= value < _INT64_HALF:
+        return value
+    return (value + _INT64_HALF) % _INT64_SPAN - _INT64_HALF
+
+
+class TextDictionary:
+    """Texts as int32 codes. It only grows; see `framework.snapshot.Dictionary`."""
+
+    def __init__(self) -> None:
+        self._codes: dict[str, int] = {}
+        self._texts: list[str] = []
+
+    def code(self, text: str) -> int:
+        """The code of `text`, made if new."""
+        code = self._codes.get(text)
+        if code is None:
+            code = self._codes[text] = len(self._texts)
+            self._texts.append(text)
+        return code
+
+    def find(self, text: str) -> int:
+        """The code of `text`, -1 if no column has ever held it."""
+        return self._codes.get(text, -1)
+
+    @property
+    def texts(self) -> Sequence[str]:
+        """Code -> text."""
+        return self._texts
+
+
+class Column:
+    """One growing column with a default for rows that hold nothing.
+
+    `cell` reads and writes single rows; `view(n)` is what readers get: the first n rows, read-only.
+    """
+
+    __slots__ = ("_array", "_default", "_view", "cell")
+
+    def __init__(self, dtype: DTypeLike, capacity: int, default: object = 0) -> None:
+        self._default = default
+        self._array: NDArray[Any] = np.full(capacity, default, dtype=dtype)
+        self.cell: memoryview[Any] = self._array.data
+        self._view: NDArray[Any] = self._array[:0]
+
+    def grow(self, capacity: int) -> None:
+        """Makes room; values stay where they are."""
+        old = self._array
+        self._array = np.full(capacity, self._default, dtype=old.dtype)
+        self._array[: len(old)] = old
+        self.cell = self._array.data
+        self._view = self._array[:0]
+
+    def clear(self, row: int) -> None:
+        """Puts the default back."""
+        self._array[row] = self._default
+
+    def view(self, size: int) -> NDArray[Any]:
+        """The first `size` rows, read-only. Changes of cells show through."""
+        view = self._view
+        if len(view) != size:
+            view = self._array[:size]
+            view.flags.writeable = False
+            self._view = view
+        return view
+
+
+class RowAllocator:
+    """Row numbers of a table: freed rows are used again, the table grows by doubling."""
+
+    __slots__ = ("_free", "capacity", "size")
+
+    def __init__(self) -> None:
+        self._free: list[int] = []
+        self.capacity = FIRST_CAPACITY
+        self.size = 0
+
+    def take(self) -> tuple[int, bool]:
+        """A row, and whether the columns must grow to `capacity` first."""
+        if self._free:
+            return self._free.pop(), False
+        row = self.size
+        self.size += 1
+        if self.size <= self.capacity:
+            return row, False
+        self.capacity *= 2
+        return row, True
+
+    def give_back(self, row: int) -> None:
+        """The row is free."""
+        self._free.append(row)

@@ -1,0 +1,479 @@
+"""The plugins of one profile, asked in order; their answers kept per pod class.
+
+`Framework` is what a cycle decides with: it never changes after it is made, but for its memo. The
+memo holds, for each class of pods that no plugin can tell apart, the masks and raw scores of all
+nodes, and brings them up to date by asking again about the rows that changed. Asking all or asking
+the changed ones is the same call, so the memo changes how long an answer takes and never the
+answer.
+
+This is the one place of the core that catches any exception: a plugin's fault becomes a Status.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Final, ParamSpec, TypeVar
+
+import numpy as np
+from cachetools import LRUCache
+from numpy.typing import NDArray
+
+from engine.framework.decision import FitError
+from engine.framework.events import ClusterEventWithHint
+from engine.framework.interface import (
+    FilterPlugin,
+    PreEnqueuePlugin,
+    PreFilterResult,
+    QueueSortPlugin,
+    Scope,
+    ScorePlugin,
+    Scores,
+    State,
+    Verdicts,
+)
+from engine.framework.podinfo import PodInfo
+from engine.framework.profile import Profile
+from engine.framework.snapshot import BoolColumn, Rows, Snapshot
+from engine.framework.status import Code, Status, unresolvable
+
+log = logging.getLogger(__name__)
+
+MEMO_BYTES: Final = 96 << 20
+_LEAST_CLASSES: Final = 16
+_MOST_CLASSES: Final = 4096
+_BYTES_A_SCORE: Final = 8
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+Candidates = NDArray[np.intp]
+
+
+class PluginError(Exception):
+    """A plugin raised; `status` is what the pod is told."""
+
+    def __init__(self, plugin: str, point: str, cause: Exception) -> None:
+        super().__init__(f"running {point} plugin {plugin!r}: {type(cause).__name__}: {cause}")
+        self.status = Status(Code.ERROR, (str(self),), plugin)
+
+
+class Unfit(Exception):  # noqa: N818 - an answer that ends the cycle, not a fault
+    """No node fits, known before or after the nodes were asked."""
+
+    def __init__(self, fit_error: FitError) -> None:
+        super().__init__(fit_error.message())
+        self.fit_error = fit_error
+
+
+class PodClass:
+    """What is known of one class of pods at one generation. Filled and used by `Framework`."""
+
+    __slots__ = (
+        "allowed",
+        "allowed_by",
+        "asked",
+        "candidates",
+        "feasible",
+        "filter_versions",
+        "generation",
+        "layout",
+        "masks",
+        "pre",
+        "raw",
+        "score_pre",
+        "score_versions",
+        "size",
+        "tie_seed",
+    )
+
+    def __init__(self, filters: int, scorers: int) -> None:
+        self.size = -1
+        self.layout = -1
+        self.generation = -1
+        self.pre: list[PreFilterResult] = []
+        self.allowed: BoolColumn | None = None
+        self.asked: Rows = slice(0, 0)
+        self.allowed_by: tuple[str, ...] = ()
+        self.masks: list[BoolColumn | None] = [None] * filters
+        self.filter_versions: list[Hashable] = [None] * filters
+        self.feasible: BoolColumn = np.empty(0, dtype=np.bool_)
+        self.candidates: Candidates | None = None
+        self.score_pre: list[tuple[Status, State] | None] = [None] * scorers
+        self.score_versions: list[Hashable] = [None] * scorers
+        self.raw: list[Scores | None] = [None] * scorers
+        self.tie_seed: np.uint64 | None = None
+
+
+class Framework:
+    """One profile's plugins, sorted by extension point; immutable but for the memo."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        *,
+        bundle: str = "",
+        on_fault: Callable[[PluginError], None] | None = None,
+        memo_bytes: int = MEMO_BYTES,
+    ) -> None:
+        """Sorts the plugins of the profile.
+
+        Args:
+            profile: the plugins in order, with weights.
+            bundle: hash of the policies in force, put into every decision.
+            on_fault: told of every exception of a plugin, to count it.
+            memo_bytes: bound of the memo; least recently used classes leave first. 0 turns it off.
+
+        Raises:
+            ValueError: not exactly one plugin sorts the queue.
+        """
+        plugins = [weighted.plugin for weighted in profile.plugins]
+        self.profile = profile
+        self.bundle = bundle
+        self.pre_enqueuers = tuple(p for p in plugins if isinstance(p, PreEnqueuePlugin))
+        self.filters = tuple(p for p in plugins if isinstance(p, FilterPlugin))
+        self.scorers = tuple(
+            (w.plugin, w.weight) for w in profile.plugins if isinstance(w.plugin, ScorePlugin)
+        )
+        sorters = [p for p in plugins if isinstance(p, QueueSortPlugin)]
+        if len(sorters) != 1:
+            names = ", ".join(p.name for p in sorters) or "none"
+            raise ValueError(
+                f"a profile needs exactly one plugin that sorts the queue; got {names}"
+            )
+        self._sorter = sorters[0]
+        keyed: dict[str, FilterPlugin | ScorePlugin] = {p.name: p for p in self.filters}
+        keyed.update({p.name: p for p, _ in self.scorers})
+        self._keyed = tuple(keyed.values())
+        self._on_fault = on_fault or _log_fault
+        self._memo_bytes = memo_bytes
+        self._classes: LRUCache[Hashable, PodClass] | None = None
+        self._classes_for = -1
+
+    # ---- around the queue --------------------------------------------------------------------
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """The first answer that is not Success, with its plugin; Success otherwise."""
+        for plugin in self.pre_enqueuers:
+            status = self._guard(plugin.name, "PreEnqueue", plugin.pre_enqueue, pod)
+            if not status.ok:
+                return status.by(plugin.name)
+        return Status.SUCCESS
+
+    def sort_key(self, pod: PodInfo, queued_at: float) -> tuple[object, ...]:
+        """See `QueueSortPlugin.sort_key`."""
+        return self._sorter.sort_key(pod, queued_at)
+
+    def hints(self) -> Mapping[str, Sequence[ClusterEventWithHint]]:
+        """What could wake the pods that a plugin rejected, by plugin."""
+        return {w.plugin.name: tuple(w.plugin.events()) for w in self.profile.plugins}
+
+    # ---- filters -----------------------------------------------------------------------------
+
+    def class_key(self, pod: PodInfo) -> tuple[Hashable, ...]:
+        """What tells the pod's class: pods with equal keys get equal answers."""
+        return tuple([plugin.class_key(pod) for plugin in self._keyed])
+
+    def filter(self, pod: PodInfo, snapshot: Snapshot) -> PodClass:
+        """The pod's class with its masks brought up to the snapshot.
+
+        Raises:
+            Unfit: a PreFilter rejected the pod.
+            PluginError: a plugin raised.
+        """
+        classes = self._memo(snapshot.nodes.size)
+        if classes is None:
+            known = PodClass(len(self.filters), len(self.scorers))
+            self._filter_all(known, pod, snapshot)
+            return known
+        key = self.class_key(pod)
+        found: PodClass | None = classes.get(key)
+        if found is None:
+            found = PodClass(len(self.filters), len(self.scorers))
+            self._filter_all(found, pod, snapshot)
+            classes[key] = found
+            return found
+        known = found
+        rows = None
+        if known.size == snapshot.nodes.size and known.layout == snapshot.layout:
+            rows = snapshot.changed_since(known.generation)
+        if rows is None:
+            self._filter_all(known, pod, snapshot)
+        else:
+            self._filter_changed(known, pod, snapshot, rows)
+        return known
+
+    def _filter_all(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> None:
+        known.size = -1  # in case a plugin raises half-way
+        self._pre_filter(known, pod, snapshot)
+        size = snapshot.nodes.size
+        for i in range(len(self.filters)):
+            self._ask_filter(known, i, pod, snapshot)
+        known.feasible = _all_of(known, snapshot, slice(0, size))
+        known.candidates = None
+        known.raw = [None] * len(self.scorers)
+        known.layout = snapshot.layout
+        known.generation = snapshot.generation
+        known.size = size
+
+    def _pre_filter(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> None:
+        known.pre = []
+        known.allowed = None
+        size = snapshot.nodes.size
+        known.asked = slice(0, size)
+        allowed_by: list[str] = []
+        for i, plugin in enumerate(self.filters):
+            known.filter_versions[i] = plugin.version(snapshot)
+            result = self._guard(plugin.name, "PreFilter", plugin.pre_filter, pod, snapshot)
+            if not result.status.ok and result.status.code is not Code.SKIP:
+                raise _pre_filter_end(result.status.by(plugin.name), snapshot)
+            known.pre.append(result)
+            if result.rows is not None:
+                allowed_by.append(plugin.name)
+                allowed = np.zeros(size, dtype=np.bool_)
+                allowed[result.rows] = True
+                known.allowed = allowed if known.allowed is None else known.allowed & allowed
+                if not known.allowed.any():
+                    text = f"node(s) didn't satisfy plugin(s) {_go_list(allowed_by)}"
+                    if len(allowed_by) > 1:
+                        text += " simultaneously"
+                    raise _pre_filter_end(unresolvable(text).by(plugin.name), snapshot, allowed_by)
+        known.allowed_by = tuple(allowed_by)
+        if known.allowed is not None:
+            known.asked = np.flatnonzero(known.allowed)
+
+    def _ask_filter(self, known: PodClass, i: int, pod: PodInfo, snapshot: Snapshot) -> None:
+        """One plugin about all rows that are asked at all."""
+        known.masks[i] = None
+        if known.pre[i].status.code is Code.SKIP:
+            return
+        passed = self._verdicts(known, i, pod, snapshot, known.asked).passed
+        if passed is not None and not isinstance(known.asked, slice):
+            mask = np.zeros(snapshot.nodes.size, dtype=np.bool_)
+            mask[known.asked] = passed
+            passed = mask
+        known.masks[i] = passed
+
+    def _filter_changed(
+        self, known: PodClass, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp]
+    ) -> None:
+        if known.allowed is not None:
+            rows = rows[known.allowed[rows]]
+        refilled = False
+        for i, plugin in enumerate(self.filters):
+            version = plugin.version(snapshot)
+            moved = plugin.scope is Scope.ALL and known.generation != snapshot.generation
+            if moved or version != known.filter_versions[i]:
+                self._refilter(known, i, pod, snapshot, version)
+                refilled = True
+            elif len(rows) and known.pre[i].status.code is not Code.SKIP:
+                self._filter_rows(known, i, pod, snapshot, rows)
+        if refilled:
+            known.feasible = _all_of(known, snapshot, slice(0, snapshot.nodes.size))
+            known.candidates = None
+        elif len(rows):
+            feasible = _all_of(known, snapshot, rows)
+            if not np.array_equal(known.feasible[rows], feasible):
+                known.candidates = None
+                known.feasible[rows] = feasible
+        if len(rows):
+            self._score_changed(known, pod, snapshot, rows)
+        known.generation = snapshot.generation
+
+    def _refilter(
+        self, known: PodClass, i: int, pod: PodInfo, snapshot: Snapshot, version: Hashable
+    ) -> None:
+        plugin = self.filters[i]
+        result = self._guard(plugin.name, "PreFilter", plugin.pre_filter, pod, snapshot)
+        if not result.status.ok and result.status.code is not Code.SKIP:
+            known.size = -1
+            raise _pre_filter_end(result.status.by(plugin.name), snapshot)
+        known.pre[i] = result
+        known.filter_versions[i] = version
+        self._ask_filter(known, i, pod, snapshot)
+
+    def _filter_rows(
+        self, known: PodClass, i: int, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp]
+    ) -> None:
+        passed = self._verdicts(known, i, pod, snapshot, rows).passed
+        mask = known.masks[i]
+        if mask is None:
+            if passed is None:
+                return
+            mask = known.masks[i] = np.ones(snapshot.nodes.size, dtype=np.bool_)
+        mask[rows] = True if passed is None else passed
+
+    def _verdicts(
+        self, known: PodClass, i: int, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> Verdicts:
+        plugin = self.filters[i]
+        state = known.pre[i].state
+        return self._guard(plugin.name, "Filter", plugin.filter, state, pod, snapshot, rows)
+
+    def candidates(self, known: PodClass) -> Candidates:
+        """The rows of the feasible nodes, ascending."""
+        if known.candidates is None:
+            known.candidates = np.flatnonzero(known.feasible)
+        return known.candidates
+
+    def first_rejections(self, known: PodClass, snapshot: Snapshot) -> dict[str, Candidates]:
+        """The rows that each plugin was the first to reject, for plugins that rejected any."""
+        left = snapshot.nodes.present.copy()
+        if known.allowed is not None:
+            left &= known.allowed
+        first: dict[str, Candidates] = {}
+        for plugin, mask in zip(self.filters, known.masks, strict=True):
+            if mask is None:
+                continue
+            rows = np.flatnonzero(left & ~mask)
+            if len(rows):
+                first[plugin.name] = rows
+                left &= mask
+        return first
+
+    def unfit(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> FitError:
+        """Why no node is left, counted by reason."""
+        reasons: dict[str, int] = {}
+        first = self.first_rejections(known, snapshot)
+        for i, plugin in enumerate(self.filters):
+            rows = first.get(plugin.name)
+            if rows is None:
+                continue
+            for status, positions in self._verdicts(known, i, pod, snapshot, rows).groups():
+                for reason in status.reasons:
+                    reasons[reason] = reasons.get(reason, 0) + len(positions)
+        nodes = int(np.count_nonzero(snapshot.nodes.present))
+        plugins = set(first)
+        if known.allowed is not None:
+            out = nodes - int(np.count_nonzero(snapshot.nodes.present & known.allowed))
+            if out:
+                text = f"node(s) didn't satisfy plugin(s) {_go_list(known.allowed_by)}"
+                reasons[text] = reasons.get(text, 0) + out
+            plugins.update(known.allowed_by)
+        return FitError(nodes, reasons, plugins=frozenset(plugins))
+
+    # ---- scores ------------------------------------------------------------------------------
+
+    def scores(
+        self, known: PodClass, pod: PodInfo, snapshot: Snapshot, candidates: Candidates
+    ) -> list[tuple[str, float, Scores, Scores]]:
+        """Per plugin with a say: name, weight, raw and normalised scores of the candidates.
+
+        Raises:
+            PluginError: a plugin raised, or a normalised score of it is outside 0..100.
+        """
+        everyone = len(candidates) == snapshot.nodes.size
+        answers = []
+        for i, (plugin, weight) in enumerate(self.scorers):
+            raw = self._raw(known, i, pod, snapshot, candidates)
+            if raw is None:
+                continue
+            if not everyone and plugin.score_scope is Scope.ROW:
+                raw = raw[candidates]
+            pre = known.score_pre[i]
+            state = None if pre is None else pre[1]
+            normalized = self._guard(plugin.name, "NormalizeScore", plugin.normalize, state, raw)
+            answers.append((plugin.name, weight, raw, normalized))
+        return answers
+
+    def _raw(
+        self, known: PodClass, i: int, pod: PodInfo, snapshot: Snapshot, candidates: Candidates
+    ) -> Scores | None:
+        plugin, _ = self.scorers[i]
+        version = plugin.version(snapshot)
+        pre = known.score_pre[i]
+        if pre is None or version != known.score_versions[i]:
+            pre = self._guard(plugin.name, "PreScore", plugin.pre_score, pod, snapshot)
+            if pre[0].code is Code.ERROR:
+                raise PluginError(plugin.name, "PreScore", RuntimeError(" ".join(pre[0].reasons)))
+            known.score_pre[i] = pre
+            known.score_versions[i] = version
+            known.raw[i] = None
+        status, state = pre
+        if status.code is Code.SKIP:
+            return None
+        if plugin.score_scope is Scope.ALL:
+            return self._guard(plugin.name, "Score", plugin.score, state, pod, snapshot, candidates)
+        if known.raw[i] is None:
+            everyone = slice(0, snapshot.nodes.size)
+            known.raw[i] = self._guard(
+                plugin.name, "Score", plugin.score, state, pod, snapshot, everyone
+            )
+        return known.raw[i]
+
+    def _score_changed(
+        self, known: PodClass, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp]
+    ) -> None:
+        for i, (plugin, _) in enumerate(self.scorers):
+            raw, pre = known.raw[i], known.score_pre[i]
+            if raw is None or pre is None:
+                continue
+            fresh = self._guard(plugin.name, "Score", plugin.score, pre[1], pod, snapshot, rows)
+            if fresh is None:
+                known.raw[i] = None
+            else:
+                raw[rows] = fresh
+
+    # ---- ties --------------------------------------------------------------------------------
+
+    def tie_seed(self, known: PodClass, pod: PodInfo) -> np.uint64:
+        """The seed of the class's permutation of the nodes; stable between processes.
+
+        INVARIANT: class keys are made of values whose repr is the same in every process.
+        """
+        if known.tie_seed is None:
+            text = f"{self.profile.seed}\0{self.class_key(pod)!r}"
+            digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+            known.tie_seed = np.uint64(int.from_bytes(digest, "little"))
+        return known.tie_seed
+
+    # ---- inside ------------------------------------------------------------------------------
+
+    def _memo(self, nodes: int) -> LRUCache[Hashable, PodClass] | None:
+        """The memo, sized for the number of nodes: it holds bytes, not entries."""
+        if self._memo_bytes <= 0:
+            return None
+        if self._classes is None or self._classes_for != nodes:
+            a_class = max(1, nodes) * (len(self.filters) + 1 + _BYTES_A_SCORE * len(self.scorers))
+            most = min(_MOST_CLASSES, max(_LEAST_CLASSES, self._memo_bytes // a_class))
+            self._classes = LRUCache(maxsize=most)
+            self._classes_for = nodes
+        return self._classes
+
+    def _guard(
+        self, plugin: str, point: str, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
+        try:
+            return call(*args, **kwargs)
+        except PluginError:
+            raise
+        except Exception as cause:
+            fault = PluginError(plugin, point, cause)
+            fault.__cause__ = cause
+            self._on_fault(fault)
+            raise fault from cause
+
+
+def _all_of(known: PodClass, snapshot: Snapshot, rows: Rows) -> BoolColumn:
+    """Which of the rows hold a node that nobody rejects."""
+    feasible = snapshot.nodes.present[rows].copy()
+    for mask in (known.allowed, *known.masks):
+        if mask is not None:
+            feasible &= mask[rows]
+    return feasible
+
+
+def _log_fault(fault: PluginError) -> None:
+    log.error("%s", fault, exc_info=fault.__cause__)
+
+
+def _go_list(names: Sequence[str]) -> str:
+    return f"[{' '.join(names)}]"
+
+
+def _pre_filter_end(status: Status, snapshot: Snapshot, plugins: Sequence[str] = ()) -> Exception:
+    if status.code is Code.ERROR:
+        return PluginError(status.plugin, "PreFilter", RuntimeError(" ".join(status.reasons)))
+    nodes = int(np.count_nonzero(snapshot.nodes.present))
+    message = ", ".join(status.reasons)
+    return Unfit(FitError(nodes, {}, message, frozenset(plugins or (status.plugin,))))
