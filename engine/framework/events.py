@@ -44,6 +44,7 @@ class Action(Flag):
     UPDATE_NODE_DECLARED_FEATURE = auto()
     UPDATE_POD_LABEL = auto()
     UPDATE_POD_SCALE_DOWN = auto()
+    UPDATE_POD_SCALE_UP = auto()
     UPDATE_POD_TOLERATION = auto()
     UPDATE_POD_GATES_ELIMINATED = auto()
     UPDATE_OTHER = auto()
@@ -56,6 +57,7 @@ class Action(Flag):
         | UPDATE_NODE_DECLARED_FEATURE
         | UPDATE_POD_LABEL
         | UPDATE_POD_SCALE_DOWN
+        | UPDATE_POD_SCALE_UP
         | UPDATE_POD_TOLERATION
         | UPDATE_POD_GATES_ELIMINATED
         | UPDATE_OTHER
@@ -74,6 +76,7 @@ _ACTION_WORDS: dict[Action, str] = {
     Action.UPDATE_NODE_DECLARED_FEATURE: "UpdateNodeDeclaredFeature",
     Action.UPDATE_POD_LABEL: "UpdatePodLabel",
     Action.UPDATE_POD_SCALE_DOWN: "UpdatePodScaleDown",
+    Action.UPDATE_POD_SCALE_UP: "UpdatePodScaleUp",
     Action.UPDATE_POD_TOLERATION: "UpdatePodToleration",
     Action.UPDATE_POD_GATES_ELIMINATED: "UpdatePodSchedulingGatesEliminated",
     Action.UPDATE_OTHER: "Update",
