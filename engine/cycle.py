@@ -111,6 +111,6 @@ def _first(
     known: PodClass, pod: PodInfo, snapshot: Snapshot, framework: Framework, rows: Candidates
 ) -> int:
     """Which of the tied rows comes first in the class's permutation of the nodes."""
-    keys = snapshot.nodes.tie_keys[rows] ^ framework.tie_seed(known, pod)
+    keys = snapshot.nodes.tie_keys[rows] ^ framework.tie_seed(known, pod, snapshot)
     keys = keys * _MIX
     return int((keys ^ (keys >> _SHIFT)).argmin())

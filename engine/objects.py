@@ -198,6 +198,12 @@ class NodeAddress(_Read, frozen=True):
     address: str = ""
 
 
+class NodeSystemInfo(_Read, frozen=True):
+    """What the kubelet says of its machine."""
+
+    kernel_version: str = ""
+
+
 class NodeStatus(_Read, frozen=True):
     """`status` of a node."""
 
@@ -205,6 +211,7 @@ class NodeStatus(_Read, frozen=True):
     allocatable: ResourceList | None = None
     conditions: list[Condition] | None = None
     addresses: list[NodeAddress] | None = None
+    node_info: NodeSystemInfo | None = None
 
 
 class Node(_Read, frozen=True):

@@ -119,8 +119,11 @@ class FilterPlugin(Plugin, Protocol):
         """Of `filter`."""
         ...
 
-    def class_key(self, pod: PodInfo) -> Hashable:
-        """What filter and score read of the pod. Cheap: asked for every pod."""
+    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
+        """What filter and score read of the pod (and of cluster-wide numbers). Asked for every pod.
+
+        Made of values that are equal, and have an equal repr, in every process.
+        """
         ...
 
     def version(self, snapshot: Snapshot) -> Hashable:
@@ -148,7 +151,7 @@ class ScorePlugin(Plugin, Protocol):
         """Of `score`, before normalisation."""
         ...
 
-    def class_key(self, pod: PodInfo) -> Hashable:
+    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
         """See `FilterPlugin.class_key`."""
         ...
 

@@ -170,9 +170,9 @@ class Framework:
 
     # ---- filters -----------------------------------------------------------------------------
 
-    def class_key(self, pod: PodInfo) -> tuple[Hashable, ...]:
+    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Hashable, ...]:
         """What tells the pod's class: pods with equal keys get equal answers."""
-        return tuple([plugin.class_key(pod) for plugin in self._keyed])
+        return tuple([plugin.class_key(pod, snapshot) for plugin in self._keyed])
 
     def filter(self, pod: PodInfo, snapshot: Snapshot) -> PodClass:
         """The pod's class with its masks brought up to the snapshot.
@@ -186,7 +186,7 @@ class Framework:
             known = PodClass(len(self.filters), len(self.scorers))
             self._filter_all(known, pod, snapshot)
             return known
-        key = self.class_key(pod)
+        key = self.class_key(pod, snapshot)
         found: PodClass | None = classes.get(key)
         if found is None:
             found = PodClass(len(self.filters), len(self.scorers))
@@ -416,13 +416,13 @@ class Framework:
 
     # ---- ties --------------------------------------------------------------------------------
 
-    def tie_seed(self, known: PodClass, pod: PodInfo) -> np.uint64:
+    def tie_seed(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> np.uint64:
         """The seed of the class's permutation of the nodes; stable between processes.
 
         INVARIANT: class keys are made of values whose repr is the same in every process.
         """
         if known.tie_seed is None:
-            text = f"{self.profile.seed}\0{self.class_key(pod)!r}"
+            text = f"{self.profile.seed}\0{self.class_key(pod, snapshot)!r}"
             digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
             known.tie_seed = np.uint64(int.from_bytes(digest, "little"))
         return known.tie_seed
