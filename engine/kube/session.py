@@ -1,0 +1,438 @@
+"""HTTP to the API server: paths and bytes in, status and bytes out; KubeError for everything else.
+
+Configuration, authentication, TLS and the connection pool are the official client's; bodies stay
+raw. Nothing here retries, but for one 401 after new credentials were read (the server refuses such
+a request before it looks at it).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import ssl
+import urllib.request
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import quote, urlencode, urlsplit
+
+import aiohttp
+import yaml
+from kubernetes.aio.client.configuration import Configuration
+from kubernetes.aio.client.rest import RESTClientObject
+from kubernetes.aio.config import (
+    ConfigException,
+    load_incluster_config,
+    load_kube_config,
+    load_kube_config_from_dict,
+)
+from yarl import URL
+
+from engine import __version__
+from engine.clock import Clock, SystemClock
+from engine.kube.errors import (
+    ConfigError,
+    Interrupted,
+    KubeError,
+    StatusError,
+    Timeout,
+    Unreachable,
+    status_error,
+)
+
+_LOG = logging.getLogger(__name__)
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+
+_OK = range(200, 300)
+_UNAUTHORIZED = 401
+_CONNECT_SECONDS = 5.0
+_DEFAULT_TIMEOUT_SECONDS = 30.0
+_TOTAL_FACTOR = 4
+_CREDENTIAL_HOOK_SECONDS = 30.0
+_NEW_CREDENTIALS_SECONDS = 5.0
+_BAD_CONFIG = (
+    ConfigException,
+    yaml.YAMLError,
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer, whatever its status."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def ok(self) -> bool:
+        """True for 2xx."""
+        return self.status in _OK
+
+    def error(self) -> StatusError:
+        """The error that a status other than 2xx means."""
+        return status_error(self.status, self.body, self.headers)
+
+    def checked(self) -> Response:
+        """Itself.
+
+        Raises:
+            StatusError: the status is not 2xx.
+        """
+        if not self.ok:
+            raise self.error()
+        return self
+
+
+class KubeClient(Protocol):
+    """The seam at which tests put a fake API server; `Session` is the real one."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        timeout_seconds: float = _DEFAULT_TIMEOUT_SECONDS,
+    ) -> Response:
+        """One request. `timeout_seconds` bounds each silence, four times it the whole.
+
+        Raises:
+            Unreachable: surely nothing was sent.
+            Interrupted: it may have been carried out (Timeout among it).
+        """
+        ...
+
+    def stream(
+        self, path: str, *, params: Mapping[str, str] | None = None, read_timeout_seconds: float
+    ) -> AsyncGenerator[bytes, None]:
+        """A GET whose answer does not end: an empty chunk once the server has accepted, then data.
+
+        Close it (`contextlib.aclosing`) to drop the connection.
+
+        Raises:
+            StatusError: the server refused.
+            Unreachable, Interrupted: as in `request`; Timeout after a silence of that length.
+        """
+        ...
+
+
+class _Transport(RESTClientObject):  # type: ignore[misc]  # the client has no types
+    """The official client's TLS and connection pool, without its request method."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        super().__init__(configuration)
+        self.open: aiohttp.ClientSession = self._create_pool_manager()
+
+
+class Session:
+    """The API server as one pool of keep-alive connections; close it with `close`.
+
+    Made by `connect`, `from_kubeconfig`, `in_cluster` or `from_url` inside a running event loop.
+    """
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        *,
+        clock: Clock | None = None,
+        reload: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
+        # One thread hop a request for netrc and proxies, and netrc clashes with our own header.
+        configuration.client_session_kwargs = {
+            "trust_env": False,
+            "cookie_jar": aiohttp.DummyCookieJar(),
+        }
+        configuration.connection_pool_maxsize = 0
+        try:
+            self._transport = _Transport(configuration)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"certificates cannot be used: {_one_line(error)}") from error
+        self._http = self._transport.open
+        self._configuration = configuration
+        self._clock: Clock = clock or SystemClock()
+        self._reload = reload
+        self._reloaded_at = float("-inf")
+        self._reloading = asyncio.Lock()
+        self._hook_at = float("-inf")
+        self.server: str = str(configuration.host).rstrip("/")
+        self._options: dict[str, str] = _proxy(self.server, configuration.proxy)
+        if configuration.tls_server_name:
+            self._options["server_hostname"] = configuration.tls_server_name
+        self._user_agent = f"berth/{__version__}"
+
+    @classmethod
+    async def connect(
+        cls,
+        kubeconfig: str | Path | None = None,
+        *,
+        context: str | None = None,
+        clock: Clock | None = None,
+    ) -> Session:
+        """The usual order: the file named, else the pod's service account, else $KUBECONFIG.
+
+        Raises:
+            ConfigError: none of them can be used; the text says why.
+        """
+        if kubeconfig is None and os.environ.get("KUBERNETES_SERVICE_HOST"):
+            return await cls.in_cluster(clock=clock)
+        if kubeconfig is None:
+            kubeconfig = os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config"
+        return await cls.from_kubeconfig(kubeconfig, context=context, clock=clock)
+
+    @classmethod
+    async def from_kubeconfig(
+        cls,
+        kubeconfig: str | Path | Mapping[str, object],
+        *,
+        context: str | None = None,
+        clock: Clock | None = None,
+    ) -> Session:
+        """From a kubeconfig: its path (or several, as in $KUBECONFIG) or its content.
+
+        Raises:
+            ConfigError: it cannot be read or used.
+        """
+        configuration = Configuration()
+        name = "kubeconfig"
+        try:
+            if isinstance(kubeconfig, Mapping):
+                loader = await load_kube_config_from_dict(
+                    dict(kubeconfig), context=context, client_configuration=configuration
+                )
+            else:
+                name = _existing(str(kubeconfig))
+                loader = await load_kube_config(
+                    name, context=context, client_configuration=configuration, persist_config=False
+                )
+        except _BAD_CONFIG as error:
+            raise ConfigError(f"{name}: {_one_line(error)}") from error
+        _check_url(configuration.host, name)
+
+        async def reload() -> None:
+            await loader.load_and_set(configuration)
+
+        return cls(configuration, clock=clock, reload=reload)
+
+    @classmethod
+    async def in_cluster(cls, *, clock: Clock | None = None) -> Session:
+        """From the service account of the pod that this runs in.
+
+        Raises:
+            ConfigError: there is none.
+        """
+        configuration = Configuration()
+        try:
+            load_incluster_config(client_configuration=configuration)
+        except _BAD_CONFIG as error:
+            raise ConfigError(f"service account: {_one_line(error)}") from error
+        return cls(configuration, clock=clock)
+
+    @classmethod
+    async def from_url(
+        cls, url: str, *, token: str | None = None, clock: Clock | None = None
+    ) -> Session:
+        """From an address alone, such as the embedded cluster's `http://127.0.0.1:8001`.
+
+        Raises:
+            ConfigError: the address is not http or https.
+        """
+        _check_url(url, "API server")
+        configuration = Configuration(host=url)
+        if token is not None:
+            configuration.api_key["BearerToken"] = f"Bearer {token}"
+        return cls(configuration, clock=clock)
+
+    async def close(self) -> None:
+        """Closes all connections."""
+        await self._http.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        timeout_seconds: float = _DEFAULT_TIMEOUT_SECONDS,
+    ) -> Response:
+        """See `KubeClient.request`."""
+        timeout = aiohttp.ClientTimeout(
+            total=timeout_seconds * _TOTAL_FACTOR,
+            sock_connect=_CONNECT_SECONDS,
+            sock_read=timeout_seconds,
+        )
+        url = self._url(path, params)
+        try:
+            answer = await self._send(method, url, body, content_type, timeout)
+            async with answer:
+                return Response(answer.status, answer.headers, await answer.read())
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._translated(error) from error
+
+    async def stream(
+        self, path: str, *, params: Mapping[str, str] | None = None, read_timeout_seconds: float
+    ) -> AsyncGenerator[bytes, None]:
+        """See `KubeClient.stream`."""
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=_CONNECT_SECONDS, sock_read=read_timeout_seconds
+        )
+        try:
+            answer = await self._send("GET", self._url(path, params), None, JSON, timeout)
+            try:
+                if answer.status not in _OK:
+                    raise status_error(answer.status, await answer.read(), answer.headers)
+                yield b""
+                async for chunk in answer.content.iter_any():
+                    yield chunk
+            finally:
+                answer.close()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._translated(error) from error
+
+    async def _send(
+        self,
+        method: str,
+        url: URL,
+        body: bytes | None,
+        content_type: str,
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's, not asyncio's
+    ) -> aiohttp.ClientResponse:
+        answer = await self._once(method, url, body, content_type, timeout)
+        if answer.status == _UNAUTHORIZED and await self._new_credentials():
+            answer.release()
+            answer = await self._once(method, url, body, content_type, timeout)
+        return answer
+
+    async def _once(
+        self,
+        method: str,
+        url: URL,
+        body: bytes | None,
+        content_type: str,
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's, not asyncio's
+    ) -> aiohttp.ClientResponse:
+        # As kube-scheduler does: no compression, it costs both sides more than the network saves.
+        headers = {
+            "Accept": JSON,
+            "Accept-Encoding": "identity",
+            "User-Agent": self._user_agent,
+        }
+        authorization = self._authorization()
+        if authorization is not None:
+            headers["Authorization"] = authorization
+        if body is not None:
+            headers["Content-Type"] = content_type
+        return await self._http.request(
+            method,
+            url,
+            data=body,
+            headers=headers,
+            timeout=timeout,
+            allow_redirects=False,
+            **self._options,  # type: ignore[arg-type]  # proxy and server_hostname are texts
+        )
+
+    def _authorization(self) -> str | None:
+        hook = self._configuration.refresh_api_key_hook
+        now = self._clock.monotonic()
+        if hook is not None and now - self._hook_at >= _CREDENTIAL_HOOK_SECONDS:
+            self._hook_at = now
+            try:
+                hook(self._configuration)
+            except _BAD_CONFIG as error:
+                _LOG.warning("token cannot be read again: %s", _one_line(error))
+        key: str | None = self._configuration.api_key.get("BearerToken")
+        return key
+
+    async def _new_credentials(self) -> bool:
+        """After a 401: reads the credentials again; False if that was done just now."""
+        if self._reload is None:
+            return False
+        async with self._reloading:
+            if self._clock.monotonic() - self._reloaded_at < _NEW_CREDENTIALS_SECONDS:
+                return False
+            self._reloaded_at = self._clock.monotonic()
+            try:
+                await self._reload()
+            except _BAD_CONFIG as error:
+                _LOG.warning("credentials cannot be read again: %s", _one_line(error))
+                return False
+            return True
+
+    def _url(self, path: str, params: Mapping[str, str] | None) -> URL:
+        text = f"{self.server}{path}"
+        return URL(f"{text}?{urlencode(params)}" if params else text, encoded=True)
+
+    def _translated(self, error: Exception) -> KubeError:
+        """Says whether something was sent, and why it failed in one line."""
+        match error:
+            case aiohttp.ConnectionTimeoutError():
+                return Unreachable(f"cannot reach {self.server}: no connection in time")
+            case aiohttp.ClientConnectorError() | aiohttp.ClientHttpProxyError():
+                return Unreachable(f"cannot reach {self.server}: {_cause(error)}")
+            case aiohttp.InvalidURL():
+                return Unreachable(f"cannot reach {self.server}: not an address")
+            case TimeoutError():
+                return Timeout(f"{self.server} did not answer in time")
+            case _:
+                return Interrupted(f"connection to {self.server} broke: {_one_line(error)}")
+
+
+def segment(name: str) -> str:
+    """A name as one segment of a path."""
+    return quote(name, safe="")
+
+
+def _existing(paths: str) -> str:
+    """The files among `paths`, which are separated as in $KUBECONFIG."""
+    found = [p for p in paths.split(os.pathsep) if p and Path(p).expanduser().is_file()]
+    if not found:
+        raise ConfigError(f"no kubeconfig: {paths} does not exist")
+    return os.pathsep.join(found)
+
+
+def _check_url(url: str, name: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"{name}: server {url!r} is not an http or https address")
+
+
+def _proxy(server: str, configured: str | None) -> dict[str, str]:
+    """The proxy for `server`: the configured one, else the environment's. Asked for once."""
+    if configured:
+        return {"proxy": configured}
+    parts = urlsplit(server)
+    host = parts.hostname or ""
+    proxies = urllib.request.getproxies()
+    if parts.scheme in proxies and not urllib.request.proxy_bypass(host):
+        return {"proxy": proxies[parts.scheme]}
+    return {}
+
+
+def _cause(error: Exception) -> str:
+    inner = getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
+    match inner:
+        case ConnectionRefusedError():
+            return "connection refused"
+        case ssl.SSLCertVerificationError():
+            return f"its certificate cannot be trusted ({inner.verify_message})"
+        case _:
+            return _one_line(inner)
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
