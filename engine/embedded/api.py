@@ -1,0 +1,354 @@
+"""What each verb means: checked requests in, versions of objects out.
+
+Synchronous, without a wait or a socket; each call is one step that others see whole or not at all.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from engine.clock import Clock
+from engine.embedded import admission, errors
+from engine.embedded.patches import merge
+from engine.embedded.resources import BY_PLURAL, Resource
+from engine.embedded.store import Collection, Key, Store, Version
+
+Object = dict[str, Any]
+
+NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+DEFAULT_POLICY = "PreemptLowerPriority"
+EVENTS_KEPT = 5_000
+TOPOLOGY_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
+SYSTEM_PRIORITIES = {
+    "system-cluster-critical": 2_000_000_000,
+    "system-node-critical": 2_000_001_000,
+}
+FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+
+
+class Api:
+    """The verbs over one store."""
+
+    def __init__(self, *, clock: Clock, random: Random) -> None:
+        self.store = Store(clock=clock, random=random)
+        self._random = random
+        for name in FIRST_NAMESPACES:
+            self.create(BY_PLURAL["namespaces"], "", {"metadata": {"name": name}})
+        for name, value in SYSTEM_PRIORITIES.items():
+            item = {"metadata": {"name": name}, "value": value}
+            self.create(BY_PLURAL["priorityclasses"], "", item)
+
+    def collection(self, resource: Resource) -> Collection:
+        """Where objects of a resource are kept."""
+        return self.store.collection(resource.plural)
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Version:
+        """The newest version of an object.
+
+        Raises:
+            ApiError: 404.
+        """
+        found = self.collection(resource).items.get((namespace, name))
+        if found is None:
+            raise errors.not_found(resource.group, resource.plural, name)
+        return found
+
+    def create(self, resource: Resource, namespace: str, item: Object) -> Version:
+        """Store a new object, checked and defaulted as kube-apiserver does.
+
+        Raises:
+            ApiError: 400, 403, 404 (namespace), 409 or 422.
+        """
+        item = resource.to_stored(_typed(resource, item))
+        metadata = self._new_metadata(resource, namespace, item.get("metadata") or {})
+        item["metadata"] = metadata
+        name = metadata["name"]
+        if namespace and ("", namespace) not in self.store.collection("namespaces").items:
+            raise errors.not_found("", "namespaces", namespace)
+        admission.check_metadata(resource, metadata)
+        admission.check_object(resource, item)
+        if (namespace, name) in self.collection(resource).items:
+            raise errors.already_exists(resource.group, resource.plural, name)
+        item = self._default(resource, item)
+        version = self.store.add(resource.plural, (namespace, name), item)
+        if resource.plural == "events":
+            self._forget_old_events()
+        return version
+
+    def replace(
+        self, resource: Resource, key: Key, item: Object, subresource: str = ""
+    ) -> tuple[Version, bool]:
+        """Store `item` in place of the object; returns whether it had to be created.
+
+        Raises:
+            ApiError: 400, 404, 409 or 422.
+        """
+        namespace, name = key
+        item = resource.to_stored(_typed(resource, item))
+        metadata = item.get("metadata") or {}
+        if metadata.get("name", name) != name:
+            given = metadata["name"]
+            raise errors.bad_request(
+                f"the name of the object ({given}) does not match the name on the URL ({name})"
+            )
+        if key not in self.collection(resource).items and resource.create_on_update:
+            return self.create(resource, namespace, resource.from_stored(item)), True
+        old = self.get(resource, namespace, name)
+        if resource.needs_version and not metadata.get("resourceVersion"):
+            message = "Invalid value: 0: must be specified for an update"
+            cause = ("metadata.resourceVersion", "FieldValueInvalid", message)
+            # kube-apiserver names these resources, not kinds, in this message.
+            raise errors.invalid(resource.group, resource.plural, name, [cause])
+        uid = metadata.get("uid") or old.metadata["uid"]
+        if uid != old.metadata["uid"]:
+            uids = (uid, old.metadata["uid"])
+            raise errors.wrong_uid(resource.group, resource.plural, namespace, name, uids)
+        return self._update(resource, key, old, item, subresource), False
+
+    def patch(
+        self, resource: Resource, key: Key, patch: Object, *, strategic: bool, subresource: str = ""
+    ) -> Version:
+        """Merge a patch into the object.
+
+        Raises:
+            ApiError: 400, 404, 409 or 422.
+        """
+        old = self.get(resource, *key)
+        if not isinstance(patch, dict):
+            raise errors.bad_request("a patch must be a JSON object")
+        patched = merge(resource.from_stored(old.object), patch, strategic=strategic)
+        item = resource.to_stored(_typed(resource, patched))
+        for field in ("uid", "name"):
+            given = item["metadata"].get(field)
+            if given != old.metadata[field]:
+                message = f'Invalid value: "{given}": field is immutable'
+                cause = (f"metadata.{field}", "FieldValueInvalid", message)
+                raise errors.invalid(resource.group, resource.kind, key[1], [cause])
+        return self._update(resource, key, old, item, subresource)
+
+    def delete(self, resource: Resource, key: Key, options: Object) -> tuple[Version, bool]:
+        """Delete an object; returns its last state and whether it is gone already.
+
+        A pod that runs on a node is only marked, unless the grace period is 0: the (simulated)
+        kubelet of its node ends it.
+
+        Raises:
+            ApiError: 404 or 409.
+        """
+        old = self.get(resource, *key)
+        self._check_preconditions(resource, old, options.get("preconditions") or {})
+        grace = self._grace(resource, old, options.get("gracePeriodSeconds"))
+        if grace:
+            if "deletionTimestamp" in old.metadata:
+                return old, False
+            metadata = old.metadata | {
+                "deletionTimestamp": self.store.now(after_seconds=grace),
+                "deletionGracePeriodSeconds": grace,
+                "generation": old.metadata.get("generation", 1) + 1,
+            }
+            return self.store.put("pods", key, old.object | {"metadata": metadata}), False
+        if resource.plural == "namespaces":
+            self._empty_namespace(key[1])
+        return self.store.remove(resource.plural, key), True
+
+    def bind(self, namespace: str, name: str, binding: Object) -> None:
+        """Assign a pod to a node, once; the node need not exist, as in Kubernetes.
+
+        Raises:
+            ApiError: 400, 404, 409 or 500.
+        """
+        metadata, target = binding.get("metadata") or {}, binding.get("target") or {}
+        _check_binding(name, metadata, target)
+        pod = self.get(BY_PLURAL["pods"], namespace, name)
+        uid = metadata.get("uid") or pod.metadata["uid"]
+        if uid != pod.metadata["uid"]:
+            uids = (uid, pod.metadata["uid"])
+            raise errors.wrong_uid("", "pods", namespace, name, uids)
+        spec: Object = pod.object["spec"]
+        if why := _cannot_be_bound(name, pod.metadata, spec):
+            raise errors.conflict("", "pods/binding", name, why)
+        node = self.store.collection("nodes").items.get(("", target["name"]))
+        labels = {
+            **(pod.metadata.get("labels") or {}),
+            **(metadata.get("labels") or {}),
+            **_topology(node),
+        }
+        annotations = (pod.metadata.get("annotations") or {}) | (metadata.get("annotations") or {})
+        merged = pod.metadata | {"labels": labels, "annotations": annotations}
+        merged = {key: value for key, value in merged.items() if value != {}}
+        scheduled = {
+            "type": "PodScheduled",
+            "status": "True",
+            "lastProbeTime": None,
+            "lastTransitionTime": self.store.now(),
+        }
+        status: Object = pod.object["status"]
+        others = [item for item in status.get("conditions") or () if item["type"] != "PodScheduled"]
+        status = status | {"conditions": [*others, scheduled]}
+        bound = pod.object | {
+            "metadata": merged,
+            "spec": spec | {"nodeName": target["name"]},
+            "status": status,
+        }
+        self.store.put("pods", (namespace, name), bound)
+
+    # Inside.
+
+    def _new_metadata(self, resource: Resource, namespace: str, given: Object) -> Object:
+        metadata = {key: value for key, value in given.items() if key not in _SERVER_SET}
+        if metadata.get("namespace", namespace) != namespace:
+            raise errors.bad_request(
+                "the namespace of the provided object does not match the namespace sent on the "
+                "request"
+            )
+        if not metadata.get("name") and metadata.get("generateName"):
+            letters = "".join(self._random.choices(NAME_LETTERS, k=5))
+            metadata["name"] = metadata["generateName"] + letters
+        if not metadata.get("name"):
+            message = "Required value: name or generateName is required"
+            cause = ("metadata.name", "FieldValueRequired", message)
+            raise errors.invalid(resource.group, resource.kind, "", [cause])
+        if resource.namespaced:
+            metadata["namespace"] = namespace
+        if resource.has_generation:
+            metadata["generation"] = 1
+        return metadata
+
+    def _default(self, resource: Resource, item: Object) -> Object:
+        match resource.plural:
+            case "pods":
+                classes = self.store.collection("priorityclasses").items.items()
+                priorities = {key[1]: version.object for key, version in classes}
+                return admission.default_pod(item, priorities)
+            case "nodes":
+                return admission.default_node(item)
+            case "namespaces":
+                return admission.default_namespace(item)
+            case "priorityclasses":
+                return item | {"preemptionPolicy": item.get("preemptionPolicy", DEFAULT_POLICY)}
+            case _:
+                return item
+
+    def _update(
+        self, resource: Resource, key: Key, old: Version, item: Object, subresource: str
+    ) -> Version:
+        metadata = item.get("metadata") or {}
+        revision = metadata.get("resourceVersion") or str(old.revision)
+        if revision != str(old.revision):
+            raise errors.stale(resource.group, resource.plural, key[1])
+        if resource.has_status:
+            item = _half(old.object, item, keep="spec" if subresource else "status")
+        kept = {name: old.metadata[name] for name in _SERVER_SET if name in old.metadata}
+        metadata = metadata | kept
+        if resource.namespaced:
+            metadata["namespace"] = key[0]
+        item = item | {"metadata": metadata | {"name": key[1]}}
+        admission.check_metadata(resource, item["metadata"])
+        if resource.plural == "pods":
+            admission.check_pod_update(old.object, item)
+        else:
+            admission.check_object(resource, item)
+        if resource.has_generation and item.get("spec") != old.object.get("spec"):
+            item["metadata"]["generation"] = old.metadata.get("generation", 1) + 1
+        return self.store.put(resource.plural, key, item)
+
+    def _check_preconditions(self, resource: Resource, old: Version, wanted: Object) -> None:
+        name = old.metadata["name"]
+        uid = wanted.get("uid") or old.metadata["uid"]
+        if uid != old.metadata["uid"]:
+            why = (
+                f"the UID in the precondition ({uid}) does not match the UID in record "
+                f"({old.metadata['uid']}). The object might have been deleted and then recreated"
+            )
+            raise errors.conflict(resource.group, resource.kind, name, why)
+        revision = wanted.get("resourceVersion") or str(old.revision)
+        if revision != str(old.revision):
+            why = (
+                f"the ResourceVersion in the precondition ({revision}) does not match the "
+                f"ResourceVersion in record ({old.revision}). The object might have been modified"
+            )
+            raise errors.conflict(resource.group, resource.kind, name, why)
+
+    def _grace(self, resource: Resource, old: Version, asked: int | None) -> int:
+        if resource.plural != "pods" or not old.object["spec"].get("nodeName"):
+            return 0
+        if old.object["status"].get("phase") in {"Succeeded", "Failed"}:
+            return 0
+        default = old.object["spec"].get("terminationGracePeriodSeconds", 30)
+        return int(default if asked is None else asked)
+
+    def _empty_namespace(self, namespace: str) -> None:
+        for plural, resource in BY_PLURAL.items():
+            if resource.namespaced:
+                keys = [key for key in self.collection(resource).items if key[0] == namespace]
+                for key in keys:
+                    self.store.remove(plural, key)
+
+    def _forget_old_events(self) -> None:
+        items = self.store.collection("events").items
+        if len(items) > EVENTS_KEPT:
+            self.store.remove("events", next(iter(items)))
+
+
+_SERVER_SET = (
+    *("uid", "creationTimestamp", "resourceVersion", "deletionTimestamp"),
+    *("deletionGracePeriodSeconds", "generation", "managedFields", "selfLink"),
+)
+
+
+def _typed(resource: Resource, item: Object) -> Object:
+    """The item with its type spelt out, in front (the API server fills both in)."""
+    if not isinstance(item, dict):
+        raise errors.bad_request(f"the object provided is no {resource.kind}")
+    kind = item.get("kind") or resource.kind
+    version = item.get("apiVersion") or resource.api_version
+    if kind != resource.kind:
+        raise errors.bad_request(
+            f'{kind} in version "{version}" cannot be handled as a {resource.kind}: converting '
+            f"({version}.{kind}) to ({resource.kind}): unknown conversion"
+        )
+    if version != resource.api_version:
+        raise errors.bad_request(
+            f"the API version in the data ({version}) does not match the expected API version "
+            f"({resource.api_version})"
+        )
+    typed: Object = {"kind": kind, "apiVersion": version, "metadata": {}}
+    return typed | {key: value for key, value in item.items() if value is not None}
+
+
+def _half(old: Object, new: Object, *, keep: str) -> Object:
+    """The new object with the half of it that this door does not open as it was."""
+    item = {key: value for key, value in new.items() if key != keep}
+    return item | {keep: old[keep]} if keep in old else item
+
+
+def _check_binding(name: str, metadata: Object, target: Object) -> None:
+    if metadata.get("name", name) != name:
+        raise errors.bad_request("name in URL does not match name in Binding object")
+    causes = []
+    if target.get("kind") not in {None, "", "Node"}:
+        causes.append(
+            f'target.kind: Unsupported value: "{target["kind"]}": supported values: "Node", '
+            '"<empty>"'
+        )
+    if not target.get("name"):
+        causes.append("target.name: Required value")
+    if causes:
+        # kube-apiserver wraps no reason around these either.
+        raise errors.ApiError(500, "", ", ".join(causes))
+
+
+def _cannot_be_bound(name: str, metadata: Object, spec: Object) -> str:
+    if "deletionTimestamp" in metadata:
+        return f"pod {name} is being deleted, cannot be assigned to a host"
+    if spec.get("nodeName"):
+        return f'pod {name} is already assigned to node "{spec["nodeName"]}"'
+    if spec.get("schedulingGates"):
+        return f"pod {name} has non-empty .spec.schedulingGates"
+    return ""
+
+
+def _topology(node: Version | None) -> Object:
+    labels = (node.metadata.get("labels") or {}) if node is not None else {}
+    return {key: labels[key] for key in TOPOLOGY_LABELS if key in labels}

@@ -1,0 +1,155 @@
+"""The embedded cluster as one object: API server, nodes, kubelets and Prometheus on loopback.
+
+Owns the tasks and the sockets; everything it is made of is passed its clock and randomness.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from engine.clock import Clock, SystemClock
+from engine.embedded.api import Api
+from engine.embedded.nodes import SimulatedNodes
+from engine.embedded.prometheus import PrometheusApi
+from engine.embedded.resources import BY_PLURAL
+from engine.embedded.server import ApiServer
+
+Object = dict[str, Any]
+
+PROMETHEUS_ROOT = "prometheus"
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How often things happen by themselves, in seconds; infinity means never."""
+
+    kubelet_seconds: float = 0.2
+    """How often kubelets look for pods that were bound or deleted."""
+    signal_seconds: float = 1.0
+    """How often the nodes' load changes."""
+    bookmark_seconds: float = 5.0
+    """How often idle watches send bookmarks."""
+
+
+REAL_PACE = Pace()
+
+
+class EmbeddedCluster:
+    """A small Kubernetes in the process, for `berth demo`, `berth up` and tests.
+
+    Use it as an asynchronous context manager, or call `start` and `stop`. There is no
+    authentication: it listens on loopback only and refuses requests of web pages.
+    """
+
+    def __init__(
+        self,
+        *,
+        nodes: int = 12,
+        seed: int = 0,
+        clock: Clock | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        pace: Pace = REAL_PACE,
+    ) -> None:
+        """Describe the cluster.
+
+        Args:
+            nodes: how many simulated nodes it has.
+            seed: decides names, uids and the walk of the nodes' load.
+            clock: the wall clock of timestamps.
+            host: the address to listen on.
+            port: the port to listen on; 0 takes a free one.
+            pace: how often things happen by themselves.
+        """
+        clock = clock if clock is not None else SystemClock()
+        random = Random(seed)
+        self.api = Api(clock=clock, random=random)
+        self.nodes = SimulatedNodes(self.api, count=nodes, clock=clock, random=random)
+        prometheus = PrometheusApi(self.nodes, clock)
+        self._server = ApiServer(
+            self.api,
+            clock=clock,
+            bookmark_seconds=pace.bookmark_seconds,
+            mounts={PROMETHEUS_ROOT: prometheus.handle},
+        )
+        self._host = host
+        self._port = port
+        self._pace = pace
+        self._life: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Listen, and let the nodes live."""
+        self._port = await self._server.start(self._host, self._port)
+        kubelets = self.nodes.run_kubelets(self._pace.kubelet_seconds)
+        signals = self.nodes.run_signals(self._pace.signal_seconds)
+        self._life = [asyncio.create_task(each) for each in (kubelets, signals)]
+
+    async def stop(self) -> None:
+        """End the nodes' life and the watches, close the sockets. The objects stay."""
+        for task in self._life:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        self._life = []
+        await self._server.stop()
+
+    async def __aenter__(self) -> EmbeddedCluster:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.stop()
+
+    @property
+    def url(self) -> str:
+        """The base URL of the Kubernetes API."""
+        return f"http://{self._host}:{self._port}"
+
+    @property
+    def prometheus_url(self) -> str:
+        """The base URL of the Prometheus API."""
+        return f"{self.url}/{PROMETHEUS_ROOT}"
+
+    def kubeconfig(self) -> Object:
+        """A kubeconfig, as data, for kubectl and every other client."""
+        name = "berth-embedded"
+        return {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": name, "cluster": {"server": self.url}}],
+            "users": [{"name": name, "user": {}}],
+            "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+            "current-context": name,
+        }
+
+    # Shortcuts past HTTP, for demonstrations.
+
+    def create(self, plural: str, item: Object, *, namespace: str = "") -> Object:
+        """Create an object of a resource (`pods`); returns it as stored."""
+        return self.api.create(BY_PLURAL[plural], namespace, item).object
+
+    def patch(self, plural: str, name: str, patch: Object, *, namespace: str = "") -> Object:
+        """Merge-patch an object; returns it as stored."""
+        key = (namespace, name)
+        return self.api.patch(BY_PLURAL[plural], key, patch, strategic=False).object
+
+    def delete(self, plural: str, name: str, *, namespace: str = "") -> None:
+        """Delete an object."""
+        self.api.delete(BY_PLURAL[plural], (namespace, name), {})
+
+    def get(self, plural: str, name: str, *, namespace: str = "") -> Object:
+        """An object as stored."""
+        return self.api.get(BY_PLURAL[plural], namespace, name).object
+
+    def list(self, plural: str) -> list[Object]:
+        """All objects of a resource as stored, in the order of their creation."""
+        items = self.api.collection(BY_PLURAL[plural]).items
+        return [version.object for version in items.values()]
+
+    def compact(self) -> None:
+        """Forget history: every watch from an older version is answered 410."""
+        self.api.store.compact()

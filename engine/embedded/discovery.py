@@ -1,0 +1,125 @@
+"""The pages by which clients find out what is served: enough of them for kubectl.
+
+Pure data from the table of resources; built once.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.embedded.resources import GROUP_VERSIONS, RESOURCES, VERBS, Resource
+
+Object = dict[str, Any]
+
+VERSION: Object = {
+    "major": "1",
+    "minor": "37",
+    "gitVersion": "v1.37.1+berth.embedded",
+    "gitCommit": "",
+    "gitTreeState": "",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "",
+    "compiler": "",
+    "platform": "",
+}
+
+
+def documents() -> dict[str, Object]:
+    """Path (without slash in front) -> the document served there."""
+    groups = [_group(group, version) for group, version in GROUP_VERSIONS if group]
+    pages: dict[str, Object] = {
+        "version": VERSION,
+        "api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []},
+        "apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups},
+        "openapi/v2": _openapi_v2(),
+    }
+    pages |= {f"apis/{group['name']}": {"apiVersion": "v1"} | group for group in groups}
+    for group, version in GROUP_VERSIONS:
+        served = [item for item in RESOURCES if (item.group, item.version) == (group, version)]
+        base = served[0].base_path
+        pages[base] = {
+            "kind": "APIResourceList",
+            "apiVersion": "v1",
+            "groupVersion": served[0].api_version,
+            "resources": [entry for item in served for entry in _entries(item)],
+        }
+        pages[f"openapi/v3/{base}"] = _openapi_v3(served)
+    bases = [path.removeprefix("openapi/v3/") for path in pages if path.startswith("openapi/v3/")]
+    links = {base: {"serverRelativeURL": f"/openapi/v3/{base}"} for base in bases}
+    pages["openapi/v3"] = {"paths": links}
+    return pages
+
+
+def _group(group: str, version: str) -> Object:
+    entry = {"groupVersion": f"{group}/{version}", "version": version}
+    return {"kind": "APIGroup", "name": group, "versions": [entry], "preferredVersion": entry}
+
+
+def _entries(item: Resource) -> list[Object]:
+    singular = item.kind.lower()
+    entry: Object = {
+        "name": item.plural,
+        "singularName": singular,
+        "namespaced": item.namespaced,
+        "kind": item.kind,
+        "verbs": list(VERBS),
+    }
+    if item.short_names:
+        entry["shortNames"] = list(item.short_names)
+    entries = [entry]
+    for subresource in item.subresources:
+        binding = subresource == "binding"
+        entries.append(
+            {
+                "name": f"{item.plural}/{subresource}",
+                "singularName": "",
+                "namespaced": item.namespaced,
+                "kind": "Binding" if binding else item.kind,
+                "verbs": ["create"] if binding else ["get", "patch", "update"],
+            }
+        )
+    return entries
+
+
+_PARAMETER = {"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}
+
+
+def _kind_of(item: Resource) -> Object:
+    return {"group": item.group, "version": item.version, "kind": item.kind}
+
+
+def _paths(item: Resource) -> str:
+    middle = "namespaces/{namespace}/" if item.namespaced else ""
+    return f"/{item.base_path}/{middle}{item.plural}/{{name}}"
+
+
+def _operation(item: Resource) -> Object:
+    return {
+        "parameters": [_PARAMETER],
+        "x-kubernetes-group-version-kind": _kind_of(item),
+        "responses": {"200": {"description": "OK"}},
+    }
+
+
+def _openapi_v3(served: list[Resource]) -> Object:
+    """Just enough for clients to see that the server validates fields itself."""
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "Berth, embedded cluster", "version": VERSION["gitVersion"]},
+        "paths": {_paths(item): {"patch": _operation(item)} for item in served},
+        "components": {"schemas": {}},
+    }
+
+
+def _openapi_v2() -> Object:
+    parameter = {"name": "fieldValidation", "in": "query", "type": "string"}
+    paths = {
+        _paths(item): {"patch": _operation(item) | {"parameters": [parameter]}}
+        for item in RESOURCES
+    }
+    return {
+        "swagger": "2.0",
+        "info": {"title": "Berth, embedded cluster", "version": VERSION["gitVersion"]},
+        "paths": paths,
+        "definitions": {},
+    }

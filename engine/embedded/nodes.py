@@ -1,0 +1,211 @@
+"""Simulated nodes: their objects, their kubelets and the load that Prometheus reports of them.
+
+Writes through `Api` as any client would, but in the process and in batches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from engine.clock import Clock
+from engine.embedded.api import Api
+from engine.embedded.errors import ApiError
+from engine.embedded.resources import BY_PLURAL
+from engine.embedded.store import Key, Version
+
+Object = dict[str, Any]
+
+ZONES = ("zone-a", "zone-b", "zone-c")
+REGION = "region-1"
+SIZES = ((4, 16), (8, 32), (16, 64))
+"""(cores, GiB) of the node shapes, in turn."""
+PODS_A_NODE = 110
+BATCH = 100
+KUBELET_VERSION = "v1.37.1"
+WALK = 0.08
+"""The standard deviation of a step of the load, as a share of its full range."""
+
+RECEIVE, TRANSMIT = "receive", "transmit"
+CPU, MEMORY, LOAD = "cpu", "memory", "load"
+FULL: Mapping[str, float] = {
+    RECEIVE: 125_000_000.0,
+    TRANSMIT: 125_000_000.0,
+    CPU: 1.0,
+    MEMORY: 64.0 * 2**30,
+    LOAD: 16.0,
+}
+"""The top of each signal's range: bytes/s, bytes/s, share of 1, bytes available, load average."""
+
+
+@dataclass(slots=True)
+class Walk:
+    """A value that wanders between zero and its top."""
+
+    value: float
+    top: float
+
+    def step(self, random: Random) -> None:
+        """Take one seeded step."""
+        moved = self.value + random.gauss(0.0, WALK * self.top)
+        self.value = min(self.top, max(0.0, moved))
+
+
+class SimulatedNodes:
+    """The nodes of the embedded cluster and everything that would run on them."""
+
+    def __init__(self, api: Api, *, count: int, clock: Clock, random: Random) -> None:
+        self._api = api
+        self._clock = clock
+        self._random = random
+        self._seen = api.store.revision
+        self._addresses = 0
+        self.names = [f"node-{number:02d}" for number in range(1, count + 1)]
+        self.signals: dict[str, dict[str, Walk]] = {
+            signal: {name: Walk(random.uniform(0.1, 0.9) * top, top) for name in self.names}
+            for signal, top in FULL.items()
+        }
+        for index, name in enumerate(self.names):
+            api.create(BY_PLURAL["nodes"], "", self._node(index, name))
+
+    def bandwidth(self, node: str) -> float:
+        """Bytes a second that the node receives now."""
+        return self.signals[RECEIVE][node].value
+
+    def set_bandwidth(self, node: str, bytes_per_second: float) -> None:
+        """Put the node's traffic somewhere; it wanders on from there."""
+        self.signals[RECEIVE][node].value = bytes_per_second
+
+    def step_signals(self) -> None:
+        """Let every value take one step."""
+        for walks in self.signals.values():
+            for walk in walks.values():
+                walk.step(self._random)
+
+    def step_kubelets(self, limit: int = BATCH) -> bool:
+        """Start the pods that were bound since the last step and end those being deleted.
+
+        Handles at most `limit` changes; returns whether more are waiting.
+        """
+        changes = self._pending()
+        handled = changes[:limit]
+        for key, revision in handled:
+            self._seen = revision
+            pod = self._api.store.collection("pods").items.get(key)
+            if pod is not None and pod.object["spec"].get("nodeName"):
+                self._attend(key, pod)
+        return len(changes) > len(handled)
+
+    async def run_kubelets(self, seconds: float) -> None:
+        """Step the kubelets for ever, this long after pods changed."""
+        wake = asyncio.Event()
+        with self._api.store.collection("pods").listening(wake.set):
+            while math.isfinite(seconds):
+                await wake.wait()
+                await asyncio.sleep(seconds)
+                wake.clear()
+                more = True
+                while more:
+                    more = self.step_kubelets()
+                    await asyncio.sleep(0)
+
+    async def run_signals(self, seconds: float) -> None:
+        """Step the signals for ever, at this interval."""
+        while math.isfinite(seconds):
+            await asyncio.sleep(seconds)
+            self.step_signals()
+
+    def _pending(self) -> list[tuple[Key, int]]:
+        pods = self._api.store.collection("pods")
+        try:
+            changes = pods.since(self._seen)
+        except ApiError:
+            # History was forgotten: look at every pod instead.
+            return [(key, pods.floor) for key in pods.items]
+        return [(change.key, change.now.revision) for change in changes]
+
+    def _attend(self, key: Key, pod: Version) -> None:
+        if "deletionTimestamp" in pod.metadata:
+            self._api.delete(BY_PLURAL["pods"], key, {"gracePeriodSeconds": 0})
+        elif pod.object["status"].get("phase") == "Pending":
+            status = self._running(pod.object)
+            self._api.store.put("pods", key, pod.object | {"status": status})
+
+    def _running(self, pod: Object) -> Object:
+        now = self._api.store.now()
+        self._addresses += 1
+        address = f"10.{64 + self._addresses // 65_536 % 64}"
+        address += f".{self._addresses // 256 % 256}.{self._addresses % 256}"
+        status: Object = pod["status"]
+        ready = [
+            {"type": kind, "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
+            for kind in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
+        ]
+        containers = [
+            {
+                "name": container["name"],
+                "image": container["image"],
+                "imageID": "",
+                "ready": True,
+                "restartCount": 0,
+                "started": True,
+                "state": {"running": {"startedAt": now}},
+                "lastState": {},
+            }
+            for container in pod["spec"]["containers"]
+        ]
+        return status | {
+            "phase": "Running",
+            "conditions": [*(status.get("conditions") or ()), *ready],
+            "containerStatuses": containers,
+            "podIP": address,
+            "podIPs": [{"ip": address}],
+            "startTime": now,
+        }
+
+    def _node(self, index: int, name: str) -> Object:
+        cores, gibibytes = SIZES[index % len(SIZES)]
+        labels = {
+            "kubernetes.io/hostname": name,
+            "kubernetes.io/arch": "amd64",
+            "kubernetes.io/os": "linux",
+            "topology.kubernetes.io/region": REGION,
+            "topology.kubernetes.io/zone": ZONES[index % len(ZONES)],
+        }
+        if index % 2 == 0:
+            labels["test"] = "test"
+        now = self._api.store.now()
+        amounts = {
+            "cpu": str(cores),
+            "memory": f"{gibibytes}Gi",
+            "ephemeral-storage": "100Gi",
+            "pods": str(PODS_A_NODE),
+        }
+        ready = {
+            "type": "Ready",
+            "status": "True",
+            "reason": "KubeletReady",
+            "message": "the simulated kubelet is ready",
+            "lastHeartbeatTime": now,
+            "lastTransitionTime": now,
+        }
+        status = {
+            "capacity": amounts,
+            "allocatable": amounts,
+            "conditions": [ready],
+            "addresses": [
+                {"type": "InternalIP", "address": f"10.1.{index // 256}.{index % 256}"},
+                {"type": "Hostname", "address": name},
+            ],
+            "nodeInfo": {
+                "kubeletVersion": KUBELET_VERSION,
+                "osImage": "simulated",
+                "operatingSystem": "linux",
+                "architecture": "amd64",
+            },
+        }
+        return {"metadata": {"name": name, "labels": labels}, "spec": {}, "status": status}

@@ -1,0 +1,129 @@
+"""What the embedded API serves: one row a resource, and Event's two faces.
+
+Data only; `api` gives it meaning and `server` gives it a path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Object = dict[str, Any]
+VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+def unchanged(value: Object) -> Object:
+    """The conversion of every resource that has one face only."""
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One served resource."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    fields: tuple[str, ...]
+    """Its top-level fields besides apiVersion, kind and metadata."""
+    short_names: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
+    namespaced: bool = True
+    has_generation: bool = False
+    needs_version: bool = False
+    """A replace must say which version it replaces."""
+    create_on_update: bool = False
+    returns_deleted: bool = False
+    """Whether a deletion answers with the object instead of a Status."""
+    to_stored: Callable[[Object], Object] = unchanged
+    from_stored: Callable[[Object], Object] = unchanged
+
+    @property
+    def api_version(self) -> str:
+        """As objects spell it."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def base_path(self) -> str:
+        """The path of its group and version, without a slash in front."""
+        return f"apis/{self.group}/{self.version}" if self.group else f"api/{self.version}"
+
+    @property
+    def has_status(self) -> bool:
+        """Whether spec and status are written through different doors."""
+        return "status" in self.subresources
+
+
+_EVENT_NAMES = (
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("reportingComponent", "reportingController"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+)
+_TO_NEW = dict(_EVENT_NAMES)
+_TO_CORE = {new: core for core, new in _EVENT_NAMES}
+
+
+def event_to_core(event: Object) -> Object:
+    """An events.k8s.io/v1 Event as the core/v1 Event it is stored as."""
+    core = {_TO_CORE.get(key, key): value for key, value in event.items()}
+    return core | {"apiVersion": "v1", "kind": "Event"}
+
+
+def event_from_core(event: Object) -> Object:
+    """A stored Event as events.k8s.io/v1 shows it."""
+    new = {_TO_NEW.get(key, key): value for key, value in event.items()}
+    return new | {"apiVersion": "events.k8s.io/v1", "kind": "Event"}
+
+
+_CORE_EVENT_FIELDS = (
+    *("involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count"),
+    *("type", "eventTime", "series", "action", "related", "reportingComponent"),
+    "reportingInstance",
+)
+
+RESOURCES = (
+    Resource(
+        "", "v1", "pods", "Pod", ("spec", "status"), ("po",), ("status", "binding"),
+        has_generation=True, returns_deleted=True,
+    ),
+    Resource("", "v1", "nodes", "Node", ("spec", "status"), ("no",), ("status",), namespaced=False),
+    Resource(
+        "", "v1", "namespaces", "Namespace", ("spec", "status"), ("ns",), ("status",),
+        namespaced=False, returns_deleted=True,
+    ),
+    Resource(
+        "", "v1", "configmaps", "ConfigMap", ("data", "binaryData", "immutable"), ("cm",)
+    ),
+    Resource(
+        "", "v1", "events", "Event", _CORE_EVENT_FIELDS, ("ev",), create_on_update=True
+    ),
+    Resource(
+        "events.k8s.io", "v1", "events", "Event",
+        tuple(_TO_NEW.get(name, name) for name in _CORE_EVENT_FIELDS), ("ev",),
+        create_on_update=True, to_stored=event_to_core, from_stored=event_from_core,
+    ),
+    Resource(
+        "coordination.k8s.io", "v1", "leases", "Lease", ("spec",),
+        needs_version=True, create_on_update=True,
+    ),
+    Resource(
+        "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass",
+        ("value", "globalDefault", "description", "preemptionPolicy"), ("pc",),
+        namespaced=False, has_generation=True,
+    ),
+    Resource(
+        "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", ("spec", "status"),
+        ("pdb",), ("status",), has_generation=True, needs_version=True,
+    ),
+)  # fmt: skip
+
+BY_PATH = {(resource.base_path, resource.plural): resource for resource in RESOURCES}
+BY_PLURAL = {resource.plural: resource for resource in reversed(RESOURCES)}
+"""By plural name; of Event's two faces the stored one."""
+GROUP_VERSIONS = tuple(dict.fromkeys((item.group, item.version) for item in RESOURCES))

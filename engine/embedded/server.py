@@ -1,0 +1,617 @@
+"""The API over HTTP: paths and queries in, JSON, lists and watches out.
+
+Speaks only HTTP; what a verb means is `api`'s business. One event loop, loopback, no encryption.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from engine.clock import Clock
+from engine.embedded import discovery, errors, protobuf
+from engine.embedded.admission import check_fields
+from engine.embedded.api import Api
+from engine.embedded.errors import ApiError
+from engine.embedded.resources import BY_PATH, Resource, unchanged
+from engine.embedded.selectors import Predicate, field_predicate, label_predicate
+from engine.embedded.store import Change, Version
+from engine.embedded.tables import table
+
+Object = dict[str, Any]
+Handler = Callable[[web.BaseRequest, str], Awaitable[web.StreamResponse]]
+
+BODY_BYTES = 8 * 1024 * 1024
+SNAPSHOTS_KEPT = 8
+JSON = "application/json"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+STRATEGIC = "application/strategic-merge-patch+json"
+MERGE = "application/merge-patch+json"
+INITIAL_EVENTS_END = {"k8s.io/initial-events-end": "true"}
+HEALTH = frozenset({"healthz", "livez", "readyz"})
+TRUE = frozenset({"1", "true", "True"})
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder().decode
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a path points at."""
+
+    resource: Resource
+    namespace: str
+    name: str
+    subresource: str
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Which objects a list or watch shows, and how."""
+
+    target: Target
+    matches: Predicate | None
+    as_table: bool
+
+    def selects(self, version: Version) -> bool:
+        """Whether the client wants to see this version."""
+        namespace = self.target.namespace
+        if namespace and version.metadata.get("namespace") != namespace:
+            return False
+        return self.matches is None or self.matches(version.object)
+
+    @property
+    def selective(self) -> bool:
+        """Whether an object may come into view, or leave it, by a change."""
+        return bool(self.target.namespace) or self.matches is not None
+
+
+class ApiServer:
+    """Serves an `Api`; further roots (such as `prometheus`) can be mounted beside it."""
+
+    def __init__(
+        self,
+        api: Api,
+        *,
+        clock: Clock,
+        bookmark_seconds: float = 5.0,
+        mounts: Mapping[str, Handler] | None = None,
+    ) -> None:
+        self._api = api
+        self._clock = clock
+        self._bookmark_seconds = bookmark_seconds
+        self._mounts = mounts or {}
+        self._documents = {path: _encode(page) for path, page in discovery.documents().items()}
+        self._snapshots: OrderedDict[tuple[str, int], list[Version]] = OrderedDict()
+        self._watches: set[asyncio.Event] = set()
+        self._closing = False
+        self._runner: web.ServerRunner | None = None
+        self._site: web.TCPSite | None = None
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port (the one given, or a free one for 0)."""
+        server = web.Server(self._handle, handler_cancellation=True, access_log=None)
+        self._runner = web.ServerRunner(server, shutdown_timeout=1.0)
+        await self._runner.setup()
+        self._site = web.TCPSite(self._runner, host, port)
+        await self._site.start()
+        self._closing = False
+        return int(self._runner.addresses[0][1])
+
+    async def stop(self) -> None:
+        """End the watches, then stop listening."""
+        self._closing = True
+        self.drop_watches()
+        if self._runner is not None:
+            await self._runner.cleanup()
+        self._runner = None
+
+    def drop_watches(self) -> None:
+        """Wake every watch so that it sees whether it should end."""
+        for wake in self._watches:
+            wake.set()
+
+    # Requests.
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        path = request.path.strip("/")
+        root, _, rest = path.partition("/")
+        mounted = self._mounts.get(root)
+        if mounted is not None:
+            return await mounted(request, rest)
+        if "Origin" in request.headers:
+            # A web page that the user happens to visit must not drive the cluster.
+            return _failure(ApiError(403, "Forbidden", "requests from web pages are refused"))
+        if path in self._documents:
+            return web.Response(body=self._documents[path], content_type=JSON)
+        if root in HEALTH:
+            return web.Response(text="ok")
+        try:
+            return await self._serve(request, self._target(path))
+        except ApiError as refusal:
+            return _failure(refusal)
+
+    def _target(self, path: str) -> Target:
+        parts = path.split("/")
+        depth = {"api": 2, "apis": 3}.get(parts[0], 0)
+        base, rest = "/".join(parts[:depth]), parts[depth:]
+        if not depth or base not in self._documents:
+            raise errors.no_such_resource()
+        namespace = ""
+        inside_namespace = 2
+        if rest[:1] == ["namespaces"] and len(rest) > inside_namespace and rest[2] != "status":
+            namespace, rest = rest[1], rest[2:]
+        plural, name, subresource, *more = [*rest, "", "", ""][: max(3, len(rest))]
+        resource = BY_PATH.get((base, plural))
+        known = resource is not None and (not subresource or subresource in resource.subresources)
+        if resource is None or not known or any(more):
+            raise errors.no_such_resource()
+        if (namespace and not resource.namespaced) or (
+            name and resource.namespaced and not namespace
+        ):
+            raise errors.no_such_resource()
+        return Target(resource, namespace, name, subresource)
+
+    async def _serve(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        body = await _body(request)
+        if "dryRun" in request.query and request.method != "GET":
+            raise errors.bad_request("the embedded cluster has no dryRun")
+        if target.subresource == "binding":
+            return self._bind(request, target, body)
+        match request.method, bool(target.name):
+            case "GET", _ if request.query.get("watch") in TRUE:
+                return await self._watch(request, target)
+            case "GET", True:
+                return self._get(request, target)
+            case "GET", False:
+                return self._list(request, target)
+            case "POST", False:
+                return self._create(request, target, body)
+            case "PUT", True:
+                return self._replace(request, target, body)
+            case "PATCH", True:
+                return self._patch(request, target, body)
+            case "DELETE", named if not target.subresource:
+                return self._delete(request, target, body, named=named)
+        raise errors.not_allowed()
+
+    def _get(self, request: web.BaseRequest, target: Target) -> web.Response:
+        version = self._api.get(target.resource, target.namespace, target.name)
+        if _wants_table(request):
+            page = self._table(target, [version], version.revision)
+            return web.Response(body=_encode(page), content_type=JSON)
+        return self._answer(target, version)
+
+    def _create(self, request: web.BaseRequest, target: Target, body: bytes) -> web.Response:
+        item = _json(body, target.resource.kind)
+        if target.resource.namespaced and not target.namespace:
+            raise errors.not_allowed()
+        _check_strictly(request, target, item)
+        version = self._api.create(target.resource, target.namespace, item)
+        return self._answer(target, version, status=201)
+
+    def _bind(self, request: web.BaseRequest, target: Target, body: bytes) -> web.Response:
+        if request.method != "POST":
+            raise errors.not_allowed()
+        self._api.bind(target.namespace, target.name, _json(body, "Binding"))
+        status = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Success",
+            "code": 201,
+        }
+        return web.Response(body=_encode(status), status=201, content_type=JSON)
+
+    def _replace(self, request: web.BaseRequest, target: Target, body: bytes) -> web.Response:
+        item = _json(body, target.resource.kind)
+        _check_strictly(request, target, item)
+        key = (target.namespace, target.name)
+        version, created = self._api.replace(target.resource, key, item, target.subresource)
+        return self._answer(target, version, status=201 if created else 200)
+
+    def _patch(self, request: web.BaseRequest, target: Target, body: bytes) -> web.Response:
+        if request.content_type not in {STRATEGIC, MERGE}:
+            raise errors.unsupported_media_type()
+        patch = _json(body, target.resource.kind)
+        _check_strictly(request, target, patch)
+        version = self._api.patch(
+            target.resource,
+            (target.namespace, target.name),
+            patch,
+            strategic=request.content_type == STRATEGIC,
+            subresource=target.subresource,
+        )
+        return self._answer(target, version)
+
+    def _delete(
+        self, request: web.BaseRequest, target: Target, body: bytes, *, named: bool
+    ) -> web.Response:
+        query = request.query
+        options = _json(body, "DeleteOptions") if body else {}
+        if "gracePeriodSeconds" in query:
+            options["gracePeriodSeconds"] = _whole(
+                query["gracePeriodSeconds"], "gracePeriodSeconds"
+            )
+        if not named:
+            return self._delete_all(request, target, options)
+        version, _ = self._api.delete(target.resource, (target.namespace, target.name), options)
+        if target.resource.returns_deleted:
+            return self._answer(target, version)
+        details = {"name": target.name, "group": target.resource.group}
+        details |= {"kind": target.resource.plural, "uid": version.metadata["uid"]}
+        status = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Success",
+            "details": {key: value for key, value in details.items() if value},
+        }
+        return web.Response(body=_encode(status), content_type=JSON)
+
+    def _delete_all(
+        self, request: web.BaseRequest, target: Target, options: Object
+    ) -> web.Response:
+        view = _view(request, target)
+        items = self._api.collection(target.resource).items
+        chosen = {key: version for key, version in items.items() if view.selects(version)}
+        for key in chosen:
+            self._api.delete(target.resource, key, dict(options))
+        page = self._page(target, list(chosen.values()), {"resourceVersion": self._revision})
+        return web.Response(body=page, content_type=JSON)
+
+    def _answer(self, target: Target, version: Version, *, status: int = 200) -> web.Response:
+        body = _json_of(target.resource, version)
+        return web.Response(body=body, status=status, content_type=JSON)
+
+    # Lists.
+
+    @property
+    def _revision(self) -> str:
+        return str(self._api.store.revision)
+
+    def _list(self, request: web.BaseRequest, target: Target) -> web.Response:
+        view = _view(request, target)
+        query = request.query
+        _check_list_options(query)
+        self._check_revision(query)
+        limit = _whole(query.get("limit", "0"), "limit")
+        revision, start = self._api.store.revision, ("", "")
+        if token := query.get("continue"):
+            revision, start = _read_token(token)
+            versions = self._snapshot(target.resource, revision)
+        else:
+            items = self._api.collection(target.resource).items
+            versions = [items[key] for key in sorted(items)]
+        chosen = [item for item in versions if _key(item) > start and view.selects(item)]
+        metadata: Object = {"resourceVersion": str(revision)}
+        if limit and len(chosen) > limit:
+            self._keep_snapshot(target.resource, revision, versions)
+            metadata["continue"] = _token(revision, _key(chosen[limit - 1]))
+            if view.matches is None:
+                metadata["remainingItemCount"] = len(chosen) - limit
+            chosen = chosen[:limit]
+        if view.as_table:
+            body = _encode(self._table(target, chosen, revision, metadata))
+        else:
+            body = self._page(target, chosen, metadata)
+        return web.Response(body=body, content_type=JSON)
+
+    def _page(self, target: Target, versions: Iterable[Version], metadata: Object) -> bytes:
+        """A list, its items without kind and apiVersion, as kube-apiserver writes them."""
+        resource = target.resource
+        head = {
+            "kind": f"{resource.kind}List",
+            "apiVersion": resource.api_version,
+            "metadata": metadata,
+        }
+        skip = len(_encode({"kind": resource.kind, "apiVersion": resource.api_version}))
+        rows = b",".join(b"{" + _json_of(resource, item)[skip:] for item in versions)
+        return _encode(head)[:-1] + b',"items":[' + rows + b"]}"
+
+    def _table(
+        self,
+        target: Target,
+        versions: Iterable[Version],
+        revision: int,
+        metadata: Object | None = None,
+    ) -> Object:
+        items = [version.object for version in versions]
+        metadata = metadata or {"resourceVersion": str(revision)}
+        return table(target.resource.plural, items, self._clock.time(), metadata)
+
+    def _check_revision(self, query: Mapping[str, str]) -> None:
+        wanted, current = _revision_of(query), self._api.store.revision
+        if wanted > current:
+            raise errors.too_large_resource_version(wanted, current)
+        if query.get("resourceVersionMatch") == "Exact" and wanted != current:
+            raise errors.expired(f"too old resource version: {wanted} ({current})")
+
+    def _keep_snapshot(self, resource: Resource, revision: int, versions: list[Version]) -> None:
+        self._snapshots[resource.plural, revision] = versions
+        while len(self._snapshots) > SNAPSHOTS_KEPT:
+            self._snapshots.popitem(last=False)
+
+    def _snapshot(self, resource: Resource, revision: int) -> list[Version]:
+        found = self._snapshots.get((resource.plural, revision))
+        if found is None:
+            raise errors.expired(
+                "The provided continue parameter is too old to display a consistent list result. "
+                "You must start a new list without the continue parameter."
+            )
+        return found
+
+    # Watches.
+
+    async def _watch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        view = _view(request, target)
+        query = request.query
+        _check_watch_options(query)
+        revision = _revision_of(query)
+        response = web.StreamResponse(headers={"Content-Type": JSON})
+        response.enable_chunked_encoding()
+        await response.prepare(request)
+        stream = _Stream(self, view, response, bookmarks=query.get("allowWatchBookmarks") in TRUE)
+        seconds = float(_whole(query.get("timeoutSeconds", "0"), "timeoutSeconds")) or 1800.0
+        try:
+            if revision == 0 or query.get("sendInitialEvents") in TRUE:
+                await stream.send_all(end_mark=query.get("sendInitialEvents") in TRUE)
+            else:
+                self._check_revision({"resourceVersion": str(revision)})
+                stream.revision = revision
+            await self._follow(stream, seconds)
+        except ApiError as refusal:
+            await response.write(_line("ERROR", _encode(refusal.status())))
+        await response.write_eof()
+        return response
+
+    async def _follow(self, stream: _Stream, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        wake = asyncio.Event()
+        self._watches.add(wake)
+        try:
+            with self._api.collection(stream.view.target.resource).listening(wake.set):
+                next_bookmark = loop.time() + self._bookmark_seconds
+                while not self._closing:
+                    wake.clear()
+                    await stream.send_new()
+                    until = min(end, next_bookmark)
+                    try:
+                        async with asyncio.timeout_at(until):
+                            await wake.wait()
+                    except TimeoutError:
+                        await stream.send_new()
+                        await stream.send_bookmark()
+                        if until >= end:
+                            break
+                        next_bookmark = loop.time() + self._bookmark_seconds
+        finally:
+            self._watches.discard(wake)
+
+    def changes(self, view: View, revision: int) -> list[Change]:
+        """What happened to a resource after `revision`."""
+        return self._api.collection(view.target.resource).since(revision)
+
+    @property
+    def current_revision(self) -> int:
+        """The newest revision of the whole store."""
+        return self._api.store.revision
+
+    def current(self, view: View) -> tuple[int, list[Version]]:
+        """The revision of now, and the objects in view in key order."""
+        items = self._api.collection(view.target.resource).items
+        return self.current_revision, [
+            items[key] for key in sorted(items) if view.selects(items[key])
+        ]
+
+    def rendered(self, view: View, version: Version) -> bytes:
+        """A version as this view's client reads it in a watch."""
+        if view.as_table:
+            return _encode(self._table(view.target, [version], version.revision))
+        return _json_of(view.target.resource, version)
+
+
+class _Stream:
+    """One watch: where it stands, and how it writes."""
+
+    def __init__(
+        self, server: ApiServer, view: View, response: web.StreamResponse, *, bookmarks: bool
+    ) -> None:
+        self.view = view
+        self.revision = 0
+        self._server = server
+        self._response = response
+        self._bookmarks = bookmarks
+
+    async def send_all(self, *, end_mark: bool) -> None:
+        """Send what exists as ADDED events, and the bookmark that ends them if asked for."""
+        self.revision, versions = self._server.current(self.view)
+        lines = [_line("ADDED", self._server.rendered(self.view, item)) for item in versions]
+        if lines:
+            await self._response.write(b"".join(lines))
+        if end_mark:
+            await self.send_bookmark(INITIAL_EVENTS_END)
+
+    async def send_new(self) -> None:
+        """Send what happened since the last time."""
+        changes = self._server.changes(self.view, self.revision)
+        # INVARIANT: no await between reading the changes and noting how far they reach.
+        self.revision = self._server.current_revision
+        lines = []
+        for change in changes:
+            kind, version = self._seen(change)
+            if kind:
+                lines.append(_line(kind, self._server.rendered(self.view, version)))
+        if lines:
+            await self._response.write(b"".join(lines))
+
+    def _seen(self, change: Change) -> tuple[str, Version]:
+        """The change as this view sees it: objects come into view and leave it."""
+        if not self.view.selective:
+            return change.type, change.now
+        was = change.before is not None and self.view.selects(change.before)
+        gone = change.type == "DELETED"
+        is_now = not gone and self.view.selects(change.now)
+        if was and not is_now:
+            return "DELETED", change.now if gone else _last_seen(change)
+        if is_now:
+            return "MODIFIED" if was else "ADDED", change.now
+        return "", change.now
+
+    async def send_bookmark(self, annotations: Object | None = None) -> None:
+        """Tell the client how far it has seen, if it wants to know."""
+        if not self._bookmarks:
+            return
+        resource = self.view.target.resource
+        metadata: Object = {"resourceVersion": str(self.revision)}
+        if annotations:
+            metadata["annotations"] = annotations
+        mark: Object = {
+            "kind": resource.kind,
+            "apiVersion": resource.api_version,
+            "metadata": metadata,
+        }
+        if resource.kind == "Pod":
+            # As kube-apiserver does: clients must not trip over the null.
+            mark |= {"spec": {"containers": None}, "status": {}}
+        await self._response.write(_line("BOOKMARK", _encode(mark)))
+
+
+# Words on the wire.
+
+
+def _failure(refusal: ApiError) -> web.Response:
+    headers = {"Retry-After": "1"} if refusal.reason == "Timeout" else None
+    body = _encode(refusal.status())
+    return web.Response(body=body, status=refusal.code, content_type=JSON, headers=headers)
+
+
+async def _body(request: web.BaseRequest) -> bytes:
+    body = bytearray()
+    async for chunk in request.content.iter_any():
+        body += chunk
+        if len(body) > BODY_BYTES:
+            message = f"Request entity too large: limit is {BODY_BYTES}"
+            raise ApiError(413, "RequestEntityTooLarge", message)
+    if request.content_type == PROTOBUF and body:
+        return _encode(protobuf.decode(bytes(body)))
+    return bytes(body)
+
+
+def _json(body: bytes, kind: str) -> Object:
+    try:
+        value = _decode(body)
+    except msgspec.DecodeError as error:
+        raise errors.bad_request(
+            f"the object provided is unrecognized (must be of type {kind}): {error}"
+        ) from error
+    if not isinstance(value, dict):
+        raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind})")
+    return value
+
+
+def _json_of(resource: Resource, version: Version) -> bytes:
+    if resource.from_stored is unchanged:
+        return version.json
+    return _encode(resource.from_stored(version.object))
+
+
+def _line(kind: str, json: bytes) -> bytes:
+    return b'{"type":"%b","object":%b}\n' % (kind.encode(), json)
+
+
+def _last_seen(change: Change) -> Version:
+    """What left the view, as it was in view, at the revision at which it left."""
+    before = change.before
+    assert before is not None, "only an object that was in view can leave it"
+    metadata = before.metadata | {"resourceVersion": str(change.now.revision)}
+    item = before.object | {"metadata": metadata}
+    return Version(item, change.now.revision, _encode(item))
+
+
+def _key(version: Version) -> tuple[str, str]:
+    return version.metadata.get("namespace", ""), version.metadata["name"]
+
+
+def _wants_table(request: web.BaseRequest) -> bool:
+    first = request.headers.get("Accept", "").partition(",")[0]
+    return "as=Table" in first and "v=v1" in first.replace("v=v1beta1", "")
+
+
+def _view(request: web.BaseRequest, target: Target) -> View:
+    fields = request.query.get("fieldSelector", "")
+    if target.name:
+        fields = f"metadata.name={target.name},{fields}"
+    tests = [
+        field_predicate(fields, target.resource.plural),
+        label_predicate(request.query.get("labelSelector", "")),
+    ]
+    wanted = [test for test in tests if test is not None]
+    matches = (lambda item: all(test(item) for test in wanted)) if wanted else None
+    return View(target, matches, _wants_table(request))
+
+
+def _whole(text: str, what: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise errors.bad_request(f'invalid {what}: "{text}"') from None
+
+
+def _revision_of(query: Mapping[str, str]) -> int:
+    text = query.get("resourceVersion") or "0"
+    if not text.isdecimal():
+        raise errors.bad_request(
+            f'invalid resource version: resourceVersion: Invalid value: "{text}": '
+            f'strconv.ParseUint: parsing "{text}": invalid syntax'
+        )
+    return int(text)
+
+
+def _check_strictly(request: web.BaseRequest, target: Target, item: Object) -> None:
+    if request.query.get("fieldValidation") == "Strict":
+        check_fields(target.resource, item)
+
+
+def _check_list_options(query: Mapping[str, str]) -> None:
+    causes: list[errors.Cause] = []
+    if "resourceVersionMatch" in query and not query.get("resourceVersion"):
+        text = "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
+        causes.append(("resourceVersionMatch", "FieldValueForbidden", text))
+    if "sendInitialEvents" in query:
+        text = "Forbidden: sendInitialEvents is forbidden for list"
+        causes.append(("sendInitialEvents", "FieldValueForbidden", text))
+    if causes:
+        raise errors.invalid("meta.k8s.io", "ListOptions", "", causes)
+
+
+def _check_watch_options(query: Mapping[str, str]) -> None:
+    match = query.get("resourceVersionMatch")
+    if "sendInitialEvents" in query and match != "NotOlderThan":
+        text = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        cause = ("resourceVersionMatch", "FieldValueForbidden", text)
+        raise errors.invalid("meta.k8s.io", "ListOptions", "", [cause])
+
+
+def _token(revision: int, start: tuple[str, str]) -> str:
+    return base64.urlsafe_b64encode(_encode([revision, *start])).decode().rstrip("=")
+
+
+def _read_token(token: str) -> tuple[int, tuple[str, str]]:
+    try:
+        padded = token + "=" * (-len(token) % 4)
+        revision, namespace, name = _decode(base64.urlsafe_b64decode(padded))
+    except (binascii.Error, msgspec.DecodeError, ValueError, TypeError) as error:
+        raise errors.bad_request(
+            f"invalid continue token: continue key is not valid: {error}"
+        ) from error
+    return revision, (namespace, name)

@@ -1,0 +1,190 @@
+"""Objects as the tables that `kubectl get` prints (meta.k8s.io/v1 Table)."""
+
+from __future__ import annotations
+
+import calendar
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+Object = dict[str, Any]
+Cells = Callable[[Object, float], list[Any]]
+
+_MINUTE, _HOUR, _DAY, _YEAR = 60, 3_600, 86_400, 31_536_000
+
+
+def human_age(seconds: float) -> str:
+    """A duration in kubectl's words: `5s`, `2m5s`, `3h`, `12d`."""
+    whole = max(0, int(seconds))
+    if whole < 2 * _MINUTE:
+        return f"{whole}s"
+    if whole < 10 * _MINUTE:
+        minutes, rest = divmod(whole, _MINUTE)
+        return f"{minutes}m{rest}s" if rest else f"{minutes}m"
+    if whole < 3 * _HOUR:
+        return f"{whole // _MINUTE}m"
+    if whole < 2 * _DAY:
+        return f"{whole // _HOUR}h"
+    return f"{whole // _DAY}d" if whole < 2 * _YEAR else f"{whole // _YEAR}y"
+
+
+def table(plural: str, items: Iterable[Object], now: float, metadata: Object) -> Object:
+    """A Table of objects; `now` is seconds since the epoch, for ages."""
+    columns, cells = _LAYOUTS.get(plural, _PLAIN)
+    rows = [
+        {
+            "cells": cells(item, now),
+            "object": {
+                "kind": "PartialObjectMetadata",
+                "apiVersion": "meta.k8s.io/v1",
+                "metadata": item["metadata"],
+            },
+        }
+        for item in items
+    ]
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": metadata,
+        "columnDefinitions": [_column(name) for name in columns],
+        "rows": rows,
+    }
+
+
+def _column(name: str) -> Object:
+    """A column from its name; a trailing `*` means it shows with `-o wide` only."""
+    plain = name.rstrip("*")
+    return {
+        "name": plain,
+        "type": "integer" if plain in {"Data", "Value"} else "string",
+        "format": "name" if plain == "Name" else "",
+        "description": "",
+        "priority": 1 if name.endswith("*") else 0,
+    }
+
+
+def _age(stamp: str | None, now: float) -> str:
+    if not stamp:
+        return "<unknown>"
+    parsed = time.strptime(stamp[:19], "%Y-%m-%dT%H:%M:%S")
+    return human_age(now - calendar.timegm(parsed))
+
+
+def _created(item: Object, now: float) -> str:
+    return _age(item["metadata"].get("creationTimestamp"), now)
+
+
+def _pod(item: Object, now: float) -> list[Any]:
+    spec, status = item["spec"], item.get("status") or {}
+    statuses = status.get("containerStatuses") or []
+    ready = sum(1 for container in statuses if container.get("ready"))
+    restarts = sum(container.get("restartCount", 0) for container in statuses)
+    return [
+        item["metadata"]["name"],
+        f"{ready}/{len(spec['containers'])}",
+        _pod_state(item, status),
+        str(restarts),
+        _created(item, now),
+        status.get("podIP") or "<none>",
+        spec.get("nodeName") or "<none>",
+        status.get("nominatedNodeName") or "<none>",
+    ]
+
+
+def _pod_state(item: Object, status: Object) -> str:
+    if "deletionTimestamp" in item["metadata"]:
+        return "Terminating"
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "PodScheduled" and condition.get("reason") == "SchedulingGated":
+            return "SchedulingGated"
+    return status.get("reason") or status.get("phase") or "Unknown"
+
+
+def _node(item: Object, now: float) -> list[Any]:
+    status = item.get("status") or {}
+    conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
+    state = {"True": "Ready", "False": "NotReady"}.get(conditions.get("Ready", ""), "Unknown")
+    if item.get("spec", {}).get("unschedulable"):
+        state += ",SchedulingDisabled"
+    prefix = "node-role.kubernetes.io/"
+    labels = item["metadata"].get("labels") or {}
+    roles = sorted(key.removeprefix(prefix) for key in labels if key.startswith(prefix))
+    addresses = {each["type"]: each["address"] for each in status.get("addresses") or ()}
+    info = status.get("nodeInfo") or {}
+    return [
+        item["metadata"]["name"],
+        state,
+        ",".join(roles) or "<none>",
+        _created(item, now),
+        info.get("kubeletVersion", ""),
+        addresses.get("InternalIP", "<none>"),
+        info.get("osImage") or "<unknown>",
+    ]
+
+
+def _event(item: Object, now: float) -> list[Any]:
+    about = item.get("involvedObject") or {}
+    last = item.get("lastTimestamp") or item.get("eventTime")
+    source = item.get("reportingComponent") or (item.get("source") or {}).get("component", "")
+    return [
+        _age(last, now) if last else _created(item, now),
+        item.get("type", ""),
+        item.get("reason", ""),
+        f"{about.get('kind', '').lower()}/{about.get('name', '')}",
+        source,
+        (item.get("message") or "").strip(),
+        str(item.get("count") or 1),
+        item["metadata"]["name"],
+    ]
+
+
+def _config_map(item: Object, now: float) -> list[Any]:
+    size = len(item.get("data") or ()) + len(item.get("binaryData") or ())
+    return [item["metadata"]["name"], size, _created(item, now)]
+
+
+def _namespace(item: Object, now: float) -> list[Any]:
+    phase = (item.get("status") or {}).get("phase", "")
+    return [item["metadata"]["name"], phase, _created(item, now)]
+
+
+def _lease(item: Object, now: float) -> list[Any]:
+    holder = (item.get("spec") or {}).get("holderIdentity") or ""
+    return [item["metadata"]["name"], holder, _created(item, now)]
+
+
+def _priority_class(item: Object, now: float) -> list[Any]:
+    is_default = str(bool(item.get("globalDefault"))).lower()
+    policy = item.get("preemptionPolicy", "")
+    return [item["metadata"]["name"], item.get("value", 0), is_default, _created(item, now), policy]
+
+
+def _plain(item: Object, now: float) -> list[Any]:
+    return [item["metadata"]["name"], _created(item, now)]
+
+
+_PLAIN: tuple[tuple[str, ...], Cells] = (("Name", "Age"), _plain)
+_LAYOUTS: dict[str, tuple[tuple[str, ...], Cells]] = {
+    "pods": (
+        ("Name", "Ready", "Status", "Restarts", "Age", "IP*", "Node*", "Nominated Node*"),
+        _pod,
+    ),
+    "nodes": (
+        ("Name", "Status", "Roles", "Age", "Version", "Internal-IP*", "OS-Image*"),
+        _node,
+    ),
+    "events": (
+        (
+            *("Last Seen", "Type", "Reason", "Object", "Source*", "Message", "Count*"),
+            "Name*",
+        ),
+        _event,
+    ),
+    "configmaps": (("Name", "Data", "Age"), _config_map),
+    "namespaces": (("Name", "Status", "Age"), _namespace),
+    "leases": (("Name", "Holder", "Age"), _lease),
+    "priorityclasses": (
+        ("Name", "Value", "Global-Default", "Age", "PreemptionPolicy"),
+        _priority_class,
+    ),
+}
