@@ -1,0 +1,97 @@
+"""Who wants to hear of which event, and what they say about a waiting pod: plugins' queueing hints.
+
+It may not change anything; a hint that raises counts as QUEUE, so that no pod is stuck for it.
+
+Source: kubernetes pkg/scheduler/backend/queue/scheduling_queue.go, isPodWorthRequeuing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+
+from engine.framework.events import (
+    ClusterEvent,
+    ClusterEventWithHint,
+    HintFn,
+    QueueingHint,
+    Resource,
+)
+from engine.framework.podinfo import PodInfo
+from engine.objects import Node, Pod
+from engine.queue.queued import QueuedPod
+
+log = logging.getLogger(__name__)
+
+Seen = Pod | Node | None
+"""An object of an event as a hint gets it; other kinds reach hints as None."""
+
+Only = Callable[[PodInfo], bool]
+"""Which waiting pods an event concerns at all."""
+
+
+class Wake(IntEnum):
+    """What an event does to a waiting pod; the greater wins."""
+
+    NOT = 0
+    AFTER_BACKOFF = 1
+    AT_ONCE = 2
+
+
+class Registrations:
+    """The plugins' registrations of one set of rules."""
+
+    def __init__(self, hints: Mapping[str, Sequence[ClusterEventWithHint]]) -> None:
+        self._hints = {plugin: tuple(registered) for plugin, registered in hints.items()}
+        self._of: dict[ClusterEvent, dict[str, tuple[HintFn | None, ...]]] = {}
+        self.faults: Counter[str] = Counter()
+        """How often a plugin's hint raised."""
+
+    def __contains__(self, plugin: str) -> bool:
+        return plugin in self._hints
+
+    def of(self, event: ClusterEvent) -> Mapping[str, tuple[HintFn | None, ...]]:
+        """The plugins that registered the event, each with its hints for it. O(1) but for once."""
+        known = self._of.get(event)
+        if known is None:
+            known = self._of[event] = {
+                plugin: matching
+                for plugin, registered in self._hints.items()
+                if (matching := tuple(r.hint for r in registered if r.event.matches(event)))
+            }
+        return known
+
+    def says_queue(
+        self, plugin: str, hints: Sequence[HintFn | None], pod: PodInfo, old: Seen, new: Seen
+    ) -> bool:
+        """True if any of the plugin's hints says QUEUE; None as a hint always does."""
+        for hint in hints:
+            if hint is None:
+                return True
+            try:
+                answer = hint(pod, old, new)
+            except Exception:
+                self.faults[plugin] += 1
+                if self.faults[plugin] == 1:
+                    log.warning("queueing hint of %s failed: queueing", plugin, exc_info=True)
+                return True
+            if answer is QueueingHint.QUEUE:
+                return True
+        return False
+
+    def wake(self, queued: QueuedPod, event: ClusterEvent, old: Seen, new: Seen) -> Wake:
+        """What the event does to a pod that plugins rejected."""
+        if event.resource is Resource.WILDCARD:
+            return Wake.AFTER_BACKOFF
+        best = Wake.NOT
+        for plugin, hints in self.of(event).items():
+            pending = plugin in queued.pending_plugins
+            if plugin not in queued.unschedulable_plugins or (best and not pending):
+                continue
+            if self.says_queue(plugin, hints, queued.pod, old, new):
+                if pending:
+                    return Wake.AT_ONCE
+                best = Wake.AFTER_BACKOFF
+        return best

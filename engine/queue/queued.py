@@ -1,0 +1,81 @@
+"""A waiting pod as the queue sees it, and the words for where it waits and why.
+
+Data only; `SchedulingQueue` alone changes it.
+
+Source: kubernetes pkg/scheduler/framework/types.go, QueueingParams and QueuedPodInfo.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+from engine.framework.podinfo import PodInfo
+
+NO_PLUGINS: Final[frozenset[str]] = frozenset()
+SortKey = tuple[Any, ...]
+
+
+class SubQueue(Enum):
+    """Where a pod is. The values are kube-scheduler's names, for metrics and pages."""
+
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    UNSCHEDULABLE = "unschedulable"
+    GATED = "gated"
+    IN_FLIGHT = "in_flight"
+
+
+class Failure(Enum):
+    """How an attempt failed."""
+
+    REJECTED = "rejected"
+    """Plugins said no: nothing to try again before something they care about happens."""
+    ERROR = "error"
+    """Something broke: try again after a while, whatever happens."""
+
+
+@dataclass(slots=True, eq=False)
+class QueuedPod:
+    """A pod between its arrival and its binding; equal only to itself.
+
+    Times are seconds since the epoch, as policies read them, but `parked_at`, which is monotonic.
+    """
+
+    pod: PodInfo
+    added_at: float
+    """When the queue first saw it."""
+    queued_at: float
+    """When it was last put into the queue: on arrival and after each failed attempt, not when an
+    event or the end of its backoff moves it. Equal priorities go by it."""
+    first_attempt_at: float | None = None
+    """When it first became active; until then gates held it."""
+    attempts: int = 0
+    """How often it was popped."""
+    rejections: int = 0
+    """Attempts that ended with plugins saying no."""
+    errors: int = 0
+    """Attempts that ended in an error, since the last one that did not."""
+    unschedulable_plugins: frozenset[str] = NO_PLUGINS
+    """Who rejected the last attempt."""
+    pending_plugins: frozenset[str] = NO_PLUGINS
+    """Those of them that wait for something of their own, and whose word ends the backoff too."""
+    gating_plugin: str = ""
+    """Who holds it while it is gated."""
+    gating_reasons: tuple[str, ...] = ()
+    """Why, in that plugin's words."""
+    where: SubQueue = SubQueue.ACTIVE
+    moved_by: str = ""
+    """What put it where it is: an event as kube-scheduler words it, such as `Node/Add`."""
+    moved_at: float = 0.0
+
+    parked_at: float = field(default=0.0, repr=False)
+    """When it was last found unschedulable or gated (monotonic)."""
+    backs_off_until: float = field(default=0.0, repr=False)
+    """Start of the last window of the backoff (monotonic); below zero: none."""
+    sort_key: SortKey = field(default=(), repr=False)
+    ticket: int = field(default=0, repr=False)
+    """Number of the one heap entry that counts; 0: in no heap."""
+    rules: int = field(default=0, repr=False)
+    """Number of the rules under which the gates last let it pass."""

@@ -1,0 +1,571 @@
+"""Pods that wait to be placed, in order, and what wakes them.
+
+A pod is in exactly one place, named by `QueuedPod.where`:
+
+                  pre_enqueue says no
+        add ──┬──────────────────────────▶ gated ◀──┐
+              │                              │      │ pre_enqueue says no
+              │       its plugin's event, update,   │ (asked on every way
+              │       activate, new rules, 5 min    │  into active, backoff)
+              ▼                              ▼      │
+     ┌───▶ active ◀──────────────────────────┴──────┴────────┐
+     │        │ ▲                                            │
+     │    pop │ └── window over ── backoff ◀──┐ still         │ backoff over,
+     │        ▼                   │           │ backing off   │ or never had one
+     │    in flight ◀── pop, when ┘           │               │
+     │     │  │  │      active is empty       │               │
+     │     │  │  └─ requeue ── error ─────────┤               │
+     │     │  └──── requeue ── woken already ─┤               │
+     │     │                                  │               │
+     │     └─────── requeue ── rejected ──▶ unschedulable ────┤
+     │                                        an event whose hint says QUEUE,
+     └── activate (from anywhere)             update, new rules, 5 minutes
+
+    in flight ── done ──▶ (out)        anywhere ── delete ──▶ (out)
+
+A pod that is deleted while in flight leaves with `done` or `requeue`. Pods that an error sent into
+backoff are never popped before their backoff is over; other pods are, when nothing else waits.
+
+One owner, no locks, no waiting: whoever drives it asks `next_deadline` when to `flush`.
+
+Source: kubernetes pkg/scheduler/backend/queue/scheduling_queue.go.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import count
+from typing import Final, assert_never
+
+from engine.clock import Clock
+from engine.framework.events import (
+    EVERYTHING,
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    Resource,
+)
+from engine.framework.podinfo import PodInfo
+from engine.framework.status import Status
+from engine.queue.backoff import NO_BACKOFF, Backoff, over_at
+from engine.queue.heap import PodHeap
+from engine.queue.hints import Only, Registrations, Seen, Wake
+from engine.queue.inflight import Flight, Happening, InFlight
+from engine.queue.queued import NO_PLUGINS, Failure, QueuedPod, SortKey, SubQueue
+
+NEW_RULES: Final = ClusterEvent(Resource.POLICY, Action.UPDATE_OTHER)
+
+_ADDED: Final = str(ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD))
+_UPDATED: Final = str(ClusterEvent(Resource.TARGET_POD, Action.UPDATE_OTHER))
+_FAILED: Final = "ScheduleAttemptFailure"
+_BACKOFF_OVER: Final = "BackoffComplete"
+_POPPED_EARLY: Final = "PopFromBackoffQ"
+_ACTIVATED: Final = "ForceActivate"
+_TIMED_OUT: Final = "UnschedulableTimeout"
+
+SortKeyFn = Callable[[PodInfo, float], SortKey]
+PreEnqueueFn = Callable[[PodInfo], Status]
+Hints = Mapping[str, Sequence[ClusterEventWithHint]]
+Parked = dict[QueuedPod, None]
+"""Pods in the order in which they were parked."""
+
+
+class SchedulingQueue:
+    """See the module. Pods go by UID; times given and returned are monotonic seconds.
+
+    `sort_key` gets a pod and when it was queued (seconds since the epoch); smaller comes first.
+    `pre_enqueue` lets a pod in or says which plugin holds it. `hints` has an entry for every plugin
+    that can reject a pod; a pod rejected by any other is tried again after its backoff.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        sort_key: SortKeyFn,
+        pre_enqueue: PreEnqueueFn,
+        hints: Hints,
+        initial_backoff: float = 1.0,
+        max_backoff: float = 10.0,
+        max_in_unschedulable: float = 300.0,
+    ) -> None:
+        self._clock = clock
+        self._sort_key = sort_key
+        self._pre_enqueue = pre_enqueue
+        self._registrations = Registrations(hints)
+        self._rules = 1
+        self._backoff = Backoff(initial_backoff, max_backoff)
+        self._max_in_unschedulable = max_in_unschedulable
+
+        tickets = count(1).__next__
+        self._pods: dict[str, QueuedPod] = {}
+        self._active_q = PodHeap(tickets)
+        self._backoff_q = PodHeap(tickets)
+        self._error_backoff_q = PodHeap(tickets)
+        # INVARIANT: both are in order of `parked_at`, and hold no empty sets by plugin; every
+        # plugin of `_rejected_by` is in `_registrations`.
+        self._unschedulable: Parked = {}
+        self._gated: Parked = {}
+        self._rejected_by: dict[str, Parked] = {}
+        self._gated_by: dict[str, Parked] = {}
+        self._in_flight = InFlight()
+        self._earlier_faults: Counter[str] = Counter()
+        self.incoming: Counter[tuple[SubQueue, str]] = Counter()
+        """How often pods came into a sub-queue, by what brought them."""
+
+    # ---- pods come, change and go ----------------------------------------------------------
+
+    def add(self, pod: PodInfo) -> None:
+        """A pod waits. One that is known already is updated."""
+        known = self._pods.get(pod.uid)
+        if known is not None:
+            self.update(pod)
+            return
+        now = self._clock.time()
+        queued = QueuedPod(pod, added_at=now, queued_at=now, backs_off_until=NO_BACKOFF)
+        self._pods[pod.uid] = queued
+        self._to_active(queued, _ADDED)
+
+    def update(self, pod: PodInfo, events: Sequence[ClusterEvent] = ()) -> None:
+        """The pod changed; `events` say how (TargetPod/...). An unknown pod is added.
+
+        An unschedulable pod wakes if a plugin that rejected it says so of one of the events; a
+        gated one is tested again.
+        """
+        queued = self._pods.get(pod.uid)
+        if queued is None:
+            self.add(pod)
+            return
+        old = queued.pod.pod
+        match queued.where:
+            case SubQueue.IN_FLIGHT:
+                flight = self._in_flight.get(pod.uid)
+                assert flight is not None
+                old = old if flight.newer is None else flight.newer.pod
+                flight.newer, flight.gone = pod, False
+                for event in events:
+                    self._in_flight.record(Happening(event, old, pod.pod, uid=pod.uid))
+            case SubQueue.ACTIVE | SubQueue.BACKOFF:
+                queued.pod = pod
+                self._reorder(queued)
+            case SubQueue.UNSCHEDULABLE:
+                queued.pod = pod
+                self._wake_by_own(queued, events, old)
+            case SubQueue.GATED:
+                queued.pod = pod
+                self._move(queued, Wake.AFTER_BACKOFF, str(events[0]) if events else _UPDATED)
+            case _:
+                assert_never(queued.where)
+
+    def delete(self, uid: str) -> bool:
+        """The pod no longer waits: deleted, bound, finished. False if it was not here."""
+        queued = self._pods.get(uid)
+        if queued is None:
+            return False
+        if queued.where is SubQueue.IN_FLIGHT:
+            flight = self._in_flight.get(uid)
+            assert flight is not None
+            was_here, flight.gone = not flight.gone, True
+            return was_here
+        self._leave(queued)
+        del self._pods[uid]
+        return True
+
+    # ---- attempts --------------------------------------------------------------------------
+
+    def pop(self) -> QueuedPod | None:
+        """The next pod to try, in flight from now on; None if there is none. O(log n).
+
+        Ends with `done` or `requeue`.
+        """
+        while True:
+            queued = self._active_q.pop()
+            if queued is None:
+                queued = self._backoff_q.pop()
+                if queued is None:
+                    return None
+                self.incoming[SubQueue.ACTIVE, _POPPED_EARLY] += 1
+            if queued.rules != self._rules and not self._admitted(queued, str(NEW_RULES)):
+                continue
+            queued.attempts += 1
+            queued.where = SubQueue.IN_FLIGHT
+            if queued.first_attempt_at is None:
+                queued.first_attempt_at = self._clock.time()
+            self._in_flight.start(queued)
+            return queued
+
+    def done(self, uid: str) -> None:
+        """The pod is placed, or will not be tried again. Nothing happens if it is not in flight."""
+        if self._in_flight.get(uid) is not None:
+            self._in_flight.end(uid)
+            del self._pods[uid]
+
+    def requeue(
+        self,
+        queued: QueuedPod,
+        plugins: frozenset[str],
+        failure: Failure,
+        *,
+        pending: frozenset[str] = NO_PLUGINS,
+    ) -> SubQueue | None:
+        """The attempt failed: puts the pod where it belongs, and says where that is.
+
+        `plugins` rejected it; those of `pending` (among them or not) rejected it with Pending. A
+        rejection by nobody in particular counts as an error. None: the pod was deleted meanwhile
+        and is out.
+
+        Raises:
+            ValueError: the pod is not in flight.
+        """
+        uid = queued.pod.uid
+        flight = self._in_flight.get(uid)
+        if flight is None or flight.queued is not queued:
+            raise ValueError(f"pod {queued.pod.key} is not in flight")
+        if flight.gone:
+            self.done(uid)
+            return None
+        if flight.newer is not None:
+            queued.pod = flight.newer
+        rejected = failure is Failure.REJECTED and bool(plugins or pending)
+        if rejected:
+            queued.rejections += 1
+            queued.errors = 0
+            queued.unschedulable_plugins, queued.pending_plugins = plugins | pending, pending
+        else:
+            queued.errors += 1
+            queued.unschedulable_plugins = queued.pending_plugins = NO_PLUGINS
+        queued.queued_at = self._clock.time()
+        queued.backs_off_until = self._backoff.until(
+            queued.errors or queued.rejections, self._clock.monotonic()
+        )
+        wake = self._woken_meanwhile(flight) if rejected else Wake.AFTER_BACKOFF
+        self._in_flight.end(uid)
+        if wake is Wake.NOT:
+            self._to_unschedulable(queued)
+        else:
+            self._enter(queued, wake, _FAILED)
+        return queued.where
+
+    # ---- what wakes pods -------------------------------------------------------------------
+
+    def move(
+        self, event: ClusterEvent, old: Seen = None, new: Seen = None, *, only: Only | None = None
+    ) -> int:
+        """Something happened: wakes the pods whose rejecting plugins say it may help them.
+
+        `only` leaves other pods out unasked. Returns how many woke. Linear in the pods rejected by
+        plugins that registered the event; O(1) if there are none.
+        """
+        if event.resource is Resource.WILDCARD:
+            return self._move_all(event, only)
+        registered = self._registrations.of(event)
+        if not registered:
+            return 0
+        self._in_flight.record(Happening(event, old, new, only))
+        woken: dict[QueuedPod, Wake] = {}
+        for plugin, hints in registered.items():
+            for queued in self._rejected_by.get(plugin, ()):
+                pending = plugin in queued.pending_plugins
+                if queued in woken and not pending:
+                    continue
+                if (only is None or only(queued.pod)) and self._registrations.says_queue(
+                    plugin, hints, queued.pod, old, new
+                ):
+                    woken[queued] = Wake.AT_ONCE if pending else Wake.AFTER_BACKOFF
+            for queued in self._gated_by.get(plugin, ()):
+                if (only is None or only(queued.pod)) and self._registrations.says_queue(
+                    plugin, hints, queued.pod, old, new
+                ):
+                    woken[queued] = Wake.AFTER_BACKOFF
+        return self._move_each(woken.items(), str(event)) if woken else 0
+
+    def activate(self, uids: Iterable[str]) -> None:
+        """Makes these pods active now, backoff or not; one in flight comes back after backoff."""
+        for uid in uids:
+            queued = self._pods.get(uid)
+            if queued is None or queued.where is SubQueue.ACTIVE:
+                continue
+            if queued.where is SubQueue.IN_FLIGHT:
+                self._in_flight.record(Happening(EVERYTHING, uid=uid))
+            else:
+                self._move(queued, Wake.AT_ONCE, _ACTIVATED)
+
+    def flush(self, now: float) -> None:
+        """Moves the pods whose time has come: backoff over, or parked for too long."""
+        for heap in (self._backoff_q, self._error_backoff_q):
+            while (queued := heap.peek()) is not None and over_at(queued) <= now:
+                heap.pop()
+                self._to_active(queued, _BACKOFF_OVER, tested=queued.rules == self._rules)
+        leftover: list[QueuedPod] = []
+        for parked in (self._unschedulable, self._gated):
+            for queued in parked:
+                if queued.parked_at + self._max_in_unschedulable > now:
+                    break
+                leftover.append(queued)
+        self._move_each(((queued, Wake.AFTER_BACKOFF) for queued in leftover), _TIMED_OUT)
+
+    def next_deadline(self) -> float | None:
+        """When `flush` will next have something to do; None: not before something else happens."""
+        deadlines = [
+            over_at(queued)
+            for queued in (self._backoff_q.peek(), self._error_backoff_q.peek())
+            if queued is not None
+        ]
+        for parked in (self._unschedulable, self._gated):
+            if parked:
+                deadlines.append(next(iter(parked)).parked_at + self._max_in_unschedulable)
+        return min(deadlines, default=None)
+
+    # ---- rules -----------------------------------------------------------------------------
+
+    def set_rules(
+        self,
+        *,
+        sort_key: SortKeyFn,
+        pre_enqueue: PreEnqueueFn,
+        hints: Hints,
+        changed: frozenset[str] | None,
+    ) -> None:
+        """New rules hold from now on; `changed` names the plugins that are not as before, None all.
+
+        Gated pods are tested again, unschedulable ones that a changed or vanished plugin rejected
+        are queued, and so will be those in flight. Pods that are active or back off are tested by
+        the new gates when they are popped. Linear in all waiting pods if `sort_key` is another.
+        """
+        self._earlier_faults.update(self._registrations.faults)
+        self._registrations = Registrations(hints)
+        self._pre_enqueue = pre_enqueue
+        self._rules += 1
+        if sort_key != self._sort_key:
+            self._sort_key = sort_key
+            self._active_q.rekey(self._active_key)
+            self._backoff_q.rekey(self._backoff_key)
+            self._error_backoff_q.rekey(self._backoff_key)
+        if changed is None:
+            self._in_flight.record(Happening(EVERYTHING))
+        else:
+            self._in_flight.record(Happening(NEW_RULES, changed=changed))
+        concerned: Parked = {}
+        for plugin, rejected in self._rejected_by.items():
+            if changed is None or plugin in changed or plugin not in self._registrations:
+                concerned.update(rejected)
+        concerned.update(self._gated)
+        self._move_each(((q, Wake.AFTER_BACKOFF) for q in concerned), str(NEW_RULES))
+
+    def reorder(self, uids: Iterable[str]) -> None:
+        """Takes the sort keys of these pods again: something they depend on changed."""
+        for uid in uids:
+            queued = self._pods.get(uid)
+            if queued is not None and queued.where in (SubQueue.ACTIVE, SubQueue.BACKOFF):
+                self._reorder(queued)
+
+    # ---- what there is ---------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Pods that wait, without those in flight."""
+        return len(self._pods) - len(self._in_flight)
+
+    def __contains__(self, uid: str) -> bool:
+        """True unless the pod is unknown, or was deleted while in flight."""
+        flight = self._in_flight.get(uid)
+        return uid in self._pods and (flight is None or not flight.gone)
+
+    @property
+    def active(self) -> int:
+        """Pods that can be tried now."""
+        return len(self._active_q)
+
+    @property
+    def backoff(self) -> int:
+        """Pods that will be tried when their backoff is over, or earlier if nothing else waits."""
+        return len(self._backoff_q) + len(self._error_backoff_q)
+
+    @property
+    def unschedulable(self) -> int:
+        """Pods that wait for something to happen."""
+        return len(self._unschedulable)
+
+    @property
+    def gated(self) -> int:
+        """Pods that are not let in."""
+        return len(self._gated)
+
+    @property
+    def in_flight(self) -> int:
+        """Pods that are being tried or bound."""
+        return len(self._in_flight)
+
+    @property
+    def ready(self) -> bool:
+        """True if `pop` has something to look at."""
+        return bool(len(self._active_q) or len(self._backoff_q))
+
+    def get(self, uid: str) -> QueuedPod | None:
+        """The pod's record, in flight or not. Read only."""
+        return self._pods.get(uid)
+
+    def pending(self) -> Iterator[QueuedPod]:
+        """All records of pods that wait, in order of arrival. Read only."""
+        return (q for q in self._pods.values() if q.where is not SubQueue.IN_FLIGHT)
+
+    def rejected_by(self) -> Mapping[str, int]:
+        """How many unschedulable and gated pods each plugin has to answer for."""
+        counts = Counter({plugin: len(pods) for plugin, pods in self._rejected_by.items()})
+        counts.update({plugin: len(pods) for plugin, pods in self._gated_by.items()})
+        return counts
+
+    @property
+    def hint_faults(self) -> Mapping[str, int]:
+        """How often each plugin's queueing hints raised."""
+        return self._earlier_faults + self._registrations.faults
+
+    # ---- inside: ways in -------------------------------------------------------------------
+
+    def _enter(self, queued: QueuedPod, wake: Wake, why: str) -> None:
+        """Puts a pod that is nowhere into active, or backoff if it has to wait."""
+        if wake is Wake.AFTER_BACKOFF and self._clock.monotonic() < over_at(queued):
+            self._to_backoff(queued, why)
+        else:
+            self._to_active(queued, why)
+
+    def _to_active(self, queued: QueuedPod, why: str, *, tested: bool = False) -> None:
+        if not tested and not self._admitted(queued, why):
+            return
+        if queued.first_attempt_at is None:
+            queued.first_attempt_at = self._clock.time()
+        self._arrive(queued, SubQueue.ACTIVE, why)
+        self._active_q.push(self._active_key(queued), queued)
+
+    def _to_backoff(self, queued: QueuedPod, why: str) -> None:
+        if not self._admitted(queued, why):
+            return
+        self._arrive(queued, SubQueue.BACKOFF, why)
+        self._backoff_heap(queued).push(self._backoff_key(queued), queued)
+
+    def _to_unschedulable(self, queued: QueuedPod) -> None:
+        self._arrive(queued, SubQueue.UNSCHEDULABLE, _FAILED)
+        queued.parked_at = self._clock.monotonic()
+        self._unschedulable[queued] = None
+        for plugin in queued.unschedulable_plugins:
+            self._rejected_by.setdefault(plugin, {})[queued] = None
+
+    def _admitted(self, queued: QueuedPod, why: str) -> bool:
+        """Asks the gates; a pod they hold is gated afterwards."""
+        status = self._pre_enqueue(queued.pod)
+        if status.ok:
+            queued.rules = self._rules
+            queued.gating_plugin, queued.gating_reasons = "", ()
+            return True
+        queued.gating_plugin, queued.gating_reasons = status.plugin, status.reasons
+        self._arrive(queued, SubQueue.GATED, why)
+        queued.parked_at = self._clock.monotonic()
+        self._gated[queued] = None
+        self._gated_by.setdefault(status.plugin, {})[queued] = None
+        return False
+
+    def _arrive(self, queued: QueuedPod, where: SubQueue, why: str) -> None:
+        queued.where = where
+        queued.moved_by, queued.moved_at = why, self._clock.time()
+        self.incoming[where, why] += 1
+
+    def _backoff_heap(self, queued: QueuedPod) -> PodHeap:
+        return self._error_backoff_q if queued.errors else self._backoff_q
+
+    def _active_key(self, queued: QueuedPod) -> SortKey:
+        queued.sort_key = self._sort_key(queued.pod, queued.queued_at)
+        return queued.sort_key
+
+    def _backoff_key(self, queued: QueuedPod) -> SortKey:
+        return (queued.backs_off_until, *self._active_key(queued))
+
+    # ---- inside: ways out and moves --------------------------------------------------------
+
+    def _leave(self, queued: QueuedPod) -> None:
+        """Takes a pod out of its sub-queue."""
+        match queued.where:
+            case SubQueue.ACTIVE:
+                self._active_q.remove(queued)
+            case SubQueue.BACKOFF:
+                self._backoff_heap(queued).remove(queued)
+            case SubQueue.UNSCHEDULABLE:
+                del self._unschedulable[queued]
+                for plugin in queued.unschedulable_plugins:
+                    _drop(self._rejected_by, plugin, queued)
+            case SubQueue.GATED:
+                del self._gated[queued]
+                _drop(self._gated_by, queued.gating_plugin, queued)
+            case SubQueue.IN_FLIGHT:
+                raise ValueError(f"pod {queued.pod.key} is in flight")
+            case _:
+                assert_never(queued.where)
+
+    def _move(self, queued: QueuedPod, wake: Wake, why: str) -> None:
+        self._leave(queued)
+        self._enter(queued, wake, why)
+
+    def _move_each(self, woken: Iterable[tuple[QueuedPod, Wake]], why: str) -> int:
+        moved = 0
+        for queued, wake in woken:
+            self._move(queued, wake, why)
+            moved += 1
+        return moved
+
+    def _move_all(self, event: ClusterEvent, only: Only | None) -> int:
+        self._in_flight.record(Happening(event, only=only))
+        parked = [
+            queued
+            for queued in (*self._unschedulable, *self._gated)
+            if only is None or only(queued.pod)
+        ]
+        return self._move_each(((q, Wake.AFTER_BACKOFF) for q in parked), str(event))
+
+    def _wake_by_own(self, queued: QueuedPod, events: Sequence[ClusterEvent], old: Seen) -> None:
+        """Wakes an unschedulable pod if a change of itself may help it."""
+        for event in events:
+            wake = self._registrations.wake(queued, event, old, queued.pod.pod)
+            if wake is not Wake.NOT:
+                self._move(queued, wake, str(event))
+                return
+
+    def _woken_meanwhile(self, flight: Flight) -> Wake:
+        """What happened during the flight, as far as the rejecting plugins care."""
+        queued = flight.queued
+        if any(plugin not in self._registrations for plugin in queued.unschedulable_plugins):
+            return Wake.AFTER_BACKOFF
+        happenings = self._in_flight.meanwhile(flight)
+        if happenings is None:
+            return Wake.AFTER_BACKOFF
+        best = Wake.NOT
+        for happening in happenings:
+            best = max(best, self._wake_by(queued, happening))
+            if best is Wake.AT_ONCE or (best and not queued.pending_plugins):
+                break
+        return best
+
+    def _wake_by(self, queued: QueuedPod, happening: Happening) -> Wake:
+        if not happening.concerns(queued.pod):
+            return Wake.NOT
+        if happening.changed is not None:
+            touched = queued.unschedulable_plugins & happening.changed
+            return Wake.AFTER_BACKOFF if touched else Wake.NOT
+        return self._registrations.wake(queued, happening.event, happening.old, happening.new)
+
+    def _reorder(self, queued: QueuedPod) -> None:
+        """Takes the sort key again and moves the pod within its heap if it changed."""
+        if self._sort_key(queued.pod, queued.queued_at) == queued.sort_key:
+            return
+        if queued.where is SubQueue.ACTIVE:
+            self._active_q.remove(queued)
+            self._active_q.push(self._active_key(queued), queued)
+        else:
+            heap = self._backoff_heap(queued)
+            heap.remove(queued)
+            heap.push(self._backoff_key(queued), queued)
+
+
+def _drop(by_plugin: dict[str, Parked], plugin: str, queued: QueuedPod) -> None:
+    pods = by_plugin[plugin]
+    del pods[queued]
+    if not pods:
+        del by_plugin[plugin]

@@ -1,0 +1,367 @@
+"""The queue against a model so naive that it is plainly right: one list of pods, no indexes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    invariant,
+    precondition,
+    rule,
+)
+
+from engine.clock import ManualClock
+from engine.framework.events import (
+    EVERYTHING,
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    QueueingHint,
+    Resource,
+)
+from engine.framework.podinfo import PodInfo
+from engine.framework.status import Status, unresolvable
+from engine.queue.queued import Failure, QueuedPod, SubQueue
+from engine.queue.scheduling_queue import SchedulingQueue
+from tests.engine.queue.builders import waiting
+
+NODE_ADD = ClusterEvent(Resource.NODE, Action.ADD)
+NODE_LABEL = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_LABEL)
+NODE_TAINT = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_TAINT)
+POD_DELETE = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
+POD_ADD = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
+OWN_LABEL = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_LABEL)
+HAPPENING = [NODE_ADD, NODE_LABEL, NODE_TAINT, POD_DELETE, POD_ADD, EVERYTHING]
+FAULTY, HELPED = 5, 2
+
+
+def hint(pod: PodInfo, _old: object, _new: object) -> QueueingHint:
+    """Raises, queues or skips, by the pod's priority."""
+    if pod.priority == FAULTY:
+        raise RuntimeError("a fault in a hint")
+    return QueueingHint.QUEUE if pod.priority % HELPED == 0 else QueueingHint.SKIP
+
+
+EITHER = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
+HINTS = {
+    "A": (ClusterEventWithHint(NODE_ADD), ClusterEventWithHint(POD_DELETE, hint)),
+    "B": (ClusterEventWithHint(EITHER, hint), ClusterEventWithHint(OWN_LABEL)),
+    "C": (ClusterEventWithHint(POD_DELETE),),
+    "G": (ClusterEventWithHint(NODE_TAINT), ClusterEventWithHint(NODE_ADD, hint)),
+    "N": (),
+}
+PLUGINS = sorted(HINTS)
+
+
+@dataclass
+class Model:
+    """What is known of one pod."""
+
+    pod: PodInfo
+    where: str
+    queued_at: float
+    rejections: int = 0
+    errors: int = 0
+    plugins: frozenset[str] = frozenset()
+    pending: frozenset[str] = frozenset()
+    done_at: float = float("-inf")
+    parked_at: float = 0.0
+    gone: bool = False
+    newer: PodInfo | None = None
+    seen: list[tuple[object, bool]] = field(default_factory=list)
+    rules: int = 0
+
+
+def even(pod: PodInfo) -> bool:
+    return pod.priority % 2 == 0
+
+
+class QueueMachine(RuleBasedStateMachine):
+    flying = Bundle("flying")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = ManualClock()
+        self.descending = False
+        self.hints = dict(HINTS)
+        self.open_gate = False
+        self.rules = 0
+        self.model: dict[str, Model] = {}
+        self.named = 0
+        self.queue = SchedulingQueue(
+            clock=self.clock,
+            sort_key=self.by_priority,
+            pre_enqueue=self.gate,
+            hints=self.hints,
+        )
+
+    # ---- the rules in force
+
+    def by_priority(self, pod: PodInfo, queued_at: float) -> tuple[object, ...]:
+        return (-pod.priority, queued_at, pod.uid)
+
+    def by_name(self, pod: PodInfo, _queued_at: float) -> tuple[object, ...]:
+        return (pod.uid,)
+
+    def key(self, m: Model) -> tuple[object, ...]:
+        order = self.by_name if self.descending else self.by_priority
+        return order(m.pod, m.queued_at)
+
+    def gate(self, pod: PodInfo) -> Status:
+        held = (pod.pod.metadata.labels or {}).get("held") == "yes"
+        return unresolvable("held").by("G") if held and not self.open_gate else Status.SUCCESS
+
+    # ---- the model's moves
+
+    def enter(self, m: Model, *, at_once: bool = False, retest: bool = True) -> None:
+        if retest and not self.gate(m.pod).ok:
+            m.where, m.parked_at = "gated", self.clock.monotonic()
+            return
+        m.rules = self.rules
+        if not at_once and self.clock.monotonic() < m.done_at:
+            m.where = "backoff"
+        else:
+            m.where = "active"
+
+    def verdict(self, m: Model, event: ClusterEvent) -> int:
+        """0 nothing, 1 after backoff, 2 at once."""
+        if event is EVERYTHING:
+            return 1
+        best = 0
+        rejecting = {"G"} if m.where == "gated" else m.plugins
+        for plugin in rejecting:
+            for registered in self.hints.get(plugin, ()):
+                if not registered.event.matches(event):
+                    continue
+                odd = m.pod.priority % HELPED and m.pod.priority != FAULTY
+                if registered.hint is None or not odd:
+                    pending = m.where != "gated" and plugin in m.pending
+                    best = max(best, 2 if pending else 1)
+        return best
+
+    def waiting_in(self, *where: str) -> list[Model]:
+        return [m for m in self.model.values() if m.where in where]
+
+    # ---- what may happen
+
+    @rule(priority=st.integers(0, 6), held=st.booleans())
+    def add(self, priority: int, held: bool) -> None:
+        self.named += 1
+        pod = waiting(f"p{self.named}", priority=priority, labels={"held": "yes"} if held else None)
+        self.queue.add(pod)
+        m = self.model[pod.uid] = Model(pod, "", self.clock.time())
+        self.enter(m)
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data(), priority=st.integers(0, 6), held=st.booleans())
+    def update(self, data: st.DataObject, priority: int, held: bool) -> None:
+        m = data.draw(st.sampled_from(list(self.model.values())))
+        labels = {"held": "yes"} if held else None
+        pod = waiting(m.pod.name, priority=priority, labels=labels)
+        self.queue.update(pod, (OWN_LABEL,))
+        if m.where == "in_flight":
+            m.newer, m.gone = pod, False
+            m.seen.append((OWN_LABEL, False))
+            return
+        m.pod = pod
+        if m.where == "gated":
+            self.enter(m)
+        elif m.where == "unschedulable" and (wake := self.verdict(m, OWN_LABEL)):
+            self.enter(m, at_once=wake == 2)
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def delete(self, data: st.DataObject) -> None:
+        m = data.draw(st.sampled_from(list(self.model.values())))
+        assert self.queue.delete(m.pod.uid) is not m.gone
+        if m.where == "in_flight":
+            m.gone = True
+        else:
+            del self.model[m.pod.uid]
+
+    @rule(target=flying)
+    def pop(self) -> QueuedPod | None:
+        queued = self.queue.pop()
+        while True:
+            active = self.waiting_in("active")
+            early = [m for m in self.waiting_in("backoff") if not m.errors]
+            if active:
+                first = min(active, key=self.key)
+            elif early:
+                first = min(early, key=lambda m: (m.done_at, *self.key(m)))
+            else:
+                assert queued is None
+                return None
+            if self.gate(first.pod).ok or first.rules == self.rules:
+                break
+            first.where, first.parked_at = "gated", self.clock.monotonic()
+        assert queued is not None
+        assert queued.pod is first.pod
+        first.where, first.seen = "in_flight", []
+        return queued
+
+    @rule(queued=consumes(flying))
+    def done(self, queued: QueuedPod | None) -> None:
+        if queued is not None:
+            self.queue.done(queued.pod.uid)
+            del self.model[queued.pod.uid]
+
+    @rule(
+        queued=consumes(flying),
+        plugins=st.frozensets(st.sampled_from([*PLUGINS, "gone-plugin"]), max_size=3),
+        failure=st.sampled_from(Failure),
+        pending=st.booleans(),
+    )
+    def requeue(
+        self,
+        queued: QueuedPod | None,
+        plugins: frozenset[str],
+        failure: Failure,
+        pending: bool,
+    ) -> None:
+        if queued is None:
+            return
+        m = self.model[queued.pod.uid]
+        waits = plugins & {"A", "C"} if pending else frozenset()
+        went = self.queue.requeue(queued, plugins, failure, pending=waits)
+        if m.gone:
+            assert went is None
+            del self.model[m.pod.uid]
+            return
+        m.pod, m.newer = m.newer or m.pod, None
+        m.queued_at = self.clock.time()
+        rejected = failure is Failure.REJECTED and bool(plugins)
+        m.errors = 0 if rejected else m.errors + 1
+        m.rejections += rejected
+        m.plugins = plugins if rejected else frozenset()
+        m.pending = waits if rejected else frozenset()
+        wait = min(2.0 ** ((m.errors or m.rejections) - 1), 10.0)
+        m.done_at = (self.clock.monotonic() + wait) // 1 + 1
+        wake = 0 if rejected else 1
+        for what, even_only in m.seen if rejected else ():
+            if even_only and not even(m.pod):
+                continue
+            if isinstance(what, ClusterEvent):
+                wake = max(wake, self.verdict(m, what))
+            else:
+                assert isinstance(what, frozenset)
+                wake = max(wake, 1 if plugins & what else 0)
+        if rejected and not plugins <= self.hints.keys():
+            wake = 1  # a plugin that is no more decides before anything that happened
+        if wake:
+            self.enter(m, at_once=wake == 2)
+        else:
+            m.where, m.parked_at = "unschedulable", self.clock.monotonic()
+        assert went is not None
+        assert went.value == m.where
+
+    @rule(event=st.sampled_from(HAPPENING), even_only=st.booleans())
+    def move(self, event: ClusterEvent, even_only: bool) -> None:
+        self.queue.move(event, only=even if even_only else None)
+        for m in self.waiting_in("unschedulable", "gated"):
+            if even_only and not even(m.pod):
+                continue
+            if wake := self.verdict(m, event):
+                self.enter(m, at_once=wake == 2)
+        for m in self.waiting_in("in_flight"):
+            m.seen.append((event, even_only))
+
+    @rule(opened=st.booleans())
+    def turn_gate(self, opened: bool) -> None:
+        self.open_gate = opened
+
+    @precondition(lambda self: self.model)
+    @rule(data=st.data())
+    def activate(self, data: st.DataObject) -> None:
+        m = data.draw(st.sampled_from(list(self.model.values())))
+        self.queue.activate([m.pod.uid])
+        if m.where == "in_flight":
+            m.seen.append((EVERYTHING, False))
+        elif m.where != "active":
+            self.enter(m, at_once=True)
+
+    @rule(seconds=st.sampled_from([0.1, 0.5, 1.0, 3.7, 60.0, 301.0]))
+    def wait(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    @rule()
+    def flush(self) -> None:
+        now = self.clock.monotonic()
+        self.queue.flush(now)
+        for m in self.waiting_in("backoff"):
+            if m.done_at <= now:
+                self.enter(m, retest=m.rules != self.rules)
+        for m in self.waiting_in("unschedulable", "gated"):
+            if m.parked_at + 300.0 <= now:
+                self.enter(m)
+        deadline = self.queue.next_deadline()
+        assert deadline is None or deadline > now
+
+    @rule(
+        changed=st.none() | st.frozensets(st.sampled_from(PLUGINS), max_size=2),
+        dropped=st.sampled_from(["", "B", "C"]),
+        descending=st.booleans(),
+    )
+    def set_rules(self, changed: frozenset[str] | None, dropped: str, descending: bool) -> None:
+        self.descending = descending
+        self.hints = {name: hints for name, hints in HINTS.items() if name != dropped}
+        self.queue.set_rules(
+            sort_key=self.by_name if descending else self.by_priority,
+            pre_enqueue=self.gate,
+            hints=self.hints,
+            changed=changed,
+        )
+        self.rules += 1
+        for m in self.waiting_in("gated"):
+            self.enter(m)
+        for m in self.waiting_in("unschedulable"):
+            if changed is None or m.plugins & changed or not m.plugins <= self.hints.keys():
+                self.enter(m)
+        for m in self.waiting_in("in_flight"):
+            m.seen.append((EVERYTHING if changed is None else changed, False))
+
+    # ---- what must hold
+
+    @invariant()
+    def same_places(self) -> None:
+        found = {q.pod.uid: q.where.value for q in self.queue.pending()}
+        flying = {u for u, m in self.model.items() if m.where == "in_flight"}
+        expected = {u: m.where for u, m in self.model.items() if u not in flying}
+        assert found == expected
+        assert self.queue.in_flight == len(flying)
+        assert len(self.queue) == len(expected)
+        places = [m.where for m in self.model.values()]
+        assert self.queue.active == places.count("active")
+        assert self.queue.backoff == places.count("backoff")
+        assert self.queue.unschedulable == places.count("unschedulable")
+        assert self.queue.gated == places.count("gated")
+
+    @invariant()
+    def indexes_are_whole(self) -> None:
+        q = self.queue
+        heaps = [*q._active_q, *q._backoff_q, *q._error_backoff_q]
+        everywhere = [*heaps, *q._unschedulable, *q._gated]
+        assert len(everywhere) == len(set(everywhere)) == len(q)
+        for parked, by in ((q._unschedulable, q._rejected_by), (q._gated, q._gated_by)):
+            assert set().union(*by.values()) == set(parked)
+            assert all(by.values())
+            since = [queued.parked_at for queued in parked]
+            assert since == sorted(since)
+        assert q._rejected_by.keys() <= self.hints.keys()
+        if not q.in_flight:
+            assert not q._in_flight._log
+        assert all(queued.where is not SubQueue.IN_FLIGHT for queued in everywhere)
+
+
+TestQueue = QueueMachine.TestCase
+TestQueue.settings = settings(
+    max_examples=120,
+    stateful_step_count=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
