@@ -17,7 +17,7 @@ k8s.io/component-helpers/resource/helpers.go (PodRequests), at the default featu
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -85,6 +85,8 @@ class PodInfo:
     priority: int
     filter_requests: Amounts
     score_requests: Amounts
+    requests_key: Hashable
+    """Equal for pods whose filter and score requests are equal."""
     keys: dict[str, object] = field(default_factory=dict)
     """What plugins worked out of this pod, by plugin name; a memo, not state."""
 
@@ -132,6 +134,7 @@ def make_pod_info(pod: Pod) -> PodInfo:
         spec.priority or 0,
         readings[3],
         readings[4],
+        readings[5],
     )
 
 
@@ -169,8 +172,8 @@ def is_counted(name: str) -> bool:
 
 # ---- plain pods ------------------------------------------------------------------------------
 
-_Readings = tuple[Amounts, int, int, Amounts, Amounts]
-"""requests, nonzero cpu, nonzero memory, filter requests, score requests."""
+_Readings = tuple[Amounts, int, int, Amounts, Amounts, Hashable]
+"""requests, nonzero cpu, nonzero memory, filter requests, score requests, requests key."""
 
 
 def _is_plain(pod: Pod) -> bool:
@@ -229,7 +232,14 @@ def _of_containers(containers: tuple[_RequestItems, ...]) -> _Readings:
             _add(exact, amounts)
             _add(nonzero, {**_DEFAULTS, **amounts})
         requests, scores = _rounded(exact), _rounded(nonzero)
-    return requests, scores.get(CPU, 0), scores.get(MEMORY, 0), _at_least_zero(requests), scores
+    return _readings(requests, scores, requests, scores)
+
+
+def _readings(requests: Amounts, nonzero: Amounts, filtered: Amounts, scored: Amounts) -> _Readings:
+    if min(filtered.values(), default=0) < 0:
+        filtered = {name: max(amount, 0) for name, amount in filtered.items()}
+    key = tuple(sorted(filtered.items())), tuple(sorted(scored.items()))
+    return requests, nonzero.get(CPU, 0), nonzero.get(MEMORY, 0), filtered, scored, key
 
 
 # ---- all pods --------------------------------------------------------------------------------
@@ -248,13 +258,7 @@ def _work_out(pod: Pod) -> _Readings:
     nonzero = _rounded(_held(pod, missing, pod_level, overhead))
     scored = _sum(pod, _asked, _DEFAULTS)
     _add(scored, overhead)
-    return (
-        _rounded(held),
-        nonzero.get(CPU, 0),
-        nonzero.get(MEMORY, 0),
-        _at_least_zero(_rounded(filtered)),
-        _rounded(scored),
-    )
+    return _readings(_rounded(held), nonzero, _rounded(filtered), _rounded(scored))
 
 
 def _held(pod: Pod, missing: _Nano, pod_level: _Nano, overhead: _Nano) -> _Nano:
@@ -395,12 +399,6 @@ def _rounded(amounts: _Nano) -> dict[str, int]:
         for name, amount in amounts.items()
         if is_counted(name)
     }
-
-
-def _at_least_zero(amounts: dict[str, int]) -> dict[str, int]:
-    if all(amount >= 0 for amount in amounts.values()):
-        return amounts
-    return {name: max(amount, 0) for name, amount in amounts.items()}
 
 
 def _located(pod: Pod, cause: ValueError) -> UnreadablePod:

@@ -122,6 +122,10 @@ class NodeColumns(Protocol):
         """(N,) like `text`, for booleans."""
         ...
 
+    def name_codes(self) -> CodeColumn:
+        """(N,) dictionary code of the node's name."""
+        ...
+
     def row(self, name: str) -> int:
         """The row of the node, -1 if there is none."""
         ...

@@ -1,0 +1,275 @@
+"""A compiled policy as a plugin: one file, one plugin, at every extension point it uses.
+
+The policy's text decides nothing here; this room only asks the plan about the snapshot's columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from datetime import tzinfo
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsl.plan import FilterRule, Parts, Plan, RuleBase
+from engine.framework.events import (
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    Resource,
+)
+from engine.framework.interface import (
+    ALL_PASS,
+    PreFilterResult,
+    Scope,
+    Scores,
+    State,
+    StatusGroups,
+    Verdicts,
+)
+from engine.framework.podinfo import PodInfo
+from engine.framework.snapshot import BoolColumn, Rows, Snapshot
+from engine.framework.status import Code, Status
+from engine.policy.world import DEFAULT_GPUS, PodSubject, SnapshotWorld
+
+_MINUTE: Final = 60.0
+
+
+class Worlds:
+    """The world of the snapshot in use, shared by all policies of a bundle."""
+
+    def __init__(self, zone: tzinfo, gpus: Sequence[str] = DEFAULT_GPUS) -> None:
+        self.gpus = gpus
+        self._zone = zone
+        self._last: SnapshotWorld | None = None
+
+    def of(self, snapshot: Snapshot) -> SnapshotWorld:
+        """The world over this snapshot; made once a snapshot."""
+        last = self._last
+        if last is None or last.snapshot is not snapshot:
+            last = self._last = SnapshotWorld(snapshot, self.gpus, self._zone)
+        return last
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A pod in a snapshot, and what each rule reads of it: None where its left side is false."""
+
+    pod: PodInfo
+    snapshot: Snapshot
+    filters: tuple[Parts | None, ...]
+    scores: tuple[Parts | None, ...]
+
+
+class PolicyPlugin:
+    """One policy. Implements `FilterPlugin` and `ScorePlugin`."""
+
+    def __init__(self, plan: Plan, worlds: Worlds) -> None:
+        self.plan = plan
+        self._worlds = worlds
+        self._asked: _Asked | None = None
+        rules: tuple[RuleBase, ...] = (*plan.filters, *plan.scores)
+        self._reads_metrics = any(rule.reads_metrics for rule in rules)
+        self._reads_now = any(
+            "now" in rule.reads or any("metric_age" in read for read in rule.reads)
+            for rule in rules
+        )
+        self._reads_minutes = any(rule.reads_time for rule in rules)
+        # A column over other nodes' pods (a zone's) changes with rows that are not asked about.
+        self.scope = Scope.ROW if all(rule.row_local for rule in plan.filters) else Scope.ALL
+        self.score_scope = Scope.ALL
+
+    @property
+    def name(self) -> str:
+        """The policy's name."""
+        return self.plan.name
+
+    def events(self) -> Sequence[ClusterEventWithHint]:
+        """What the filters read decides what can wake a pod that they rejected."""
+        return tuple(
+            ClusterEventWithHint(event)
+            for event in sorted(
+                {event for rule in self.plan.filters for event in events_of_reads(rule.reads)},
+                key=str,
+            )
+        )
+
+    def version(self, snapshot: Snapshot) -> Hashable:
+        """See `FilterPlugin.version`."""
+        metrics = snapshot.signals.version if self._reads_metrics else 0
+        if self._reads_now:
+            return metrics, snapshot.now
+        return metrics, int(snapshot.now // _MINUTE) if self._reads_minutes else 0
+
+    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
+        """See `FilterPlugin.class_key`: what the rules read of the pod, as their verdicts."""
+        asked = self._ask(pod, snapshot)
+        return asked.filters, asked.scores
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+        """See `FilterPlugin.pre_filter`. Skips when no filter applies to the pod."""
+        asked = self._ask(pod, snapshot)
+        if all(parts is None for parts in asked.filters):
+            return PreFilterResult(Status.SKIP)
+        return PreFilterResult(state=asked.filters)
+
+    def filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
+        """See `FilterPlugin.filter`. Rules are AND-ed."""
+        parts: tuple[Parts | None, ...] = state
+        world = self._worlds.of(snapshot)
+        masks = [
+            (rule, rule.verdict(own, world, rows))
+            for rule, own in zip(self.plan.filters, parts, strict=True)
+            if own is not None
+        ]
+        passed: BoolColumn | None = None
+        for _, mask in masks:
+            passed = mask if passed is None else passed & mask
+        if passed is None or passed.all():
+            return ALL_PASS
+        return Verdicts(passed, lambda: self._groups(masks, pod, snapshot, rows))
+
+    def _groups(
+        self,
+        masks: Sequence[tuple[FilterRule, BoolColumn]],
+        pod: PodInfo,
+        snapshot: Snapshot,
+        rows: Rows,
+    ) -> StatusGroups:
+        """Each rejected row under the first rule that rejects it, told with one sample node."""
+        groups = []
+        subject = PodSubject(pod, snapshot, self._worlds.gpus)
+        world = self._worlds.of(snapshot)
+        numbers = np.arange(snapshot.nodes.size)[rows]
+        left = snapshot.nodes.present[rows].copy()
+        for rule, mask in masks:
+            positions = np.flatnonzero(left & ~mask)
+            if not len(positions):
+                continue
+            left &= mask
+            text = rule.message(subject, world, int(numbers[positions[0]]))
+            reason = f"{text} ({rule.source.name}:{rule.line})"
+            groups.append((Status(Code(rule.status), (reason,)), positions))
+        return groups
+
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Status, State]:
+        """See `ScorePlugin.pre_score`. Skips when no score applies to the pod."""
+        asked = self._ask(pod, snapshot)
+        if all(parts is None for parts in asked.scores):
+            return Status.SKIP, None
+        return Status.SUCCESS, asked.scores
+
+    def score(
+        self,
+        state: State,
+        pod: PodInfo,  # noqa: ARG002 - the rules read it when they are prepared
+        snapshot: Snapshot,
+        rows: Rows,
+    ) -> Scores | None:
+        """See `ScorePlugin.score`: the weighted mean of the rules that do not abstain, 0..100."""
+        return self.plan.score(state, self._worlds.of(snapshot), _numbers(snapshot, rows))
+
+    def normalize(self, state: State, scores: Scores) -> Scores:  # noqa: ARG002 - the protocol's
+        """Rules are normalised one by one; their mean is in 0..100 already."""
+        return scores
+
+    def traces(self, pod: PodInfo, snapshot: Snapshot, row: int) -> list[RuleTrace]:
+        """What each rule that applies to the pod said of this node and of all others."""
+        asked = self._ask(pod, snapshot)
+        world = self._worlds.of(snapshot)
+        everyone = np.flatnonzero(snapshot.nodes.present)
+        passed = np.ones(len(everyone), dtype=np.bool_)
+        traces = []
+        for filter_rule, own in zip(self.plan.filters, asked.filters, strict=True):
+            if own is not None:
+                mask = filter_rule.verdict(own, world, everyone)
+                passed &= mask
+                kept = int(np.count_nonzero(mask))
+                text = f"{kept} of {len(everyone)} nodes pass"
+                traces.append(RuleTrace(filter_rule, text, None))
+        candidates = everyone[passed]
+        at = np.flatnonzero(candidates == row)
+        for score_rule, own in zip(self.plan.scores, asked.scores, strict=True):
+            if own is None or not len(at):
+                continue
+            column = score_rule.finish(score_rule.column(own, world, candidates, candidates))
+            if column is not None:
+                value = float(column[at[0]])
+                traces.append(RuleTrace(score_rule, f"{value:g} of 100", value))
+        return traces
+
+    def _ask(self, pod: PodInfo, snapshot: Snapshot) -> _Asked:
+        asked = self._asked
+        if asked is None or asked.pod is not pod or asked.snapshot is not snapshot:
+            subject = PodSubject(pod, snapshot, self._worlds.gpus)
+            world = self._worlds.of(snapshot)
+            asked = self._asked = _Asked(
+                pod,
+                snapshot,
+                tuple([rule.prepare(subject, world) for rule in self.plan.filters]),
+                tuple([rule.prepare(subject, world) for rule in self.plan.scores]),
+            )
+        return asked
+
+
+@dataclass(frozen=True, slots=True)
+class RuleTrace:
+    """One rule's part in a decision, in words; `score` is what it gave the node, if it scores."""
+
+    rule: RuleBase
+    outcome: str
+    score: float | None
+
+    @property
+    def place(self) -> str:
+        """File and line of the rule."""
+        return f"{self.rule.source.name}:{self.rule.line}"
+
+
+def _numbers(snapshot: Snapshot, rows: Rows) -> NDArray[np.intp]:
+    return np.arange(snapshot.nodes.size)[rows] if isinstance(rows, slice) else rows
+
+
+_NODE_ACTIONS: Final = (
+    (("node.label", "node.zone", "node.region", "node.rack", "node.arch", "node.os",
+      "node.instance_type", "zone.pods", "region.pods"), Action.UPDATE_NODE_LABEL),
+    (("node.annotation",), Action.UPDATE_NODE_ANNOTATION),
+    (("node.taint", "node.unschedulable"), Action.UPDATE_NODE_TAINT),
+    (("node.ready", "node.condition"), Action.UPDATE_NODE_CONDITION),
+    (("node.kernel",), Action.UPDATE_OTHER),
+)  # fmt: skip
+_AMOUNTS: Final = ("capacity", "allocatable", "requested", "free")
+_POD_SETS: Final = ("node.pods", "zone.pods", "region.pods", "cluster.pods")
+
+
+def events_of_reads(reads: frozenset[str]) -> set[ClusterEvent]:
+    """The events that can change the verdict of a filter that reads these fields."""
+    events = {ClusterEvent(Resource.NODE, Action.ADD)}
+    for read in reads:
+        events |= _events_of(read)
+    return events
+
+
+def _events_of(read: str) -> set[ClusterEvent]:
+    events: set[ClusterEvent] = set()
+    for fields, action in _NODE_ACTIONS:
+        if read in fields:
+            events.add(ClusterEvent(Resource.NODE, action))
+    root, last = read.partition(".")[0], read.rpartition(".")[2]
+    if last in _AMOUNTS:
+        events.add(ClusterEvent(Resource.NODE, Action.UPDATE_NODE_ALLOCATABLE))
+    if last in ("requested", "free") or read in _POD_SETS or root == "it":
+        events.add(ClusterEvent(Resource.ASSIGNED_POD, Action.ALL))
+    if root == "pod":
+        events.add(ClusterEvent(Resource.TARGET_POD, Action.UPDATE))
+    if root == "cluster":
+        events.add(ClusterEvent(Resource.NODE, Action.ALL))
+    if root == "namespace":
+        events.add(ClusterEvent(Resource.NAMESPACE, Action.ALL))
+    if read.startswith("metric"):
+        events.add(ClusterEvent(Resource.SIGNAL, Action.ALL))
+    if root in ("time", "now"):
+        events.add(ClusterEvent(Resource.TIME, Action.ALL))
+    return events

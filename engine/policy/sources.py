@@ -1,0 +1,106 @@
+"""Where policy texts come from: a ConfigMap that is watched, or a folder that is looked at.
+
+A source says what its files are now, whole. Whether they are any good is the reloader's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from engine.clock import Clock
+from engine.objects import ConfigMap
+
+SUFFIX: Final = ".policy"
+Texts = Mapping[str, "str | bytes"]
+Offer = Callable[["Texts | None"], None]
+"""Takes the files of the source by name; None: the source is gone."""
+
+
+class ConfigMapSource:
+    """One ConfigMap; each key NAME.policy is a file. Implements the reflector's handler."""
+
+    def __init__(self, namespace: str, name: str, offer: Offer) -> None:
+        self.namespace = namespace
+        self.name = name
+        self.seen: ConfigMap | None = None
+        self._offer = offer
+
+    @property
+    def title(self) -> str:
+        """How the source is called in messages."""
+        return f"ConfigMap {self.namespace}/{self.name}"
+
+    def on_add(self, config_map: ConfigMap) -> None:
+        """The ConfigMap is there."""
+        self.seen = config_map
+        self._offer(files_of(config_map))
+
+    def on_update(self, old: ConfigMap, new: ConfigMap) -> None:
+        """The ConfigMap changed; only a change of its files counts."""
+        self.seen = new
+        if files_of(old) != files_of(new):
+            self._offer(files_of(new))
+
+    def on_delete(self, config_map: ConfigMap) -> None:
+        """The ConfigMap is gone."""
+        self.seen = config_map
+        self._offer(None)
+
+    def on_synced(self) -> None:
+        """The first list is in; without the ConfigMap in it, the source is missing."""
+        if self.seen is None:
+            self._offer(None)
+
+
+def files_of(config_map: ConfigMap) -> dict[str, str | bytes]:
+    """The policy files in a ConfigMap."""
+    return {
+        name: text
+        for name, text in sorted((config_map.data or {}).items())
+        if name.endswith(SUFFIX)
+    }
+
+
+class FolderSource:
+    """A folder of NAME.policy files, looked at every so often."""
+
+    def __init__(
+        self, folder: Path, offer: Offer, clock: Clock, every_seconds: float = 0.5
+    ) -> None:
+        self._folder = folder
+        self._offer = offer
+        self._clock = clock
+        self._every = every_seconds
+        self._next = clock.monotonic()
+        self._last: dict[str, str | bytes] | tuple[()] | None = ()
+
+    @property
+    def title(self) -> str:
+        """How the source is called in messages."""
+        return f"folder {self._folder}"
+
+    def step(self, deadline: float) -> bool:  # noqa: ARG002 - reading a folder is one step
+        """Looks if it is time; implements `scheduler.Background`."""
+        if self._clock.monotonic() >= self._next:
+            self._next = self._clock.monotonic() + self._every
+            self.look()
+        return False
+
+    def look(self) -> None:
+        """Offers the files if they are not what they were."""
+        files = self._read()
+        if files != self._last:
+            self._last = files
+            self._offer(files)
+
+    def _read(self) -> dict[str, str | bytes] | None:
+        try:
+            return {
+                path.name: path.read_bytes()
+                for path in sorted(self._folder.iterdir())
+                if path.name.endswith(SUFFIX) and path.is_file()
+            }
+        except OSError:
+            return None  # gone, or half-way through being replaced: looked at again soon

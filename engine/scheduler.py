@@ -1,0 +1,357 @@
+"""The only place with side effects on pods: decisions in, bindings, conditions and Events out.
+
+Deciding is synchronous and happens here in slices of a few milliseconds; writing is asynchronous,
+one task a pod. Between the two a pod goes through these states:
+
+    queue.pop ─▶ decide ─┬─ a node ─▶ assume ─▶ bind ─┬─ BOUND ────▶ done (the watch confirms)
+                         │                            ├─ TAKEN ────▶ forget, done │
+                         ├─ GONE ─────▶ forget, done │                            ├─ REFUSED ──▶
+                         forget, requeue with backoff │                            └─ UNKNOWN ──▶
+                         stays assumed, asked again until known ├─ no node ─▶ requeue: waits for an
+                         event; condition, Event └─ an error ▶ requeue with backoff; condition,
+                         Event
+
+Source: kubernetes pkg/scheduler/schedule_one.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol, assert_never
+
+from engine.cache import Cache, CacheSnapshot
+from engine.clock import Clock
+from engine.cycle import NO_NODES, decide
+from engine.framework.decision import Decision
+from engine.framework.edge import Binder, BindOutcome, EventSink, PodStatusWriter
+from engine.framework.effects import Bind, SetUnschedulable, pod_event
+from engine.framework.events import Action, ClusterEvent, Resource
+from engine.framework.podinfo import PodInfo
+from engine.framework.runtime import Framework
+from engine.framework.snapshot import Signals
+from engine.queue import QueuedPod, SchedulingQueue
+from engine.telemetry import Count, Telemetry
+
+log = logging.getLogger(__name__)
+
+SLICE_SECONDS: Final = 0.002
+MOST_IN_FLIGHT: Final = 200
+_RESOLVE_FIRST: Final = 0.2
+_RESOLVE_MOST: Final = 5.0
+_MINUTE: Final = 60.0
+_TICK: Final = ClusterEvent(Resource.TIME, Action.UPDATE_OTHER)
+_SIGNALS_CAME: Final = ClusterEvent(Resource.SIGNAL, Action.UPDATE_OTHER)
+
+
+class SignalSource(Protocol):
+    """Where the metric columns come from; implemented by `engine.signals`."""
+
+    def view(self, cache: Cache, now: float) -> Signals:
+        """The columns aligned with the cache's rows as of now."""
+        ...
+
+
+class Background(Protocol):
+    """Work done in slices between cycles; the policy reloader is one."""
+
+    def step(self, deadline: float) -> bool:
+        """Works until the deadline (monotonic) at most; True if there is more to do."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A decision as it was made, for whoever watches: the demo, a recorder, a log."""
+
+    decision: Decision
+    snapshot: CacheSnapshot
+    seconds: float
+
+
+Observer = Callable[[Placed], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """The API server, as far as the scheduler writes to it."""
+
+    binder: Binder
+    statuses: PodStatusWriter
+    events: EventSink
+
+
+class Scheduler:
+    """Runs cycles and executes what they decide. Lives in one event loop."""
+
+    def __init__(
+        self,
+        *,
+        cache: Cache,
+        queue: SchedulingQueue,
+        framework: Framework,
+        edge: Edge,
+        signals: SignalSource,
+        clock: Clock,
+        telemetry: Telemetry,
+    ) -> None:
+        self._cache = cache
+        self._queue = queue
+        self.framework = framework
+        self._edge = edge
+        self._signals = signals
+        self._clock = clock
+        self._telemetry = telemetry
+        self._observers: list[Observer] = []
+        self._background: list[Background] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._wake = asyncio.Event()
+        self._minute = int(clock.time() // _MINUTE)
+        self._signal_version: int | None = None
+        self._fault: BaseException | None = None
+
+    # ---- wiring ------------------------------------------------------------------------------
+
+    def observe(self, observer: Observer) -> None:
+        """Adds an observer of every decision; called synchronously, so it must be quick."""
+        self._observers.append(observer)
+
+    def add_background(self, work: Background) -> None:
+        """Adds work that is done between cycles."""
+        self._background.append(work)
+
+    def wake(self) -> None:
+        """Something happened that may give work.
+
+        A pod came, an event moved one, a source changed.
+        """
+        self._wake.set()
+
+    def use(self, framework: Framework, changed: frozenset[str] | None) -> None:
+        """Puts new rules in force between two cycles.
+
+        Args:
+            framework: the new profile with its bundle.
+            changed: plugins whose rules changed or went; pods they rejected are tried again;
+                None means all.
+        """
+        self.framework = framework
+        self._queue.set_rules(framework.sort_key, framework.pre_enqueue, framework.hints(), changed)
+        self.wake()
+
+    @property
+    def in_flight(self) -> int:
+        """Bindings that are being written."""
+        return len(self._tasks)
+
+    # ---- the loop ----------------------------------------------------------------------------
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Schedules until `stop` is set, then waits for the bindings in flight."""
+        stopped = asyncio.ensure_future(stop.wait())
+        try:
+            while not stop.is_set():
+                self._wake.clear()
+                more = self.work()
+                if self._fault is not None:
+                    raise self._fault
+                if more:
+                    await asyncio.sleep(0)
+                else:
+                    await self._sleep(stopped)
+        finally:
+            stopped.cancel()
+            await self.drain()
+
+    async def drain(self) -> None:
+        """Waits until no binding is in flight."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def work(self) -> bool:
+        """One slice: background work, timers, then cycles until the slice is used up.
+
+        Returns:
+            True if there is more to do at once.
+        """
+        deadline = self._clock.monotonic() + SLICE_SECONDS
+        busy = False
+        for background in self._background:
+            busy |= background.step(deadline)
+        self._tick()
+        while self.in_flight < MOST_IN_FLIGHT:
+            queued = self._queue.pop()
+            if queued is None:
+                return busy
+            self.schedule_one(queued)
+            if self._clock.monotonic() >= deadline:
+                return True
+        return busy
+
+    async def _sleep(self, stopped: asyncio.Future[bool]) -> None:
+        deadline = self._queue.next_deadline()
+        timeout = _MINUTE - self._clock.time() % _MINUTE
+        if deadline is not None:
+            timeout = min(timeout, max(0.0, deadline - self._clock.monotonic()))
+        woken = asyncio.ensure_future(self._wake.wait())
+        await asyncio.wait({woken, stopped}, timeout=timeout, return_when="FIRST_COMPLETED")
+        woken.cancel()
+
+    def _tick(self) -> None:
+        self._queue.flush()
+        minute = int(self._clock.time() // _MINUTE)
+        if minute != self._minute:
+            self._minute = minute
+            self._queue.move(_TICK, None, None)
+
+    def signals_came(self) -> None:
+        """New samples are there: pods rejected by rules that read metrics are looked at again."""
+        self._queue.move(_SIGNALS_CAME, None, None)
+        self.wake()
+
+    # ---- one pod -----------------------------------------------------------------------------
+
+    def schedule_one(self, queued: QueuedPod) -> None:
+        """One cycle and what follows from it."""
+        pod = queued.pod
+        if pod.terminating or self._cache.node_of(pod.uid) is not None:
+            self._queue.done(pod.uid)
+            return
+        started = self._clock.monotonic()
+        now = self._clock.time()
+        snapshot = self._cache.snapshot(now, self._signals.view(self._cache, now))
+        decision = decide(pod, snapshot, self.framework)
+        placed = Placed(decision, snapshot, self._clock.monotonic() - started)
+        for observer in self._observers:
+            observer(placed)
+        if decision.node is None:
+            self._unplaced(queued, decision)
+            return
+        self._cache.assume(pod, decision.node)
+        task = asyncio.get_running_loop().create_task(self._bind(queued, decision, decision.node))
+        self._tasks.add(task)
+        task.add_done_callback(self._bound)
+
+    def _bound(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._fault = task.exception()  # a bug of ours: `run` ends the process with it
+        self.wake()
+
+    def _unplaced(self, queued: QueuedPod, decision: Decision) -> None:
+        if decision.error is not None:
+            self._telemetry.add(Count.ATTEMPTS_ERROR)
+            self._fail(queued, "SchedulerError", " ".join(decision.error.reasons), None)
+            return
+        self._telemetry.add(Count.ATTEMPTS_UNSCHEDULABLE)
+        fit_error = decision.fit_error
+        plugins = frozenset() if fit_error is None else fit_error.plugins
+        message = NO_NODES if fit_error is None or not fit_error.nodes else fit_error.message()
+        self._fail(queued, "Unschedulable", message, plugins)
+
+    def _fail(
+        self, queued: QueuedPod, reason: str, message: str, rejected_by: frozenset[str] | None
+    ) -> None:
+        """The one way of failing: requeue, tell the user, set the condition if it changes."""
+        pod = queued.pod
+        if rejected_by is None:
+            kept = self._queue.requeue_error(queued)
+        else:
+            kept = self._queue.requeue_rejected(queued, rejected_by)
+        if not kept:
+            return  # deleted or bound meanwhile
+        self.report(pod, reason, message)
+
+    def report(self, pod: PodInfo, reason: str, message: str) -> None:
+        """Tells the user why the pod waits.
+
+        An Event, and the condition if it says something new.
+        """
+        note = pod_event(pod, "Warning", "FailedScheduling", "Scheduling", message)
+        self._edge.events.emit(note)
+        if not _says(pod, reason, message):
+            effect = SetUnschedulable(pod, reason, message)
+            task = asyncio.get_running_loop().create_task(
+                self._edge.statuses.set_unschedulable(effect)
+            )
+            self._tasks.add(task)
+            task.add_done_callback(self._bound)
+
+    # ---- binding -----------------------------------------------------------------------------
+
+    async def _bind(self, queued: QueuedPod, decision: Decision, node: str) -> None:
+        pod = queued.pod
+        effect = Bind(pod, node)
+        if self._cache.nodes.row(node) < 0:
+            # The API server would bind to a node that does not exist.
+            outcome, why = BindOutcome.REFUSED, f"node {node} is gone"
+        else:
+            outcome, why = await self._edge.binder.bind(effect)
+        if outcome is BindOutcome.UNKNOWN:
+            outcome, why = await self._resolve(effect, why)
+        match outcome:
+            case BindOutcome.BOUND:
+                self._succeeded(pod, decision, node)
+            case BindOutcome.TAKEN | BindOutcome.GONE:
+                self._cache.forget(pod.uid)
+                self._queue.done(pod.uid)
+                log.info('Dropped pod="%s" reason="%s"', pod.key, why)
+            case BindOutcome.REFUSED:
+                self._cache.forget(pod.uid)
+                self._telemetry.add(Count.BINDINGS_REFUSED)
+                self._telemetry.add(Count.ATTEMPTS_ERROR)
+                self._fail(queued, "SchedulerError", f"binding rejected: {why}", None)
+            case BindOutcome.UNKNOWN:
+                raise AssertionError("a resolved binding has a known outcome")
+            case _:
+                assert_never(outcome)
+
+    async def _resolve(self, effect: Bind, why: str) -> tuple[BindOutcome, str]:
+        """Asks until somebody knows: the server by GET, or the watch through the cache."""
+        self._telemetry.add(Count.BINDINGS_UNKNOWN)
+        log.warning('Outcome of binding unknown pod="%s" reason="%s"', effect.pod.key, why)
+        pause = _RESOLVE_FIRST
+        while True:
+            uid = effect.pod.uid
+            node = self._cache.node_of(uid)
+            if node is None:
+                return BindOutcome.GONE, "deleted while its binding was unknown"
+            if not self._cache.is_assumed(uid):
+                taken = node != effect.node
+                return (BindOutcome.TAKEN if taken else BindOutcome.BOUND), f"bound to {node}"
+            outcome, why = await self._edge.binder.resolve(effect)
+            if outcome is not BindOutcome.UNKNOWN:
+                return outcome, why
+            await asyncio.sleep(pause)
+            pause = min(_RESOLVE_MOST, pause * 2)
+
+    def _succeeded(self, pod: PodInfo, decision: Decision, node: str) -> None:
+        self._queue.done(pod.uid)
+        self._telemetry.add(Count.ATTEMPTS_SCHEDULED)
+        self._telemetry.add(Count.BINDINGS_WRITTEN)
+        note = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
+        self._edge.events.emit(pod_event(pod, "Normal", "Scheduled", "Binding", note))
+        log.info(
+            'Successfully bound pod to node pod="%s" node="%s" evaluatedNodes=%d feasibleNodes=%d'
+            ' score=%g bundle="%s"',
+            pod.key,
+            node,
+            decision.evaluated,
+            decision.feasible,
+            decision.total,
+            decision.bundle,
+        )
+
+
+def _says(pod: PodInfo, reason: str, message: str) -> bool:
+    """True if the pod's condition says exactly this already."""
+    for condition in pod.pod.status.conditions or ():
+        if condition.type == "PodScheduled":
+            return (condition.status, condition.reason, condition.message) == (
+                "False",
+                reason,
+                message,
+            )
+    return False
