@@ -1,0 +1,362 @@
+"""Events for users: `Emit`s go in at once, events.k8s.io/v1 objects go out when there is room.
+
+Nothing here holds anything up: bindings go first, a bounded buffer takes the rest, and what does
+not fit is counted. The same Event again becomes a series: first at once, then once a minute.
+
+Source: client-go tools/events/event_broadcaster.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import msgspec
+
+from engine.clock import Clock
+from engine.framework.effects import Emit
+from engine.kube.errors import Conflict, KubeError, NotFound, StatusError
+from engine.kube.reflector import Wiring
+from engine.kube.session import MERGE_PATCH, KubeClient, segment
+from engine.telemetry import Count
+
+_LOG = logging.getLogger(__name__)
+
+_NOTE_LIMIT = 1024
+_CUT = " ..."
+_NAME_LIMIT = 253
+_BUSY_CHECK_SECONDS = 0.02
+_LOG_DROPS_EVERY = 1000
+
+_encoder = msgspec.json.Encoder()
+_API_VERSIONS = {
+    "Pod": "v1",
+    "Node": "v1",
+    "ConfigMap": "v1",
+    "Namespace": "v1",
+    "Lease": "coordination.k8s.io/v1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EventSettings:
+    """How many, how fast, how long."""
+
+    capacity: int = 20_000
+    rate: float = 1000.0
+    """Events a second while no binding is in flight."""
+    rate_while_binding: float = 100.0
+    """... and while some are: bindings go first, but Events never starve."""
+    burst: float = 100.0
+    workers: int = 8
+    timeout_seconds: float = 10.0
+    series_seconds: float = 60.0
+    """How often the count of a series is written."""
+    series_end_seconds: float = 360.0
+    """A repeat after so long is a new Event."""
+    remembered: int = 4096
+    tries: int = 5
+    backoff_seconds: float = 0.8
+    backoff_limit_seconds: float = 30.0
+
+
+@dataclass(slots=True)
+class _Record:
+    """An Event and how far it is written."""
+
+    emit: Emit
+    name: str
+    first: float
+    last: float
+    count: int = 1
+    written: int = 0
+    """`count` as the server has it; 0 = not created."""
+    written_at: float = 0.0
+    queued: bool = True
+    tries: int = 0
+
+
+_Key = tuple[str, str, str, str, str, str, str]
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """Tokens that come back with time."""
+
+    burst: float
+    tokens: float = field(init=False)
+    at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.tokens = self.burst
+
+    def wait(self, now: float, rate: float) -> float:
+        """Takes a token and returns 0, or returns the seconds until there may be one."""
+        self.tokens = min(self.burst, self.tokens + (now - self.at) * rate)
+        self.at = now
+        if self.tokens >= 1.0:
+            self.tokens -= 1.0
+            return 0.0
+        return (1.0 - self.tokens) / rate
+
+
+class KubeEventSink:
+    """Writes Events in the background; a `framework.edge.EventSink`.
+
+    Run `run` as a task; `flush` before it is cancelled. `busy` counts the bindings in flight.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        wiring: Wiring,
+        *,
+        controller: str,
+        host: str | None = None,
+        busy: Callable[[], int] = lambda: 0,
+        settings: EventSettings | None = None,
+    ) -> None:
+        self._client = client
+        self._clock: Clock = wiring.clock
+        self._telemetry = wiring.telemetry
+        self._random = wiring.random
+        self._sleep = wiring.sleep
+        self._controller = controller
+        self._instance = f"{controller}-{host or socket.gethostname()}"
+        self._busy = busy
+        self._settings = settings or EventSettings()
+        self._bucket = _Bucket(self._settings.burst)
+        self._queue: deque[_Record] = deque()
+        self._known: OrderedDict[_Key, _Record] = OrderedDict()
+        self._stamp = 0
+        self._writing = 0
+        self._flushing = False
+        self._dropped = 0
+        self._failures = 0
+        self._there = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def __len__(self) -> int:
+        """Events that wait or are being written."""
+        return len(self._queue) + self._writing
+
+    def emit(self, effect: Emit) -> None:
+        """See `framework.edge.EventSink.emit`."""
+        now = self._clock.time()
+        key = _key(effect)
+        record = self._known.get(key)
+        if record is not None and now - record.last < self._settings.series_end_seconds:
+            record.count += 1
+            record.last = now
+            if not record.queued and self._due(record, now):
+                self._enqueue(record)
+            return
+        if len(self._queue) >= self._settings.capacity:
+            self._drop("the buffer is full")
+            return
+        record = _Record(effect, self._name(effect, now), now, now)
+        self._known[key] = record
+        self._known.move_to_end(key)
+        if len(self._known) > self._settings.remembered:
+            self._known.popitem(last=False)
+        self._enqueue(record)
+
+    async def run(self) -> None:
+        """Writes until cancelled. Never ends for network causes."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._settings.workers):
+                group.create_task(self._work())
+
+    async def flush(self, seconds: float) -> bool:
+        """Writes what is left without giving way; False if that took longer than `seconds`."""
+        self._flushing = True
+        try:
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
+        except TimeoutError:
+            _LOG.warning("%d events were not written before the end", len(self))
+            return False
+        finally:
+            self._flushing = False
+        return True
+
+    def _due(self, record: _Record, now: float) -> bool:
+        """The first repeat makes the series; later ones only bring its count up to date."""
+        return record.written <= 1 or now - record.written_at >= self._settings.series_seconds
+
+    def _enqueue(self, record: _Record) -> None:
+        record.queued = True
+        self._queue.append(record)
+        self._there.set()
+        self._idle.clear()
+
+    def _drop(self, why: str) -> None:
+        self._telemetry.add(Count.EVENTS_DROPPED)
+        if self._dropped % _LOG_DROPS_EVERY == 0:
+            _LOG.warning("events are dropped: %s (%d so far)", why, self._dropped + 1)
+        self._dropped += 1
+
+    def _name(self, effect: Emit, now: float) -> str:
+        """`NAME.<hex>`: nanoseconds, and never the same twice."""
+        self._stamp = max(self._stamp + 1, int(now * 1e9))
+        suffix = f".{self._stamp:x}"
+        return effect.name[: _NAME_LIMIT - len(suffix)] + suffix
+
+    async def _work(self) -> None:
+        while True:
+            await self._there.wait()
+            await self._turn()
+            if not self._queue:
+                self._there.clear()
+                continue
+            record = self._queue.popleft()
+            self._writing += 1
+            try:
+                await self._write(record)
+            finally:
+                self._writing -= 1
+                if not self._queue and not self._writing:
+                    self._idle.set()
+
+    async def _turn(self) -> None:
+        """Waits for a token; they come slowly while bindings are in flight."""
+        while not self._flushing:
+            rate = self._settings.rate_while_binding if self._busy() else self._settings.rate
+            wait = self._bucket.wait(self._clock.monotonic(), rate)
+            if not wait:
+                return
+            await self._sleep(min(wait, _BUSY_CHECK_SECONDS))
+
+    async def _write(self, record: _Record) -> None:
+        record.queued = False
+        count = record.count
+        try:
+            await self._send(record, count)
+        except StatusError as error:
+            await self._refused(record, error)
+        except KubeError as error:
+            await self._again(record, error)
+        else:
+            record.written = count
+            record.written_at = self._clock.time()
+            record.tries = 0
+            self._failures = 0
+            self._telemetry.add(Count.EVENTS_WRITTEN)
+            # What was repeated while it was being written.
+            if record.count > count and count == 1:
+                self._enqueue(record)
+
+    async def _send(self, record: _Record, count: int) -> None:
+        namespace = record.emit.namespace or "default"
+        path = f"/apis/events.k8s.io/v1/namespaces/{segment(namespace)}/events"
+        if record.written:
+            series = {"count": count, "lastObservedTime": _micro_time(record.last)}
+            answer = await self._client.request(
+                "PATCH",
+                f"{path}/{segment(record.name)}",
+                body=_encoder.encode({"series": series}),
+                content_type=MERGE_PATCH,
+                timeout_seconds=self._settings.timeout_seconds,
+            )
+        else:
+            answer = await self._client.request(
+                "POST",
+                path,
+                body=_encoder.encode(self._event(record, namespace, count)),
+                timeout_seconds=self._settings.timeout_seconds,
+            )
+        answer.checked()
+
+    async def _refused(self, record: _Record, error: StatusError) -> None:
+        match error:
+            case NotFound() if record.written:
+                # The server forgets Events after an hour: the series starts anew.
+                record.written = 0
+                record.tries += 1
+                if record.tries <= self._settings.tries:
+                    self._enqueue(record)
+            case Conflict() if not record.written:
+                # It was created by a request whose answer we did not get.
+                record.written, record.written_at = 1, self._clock.time()
+            case StatusError(code=code) if code in _WORTH_ANOTHER_TRY or error.server_fault:
+                await self._again(record, error)
+            case _:
+                # A namespace that is gone or going takes no Events.
+                self._drop(str(error))
+
+    async def _again(self, record: _Record, error: KubeError) -> None:
+        """Puts it back, at most `tries` times, and lets this worker rest."""
+        settings = self._settings
+        record.tries += 1
+        self._failures += 1
+        if self._failures == 1:
+            _LOG.warning("events cannot be written: %s", error)
+        if record.tries >= settings.tries:
+            self._drop(str(error))
+            return
+        record.queued = True
+        self._queue.appendleft(record)
+        self._there.set()
+        asked = error.retry_after_seconds if isinstance(error, StatusError) else None
+        delay = settings.backoff_seconds * 2.0 ** (record.tries - 1)
+        delay = min(delay, settings.backoff_limit_seconds) * (1.0 + self._random.random())
+        await self._sleep(max(delay, asked or 0.0))
+
+    def _event(self, record: _Record, namespace: str, count: int) -> dict[str, object]:
+        emit = record.emit
+        regarding = {"kind": emit.kind, "name": emit.name, "uid": emit.uid}
+        if emit.namespace:
+            regarding["namespace"] = emit.namespace
+        if emit.kind in _API_VERSIONS:
+            regarding["apiVersion"] = _API_VERSIONS[emit.kind]
+        event: dict[str, object] = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": record.name, "namespace": namespace},
+            "eventTime": _micro_time(record.first),
+            "reportingController": self._controller,
+            "reportingInstance": self._instance,
+            "action": emit.action,
+            "reason": emit.reason,
+            "regarding": regarding,
+            "type": emit.type,
+            "note": cut_note(emit.note),
+        }
+        if count > 1:
+            event["series"] = {"count": count, "lastObservedTime": _micro_time(record.last)}
+        return event
+
+
+_WORTH_ANOTHER_TRY = (401, 408, 429)
+
+
+def cut_note(note: str) -> str:
+    """The note within the server's 1,024 bytes, cut between characters and marked with ` ...`."""
+    raw = note.encode()
+    if len(raw) <= _NOTE_LIMIT:
+        return note
+    return raw[: _NOTE_LIMIT - len(_CUT)].decode("utf-8", "ignore") + _CUT
+
+
+def _micro_time(epoch_seconds: float) -> str:
+    at = datetime.fromtimestamp(epoch_seconds, UTC)
+    return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _key(emit: Emit) -> _Key:
+    """What makes two Events the same; other than client-go's it holds the note."""
+    return (
+        emit.kind,
+        emit.namespace,
+        emit.name,
+        emit.uid,
+        emit.type,
+        emit.reason + "/" + emit.action,
+        emit.note,
+    )

@@ -1,0 +1,105 @@
+"""How many requests may be in flight: grows by one a round trip, shrinks when answers get slow.
+
+Knows nothing of what the requests are. Additive increase, multiplicative decrease: slow is what
+takes several times as long as the fastest answer seen lately, for more in flight than the server
+can work on only makes them wait there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LimitSettings:
+    """Where the limit starts and stays, and what counts as slow."""
+
+    start: int = 50
+    least: int = 4
+    most: int = 200
+    slow_factor: float = 4.0
+    slow_floor_seconds: float = 0.04
+    """Answers faster than this are never slow."""
+    window: int = 2000
+    """After so many answers the fastest is looked for anew."""
+
+
+class AdaptiveLimit:
+    """At most `limit` holders at a time; first come, first served.
+
+    Use: `await acquire()`, the request, `release(seconds, overloaded=...)`.
+    """
+
+    def __init__(self, settings: LimitSettings | None = None) -> None:
+        self._settings = settings or LimitSettings()
+        self._limit = float(self._settings.start)
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._fastest = float("inf")
+        self._fastest_next = float("inf")
+        self._answers = 0
+        self._hold = 0
+        self.in_flight = 0
+
+    @property
+    def limit(self) -> int:
+        """How many may be in flight now."""
+        return int(self._limit)
+
+    @property
+    def wanted(self) -> int:
+        """How many are in flight or wait for it."""
+        return self.in_flight + len(self._waiting)
+
+    async def acquire(self) -> None:
+        """Waits for a place."""
+        if self.in_flight < self.limit and not self._waiting:
+            self.in_flight += 1
+            return
+        place = asyncio.get_running_loop().create_future()
+        self._waiting.append(place)
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():
+                # The place was handed over while we were being cancelled.
+                self.in_flight -= 1
+                self._hand_over()
+            else:
+                self._waiting.remove(place)
+            raise
+
+    def release(self, seconds: float, *, overloaded: bool = False) -> None:
+        """Gives the place back and learns from how long the answer took."""
+        busy = self.in_flight >= self.limit
+        self.in_flight -= 1
+        self._learn(seconds, overloaded=overloaded, busy=busy)
+        self._hand_over()
+
+    def _learn(self, seconds: float, *, overloaded: bool, busy: bool) -> None:
+        settings = self._settings
+        self._answers += 1
+        self._hold -= 1
+        if not overloaded:
+            self._fastest = min(self._fastest, seconds)
+            self._fastest_next = min(self._fastest_next, seconds)
+        if self._answers >= settings.window:
+            self._answers = 0
+            self._fastest, self._fastest_next = self._fastest_next, float("inf")
+        slow = max(settings.slow_floor_seconds, settings.slow_factor * self._fastest)
+        if overloaded or seconds > slow:
+            # Once a round trip: answers on the way say nothing of the new limit.
+            if self._hold <= 0:
+                factor = 0.5 if overloaded else 0.9
+                self._limit = max(float(settings.least), self._limit * factor)
+                self._hold = self.in_flight
+        elif busy:
+            self._limit = min(float(settings.most), self._limit + 1.0 / self._limit)
+
+    def _hand_over(self) -> None:
+        while self._waiting and self.in_flight < self.limit:
+            place = self._waiting.popleft()
+            if not place.done():
+                self.in_flight += 1
+                place.set_result(None)

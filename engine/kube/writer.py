@@ -1,0 +1,411 @@
+"""Writes to the API server: bindings, pod conditions and plain objects; outcomes come back.
+
+Nothing here decides what to write. A write whose outcome is known is never repeated, and one whose
+outcome is not is asked for, not guessed. ::
+
+    POST binding ─┬─ 2xx ──────────────────────────────────────────────────────▶ BOUND
+                  ├─ 409 assigned to our node ─────────────────────────────────▶ BOUND
+                  ├─ 409 assigned to another ──────────────────────────────────▶ TAKEN
+                  ├─ 404, 409 other UID, 409 being deleted ────────────────────▶ GONE
+                  ├─ 429 ── Retry-After, again, until the bound ───────────────▶ REFUSED
+                  ├─ other 4xx, nothing was sent ──────────────────────────────▶ REFUSED
+                  └─ 5xx, no answer, broken ──▶ GET pod ─┬─ bound to our node ─▶ BOUND
+                                                         ├─ to another ────────▶ TAKEN
+                                                         ├─ 404, other UID ────▶ GONE
+                                                         ├─ not bound ─────────▶ REFUSED
+                                                         └─ no answer ─────────▶ UNKNOWN
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, assert_never
+
+import msgspec
+
+from engine.framework.edge import BindOutcome
+from engine.framework.effects import Bind, SetUnschedulable
+from engine.framework.podinfo import PodInfo
+from engine.kube.errors import (
+    Conflict,
+    Interrupted,
+    KubeError,
+    NotFound,
+    StatusError,
+    TooManyRequests,
+    Unreachable,
+    Unreadable,
+)
+from engine.kube.limiter import AdaptiveLimit
+from engine.kube.reflector import Wiring
+from engine.kube.session import (
+    MERGE_PATCH,
+    STRATEGIC_MERGE_PATCH,
+    KubeClient,
+    Response,
+    segment,
+)
+from engine.objects import Condition, Pod
+from engine.telemetry import Count
+
+_LOG = logging.getLogger(__name__)
+
+_ASSIGNED = re.compile(r'already assigned to node "?([^\s"]+)"?')
+_NEVER_BOUND_AGAIN = ("Precondition failed: UID", "is being deleted")
+_UNSUPPORTED_MEDIA_TYPE = 415
+_BAD_REQUEST = 400
+
+_encoder = msgspec.json.Encoder()
+_pod = msgspec.json.Decoder(Pod)
+
+Answer = tuple[BindOutcome, str]
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSettings:
+    """How long a write is waited for and how often it is tried, in seconds."""
+
+    timeout_seconds: float = 10.0
+    slow_down_limit_seconds: float = 5.0
+    """How long a 429 may put one binding off, all its Retry-After together."""
+    slow_down_least_seconds: float = 0.2
+    asks: tuple[float, ...] = (0.1, 0.4, 1.0, 2.0)
+    """Waits before each GET after a binding without an answer."""
+
+
+class _BindingMeta(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    name: str
+    namespace: str
+    uid: str
+    annotations: Mapping[str, str] = {}
+
+
+class _Target(msgspec.Struct, frozen=True, gc=False):
+    name: str
+    apiVersion: str = "v1"  # noqa: N815 - the wire's name
+    kind: str = "Node"
+
+
+class _Binding(msgspec.Struct, frozen=True, gc=False):
+    metadata: _BindingMeta
+    target: _Target
+    apiVersion: str = "v1"  # noqa: N815 - the wire's name
+    kind: str = "Binding"
+
+
+def pod_path(namespace: str, name: str) -> str:
+    """The path of a pod."""
+    return f"/api/v1/namespaces/{segment(namespace)}/pods/{segment(name)}"
+
+
+class KubePodReader:
+    """Reads single pods from the server, never from a cache; a `framework.edge.PodReader`."""
+
+    def __init__(self, client: KubeClient, *, timeout_seconds: float = 10.0) -> None:
+        self._client = client
+        self._timeout = timeout_seconds
+
+    async def get_pod(self, namespace: str, name: str) -> Pod | None:
+        """The pod as the server has it now, None if there is none.
+
+        Raises:
+            KubeError: the server could not be asked, or its answer could not be read.
+        """
+        answer = await self._client.request(
+            "GET", pod_path(namespace, name), timeout_seconds=self._timeout
+        )
+        try:
+            return _pod.decode(answer.checked().body)
+        except NotFound:
+            return None
+        except msgspec.DecodeError as error:
+            raise Unreadable(f"pod {namespace}/{name}: {error}") from error
+
+
+class KubeBinder:
+    """Binds pods, as many at a time as the server bears; a `framework.edge.Binder`.
+
+    `may_write` is asked right before each request goes out: the place for the fence of a leader.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        wiring: Wiring,
+        *,
+        limit: AdaptiveLimit | None = None,
+        settings: WriterSettings | None = None,
+        may_write: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._client = client
+        self._clock = wiring.clock
+        self._telemetry = wiring.telemetry
+        self._random = wiring.random
+        self._sleep = wiring.sleep
+        self._settings = settings or WriterSettings()
+        self._may_write = may_write
+        self._reader = KubePodReader(client, timeout_seconds=self._settings.timeout_seconds)
+        self.limit = limit or AdaptiveLimit()
+
+    def in_flight(self) -> int:
+        """Bindings that are on their way or wait for it; what the event sink gives way to."""
+        return self.limit.wanted
+
+    async def bind(self, effect: Bind) -> Answer:
+        """See `framework.edge.Binder.bind`."""
+        outcome, text = await self._bind(effect)
+        match outcome:
+            case BindOutcome.BOUND:
+                self._telemetry.add(Count.BINDINGS_WRITTEN)
+            case BindOutcome.UNKNOWN:
+                self._telemetry.add(Count.BINDINGS_UNKNOWN)
+            case BindOutcome.REFUSED | BindOutcome.TAKEN | BindOutcome.GONE:
+                self._telemetry.add(Count.BINDINGS_REFUSED)
+            case _:
+                assert_never(outcome)
+        return outcome, text
+
+    async def resolve(self, effect: Bind) -> Answer:
+        """See `framework.edge.Binder.resolve`."""
+        return await self._ask(effect)
+
+    async def _bind(self, effect: Bind) -> Answer:
+        path = f"{pod_path(effect.pod.namespace, effect.pod.name)}/binding"
+        body = _encoder.encode(_binding(effect))
+        put_off = 0.0
+        while True:
+            try:
+                answer = await self._post(path, body)
+            except Unreachable as error:
+                return BindOutcome.REFUSED, str(error)
+            except Interrupted as error:
+                return await self._find_out(effect, str(error))
+            if answer is None:
+                return BindOutcome.REFUSED, "no longer leading"
+            if answer.ok:
+                return BindOutcome.BOUND, ""
+            refusal = answer.error()
+            if not isinstance(refusal, TooManyRequests):
+                return await self._refused(effect, refusal)
+            wait = max(refusal.retry_after_seconds or 0.0, self._settings.slow_down_least_seconds)
+            put_off += wait
+            if put_off > self._settings.slow_down_limit_seconds:
+                return BindOutcome.REFUSED, str(refusal)
+            await self._sleep(wait * (1.0 + 0.2 * self._random.random()))
+
+    async def _post(self, path: str, body: bytes) -> Response | None:
+        """One POST within the limit; None if it may not be sent."""
+        await self.limit.acquire()
+        began = self._clock.monotonic()
+        overloaded = True
+        try:
+            if not self._may_write():
+                overloaded = False
+                return None
+            answer = await self._client.request(
+                "POST", path, body=body, timeout_seconds=self._settings.timeout_seconds
+            )
+            overloaded = not answer.ok and isinstance(answer.error(), TooManyRequests)
+            return answer
+        finally:
+            self.limit.release(self._clock.monotonic() - began, overloaded=overloaded)
+
+    async def _refused(self, effect: Bind, error: StatusError) -> Answer:
+        if error.server_fault or error.code < _BAD_REQUEST:
+            return await self._find_out(effect, str(error))
+        if isinstance(error, NotFound):
+            return BindOutcome.GONE, str(error)
+        if not isinstance(error, Conflict):
+            return BindOutcome.REFUSED, str(error)
+        if any(text in error.message for text in _NEVER_BOUND_AGAIN):
+            return BindOutcome.GONE, str(error)
+        if "already assigned" in error.message:
+            assigned = _ASSIGNED.search(error.message)
+            if assigned is None:
+                return await self._find_out(effect, str(error))
+            if assigned[1] == effect.node:
+                return BindOutcome.BOUND, ""
+            return BindOutcome.TAKEN, str(error)
+        return BindOutcome.REFUSED, str(error)
+
+    async def _find_out(self, effect: Bind, why: str) -> Answer:
+        """After a binding without a clear answer: asks until the server says, within bounds."""
+        outcome, text = BindOutcome.UNKNOWN, ""
+        for wait in self._settings.asks:
+            await self._sleep(wait * (1.0 + self._random.random()))
+            outcome, text = await self._ask(effect)
+            if outcome is not BindOutcome.UNKNOWN:
+                break
+        return outcome, f"{why}; then {text}" if text else ""
+
+    async def _ask(self, effect: Bind) -> Answer:
+        try:
+            pod = await self._reader.get_pod(effect.pod.namespace, effect.pod.name)
+        except KubeError as error:
+            return BindOutcome.UNKNOWN, str(error)
+        if pod is None:
+            return BindOutcome.GONE, "the pod is not found"
+        if pod.metadata.uid != effect.pod.uid:
+            return BindOutcome.GONE, "another pod has its name"
+        if pod.spec.node_name == effect.node:
+            return BindOutcome.BOUND, ""
+        if pod.spec.node_name:
+            return BindOutcome.TAKEN, f"it is bound to {pod.spec.node_name}"
+        if pod.metadata.deletion_timestamp is not None:
+            return BindOutcome.GONE, "it is being deleted"
+        return BindOutcome.REFUSED, "it is not bound"
+
+
+def _binding(effect: Bind) -> _Binding:
+    pod = effect.pod
+    return _Binding(
+        _BindingMeta(pod.name, pod.namespace, pod.uid, effect.annotations), _Target(effect.node)
+    )
+
+
+class KubePodStatusWriter:
+    """Patches the condition PodScheduled, when it changes; a `framework.edge.PodStatusWriter`."""
+
+    def __init__(
+        self, client: KubeClient, wiring: Wiring, *, timeout_seconds: float = 10.0
+    ) -> None:
+        self._client = client
+        self._clock = wiring.clock
+        self._telemetry = wiring.telemetry
+        self._timeout = timeout_seconds
+
+    async def set_unschedulable(self, effect: SetUnschedulable) -> None:
+        """See `framework.edge.PodStatusWriter.set_unschedulable`. Never raises."""
+        pod = effect.pod
+        known = _condition(pod, "PodScheduled")
+        changed = known is None or known.status != "False"
+        if (
+            known is not None
+            and not changed
+            and (known.reason, known.message) == (effect.reason, effect.message)
+        ):
+            return
+        condition = _pod_scheduled(effect, self._clock.time() if changed else None)
+        path = f"{pod_path(pod.namespace, pod.name)}/status"
+        try:
+            answer = await self._patch(path, _patch(pod, [condition]), STRATEGIC_MERGE_PATCH)
+            if answer.status == _UNSUPPORTED_MEDIA_TYPE:
+                # A small server that knows merge patches only, where a list replaces the list.
+                others = [
+                    msgspec.to_builtins(c)
+                    for c in pod.pod.status.conditions or ()
+                    if c.type != "PodScheduled"
+                ]
+                answer = await self._patch(path, _patch(pod, [*others, condition]), MERGE_PATCH)
+            answer.checked()
+        except NotFound:
+            return
+        except KubeError as error:
+            _LOG.warning("condition of pod %s cannot be written: %s", pod.key, error)
+            return
+        self._telemetry.add(Count.STATUS_PATCHES)
+
+    async def _patch(self, path: str, body: bytes, content_type: str) -> Response:
+        return await self._client.request(
+            "PATCH", path, body=body, content_type=content_type, timeout_seconds=self._timeout
+        )
+
+
+def _condition(pod: PodInfo, kind: str) -> Condition | None:
+    return next((c for c in pod.pod.status.conditions or () if c.type == kind), None)
+
+
+def _pod_scheduled(effect: SetUnschedulable, changed_at: float | None) -> dict[str, Any]:
+    """The condition on the wire; its time of transition only if the status changes."""
+    condition: dict[str, Any] = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": effect.reason,
+        "message": effect.message,
+        "observedGeneration": effect.pod.pod.metadata.generation,
+    }
+    if changed_at is not None:
+        at = datetime.fromtimestamp(changed_at, UTC)
+        condition["lastTransitionTime"] = at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return condition
+
+
+def _patch(pod: PodInfo, conditions: list[dict[str, Any]]) -> bytes:
+    """The UID makes the server refuse the patch of another pod with this name."""
+    return _encoder.encode({"metadata": {"uid": pod.uid}, "status": {"conditions": conditions}})
+
+
+class ObjectWriter:
+    """Plain writes for whatever has no writer of its own; the caller handles the errors."""
+
+    def __init__(self, client: KubeClient, *, timeout_seconds: float = 10.0) -> None:
+        self._client = client
+        self._timeout = timeout_seconds
+
+    async def get(self, path: str) -> bytes:
+        """The object's JSON.
+
+        Raises:
+            KubeError: there is none, or the server could not be asked.
+        """
+        return (await self._do("GET", path, None)).body
+
+    async def create(self, collection: str, obj: object) -> bytes:
+        """Creates `obj` (anything msgspec encodes) and returns it as the server has it.
+
+        Raises:
+            Conflict: it exists.
+            KubeError: it was not created, or that is not known.
+        """
+        return (await self._do("POST", collection, _encoder.encode(obj))).body
+
+    async def replace(self, path: str, obj: object) -> bytes:
+        """Replaces the object.
+
+        Raises:
+            Conflict: its resourceVersion is not the newest.
+            KubeError: it was not replaced, or that is not known.
+        """
+        return (await self._do("PUT", path, _encoder.encode(obj))).body
+
+    async def merge_patch(self, path: str, patch: object) -> bytes:
+        """Applies a JSON merge patch.
+
+        Raises:
+            KubeError: it was not applied, or that is not known.
+        """
+        body = _encoder.encode(patch)
+        return (await self._do("PATCH", path, body, content_type=MERGE_PATCH)).body
+
+    async def delete(self, path: str, *, uid: str = "", grace_seconds: int | None = None) -> bool:
+        """Deletes the object, if it still has that UID; False if it is gone already.
+
+        Raises:
+            KubeError: it was not deleted, or that is not known.
+        """
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        try:
+            await self._do("DELETE", path, _encoder.encode(options))
+        except NotFound:
+            return False
+        except Conflict:
+            if uid:
+                return False
+            raise
+        return True
+
+    async def _do(
+        self, method: str, path: str, body: bytes | None, *, content_type: str = "application/json"
+    ) -> Response:
+        answer = await self._client.request(
+            method, path, body=body, content_type=content_type, timeout_seconds=self._timeout
+        )
+        return answer.checked()
