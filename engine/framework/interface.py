@@ -80,12 +80,14 @@ class PreFilterResult:
     """The answer of `pre_filter`.
 
     `status` not ok (and not Skip) ends the cycle; Skip leaves the plugin's filter out. `rows`, if
-    not None, are the only nodes worth asking anyone about.
+    not None, are the only nodes worth asking anyone about; `names` are the same nodes and those
+    wanted that do not exist (two plugins conflict if they want no name in common).
     """
 
     status: Status = Status.SUCCESS
     state: State = None
     rows: NDArray[np.intp] | None = None
+    names: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,4 @@
-"""kube-scheduler's in-tree plugins, one file each, over columns."""
+"""kube-scheduler's in-tree plugins over columns, one file each; `registry` lists them.
+
+They know the contract (`engine.framework`) and the objects, and nothing of cache, queue or network.
+"""

@@ -1,0 +1,265 @@
+"""NodeAffinity: `nodeSelector` and node affinity of the pod, and what the profile adds to them.
+
+Source: kubernetes plugins/nodeaffinity/node_affinity.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+from cachetools import LRUCache
+
+from engine.framework.events import (
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    QueueingHint,
+    Resource,
+)
+from engine.framework.interface import (
+    ALL_PASS,
+    PreFilterResult,
+    Scope,
+    Scores,
+    State,
+    StatusGroups,
+    Verdicts,
+)
+from engine.framework.podinfo import PodInfo
+from engine.framework.snapshot import BoolColumn, Rows, Snapshot
+from engine.framework.status import Code, Status, unresolvable
+from engine.objects import Affinity, Node, NodeAffinity, NodeSelectorTerm, Pod
+from engine.plugins.node_selector import (
+    NODE_NAME_FIELD,
+    ParseError,
+    Preferences,
+    Selector,
+    Term,
+    parse_labels,
+    parse_preferences,
+    parse_selector,
+)
+from engine.plugins.normalize import by_maximum
+
+NAME: Final = "NodeAffinity"
+NO_MATCH: Final = unresolvable("node(s) didn't match Pod's node affinity/selector")
+NO_ADDED_MATCH: Final = unresolvable("node(s) didn't match scheduler-enforced node affinity")
+CONFLICT: Final = PreFilterResult(unresolvable("pod affinity terms conflict"))
+_SKIP: Final = PreFilterResult(Status.SKIP)
+_ALL_NODES: Final = PreFilterResult()
+_NONE: Final = NodeAffinity()
+_REMEMBERED: Final = 1024
+
+
+class NodeAffinityArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """`pluginConfig` of NodeAffinity."""
+
+    api_version: str = ""
+    kind: str = ""
+    added_affinity: NodeAffinity | None = None
+
+
+class _Parsed:
+    """What a pod's selectors come to."""
+
+    __slots__ = ("error", "labels", "names", "preferences", "required")
+
+    def __init__(
+        self, node_selector: Sequence[tuple[str, str]], affinity: NodeAffinity | None
+    ) -> None:
+        affinity = affinity or _NONE
+        required = affinity.required_during_scheduling_ignored_during_execution
+        preferred = affinity.preferred_during_scheduling_ignored_during_execution
+        self.labels: Term | None = parse_labels(node_selector)
+        self.required: Selector | None = None if required is None else parse_selector(required)
+        self.names = _names((required.node_selector_terms if required else None) or ())
+        self.preferences: Preferences | None = None
+        self.error = ""
+        try:
+            self.preferences = parse_preferences(preferred) if preferred else None
+        except ParseError as error:
+            self.error = str(error)
+
+    @property
+    def filters(self) -> bool:
+        """False if any node will do."""
+        return self.labels is not None or self.required is not None
+
+    def mask(self, snapshot: Snapshot, rows: Rows) -> BoolColumn:
+        """Which rows match selector and required affinity; only if `filters`."""
+        if self.labels is None:
+            return (self.required or Selector(())).mask(snapshot, rows)
+        mask = self.labels.mask(snapshot, rows)
+        if self.required is not None:
+            mask = mask & self.required.mask(snapshot, rows)
+        return mask
+
+    def matches(self, node: Node) -> bool:
+        """Whether the node matches selector and required affinity."""
+        if self.labels is not None and not self.labels.matches(node):
+            return False
+        return self.required is None or self.required.matches(node)
+
+    def undecided(self, node: Node) -> bool:
+        """Whether only a term that cannot be parsed could match the node."""
+        if self.labels is not None and not self.labels.matches(node):
+            return False
+        return self.required is not None and self.required.flawed
+
+
+_ANYWHERE: Final = _Parsed((), None)
+
+
+class NodeAffinityPlugin:
+    """Filters by required terms, scores by preferred ones."""
+
+    def __init__(self, args: NodeAffinityArgs | None = None) -> None:
+        """Reads the profile's `addedAffinity`.
+
+        Raises:
+            ValueError: a term of it cannot be parsed.
+        """
+        added = (args.added_affinity if args else None) or _NONE
+        required = added.required_during_scheduling_ignored_during_execution
+        preferred = added.preferred_during_scheduling_ignored_during_execution
+        self._added = None if required is None else parse_selector(required)
+        self._added_preferences = parse_preferences(preferred) if preferred else None
+        if self._added is not None:
+            self._added.check()
+        self._parsed: LRUCache[Hashable, _Parsed] = LRUCache(_REMEMBERED)
+
+    @property
+    def name(self) -> str:
+        """See `Plugin.name`."""
+        return NAME
+
+    @property
+    def scope(self) -> Scope:
+        """One row at a time."""
+        return Scope.ROW
+
+    @property
+    def score_scope(self) -> Scope:
+        """One row at a time, before normalisation."""
+        return Scope.ROW
+
+    def events(self) -> Sequence[ClusterEventWithHint]:
+        """A matching node comes, a node begins to match."""
+        node = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
+        return (ClusterEventWithHint(node, self._after_node_change),)
+
+    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:  # noqa: ARG002 - the protocol's
+        """Selector and node affinity as bytes, None without any."""
+        return self._key(pod)
+
+    def version(self, snapshot: Snapshot) -> Hashable:  # noqa: ARG002 - the protocol's
+        """Nothing but rows is read."""
+        return None
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+        """Skip if any node will do; the nodes that are named, if every term names some."""
+        parsed = self._of(pod)
+        if self._added is None and not parsed.filters:
+            return _SKIP
+        names = parsed.names
+        if names is None:
+            return _ALL_NODES
+        if not names:
+            return CONFLICT
+        found = [snapshot.nodes.row(name) for name in names]
+        rows = np.array(sorted(row for row in found if row >= 0), dtype=np.intp)
+        return PreFilterResult(rows=rows, names=names)
+
+    def filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 - the protocol's
+        """Rejects nodes that the profile's or the pod's terms leave out."""
+        parsed = self._of(pod)
+        own = parsed.mask(snapshot, rows) if parsed.filters else None
+        if self._added is None:
+            return ALL_PASS if own is None else Verdicts.uniform(own, NO_MATCH)
+        added = self._added.mask(snapshot, rows)
+        if own is None:
+            return Verdicts.uniform(added, NO_ADDED_MATCH)
+
+        def groups() -> StatusGroups:
+            return (
+                (NO_ADDED_MATCH, np.flatnonzero(~added)),
+                (NO_MATCH, np.flatnonzero(added & ~own)),
+            )
+
+        return Verdicts(added & own, groups)
+
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Status, State]:  # noqa: ARG002 - the protocol's
+        """Skip without preferences; an error if one cannot be parsed."""
+        parsed = self._of(pod)
+        if parsed.error:
+            return Status(Code.ERROR, (parsed.error,), NAME), None
+        if parsed.preferences is None and self._added_preferences is None:
+            return Status.SKIP, None
+        return Status.SUCCESS, None
+
+    def score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:  # noqa: ARG002 - the protocol's
+        """Sum of the weights of all preferred terms that match."""
+        own, added = self._of(pod).preferences, self._added_preferences
+        scores = (own or Preferences(())).scores(snapshot, rows)
+        if added is not None:
+            scores += added.scores(snapshot, rows)
+        return scores
+
+    def normalize(self, state: State, scores: Scores) -> Scores:  # noqa: ARG002 - the protocol's
+        """The best becomes 100."""
+        return by_maximum(scores)
+
+    def _key(self, pod: PodInfo) -> Hashable:
+        spec = pod.pod.spec
+        affinity = None if spec.affinity is None else spec.affinity.node_affinity
+        if affinity is None and not spec.node_selector:
+            return None
+        key = pod.keys.get(NAME)
+        if key is None:
+            labels = sorted((spec.node_selector or {}).items())
+            key = pod.keys[NAME] = msgspec.msgpack.encode((labels, affinity))
+        return key
+
+    def _of(self, pod: PodInfo) -> _Parsed:
+        key = self._key(pod)
+        if key is None:
+            return _ANYWHERE
+        parsed = self._parsed.get(key)
+        if parsed is None:
+            spec = pod.pod.spec
+            affinity = (spec.affinity or Affinity()).node_affinity
+            parsed = _Parsed(sorted((spec.node_selector or {}).items()), affinity)
+            self._parsed[key] = parsed
+        return parsed
+
+    def _after_node_change(
+        self, pod: PodInfo, before: Pod | Node | None, after: Pod | Node | None
+    ) -> QueueingHint:
+        if not isinstance(after, Node):
+            return QueueingHint.QUEUE
+        if self._added is not None and not self._added.matches(after):
+            return QueueingHint.SKIP
+        parsed = self._of(pod)
+        if not parsed.matches(after):
+            return QueueingHint.QUEUE if parsed.undecided(after) else QueueingHint.SKIP
+        if isinstance(before, Node) and parsed.matches(before):
+            return QueueingHint.SKIP
+        return QueueingHint.QUEUE
+
+
+def _names(terms: Sequence[NodeSelectorTerm]) -> frozenset[str] | None:
+    """The nodes that the terms name; None if one term names none, so that any node may do."""
+    names: set[str] = set()
+    for term in terms:
+        of_term: set[str] | None = None
+        for field in term.match_fields or ():
+            if field.key == NODE_NAME_FIELD and field.operator == "In":
+                values = set(field.values or ())
+                of_term = values if of_term is None else of_term & values
+        if of_term is None:
+            return None
+        names |= of_term
+    return frozenset(names) if terms else None

@@ -1,0 +1,301 @@
+"""NodeResourcesFit: a node must have room for the pod; the better the room, the higher the score.
+
+The filter asks for what the pod's spec requests, the score for what its containers request, with
+defaults for those that request nothing (`PodInfo`). Scores are whole numbers as kube-scheduler's:
+computed in floats where those are exact, else in 64-bit integers that wrap as Go's do.
+
+Source: kubernetes plugins/noderesources: fit.go, resource_allocation.go, least_allocated.go,
+most_allocated.go, requested_to_capacity_ratio.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.framework.events import (
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    QueueingHint,
+    Resource,
+)
+from engine.framework.interface import (
+    PreFilterResult,
+    Scope,
+    Scores,
+    State,
+    StatusGroups,
+    Verdicts,
+)
+from engine.framework.podinfo import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    PODS,
+    PodInfo,
+    is_counted,
+    is_extended_resource,
+    is_scalar_resource,
+    make_pod_info,
+)
+from engine.framework.snapshot import BoolColumn, IntColumn, NodeColumns, Rows, Snapshot
+from engine.framework.status import Status, unresolvable, unschedulable
+from engine.objects import Node, Pod
+from engine.plugins.allocation import ScoringStrategy, scorer
+from engine.quantity import resource_amount
+
+NAME: Final = "NodeResourcesFit"
+TOO_MANY_PODS: Final = "Too many pods"
+_NOTHING_KNOWN: Final = PreFilterResult()
+_BUILT_IN: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
+_MOST_IN_A_KEY: Final = 62
+_MOST_SCORE: Final = 100.0
+
+
+class NodeResourcesFitArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """`pluginConfig` of NodeResourcesFit."""
+
+    api_version: str = ""
+    kind: str = ""
+    ignored_resources: tuple[str, ...] = ()
+    ignored_resource_groups: tuple[str, ...] = ()
+    scoring_strategy: ScoringStrategy | None = None
+
+
+class NodeResourcesFit:
+    """Filters by free resources and pod count, scores by allocation."""
+
+    def __init__(self, args: NodeResourcesFitArgs | None = None) -> None:
+        """Reads the profile's arguments.
+
+        Raises:
+            ValueError: the scoring strategy is not valid.
+        """
+        args = args or NodeResourcesFitArgs()
+        self._ignored = frozenset(args.ignored_resources)
+        self._ignored_groups = frozenset(args.ignored_resource_groups)
+        strategy = args.scoring_strategy or ScoringStrategy()
+        self._score = scorer(strategy)
+        self._scored = tuple([r.name for r in strategy.effective_resources()])
+
+    @property
+    def name(self) -> str:
+        """See `Plugin.name`."""
+        return NAME
+
+    @property
+    def scope(self) -> Scope:
+        """One row at a time."""
+        return Scope.ROW
+
+    @property
+    def score_scope(self) -> Scope:
+        """One row at a time."""
+        return Scope.ROW
+
+    def events(self) -> Sequence[ClusterEventWithHint]:
+        """Room is made: a pod goes or shrinks, a node comes or grows, the pod itself shrinks."""
+        return (
+            ClusterEventWithHint(
+                ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), _after_pod_delete
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE),
+                _after_node_change,
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_POD_SCALE_DOWN),
+                _after_pod_scale_down,
+            ),
+            ClusterEventWithHint(
+                ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_SCALE_DOWN), _after_own_change
+            ),
+        )
+
+    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:  # noqa: ARG002 - the protocol's
+        """What the pod requests, for filter and score."""
+        return pod.requests_key
+
+    def version(self, snapshot: Snapshot) -> Hashable:  # noqa: ARG002 - the protocol's
+        """Nothing but rows is read."""
+        return None
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:  # noqa: ARG002 - the protocol's
+        """Nothing to find out: `PodInfo` has the requests."""
+        return _NOTHING_KNOWN
+
+    def filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 - the protocol's
+        """Rejects nodes without room for one more pod, or for what it requests."""
+        nodes = snapshot.nodes
+        passed = nodes.pod_count[rows] < nodes.allocatable(PODS)[rows]
+        for resource, amount in pod.filter_requests.items():
+            if amount > 0 and not self._ignores(resource):
+                free = nodes.allocatable(resource)[rows] - nodes.requested(resource)[rows]
+                passed &= free >= amount
+        return Verdicts(passed, lambda: self._reasons(pod, nodes, rows, passed))
+
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Status, State]:  # noqa: ARG002 - the protocol's
+        """Never skipped."""
+        return Status.SUCCESS, None
+
+    def score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:  # noqa: ARG002 - the protocol's
+        """How well the pod fits, by the strategy."""
+        nodes = snapshot.nodes
+        columns: list[tuple[int, IntColumn, IntColumn, int]] = []
+        for i, resource in enumerate(self._scored):
+            request = pod.score_requests.get(resource, 0)
+            if not is_counted(resource) or (request == 0 and is_scalar_resource(resource)):
+                continue
+            allocatable = nodes.allocatable(resource)[rows]
+            columns.append((i, allocatable, _used(nodes, resource)[rows], request))
+        if not columns:
+            return np.zeros(len(nodes.pod_count[rows]))
+        return self._score(columns)
+
+    def normalize(self, state: State, scores: Scores) -> Scores:  # noqa: ARG002 - the protocol's
+        """The scores as they are.
+
+        Raises:
+            ValueError: a score outside 0..100, from amounts so large that the arithmetic wraps.
+        """
+        if scores.min(initial=0.0) < 0 or scores.max(initial=0.0) > _MOST_SCORE:
+            raise ValueError("amounts of a node are too large to be scored in 64 bits")
+        return scores
+
+    def _ignores(self, resource: str) -> bool:
+        if not (self._ignored or self._ignored_groups) or not is_extended_resource(resource):
+            return False
+        return resource in self._ignored or resource.partition("/")[0] in self._ignored_groups
+
+    def _reasons(
+        self, pod: PodInfo, nodes: NodeColumns, rows: Rows, passed: BoolColumn
+    ) -> StatusGroups:
+        """Rejected nodes with the same shortages together."""
+        positions = np.flatnonzero(~passed)
+        resources = [
+            (resource, amount)
+            for resource, amount in sorted(pod.filter_requests.items(), key=_built_in_first)
+            if amount > 0 and not self._ignores(resource)
+        ]
+        texts = [TOO_MANY_PODS, *(f"Insufficient {resource}" for resource, _ in resources)]
+        full = nodes.pod_count[rows] >= nodes.allocatable(PODS)[rows]
+        short = [full[positions]]
+        never = np.zeros(len(positions), dtype=np.bool_)
+        for resource, amount in resources:
+            allocatable = nodes.allocatable(resource)[rows][positions]
+            requested = nodes.requested(resource)[rows][positions]
+            lacks = allocatable - requested < amount
+            short.append(lacks)
+            never |= lacks & (allocatable < amount)
+        short.append(never)
+        return [
+            (_shortage(texts, pattern), positions[members]) for pattern, members in _patterns(short)
+        ]
+
+
+def _built_in_first(item: tuple[str, int]) -> tuple[int, str]:
+    resource = item[0]
+    return (_BUILT_IN.index(resource) if resource in _BUILT_IN else len(_BUILT_IN)), resource
+
+
+def _shortage(texts: Sequence[str], pattern: Sequence[bool]) -> Status:
+    reasons = [text for text, lacks in zip(texts, pattern[:-1], strict=True) if lacks]
+    return unresolvable(*reasons) if pattern[-1] else unschedulable(*reasons)
+
+
+def _patterns(flags: Sequence[BoolColumn]) -> list[tuple[list[bool], NDArray[np.intp]]]:
+    """Positions with the same flags together."""
+    table = np.array(flags)
+    if len(flags) <= _MOST_IN_A_KEY:
+        keys = np.left_shift(1, np.arange(len(flags), dtype=np.int64)) @ table
+        _, first, group = np.unique(keys, return_index=True, return_inverse=True)
+    else:
+        _, first, group = np.unique(table, axis=1, return_index=True, return_inverse=True)
+    return [
+        (table[:, position].tolist(), np.flatnonzero(group == number))
+        for number, position in enumerate(first)
+    ]
+
+
+def _used(nodes: NodeColumns, resource: str) -> IntColumn:
+    if resource == CPU:
+        return nodes.nonzero_cpu
+    if resource == MEMORY:
+        return nodes.nonzero_memory
+    return nodes.requested(resource)
+
+
+# ---- hints -----------------------------------------------------------------------------------
+
+
+def _after_pod_delete(
+    pod: PodInfo,  # noqa: ARG001 - the signature of all hints
+    before: Pod | Node | None,
+    after: Pod | Node | None,  # noqa: ARG001
+) -> QueueingHint:
+    if (
+        isinstance(before, Pod)
+        and not before.spec.node_name
+        and not before.status.nominated_node_name
+    ):
+        return QueueingHint.SKIP
+    return QueueingHint.QUEUE
+
+
+def _after_own_change(
+    pod: PodInfo,  # noqa: ARG001 - the signature of all hints
+    before: Pod | Node | None,  # noqa: ARG001
+    after: Pod | Node | None,  # noqa: ARG001
+) -> QueueingHint:
+    return QueueingHint.QUEUE
+
+
+def _after_pod_scale_down(
+    pod: PodInfo, before: Pod | Node | None, after: Pod | Node | None
+) -> QueueingHint:
+    """QUEUE if the other pod gave back something that the waiting one requests."""
+    if not isinstance(before, Pod) or not isinstance(after, Pod):
+        return QueueingHint.QUEUE
+    if not after.spec.node_name:
+        return QueueingHint.SKIP
+    try:
+        held, holds = make_pod_info(before).requests, make_pod_info(after).requests
+    except ValueError:
+        return QueueingHint.QUEUE
+    for resource, amount in pod.requests.items():
+        if amount != 0 and max(held.get(resource, 0), 0) > max(holds.get(resource, 0), 0):
+            return QueueingHint.QUEUE
+    return QueueingHint.SKIP
+
+
+def _after_node_change(
+    pod: PodInfo, before: Pod | Node | None, after: Pod | Node | None
+) -> QueueingHint:
+    """QUEUE if the pod fits the node when it is empty, and the node is new or has grown."""
+    if not isinstance(after, Node):
+        return QueueingHint.QUEUE
+    try:
+        now = _allocatable(after)
+        if now.get(PODS, 0) < 1:
+            return QueueingHint.SKIP
+        wanted = {resource: a for resource, a in pod.filter_requests.items() if a > 0}
+        if any(amount > now.get(resource, 0) for resource, amount in wanted.items()):
+            return QueueingHint.SKIP
+        if not isinstance(before, Node):
+            return QueueingHint.QUEUE
+        was = _allocatable(before)
+    except ValueError:
+        return QueueingHint.QUEUE
+    grown = any(now.get(name, 0) > was.get(name, 0) for name in (PODS, *wanted))
+    return QueueingHint.QUEUE if grown else QueueingHint.SKIP
+
+
+def _allocatable(node: Node) -> Mapping[str, int]:
+    status = node.status
+    given = status.allocatable if status.allocatable is not None else status.capacity
+    return {name: resource_amount(name, quantity) for name, quantity in (given or {}).items()}

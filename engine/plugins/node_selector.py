@@ -1,0 +1,326 @@
+"""Node selectors over label columns: an API selector in, masks out; the same for one node.
+
+A term that cannot be parsed matches nothing, in required selectors silently. Gt and Lt compare
+whole numbers of 64 bits, exactly.
+
+Source: k8s.io/component-helpers scheduling/corev1/nodeaffinity, k8s.io/apimachinery pkg/labels
+(NewRequirement, Matches) and pkg/fields.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from engine.framework.interface import Scores
+from engine.framework.snapshot import (
+    BoolColumn,
+    CodeColumn,
+    Rows,
+    Snapshot,
+    label_column,
+)
+from engine.objects import (
+    Node,
+    NodeSelector,
+    NodeSelectorTerm,
+    PreferredSchedulingTerm,
+    SelectorRequirement,
+)
+
+NODE_NAME_FIELD: Final = "metadata.name"
+_PART: Final = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_LABEL_VALUE: Final = re.compile(f"({_PART})?")
+_NAME: Final = re.compile(_PART)
+_PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
+_LONGEST_PART: Final = 63
+_LONGEST_PREFIX: Final = 253
+_INT64: Final = 1 << 63
+_LOW_BITS: Final = 32
+_LOW: Final = (1 << _LOW_BITS) - 1
+_FEW: Final = 8
+
+
+class ParseError(ValueError):
+    """A requirement that the API server would not have let in; the message names the place."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Label:
+    """One requirement on a label."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...]
+    bound: int = 0
+
+    def mask(self, snapshot: Snapshot, rows: Rows) -> BoolColumn:
+        if self.operator in ("Gt", "Lt"):
+            return self._compare(snapshot, rows)
+        codes = snapshot.nodes.text(*label_column(self.key))[rows]
+        match self.operator:
+            case "In":
+                return _any_of(codes, self._codes(snapshot))
+            case "NotIn":
+                return ~_any_of(codes, self._codes(snapshot))
+            case "Exists":
+                return codes >= 0
+            case _:
+                return codes < 0
+
+    def matches(self, node: Node) -> bool:
+        value = (node.metadata.labels or {}).get(self.key)
+        match self.operator:
+            case "In":
+                return value is not None and value in self.values
+            case "NotIn":
+                return value is None or value not in self.values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+            case _:
+                return self._compares(value)
+
+    def _compares(self, value: str | None) -> bool:
+        number = None if value is None else parse_int64(value)
+        if number is None:
+            return False
+        return number > self.bound if self.operator == "Gt" else number < self.bound
+
+    def _codes(self, snapshot: Snapshot) -> list[int]:
+        found = [snapshot.dictionary.find(value) for value in self.values]
+        return [code for code in found if code >= 0]
+
+    def _compare(self, snapshot: Snapshot, rows: Rows) -> BoolColumn:
+        # A float column holds 32 bits exactly, so a number takes two. NaN compares as False.
+        high = snapshot.nodes.number(*_number_column(self.key, _high))[rows]
+        low = snapshot.nodes.number(*_number_column(self.key, _low))[rows]
+        high_bound, low_bound = _high(self.bound), _low(self.bound)
+        same = high == high_bound
+        mask: BoolColumn
+        if self.operator == "Gt":
+            mask = (high > high_bound) | (same & (low > low_bound))
+        else:
+            mask = (high < high_bound) | (same & (low < low_bound))
+        return mask
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """One requirement on a field; nodes have only their name."""
+
+    key: str
+    value: str
+    negated: bool
+
+    def mask(self, snapshot: Snapshot, rows: Rows) -> BoolColumn:
+        names = snapshot.nodes.name_codes()[rows]
+        if self.key != NODE_NAME_FIELD:
+            return np.full(len(names), (self.value == "") != self.negated)
+        equal: BoolColumn = names == snapshot.dictionary.find(self.value)
+        return ~equal if self.negated else equal
+
+    def matches(self, node: Node) -> bool:
+        value = node.metadata.name if self.key == NODE_NAME_FIELD else ""
+        return (value == self.value) != self.negated
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """Requirements that must all hold; without any, nothing matches. `error`: nothing either."""
+
+    requirements: tuple[_Label | _Field, ...]
+    error: str = ""
+
+    def mask(self, snapshot: Snapshot, rows: Rows) -> BoolColumn:
+        """Which rows match."""
+        if self.error or not self.requirements:
+            return np.zeros(len(snapshot.nodes.present[rows]), dtype=np.bool_)
+        mask = self.requirements[0].mask(snapshot, rows)
+        for requirement in self.requirements[1:]:
+            mask = mask & requirement.mask(snapshot, rows)
+        return mask
+
+    def matches(self, node: Node) -> bool:
+        """Whether the node matches."""
+        if self.error or not self.requirements:
+            return False
+        return all(requirement.matches(node) for requirement in self.requirements)
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """Terms of which one must match; without any, nothing matches."""
+
+    terms: tuple[Term, ...]
+
+    def mask(self, snapshot: Snapshot, rows: Rows) -> BoolColumn:
+        """Which rows match."""
+        if not self.terms:
+            return np.zeros(len(snapshot.nodes.present[rows]), dtype=np.bool_)
+        mask = self.terms[0].mask(snapshot, rows)
+        for term in self.terms[1:]:
+            mask = mask | term.mask(snapshot, rows)
+        return mask
+
+    def matches(self, node: Node) -> bool:
+        """Whether the node matches."""
+        return any(term.matches(node) for term in self.terms)
+
+    @property
+    def flawed(self) -> bool:
+        """True if a term cannot be parsed."""
+        return any(term.error for term in self.terms)
+
+    def check(self) -> None:
+        """Says what is wrong with it.
+
+        Raises:
+            ParseError: a term cannot be parsed.
+        """
+        for term in self.terms:
+            if term.error:
+                raise ParseError(term.error)
+
+
+@dataclass(frozen=True, slots=True)
+class Preferences:
+    """Terms with weights, of which all that match add up."""
+
+    terms: tuple[tuple[int, Term], ...]
+
+    def scores(self, snapshot: Snapshot, rows: Rows) -> Scores:
+        """Sum of the weights of the matching terms, a row."""
+        total = np.zeros(len(snapshot.nodes.present[rows]))
+        for weight, term in self.terms:
+            total += term.mask(snapshot, rows) * float(weight)
+        return total
+
+
+def parse_labels(labels: Sequence[tuple[str, str]]) -> Term | None:
+    """`spec.nodeSelector`: all labels must be equal; None without any. Not validated."""
+    if not labels:
+        return None
+    return Term(tuple(_Label(key, "In", (value,)) for key, value in labels))
+
+
+def parse_selector(selector: NodeSelector) -> Selector:
+    """A required selector; terms that cannot be parsed carry their error."""
+    return Selector(
+        tuple(
+            _parse_term(term, f"nodeSelectorTerms[{i}]")
+            for i, term in enumerate(selector.node_selector_terms or ())
+            if term.match_expressions or term.match_fields
+        )
+    )
+
+
+def parse_preferences(terms: Sequence[PreferredSchedulingTerm]) -> Preferences:
+    """Preferred terms; empty ones and those of weight 0 are not even parsed.
+
+    Raises:
+        ParseError: a term cannot be parsed.
+    """
+    parsed: list[tuple[int, Term]] = []
+    for i, term in enumerate(terms):
+        preference = term.preference
+        if not term.weight or not (preference.match_expressions or preference.match_fields):
+            continue
+        found = _parse_term(preference, f"[{i}]")
+        if found.error:
+            raise ParseError(found.error)
+        parsed.append((term.weight, found))
+    return Preferences(tuple(parsed))
+
+
+def parse_int64(text: str) -> int | None:
+    """The number as Go's ParseInt reads it, None if it is none or does not fit 64 bits."""
+    if _INTEGER.fullmatch(text) is None:
+        return None
+    number = int(text)
+    return number if -_INT64 <= number < _INT64 else None
+
+
+def _parse_term(term: NodeSelectorTerm, path: str) -> Term:
+    requirements: list[_Label | _Field] = []
+    try:
+        for i, expression in enumerate(term.match_expressions or ()):
+            requirements.append(_parse_label(expression, f"{path}.matchExpressions[{i}]"))
+        for i, expression in enumerate(term.match_fields or ()):
+            requirements.append(_parse_field(expression, f"{path}.matchFields[{i}]"))
+    except ParseError as error:
+        return Term((), str(error))
+    return Term(tuple(requirements))
+
+
+def _parse_label(expression: SelectorRequirement, path: str) -> _Label:
+    key, operator, values = expression.key, expression.operator, tuple(expression.values or ())
+    if not _is_label_key(key):
+        raise ParseError(f"{path}.key: {key!r} is not a label key")
+    for value in values:
+        if len(value) > _LONGEST_PART or _LABEL_VALUE.fullmatch(value) is None:
+            raise ParseError(f"{path}.values: {value!r} is not a label value")
+    bound = 0
+    match operator:
+        case "In" | "NotIn":
+            if not values:
+                raise ParseError(f"{path}.values: {operator} needs a value")
+        case "Exists" | "DoesNotExist":
+            if values:
+                raise ParseError(f"{path}.values: {operator} takes no value")
+        case "Gt" | "Lt":
+            number = parse_int64(values[0]) if len(values) == 1 else None
+            if number is None:
+                raise ParseError(f"{path}.values: {operator} needs one integer")
+            bound = number
+        case _:
+            raise ParseError(f"{path}.operator: {operator!r} is not supported")
+    return _Label(key, operator, values, bound)
+
+
+def _parse_field(expression: SelectorRequirement, path: str) -> _Field:
+    values = expression.values or ()
+    if expression.operator not in ("In", "NotIn"):
+        raise ParseError(f"{path}.operator: {expression.operator!r} is not supported")
+    if len(values) != 1:
+        raise ParseError(f"{path}.values: must have one element")
+    return _Field(expression.key, values[0], expression.operator == "NotIn")
+
+
+def _is_label_key(key: str) -> bool:
+    prefix, slash, name = key.rpartition("/")
+    if slash and (len(prefix) > _LONGEST_PREFIX or _PREFIX.fullmatch(prefix) is None):
+        return False
+    return len(name) <= _LONGEST_PART and _NAME.fullmatch(name) is not None
+
+
+def _any_of(codes: CodeColumn, wanted: Sequence[int]) -> BoolColumn:
+    if len(wanted) > _FEW:
+        return np.isin(codes, np.array(wanted, dtype=codes.dtype))
+    mask: BoolColumn = np.zeros(len(codes), dtype=np.bool_) if not wanted else codes == wanted[0]
+    for code in wanted[1:]:
+        mask |= codes == code
+    return mask
+
+
+def _number_column(key: str, part: Callable[[int], float]) -> tuple[str, Callable[[Node], float]]:
+    def read(node: Node) -> float:
+        value = (node.metadata.labels or {}).get(key)
+        number = None if value is None else parse_int64(value)
+        return float("nan") if number is None else part(number)
+
+    return f"label{part.__name__}:{key}", read
+
+
+def _high(number: int) -> float:
+    return float(number >> _LOW_BITS)
+
+
+def _low(number: int) -> float:
+    return float(number & _LOW)

@@ -1,0 +1,103 @@
+"""NodeUnschedulable: cordoned nodes take only pods that tolerate the cordon's taint.
+
+Source: kubernetes plugins/nodeunschedulable/node_unschedulable.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+from engine.framework.events import (
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    QueueingHint,
+    Resource,
+)
+from engine.framework.interface import ALL_PASS, PreFilterResult, Scope, State, Verdicts
+from engine.framework.podinfo import PodInfo
+from engine.framework.snapshot import Rows, Snapshot
+from engine.framework.status import unresolvable
+from engine.objects import Node, Pod, Taint
+from engine.plugins.tolerations import NO_SCHEDULE, tolerates
+
+NAME: Final = "NodeUnschedulable"
+UNSCHEDULABLE: Final = unresolvable("node(s) were unschedulable")
+CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
+_NOTHING_KNOWN: Final = PreFilterResult()
+
+
+class NodeUnschedulable:
+    """Filters by `spec.unschedulable` of the node."""
+
+    @property
+    def name(self) -> str:
+        """See `Plugin.name`."""
+        return NAME
+
+    @property
+    def scope(self) -> Scope:
+        """One row at a time."""
+        return Scope.ROW
+
+    def events(self) -> Sequence[ClusterEventWithHint]:
+        """A schedulable node comes, a node is uncordoned, the pod learns to tolerate."""
+        node = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT)
+        pod = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION)
+        return (
+            ClusterEventWithHint(node, _after_node_change),
+            ClusterEventWithHint(pod, _after_toleration),
+        )
+
+    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:  # noqa: ARG002 - the protocol's
+        """Whether the pod tolerates a cordon."""
+        return _tolerates_cordon(pod)
+
+    def version(self, snapshot: Snapshot) -> Hashable:  # noqa: ARG002 - the protocol's
+        """Nothing but rows is read."""
+        return None
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:  # noqa: ARG002 - the protocol's
+        """Nothing to find out."""
+        return _NOTHING_KNOWN
+
+    def filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 - the protocol's
+        """Rejects cordoned nodes."""
+        cordoned = snapshot.nodes.unschedulable[rows]
+        if not cordoned.any() or _tolerates_cordon(pod):
+            return ALL_PASS
+        return Verdicts.uniform(~cordoned, UNSCHEDULABLE)
+
+
+def _tolerates_cordon(pod: PodInfo) -> bool:
+    tolerations = pod.pod.spec.tolerations
+    if not tolerations:
+        return False
+    known = pod.keys.get(NAME)
+    if known is None:
+        known = pod.keys[NAME] = tolerates(tolerations, CORDON)
+    return known is True
+
+
+def _after_node_change(
+    pod: PodInfo,  # noqa: ARG001 - the signature of all hints
+    before: Pod | Node | None,
+    after: Pod | Node | None,
+) -> QueueingHint:
+    if not isinstance(after, Node):
+        return QueueingHint.QUEUE
+    was_schedulable = isinstance(before, Node) and not before.spec.unschedulable
+    if after.spec.unschedulable or was_schedulable:
+        return QueueingHint.SKIP
+    return QueueingHint.QUEUE
+
+
+def _after_toleration(
+    pod: PodInfo,  # noqa: ARG001 - the signature of all hints
+    before: Pod | Node | None,  # noqa: ARG001
+    after: Pod | Node | None,
+) -> QueueingHint:
+    if isinstance(after, Pod) and not tolerates(after.spec.tolerations or (), CORDON):
+        return QueueingHint.SKIP
+    return QueueingHint.QUEUE

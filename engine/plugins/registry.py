@@ -1,0 +1,92 @@
+"""The in-tree plugins by name, and the default profile's list of them.
+
+An explicit table: importing a plugin registers nothing.
+
+Source: kubernetes pkg/scheduler: apis/config/v1/default_plugins.go, framework/plugins/registry.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from engine.framework.interface import Plugin
+from engine.framework.profile import Weighted
+from engine.plugins.node_affinity import NodeAffinityArgs, NodeAffinityPlugin
+from engine.plugins.node_name import NodeName
+from engine.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
+from engine.plugins.node_unschedulable import NodeUnschedulable
+from engine.plugins.priority_sort import PrioritySort
+from engine.plugins.scheduling_gates import SchedulingGates
+from engine.plugins.taint_toleration import TaintToleration
+
+Arguments = Mapping[str, Any]
+"""`pluginConfig[].args` as parsed from the configuration file."""
+
+_T = TypeVar("_T")
+
+DEFAULT_WEIGHTS: Final[Mapping[str, int]] = {
+    "SchedulingGates": 1,
+    "PrioritySort": 1,
+    "NodeName": 1,
+    "NodeUnschedulable": 1,
+    "TaintToleration": 3,
+    "NodeAffinity": 2,
+    "NodeResourcesFit": 1,
+}
+"""The plugins of the default profile in the order in which they are asked, and their weights."""
+
+
+def make_plugin(name: str, args: Arguments | None = None) -> Plugin:
+    """A new plugin.
+
+    Raises:
+        ValueError: there is no plugin of that name, or the arguments are not valid for it.
+    """
+    make = _FACTORIES.get(name)
+    if make is None:
+        raise ValueError(f"no plugin is named {name!r}")
+    return make(args or {})
+
+
+def default_plugins(args: Mapping[str, Arguments] | None = None) -> tuple[Weighted, ...]:
+    """The default profile's plugins, new ones; `args` by plugin name.
+
+    Raises:
+        ValueError: the arguments of a plugin are not valid.
+    """
+    given = args or {}
+    return tuple(
+        Weighted(make_plugin(name, given.get(name)), weight)
+        for name, weight in DEFAULT_WEIGHTS.items()
+    )
+
+
+def _no_arguments(make: Callable[[], Plugin]) -> Callable[[Arguments], Plugin]:
+    def build(args: Arguments) -> Plugin:
+        unknown = sorted(set(args) - {"apiVersion", "kind"})
+        if unknown:
+            raise ValueError(f"the plugin takes no arguments, got {', '.join(unknown)}")
+        return make()
+
+    return build
+
+
+def _read(kind: type[_T], args: Arguments) -> _T:
+    try:
+        return msgspec.convert(dict(args), kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from error
+
+
+_FACTORIES: Final[Mapping[str, Callable[[Arguments], Plugin]]] = {
+    "SchedulingGates": _no_arguments(SchedulingGates),
+    "PrioritySort": _no_arguments(PrioritySort),
+    "NodeName": _no_arguments(NodeName),
+    "NodeUnschedulable": _no_arguments(NodeUnschedulable),
+    "TaintToleration": _no_arguments(TaintToleration),
+    "NodeAffinity": lambda args: NodeAffinityPlugin(_read(NodeAffinityArgs, args)),
+    "NodeResourcesFit": lambda args: NodeResourcesFit(_read(NodeResourcesFitArgs, args)),
+}

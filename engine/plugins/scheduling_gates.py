@@ -1,0 +1,34 @@
+"""SchedulingGates: a pod with gates stays out of the queue until its owner removes them.
+
+Source: kubernetes plugins/schedulinggates/scheduling_gates.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.framework.events import Action, ClusterEvent, ClusterEventWithHint, Resource
+from engine.framework.podinfo import PodInfo
+from engine.framework.status import Status, unresolvable
+
+
+class SchedulingGates:
+    """Keeps gated pods out of the active queue."""
+
+    @property
+    def name(self) -> str:
+        """See `Plugin.name`."""
+        return "SchedulingGates"
+
+    def events(self) -> Sequence[ClusterEventWithHint]:
+        """Only the removal of the last gate helps."""
+        gone = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_GATES_ELIMINATED)
+        return (ClusterEventWithHint(gone),)
+
+    def pre_enqueue(self, pod: PodInfo) -> Status:
+        """Success without gates."""
+        gates = pod.pod.spec.scheduling_gates
+        if not gates:
+            return Status.SUCCESS
+        names = " ".join(gate.name for gate in gates)
+        return unresolvable(f"waiting for scheduling gates: [{names}]")

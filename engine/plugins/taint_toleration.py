@@ -1,0 +1,183 @@
+"""TaintToleration: taints keep pods off that do not tolerate them, or make their nodes second best.
+
+Taints are few and shared by many nodes: each distinct list of taints is judged once for each list
+of tolerations, and nodes look their verdict up.
+
+Source: kubernetes plugins/tainttoleration/taint_toleration.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+import numpy as np
+from cachetools import LRUCache
+
+from engine.framework.events import (
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    QueueingHint,
+    Resource,
+)
+from engine.framework.interface import ALL_PASS, PreFilterResult, Scope, Scores, State, Verdicts
+from engine.framework.podinfo import PodInfo
+from engine.framework.snapshot import BoolColumn, CodeColumn, Rows, Snapshot
+from engine.framework.status import Status, unresolvable
+from engine.objects import Node, Pod, Taint, Toleration
+from engine.plugins.normalize import by_maximum
+from engine.plugins.tolerations import all_tolerated, intolerable_preferences
+
+NAME: Final = "TaintToleration"
+UNTOLERATED: Final = unresolvable("node(s) had untolerated taint(s)")
+_NOTHING_KNOWN: Final = PreFilterResult()
+_NO_TOLERATIONS: Final = ()
+_REMEMBERED: Final = 1024
+_FEW: Final = 6
+
+
+class _Judged:
+    """What one list of tolerations says of each distinct list of taints, by its number."""
+
+    __slots__ = ("_passes", "_penalty", "blocked", "penalised")
+
+    def __init__(self) -> None:
+        self._passes = np.empty(0, dtype=np.bool_)
+        self._penalty = np.empty(0)
+        self.blocked: tuple[int, ...] = ()
+        self.penalised = False
+
+    def extend(
+        self, tolerations: Sequence[Toleration], taint_sets: Sequence[tuple[Taint, ...]]
+    ) -> None:
+        """Judges the lists of taints that came since."""
+        known = len(self._passes)
+        if known == len(taint_sets):
+            return
+        fresh = taint_sets[known:]
+        passes = [all_tolerated(tolerations, taints) for taints in fresh]
+        penalty = [float(intolerable_preferences(tolerations, taints)) for taints in fresh]
+        self._passes = np.concatenate((self._passes, np.array(passes, dtype=np.bool_)))
+        self._penalty = np.concatenate((self._penalty, np.array(penalty)))
+        self.blocked = tuple(np.flatnonzero(~self._passes).tolist())
+        self.penalised = bool(self._penalty.any())
+
+    def passes(self, numbers: CodeColumn) -> BoolColumn:
+        """Which of the nodes with these lists of taints may take the pod."""
+        if len(self.blocked) > _FEW:
+            return self._passes[numbers]
+        passed: BoolColumn = numbers != self.blocked[0]
+        for number in self.blocked[1:]:
+            passed &= numbers != number
+        return passed
+
+    def penalty(self, numbers: CodeColumn) -> Scores:
+        """How many taints of each node the pod would rather not have."""
+        return self._penalty[numbers]
+
+
+class TaintToleration:
+    """Filters by NoSchedule and NoExecute taints, scores by PreferNoSchedule ones."""
+
+    def __init__(self) -> None:
+        self._taint_sets: Sequence[tuple[Taint, ...]] = ()
+        self._judged: LRUCache[Hashable, _Judged] = LRUCache(_REMEMBERED)
+
+    @property
+    def name(self) -> str:
+        """See `Plugin.name`."""
+        return NAME
+
+    @property
+    def scope(self) -> Scope:
+        """One row at a time."""
+        return Scope.ROW
+
+    @property
+    def score_scope(self) -> Scope:
+        """One row at a time, before normalisation."""
+        return Scope.ROW
+
+    def events(self) -> Sequence[ClusterEventWithHint]:
+        """A node without the taint comes, a node loses it, the pod learns to tolerate."""
+        node = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT)
+        pod = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION)
+        return (
+            ClusterEventWithHint(node, _after_node_change),
+            ClusterEventWithHint(pod, _after_toleration),
+        )
+
+    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:  # noqa: ARG002 - the protocol's
+        """The tolerations."""
+        tolerations = pod.pod.spec.tolerations
+        if not tolerations:
+            return _NO_TOLERATIONS
+        key = pod.keys.get(NAME)
+        if key is None:
+            key = tuple([(t.key, t.operator, t.value, t.effect) for t in tolerations])
+            pod.keys[NAME] = key
+        return key
+
+    def version(self, snapshot: Snapshot) -> Hashable:  # noqa: ARG002 - the protocol's
+        """Nothing but rows is read."""
+        return None
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:  # noqa: ARG002 - the protocol's
+        """Nothing to find out."""
+        return _NOTHING_KNOWN
+
+    def filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 - the protocol's
+        """Rejects nodes with a taint that forbids scheduling and is not tolerated."""
+        judged = self._judge(pod, snapshot)
+        if not judged.blocked:
+            return ALL_PASS
+        return Verdicts.uniform(judged.passes(snapshot.nodes.taint_set[rows]), UNTOLERATED)
+
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Status, State]:  # noqa: ARG002 - the protocol's
+        """Never skipped: without taints all nodes are equally good."""
+        return Status.SUCCESS, None
+
+    def score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:  # noqa: ARG002 - the protocol's
+        """Number of PreferNoSchedule taints that are not tolerated."""
+        numbers = snapshot.nodes.taint_set[rows]
+        judged = self._judge(pod, snapshot)
+        return judged.penalty(numbers) if judged.penalised else np.zeros(len(numbers))
+
+    def normalize(self, state: State, scores: Scores) -> Scores:  # noqa: ARG002 - the protocol's
+        """The fewer the better: 100 without any, 0 for the most."""
+        return by_maximum(scores, reverse=True)
+
+    def _judge(self, pod: PodInfo, snapshot: Snapshot) -> _Judged:
+        taint_sets = snapshot.nodes.taint_sets
+        if taint_sets is not self._taint_sets:
+            # INVARIANT: one list object only grows; another one numbers its entries anew.
+            self._taint_sets = taint_sets
+            self._judged.clear()
+        key = self.class_key(pod, snapshot)
+        judged = self._judged.get(key)
+        if judged is None:
+            judged = self._judged[key] = _Judged()
+        judged.extend(pod.pod.spec.tolerations or (), taint_sets)
+        return judged
+
+
+def _after_node_change(
+    pod: PodInfo, before: Pod | Node | None, after: Pod | Node | None
+) -> QueueingHint:
+    if not isinstance(after, Node):
+        return QueueingHint.QUEUE
+    tolerations = pod.pod.spec.tolerations or ()
+    if not all_tolerated(tolerations, after.spec.taints or ()):
+        return QueueingHint.SKIP
+    if isinstance(before, Node) and all_tolerated(tolerations, before.spec.taints or ()):
+        return QueueingHint.SKIP
+    return QueueingHint.QUEUE
+
+
+def _after_toleration(
+    pod: PodInfo,  # noqa: ARG001 - the signature of all hints
+    before: Pod | Node | None,  # noqa: ARG001
+    after: Pod | Node | None,  # noqa: ARG001
+) -> QueueingHint:
+    return QueueingHint.QUEUE
