@@ -20,12 +20,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Protocol, assert_never
+from typing import Final, Literal, Protocol, assert_never
 
-from engine.cache import Cache, CacheSnapshot
+from engine.cache import Cache
 from engine.clock import Clock
 from engine.cycle import NO_NODES, decide
-from engine.framework.decision import Decision
+from engine.framework.decision import Decision, Placed
 from engine.framework.edge import Binder, BindOutcome, EventSink, PodStatusWriter
 from engine.framework.effects import Bind, SetUnschedulable, pod_event
 from engine.framework.events import Action, ClusterEvent, Resource
@@ -62,15 +62,6 @@ class Background(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A decision as it was made, for whoever watches: the demo, a recorder, a log."""
-
-    decision: Decision
-    snapshot: CacheSnapshot
-    seconds: float
-
-
 Observer = Callable[[Placed], None]
 
 
@@ -91,7 +82,7 @@ class Scheduler:
         *,
         cache: Cache,
         queue: SchedulingQueue,
-        framework: Framework,
+        framework: Framework | None,
         edge: Edge,
         signals: SignalSource,
         clock: Clock,
@@ -99,6 +90,7 @@ class Scheduler:
     ) -> None:
         self._cache = cache
         self._queue = queue
+        # None until the first rules are in force; nothing is scheduled before.
         self.framework = framework
         self._edge = edge
         self._signals = signals
@@ -150,7 +142,7 @@ class Scheduler:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Schedules until `stop` is set, then waits for the bindings in flight."""
-        stopped = asyncio.ensure_future(stop.wait())
+        stopped = asyncio.get_running_loop().create_task(stop.wait())
         try:
             while not stop.is_set():
                 self._wake.clear()
@@ -181,21 +173,21 @@ class Scheduler:
         for background in self._background:
             busy |= background.step(deadline)
         self._tick()
-        while self.in_flight < MOST_IN_FLIGHT:
+        while self.framework is not None and self.in_flight < MOST_IN_FLIGHT:
             queued = self._queue.pop()
             if queued is None:
                 return busy
-            self.schedule_one(queued)
+            self.schedule_one(queued, self.framework)
             if self._clock.monotonic() >= deadline:
                 return True
         return busy
 
-    async def _sleep(self, stopped: asyncio.Future[bool]) -> None:
+    async def _sleep(self, stopped: asyncio.Task[Literal[True]]) -> None:
         deadline = self._queue.next_deadline()
         timeout = _MINUTE - self._clock.time() % _MINUTE
         if deadline is not None:
             timeout = min(timeout, max(0.0, deadline - self._clock.monotonic()))
-        woken = asyncio.ensure_future(self._wake.wait())
+        woken = asyncio.get_running_loop().create_task(self._wake.wait())
         await asyncio.wait({woken, stopped}, timeout=timeout, return_when="FIRST_COMPLETED")
         woken.cancel()
 
@@ -213,7 +205,7 @@ class Scheduler:
 
     # ---- one pod -----------------------------------------------------------------------------
 
-    def schedule_one(self, queued: QueuedPod) -> None:
+    def schedule_one(self, queued: QueuedPod, framework: Framework) -> None:
         """One cycle and what follows from it."""
         pod = queued.pod
         if pod.terminating or self._cache.node_of(pod.uid) is not None:
@@ -222,7 +214,7 @@ class Scheduler:
         started = self._clock.monotonic()
         now = self._clock.time()
         snapshot = self._cache.snapshot(now, self._signals.view(self._cache, now))
-        decision = decide(pod, snapshot, self.framework)
+        decision = decide(pod, snapshot, framework)
         placed = Placed(decision, snapshot, self._clock.monotonic() - started)
         for observer in self._observers:
             observer(placed)

@@ -17,11 +17,11 @@ import numpy as np
 
 from engine.cache import Cache
 from engine.cycle import decide
+from engine.framework.decision import Placed
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import FloatColumn, NodeColumns
 from engine.objects import Namespace, Node, Pod
-from engine.scheduler import Placed
 
 FORMAT: Final = 1
 Columns = dict[str, dict[str, float]]

@@ -1,1 +1,44 @@
-"""The command line, one file a command."""
+"""The command line, one file a command; a command's module is imported when it is called."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Final
+
+import click
+
+_COMMANDS: Final = {
+    "check": "Check policy files and say what is wrong with them.",
+    "demo": "Show it all in half a minute, with a cluster of its own.",
+    "explain": "Explain an error code of the policy language.",
+    "replay": "Make the decisions of a journal again and compare.",
+    "run": "Run the scheduler against a cluster.",
+    "up": "Keep an embedded cluster running to play with.",
+    "version": "Print the version.",
+}
+
+
+class _Lazy(click.Group):
+    """Lists commands without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """See `click.Group.list_commands`."""
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """See `click.Group.get_command`."""
+        if cmd_name not in _COMMANDS:
+            return None
+        command = import_module(f"engine.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """See `click.Group.format_commands`."""
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(_COMMANDS.items()))
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Berth: a Kubernetes scheduler whose plugins are text."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from engine.framework.podinfo import PodInfo
+from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status
 
 
@@ -72,3 +73,15 @@ class Decision:
     def placed(self) -> bool:
         """True if a node was found."""
         return self.node is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A decision as it was made, for whoever watches: the demo, a recorder, an explanation.
+
+    `seconds` is what the cycle took. The snapshot is borrowed: good only while the observer runs.
+    """
+
+    decision: Decision
+    snapshot: Snapshot
+    seconds: float

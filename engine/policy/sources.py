@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.clock import Clock
-from engine.objects import ConfigMap
+from engine.objects import ConfigMap, ObjectMeta
 
 SUFFIX: Final = ".policy"
 Texts = Mapping[str, "str | bytes"]
@@ -46,6 +46,10 @@ class ConfigMapSource:
     def on_delete(self, config_map: ConfigMap) -> None:
         """The ConfigMap is gone."""
         self.seen = config_map
+        self._offer(None)
+
+    def on_unreadable(self, meta: ObjectMeta, reason: str) -> None:  # noqa: ARG002 - the protocol's
+        """The object itself is broken, which no API server lets happen: as if it were gone."""
         self._offer(None)
 
     def on_synced(self) -> None:

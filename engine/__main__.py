@@ -1,0 +1,5 @@
+"""`python -m engine` is `berth`."""
+
+from engine.cli import main
+
+main()

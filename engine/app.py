@@ -1,0 +1,385 @@
+"""The only composition root: settings in, a running scheduler out.
+
+Builds every room, wires them, and owns the one task group. A task that fails ends the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import BinaryIO, Final
+from zoneinfo import ZoneInfo
+
+import engine.kube.reflector as watch
+from dsl.compiler import Compiler
+from dsl.diagnostics import Diagnostic
+from dsl.plan import MetricSpec
+from engine.cache import Cache
+from engine.clock import Clock
+from engine.config import Settings
+from engine.eventhandlers import EventHandlers
+from engine.framework.effects import Emit
+from engine.framework.podinfo import make_pod_info
+from engine.framework.profile import Profile
+from engine.framework.runtime import Framework, PluginError
+from engine.framework.snapshot import Signals
+from engine.kube.errors import ConfigError as KubeConfigError
+from engine.kube.events import KubeEventSink
+from engine.kube.session import Session
+from engine.kube.writer import KubeBinder, KubePodStatusWriter
+from engine.objects import Pod
+from engine.plugins.registry import default_plugins
+from engine.policy.chain import framework_of, worlds_of
+from engine.policy.plugin import Worlds
+from engine.policy.reloader import Bundle, CompileSettings, Listener, Refusal, Reloader
+from engine.policy.sources import ConfigMapSource, FolderSource, Offer
+from engine.queue import SchedulingQueue
+from engine.scheduler import Edge, Observer, Scheduler
+from engine.signals import PrometheusRefresher, SignalSpec, SignalStore
+from engine.simulate import Recorder
+from engine.telemetry import Count, Telemetry
+
+log = logging.getLogger(__name__)
+
+_RETRY_FIRST: Final = 1.0
+_RETRY_MOST: Final = 30.0
+_EVENT_NOTE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What a run was told besides its settings."""
+
+    settings: Settings
+    kubeconfig: str | Mapping[str, object] | None = None
+    journal: BinaryIO | None = None
+
+
+@dataclass(slots=True)
+class Hooks:
+    """Who else wants to know; the demo does."""
+
+    observers: list[Observer] = field(default_factory=list)
+    accepted: list[Callable[[Bundle], None]] = field(default_factory=list)
+    refused: list[Callable[[Refusal], None]] = field(default_factory=list)
+
+
+class App:
+    """One scheduler process."""
+
+    def __init__(
+        self,
+        options: RunOptions,
+        *,
+        clock: Clock,
+        telemetry: Telemetry | None = None,
+        hooks: Hooks | None = None,
+    ) -> None:
+        self._options = options
+        self._clock = clock
+        self._hooks = hooks or Hooks()
+        self.settings = options.settings
+        self.telemetry = telemetry or Telemetry()
+        self._recorder = (
+            Recorder(options.journal, self._signal_ids) if options.journal is not None else None
+        )
+        self.cache: Cache = Cache() if self._recorder is None else self._recorder.cache
+        self.signals = SignalStore(clock=clock)
+        berth = self.settings.berth
+        self._worlds = worlds_of(ZoneInfo(berth.time_zone), berth.gpu_resources)
+        self._in_tree = default_plugins()
+        plain = Framework(Profile(self.settings.scheduler_name, self._in_tree, berth.seed))
+        self.queue = SchedulingQueue(
+            clock=clock,
+            sort_key=plain.sort_key,
+            pre_enqueue=plain.pre_enqueue,
+            hints=plain.hints(),
+            initial_backoff=self.settings.initial_backoff_seconds,
+            max_backoff=self.settings.max_backoff_seconds,
+        )
+        self._plain = plain
+        self.scheduler: Scheduler | None = None
+        self.reloader: Reloader | None = None
+        self._config_map: ConfigMapSource | None = None
+        self._events: KubeEventSink | None = None
+
+    # ---- running -----------------------------------------------------------------------------
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Schedules until `stop` is set; ends cleanly: bindings in flight are waited for."""
+        session = await self._connect(stop)
+        if session is None:
+            return
+        try:
+            wiring = watch.Wiring(self._clock, self.telemetry, Random())
+            binder = KubeBinder(session, wiring)
+            events = KubeEventSink(
+                session,
+                wiring,
+                scheduler_name=self.settings.scheduler_name,
+                host=socket.gethostname(),
+                in_flight=binder.in_flight,
+            )
+            self._events = events
+            self.scheduler = self._make_scheduler(
+                Edge(binder, KubePodStatusWriter(session, wiring), events)
+            )
+            reflectors = self._reflectors(session, wiring)
+            async with _tasks() as group:
+                running = [group.create_task(each.run()) for each in reflectors]
+                running.append(group.create_task(events.run()))
+                refresher = self._refresher()
+                if refresher is not None:
+                    running.append(group.create_task(refresher.run()))
+                await self._synced(reflectors, stop)
+                await self.scheduler.run(stop)
+                for task in running:
+                    task.cancel()
+            await events.close()
+        finally:
+            await session.close()
+
+    async def _connect(self, stop: asyncio.Event) -> Session | None:
+        """A session, however long the configuration takes to become usable; None if stopped."""
+        pause = _RETRY_FIRST
+        while not stop.is_set():
+            kubeconfig = self._options.kubeconfig or self.settings.kubeconfig
+            try:
+                if isinstance(kubeconfig, Mapping):
+                    return await Session.from_kubeconfig(kubeconfig, clock=self._clock)
+                return await Session.connect(kubeconfig, clock=self._clock)
+            except KubeConfigError as wrong:
+                log.error("Cannot reach a cluster: %s; trying again in %.0f s", wrong, pause)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), pause)
+            pause = min(_RETRY_MOST, pause * 2)
+        return None
+
+    async def _synced(
+        self, reflectors: Sequence[watch.Reflector[object]], stop: asyncio.Event
+    ) -> None:
+        """Waits until every first list is in: deciding on half a cluster would be wrong."""
+        stopped = asyncio.get_running_loop().create_task(stop.wait())
+        for reflector in reflectors:
+            synced = asyncio.get_running_loop().create_task(reflector.synced.wait())
+            await asyncio.wait({synced, stopped}, return_when="FIRST_COMPLETED")
+            synced.cancel()
+        stopped.cancel()
+
+    # ---- wiring ------------------------------------------------------------------------------
+
+    def _make_scheduler(self, edge: Edge) -> Scheduler:
+        policies = self.settings.berth.policies
+        with_source = policies.config_map is not None or policies.dir is not None
+        scheduler = Scheduler(
+            cache=self.cache,
+            queue=self.queue,
+            framework=None if with_source else self._plain,
+            edge=edge,
+            signals=_Columns(self.signals),
+            clock=self._clock,
+            telemetry=self.telemetry,
+        )
+        if self._recorder is not None:
+            scheduler.observe(self._recorder.placed)
+            if not with_source:
+                self._recorder.rules("", {}, self._recorded_settings())
+        for observer in self._hooks.observers:
+            scheduler.observe(observer)
+        if with_source:
+            self._add_source(scheduler)
+        return scheduler
+
+    def _add_source(self, scheduler: Scheduler) -> None:
+        policies = self.settings.berth.policies
+
+        def offer(files: Mapping[str, str | bytes] | None) -> None:
+            assert self.reloader is not None
+            self.reloader.offer(files)
+            scheduler.wake()
+
+        source = self._source(offer)
+        self.reloader = Reloader(
+            source.title,
+            Compiler(),
+            CompileSettings(
+                {name: o.model_dump(exclude_none=True) for name, o in policies.overrides.items()},
+                {name: m.model_dump() for name, m in self.settings.berth.metrics.items()},
+            ),
+            Listener(self._accepted, self._refused),
+            self._clock,
+        )
+        if isinstance(source, FolderSource):
+            scheduler.add_background(source)
+        else:
+            self._config_map = source
+        scheduler.add_background(self.reloader)
+
+    def _source(self, offer: Offer) -> ConfigMapSource | FolderSource:
+        policies = self.settings.berth.policies
+        if policies.config_map is not None:
+            namespace, _, name = policies.config_map.partition("/")
+            return ConfigMapSource(namespace, name, offer)
+        return FolderSource(Path(policies.dir or "."), offer, self._clock)
+
+    def _reflectors(self, session: Session, wiring: watch.Wiring) -> list[watch.Reflector[object]]:
+        assert self.scheduler is not None
+        handlers = EventHandlers(
+            self.cache,
+            self.queue,
+            scheduler_names={self.settings.scheduler_name},
+            make_pod_info=make_pod_info,
+            on_refused=self._pod_refused,
+            on_work=self.scheduler.wake,
+        )
+        reflectors: list[watch.Reflector[object]] = [
+            watch.Reflector(session, watch.namespaces(), handlers.namespaces, wiring),
+            watch.Reflector(session, watch.nodes(), handlers.nodes, wiring),
+            watch.Reflector(session, watch.pods(), handlers.pods, wiring),
+        ]
+        if self._config_map is not None:
+            source = self._config_map
+            resource = watch.config_maps(source.namespace, source.name)
+            reflectors.append(watch.Reflector(session, resource, source, wiring))
+        return reflectors
+
+    def _refresher(self) -> PrometheusRefresher | None:
+        prometheus = self.settings.berth.prometheus
+        if prometheus.url is None:
+            return None
+        assert self.scheduler is not None
+        return PrometheusRefresher(
+            self.signals,
+            prometheus.url,
+            clock=self._clock,
+            telemetry=self.telemetry,
+            timeout_seconds=prometheus.timeout_seconds,
+            on_samples=self.scheduler.signals_came,
+        )
+
+    # ---- rules -------------------------------------------------------------------------------
+
+    def _accepted(self, bundle: Bundle, diagnostics: Sequence[Diagnostic]) -> None:
+        assert self.scheduler is not None
+        assert self.reloader is not None
+        changed = bundle.changed_since(self.reloader.bundle)
+        self.telemetry.add(Count.POLICY_RELOADS)
+        self.signals.set_specs([signal_spec(spec) for spec in bundle.metrics])
+        if self._recorder is not None:
+            self._recorder.rules(bundle.hash, bundle.files, self._recorded_settings())
+        framework = self.framework_of(bundle)
+        self.scheduler.use(framework, changed)
+        log.info(
+            'Policies in force source="%s" bundle="%s" policies="%s"',
+            self.reloader.title,
+            bundle.hash,
+            ",".join(plan.name for plan in bundle.plans),
+        )
+        for diagnostic in diagnostics:
+            log.warning("%s: %s", diagnostic.code, diagnostic.message)
+        self._tell_source("Normal", "PoliciesInForce", f"bundle {bundle.hash} is in force")
+        for hook in self._hooks.accepted:
+            hook(bundle)
+
+    def framework_of(self, bundle: Bundle) -> Framework:
+        """The profile that a bundle makes."""
+        return framework_of(
+            self._in_tree,
+            bundle,
+            scheduler_name=self.settings.scheduler_name,
+            seed=self.settings.berth.seed,
+            worlds=self._worlds,
+            on_fault=self._plugin_failed,
+        )
+
+    def _refused(self, refusal: Refusal) -> None:
+        assert self.reloader is not None
+        self.telemetry.add(Count.POLICY_RELOADS_REFUSED)
+        kept = self.reloader.bundle
+        stay = (
+            "nothing is scheduled until it is mended"
+            if kept is None
+            else f"bundle {kept.hash} stays in force"
+        )
+        log.error("%s; %s\n%s", refusal.summary, stay, refusal.text)
+        note = f"{refusal.text}\n{stay}"
+        self._tell_source("Warning", "PoliciesRefused", note[:_EVENT_NOTE])
+        for hook in self._hooks.refused:
+            hook(refusal)
+
+    def _tell_source(self, kind: str, reason: str, note: str) -> None:
+        source = self._config_map
+        if source is None or self._events is None:
+            return
+        uid = source.seen.metadata.uid if source.seen is not None else ""
+        self._events.emit(
+            Emit("ConfigMap", source.namespace, source.name, uid, kind, reason, "Reload", note)
+        )
+
+    def _plugin_failed(self, fault: PluginError) -> None:
+        self.telemetry.add(Count.PLUGIN_ERRORS)
+        log.error("%s", fault, exc_info=fault.__cause__)
+
+    def _pod_refused(self, pod: Pod, reason: str) -> None:
+        log.error(
+            'Pod cannot be read pod="%s/%s" reason="%s"',
+            pod.metadata.namespace,
+            pod.metadata.name,
+            reason,
+        )
+        assert self.scheduler is not None
+        self.scheduler.report_unreadable(pod, reason)
+
+    def _signal_ids(self) -> tuple[str, ...]:
+        bundle = self.reloader.bundle if self.reloader is not None else None
+        return tuple(spec.id for spec in bundle.metrics) if bundle is not None else ()
+
+    def _recorded_settings(self) -> dict[str, str]:
+        return {"settings": self.settings.model_dump_json()}
+
+
+class _Columns:
+    """`scheduler.SignalSource` over the store."""
+
+    def __init__(self, store: SignalStore) -> None:
+        self._store = store
+
+    def view(self, cache: Cache, now: float) -> Signals:
+        return self._store.view(cache.nodes, cache.layout, now)
+
+
+def signal_spec(spec: MetricSpec) -> SignalSpec:
+    """What the signals room needs of a metric that a policy reads."""
+    return SignalSpec(
+        id=spec.id,
+        query=spec.query,
+        by=None if spec.by is None else (spec.by,),
+        every_seconds=spec.every_seconds,
+        stale_seconds=spec.stale_seconds,
+        default=spec.default,
+        scale=spec.scale,
+    )
+
+
+def settings_worlds(settings: Settings) -> Worlds:
+    """What policies share under these settings."""
+    return worlds_of(ZoneInfo(settings.berth.time_zone), settings.berth.gpu_resources)
+
+
+@contextlib.asynccontextmanager
+async def _tasks() -> AsyncIterator[asyncio.TaskGroup]:
+    """A task group whose failure is the failure itself, not a group of one."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            yield group
+    except BaseExceptionGroup as failures:
+        first = failures.exceptions[0]
+        if len(failures.exceptions) == 1:
+            raise first from failures
+        raise

@@ -1,0 +1,87 @@
+"""`berth run`: the scheduler against a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+
+@click.command("run", help="Run the scheduler against a cluster.")
+@click.option(
+    "--kubeconfig", metavar="FILE", help="Cluster to use; without it, the one it runs in."
+)
+@click.option("--config", metavar="FILE", help="Configuration file.")
+@click.option("--policies", metavar="DIR", help="Folder of .policy files.")
+@click.option("--policy-configmap", metavar="NS/NAME", help="ConfigMap of NAME.policy keys.")
+@click.option("--scheduler-name", metavar="NAME", help="Name that pods ask for.  [default: berth]")
+@click.option("--prometheus-url", metavar="URL", help="Where metrics are asked for.")
+@click.option(
+    "--record",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Write a journal that `berth replay` can check.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+def command(*, config: str | None, record: Path | None, verbose: bool, **flags: str | None) -> None:
+    """Runs until SIGTERM or SIGINT, then ends cleanly."""
+    from engine.config import ConfigError, load  # noqa: PLC0415 - see engine.cli
+
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.DEBUG if verbose else logging.INFO,
+        format="%(asctime)s %(levelname).1s %(name)s %(message)s",
+    )
+    try:
+        settings = load(config)
+        settings = _with_flags(settings, flags)
+    except ConfigError as wrong:
+        raise click.ClickException(str(wrong)) from wrong
+    with contextlib.ExitStack() as open_files:
+        journal = open_files.enter_context(record.open("wb")) if record else None
+        asyncio.run(_run(settings, flags["kubeconfig"], journal))
+
+
+def _with_flags(settings: Any, flags: dict[str, str | None]) -> Any:  # noqa: ANN401 - see engine.cli
+    """Flags win over the file.
+
+    Raises:
+        ConfigError: flags contradict each other.
+    """
+    from engine.config import ConfigError  # noqa: PLC0415 - see engine.cli
+
+    folder, config_map = flags["policies"], flags["policy_configmap"]
+    if folder and config_map:
+        raise ConfigError("--policies and --policy-configmap exclude each other; give one")
+    if config_map and config_map.count("/") != 1:
+        raise ConfigError(f"--policy-configmap {config_map}: write NAMESPACE/NAME")
+    berth = settings.berth
+    if folder or config_map:
+        policies = berth.policies.model_copy(update={"dir": folder, "config_map": config_map})
+        berth = berth.model_copy(update={"policies": policies})
+    if flags["prometheus_url"]:
+        prometheus = berth.prometheus.model_copy(update={"url": flags["prometheus_url"]})
+        berth = berth.model_copy(update={"prometheus": prometheus})
+    update: dict[str, Any] = {"berth": berth}
+    if flags["scheduler_name"]:
+        update["scheduler_name"] = flags["scheduler_name"]
+    return settings.model_copy(update=update)
+
+
+async def _run(settings: Any, kubeconfig: str | None, journal: Any) -> None:  # noqa: ANN401 - see engine.cli
+    from engine.app import App, RunOptions  # noqa: PLC0415 - see engine.cli
+    from engine.clock import SystemClock  # noqa: PLC0415 - see engine.cli
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    app = App(RunOptions(settings, kubeconfig, journal), clock=SystemClock())
+    await app.run(stop)
+    logging.getLogger("engine").info("Stopped; no binding is in flight")

@@ -1,0 +1,161 @@
+"""Policy texts in, a bundle in force out; or a refusal, and the last good bundle stays.
+
+    idle ── offer(files) ──▶ compiling ── errors ──▶ refused: told once, the old rules stay ──▶ idle
+     ▲                         │  ▲ │
+     │                         │  └─┘ offer(newer files): starts again with those
+     │                         └── no error ──▶ accepted: one reference changes ──▶ idle
+     └── offer(None) or no file in it: refused, the old rules stay
+
+Compiling is driven in slices between scheduling cycles, so that no pod waits for it. A bundle takes
+effect whole or not at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dsl.compiler import Compiler, CompileResult
+from dsl.diagnostics import Diagnostic, render
+from dsl.plan import MetricSpec, Plan
+from engine.clock import Clock
+from engine.policy.sources import Texts
+
+_HASH_DIGITS: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """All policies of one load, compiled; `hash` names texts and settings together."""
+
+    hash: str
+    plans: tuple[Plan, ...]
+    files: Mapping[str, str]
+
+    @property
+    def metrics(self) -> tuple[MetricSpec, ...]:
+        """Every metric that some policy reads, each once."""
+        return tuple({spec.id: spec for plan in self.plans for spec in plan.metrics}.values())
+
+    def changed_since(self, older: Bundle | None) -> frozenset[str] | None:
+        """Names of the policies that came, went or changed; None: look at everything again."""
+        if older is None:
+            return None
+        now = {plan.name: _identity(plan) for plan in self.plans}
+        was = {plan.name: _identity(plan) for plan in older.plans}
+        return frozenset(name for name in {*now, *was} if now.get(name) != was.get(name))
+
+
+def _identity(plan: Plan) -> tuple[object, ...]:
+    return plan.source.text, plan.mode, plan.order, plan.weight, tuple(sorted(plan.params.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why offered texts are not in force; `text` is for users, with places and carets."""
+
+    summary: str
+    text: str
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CompileSettings:
+    """What configuration adds to the texts."""
+
+    overrides: Mapping[str, Mapping[str, Any]]
+    metrics: Mapping[str, Mapping[str, Any]]
+
+    def fingerprint(self) -> str:
+        """Equal settings have equal fingerprints."""
+        return repr((sorted(self.overrides.items()), sorted(self.metrics.items())))
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Who is told: `accepted` puts the bundle in force, before it returns."""
+
+    accepted: Callable[[Bundle, Sequence[Diagnostic]], None]
+    refused: Callable[[Refusal], None]
+
+
+class Reloader:
+    """One source's state machine; implements `scheduler.Background`."""
+
+    def __init__(
+        self,
+        title: str,
+        compiler: Compiler,
+        settings: CompileSettings,
+        listener: Listener,
+        clock: Clock,
+    ) -> None:
+        self.title = title
+        self.bundle: Bundle | None = None
+        self.refusal: Refusal | None = None
+        self._compiler = compiler
+        self._settings = settings
+        self._listener = listener
+        self._clock = clock
+        self._files: dict[str, str | bytes] = {}
+        self._steps: Generator[None, None, CompileResult] | None = None
+
+    def offer(self, files: Texts | None) -> None:
+        """The source's files are these now. Takes note; the work is done by `step`."""
+        self._steps = None
+        if files is None:
+            self._refuse(Refusal(f"{self.title} is gone", f"{self.title} is gone"))
+        elif not files:
+            text = f"{self.title} has no file whose name ends in .policy"
+            self._refuse(Refusal(text, text))
+        else:
+            self._files = dict(files)
+            self._steps = self._compiler.compile_steps(
+                self._files,
+                overrides=self._settings.overrides,
+                metrics=self._settings.metrics,
+            )
+
+    def step(self, deadline: float) -> bool:
+        """Compiles until the deadline; True if there is more to do."""
+        while self._steps is not None:
+            try:
+                next(self._steps)
+            except StopIteration as done:
+                self._steps = None
+                self._finish(done.value)
+                return False
+            if self._clock.monotonic() >= deadline:
+                return True
+        return False
+
+    def _finish(self, result: CompileResult) -> None:
+        if result.plans is None:
+            errors = [d for d in result.diagnostics if d.is_error]
+            first = errors[0]
+            more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
+            summary = f"{self.title} was refused: {first.code} {first.message}{more}"
+            text = render(result.diagnostics)
+            self._refuse(Refusal(summary, text, tuple(result.diagnostics)))
+            return
+        files = {plan.source.name: plan.source.text for plan in result.plans}
+        bundle = Bundle(self._hash(), tuple(result.plans), files)
+        self.refusal = None
+        if self.bundle is None or self.bundle.hash != bundle.hash:
+            self._listener.accepted(bundle, result.diagnostics)
+            self.bundle = bundle
+
+    def _refuse(self, refusal: Refusal) -> None:
+        # The same refusal again says nothing new.
+        if self.refusal is None or self.refusal.text != refusal.text:
+            self.refusal = refusal
+            self._listener.refused(refusal)
+
+    def _hash(self) -> str:
+        digest = hashlib.sha256(self._settings.fingerprint().encode())
+        for name, text in sorted(self._files.items()):
+            raw = text.encode() if isinstance(text, str) else text
+            digest.update(f"\0{name}\0{len(raw)}\0".encode() + raw)
+        return digest.hexdigest()[:_HASH_DIGITS]
