@@ -222,6 +222,7 @@ class Framework:
         size = snapshot.nodes.size
         known.asked = slice(0, size)
         allowed_by: list[str] = []
+        wanted: frozenset[str] | None = None
         for i, plugin in enumerate(self.filters):
             known.filter_versions[i] = plugin.version(snapshot)
             result = self._guard(plugin.name, "PreFilter", plugin.pre_filter, pod, snapshot)
@@ -233,11 +234,10 @@ class Framework:
                 allowed = np.zeros(size, dtype=np.bool_)
                 allowed[result.rows] = True
                 known.allowed = allowed if known.allowed is None else known.allowed & allowed
-                if not known.allowed.any():
-                    text = f"node(s) didn't satisfy plugin(s) {_go_list(allowed_by)}"
-                    if len(allowed_by) > 1:
-                        text += " simultaneously"
-                    raise _pre_filter_end(unresolvable(text).by(plugin.name), snapshot, allowed_by)
+                names = _named(result, snapshot)
+                wanted = names if wanted is None else wanted & names
+                if not wanted:
+                    raise _pre_filter_end(unresolvable(_left_out(allowed_by)), snapshot, allowed_by)
         known.allowed_by = tuple(allowed_by)
         if known.allowed is not None:
             known.asked = np.flatnonzero(known.allowed)
@@ -468,7 +468,20 @@ def _log_fault(fault: PluginError) -> None:
 
 
 def _go_list(names: Sequence[str]) -> str:
-    return f"[{' '.join(names)}]"
+    return f"[{' '.join(sorted(names))}]"
+
+
+def _named(result: PreFilterResult, snapshot: Snapshot) -> frozenset[str]:
+    """The nodes a PreFilter leaves; those that do not exist too, if it says them."""
+    if result.names is not None:
+        return result.names
+    return frozenset() if result.rows is None else frozenset(map(snapshot.nodes.name, result.rows))
+
+
+def _left_out(plugins: Sequence[str]) -> str:
+    if len(plugins) == 1:
+        return f"node(s) didn't satisfy plugin {plugins[0]}"
+    return f"node(s) didn't satisfy plugin(s) {_go_list(plugins)} simultaneously"
 
 
 def _pre_filter_end(status: Status, snapshot: Snapshot, plugins: Sequence[str] = ()) -> Exception:

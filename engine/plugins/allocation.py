@@ -119,7 +119,8 @@ def _weighted(usages: Sequence[Usage], weights: Sequence[float], of_one: _OfOne)
             total /= weight_sum
         return np.trunc(total, out=total)
     mean: Scores = np.divide(total, weight_sum, out=np.zeros_like(total), where=weight_sum > 0)
-    return np.trunc(mean, out=mean)
+    np.trunc(mean, out=mean)
+    return mean
 
 
 def _weighted_ratio(
@@ -138,7 +139,8 @@ def _weighted_ratio(
         raise ValueError("no resource to score by")
     mean: Scores = np.divide(total, weight_sum, out=np.zeros_like(total), where=weight_sum > 0)
     mean += 0.5
-    return np.floor(mean, out=mean)
+    np.floor(mean, out=mean)
+    return mean
 
 
 def _weight(allocatable: IntColumn, weight: float) -> Scores | float:
