@@ -9,6 +9,7 @@ Source: kubernetes pkg/scheduler/backend/queue/active_queue.go, inFlightPods and
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -56,7 +57,7 @@ class InFlight:
     """Flights by pod UID, in the order of their start, and the log of what happened since."""
 
     def __init__(self) -> None:
-        self._flights: dict[str, Flight] = {}
+        self._flights: OrderedDict[str, Flight] = OrderedDict()
         self._log: list[Happening] = []
         self._log_start = 0
 

@@ -33,7 +33,7 @@ Source: kubernetes pkg/scheduler/backend/queue/scheduling_queue.go.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Final, assert_never
@@ -67,8 +67,9 @@ _TIMED_OUT: Final = "UnschedulableTimeout"
 SortKeyFn = Callable[[PodInfo, float], SortKey]
 PreEnqueueFn = Callable[[PodInfo], Status]
 Hints = Mapping[str, Sequence[ClusterEventWithHint]]
-Parked = dict[QueuedPod, None]
-"""Pods in the order in which they were parked."""
+Parked = OrderedDict[QueuedPod, None]
+"""Pods in the order in which they were parked; ordered, for a dict's first key is slow to find
+after many were deleted."""
 
 
 class SchedulingQueue:
@@ -105,8 +106,8 @@ class SchedulingQueue:
         self._error_backoff_q = PodHeap(tickets)
         # INVARIANT: both are in order of `parked_at`, and hold no empty sets by plugin; every
         # plugin of `_rejected_by` is in `_registrations`.
-        self._unschedulable: Parked = {}
-        self._gated: Parked = {}
+        self._unschedulable: Parked = OrderedDict()
+        self._gated: Parked = OrderedDict()
         self._rejected_by: dict[str, Parked] = {}
         self._gated_by: dict[str, Parked] = {}
         self._in_flight = InFlight()
@@ -346,7 +347,7 @@ class SchedulingQueue:
             self._in_flight.record(Happening(EVERYTHING))
         else:
             self._in_flight.record(Happening(NEW_RULES, changed=changed))
-        concerned: Parked = {}
+        concerned: dict[QueuedPod, None] = {}
         for plugin, rejected in self._rejected_by.items():
             if changed is None or plugin in changed or plugin not in self._registrations:
                 concerned.update(rejected)
@@ -448,7 +449,7 @@ class SchedulingQueue:
         queued.parked_at = self._clock.monotonic()
         self._unschedulable[queued] = None
         for plugin in queued.unschedulable_plugins:
-            self._rejected_by.setdefault(plugin, {})[queued] = None
+            self._rejected_by.setdefault(plugin, OrderedDict())[queued] = None
 
     def _admitted(self, queued: QueuedPod, why: str) -> bool:
         """Asks the gates; a pod they hold is gated afterwards."""
@@ -461,7 +462,7 @@ class SchedulingQueue:
         self._arrive(queued, SubQueue.GATED, why)
         queued.parked_at = self._clock.monotonic()
         self._gated[queued] = None
-        self._gated_by.setdefault(status.plugin, {})[queued] = None
+        self._gated_by.setdefault(status.plugin, OrderedDict())[queued] = None
         return False
 
     def _arrive(self, queued: QueuedPod, where: SubQueue, why: str) -> None:

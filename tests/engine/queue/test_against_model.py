@@ -10,6 +10,7 @@ from hypothesis.stateful import (
     Bundle,
     RuleBasedStateMachine,
     consumes,
+    initialize,
     invariant,
     precondition,
     rule,
@@ -56,6 +57,8 @@ HINTS = {
     "N": (),
 }
 PLUGINS = sorted(HINTS)
+REJECTING = st.frozensets(st.sampled_from([*PLUGINS, *PLUGINS, "gone-plugin"]), max_size=3)
+FAILURE = st.sampled_from([Failure.REJECTED, Failure.REJECTED, Failure.ERROR])
 
 
 @dataclass
@@ -157,6 +160,39 @@ class QueueMachine(RuleBasedStateMachine):
         m = self.model[pod.uid] = Model(pod, "", self.clock.time())
         self.enter(m)
 
+    @initialize(pods=st.lists(st.tuples(st.integers(0, 6), st.booleans()), min_size=2, max_size=6))
+    def begin(self, pods: list[tuple[int, bool]]) -> None:
+        for priority, held in pods:
+            self.add(priority, held)
+
+    @rule(
+        plugins=REJECTING,
+        before=st.lists(st.sampled_from(HAPPENING), max_size=2),
+        during=st.lists(st.sampled_from(HAPPENING), max_size=3),
+        after=st.lists(st.sampled_from(HAPPENING), max_size=2),
+        failure=FAILURE,
+        pending=st.booleans(),
+    )
+    def attempt(  # the usual life of a pod, which single steps rarely spell
+        self,
+        plugins: frozenset[str],
+        before: list[ClusterEvent],
+        during: list[ClusterEvent],
+        after: list[ClusterEvent],
+        failure: Failure,
+        pending: bool,
+    ) -> None:
+        for event in before:
+            self.move(event, even_only=False)
+        queued = self.pop()
+        for event in during:
+            self.move(event, even_only=False)
+        self.requeue(queued, plugins, failure, pending)
+        self.same_places()
+        for event in after:
+            self.move(event, even_only=False)
+            self.same_places()
+
     @precondition(lambda self: self.model)
     @rule(data=st.data(), priority=st.integers(0, 6), held=st.booleans())
     def update(self, data: st.DataObject, priority: int, held: bool) -> None:
@@ -213,8 +249,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(
         queued=consumes(flying),
-        plugins=st.frozensets(st.sampled_from([*PLUGINS, "gone-plugin"]), max_size=3),
-        failure=st.sampled_from(Failure),
+        plugins=REJECTING,
+        failure=FAILURE,
         pending=st.booleans(),
     )
     def requeue(
@@ -360,7 +396,7 @@ class QueueMachine(RuleBasedStateMachine):
 
 TestQueue = QueueMachine.TestCase
 TestQueue.settings = settings(
-    max_examples=120,
+    max_examples=200,
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
