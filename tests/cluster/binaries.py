@@ -74,9 +74,7 @@ def _build(name: str, target: Path) -> None:
     half_done = target.with_name(f".{name}.{os.getpid()}")
     command = ["go", "build", "-trimpath", "-ldflags", _ldflags(), "-o", str(half_done), package]
     env = os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly"}
-    done = subprocess.run(
-        command, cwd=module, env=env, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, cwd=module, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"cannot build {name}:\n{done.stderr[-4000:]}")
     half_done.rename(target)
