@@ -158,12 +158,14 @@ def _least(allocatable: IntColumn, used: IntColumn, request: int) -> Scores:
     free -= request
     if not _in_range(allocatable, free):
         requested = used + np.int64(request)
-        score = _divide((allocatable - requested) * np.int64(MAX_SCORE), allocatable)
-        return np.where(requested > allocatable, 0, score).astype(np.float64)
-    score = np.multiply(free, 100.0)
+        wrapped = _divide((allocatable - requested) * np.int64(MAX_SCORE), allocatable)
+        wrapped[requested > allocatable] = 0
+        return wrapped.astype(np.float64)
+    score: Scores = np.multiply(free, 100.0)
     _divide_in_place(score, allocatable)
     np.floor(score, out=score)
-    return np.maximum(score, 0.0, out=score)
+    np.maximum(score, 0.0, out=score)
+    return score
 
 
 def _most(allocatable: IntColumn, used: IntColumn, request: int) -> Scores:
@@ -171,9 +173,10 @@ def _most(allocatable: IntColumn, used: IntColumn, request: int) -> Scores:
     capped = np.minimum(requested, allocatable)
     if not _in_range(allocatable, capped) or capped.min() < 0:
         return _divide(capped * np.int64(MAX_SCORE), allocatable).astype(np.float64)
-    score = np.multiply(capped, 100.0)
+    score: Scores = np.multiply(capped, 100.0)
     _divide_in_place(score, allocatable)
-    return np.floor(score, out=score)
+    np.floor(score, out=score)
+    return score
 
 
 def _of_utilization(

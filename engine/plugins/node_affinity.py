@@ -110,6 +110,21 @@ class _Parsed:
         return self.required is not None and self.required.flawed
 
 
+def _names(terms: Sequence[NodeSelectorTerm]) -> frozenset[str] | None:
+    """The nodes that the terms name; None if one term names none, so that any node may do."""
+    names: set[str] = set()
+    for term in terms:
+        of_term: set[str] | None = None
+        for field in term.match_fields or ():
+            if field.key == NODE_NAME_FIELD and field.operator == "In":
+                values = set(field.values or ())
+                of_term = values if of_term is None else of_term & values
+        if of_term is None:
+            return None
+        names |= of_term
+    return frozenset(names) if terms else None
+
+
 _ANYWHERE: Final = _Parsed((), None)
 
 
@@ -248,18 +263,3 @@ class NodeAffinityPlugin:
         if isinstance(before, Node) and parsed.matches(before):
             return QueueingHint.SKIP
         return QueueingHint.QUEUE
-
-
-def _names(terms: Sequence[NodeSelectorTerm]) -> frozenset[str] | None:
-    """The nodes that the terms name; None if one term names none, so that any node may do."""
-    names: set[str] = set()
-    for term in terms:
-        of_term: set[str] | None = None
-        for field in term.match_fields or ():
-            if field.key == NODE_NAME_FIELD and field.operator == "In":
-                values = set(field.values or ())
-                of_term = values if of_term is None else of_term & values
-        if of_term is None:
-            return None
-        names |= of_term
-    return frozenset(names) if terms else None

@@ -1,0 +1,334 @@
+"""Answers conformance cases with our own engine, in the protocol of the recorded vectors.
+
+    python -m tests.conformance.adapter < cases.jsonl > answers.jsonl
+
+JSON Lines both ways: a case in, an answer with the case's id out. The cluster is put into a real
+`Cache`, the profile's plugins into a real `Framework`; what is asked beyond a decision (every
+plugin about every node) goes through the plugins' interface. A bad case answers {"id", "error"}.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from engine.cache import Cache
+from engine.cycle import decide
+from engine.framework.events import ClusterEvent, QueueingHint, Resource
+from engine.framework.interface import FilterPlugin, PreEnqueuePlugin
+from engine.framework.podinfo import PodInfo, make_pod_info
+from engine.framework.profile import Profile
+from engine.framework.runtime import Framework, PluginError, Unfit
+from engine.framework.snapshot import Snapshot
+from engine.framework.status import Code, Status
+from engine.objects import Namespace, Node, Pod, from_builtins
+from engine.plugins.registry import default_plugins
+from tests.conformance.events import moves
+
+Answer = dict[str, Any]
+
+
+def main() -> None:
+    for line in sys.stdin:
+        if line.strip():
+            print(json.dumps(answer(json.loads(line)), ensure_ascii=False), flush=True)
+
+
+def answer(case: Mapping[str, Any]) -> Answer:
+    """The answer to one case; never raises for the case's sake."""
+    head = {"id": case.get("id", ""), "kind": case.get("kind")}
+    try:
+        match case.get("kind"):
+            case "cycle":
+                return {**head, **cycle(case)}
+            case "hint":
+                return {**head, **hint(case)}
+            case kind:
+                return {**head, "error": f"kind {kind!r} is not answered"}
+    except Exception as error:  # noqa: BLE001 - a bad case must not end the run
+        return {**head, "error": f"{type(error).__name__}: {error}"}
+
+
+# ---- the cluster -----------------------------------------------------------------------------
+
+
+def read_pod(value: Mapping[str, Any]) -> PodInfo:
+    pod = from_builtins(Pod, value)
+    meta = pod.metadata
+    namespace, uid = meta.namespace or "default", meta.uid
+    uid = uid or f"uid:Pod:{namespace}/{meta.name}"
+    if (namespace, uid) != (meta.namespace, meta.uid):
+        raw = {
+            **value,
+            "metadata": {**value.get("metadata", {}), "namespace": namespace, "uid": uid},
+        }
+        pod = from_builtins(Pod, raw)
+    return make_pod_info(pod)
+
+
+def build(case: Mapping[str, Any], pod: PodInfo) -> tuple[Cache, list[str]]:
+    """A cache with the case's objects, and the nodes in the order in which they came."""
+    cache = Cache()
+    nodes: list[Node] = []
+    for value in case.get("objects", []):
+        kind = value.get("kind")
+        if kind == "Node":
+            nodes.append(from_builtins(Node, value))
+            cache.add_node(nodes[-1])
+        elif kind == "Namespace":
+            cache.set_namespace(from_builtins(Namespace, value))
+        elif kind == "Pod":
+            other = read_pod(value)
+            bound = other.pod.spec.node_name
+            finished = other.pod.status.phase in ("Succeeded", "Failed")
+            if bound and not finished and other.key != pod.key:
+                cache.add_pod(other, bound)
+    return cache, in_zone_turns(nodes)
+
+
+def in_zone_turns(nodes: Sequence[Node]) -> list[str]:
+    """The scheduler's own order: a node of each zone in turn, zones as they first came."""
+    zones: dict[tuple[str, str], list[str]] = {}
+    for node in nodes:
+        labels = node.metadata.labels or {}
+        region, zone = (
+            labels.get(f"topology.kubernetes.io/{key}")
+            or labels.get(f"failure-domain.beta.kubernetes.io/{key}")
+            or ""
+            for key in ("region", "zone")
+        )
+        zones.setdefault((region, zone), []).append(node.metadata.name)
+    return [n for turn in itertools.zip_longest(*zones.values()) for n in turn if n is not None]
+
+
+def arguments(case: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    profile = case.get("profile") or {}
+    return {entry["name"]: entry.get("args") or {} for entry in profile.get("pluginConfig", [])}
+
+
+def framework_of(case: Mapping[str, Any]) -> Framework:
+    plugins = default_plugins(arguments(case))
+    return Framework(Profile("default-scheduler", plugins), on_fault=lambda _: None)
+
+
+# ---- cycle -----------------------------------------------------------------------------------
+
+
+def status_list(status: Status) -> list[str]:
+    return [status.code.value, *status.reasons]
+
+
+def cycle(case: Mapping[str, Any]) -> Answer:
+    pod = read_pod(case["pod"])
+    cache, order = build(case, pod)
+    framework = framework_of(case)
+    snapshot = cache.snapshot(0.0)
+    out: Answer = {
+        "nodes": order,
+        "feasible": [],
+        "total": [],
+        "best": [],
+        "filter": {},
+        "rejectedFirst": {},
+        "score": {},
+        "preScore": {"skip": [], "status": None},
+        "preFilter": {"status": None, "nodes": None, "skip": [], "plugins": {}},
+        "preEnqueue": {},
+    }
+    for weighted in framework.profile.plugins:
+        if isinstance(weighted.plugin, PreEnqueuePlugin):
+            status = weighted.plugin.pre_enqueue(pod)
+            if not status.ok:
+                out["preEnqueue"][weighted.plugin.name] = status_list(status)
+                out["gated"] = True
+    if out.get("gated"):
+        return out
+    out["preFilter"] = pre_filter(framework, pod, snapshot)
+    if not order:
+        decision = decide(pod, snapshot, framework)
+        out["message"] = decision.fit_error.message() if decision.fit_error else ""
+        return out
+    if out["preFilter"]["status"] is None:
+        out["filter"] = filters(framework, pod, snapshot, out["preFilter"]["nodes"])
+        nominated = pod.pod.status.nominated_node_name
+        if nominated:
+            out["nominatedNode"] = {"node": nominated}
+    outcome(out, framework, pod, snapshot)
+    return out
+
+
+def pre_filter(framework: Framework, pod: PodInfo, snapshot: Snapshot) -> Answer:
+    """The framework's PreFilter, and every plugin's on its own."""
+    alone = {p.name: p.pre_filter(pod, snapshot) for p in framework.filters}
+    failed = {
+        name: result.status
+        for name, result in alone.items()
+        if not result.status.ok and result.status.code is not Code.SKIP
+    }
+    out: Answer = {"status": None, "nodes": None, "skip": []}
+    out["plugins"] = {name: status_list(status) for name, status in failed.items()}
+    names: frozenset[str] | None = None
+    for name, result in alone.items():
+        if name in failed:
+            out["nodes"] = None
+            out["status"] = [failed[name].code.value, name, *failed[name].reasons]
+            return out
+        if result.status.code is Code.SKIP:
+            out["skip"].append(name)
+        if result.names is not None:
+            names = result.names if names is None else names & result.names
+            out["nodes"] = sorted(names)
+            if not names:
+                break
+    try:
+        framework.filter(pod, snapshot)
+    except Unfit as unfit:
+        message = unfit.fit_error.pre_filter_message
+        out["status"] = ["UnschedulableAndUnresolvable", "", message]
+    return out
+
+
+def filters(
+    framework: Framework, pod: PodInfo, snapshot: Snapshot, names: Sequence[str] | None
+) -> dict[str, dict[str, list[str]]]:
+    """Every Filter plugin about every node that PreFilter leaves."""
+    rows = np.flatnonzero(snapshot.nodes.present)
+    if names is not None:
+        wanted = [snapshot.nodes.row(name) for name in names]
+        rows = np.array(sorted(row for row in wanted if row >= 0), dtype=np.intp)
+    found: dict[str, dict[str, list[str]]] = {}
+    for plugin in framework.filters:
+        result = plugin.pre_filter(pod, snapshot)
+        if result.status.code is Code.SKIP:
+            continue
+        rejected = rejections(plugin, result.state, pod, snapshot, rows)
+        if rejected:
+            found[plugin.name] = rejected
+    return found
+
+
+def rejections(
+    plugin: FilterPlugin, state: Any, pod: PodInfo, snapshot: Snapshot, rows: Any
+) -> dict[str, list[str]]:
+    verdicts = plugin.filter(state, pod, snapshot, rows)
+    rejected = {}
+    for status, positions in verdicts.groups():
+        for position in positions:
+            rejected[snapshot.nodes.name(int(rows[position]))] = status_list(status)
+    passed = np.ones(len(rows), dtype=np.bool_) if verdicts.passed is None else verdicts.passed
+    told = {snapshot.nodes.name(int(row)) for row in rows[~passed]}
+    if told != set(rejected):
+        raise AssertionError(f"{plugin.name}: mask and reasons disagree")
+    return rejected
+
+
+def outcome(out: Answer, framework: Framework, pod: PodInfo, snapshot: Snapshot) -> None:
+    """What the decision comes to, and the scores it was made from."""
+    decision = decide(pod, snapshot, framework)
+    if decision.fit_error is not None:
+        out["message"] = decision.fit_error.message()
+        out["rejectedBy"] = sorted(decision.fit_error.plugins)
+    if decision.error is not None:
+        out["message"] = " ".join(decision.error.reasons)
+        out["schedulerError"] = True
+    if out["preFilter"]["status"] is not None:
+        return
+    known = framework.filter(pod, snapshot)
+    row_of = {snapshot.nodes.name(int(row)): int(row) for row in framework.candidates(known)}
+    names = [name for name in out["nodes"] if name in row_of]
+    out["feasible"] = names
+    for plugin, rows in framework.first_rejections(known, snapshot).items():
+        out["rejectedFirst"].update({snapshot.nodes.name(int(row)): plugin for row in rows})
+    if names:
+        out.update(scores(framework, pod, snapshot, names))
+
+
+def scores(framework: Framework, pod: PodInfo, snapshot: Snapshot, names: Sequence[str]) -> Answer:
+    known = framework.filter(pod, snapshot)
+    rows = framework.candidates(known)
+    for plugin, _ in framework.scorers:
+        status, _ = plugin.pre_score(pod, snapshot)
+        if not status.ok and status.code is not Code.SKIP:
+            return {"preScore": {"skip": [], "status": status_list(status)}}
+    skipped = [p.name for p, _ in framework.scorers if p.pre_score(pod, snapshot)[0] == Status.SKIP]
+    out: Answer = {"preScore": {"skip": skipped, "status": None}, "score": {}}
+    position = {snapshot.nodes.name(int(row)): i for i, row in enumerate(rows)}
+    order = [position[name] for name in names]
+    totals = np.zeros(len(rows))
+    try:
+        answers = framework.scores(known, pod, snapshot, rows)
+    except PluginError:
+        return out
+    for name, weight, raw, normalized in answers:
+        totals += normalized * weight
+        out["score"][name] = {
+            "weight": int(weight),
+            "raw": [whole(raw[i]) for i in order],
+            "normalized": [whole(normalized[i]) for i in order],
+        }
+    out["total"] = [whole(totals[i]) for i in order]
+    out["best"] = [
+        name for name, total in zip(names, out["total"], strict=True) if total == max(out["total"])
+    ]
+    return out
+
+
+def whole(score: float) -> int:
+    if score != int(score):
+        raise AssertionError(f"{score} is not a whole number")
+    return int(score)
+
+
+# ---- hint ------------------------------------------------------------------------------------
+
+
+def hint(case: Mapping[str, Any]) -> Answer:
+    pod = read_pod(case["pod"])
+    framework = framework_of(case)
+    only = case.get("rejectedBy")
+    happened = list(moves(case["event"], pod, read_pod))
+    hints: dict[str, str] = {}
+    matched: dict[str, list[str]] = {}
+    unconditional: set[str] = set()
+    for event, old, new in happened:
+        waiting = pod
+        if event.resource is Resource.TARGET_POD and isinstance(new, Pod):
+            waiting = make_pod_info(new)
+        for name, answer_of in _asked(framework, event, only):
+            labels = matched.setdefault(name, [])
+            if str(event) not in labels:
+                labels.append(str(event))
+            if answer_of is None:
+                unconditional.add(name)
+                hints[name] = "Queue"
+            elif answer_of(waiting, old, new) is QueueingHint.QUEUE:
+                hints[name] = "Queue"
+            else:
+                hints.setdefault(name, "Skip")
+    return {
+        "events": [str(event) for event, _, _ in happened],
+        "hints": hints,
+        "matchedEvents": {name: ",".join(labels) for name, labels in matched.items()},
+        "unconditional": sorted(unconditional),
+        "requeue": any(said == "Queue" for said in hints.values()),
+    }
+
+
+def _asked(
+    framework: Framework, event: ClusterEvent, only: Sequence[str] | None
+) -> Iterator[tuple[str, Any]]:
+    for name, registrations in framework.hints().items():
+        if only is not None and name not in only:
+            continue
+        for registration in registrations:
+            if registration.event.matches(event):
+                yield name, registration.hint
+
+
+if __name__ == "__main__":
+    main()
