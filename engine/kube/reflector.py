@@ -258,7 +258,7 @@ def _ended(state: State, ended: Ended, timing: Timing) -> tuple[State, Action]:
         state = replace(state, version="")
     if ended.seconds >= timing.healthy:
         state = replace(state, delay=0.0)
-    elif ended.seconds >= 4 * state.delay:
+    elif ended.seconds >= 2 * state.delay:
         state = replace(state, delay=state.delay / 4)
     return _back_off(state, ended.retry_after, timing)
 

@@ -1,0 +1,387 @@
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given, settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from engine.clock import ManualClock
+from engine.kube.reflector import (
+    Action,
+    End,
+    Ended,
+    Failed,
+    List,
+    Listed,
+    ListExpired,
+    Missing,
+    Outcome,
+    Phase,
+    Reflector,
+    State,
+    Timing,
+    Wait,
+    Waited,
+    Watch,
+    Wiring,
+    pods,
+    step,
+)
+from engine.objects import Pod
+from engine.telemetry import Count, Telemetry
+from tests.engine.kube.recording import Recorder
+from tests.scenarios.fake_server import FakeServer
+
+TIMING = Timing()
+
+
+def walk(*outcomes: Outcome, state: State | None = None) -> tuple[State, list[Action]]:
+    state = state or State()
+    actions: list[Action] = []
+    for outcome in outcomes:
+        state, action = step(state, outcome, TIMING)
+        actions.append(action)
+    return state, actions
+
+
+class TestStep:
+    def test_a_list_is_watched_from_its_version(self) -> None:
+        state, actions = walk(Listed("7"))
+        assert actions == [Watch("7")]
+        assert state.phase is Phase.WATCHING
+
+    def test_a_watch_that_closes_goes_on_where_it_was(self) -> None:
+        _, actions = walk(Listed("7"), Ended(End.CLOSED, "9", 3, 400.0))
+        assert actions[-1] == Watch("9")
+
+    def test_a_watch_that_closes_at_once_is_not_hammered(self) -> None:
+        _, actions = walk(Listed("7"), Ended(End.CLOSED, "7", 0, 0.1), Waited())
+        assert isinstance(actions[1], Wait)
+        assert actions[2] == Watch("7")
+
+    def test_expired_lists_not_older_then_newest_then_in_one_piece(self) -> None:
+        _, actions = walk(
+            Listed("7"),
+            Ended(End.EXPIRED, "9", 3, 400.0),
+            ListExpired(while_paging=False),
+            ListExpired(while_paging=True),
+            ListExpired(while_paging=False),
+        )
+        assert actions[1:4] == [List("9", True), List("", True), List("", False)]
+        assert isinstance(actions[4], Wait)
+
+    def test_expired_from_the_start_never_loops_without_a_wait(self) -> None:
+        _, actions = walk(*[ListExpired(while_paging=False)] * 3)
+        assert any(isinstance(a, Wait) for a in actions)
+
+    def test_failures_double_up_to_the_limit(self) -> None:
+        _, actions = walk(*[Failed()] * 8)
+        seconds = [a.seconds for a in actions if isinstance(a, Wait)]
+        assert seconds == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]
+
+    def test_retry_after_is_the_least(self) -> None:
+        _, actions = walk(Failed(retry_after=12.0))
+        assert actions == [Wait(0.8, floor=12.0)]
+
+    def test_two_healthy_minutes_forgive(self) -> None:
+        state, _ = walk(Listed("7"), *[Failed()] * 6)
+        _, actions = walk(Ended(End.DROPPED, "9", 1, 121.0), state=state)
+        assert actions == [Wait(0.8)]
+
+    def test_drops_of_good_watches_wait_less_and_less(self) -> None:
+        state, _ = walk(Listed("7"), *[Failed()] * 8)
+        state, actions = walk(*[Ended(End.DROPPED, "9", 1, 119.0)] * 4, state=state)
+        waits = [a.seconds for a in actions if isinstance(a, Wait)]
+        assert waits[-1] < waits[0]
+
+    def test_a_refused_watch_is_tried_again_and_not_listed(self) -> None:
+        _, actions = walk(Listed("7"), Failed(), Waited())
+        assert actions[-1] == Watch("7")
+
+    def test_garbage_first_thing_is_got_around_by_a_list(self) -> None:
+        _, actions = walk(Listed("7"), Ended(End.GARBAGE, "7", 0, 0.1), Waited())
+        assert actions[-1] == List("7", True)
+
+    def test_absent_is_polled_and_believed_the_second_time(self) -> None:
+        state, actions = walk(Listed("7"), Missing(), Waited(), Missing())
+        assert state.phase is Phase.ABSENT
+        first, again, second = actions[1:]
+        assert isinstance(first, Wait)
+        assert isinstance(second, Wait)
+        assert (first.seconds, first.gone, second.gone) == (60.0, False, True)
+        assert again == List("0", True)
+
+    @given(
+        st.lists(
+            st.one_of(
+                st.builds(Listed, st.sampled_from("123")),
+                st.builds(ListExpired, st.booleans()),
+                st.builds(Missing),
+                st.builds(Failed, st.sampled_from([0.0, 5.0])),
+                st.builds(
+                    Ended,
+                    st.sampled_from(End),
+                    st.sampled_from("123"),
+                    st.integers(0, 2),
+                    st.sampled_from([0.0, 5.0, 200.0]),
+                ),
+            ),
+            max_size=30,
+        )
+    )
+    def test_whatever_happens_failures_do_not_run_hot(self, outcomes: list[Outcome]) -> None:
+        """No three failures in a row without a wait, and the loop asks only for what it may."""
+        state, action = State(), None
+        hot = 0
+        action = List("0", True)
+        for outcome in outcomes:
+            if isinstance(action, Wait):
+                state, action = step(state, Waited(), TIMING)
+                assert not isinstance(action, Wait)
+            if isinstance(action, Watch) != isinstance(outcome, Ended):
+                if isinstance(action, List) or not isinstance(outcome, Failed):
+                    continue
+            state, action = step(state, outcome, TIMING)
+            good = isinstance(outcome, Listed) or (
+                isinstance(outcome, Ended) and (outcome.lines > 0 or outcome.seconds > 1.0)
+            )
+            hot = 0 if good or isinstance(action, Wait) else hot + 1
+            assert hot < 3
+
+
+class Bench:
+    """A reflector on a fake server; `sleep` moves the clock and waits for nothing."""
+
+    def __init__(self, runner: asyncio.Runner, **server: int) -> None:
+        self.runner = runner
+        self.clock = ManualClock()
+        self.slept: list[float] = []
+        self.telemetry = Telemetry()
+        self.recorder = Recorder()
+
+        async def make() -> FakeServer:
+            return FakeServer(self.clock, **server)  # type: ignore[arg-type]
+
+        async def sleep(seconds: float) -> None:
+            self.slept.append(seconds)
+            self.clock.advance(seconds)
+            await asyncio.sleep(0)
+
+        self.server = runner.run(make())
+        wiring = Wiring(self.clock, self.telemetry, Random(1), sleep)
+        self.reflector: Reflector[Pod] = Reflector(self.server, pods(), self.recorder, wiring)
+        self.task: asyncio.Task[None] | None = None
+
+    def spin(self, turns: int = 12) -> None:
+        async def spin() -> None:
+            if self.task is None:
+                self.task = asyncio.create_task(self.reflector.run())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            if self.task.done():
+                self.task.result()
+
+        self.runner.run(spin())
+
+    def settle(self) -> None:
+        for _ in range(200):
+            self.spin()
+            if self.server.open_watches and self.agrees():
+                return
+        raise AssertionError(f"does not settle: {self.server.requests[-10:]}")
+
+    def agrees(self) -> bool:
+        theirs = {
+            f"d/{n}": o["metadata"]["resourceVersion"]
+            for n, o in self.server.objects.items()
+            if o["spec"]["nodeName"] != 7
+        }
+        ours = {
+            k: p.metadata.resource_version
+            for k, p in self.reflector.objects.items()
+            if k.removeprefix("d/") not in self.hidden()
+        }
+        return theirs == ours and self.reflector.objects == self.recorder.known
+
+    def hidden(self) -> set[str]:
+        return {n for n, o in self.server.objects.items() if o["spec"]["nodeName"] == 7}
+
+    def close(self) -> None:
+        async def close() -> None:
+            if self.task is not None:
+                self.task.cancel()
+                await asyncio.gather(self.task, return_exceptions=True)
+
+        self.runner.run(close())
+
+
+@pytest.fixture
+def bench():
+    with asyncio.Runner() as runner:
+        bench = Bench(runner)
+        yield bench
+        bench.close()
+
+
+NAMES = st.sampled_from(["a", "b", "c"])
+
+
+class ReflectorMachine(RuleBasedStateMachine):
+    """Any changes with any troubles at any moment: in the end both sides agree."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.bench = Bench(self.runner)
+        self.server = self.bench.server
+
+    def teardown(self) -> None:
+        self.server.faults.clear()
+        self.server.frozen = False
+        if self.server.open_watches:
+            self.runner.run(self._cut("drop"))
+        self.bench.settle()
+        assert self.bench.recorder.synced == 1
+        self.bench.close()
+        self.runner.close()
+
+    async def _cut(self, how: str) -> None:
+        self.server.cut(how)
+
+    @rule(name=NAMES, mark=st.integers(0, 9), readable=st.integers(0, 9))
+    def put(self, name: str, mark: int, readable: int) -> None:
+        async def put() -> None:
+            self.server.put(name, mark, readable=readable > 0)
+
+        self.runner.run(put())
+
+    @rule(name=NAMES, again=st.booleans())
+    def delete(self, name: str, again: bool) -> None:
+        async def delete() -> None:
+            self.server.delete(name)
+            if again:
+                self.server.put(name, 0)
+
+        self.runner.run(delete())
+
+    @rule(turns=st.integers(1, 12))
+    def spin(self, turns: int) -> None:
+        self.bench.spin(turns)
+
+    @rule(
+        fault=st.sampled_from(
+            ["refused", "reset", "silent", "garbage", "429", "500", "503", "410", "401"]
+        )
+    )
+    def next_request_fails(self, fault: str) -> None:
+        self.server.faults.append(fault)
+
+    @rule(skip=st.integers(0, 2))
+    def later_request_fails(self, skip: int) -> None:
+        self.server.faults.extend(["ok"] * skip + ["410"])
+
+    @precondition(lambda self: self.server.open_watches)
+    @rule(how=st.sampled_from(["close", "drop", "freeze", "expire", "error", "garbage", "half"]))
+    def cut(self, how: str) -> None:
+        self.runner.run(self._cut(how))
+
+    @rule()
+    def compact(self) -> None:
+        self.server.compact()
+
+    @rule()
+    def bookmark(self) -> None:
+        async def bookmark() -> None:
+            self.server.bookmark()
+
+        self.runner.run(bookmark())
+
+    @rule(
+        split=st.sampled_from([0, 1, 7, 100]),
+        repeat=st.integers(0, 3),
+        page=st.sampled_from([None, 1, 2]),
+    )
+    def change_manners(self, split: int, repeat: int, page: int | None) -> None:
+        self.server.split, self.server.repeat, self.server.page_limit = split, repeat, page
+
+    @rule(frozen=st.booleans())
+    def freeze(self, frozen: bool) -> None:
+        self.server.frozen = frozen
+
+    @invariant()
+    def the_store_is_what_was_told(self) -> None:
+        assert self.bench.reflector.objects == self.bench.recorder.known
+
+
+TestReflectorMachine = ReflectorMachine.TestCase
+TestReflectorMachine.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
+
+
+def test_an_object_that_cannot_be_read_is_passed_over_and_kept(bench: Bench) -> None:
+    async def change(name: str, readable: bool) -> None:
+        bench.server.put(name, 1, readable=readable)
+
+    bench.runner.run(change("a", True))
+    bench.runner.run(change("b", False))
+    bench.settle()
+    assert bench.recorder.calls == ["unreadable b", "add a@101", "synced"]
+    bench.runner.run(change("a", False))
+    bench.spin()
+    assert bench.recorder.calls[-1] == "unreadable a"
+    assert bench.reflector.objects["d/a"].metadata.resource_version == "101"
+    # A new list holds it as well: it is still there.
+    bench.server.compact()
+    bench.server.put("c", 1)
+    bench.spin()
+    assert "d/a" in bench.reflector.objects
+    assert bench.telemetry[Count.OBJECTS_UNREADABLE] == 2
+
+
+def test_a_down_server_is_not_hammered(bench: Bench) -> None:
+    bench.settle()
+    bench.server.faults.extend(["refused"] * 50)
+    bench.server.cut("drop")
+    for _ in range(60):
+        bench.spin(4)
+    down = bench.slept[:10]
+    assert all(0.8 <= s <= 60.0 for s in down)
+    assert sum(bench.slept) / len(bench.slept) > 20
+    health = bench.reflector.health()
+    assert health.phase is Phase.WATCHING or health.failures > 0
+
+
+def test_health_tells_state_and_silence(bench: Bench) -> None:
+    bench.settle()
+    bench.clock.advance(40.0)
+    health = bench.reflector.health()
+    assert (health.phase, health.synced, health.quiet_seconds) == (Phase.WATCHING, True, 40.0)
+
+    async def bookmark() -> None:
+        bench.server.bookmark()
+
+    bench.runner.run(bookmark())
+    bench.spin()
+    assert bench.reflector.health().quiet_seconds == 0.0
+
+
+def test_a_resource_that_the_server_lacks_is_synced_and_polled_slowly(bench: Bench) -> None:
+    bench.server.faults.extend(["404"] * 3)
+    bench.spin(30)
+    assert bench.recorder.synced == 1
+    assert [round(s) >= 60 for s in bench.slept[:3]] == [True] * 3
+    bench.settle()
+    assert bench.telemetry[Count.REFLECTOR_ERRORS] == 0
+
+
+def test_a_handlers_bug_ends_it(bench: Bench) -> None:
+    def broken(obj: Pod) -> None:
+        raise ZeroDivisionError
+
+    bench.recorder.on_add = broken  # type: ignore[method-assign]
+    bench.server.put("a", 1)
+    with pytest.raises(ZeroDivisionError):
+        bench.spin(20)
+    bench.task = None
