@@ -16,7 +16,7 @@ from engine.clock import Clock
 from engine.embedded.api import Api
 from engine.embedded.errors import ApiError
 from engine.embedded.resources import BY_PLURAL
-from engine.embedded.store import Key, Version
+from engine.embedded.store import Key
 
 Object = dict[str, Any]
 
@@ -91,14 +91,19 @@ class SimulatedNodes:
 
         Handles at most `limit` changes; returns whether more are waiting.
         """
-        changes = self._pending()
-        handled = changes[:limit]
-        for key, revision in handled:
-            self._seen = revision
-            pod = self._api.store.collection("pods").items.get(key)
-            if pod is not None and pod.object["spec"].get("nodeName"):
-                self._attend(key, pod)
-        return len(changes) > len(handled)
+        pods = self._api.store.collection("pods")
+        try:
+            changes = pods.since(self._seen)
+        except ApiError:
+            # History was forgotten: look at every pod, once.
+            self._seen = self._api.store.revision
+            for key in list(pods.items):
+                self._attend(key)
+            return False
+        for change in changes[:limit]:
+            self._seen = change.now.revision
+            self._attend(change.key)
+        return len(changes) > limit
 
     async def run_kubelets(self, seconds: float) -> None:
         """Step the kubelets for ever, this long after pods changed."""
@@ -119,16 +124,10 @@ class SimulatedNodes:
             await asyncio.sleep(seconds)
             self.step_signals()
 
-    def _pending(self) -> list[tuple[Key, int]]:
-        pods = self._api.store.collection("pods")
-        try:
-            changes = pods.since(self._seen)
-        except ApiError:
-            # History was forgotten: look at every pod instead.
-            return [(key, pods.floor) for key in pods.items]
-        return [(change.key, change.now.revision) for change in changes]
-
-    def _attend(self, key: Key, pod: Version) -> None:
+    def _attend(self, key: Key) -> None:
+        pod = self._api.store.collection("pods").items.get(key)
+        if pod is None or not pod.object["spec"].get("nodeName"):
+            return
         if "deletionTimestamp" in pod.metadata:
             self._api.delete(BY_PLURAL["pods"], key, {"gracePeriodSeconds": 0})
         elif pod.object["status"].get("phase") == "Pending":

@@ -93,11 +93,13 @@ class ApiServer:
         self._snapshots: OrderedDict[tuple[str, int], list[Version]] = OrderedDict()
         self._watches: set[asyncio.Event] = set()
         self._closing = False
+        self._hosts: frozenset[str] = frozenset()
         self._runner: web.ServerRunner | None = None
         self._site: web.TCPSite | None = None
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port (the one given, or a free one for 0)."""
+        self._hosts = frozenset({host, "127.0.0.1", "localhost"})
         server = web.Server(self._handle, handler_cancellation=True, access_log=None)
         self._runner = web.ServerRunner(server, shutdown_timeout=1.0)
         await self._runner.setup()
@@ -124,12 +126,12 @@ class ApiServer:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         path = request.path.strip("/")
         root, _, rest = path.partition("/")
+        if "Origin" in request.headers or request.host.partition(":")[0] not in self._hosts:
+            # A web page that the user happens to visit must not drive the cluster.
+            return _failure(ApiError(403, "Forbidden", "requests from web pages are refused"))
         mounted = self._mounts.get(root)
         if mounted is not None:
             return await mounted(request, rest)
-        if "Origin" in request.headers:
-            # A web page that the user happens to visit must not drive the cluster.
-            return _failure(ApiError(403, "Forbidden", "requests from web pages are refused"))
         if path in self._documents:
             return web.Response(body=self._documents[path], content_type=JSON)
         if root in HEALTH:
@@ -342,7 +344,7 @@ class ApiServer:
 
     def _snapshot(self, resource: Resource, revision: int) -> list[Version]:
         found = self._snapshots.get((resource.plural, revision))
-        if found is None:
+        if found is None or revision < self._api.collection(resource).floor:
             raise errors.expired(
                 "The provided continue parameter is too old to display a consistent list result. "
                 "You must start a new list without the continue parameter."

@@ -1,0 +1,275 @@
+"""What only the embedded cluster does: nodes that live, Prometheus, and ending cleanly.
+
+What it shares with a real API server is in `tests/cluster/test_api_contract.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any
+
+import aiohttp
+import pytest
+from prometheus_api_client import PrometheusConnect
+
+from engine.clock import ManualClock
+from engine.embedded import EmbeddedCluster, Pace
+from engine.embedded.api import Api
+from engine.embedded.nodes import SimulatedNodes
+from engine.embedded.protobuf import decode
+from engine.embedded.resources import BY_PLURAL
+from engine.embedded.tables import human_age
+
+FAST = Pace(kubelet_seconds=0.001, signal_seconds=0.001, bookmark_seconds=0.05)
+PODS = BY_PLURAL["pods"]
+
+
+def pod(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+
+
+def with_cluster(
+    test: Callable[[EmbeddedCluster, aiohttp.ClientSession], Awaitable[None]], **options: Any
+) -> None:
+    """Run a test against a started cluster, in a loop of its own, within some seconds."""
+
+    async def main() -> None:
+        async with asyncio.timeout(20):
+            cluster = EmbeddedCluster(clock=ManualClock(), pace=FAST, **options)
+            async with cluster, aiohttp.ClientSession(cluster.url) as session:
+                await test(cluster, session)
+
+    asyncio.run(main())
+
+
+def bind(api: Api, name: str, node: str) -> None:
+    api.bind("default", name, {"target": {"kind": "Node", "name": node}})
+
+
+def simulated(count: int = 6, seed: int = 1) -> tuple[Api, SimulatedNodes]:
+    clock, random = ManualClock(), Random(seed)
+    api = Api(clock=clock, random=random)
+    return api, SimulatedNodes(api, count=count, clock=clock, random=random)
+
+
+def test_nodes_are_ready_labelled_and_in_three_zones() -> None:
+    cluster = EmbeddedCluster(nodes=12, clock=ManualClock())
+    nodes = cluster.list("nodes")
+    labels = [node["metadata"]["labels"] for node in nodes]
+    assert len(nodes) == 12
+    assert {each["topology.kubernetes.io/zone"] for each in labels} == {
+        "zone-a",
+        "zone-b",
+        "zone-c",
+    }
+    assert sum(each.get("test") == "test" for each in labels) == 6
+    assert all(node["status"]["conditions"][0]["type"] == "Ready" for node in nodes)
+    assert all(node["status"]["allocatable"]["pods"] == "110" for node in nodes)
+
+
+def test_the_same_seed_makes_the_same_cluster() -> None:
+    one, same, other = (EmbeddedCluster(seed=seed, clock=ManualClock()) for seed in (1, 1, 2))
+    assert one.list("nodes") == same.list("nodes")
+    assert one.list("nodes") != other.list("nodes")
+    for cluster in (one, same):
+        for _ in range(10):
+            cluster.nodes.step_signals()
+    assert one.nodes.signals == same.nodes.signals
+
+
+def test_bandwidth_wanders_within_its_range() -> None:
+    _, nodes = simulated()
+    nodes.set_bandwidth("node-01", 1_000.0)
+    seen = set()
+    for _ in range(200):
+        nodes.step_signals()
+        seen.add(nodes.bandwidth("node-01"))
+    assert len(seen) > 50
+    assert all(0 <= value <= 125_000_000 for value in seen)
+
+
+def test_bound_pods_run_and_deleted_pods_end() -> None:
+    api, nodes = simulated()
+    for name in ("bound", "waiting"):
+        api.create(PODS, "default", pod(name))
+    bind(api, "bound", "node-01")
+    assert nodes.step_kubelets() is False
+    running = api.get(PODS, "default", "bound").object["status"]
+    assert running["phase"] == "Running"
+    assert {each["type"] for each in running["conditions"]} >= {"PodScheduled", "Ready"}
+    assert api.get(PODS, "default", "waiting").object["status"]["phase"] == "Pending"
+    api.delete(PODS, ("default", "bound"), {})
+    assert "deletionTimestamp" in api.get(PODS, "default", "bound").metadata
+    nodes.step_kubelets()
+    assert ("default", "bound") not in api.collection(PODS).items
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_kubelets_work_in_batches_and_survive_forgotten_history(forgotten: bool) -> None:
+    api, nodes = simulated()
+    for number in range(30):
+        api.create(PODS, "default", pod(f"p{number}"))
+        bind(api, f"p{number}", "node-01")
+    if forgotten:
+        api.store.compact()
+    steps = 1
+    while nodes.step_kubelets(10):
+        steps += 1
+    assert forgotten or steps > 3
+    pods = api.collection(PODS).items.values()
+    assert {version.object["status"]["phase"] for version in pods} == {"Running"}
+    assert len({version.object["status"]["podIP"] for version in pods}) == 30
+
+
+def test_a_namespace_takes_its_objects_with_it() -> None:
+    api, _ = simulated()
+    namespaces = BY_PLURAL["namespaces"]
+    api.create(namespaces, "", {"metadata": {"name": "n"}})
+    api.create(PODS, "n", pod("p"))
+    api.delete(namespaces, ("", "n"), {})
+    assert ("n", "p") not in api.collection(PODS).items
+
+
+def test_old_events_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.embedded.api.EVENTS_KEPT", 3)
+    api, _ = simulated()
+    for number in range(5):
+        api.create(BY_PLURAL["events"], "default", {"metadata": {"name": f"e{number}"}})
+    kept = [key[1] for key in api.collection(BY_PLURAL["events"]).items]
+    assert kept == ["e2", "e3", "e4"]
+
+
+def test_the_whole_thing_over_http() -> None:
+    async def test(cluster: EmbeddedCluster, session: aiohttp.ClientSession) -> None:
+        pods = "/api/v1/namespaces/default/pods"
+        async with session.get(f"{pods}?watch=1&allowWatchBookmarks=true") as watch:
+            async with session.post(pods, json=pod("p")) as made:
+                assert made.status == 201
+            binding = {"target": {"name": "node-02"}}
+            async with session.post(f"{pods}/p/binding", json=binding) as bound:
+                assert bound.status == 201
+            events = [json.loads(await watch.content.readline()) for _ in range(3)]
+            while events[-1]["type"] != "BOOKMARK":
+                events.append(json.loads(await watch.content.readline()))
+        phases = [event["object"]["status"].get("phase") for event in events[:3]]
+        assert phases == ["Pending", "Pending", "Running"]
+        assert cluster.get("pods", "p", namespace="default")["spec"]["nodeName"] == "node-02"
+
+    with_cluster(test)
+
+
+def test_it_stops_while_clients_watch() -> None:
+    async def main() -> None:
+        cluster = EmbeddedCluster(clock=ManualClock())
+        await cluster.start()
+        async with aiohttp.ClientSession(cluster.url) as session:
+            watch = await session.get("/api/v1/pods?watch=1&resourceVersion=0")
+            async with asyncio.timeout(5):
+                await cluster.stop()
+                assert await watch.content.read() == b""
+            watch.close()
+            with pytest.raises(aiohttp.ClientError):
+                await session.get("/version")
+
+    asyncio.run(main())
+
+
+def test_it_starts_again_on_the_same_port() -> None:
+    async def main() -> None:
+        cluster = EmbeddedCluster(clock=ManualClock())
+        await cluster.start()
+        url = cluster.url
+        await cluster.stop()
+        await cluster.start()
+        async with aiohttp.ClientSession(url) as session, session.get("/healthz") as answer:
+            assert await answer.text() == "ok"
+        await cluster.stop()
+
+    asyncio.run(main())
+
+
+def test_a_watch_that_is_left_behind_is_told() -> None:
+    async def test(cluster: EmbeddedCluster, session: aiohttp.ClientSession) -> None:
+        path = f"/api/v1/pods?watch=1&resourceVersion={cluster.api.store.revision + 100}"
+        async with session.get(path) as watch:
+            event = json.loads(await watch.content.readline())
+        assert event["type"] == "ERROR"
+        assert event["object"]["reason"] == "Timeout"
+
+    with_cluster(test)
+
+
+def test_web_pages_are_refused() -> None:
+    async def test(_: EmbeddedCluster, session: aiohttp.ClientSession) -> None:
+        async with session.get("/api/v1/pods", headers={"Origin": "https://example.com"}) as answer:
+            assert answer.status == 403
+        async with session.get("/version", headers={"Host": "rebound.example:80"}) as answer:
+            assert answer.status == 403
+
+    with_cluster(test)
+
+
+def test_dry_runs_are_refused_rather_than_done() -> None:
+    async def test(cluster: EmbeddedCluster, session: aiohttp.ClientSession) -> None:
+        path = "/api/v1/namespaces/default/pods?dryRun=All"
+        async with session.post(path, json=pod("p")) as answer:
+            assert answer.status == 400
+        assert cluster.list("pods") == []
+
+    with_cluster(test)
+
+
+def test_prometheus_answers_the_official_client() -> None:
+    async def test(cluster: EmbeddedCluster, _: aiohttp.ClientSession) -> None:
+        def ask(method: str) -> tuple[bool, list[Any], list[Any]]:
+            client = PrometheusConnect(url=cluster.prometheus_url, method=method)
+            try:
+                rate = "sum by (instance) (rate(node_network_receive_bytes_total[1m]))"
+                vector = client.custom_query(rate, timeout=5)
+                nothing = client.custom_query("no_such_series", timeout=5)
+                return client.check_prometheus_connection(), vector, nothing
+            finally:
+                client.close()
+
+        for method in ("GET", "POST"):
+            connected, vector, nothing = await asyncio.to_thread(ask, method)
+            assert connected
+            assert nothing == []
+            assert {each["metric"]["node"] for each in vector} == set(cluster.nodes.names)
+            assert vector[0]["metric"]["instance"] == "node-01:9100"
+            assert float(vector[0]["value"][1]) >= 0
+
+    with_cluster(test)
+
+
+def test_an_empty_query_is_refused() -> None:
+    async def test(cluster: EmbeddedCluster, session: aiohttp.ClientSession) -> None:
+        async with session.get(f"{cluster.prometheus_url}/api/v1/query") as answer:
+            assert answer.status == 400
+            assert (await answer.json())["errorType"] == "bad_data"
+
+    with_cluster(test)
+
+
+def test_protobuf_of_a_config_map() -> None:
+    entry = b"\x0a\x01a\x12\x01b"
+    raw = b"\x0a\x05\x0a\x03cfg" + b"\x12" + bytes([len(entry)]) + entry
+    kind = b"\x0a\x02v1\x12\x09ConfigMap"
+    body = b"k8s\x00\x0a" + bytes([len(kind)]) + kind + b"\x12" + bytes([len(raw)]) + raw
+    assert decode(body) == {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "cfg"},
+        "data": {"a": "b"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(5, "5s"), (119, "119s"), (125, "2m5s"), (660, "11m"), (10_900, "3h"), (200_000, "2d")],
+)
+def test_ages_read_as_kubectl_writes_them(seconds: float, text: str) -> None:
+    assert human_age(seconds) == text

@@ -1,0 +1,108 @@
+"""The versioned store: revisions, history, and what is forgotten."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pytest
+
+from engine.clock import ManualClock
+from engine.embedded.errors import ApiError
+from engine.embedded.store import Store
+
+
+def make_store(history: int = 100) -> Store:
+    return Store(clock=ManualClock(), random=Random(1), history=history)
+
+
+def item(name: str, **fields: Any) -> dict[str, Any]:
+    return {"kind": "Thing", "metadata": {"name": name}, **fields}
+
+
+def test_one_counter_orders_all_collections() -> None:
+    store = make_store()
+    first = store.add("a", ("", "x"), item("x"))
+    second = store.add("b", ("", "y"), item("y"))
+    third = store.put("a", ("", "x"), first.object | {"field": 1})
+    fourth = store.remove("b", ("", "y"))
+    revisions = [version.revision for version in (first, second, third, fourth)]
+    assert revisions == sorted(set(revisions))
+    assert store.revision == fourth.revision
+    assert third.metadata["resourceVersion"] == str(third.revision)
+
+
+def test_identity_is_seeded_and_time_is_passed_in() -> None:
+    one, other = make_store(), make_store()
+    mine = one.add("a", ("", "x"), item("x")).metadata
+    assert mine == other.add("a", ("", "x"), item("x")).metadata
+    assert mine["creationTimestamp"] == "2025-03-01T10:00:00Z"
+    assert one.now(after_seconds=61) == "2025-03-01T10:01:01Z"
+
+
+def test_stored_versions_never_change() -> None:
+    store = make_store()
+    first = store.add("a", ("", "x"), item("x", field=1))
+    before = first.json
+    store.put("a", ("", "x"), first.object | {"field": 2})
+    assert first.json == before
+    assert first.object["field"] == 1
+
+
+def test_an_unchanged_object_makes_no_version() -> None:
+    store = make_store()
+    first = store.add("a", ("", "x"), item("x", field=[1]))
+    assert store.put("a", ("", "x"), first.object | {"field": [1]}) is first
+    assert len(store.collection("a").since(0)) == 1
+
+
+def test_history_tells_what_was_and_what_is() -> None:
+    store = make_store()
+    first = store.add("a", ("n", "x"), item("x"))
+    store.add("b", ("", "elsewhere"), item("elsewhere"))
+    second = store.put("a", ("n", "x"), first.object | {"field": 1})
+    last = store.remove("a", ("n", "x"))
+    changes = store.collection("a").since(0)
+    assert [change.type for change in changes] == ["ADDED", "MODIFIED", "DELETED"]
+    assert [change.before for change in changes] == [None, first, second]
+    assert changes[-1].now == last
+    assert store.collection("a").since(first.revision) == changes[1:]
+    assert store.collection("a").since(store.revision) == []
+
+
+@pytest.mark.parametrize("count", [9, 10, 11, 20, 21, 45])
+def test_history_is_bounded_and_never_skips(count: int) -> None:
+    store = make_store(history=10)
+    for number in range(count):
+        store.add("a", ("", str(number)), item(str(number)))
+    collection = store.collection("a")
+    kept = collection.since(collection.floor)
+    assert min(count, 10) <= len(kept) <= 20
+    assert [change.now.revision for change in kept] == list(
+        range(collection.floor + 1 if collection.floor else 2, store.revision + 1)
+    )
+    if collection.floor:
+        with pytest.raises(ApiError, match="too old resource version") as refusal:
+            collection.since(collection.floor - 1)
+        assert refusal.value.status()["code"] == 410
+
+
+def test_compaction_forgets_everything_before_now() -> None:
+    store = make_store()
+    version = store.add("a", ("", "x"), item("x"))
+    store.compact()
+    with pytest.raises(ApiError):
+        store.collection("a").since(version.revision - 1)
+    assert store.collection("a").since(version.revision) == []
+    store.remove("a", ("", "x"))
+    assert len(store.collection("a").since(version.revision)) == 1
+
+
+def test_listeners_hear_of_changes_while_they_listen() -> None:
+    store = make_store()
+    heard: list[int] = []
+    with store.collection("a").listening(lambda: heard.append(store.revision)):
+        store.add("a", ("", "x"), item("x"))
+        store.add("b", ("", "x"), item("x"))
+    store.remove("a", ("", "x"))
+    assert len(heard) == 1
