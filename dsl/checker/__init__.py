@@ -1,0 +1,270 @@
+"""The tree as written becomes the tree as understood, or diagnostics. Never raises.
+
+Checks one file: names, kinds, units, levels, missing values. Sugar ends here. Knows neither the
+parser's tables nor columns.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from dsl import ir
+from dsl import syntax as s
+from dsl.checker.declarations import declare_metric, declare_name, declare_param, metric_spec
+from dsl.checker.expressions import Typer
+from dsl.checker.rules import FilterDraft, RuleChecker, ScoreDraft
+from dsl.checker.scope import (
+    LetEntry,
+    MetricEntry,
+    ParamValue,
+    Refused,
+    Scope,
+)
+from dsl.diagnostics import Diagnostic
+from dsl.functions import exact_decimal
+from dsl.plan import MetricSpec
+from dsl.schema import CATALOGUE, MetricDefinition
+from dsl.source import SourceFile, Span
+from dsl.types import Level
+
+__all__ = ["CheckedPolicy", "FileChecker", "FilterDraft", "ParamValue", "ScoreDraft"]
+
+LANGUAGE: Final = 1
+MAX_WEIGHT: Final = 1_000_000.0
+_EXTENSIONS: Final = (".policy",)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedPolicy:
+    """A file that was understood."""
+
+    name: str
+    name_span: Span
+    source: SourceFile
+    description: str
+    version: str
+    mode: str
+    order: int
+    weight: float
+    metrics: tuple[MetricSpec, ...]
+    rules: tuple[FilterDraft | ScoreDraft, ...]
+
+
+@dataclass(slots=True)
+class _Header:
+    """The properties of a file, with their defaults."""
+
+    name: str
+    description: str = ""
+    version: str = ""
+    mode: str = "enforce"
+    order: int = 100
+    weight: float = 1.0
+    seen: dict[str, Span] = field(default_factory=dict)
+
+
+def policy_name(source: SourceFile, statements: Sequence[s.Statement]) -> str:
+    """Returns what a file calls itself, else its file name without folder and ending."""
+    for node in statements:
+        if isinstance(node, s.Header) and node.name == "policy" and isinstance(node.value, s.Word):
+            return node.value.value
+    name = source.name.rsplit("/", 1)[-1]
+    for ending in _EXTENSIONS:
+        name = name.removesuffix(ending)
+    return name
+
+
+class FileChecker:
+    """Checks the statements of one file, one step each."""
+
+    def __init__(
+        self,
+        source: SourceFile,
+        statements: Sequence[s.Statement],
+        *,
+        params: Mapping[str, ParamValue] | None = None,
+        metrics: Mapping[str, MetricDefinition] | None = None,
+    ) -> None:
+        self._statements = tuple(statements)
+        self._given = dict(params or {})
+        self._scope = Scope(source, {**CATALOGUE, **(metrics or {})})
+        self._typer = Typer(self._scope, self._find_metric)
+        self._header = _Header(policy_name(source, statements))
+        self._rules: list[FilterDraft | ScoreDraft] = []
+        self._guard: ir.Expr | None = None
+        self._norm: s.Clause | None = None
+        self._used_metrics: dict[str, MetricSpec] = {}
+
+    def steps(self) -> Iterator[None]:
+        """Does the work; stops after each statement."""
+        for kind in (s.Broken, s.ParamDecl, s.MetricDecl, s.LetDecl, s.Header, s.NormalizeDecl):
+            for node in self._statements:
+                if isinstance(node, kind):
+                    self._attempt(node)
+                    yield
+        self._unknown_params()
+        number = 0
+        for node in self._statements:
+            match node:
+                case s.LetDecl():
+                    self._finish_let(node)
+                case s.Rule():
+                    number += 1
+                    self._rule(node, number)
+                case s.Other():
+                    number += 1
+                    self._scope.later(f"`{node.keyword}`", node.keyword_span)
+                case _:
+                    continue
+            yield
+
+    def result(self) -> tuple[CheckedPolicy, tuple[Diagnostic, ...]]:
+        """Returns what was understood, and all findings."""
+        head = self._header
+        policy = CheckedPolicy(
+            head.name,
+            head.seen.get("policy", Span(0, 0)),
+            self._scope.source,
+            head.description,
+            head.version,
+            head.mode,
+            head.order,
+            head.weight,
+            tuple(self._used_metrics.values()),
+            tuple(self._rules),
+        )
+        return policy, tuple(self._scope.found)
+
+    # ---- declarations and header
+
+    def _attempt(self, node: s.Statement) -> None:
+        try:
+            self._declare(node)
+        except Refused:
+            return
+
+    def _declare(self, node: s.Statement) -> None:
+        scope = self._scope
+        match node:
+            case s.Broken():
+                if node.declares:
+                    scope.broken.add(node.declares)
+            case s.ParamDecl():
+                declare_param(scope, node, self._given.pop(node.name, None))
+            case s.MetricDecl():
+                declare_metric(scope, node)
+            case s.LetDecl():
+                declare_name(scope, node.name, node.name_span)
+                scope.lets[node.name] = LetEntry(node)
+            case s.Header():
+                self._head(node)
+            case s.NormalizeDecl():
+                if self._norm is not None:
+                    scope.refuse("P109", "`normalize:` stands twice in this file", node.span)
+                self._norm = node.norm
+            case _:
+                return
+
+    def _unknown_params(self) -> None:
+        for name in self._given:
+            span = Span(0, 0)
+            self._scope.report(
+                "P105",
+                f"the configuration sets `{name}`, and this policy has no such parameter",
+                span,
+                *(
+                    ["it has " + ", ".join(self._scope.params)]
+                    if self._scope.params
+                    else ["it has no parameters"]
+                ),
+            )
+
+    def _head(self, node: s.Header) -> None:
+        scope, head = self._scope, self._header
+        word = node.name.replace("policy_weight", "weight").replace("_", " ")
+        if node.name in head.seen:
+            raise scope.refuse("P109", f"`{word}:` stands twice in this file", node.span)
+        head.seen[node.name] = node.span
+        value = node.value
+        text = value.value if isinstance(value, s.Word | s.Text) else ""
+        match node.name:
+            case "policy":
+                head.name = text
+            case "description":
+                head.description = text.strip()
+            case "version":
+                head.version = text
+            case "language":
+                self._language(text, value.span)
+            case "mode":
+                self._mode(text, value.span)
+            case "order":
+                head.order = self._whole(text, value.span)
+            case "policy_weight":
+                head.weight = self._rule_checker().weight(value)
+            case _:
+                self._guard = self._applies_to(value)
+
+    def _language(self, text: str, span: Span) -> None:
+        if text != str(LANGUAGE):
+            raise self._scope.refuse(
+                "P901",
+                f"this compiler reads language {LANGUAGE}, not `{text}`",
+                span,
+                f"write  language: {LANGUAGE}",
+            )
+
+    def _mode(self, text: str, span: Span) -> None:
+        word = text.split()[0]
+        if word not in ("enforce", "off"):
+            raise self._scope.later(f"`mode: {word}`", span)
+        self._header.mode = word
+
+    def _whole(self, text: str, span: Span) -> int:
+        exact = exact_decimal(text)
+        if exact is None or exact.denominator != 1 or abs(exact) > MAX_WEIGHT:
+            raise self._scope.refuse(
+                "P111", f"`order` is a whole number up to {MAX_WEIGHT:,.0f}", span
+            )
+        return int(exact)
+
+    def _applies_to(self, node: s.Expr) -> ir.Expr:
+        guard = self._typer.condition(node, "`applies to`")
+        if guard.level > Level.POD:
+            raise self._rule_checker().too_high(guard, Level.POD, "`applies to` looks at the pod")
+        return guard
+
+    # ---- names
+
+    def _find_metric(self, name: str, span: Span) -> MetricEntry | None:
+        del span
+        scope = self._scope
+        entry = scope.metrics.get(name)
+        if entry is None and name in scope.catalogue:
+            definition = scope.catalogue[name]
+            entry = MetricEntry(name, metric_spec(name, definition), definition.unit)
+            scope.metrics[name] = entry
+        if entry is not None and entry.spec is not None:
+            self._used_metrics[name] = entry.spec
+        return entry
+
+    def _finish_let(self, node: s.LetDecl) -> None:
+        entry = self._scope.lets.get(node.name)
+        if entry is None or entry.written is not node:
+            return
+        try:
+            self._typer.let_value(entry)
+        except Refused:
+            return
+
+    # ---- rules
+
+    def _rule_checker(self) -> RuleChecker:
+        return RuleChecker(self._scope, self._typer, self._guard, self._norm)
+
+    def _rule(self, node: s.Rule, number: int) -> None:
+        try:
+            draft = self._rule_checker().check(node, number)
+        except Refused:
+            return
+        self._rules.append(draft)

@@ -1,0 +1,307 @@
+"""Aggregates over pods and over nodes, and what a bare `max` means."""
+
+from typing import TYPE_CHECKING, Final
+
+from dsl import ir
+from dsl import syntax as s
+from dsl.checker.fields import canonical
+from dsl.checker.scope import Flex, Refused, Typed, describe
+from dsl.schema import FIELDS
+from dsl.types import BOOL, NUMBER, Kind, Level, Type
+
+if TYPE_CHECKING:
+    from dsl.checker.expressions import Typer
+
+_TESTS: Final = ("count", "any", "all")
+_NODE_SETS: Final = ("nodes", "candidates")
+_MAX_SHOWN: Final = 3
+
+
+def aggregate(typer: "Typer", node: s.Aggregate) -> ir.Expr:
+    """Returns an aggregate with parentheses."""
+    pods = _pod_set(typer, node.over) if node.over is not None else None
+    if pods is None and node.over is None and len(node.args) == 1:
+        pods = _pod_set(typer, node.args[0])
+        if pods is not None:
+            return _over_pods(typer, node, pods, None)
+    if pods is not None:
+        if len(node.args) != 1:
+            raise typer.scope.refuse("P209", "an aggregate over pods takes one value", node.span)
+        return _over_pods(typer, node, pods, node.args[0])
+    if len(node.args) > 1:
+        return _element_wise(typer, node)
+    return _over_nodes(typer, node)
+
+
+def _pod_set(typer: "Typer", node: s.Expr) -> str | None:
+    """Returns whose pods a set of pods holds: node, zone, region or cluster."""
+    if not isinstance(node, s.Field) or node.key is not None:
+        return None
+    spec = FIELDS.get(canonical(node.path))
+    if spec is not None and not spec.available:
+        raise typer.scope.later(f"`{spec.name}`", node.span)
+    if spec is None or spec.type.kind is not Kind.PODS:
+        return None
+    return spec.name.split(".", 1)[0]
+
+
+def _result_type(function: str, value: Typed | None) -> Type:
+    if function == "count":
+        return NUMBER
+    if function in _TESTS or value is None or isinstance(value, Flex):
+        return BOOL if function in _TESTS else NUMBER
+    return value.type
+
+
+# ---- over pods
+
+
+def _over_pods(typer: "Typer", node: s.Aggregate, over: str, written: s.Expr | None) -> ir.Expr:
+    if written is None and (node.function not in _TESTS):
+        raise typer.scope.refuse(
+            "P209",
+            f"`{node.function}` needs a value of each pod",
+            node.span,
+            f"write  {node.function}(it.cpu over {over}.pods)",
+        )
+    if written is None and node.function != "count" and node.where is None:
+        raise typer.scope.refuse(
+            "P209",
+            f"`{node.function}` needs a condition",
+            node.span,
+            f"write  {node.function}({over}.pods where it.priority > 0)",
+        )
+    inside, typer.in_pods = typer.in_pods, True
+    try:
+        value = _pod_value(typer, node, written) if written is not None else None
+        where = _condition(typer, node.where) if node.where is not None else None
+    finally:
+        typer.in_pods = inside
+    if over != "node":
+        _no_node_fields(typer, over, value, where)
+    level = Level.NODE if over != "cluster" else _outer_level(value, where)
+    return ir.PodAggregate(
+        span=node.span,
+        type=_result_type(node.function, value),
+        level=level,
+        function=node.function,
+        over=over,
+        value=value,
+        where=where,
+    )
+
+
+def _pod_value(typer: "Typer", node: s.Aggregate, written: s.Expr) -> ir.Expr:
+    value = typer.plain(typer.check(written))
+    wanted = Kind.BOOL if node.function in _TESTS else Kind.NUMBER
+    _fits(typer, node.function, value, wanted)
+    return value
+
+
+def _fits(typer: "Typer", function: str, value: ir.Expr, wanted: Kind) -> None:
+    if value.type.kind is wanted or (
+        value.type.kind is Kind.TIME and function in ("max", "min", "median")
+    ):
+        return
+    what = "a condition" if wanted is Kind.BOOL else "a number"
+    raise typer.scope.refuse(
+        "P209", f"`{function}` takes {what}, and this is {describe(value)}", value.span
+    )
+
+
+def _condition(typer: "Typer", written: s.Expr) -> ir.Expr:
+    where = typer.check(written)
+    if isinstance(where, Flex) or where.type.kind is not Kind.BOOL:
+        raise typer.scope.refuse(
+            "P208", f"`where` is a condition, and this is {describe(where)}", written.span
+        )
+    return where
+
+
+def _no_node_fields(typer: "Typer", over: str, *parts: ir.Expr | None) -> None:
+    for node in ir.walk(*(one for one in parts if one is not None)):
+        if node.level is Level.NODE and isinstance(node, ir.Read | ir.Metric):
+            raise typer.scope.refuse(
+                "P202",
+                f"a condition on `{over}.pods` may not read a field of the node",
+                node.span,
+                "use `node.pods`, or compare outside of the aggregate",
+            )
+
+
+def _outer_level(*parts: ir.Expr | None) -> Level:
+    """Returns the level of what an aggregate gives: the pod if its parts read the pod."""
+    reads = [
+        one.level
+        for one in ir.walk(*(part for part in parts if part is not None))
+        if isinstance(one, ir.Read) and one.level <= Level.POD
+    ]
+    return max([Level.CYCLE, *reads])
+
+
+# ---- over nodes
+
+
+def _over_nodes(typer: "Typer", node: s.Aggregate) -> ir.Expr:
+    over, written = "candidates", node.args[0]
+    value: ir.Expr | None = None
+    if node.over is not None:
+        if not isinstance(node.over, s.Name) or node.over.name not in _NODE_SETS:
+            raise typer.scope.refuse(
+                "P209",
+                "`over` wants a set of pods or nodes",
+                node.over.span,
+                "write  over node.pods, over nodes   or   over candidates",
+            )
+        over = node.over.name
+    elif isinstance(written, s.Name) and written.name in _NODE_SETS:
+        if node.function not in _TESTS or (node.where is None and node.function != "count"):
+            raise typer.scope.refuse(
+                "P209", f"`{node.function}` needs a value or a condition", node.span
+            )
+        where = _condition(typer, node.where) if node.where is not None else None
+        return _node_aggregate(typer, node, written.name, (None, where))
+    value = typer.plain(typer.check(written))
+    _fits(typer, node.function, value, Kind.BOOL if node.function in _TESTS else Kind.NUMBER)
+    where = _condition(typer, node.where) if node.where is not None else None
+    return _node_aggregate(typer, node, over, (value, where))
+
+
+def _node_aggregate(
+    typer: "Typer",
+    node: s.Aggregate | s.BareAggregate,
+    over: str,
+    parts: tuple[ir.Expr | None, ir.Expr | None],
+) -> ir.Expr:
+    value, where = parts
+    for one in parts:
+        if one is not None and one.level is Level.IT:
+            raise typer.scope.refuse(
+                "P202",
+                "an aggregate over nodes may not read the pods of another set",
+                one.span,
+                "say which pods:  over node.pods",
+            )
+    return ir.NodeAggregate(
+        span=node.span,
+        type=_result_type(node.function, value),
+        level=_outer_level(value, where),
+        function=node.function,
+        over=over,
+        value=value,
+        where=where,
+    )
+
+
+# ---- element-wise
+
+
+def _element_wise(typer: "Typer", node: s.Aggregate) -> ir.Expr:
+    if node.function in _TESTS or node.over is not None or node.where is not None:
+        raise typer.scope.refuse(
+            "P209", f"`{node.function}` with several values takes nothing else", node.span
+        )
+    values, kind = typer.unify(typer.each(node.args), f"`{node.function}` wants")
+    if not (kind.is_number or (kind.kind is Kind.TIME and node.function in ("min", "max"))):
+        raise typer.scope.refuse(
+            "P209",
+            f"`{node.function}` takes numbers, and this is {describe(values[0])}",
+            values[0].span,
+        )
+    level = max(one.level for one in values)
+    if node.function not in ("sum", "avg"):
+        return ir.Func(
+            span=node.span, type=kind, level=level, name=node.function, args=values
+        )
+    plus = ("+",) * (len(values) - 1)
+    total = ir.Arith(span=node.span, type=kind, level=level, operators=plus, operands=values)
+    if node.function == "sum":
+        return total
+    count = ir.Const(span=node.span, type=NUMBER, level=Level.CONST, value=float(len(values)))
+    return ir.Arith(
+        span=node.span, type=kind, level=level, operators=("/",), operands=(total, count)
+    )
+
+
+# ---- bare
+
+
+def bare(typer: "Typer", node: s.BareAggregate) -> ir.Expr:
+    """Returns what `max` without parentheses means: the aggregate of the only node-level name."""
+    subjects = _subjects(typer, typer.root) if typer.root is not None else {}
+    if node.function in _TESTS or len(subjects) != 1:
+        raise _ambiguous(typer, node, list(subjects))
+    subject = next(iter(subjects.values()))
+    value = typer.plain(typer.check(subject))
+    return _node_aggregate(typer, node, "candidates", (value, None))
+
+
+def _ambiguous(typer: "Typer", node: s.BareAggregate, names: list[str]) -> Refused:
+    function = node.function
+    if function in _TESTS:
+        return typer.scope.refuse(
+            "P207",
+            f"`{function}` needs to be told of what",
+            node.span,
+            f"write  {function}(node.pods where it.priority > 0)",
+        )
+    if not names:
+        return typer.scope.refuse(
+            "P207",
+            f"`{function}` of what? nothing here differs from node to node",
+            node.span,
+            f"write  {function}(bandwidth), or {function}(a, b) for the {function} of two values",
+        )
+    spelled = "   or   ".join(f"{function}({one})" for one in names[:_MAX_SHOWN])
+    return typer.scope.refuse(
+        "P207",
+        f"`{function}` of what? there is more than one value of the node here",
+        node.span,
+        f"write  {spelled}",
+    )
+
+
+def _subjects(typer: "Typer", root: s.Expr) -> dict[str, s.Expr]:
+    """Returns the numbers of the node that stand outside of aggregates, by their text."""
+    out: dict[str, s.Expr] = {}
+    stack: list[s.Node] = [root]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, s.Aggregate):
+            # With several arguments it is no aggregate but a function of them.
+            stack.extend(reversed(node.args) if len(node.args) > 1 else ())
+        elif isinstance(node, s.Name | s.Field):
+            if _is_node_number(typer, node):
+                out.setdefault(typer.scope.text(node), node)
+        else:
+            stack.extend(reversed(_parts(node)))
+    return out
+
+
+def _parts(node: s.Node) -> list[s.Node]:
+    parts: list[s.Node] = []
+    for name in type(node).__dataclass_fields__:
+        value = getattr(node, name)
+        items = value if isinstance(value, tuple) else (value,)
+        for item in items:
+            if isinstance(item, tuple):
+                parts.extend(one for one in item if isinstance(one, s.Node))
+            elif isinstance(item, s.Node):
+                parts.append(item)
+    return parts
+
+
+def _is_node_number(typer: "Typer", node: s.Name | s.Field) -> bool:
+    if isinstance(node, s.Field):
+        spec = FIELDS.get(canonical(node.path) + node.tail)
+        return spec is not None and spec.level is Level.NODE and spec.type.is_number
+    scope = typer.scope
+    entry = scope.lets.get(node.name)
+    if entry is not None:
+        if entry.state == "open":
+            return False
+        value = typer.let_value(entry)
+        return (
+            not isinstance(value, Flex) and value.level is Level.NODE and value.type.is_number
+        )
+    return node.name in scope.metrics or node.name in scope.catalogue

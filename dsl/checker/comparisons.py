@@ -1,0 +1,398 @@
+"""Comparisons and tests: `==`, `is`, `in`, `contains`, `like`, `matches`, `is missing`."""
+
+from typing import TYPE_CHECKING, Final
+
+from dsl import ir
+from dsl import syntax as s
+from dsl.checker.fields import either, members_of
+from dsl.checker.literals import constant, read_word, settle
+from dsl.checker.regex import why_refused
+from dsl.checker.scope import Flex, Refused, Scope, Typed, closest, describe
+from dsl.diagnostics import Fix, Label
+from dsl.schema import FIELDS
+from dsl.types import BOOL, PLAIN, SECONDS, TEXT, Kind, Level, Type, Unit, number_of
+
+if TYPE_CHECKING:
+    from dsl.checker.expressions import Typer
+
+_NOTHING: Final = ("null", "none", "nil", "undefined")
+_WRAPPING: Final = ("time.hour", "time.minute")
+_MAX_LISTED: Final = 8
+
+
+def check_test(typer: "Typer", node: s.Expr) -> ir.Expr:
+    """Returns the condition of a comparison or test."""
+    match node:
+        case s.Compare():
+            return _compare(typer, node)
+        case s.Is():
+            return _is(typer, node)
+        case s.IsMissing():
+            return _missing(typer, node)
+        case s.In():
+            return _in(typer, node)
+        case s.TextTest():
+            return _text_test(typer, node)
+        case _:
+            raise typer.scope.refuse("P201", "a list may only stand after `in`", node.span)
+
+
+def _negate(node: s.Node, test: ir.Expr, *, negated: bool) -> ir.Expr:
+    if not negated:
+        return test
+    return ir.Not(span=node.span, type=BOOL, level=test.level, operand=test)
+
+
+# ---- comparisons
+
+
+def _compare(typer: "Typer", node: s.Compare) -> ir.Expr:
+    _bare_word(typer, node)
+    left, right = typer.each((node.left, node.right))
+    pair = _same_type(typer, node, left, right)
+    kind = pair[0].type.kind
+    if kind in (Kind.LIST, Kind.PODS) or (
+        kind in (Kind.BOOL, Kind.TEXT) and node.operator not in ("==", "!=")
+    ):
+        hint = f"number({typer.scope.text(node.left)})"
+        raise typer.scope.refuse(
+            "P201",
+            f"`{node.operator}` does not compare {describe(pair[0])}",
+            pair[0].span,
+            *([f"compare numbers:  {hint} {node.operator} ..."] if kind is Kind.TEXT else []),
+        )
+    _closed_set_compare(typer.scope, pair[0], pair[1])
+    level = max(pair[0].level, pair[1].level)
+    operator = "==" if node.operator == "!=" else node.operator
+    test = ir.Compare(
+        span=node.span, type=BOOL, level=level, operator=operator, left=pair[0], right=pair[1]
+    )
+    return _negate(node, test, negated=node.operator == "!=")
+
+
+def _same_type(
+    typer: "Typer", node: s.Compare, left: Typed, right: Typed
+) -> tuple[ir.Expr, ir.Expr]:
+    if isinstance(left, Flex) and isinstance(right, Flex):
+        return typer.plain(left), typer.plain(right)
+    for one, other in ((left, right), (right, left)):
+        if isinstance(one, Flex) and not isinstance(other, Flex) and other.type.is_number:
+            solid = settle(typer.scope, one, other.type.unit or PLAIN, other)
+            return (solid, other) if one is left else (other, solid)
+    if isinstance(left, Flex) or isinstance(right, Flex):
+        raise typer.mixed("P201", "a comparison wants two values of one kind", left, right)
+    if left.type.kind is not right.type.kind:
+        raise _kinds_differ(typer, left, right)
+    if left.type.is_number and left.type.unit != right.type.unit:
+        raise typer.scope.refuse(
+            "P203",
+            f"cannot compare {describe(left)} with {describe(right)}",
+            left.span,
+            *_compare_hints(typer.scope, left, right),
+            label=describe(left),
+            labels=(Label(right.span, describe(right)),),
+        )
+    return left, right
+
+
+def _kinds_differ(typer: "Typer", left: ir.Expr, right: ir.Expr) -> Refused:
+    text = left if left.type.kind is Kind.TEXT else right
+    other = right if text is left else left
+    hints = []
+    if text.type.kind is Kind.TEXT and other.type.kind is Kind.TIME:
+        hints.append(f"write  time({typer.scope.text(text)})")
+    elif text.type.kind is Kind.TEXT and other.type.is_number:
+        hints.append(f"write  number({typer.scope.text(text)})")
+    return typer.scope.refuse(
+        "P201",
+        f"cannot compare {describe(left)} with {describe(right)}",
+        left.span,
+        *hints,
+        label=describe(left),
+        labels=(Label(right.span, describe(right)),),
+    )
+
+
+def _compare_hints(scope: Scope, left: ir.Expr, right: ir.Expr) -> list[str]:
+    hints = []
+    names = {"cpu": Unit(core=1), "memory": Unit(byte=1), "storage": Unit(byte=1)}
+    if isinstance(right, ir.Read) and isinstance(left, ir.Read):
+        for name, unit in names.items():
+            parts = right.field.split(".")
+            swapped = ".".join(name if part in names else part for part in parts)
+            if unit == left.type.unit and swapped in FIELDS and swapped != right.field:
+                hints.append(f"did you mean `{swapped}`?")
+                break
+    functions = {Unit(core=1): "cores", Unit(byte=1): "bytes", SECONDS: "seconds"}
+    function = functions.get(left.type.unit or PLAIN)
+    if not hints and function is not None and right.type.unit == PLAIN:
+        hints.append(f"give the number a unit:  {function}({scope.text(right)})")
+    return hints
+
+
+def _bare_word(typer: "Typer", node: s.Compare) -> None:
+    """Refuses `x == word` and `x == kube-system`: after a symbol stands an expression."""
+    scope = typer.scope
+    words: list[s.Expr] = [node.right]
+    if isinstance(node.right, s.Chain) and set(node.right.operators) == {"-"}:
+        words = list(node.right.operands)
+    text = scope.source.slice(node.right.span)
+    if " " in text or not all(isinstance(one, s.Name | s.Number) for one in words):
+        return
+    names = [one.name for one in words if isinstance(one, s.Name)]
+    known = {*scope.names(), *scope.broken, "now"}
+    if not names or any(one in known for one in names):
+        return
+    if len(words) == 1 and closest(names[0], scope.names()) is not None:
+        return
+    reads = "as a name" if len(words) == 1 else f"as {' minus '.join(map(scope.text, words))}"
+    left = scope.text(node.left)
+    word = "is not" if node.operator == "!=" else "is"
+    hints = f'{left} {node.operator} "{text}"'
+    if node.operator in ("==", "!="):
+        hints = f"{left} {word} {text}   or   {hints}"
+    raise scope.refuse(
+        "P011",
+        f"`{node.operator}` is followed by an expression, and `{text}` reads {reads}",
+        node.right.span,
+        f"write  {hints}",
+        fix=f'"{text}"',
+    )
+
+
+# ---- is
+
+
+def word_or_expression(typer: "Typer", node: s.Expr, left: Typed) -> ir.Expr:
+    """Returns the right side of a word operator, a word read in the type of the left."""
+    if isinstance(node, s.Word | s.Text | s.Percent):
+        if isinstance(node, s.Word):
+            _looks_like_field(typer.scope, node)
+        word = read_word(typer.scope, node, left)
+        _closed_set(typer.scope, left, word)
+        return word
+    typed = typer.check(node)
+    if isinstance(typed, Flex):
+        unit = PLAIN if isinstance(left, Flex) else left.type.unit or PLAIN
+        if isinstance(node, s.Param) and not isinstance(left, Flex):
+            word = read_word(typer.scope, s.Text(node.span, typed.text), left)
+            _closed_set(typer.scope, left, word)
+            return word
+        return settle(typer.scope, typed, unit, left)
+    if isinstance(typed, ir.Const) and isinstance(typed.value, str):
+        word = read_word(typer.scope, s.Text(node.span, typed.value), left)
+        _closed_set(typer.scope, left, word)
+        return word
+    return typed
+
+
+def _looks_like_field(scope: Scope, node: s.Word) -> None:
+    if node.value in FIELDS and not FIELDS[node.value].keyed:
+        scope.warn(
+            "P317",
+            f"`{node.value}` is a word here, not the field of that name",
+            node.span,
+            f'for the field write  ({node.value})   and for the word  "{node.value}"',
+        )
+
+
+def _closed_set_compare(scope: Scope, left: ir.Expr, right: ir.Expr) -> None:
+    if isinstance(right, ir.Const):
+        _closed_set(scope, left, right)
+    elif isinstance(left, ir.Const):
+        _closed_set(scope, right, left)
+
+
+def _closed_set(scope: Scope, left: Typed, word: ir.Const) -> None:
+    if not isinstance(left, ir.Read) or not FIELDS[left.field].words:
+        return
+    words = FIELDS[left.field].words
+    if word.value not in words:
+        near = closest(str(word.value), words)
+        raise scope.refuse(
+            "P210",
+            f"`{left.field}` is never `{word.value}`",
+            word.span,
+            *([f"did you mean `{near}`?"] if near else []),
+            f"it is one of {', '.join(words)}",
+            fix=Fix(word.span, near) if near else None,
+        )
+
+
+def _is(typer: "Typer", node: s.Is) -> ir.Expr:
+    left = typer.check(node.left)
+    if isinstance(node.right, s.Word) and node.right.value in _NOTHING:
+        typer.scope.warn(
+            "P317",
+            f"`{node.right.value}` is an ordinary word here",
+            node.right.span,
+            f"write  {typer.scope.text(node.left)} is {'present' if node.negated else 'missing'}",
+        )
+    right = word_or_expression(typer, node.right, left)
+    solid = typer.plain(left)
+    if solid.type.kind in (Kind.LIST, Kind.PODS):
+        raise typer.scope.refuse("P201", f"`is` does not test {describe(solid)}", node.left.span)
+    if solid.type.kind is not right.type.kind:
+        raise _kinds_differ(typer, solid, right)
+    if solid.type.unit != right.type.unit:
+        raise typer.mixed("P203", "`is` wants equal units", solid, right)
+    level = max(solid.level, right.level)
+    test = ir.Compare(
+        span=node.span, type=BOOL, level=level, operator="==", left=solid, right=right
+    )
+    return _negate(node, test, negated=node.negated)
+
+
+def _missing(typer: "Typer", node: s.IsMissing) -> ir.Expr:
+    operand = typer.plain(typer.check(node.operand))
+    if operand.type.kind in (Kind.BOOL, Kind.LIST):
+        raise typer.scope.refuse(
+            "P201", f"{describe(operand)} is never missing", node.operand.span
+        )
+    test = ir.Missing(span=node.span, type=BOOL, level=operand.level, operand=operand)
+    return _negate(node, test, negated=node.negated)
+
+
+# ---- in
+
+
+def _in(typer: "Typer", node: s.In) -> ir.Expr:
+    left = typer.check(node.left)
+    if isinstance(node.members, s.Range):
+        return _range(typer, node, node.members, left)
+    item = typer.plain(left)
+    if item.type.kind in (Kind.BOOL, Kind.LIST):
+        raise typer.scope.refuse("P201", f"`in` does not test {describe(item)}", node.left.span)
+    if isinstance(node.members, s.Words):
+        values = [word_or_expression(typer, one, left) for one in node.members.items]
+        for one in values:
+            if one.type.kind is not item.type.kind or one.type.unit != item.type.unit:
+                raise typer.mixed("P201", "`in` wants items of the same kind", item, one)
+        return _negate(node, either(node.span, item, values), negated=node.negated)
+    if item.type.is_number:
+        return _negate(node, _in_numbers(typer, node, item), negated=node.negated)
+    return _negate(node, members_of(typer, node, item, node.members), negated=node.negated)
+
+
+def _in_numbers(typer: "Typer", node: s.In, item: ir.Expr) -> ir.Expr:
+    items = typer.check(node.members)
+    if not isinstance(items, ir.Const) or items.type.element is None:
+        if isinstance(items, ir.Named) and isinstance(items.body, ir.Const):
+            items = items.body
+        else:
+            raise typer.scope.refuse(
+                "P201", f"`in` wants a list, and this is {describe(items)}", node.members.span
+            )
+    assert isinstance(items.value, tuple)
+    words = [s.Text(items.span, str(one)) for one in items.value]
+    values: list[ir.Expr] = [read_word(typer.scope, one, item) for one in words]
+    return either(node.span, item, values)
+
+
+def _range(typer: "Typer", node: s.In, members: s.Range, left: Typed) -> ir.Expr:
+    item = typer.plain(left)
+    if not item.type.is_number:
+        raise typer.scope.refuse(
+            "P201", f"a range holds numbers, and this is {describe(item)}", node.left.span
+        )
+    unit = item.type.unit or PLAIN
+    ends = []
+    for one in (members.low, members.high):
+        solid = settle(typer.scope, typer.check(one), unit, item)
+        if not isinstance(solid, ir.Const) or solid.type.unit != unit:
+            raise typer.mixed("P203", "a range wants the unit of its value", item, solid)
+        ends.append(float(solid.value))  # type: ignore[arg-type]  # a number by its type
+    low, high = ends
+    if low > high and isinstance(item, ir.Read) and item.field in _WRAPPING:
+        inside = _between(node, item, high, low)
+        low_end = ir.Member(
+            span=node.span,
+            type=BOOL,
+            level=item.level,
+            item=item,
+            items=constant(members.span, (low, high), Type(Kind.LIST, unit, Kind.NUMBER)),
+        )
+        outside = _negate(node, inside, negated=True)
+        both = ir.Logical(
+            span=node.span,
+            type=BOOL,
+            level=item.level,
+            operator="or",
+            operands=(outside, low_end),
+        )
+        return _negate(node, both, negated=node.negated)
+    if low > high:
+        low_text, high_text = members.low.text, members.high.text
+        typer.scope.warn(
+            "P301",
+            f"the range {low_text}..{high_text} is empty, so this is never true",
+            members.span,
+            f"write  {high_text}..{low_text}",
+        )
+    return _negate(node, _between(node, item, low, high), negated=node.negated)
+
+
+def _between(node: s.Node, item: ir.Expr, low: float, high: float) -> ir.Expr:
+    return ir.Between(span=node.span, type=BOOL, level=item.level, item=item, low=low, high=high)
+
+
+# ---- texts
+
+
+def _text_test(typer: "Typer", node: s.TextTest) -> ir.Expr:
+    left = typer.plain(typer.check(node.left))
+    if node.operator == "contains" and left.type.kind is Kind.LIST:
+        right = word_or_expression(typer, node.right, ir_text(left))
+        level = max(left.level, right.level)
+        return ir.Member(span=node.span, type=BOOL, level=level, item=right, items=left)
+    if left.type.kind is not Kind.TEXT:
+        raise typer.scope.refuse(
+            "P201",
+            f"`{node.operator}` tests texts, and this is {describe(left)}",
+            node.left.span,
+            label=describe(left),
+        )
+    if node.operator in ("like", "matches"):
+        right = _pattern(typer, node)
+    elif isinstance(node.right, s.Word | s.Text | s.Percent):
+        if isinstance(node.right, s.Word):
+            _looks_like_field(typer.scope, node.right)
+        text = node.right.text if isinstance(node.right, s.Percent) else node.right.value
+        right = constant(node.right.span, text, TEXT)
+    else:
+        typed = typer.check(node.right)
+        if isinstance(typed, Flex) and isinstance(node.right, s.Param):
+            typed = constant(node.right.span, typed.text, TEXT)
+        right = typer.plain(typed)
+        if right.type.kind is not Kind.TEXT:
+            raise typer.mixed("P201", f"`{node.operator}` wants two texts", left, right)
+    level = max(left.level, right.level)
+    return ir.TextTest(
+        span=node.span, type=BOOL, level=level, operator=node.operator, left=left, right=right
+    )
+
+
+def ir_text(node: ir.Expr) -> ir.Expr:
+    """Returns a stand-in with the type of a list's items."""
+    kind = TEXT if node.type.element is Kind.TEXT else number_of(node.type.unit or PLAIN)
+    return ir.Read(span=node.span, type=kind, level=Level.CONST, field="pod.name")
+
+
+def _pattern(typer: "Typer", node: s.TextTest) -> ir.Const:
+    if isinstance(node.right, s.Param):
+        value = typer.param(node.right)
+        text = value.text if isinstance(value, Flex) else None
+        if isinstance(value, ir.Const) and isinstance(value.value, str):
+            text = value.value
+    else:
+        assert isinstance(node.right, s.Word | s.Text)
+        text = node.right.value
+    if text is None:
+        raise typer.scope.refuse("P201", "a pattern is a text", node.right.span)
+    if node.operator == "matches":
+        reason = why_refused(text)
+        if reason is not None:
+            raise typer.scope.refuse(
+                "P112", f"this regular expression {reason}", node.right.span
+            )
+    return constant(node.right.span, text, TEXT)

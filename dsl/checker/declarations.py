@@ -1,0 +1,393 @@
+"""`param` and `metric` lines: values of parameters, and what to ask Prometheus for."""
+
+import hashlib
+import re
+from typing import Final
+
+from dsl import ir
+from dsl import syntax as s
+from dsl.checker.literals import constant, read_number, read_seconds, settle
+from dsl.checker.scope import (
+    RESERVED,
+    Flex,
+    MetricEntry,
+    ParamEntry,
+    ParamValue,
+    Refused,
+    Scope,
+    Typed,
+    closest,
+)
+from dsl.functions import exact_duration, number_text, parse_time, to_float
+from dsl.plan import MetricSpec
+from dsl.schema import UNIT_WORDS, MetricDefinition
+from dsl.source import Span
+from dsl.types import (
+    BOOL,
+    DURATION,
+    NUMBERS,
+    PLAIN,
+    TEXT,
+    TEXTS,
+    TIME,
+    Kind,
+    Unit,
+    number_of,
+    scale_of,
+    show,
+)
+
+_PARAM_IN_QUERY: Final = re.compile(r"\$(\$|[A-Za-z_]\w*)?")
+_PERCENT: Final = 0.01
+_NEAR_UNITS: Final = {
+    "b": "bytes", "byte": "bytes", "kb": "bytes", "mb": "bytes", "gb": "bytes", "tb": "bytes",
+    "kib": "bytes", "mib": "bytes", "gib": "bytes", "tib": "bytes", "ki": "bytes", "mi": "bytes",
+    "gi": "bytes", "ms": "seconds", "s": "seconds", "sec": "seconds", "secs": "seconds",
+    "second": "seconds", "minutes": "seconds", "hours": "seconds", "milliseconds": "seconds",
+    "core": "cores", "cpu": "cores", "cpus": "cores", "millicores": "cores", "m": "cores",
+    "%": "percent", "percentage": "percent",
+}
+
+
+def declare_name(scope: Scope, name: str, span: Span) -> None:
+    """Refuses a name that is reserved or already taken in this file."""
+    if name in RESERVED:
+        raise scope.refuse(
+            "P103", f"`{name}` is a word of the language", span, f"call it for example {name}_value"
+        )
+    if name in scope.lets or name in scope.params or name in scope.metrics:
+        raise scope.refuse("P109", f"`{name}` is declared twice", span)
+
+
+# ---- parameters
+
+
+def declare_param(scope: Scope, node: s.ParamDecl, given: ParamValue | None) -> None:
+    """Declares a parameter; its value is the configured one, else the default."""
+    declare_name(scope, node.name, node.name_span)
+    entry = ParamEntry(node, None)
+    scope.params[node.name] = entry
+    if node.default is None and given is None:
+        raise scope.refuse(
+            "P104",
+            f"the parameter `{node.name}` has no value",
+            node.name_span,
+            "give it one in the configuration, or a default:  "
+            f"param {node.name}: {node.kind or 'string'} = VALUE",
+        )
+    if given is not None:
+        written = _given(node, given)
+        entry.value = _param_value(scope, node, written)
+    elif node.default is not None:
+        entry.value = _param_value(scope, node, node.default)
+    _check_bounds(scope, node, entry)
+
+
+def _given(node: s.ParamDecl, given: ParamValue) -> s.Text | s.Words:
+    span = node.name_span
+    if isinstance(given, tuple | list):
+        return s.Words(span, tuple(s.Text(span, str(one)) for one in given))
+    if isinstance(given, bool):
+        return s.Text(span, "true" if given else "false")
+    return s.Text(span, str(given))
+
+
+def _text_of(scope: Scope, node: s.Expr) -> str:
+    match node:
+        case s.Word() | s.Text():
+            return node.value
+        case s.Percent():
+            return node.text
+        case _:
+            raise scope.refuse(
+                "P111", "the value of a parameter is a plain word, number or text", node.span
+            )
+
+
+def _param_value(scope: Scope, node: s.ParamDecl, written: s.Expr) -> Typed:
+    if node.is_list or isinstance(written, s.Words):
+        return _param_list(scope, node, written)
+    text = _text_of(scope, written)
+    kind = node.kind
+    if not kind:
+        quoted = isinstance(written, s.Text)
+        number = None if quoted else read_number(scope, text, written.span)
+        return number if number is not None else constant(written.span, text, TEXT)
+    return _typed_value(scope, kind, text, written)
+
+
+def _typed_value(scope: Scope, kind: str, text: str, written: s.Expr) -> Typed:
+    span = written.span
+    if kind == "string":
+        return constant(span, text, TEXT)
+    if kind in ("number", "quantity"):
+        number = read_number(scope, text, span)
+        # A number keeps no unit; a quantity may bring one.
+        if isinstance(number, Flex) or (number is not None and kind == "quantity"):
+            return number
+    elif kind == "duration":
+        seconds = exact_duration(text)
+        if seconds is not None:
+            return constant(span, to_float(seconds), DURATION)
+    elif kind == "bool" and text in ("true", "false"):
+        return constant(span, text == "true", BOOL)
+    elif kind == "time":
+        moment = parse_time(text)
+        if moment == moment:  # noqa: PLR0124 - not missing
+            return constant(span, moment, TIME)
+    hints = {
+        "duration": "write for example 30s, 5m or 1h",
+        "time": 'write for example "2025-03-01T10:00:00Z"',
+        "bool": "write true or false",
+    }
+    raise scope.refuse(
+        "P111", f"`{text}` is not a {kind}", span, *([hints[kind]] if kind in hints else [])
+    )
+
+
+def _param_list(scope: Scope, node: s.ParamDecl, written: s.Expr) -> Typed:
+    if not isinstance(written, s.Words):
+        raise scope.refuse(
+            "P111", f"`{node.name}` is a list", written.span, "write [a, b]"
+        )
+    if node.kind and not node.is_list:
+        raise scope.refuse("P111", f"`{node.name}` is a {node.kind}, not a list", written.span)
+    texts = [_text_of(scope, one) for one in written.items]
+    if node.kind in ("", "string"):
+        return constant(written.span, tuple(texts), TEXTS)
+    numbers = []
+    for text, item in zip(texts, written.items, strict=True):
+        value = _typed_value(scope, node.kind, text, item)
+        solid = settle(scope, value, PLAIN)
+        if not isinstance(solid, ir.Const) or not isinstance(solid.value, float):
+            raise scope.refuse("P111", f"`{text}` is not a {node.kind}", item.span)
+        numbers.append(solid.value)
+    return constant(written.span, tuple(numbers), NUMBERS)
+
+
+def _check_bounds(scope: Scope, node: s.ParamDecl, entry: ParamEntry) -> None:
+    value = entry.value
+    if value is None:
+        return
+    span = node.default.span if node.default is not None else node.name_span
+    if node.bounds is not None:
+        low, high = (_typed_value(scope, node.kind or "number", _text_of(scope, one), one)
+                     for one in node.bounds)
+        sizes = [_size(one) for one in (low, value, high)]
+        if any(one is None for one in sizes):
+            raise scope.refuse("P111", "`from ... to` is for numbers and durations", node.span)
+        floor, size, ceiling = (one or 0.0 for one in sizes)
+        if not floor <= size <= ceiling:
+            bounds = [scope.text(one) for one in node.bounds]
+            raise scope.refuse(
+                "P111",
+                f"the value of `{node.name}` is not from {bounds[0]} to {bounds[1]}",
+                span,
+            )
+    if node.choices is not None:
+        texts = [_text_of(scope, one) for one in node.choices.items]
+        text = value.text if isinstance(value, Flex) else _shown(value)
+        if text not in texts:
+            near = closest(text, texts)
+            raise scope.refuse(
+                "P111",
+                f"`{node.name}` may not be `{text}`",
+                span,
+                *([f"did you mean `{near}`?"] if near else []),
+                f"it is one of {', '.join(texts)}",
+            )
+
+
+def _size(value: Typed) -> float | None:
+    if isinstance(value, Flex):
+        return None if value.exact is None else to_float(value.exact)
+    if isinstance(value, ir.Const) and isinstance(value.value, float):
+        return value.value
+    return None
+
+
+def _shown(value: ir.Expr) -> str:
+    if isinstance(value, ir.Const):
+        return value.value if isinstance(value.value, str) else show(value.value, value.type)
+    return ""
+
+
+# ---- metrics
+
+
+def metric_spec(name: str, definition: MetricDefinition) -> MetricSpec:
+    """Returns a metric ready to be asked for; equal sources have equal ids."""
+    unit = _unit_word(definition)
+    source = (
+        definition.query,
+        definition.by or "",
+        repr(definition.every_seconds),
+        repr(definition.stale_seconds),
+        unit,
+        str(definition.percent),
+    )
+    digest = hashlib.sha256("\0".join(source).encode()).hexdigest()[:12]
+    return MetricSpec(
+        id=f"promql:{digest}",
+        name=name,
+        query=definition.query,
+        by=definition.by,
+        every_seconds=definition.every_seconds,
+        stale_seconds=definition.stale_seconds,
+        default=definition.default,
+        unit=unit,
+        scale=scale_of(definition.unit) * (_PERCENT if definition.percent else 1.0),
+    )
+
+
+def _unit_word(definition: MetricDefinition) -> str:
+    unit = definition.unit
+    words = {"bytes": unit.byte, "cores": unit.core}
+    word = next((one for one, power in words.items() if power == 1), "")
+    if unit.second == -1:
+        return f"{word}/s"
+    return "seconds" if unit.second == 1 else word
+
+
+def declare_metric(scope: Scope, node: s.MetricDecl) -> None:
+    """Declares a metric of the file."""
+    declare_name(scope, node.name, node.name_span)
+    entry = MetricEntry(node.name, None, PLAIN, node)
+    scope.metrics[node.name] = entry
+    if node.source != "promql":
+        words = {
+            "from_annotation": "a metric from an annotation",
+            "from_usage": "a metric from `usage`",
+            "from_object": "a metric from an object",
+        }
+        raise scope.later(words.get(node.source, "this source"), node.span)
+    clauses: dict[str, s.Clause] = {}
+    for clause in node.clauses:
+        if clause.name in clauses:
+            word = clause.name.removeprefix("metric_")
+            raise scope.refuse("P109", f"`{word}` is given twice", clause.span)
+        clauses[clause.name] = clause
+    unit, percent = _unit(scope, clauses.get("metric_unit"))
+    entry.unit = unit
+    query = node.arguments[0]
+    assert isinstance(query, s.Text)
+    definition = MetricDefinition(
+        query=_query(scope, query),
+        by=_by(scope, clauses.get("metric_by")),
+        every_seconds=_seconds(scope, clauses.get("metric_every"), "every", 15.0),
+        stale_seconds=_seconds(scope, clauses.get("metric_stale"), "stale", 120.0),
+        default=_default(scope, clauses.get("metric_default"), unit),
+        unit=unit,
+        percent=percent,
+    )
+    entry.spec = metric_spec(node.name, definition)
+
+
+def _by(scope: Scope, clause: s.Clause | None) -> str | None:
+    if clause is None:
+        return None
+    words = [one.value for one in clause.values if isinstance(one, s.Word)]
+    if len(words) > 1 or words[0] in ("cluster", "namespace", "workload", "pod"):
+        raise scope.later(f"`by {', '.join(words)}`", clause.span)
+    return words[0]
+
+
+def _seconds(scope: Scope, clause: s.Clause | None, word: str, otherwise: float) -> float:
+    if clause is None:
+        return otherwise
+    seconds = read_seconds(scope, clause.values[0], word)
+    if seconds <= 0:
+        raise scope.refuse("P111", f"`{word}` must be longer than nothing", clause.span)
+    return seconds
+
+
+def _default(scope: Scope, clause: s.Clause | None, unit: Unit) -> float | None:
+    if clause is None:
+        return None
+    written = clause.values[0]
+    if isinstance(written, s.Template):
+        raise Refused
+    text = _text_of(scope, written)
+    number = read_number(scope, text, written.span)
+    if number is None:
+        raise scope.refuse("P111", f"`{text}` is not a number", written.span)
+    solid = settle(scope, number, unit)
+    if solid.type != number_of(unit) or not isinstance(solid, ir.Const):
+        raise scope.refuse("P203", f"the default of this metric is in {unit}", written.span)
+    assert isinstance(solid.value, float)
+    return solid.value
+
+
+def _unit(scope: Scope, clause: s.Clause | None) -> tuple[Unit, bool]:
+    if clause is None:
+        return PLAIN, False
+    word = scope.text(clause).removeprefix("unit").strip()
+    base, _, per = word.partition("/")
+    if per and per != "s":
+        raise scope.refuse(
+            "P203", f"a metric may be per second, not per `{per}`", clause.span, f"write {base}/s"
+        )
+    unit = UNIT_WORDS.get(base)
+    if unit is not None:
+        return unit.times(Unit(second=1), -1) if per else unit, base == "percent"
+    near = _NEAR_UNITS.get(base.lower()) or closest(base, UNIT_WORDS)
+    if near is not None:
+        hint = f"write unit {near}" + ("/s" if per else "")
+        if near != "percent" and base.lower() not in (near[:-1], near):
+            hint += ", and multiply in the query"
+        raise scope.refuse("P203", f"`{word}` is not a unit", clause.span, hint)
+    return (PLAIN.times(Unit(second=1), -1) if per else PLAIN), False
+
+
+def _query(scope: Scope, query: s.Text) -> str:
+    def put_in(found: re.Match[str]) -> str:
+        name = found.group(1)
+        if name == "$":
+            return "$"
+        entry = scope.params.get(name or "")
+        if entry is None:
+            if name in scope.broken:
+                return ""
+            near = closest(name or "", scope.params)
+            hint = f"did you mean `${near}`?" if near else "a dollar itself is written $$"
+            raise scope.refuse(
+                "P105", f"there is no parameter `${name or ''}`", query.span, hint
+            )
+        entry.used = True
+        if entry.value is None:
+            raise Refused
+        return _quoted(scope, entry.value, query.span)
+
+    return _PARAM_IN_QUERY.sub(put_in, query.value)
+
+
+def _quoted(scope: Scope, value: Typed, span: Span) -> str:
+    if isinstance(value, Flex):
+        return number_text(to_float(value.exact)) if value.exact is not None else "NaN"
+    assert isinstance(value, ir.Const)
+    plain = value.value
+    if isinstance(plain, bool):
+        return "true" if plain else "false"
+    if isinstance(plain, str):
+        return plain.replace("\\", "\\\\").replace('"', '\\"').replace("'", "\\'").replace(
+            "\n", "\\n"
+        )
+    if isinstance(plain, float):
+        if value.type == DURATION:
+            return _promql_duration(plain)
+        return number_text(plain)
+    if value.type.element is Kind.TEXT:
+        return "|".join(re.escape(str(one)) for one in plain)
+    raise scope.refuse("P105", "a list of numbers cannot stand in a query", span)
+
+
+def _promql_duration(seconds: float) -> str:
+    milliseconds = round(seconds * 1000)
+    words = []
+    for name, size in (
+        ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)
+    ):
+        count, milliseconds = divmod(milliseconds, size)
+        if count:
+            words.append(f"{count}{name}")
+    return "".join(words) or "0s"

@@ -1,0 +1,625 @@
+"""Expressions as written become typed ones: names, kinds, units, levels.
+
+One `Typer` serves one file. `check` gives a typed tree or raises `Refused` with the finding
+recorded; constants keep their unit open until a neighbour settles it.
+"""
+
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Final, cast
+
+from dsl import ir
+from dsl import syntax as s
+from dsl.checker import aggregates, comparisons, fields
+from dsl.checker.literals import constant, fold, read_literal, settle
+from dsl.checker.scope import (
+    Flex,
+    LetEntry,
+    MetricEntry,
+    Refused,
+    Scope,
+    Typed,
+    closest,
+    describe,
+)
+from dsl.diagnostics import Label
+from dsl.functions import FUNCTIONS, FunctionSpec
+from dsl.schema import CATALOGUE, FIELDS
+from dsl.source import Span
+from dsl.types import (
+    BOOL,
+    DURATION,
+    MILLI,
+    NUMBER,
+    PLAIN,
+    SECONDS,
+    TEXT,
+    TIME,
+    Kind,
+    Level,
+    Type,
+    Unit,
+    number_of,
+)
+
+_MAX_TOTAL_DEPTH: Final = 128
+_GIVES: Final = {
+    "n": NUMBER,
+    "s": TEXT,
+    "time": TIME,
+    "seconds": DURATION,
+    "cores": number_of(Unit(core=1)),
+    "bytes": number_of(Unit(byte=1)),
+}
+
+
+def level_of(nodes: Sequence[ir.Expr]) -> Level:
+    """Returns the highest level of the parts."""
+    return max((one.level for one in nodes), default=Level.CONST)
+
+
+class Typer:
+    """Checks the expressions of one file."""
+
+    def __init__(
+        self, scope: Scope, find_metric: Callable[[str, Span], MetricEntry | None]
+    ) -> None:
+        self.scope = scope
+        self.find_metric = find_metric
+        #: The expression whose subject a bare `max` means.
+        self.root: s.Expr | None = None
+        #: Whether `it` means something here.
+        self.in_pods = False
+        self._depths: dict[int, int] = {}
+        self._kept: list[ir.Expr] = []
+
+    # ---- entries for statements
+
+    def expression(self, node: s.Expr) -> Typed:
+        """Checks a whole expression; a bare aggregate in it means its subject."""
+        before, self.root = self.root, node
+        try:
+            typed = self.check(node)
+        finally:
+            self.root = before
+        if not isinstance(typed, Flex):
+            self._limit_depth(typed, node.span)
+        return typed
+
+    def condition(self, node: s.Expr, what: str) -> ir.Expr:
+        """Checks an expression that must be a condition."""
+        typed = self.expression(node)
+        if isinstance(typed, Flex) or typed.type.kind is not Kind.BOOL:
+            text = self.scope.text(node)
+            hints = []
+            if not isinstance(typed, Flex) and typed.type.kind is Kind.TEXT:
+                hints.append(f"write  {text} is present   or   {text} is VALUE")
+            elif isinstance(typed, Flex) or typed.type.is_number:
+                hints.append(f"compare it:  {text} > 0")
+            raise self.scope.refuse(
+                "P208", f"{what} is a condition, and this is {describe(typed)}", node.span, *hints
+            )
+        return typed
+
+    def plain(self, typed: Typed) -> ir.Expr:
+        """Settles a constant as a plain number."""
+        return settle(self.scope, typed, PLAIN)
+
+    def _limit_depth(self, root: ir.Expr, span: Span) -> None:
+        stack: list[ir.Expr] = [root]
+        while stack:
+            node = stack[-1]
+            if id(node) in self._depths:
+                stack.pop()
+                continue
+            parts = ir.children(node)
+            todo = [one for one in parts if id(one) not in self._depths]
+            if todo:
+                stack.extend(todo)
+                continue
+            self._kept.append(node)
+            self._depths[id(node)] = 1 + max((self._depths[id(one)] for one in parts), default=0)
+            stack.pop()
+        if self._depths[id(root)] > _MAX_TOTAL_DEPTH:
+            raise self.scope.refuse(
+                "P006", f"through its lets this is nested more than {_MAX_TOTAL_DEPTH} deep", span
+            )
+
+    # ---- the walk
+
+    def check(self, node: s.Expr) -> Typed:
+        """Returns the typed tree of an expression. Raises `Refused`."""
+        match node:
+            case s.Number() | s.Percent():
+                return read_literal(self.scope, node)
+            case s.Text() | s.Word():
+                return constant(node.span, node.value, TEXT)
+            case s.Bool():
+                return constant(node.span, node.value, BOOL)
+            case s.Param():
+                return self.param(node)
+            case s.Name():
+                return self._name(node)
+            case s.Field():
+                return fields.read_field(self, node)
+            case s.LabelTest():
+                return fields.label_test(self, node)
+            case _:
+                return self._compound(node)
+
+    def _compound(self, node: s.Expr) -> Typed:
+        match node:
+            case s.Chain():
+                return self._sum(node) if node.operators[0] in "+-" else self._product(node)
+            case s.Negative():
+                return self._negative(node)
+            case s.PercentOf():
+                return self._percent_of(node)
+            case s.Logical() | s.Not():
+                return self._logic(node)
+            case s.If():
+                return self._if(node)
+            case s.Fallback():
+                return self._fallback(node)
+            case s.Call():
+                return self._call(node)
+            case s.Aggregate():
+                return aggregates.aggregate(self, node)
+            case s.BareAggregate():
+                return aggregates.bare(self, node)
+            case _:
+                return comparisons.check_test(self, node)
+
+    def each(self, nodes: Sequence[s.Expr]) -> list[Typed]:
+        """Checks several parts; reports what is wrong with each before giving up."""
+        out: list[Typed] = []
+        refused: Refused | None = None
+        for node in nodes:
+            try:
+                out.append(self.check(node))
+            except Refused as stop:
+                refused = stop
+        if refused is not None:
+            raise refused
+        return out
+
+    def unify(self, parts: Sequence[Typed], joined: str) -> tuple[tuple[ir.Expr, ...], Type]:
+        """Brings values to one type; constants take the unit of the others."""
+        firm = next((one for one in parts if not isinstance(one, Flex)), None)
+        if firm is None:
+            return tuple(self.plain(one) for one in parts), NUMBER
+        unit = firm.type.unit or PLAIN
+        out = []
+        for one in parts:
+            if isinstance(one, Flex) and firm.type.is_number:
+                out.append(settle(self.scope, one, unit, firm))
+            elif isinstance(one, Flex) or one.type.kind is not firm.type.kind:
+                raise self.mixed("P201", f"{joined} two values of one kind", firm, one)
+            elif one.type.unit != firm.type.unit:
+                raise self.mixed("P203", f"{joined} equal units", firm, one)
+            else:
+                out.append(one)
+        return tuple(out), firm.type
+
+    def mixed(self, code: str, wants: str, left: Typed, right: Typed) -> Refused:
+        """Refuses two values that do not go together."""
+        first, second = sorted((left, right), key=lambda one: one.span.start)
+        return self.scope.refuse(
+            code,
+            f"{wants}, not {describe(left)} and {describe(right)}",
+            first.span,
+            label=describe(first),
+            labels=(Label(second.span, describe(second)),),
+        )
+
+    # ---- names
+
+    def param(self, node: s.Param) -> Typed:
+        """Returns the value of a parameter."""
+        entry = self.scope.params.get(node.name)
+        if entry is None:
+            if node.name in self.scope.broken:
+                raise Refused
+            near = closest(node.name, self.scope.params)
+            hints = [f"did you mean `${near}`?"] if near else [
+                f"declare it:  param {node.name}: string = VALUE"
+            ]
+            raise self.scope.refuse(
+                "P105",
+                f"there is no parameter `${node.name}`",
+                node.span,
+                *hints,
+                fix=f"${near}" if near else None,
+            )
+        entry.used = True
+        if entry.value is None:
+            raise Refused
+        if isinstance(entry.value, Flex):
+            flex = entry.value
+            return Flex(node.span, flex.exact, flex.sort, flex.text)
+        known = cast("ir.Const", entry.value)
+        return constant(node.span, known.value, known.type)
+
+    def _name(self, node: s.Name) -> Typed:
+        entry = self.scope.lets.get(node.name)
+        if entry is not None:
+            return self._let(entry, node.span)
+        if node.name == "now":
+            return ir.Read(span=node.span, type=TIME, level=Level.CYCLE, field="now")
+        if node.name in self.scope.broken:
+            raise Refused
+        metric = self.metric(node.name, node.span)
+        if metric is None:
+            raise self._unknown_name(node)
+        return metric
+
+    def metric(self, name: str, span: Span, *, age: bool = False) -> ir.Expr | None:
+        """Returns a read of a metric with its default put in; None if there is none."""
+        entry = self.find_metric(name, span)
+        if entry is None:
+            return None
+        if entry.spec is None:
+            raise Refused
+        entry.used = True
+        kind = DURATION if age else number_of(entry.unit)
+        read = ir.Metric(
+            span=span, type=kind, level=Level.NODE, name=name, id=entry.spec.id, age=age
+        )
+        if entry.spec.default is None or age:
+            return read
+        default = constant(span, entry.spec.default, kind)
+        return ir.Coalesce(span=span, type=kind, level=Level.NODE, operands=(read, default))
+
+    def _let(self, entry: LetEntry, span: Span) -> Typed:
+        entry.used = True
+        value = self.let_value(entry)
+        if isinstance(value, Flex):
+            return Flex(span, value.exact, value.sort, value.text)
+        return ir.Named(
+            span=span, type=value.type, level=value.level, name=entry.written.name, body=value
+        )
+
+    def let_value(self, entry: LetEntry) -> Typed:
+        """Checks a `let` once, whenever it is first needed."""
+        if entry.state == "open":
+            entry.state = "bad"
+            raise self.scope.refuse(
+                "P110",
+                f"`{entry.written.name}` is defined by way of itself",
+                entry.written.name_span,
+            )
+        if entry.state == "new":
+            entry.state = "open"
+            inside, self.in_pods = self.in_pods, False
+            try:
+                entry.value = self.expression(entry.written.value)
+            except RecursionError:
+                raise self.scope.refuse(
+                    "P006", "this let needs too long a row of others", entry.written.name_span
+                ) from None
+            finally:
+                entry.state = "bad" if entry.value is None else "known"
+                self.in_pods = inside
+        if entry.value is None:
+            raise Refused
+        return entry.value
+
+    def _unknown_name(self, node: s.Name) -> Refused:
+        name = node.name
+        near = closest(name, self.scope.names())
+        if near is not None:
+            doc = CATALOGUE[near].doc if near in CATALOGUE else ""
+            more = f" (bundled metric: {doc})" if doc and near not in self.scope.metrics else ""
+            return self.scope.refuse(
+                "P102",
+                f"no metric, let or field is called `{name}`",
+                node.span,
+                f"did you mean `{near}`?{more}",
+                fix=near,
+            )
+        hints = []
+        if name in self.scope.params:
+            hints.append(f"did you mean the parameter `${name}`?")
+        owners = [f"{owner}.{name}" for owner in ("pod", "node", "namespace", "it")]
+        hints.extend(f"did you mean `{one}`?" for one in owners if one in FIELDS)
+        return self.scope.refuse(
+            "P102", f"no metric, let or field is called `{name}`", node.span, *hints[:1]
+        )
+
+    # ---- arithmetic
+
+    def _sum(self, node: s.Chain) -> Typed:
+        parts = self.each(node.operands)
+        if all(isinstance(one, Flex) for one in parts):
+            return fold(self.scope, node.operators, cast("list[Flex]", parts), node.span)
+        firm = next(one for one in parts if not isinstance(one, Flex))
+        has_time = any(not isinstance(one, Flex) and one.type.kind is Kind.TIME for one in parts)
+        unit = SECONDS if has_time else firm.type.unit or PLAIN
+        solid = [settle(self.scope, one, unit, firm) for one in parts]
+        kind = solid[0].type
+        for operator, left, right in zip(node.operators, solid, solid[1:], strict=False):
+            kind = self._sum_type(operator, kind, left, right)
+        return ir.Arith(
+            span=node.span,
+            type=kind,
+            level=level_of(solid),
+            operators=node.operators,
+            operands=tuple(solid),
+        )
+
+    def _sum_type(self, operator: str, kind: Type, left: ir.Expr, right: ir.Expr) -> Type:
+        other = right.type
+        if kind.kind is Kind.TIME and other.kind is Kind.TIME and operator == "-":
+            return DURATION
+        if kind.kind is Kind.TIME and other == DURATION:
+            return TIME
+        if kind == DURATION and other.kind is Kind.TIME and operator == "+":
+            return TIME
+        word = "add" if operator == "+" else "subtract"
+        if kind.is_number and other.is_number:
+            if kind.unit == other.unit:
+                return kind
+            hint = _unit_hint(kind, right) or _unit_hint(other, left)
+            raise self.scope.refuse(
+                "P203",
+                f"cannot {word} {describe(left)} and {describe(right)}",
+                left.span,
+                *([hint] if hint else []),
+                label=describe(left),
+                labels=(Label(right.span, describe(right)),),
+            )
+        raise self.mixed("P201", f"`{operator}` wants two numbers", left, right)
+
+    def _product(self, node: s.Chain) -> Typed:
+        parts = self.each(node.operands)
+        if all(isinstance(one, Flex) for one in parts):
+            return fold(self.scope, node.operators, cast("list[Flex]", parts), node.span)
+        solid = [self.plain(one) for one in parts]
+        unit = PLAIN
+        for operator, one in zip(("*", *node.operators), solid, strict=True):
+            if not one.type.is_number:
+                raise self.scope.refuse(
+                    "P201",
+                    f"`{operator}` wants numbers, and this is {describe(one)}",
+                    one.span,
+                    *_number_hint(self.scope, one),
+                )
+            unit = unit.times(one.type.unit or PLAIN, 1 if operator == "*" else -1)
+        return ir.Arith(
+            span=node.span,
+            type=number_of(unit),
+            level=level_of(solid),
+            operators=node.operators,
+            operands=tuple(solid),
+        )
+
+    def number(self, node: s.Expr, what: str) -> Typed:
+        """Checks an expression that must be a number."""
+        typed = self.check(node)
+        if not isinstance(typed, Flex) and not typed.type.is_number:
+            raise self.scope.refuse(
+                "P201",
+                f"{what} wants a number, and this is {describe(typed)}",
+                node.span,
+                *_number_hint(self.scope, typed),
+            )
+        return typed
+
+    def _negative(self, node: s.Negative) -> Typed:
+        typed = self.number(node.operand, "`-`")
+        if isinstance(typed, Flex):
+            exact = None if typed.exact is None else -typed.exact
+            return Flex(node.span, exact, typed.sort, f"-{typed.text}")
+        return ir.Negate(span=node.span, type=typed.type, level=typed.level, operand=typed)
+
+    def _percent_of(self, node: s.PercentOf) -> Typed:
+        share = cast("Flex", read_literal(self.scope, node.percent))
+        typed = self.number(node.operand, "`of`")
+        exact = cast("Fraction", share.exact)
+        if isinstance(typed, Flex):
+            return fold(self.scope, ("*",), [Flex(share.span, exact), typed], node.span)
+        # Times N, then over 100: exact wherever the result is a whole number.
+        number = settle(self.scope, Flex(share.span, exact * 100), PLAIN)
+        return ir.Arith(
+            span=node.span,
+            type=typed.type,
+            level=typed.level,
+            operators=("*", "/"),
+            operands=(typed, number, constant(share.span, 100.0, NUMBER)),
+        )
+
+    # ---- logic and choice
+
+    def _logic(self, node: s.Logical | s.Not) -> ir.Expr:
+        written = (node.operand,) if isinstance(node, s.Not) else node.operands
+        word = "not" if isinstance(node, s.Not) else node.operator
+        solid = []
+        for one in self.each(written):
+            if isinstance(one, Flex) or one.type.kind is not Kind.BOOL:
+                raise self.scope.refuse(
+                    "P201",
+                    f"`{word}` wants conditions, and this is {describe(one)}",
+                    one.span,
+                    *_condition_hint(self.scope, one),
+                )
+            solid.append(one)
+        if isinstance(node, s.Not):
+            return ir.Not(span=node.span, type=BOOL, level=solid[0].level, operand=solid[0])
+        return ir.Logical(
+            span=node.span,
+            type=BOOL,
+            level=level_of(solid),
+            operator=node.operator,
+            operands=tuple(solid),
+        )
+
+    def _if(self, node: s.If) -> ir.Expr:
+        conditions = [one for one, _ in node.branches]
+        checked = self.each([*conditions, *(then for _, then in node.branches), node.otherwise])
+        count = len(conditions)
+        for one in checked[:count]:
+            if isinstance(one, Flex) or one.type.kind is not Kind.BOOL:
+                raise self.scope.refuse(
+                    "P201", f"`if` wants a condition, and this is {describe(one)}", one.span
+                )
+        values, kind = self.unify(checked[count:], "`then` and `else` want")
+        result = values[-1]
+        for condition, then in zip(
+            reversed(cast("list[ir.Expr]", checked[:count])), reversed(values[:-1]), strict=True
+        ):
+            result = ir.If(
+                span=node.span,
+                type=kind,
+                level=level_of((condition, then, result)),
+                condition=condition,
+                then=then,
+                other=result,
+            )
+        return result
+
+    def _fallback(self, node: s.Fallback) -> ir.Expr:
+        parts = self.each(node.operands)
+        for one in parts[:-1]:
+            if not isinstance(one, Flex) and one.type.kind is Kind.BOOL:
+                raise self.scope.refuse(
+                    "P201", "`??` is for values that may be missing; a condition never is", one.span
+                )
+        values, kind = self.unify(parts, "`??` wants")
+        return ir.Coalesce(span=node.span, type=kind, level=level_of(values), operands=values)
+
+    # ---- functions
+
+    def _call(self, node: s.Call) -> Typed:
+        spec = FUNCTIONS.get(node.name)
+        if spec is None:
+            near = closest(node.name, FUNCTIONS)
+            raise self.scope.refuse(
+                "P106",
+                f"there is no function `{node.name}`",
+                node.name_span,
+                *([f"did you mean `{near}`?"] if near else []),
+                fix=near,
+            )
+        if not spec.available:
+            raise self.scope.later(f"`{node.name}`", node.name_span)
+        few = len(node.args) < len(spec.takes)
+        if few or (len(node.args) > len(spec.takes) and not spec.variadic):
+            count = len(spec.takes)
+            wants = f"{count} argument{'s' if count > 1 else ''}"
+            wants = f"at least {wants}" if spec.variadic else wants
+            raise self.scope.refuse(
+                "P209", f"`{node.name}` takes {wants}, not {len(node.args)}", node.span, spec.doc
+            )
+        if spec.takes == "m":
+            return self._metric_age(node)
+        return self._apply(node, spec, self.each(node.args))
+
+    def _metric_age(self, node: s.Call) -> ir.Expr:
+        name = node.args[0]
+        found = self.metric(name.name, node.span, age=True) if isinstance(name, s.Name) else None
+        if found is None:
+            raise self.scope.refuse("P209", "`metric_age` takes the name of a metric", name.span)
+        return found
+
+    def _apply(self, node: s.Call, spec: FunctionSpec, args: list[Typed]) -> ir.Expr:
+        takes = spec.takes + spec.takes[-1] * (len(args) - len(spec.takes))
+        if "u" in takes:
+            solid, first = self.unify(args, f"`{node.name}` wants")
+            if not first.is_number:
+                raise self._argument(node.name, solid[0], "a number")
+        else:
+            solid = tuple(
+                self._argument_of(node.name, letter, one)
+                for letter, one in zip(takes, args, strict=True)
+            )
+            first = solid[0].type
+        kind = first if spec.gives == "same" else _GIVES[spec.gives]
+        return self._make_call(node, kind, solid)
+
+    def _argument_of(self, name: str, letter: str, typed: Typed) -> ir.Expr:
+        solid = self.plain(typed)
+        kind = solid.type
+        fits = {
+            "n": kind.is_number and (kind.unit or PLAIN).is_plain,
+            "s": kind.kind is Kind.TEXT,
+            "l": kind.kind in (Kind.TEXT, Kind.LIST),
+            "a": kind.kind in (Kind.TEXT, Kind.NUMBER),
+        }[letter]
+        if fits:
+            if letter == "a" and name in ("join", "hash") and kind.is_number:
+                return self._as_text(solid)
+            return solid
+        wants = {"n": "a plain number", "s": "a text", "l": "a text or a list"}.get(
+            letter, "a text or a number"
+        )
+        raise self._argument(name, solid, wants)
+
+    def _argument(self, name: str, typed: ir.Expr, wants: str) -> Refused:
+        unit = typed.type.is_number and wants == "a plain number"
+        hint = (f"write  number({self.scope.text(typed)})",) if unit else ()
+        return self.scope.refuse(
+            "P209", f"`{name}` takes {wants}, and this is {describe(typed)}", typed.span, *hint
+        )
+
+    def _as_text(self, solid: ir.Expr) -> ir.Expr:
+        plain = self._without_unit(solid, solid.span)
+        return ir.Func(
+            span=solid.span, type=TEXT, level=solid.level, name="string", args=(plain,)
+        )
+
+    def _without_unit(self, solid: ir.Expr, span: Span) -> ir.Expr:
+        power = (solid.type.unit or PLAIN).core
+        if power == 0:
+            return ir.Func(
+                span=span, type=NUMBER, level=solid.level, name="plain", args=(solid,)
+            )
+        factor = constant(span, float(MILLI) ** abs(power), NUMBER)
+        sign = "/" if power > 0 else "*"
+        return ir.Arith(
+            span=span, type=NUMBER, level=solid.level, operators=(sign,), operands=(solid, factor)
+        )
+
+    def _make_call(self, node: s.Call, kind: Type, args: tuple[ir.Expr, ...]) -> ir.Expr:
+        first = args[0]
+        level = level_of(args)
+        name = node.name
+        if name in ("number", "string") and first.type.is_number:
+            plain = self._without_unit(first, node.span)
+            return plain if name == "number" else self._as_text(first)
+        if name == "string":
+            return first
+        if name == "cores":
+            factor = constant(node.span, float(MILLI), NUMBER)
+            return ir.Arith(
+                span=node.span, type=kind, level=level, operators=("*",), operands=(first, factor)
+            )
+        if name in ("bytes", "seconds"):
+            return ir.Func(span=node.span, type=kind, level=level, name="plain", args=args)
+        if name == "clamp":
+            low = ir.Func(span=node.span, type=kind, level=level, name="max", args=args[:2])
+            args = (low, args[2])
+            name = "min"
+        return ir.Func(span=node.span, type=kind, level=level, name=name, args=args)
+
+
+def _unit_hint(kind: Type, other: ir.Expr) -> str | None:
+    """Proposes a unit for a computed plain number."""
+    names = {Unit(core=1): "cores", Unit(byte=1): "bytes", SECONDS: "seconds"}
+    name = names.get(kind.unit or PLAIN)
+    if name is not None and other.type.unit == PLAIN:
+        return f"give the number a unit:  {name}(...)"
+    return None
+
+
+def _number_hint(scope: Scope, typed: Typed) -> tuple[str, ...]:
+    if not isinstance(typed, Flex) and typed.type.kind is Kind.TEXT:
+        return (f"write  number({scope.text(typed)})",)
+    if not isinstance(typed, Flex) and typed.type.kind is Kind.BOOL:
+        return (f"write  if {scope.text(typed)} then 1 else 0",)
+    return ()
+
+
+def _condition_hint(scope: Scope, typed: Typed) -> tuple[str, ...]:
+    if not isinstance(typed, Flex) and typed.type.kind is Kind.TEXT:
+        return (f"write  {scope.text(typed)} is present",)
+    return ()

@@ -1,0 +1,293 @@
+"""Fields and label tests: which column or which value of the pod is meant."""
+
+from typing import TYPE_CHECKING, Final
+
+from dsl import ir
+from dsl import syntax as s
+from dsl.checker.literals import constant
+from dsl.checker.scope import Flex, Refused, Typed, closest, describe
+from dsl.diagnostics import Fix, Label
+from dsl.schema import FIELDS, KUBERNETES_PATHS, PLURALS, FieldSpec, request_unit
+from dsl.source import Span
+from dsl.types import BOOL, NUMBER, TEXT, Kind, Level, Type, number_of
+
+if TYPE_CHECKING:
+    from dsl.checker.expressions import Typer
+
+_REQUESTS: Final = ("pod.request", "pod.limit", "it.request", "it.limit")
+_MAX_LISTED: Final = 8
+
+
+def canonical(path: str) -> str:
+    """Returns a path with its plurals turned into singulars."""
+    if path in FIELDS:
+        return path
+    return ".".join(PLURALS.get(part, part) for part in path.split("."))
+
+
+def read_field(typer: "Typer", node: s.Field) -> ir.Expr:
+    """Returns the read of a field."""
+    name = canonical(node.path) + node.tail
+    has_key = node.key is not None or node.computed is not None
+    spec = FIELDS.get(name)
+    if spec is None:
+        raise _unknown(typer, node, name, has_key=has_key)
+    _available(typer, spec, node.span)
+    if node.computed is not None:
+        raise typer.scope.later("a computed key", node.computed.span)
+    if spec.keyed and not has_key:
+        raise typer.scope.refuse(
+            "P101", f"`{name}` needs a key", node.span, f"write  {_keyed(name, 'KEY')}"
+        )
+    if has_key and not spec.keyed:
+        raise typer.scope.refuse("P101", f"`{name}` takes no key", node.span, f"write  {name}")
+    key = key_text(typer, node.key) if node.key is not None else None
+    return make_read(typer, spec, key, node.span)
+
+
+def make_read(typer: "Typer", spec: FieldSpec, key: str | None, span: Span) -> ir.Expr:
+    """Returns the read of a field whose key is known."""
+    if spec.level is Level.IT and not typer.in_pods:
+        raise typer.scope.refuse(
+            "P202",
+            f"`{spec.name}` means a pod of a set, and there is no set here",
+            span,
+            "write for example  count(node.pods where it.priority > 0)",
+        )
+    kind = spec.type
+    if kind.kind is Kind.PODS:
+        raise typer.scope.refuse(
+            "P201",
+            f"`{spec.name}` is a set of pods, not a value",
+            span,
+            f"write  count({spec.name})   or   sum(it.cpu over {spec.name})",
+        )
+    if key is not None and (spec.name in _REQUESTS or spec.name.startswith("node.resource.")):
+        kind = number_of(request_unit(key))
+    return ir.Read(span=span, type=kind, level=spec.level, field=spec.name, key=key)
+
+
+def key_text(typer: "Typer", key: s.Expr) -> str:
+    """Returns the text of a key, which may be a parameter."""
+    if isinstance(key, s.Param):
+        value = typer.param(key)
+        if isinstance(value, Flex):
+            return value.text
+        if isinstance(value, ir.Const) and isinstance(value.value, str):
+            return value.value
+        raise typer.scope.refuse("P201", f"a key is a text, not {describe(value)}", key.span)
+    assert isinstance(key, s.Word | s.Text)
+    return key.value
+
+
+def _keyed(name: str, key: str) -> str:
+    if name.startswith("node.resource."):
+        return f"node.resource[{key}].{name.rsplit('.', 1)[1]}"
+    return f"{name}[{key}]"
+
+
+def _available(typer: "Typer", spec: FieldSpec, span: Span) -> None:
+    if not spec.available:
+        raise typer.scope.later(f"`{spec.name}`", span)
+
+
+def _unknown(typer: "Typer", node: s.Field, name: str, *, has_key: bool) -> Refused:
+    scope = typer.scope
+    if name.startswith("it.node."):
+        return scope.later("`it.node.` and a field", node.span)
+    better = KUBERNETES_PATHS.get(name.lower()) or KUBERNETES_PATHS.get(f"pod.{name.lower()}")
+    if better is None:
+        flat = {one.replace("_", "").lower(): one for one in FIELDS}
+        better = flat.get(name.replace("_", "").lower()) or closest(name, FIELDS)
+    inner = [one for one in FIELDS if one.startswith(f"{name}.")]
+    hints: tuple[str, ...] = ()
+    fix = None
+    if better is not None:
+        hints = (f"did you mean `{better}`?",)
+        fix = Fix(node.span, better) if not has_key and not FIELDS[better].keyed else None
+    elif 0 < len(inner) <= _MAX_LISTED:
+        hints = ("it has " + ", ".join(f"`{one}`" for one in inner),)
+    elif name.split(".", 1)[0] not in {one.split(".", 1)[0] for one in FIELDS}:
+        hints = ("fields start with pod, node, namespace, cluster, time, it or zone",)
+    return scope.refuse("P101", f"there is no field `{name}`", node.span, *hints, fix=fix)
+
+
+# ---- label tests
+
+
+def label_test(typer: "Typer", node: s.LabelTest) -> ir.Expr:
+    """Returns the condition of `node.label k`, `node.label k=v`, `node.taint k` ..."""
+    name = canonical(node.path)
+    spec = FIELDS.get(name)
+    if spec is None:
+        field = s.Field(node.path_span, node.path)
+        raise _unknown(typer, field, name, has_key=True)
+    _available(typer, spec, node.path_span)
+    key = key_text(typer, node.key)
+    operator, value = node.operator, node.value
+    if not operator and not isinstance(node.key, s.Word):
+        # A parameter or quoted text alone may hold `key`, `key=value` or `key!=value`.
+        for sign in ("!=", "="):
+            if sign in key:
+                key, _, text = key.partition(sign)
+                operator, value = sign, s.Text(node.key.span, text)
+                break
+    if spec.type is BOOL:
+        return _taint(typer, node, spec, key, (operator, value))
+    read = make_read(typer, spec, key, node.span)
+    if value is None:
+        missing = ir.Missing(span=node.span, type=BOOL, level=read.level, operand=read)
+        return ir.Not(span=node.span, type=BOOL, level=read.level, operand=missing)
+    if operator in ("in", "not in"):
+        return _label_in(typer, node, read, negated=operator == "not in")
+    return _label_compare(typer, node, read, (operator, value))
+
+
+def _label_compare(
+    typer: "Typer", node: s.LabelTest, read: ir.Expr, test: tuple[str, s.Expr]
+) -> ir.Expr:
+    operator, value = test
+    right = label_value(typer, value)
+    level = max(read.level, right.level)
+    if operator in ("=", "==", "!="):
+        if right.type.kind is not Kind.TEXT:
+            raise typer.scope.refuse(
+                "P201",
+                f"a label is a text, and this is {describe(right)}",
+                right.span,
+                f"write  string({typer.scope.text(right)})",
+            )
+        equal = ir.Compare(
+            span=node.span, type=BOOL, level=level, operator="==", left=read, right=right
+        )
+        if operator == "!=":
+            return ir.Not(span=node.span, type=BOOL, level=level, operand=equal)
+        return equal
+    return ir.Compare(
+        span=node.span,
+        type=BOOL,
+        level=level,
+        operator=operator,
+        left=_as_number(typer, read),
+        right=_as_number(typer, right),
+    )
+
+
+def _as_number(typer: "Typer", value: ir.Expr) -> ir.Expr:
+    if value.type.is_number:
+        return value
+    if isinstance(value, ir.Const) and isinstance(value.value, str):
+        exact = typer.check(s.Number(value.span, value.value)) if value.value else None
+        if isinstance(exact, Flex):
+            return typer.plain(exact)
+        raise typer.scope.refuse(
+            "P201", f"`{value.value}` is not a number", value.span, "compare texts with `=`"
+        )
+    return ir.Func(span=value.span, type=NUMBER, level=value.level, name="number", args=(value,))
+
+
+def label_value(typer: "Typer", value: s.Expr) -> ir.Expr:
+    """Returns the right side of a label test, words read as texts."""
+    if isinstance(value, s.Word | s.Text):
+        return constant(value.span, value.value, TEXT)
+    if isinstance(value, s.Percent):
+        return constant(value.span, value.text, TEXT)
+    typed = typer.check(value)
+    if isinstance(typed, Flex) and isinstance(value, s.Param):
+        return constant(value.span, typed.text, TEXT)
+    return typer.plain(typed)
+
+
+def _label_in(typer: "Typer", node: s.LabelTest, read: ir.Expr, *, negated: bool) -> ir.Expr:
+    assert node.value is not None
+    result = members_of(typer, node, read, node.value)
+    if negated:
+        return ir.Not(span=node.span, type=BOOL, level=result.level, operand=result)
+    return result
+
+
+def members_of(typer: "Typer", node: s.Node, item: ir.Expr, members: s.Expr) -> ir.Expr:
+    """Returns whether a text is one of some words, each a constant or an expression."""
+    if not isinstance(members, s.Words):
+        items = typer.check(members)
+        if isinstance(items, Flex) or items.type.kind is not Kind.LIST:
+            raise typer.scope.refuse(
+                "P201", f"`in` wants a list, and this is {describe(items)}", members.span
+            )
+        if items.type.element is not Kind.TEXT:
+            raise typer.mixed("P201", "`in` wants items of the same kind", item, items)
+        level = max(item.level, items.level)
+        return ir.Member(span=node.span, type=BOOL, level=level, item=item, items=items)
+    values = [label_value(typer, one) for one in members.items]
+    for one in values:
+        if one.type.kind is not Kind.TEXT:
+            raise typer.mixed("P201", "`in` wants items of the same kind", item, one)
+    return either(node.span, item, values)
+
+
+def either(span: Span, item: ir.Expr, values: list[ir.Expr]) -> ir.Expr:
+    """Returns whether an item equals one of the values; constants become one list."""
+    fixed = tuple(one.value for one in values if isinstance(one, ir.Const))
+    parts: list[ir.Expr] = []
+    if fixed or not values:
+        kind = TEXT if item.type.kind is Kind.TEXT else item.type
+        element = Kind.TEXT if kind is TEXT else Kind.NUMBER
+        listed = ir.Const(
+            span=span,
+            type=Type(Kind.LIST, kind.unit, element),
+            level=Level.CONST,
+            value=fixed,  # type: ignore[arg-type]  # all of one kind: `values` were read alike
+        )
+        parts.append(ir.Member(span=span, type=BOOL, level=item.level, item=item, items=listed))
+    for one in values:
+        if not isinstance(one, ir.Const):
+            level = max(item.level, one.level)
+            parts.append(
+                ir.Compare(span=span, type=BOOL, level=level, operator="==", left=item, right=one)
+            )
+    if len(parts) == 1:
+        return parts[0]
+    level = max(one.level for one in parts)
+    return ir.Logical(span=span, type=BOOL, level=level, operator="or", operands=tuple(parts))
+
+
+def _taint(
+    typer: "Typer",
+    node: s.LabelTest,
+    spec: FieldSpec,
+    key: str,
+    test: tuple[str, s.Expr | None],
+) -> ir.Expr:
+    operator, value = test
+    if value is None:
+        return make_read(typer, spec, key, node.span)
+    if operator in ("in", "not in") and isinstance(value, s.Words):
+        texts = [_fixed_text(typer, one) for one in value.items]
+    elif operator in ("=", "==", "!="):
+        texts = [_fixed_text(typer, value)]
+    else:
+        raise typer.scope.refuse(
+            "P201",
+            f"a taint cannot be tested with `{operator}`",
+            node.span,
+            "write  node.taint KEY   or   node.taint KEY=VALUE",
+            labels=(Label(node.path_span, "a taint"),),
+        )
+    reads = tuple(make_read(typer, spec, f"{key}={text}", node.span) for text in texts)
+    result = (
+        reads[0]
+        if len(reads) == 1
+        else ir.Logical(
+            span=node.span, type=BOOL, level=Level.NODE, operator="or", operands=reads
+        )
+    )
+    if operator in ("!=", "not in"):
+        return ir.Not(span=node.span, type=BOOL, level=Level.NODE, operand=result)
+    return result
+
+
+def _fixed_text(typer: "Typer", value: s.Expr) -> str:
+    typed: Typed = label_value(typer, value)
+    if isinstance(typed, ir.Const) and isinstance(typed.value, str):
+        return typed.value
+    raise typer.scope.refuse("P201", "the value of a taint is a fixed text here", value.span)

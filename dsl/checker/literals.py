@@ -1,0 +1,236 @@
+"""Numbers and words as written become constants of the unit their place asks for."""
+
+from fractions import Fraction
+from typing import Final
+
+from dsl import ir
+from dsl import syntax as s
+from dsl.checker.scope import Flex, Scope, Typed, describe
+from dsl.diagnostics import Label
+from dsl.functions import (
+    exact_decimal,
+    exact_duration,
+    exact_quantity,
+    parse_time,
+    to_float,
+)
+from dsl.source import Span
+from dsl.types import (
+    BYTES,
+    MISSING,
+    NUMBER,
+    PLAIN,
+    SECONDS,
+    TEXT,
+    TIME,
+    Kind,
+    Level,
+    Type,
+    Unit,
+    number_of,
+    scale_of,
+)
+
+_SMALL_BYTES: Final = 1024
+_MAX_BITS: Final = 4096
+
+
+def constant(
+    span: Span, value: float | str | bool | tuple[float, ...] | tuple[str, ...], kind: Type
+) -> ir.Const:
+    """Returns a constant."""
+    return ir.Const(span=span, type=kind, level=Level.CONST, value=value)
+
+
+def read_number(scope: Scope, text: str, span: Span) -> Typed | None:
+    """Returns the constant a number, quantity, duration or percentage stands for.
+
+    None when the text is no number at all; absurdly long ones are refused.
+    """
+    if text.endswith("%"):
+        share = exact_decimal(text[:-1])
+        return None if share is None else Flex(span, share / 100, "percent", text)
+    plain = exact_decimal(text)
+    if plain is not None:
+        return Flex(span, plain, "plain", text)
+    if text.endswith("m") and exact_decimal(text[:-1]) is not None:
+        return Flex(span, exact_quantity(text), "milli", text)
+    if text.endswith("i"):
+        size = exact_quantity(text)
+        return None if size is None else constant(span, to_float(size), number_of(BYTES))
+    seconds = exact_duration(text)
+    if seconds is not None:
+        return constant(span, to_float(seconds), number_of(SECONDS))
+    factor = exact_quantity(text)
+    return None if factor is None else Flex(span, factor, "factor", text)
+
+
+def read_literal(scope: Scope, node: s.Number | s.Percent) -> Typed:
+    """Returns the constant of a number in an expression."""
+    found = read_number(scope, node.text, node.span)
+    if found is None:
+        raise scope.refuse("P007", f"`{node.text}` is too long or too large a number", node.span)
+    return found
+
+
+def settle(scope: Scope, typed: Typed, unit: Unit, neighbour: Typed | None = None) -> ir.Expr:
+    """Gives a constant the unit of its neighbour; other expressions stay as they are."""
+    if not isinstance(typed, Flex):
+        return typed
+    if typed.sort == "milli":
+        return _settle_milli(scope, typed, unit, neighbour)
+    if typed.sort == "percent" and not unit.is_plain:
+        what = scope.text(neighbour) if neighbour is not None else str(unit)
+        raise scope.refuse(
+            "P204",
+            f"`{typed.text}` of what? `{what}` is in {unit}",
+            typed.span,
+            f"write  {typed.text} of X, for example  {typed.text} of node.cpu.allocatable",
+        )
+    if typed.sort == "factor" and unit.byte:
+        raise _factor_next_to_bytes(scope, typed, neighbour)
+    if typed.exact is None:
+        return constant(typed.span, MISSING, number_of(unit))
+    if unit == BYTES and typed.sort == "plain" and 0 < abs(typed.exact) < _SMALL_BYTES:
+        scope.warn(
+            "P220",
+            f"`{typed.text or to_float(typed.exact)}` next to bytes is very small",
+            typed.span,
+            f"did you mean {typed.text}Gi or {typed.text}Mi?",
+        )
+    value = typed.exact * Fraction(scale_of(unit))
+    return constant(typed.span, to_float(value), number_of(unit))
+
+
+def _factor_next_to_bytes(scope: Scope, typed: Flex, neighbour: Typed | None) -> Exception:
+    span = neighbour.span if neighbour is not None else typed.span
+    first = min(span, typed.span, key=lambda one: one.start)
+    labels = (Label(typed.span, "a plain factor"),)
+    return scope.refuse(
+        "P203",
+        f"`{typed.text}` has no unit, but bytes are needed",
+        first,
+        f"did you mean {typed.text}i? (or bytes({typed.text}))",
+        label="bytes" if first is not typed.span else "a plain factor",
+        labels=labels if first is not typed.span else (),
+    )
+
+
+def _settle_milli(scope: Scope, typed: Flex, unit: Unit, neighbour: Typed | None) -> ir.Expr:
+    assert typed.exact is not None
+    digits = typed.text[:-1]
+    if unit.core == 1 and unit.byte == 0:
+        return constant(
+            typed.span, to_float(typed.exact * Fraction(scale_of(unit))), number_of(unit)
+        )
+    if unit == SECONDS:
+        return constant(typed.span, to_float(typed.exact * 60_000), number_of(unit))
+    if unit.byte:
+        span = neighbour.span if neighbour is not None else typed.span
+        left_first = span.start < typed.span.start
+        raise scope.refuse(
+            "P203",
+            f"cannot compare {unit} with cores",
+            span if left_first else typed.span,
+            f"did you mean {digits}Mi?",
+            label=str(unit) if left_first else "`m` is milli-cores here",
+            labels=(
+                Label(typed.span, "`m` is milli-cores here")
+                if left_first
+                else Label(span, str(unit)),
+            ),
+        )
+    raise scope.refuse(
+        "P206",
+        f"`{typed.text}` is minutes or thousandths, and nothing here says which",
+        typed.span,
+        f"write {digits}min, or {to_float(typed.exact)!r}",
+    )
+
+
+def fold(scope: Scope, operators: tuple[str, ...], operands: list[Flex], span: Span) -> Flex:
+    """Computes a chain of constants exactly."""
+    for one in operands:
+        if one.sort == "milli":
+            settle(scope, one, PLAIN)
+    value = operands[0].exact
+    for operator, operand in zip(operators, operands[1:], strict=True):
+        value = _fold_one(operator, value, operand.exact)
+    text = scope.source.slice(span)
+    percent = all(one.sort == "percent" for one in operands) and set(operators) <= {"+", "-"}
+    return Flex(span, value, "percent" if percent else "plain", text)
+
+
+def _fold_one(operator: str, left: Fraction | None, right: Fraction | None) -> Fraction | None:
+    if left is None or right is None:
+        return None
+    if operator == "+":
+        value = left + right
+    elif operator == "-":
+        value = left - right
+    elif operator == "*":
+        value = left * right
+    elif right == 0:
+        return Fraction(0) if left == 0 else None
+    else:
+        value = left / right
+    if value.numerator.bit_length() + value.denominator.bit_length() > _MAX_BITS:
+        rounded = to_float(value)
+        return None if rounded != rounded else Fraction(rounded)  # noqa: PLR0124 - NaN
+    return value
+
+
+def read_word(
+    scope: Scope, node: s.Word | s.Text | s.Percent | s.Bool, like: Typed
+) -> ir.Const:
+    """Reads a word in the type of the value it is tested against."""
+    text = node.text if isinstance(node, s.Percent) else str(node.value)
+    kind = NUMBER if isinstance(like, Flex) else like.type
+    if kind.kind is Kind.TEXT:
+        return constant(node.span, text, TEXT)
+    if kind.is_number:
+        number = read_number(scope, text, node.span)
+        if number is None:
+            raise _wrong_word(scope, node.span, text, like)
+        settled = settle(scope, number, kind.unit or PLAIN, like)
+        if isinstance(settled, ir.Const) and settled.type.unit == (kind.unit or PLAIN):
+            return settled
+        raise scope.refuse(
+            "P203",
+            f"cannot compare {describe(like)} with {describe(settled)}",
+            like.span,
+            label=describe(like),
+            labels=(Label(node.span, describe(settled)),),
+        )
+    if kind.kind is Kind.BOOL and text in ("true", "false"):
+        return constant(node.span, text == "true", kind)
+    if kind.kind is Kind.TIME:
+        moment = parse_time(text)
+        if moment == moment:  # noqa: PLR0124 - not missing
+            return constant(node.span, moment, TIME)
+    raise _wrong_word(scope, node.span, text, like)
+
+
+def _wrong_word(scope: Scope, span: Span, text: str, like: Typed) -> Exception:
+    return scope.refuse(
+        "P201",
+        f"`{scope.text(like)}` is {describe(like)}, and `{text}` is not",
+        like.span,
+        label=describe(like),
+        labels=(Label(span, "a word"),),
+    )
+
+
+def read_seconds(scope: Scope, node: s.Expr | s.Template, what: str) -> float:
+    """Reads the duration of a clause; a bare number is refused."""
+    text = node.value if isinstance(node, s.Word | s.Text) else scope.text(node)
+    seconds = exact_duration(text)
+    if seconds is not None:
+        return to_float(seconds)
+    if exact_decimal(text) is not None:
+        raise scope.refuse(
+            "P206", f"`{what}` wants a duration", node.span, f"write {text}s", fix=f"{text}s"
+        )
+    raise scope.refuse(
+        "P111", f"`{text}` is not a duration", node.span, "write for example 15s, 5m or 1h"
+    )

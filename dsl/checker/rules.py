@@ -1,0 +1,425 @@
+"""Rules: `filter`, `require`, `forbid`, `score`, `prefer`, `avoid` as filters and scores."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from dsl import ir
+from dsl import syntax as s
+from dsl.checker.expressions import Typer, level_of
+from dsl.checker.literals import constant, read_number, settle
+from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
+from dsl.diagnostics import Label
+from dsl.functions import to_float
+from dsl.schema import FIELDS
+from dsl.types import BOOL, NUMBER, PLAIN, Kind, Level
+
+_MAX_WEIGHT: Final = 1_000_000.0
+_STATUS: Final = {
+    "unschedulable": "Unschedulable",
+    "unresolvable": "UnschedulableAndUnresolvable",
+}
+_FULL: Final = 100.0
+_TIME_FIELDS: Final = ("now", "time.hour", "time.minute", "time.weekday")
+
+
+@dataclass(frozen=True, slots=True)
+class Reads:
+    """What a rule looks at."""
+
+    fields: frozenset[str]
+    row_local: bool
+    pods: bool
+    metrics: bool
+    time: bool
+    changes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FilterDraft:
+    """A filter as understood, before it is lowered."""
+
+    number: int
+    written: s.Rule
+    core: ir.FilterCore
+    reads: Reads
+
+    @property
+    def status(self) -> str:
+        """What a rejection means for preemption."""
+        if self.core.status is not None:
+            return self.core.status
+        return _STATUS["unschedulable" if self.reads.changes else "unresolvable"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreDraft:
+    """A score as understood, before it is lowered."""
+
+    number: int
+    written: s.Rule
+    core: ir.ScoreCore
+    reads: Reads
+
+
+def reads_of(*roots: ir.Expr | None) -> Reads:
+    """Collects what expressions look at."""
+    fields: set[str] = set()
+    local, pods, metrics, changes = True, False, False, False
+    for node in ir.walk(*(one for one in roots if one is not None)):
+        match node:
+            case ir.Read():
+                fields.add(node.field)
+                changes = changes or FIELDS[node.field].changes
+            case ir.Metric():
+                fields.add(f"metric:{node.name}")
+                metrics = True
+            case ir.NodeAggregate():
+                local = False
+            case ir.PodAggregate():
+                fields.add(f"{node.over}.pods")
+                pods = changes = True
+                local = local and node.over == "node"
+            case _:
+                pass
+    time = any(one in _TIME_FIELDS for one in fields)
+    return Reads(frozenset(fields), local, pods, metrics, time, changes)
+
+
+class RuleChecker:
+    """Checks single rules of one file."""
+
+    def __init__(
+        self, scope: Scope, typer: Typer, guard: ir.Expr | None, norm: s.Clause | None
+    ) -> None:
+        self._scope = scope
+        self._typer = typer
+        self._guard = guard
+        self._norm = norm
+
+    def check(self, node: s.Rule, number: int) -> FilterDraft | ScoreDraft:
+        """Returns the rule as understood. Raises `Refused`."""
+        clauses = self._clauses(node)
+        refused: Refused | None = None
+        left: ir.Expr | None = None
+        try:
+            if node.left is not None:
+                left = self._typer.condition(node.left, "the left side of `->`")
+        except Refused as stop:
+            refused = stop
+        if node.point in ("filter", "forbid"):
+            draft = self._filter(node, number, left, clauses)
+        else:
+            draft = self._score(node, number, left, clauses)
+        if refused is not None:
+            raise refused
+        return draft
+
+    def _clauses(self, node: s.Rule) -> dict[str, s.Clause]:
+        out: dict[str, s.Clause] = {}
+        for clause in node.clauses:
+            if clause.name in out:
+                word = clause.name.split("_", 1)[0]
+                raise self._scope.refuse("P109", f"`{word}` is given twice", clause.span)
+            out[clause.name] = clause
+        return out
+
+    # ---- filters
+
+    def _filter(
+        self, node: s.Rule, number: int, left: ir.Expr | None, clauses: dict[str, s.Clause]
+    ) -> FilterDraft | ScoreDraft:
+        right = self._typer.condition(node.right, f"the right side of `{node.keyword}`")
+        message = self._message(clauses.get("message"))
+        status = None
+        if "status" in clauses:
+            word = clauses["status"].values[0]
+            assert isinstance(word, s.Word)
+            status = _STATUS[word.value]
+        guards, rest = self._split(left)
+        test = right
+        if node.point == "forbid":
+            test = ir.Not(span=right.span, type=BOOL, level=right.level, operand=right)
+        if rest is not None:
+            apart = ir.Not(span=rest.span, type=BOOL, level=rest.level, operand=rest)
+            test = ir.Logical(
+                span=node.span,
+                type=BOOL,
+                level=level_of((apart, test)),
+                operator="or",
+                operands=(apart, test),
+            )
+        core = ir.FilterCore(
+            guard=guards,
+            test=test,
+            left=left,
+            right=right,
+            forbids=node.point == "forbid",
+            message=message,
+            status=status,
+        )
+        self._metrics_decided(node, left, right)
+        return FilterDraft(number, node, core, reads_of(guards, test))
+
+    def _split(self, left: ir.Expr | None) -> tuple[ir.Expr | None, ir.Expr | None]:
+        """Parts a left side into what the pod alone decides and the rest."""
+        pod = [self._guard] if self._guard is not None else []
+        node: list[ir.Expr] = []
+        for one in _conjuncts(left):
+            (pod if one.level <= Level.POD and not _over_nodes(one) else node).append(one)
+        return _both(pod), _both(node)
+
+    def _message(self, clause: s.Clause | None) -> ir.Message | None:
+        if clause is None:
+            return None
+        template = clause.values[0]
+        assert isinstance(template, s.Template)
+        parts: list[str | ir.Expr] = []
+        for one in template.parts:
+            parts.append(one if isinstance(one, str) else self._hole(one))
+        return ir.Message(template.span, tuple(parts))
+
+    def _hole(self, node: s.Expr) -> ir.Expr:
+        return self._typer.plain(self._typer.expression(node))
+
+    def _metrics_decided(self, node: s.Rule, *parts: ir.Expr | None) -> None:
+        """Refuses a metric that may be missing and decides without a word on that (P231)."""
+        guarded: set[str] = set()
+        reads: dict[str, ir.Metric] = {}
+        for one in ir.walk(*(part for part in parts if part is not None)):
+            match one:
+                case ir.Missing():
+                    guarded |= _metrics_in(one.operand)
+                case ir.Coalesce():
+                    for operand in one.operands[:-1]:
+                        guarded |= _metrics_in(operand)
+                case ir.Metric():
+                    reads.setdefault(one.name, one)
+                case _:
+                    pass
+        for name, read in reads.items():
+            if name not in guarded:
+                raise self._undecided(node, name, read)
+
+    def _undecided(self, node: s.Rule, name: str, read: ir.Metric) -> Refused:
+        scope = self._scope
+        entry = scope.metrics[name]
+        labels: tuple[Label, ...] = ()
+        written = entry.written
+        if written is not None and entry.spec is not None:
+            stale = next((one for one in written.clauses if one.name == "metric_stale"), None)
+            where = stale.span if stale is not None else written.name_span
+            text = scope.text(stale).split()[1] if stale is not None else "2m"
+            labels = (Label(where, f"after {text} without a new value it is missing"),)
+        text = scope.text(node.right)
+        kept = text.replace(name, f"({name} ?? 0)", 1)
+        keyword = node.keyword
+        return scope.refuse(
+            "P231",
+            f"`{name}` may have no fresh sample, and this filter does not say what happens then",
+            read.span,
+            f"reject such nodes:  {keyword}: {name} is present and {text}"
+            if keyword != "forbid"
+            else f"reject such nodes:  forbid: {name} is missing or {text}",
+            f"keep such nodes:    {keyword}: {kept}",
+            label="without data this is false: the node would be "
+            + ("kept" if keyword == "forbid" else "rejected"),
+            labels=labels,
+        )
+
+    # ---- scores
+
+    def _score(
+        self, node: s.Rule, number: int, left: ir.Expr | None, clauses: dict[str, s.Clause]
+    ) -> FilterDraft | ScoreDraft:
+        typed = self._typer.expression(node.right)
+        if node.point == "score":
+            value, norm, reverse = self._plain_score(node, typed, clauses)
+        else:
+            value, norm, reverse = self._preference(node, typed, clauses)
+        if left is not None:
+            if left.level > Level.POD:
+                raise self.too_high(
+                    left, Level.POD, f"the left side of `{node.keyword}` looks at the pod", node
+                )
+            if _over_nodes(left):
+                raise self._scope.refuse(
+                    "P202",
+                    f"the left side of `{node.keyword}` may not aggregate over nodes",
+                    left.span,
+                )
+        missing = None
+        if "missing_score" in clauses:
+            missing = self._percent_points(clauses["missing_score"])
+        weight = self.weight(clauses["weight"].values[0]) if "weight" in clauses else 1.0
+        core = ir.ScoreCore(
+            guard=_both([one for one in (self._guard, left) if one is not None]),
+            value=value,
+            norm=norm,
+            reverse=reverse,
+            missing=missing,
+            weight=weight,
+        )
+        return ScoreDraft(number, node, core, reads_of(core.guard, value))
+
+    def _plain_score(
+        self, node: s.Rule, typed: Typed, clauses: dict[str, s.Clause]
+    ) -> tuple[ir.Expr, str, bool]:
+        clause = clauses.get("normalize", self._norm)
+        norm, reverse = "none", False
+        if clause is not None:
+            words = [one.value for one in clause.values if isinstance(one, s.Word)]
+            norm, reverse = words[0], "reverse" in words[1:]
+        value = self._typer.plain(typed)
+        if not value.type.is_number:
+            text = self._scope.text(node.right)
+            hints = {
+                Kind.BOOL: f"write  prefer: {text}",
+                Kind.TEXT: f"write  score: number({text})",
+            }
+            hint = hints.get(value.type.kind)
+            raise self._scope.refuse(
+                "P205",
+                f"a score is a number, and this is {describe(value)}",
+                node.right.span,
+                *([hint] if hint else []),
+            )
+        if norm == "none" and not (value.type.unit or PLAIN).is_plain:
+            text = self._scope.text(node.right)
+            raise self._scope.refuse(
+                "P205",
+                f"a score is a plain number from 0 to 100, and this is in {value.type.unit}",
+                node.right.span,
+                f"write  score: {text} normalize minmax",
+            )
+        return value, norm, reverse
+
+    def _preference(
+        self, node: s.Rule, typed: Typed, clauses: dict[str, s.Clause]
+    ) -> tuple[ir.Expr, str, bool]:
+        scope = self._scope
+        if "normalize" in clauses:
+            raise scope.refuse(
+                "P209",
+                f"`{node.keyword}` has a scale of its own",
+                clauses["normalize"].span,
+                "drop `normalize`, or write a `score:`",
+            )
+        value = self._typer.plain(typed)
+        text = scope.text(node.right)
+        if node.direction:
+            if node.point == "avoid":
+                other = "most" if node.direction == "least" else "least"
+                raise scope.refuse(
+                    "P209",
+                    f"`avoid: {node.direction}` says no twice",
+                    node.right.span,
+                    f"write  prefer: {other} {text}",
+                )
+            if not value.type.is_number and value.type.kind is not Kind.TIME:
+                raise scope.refuse(
+                    "P205",
+                    f"`{node.direction}` wants a number, and this is {describe(value)}",
+                    node.right.span,
+                )
+            return value, "minmax", node.direction == "least"
+        if value.type.kind is not Kind.BOOL:
+            number = value.type.is_number
+            raise scope.refuse(
+                "P208",
+                f"`{node.keyword}` wants a condition, and this is {describe(value)}",
+                node.right.span,
+                *([f"write  prefer: most {text}   or   prefer: least {text}"] if number else []),
+            )
+        if "missing_score" in clauses:
+            raise scope.refuse(
+                "P209", "a condition is never missing", clauses["missing_score"].span
+            )
+        yes, no = (_FULL, 0.0) if node.point == "prefer" else (0.0, _FULL)
+        choice = ir.If(
+            span=node.right.span,
+            type=NUMBER,
+            level=value.level,
+            condition=value,
+            then=constant(node.right.span, yes, NUMBER),
+            other=constant(node.right.span, no, NUMBER),
+        )
+        return choice, "none", False
+
+    def weight(self, node: s.Expr | s.Template) -> float:
+        """Reads a weight: a number from 0 to 1,000,000."""
+        value = self._clause_number(node, "`weight`")
+        if not 0 <= value <= _MAX_WEIGHT:
+            raise self._scope.refuse(
+                "P111", f"a weight is a number from 0 to {_MAX_WEIGHT:,.0f}", node.span
+            )
+        return value
+
+    def _percent_points(self, clause: s.Clause) -> float:
+        value = self._clause_number(clause.values[0], "`missing`")
+        if not 0 <= value <= _FULL:
+            raise self._scope.refuse("P111", "a score is from 0 to 100", clause.span)
+        return value
+
+    def _clause_number(self, node: s.Expr | s.Template, what: str) -> float:
+        typed: Typed | None = None
+        if isinstance(node, s.Param):
+            typed = self._typer.param(node)
+        elif isinstance(node, s.Word | s.Text):
+            typed = read_number(self._scope, node.value, node.span)
+        if not isinstance(typed, Flex) or typed.exact is None:
+            raise self._scope.refuse("P111", f"{what} wants a number", node.span)
+        settle(self._scope, typed, PLAIN)
+        return to_float(typed.exact)
+
+    def too_high(
+        self, root: ir.Expr, most: Level, what: str, rule: s.Rule | None = None
+    ) -> Refused:
+        """Refuses an expression that reads more than its place allows."""
+        guilty = root
+        for node in ir.walk(root):
+            if isinstance(node, ir.Read | ir.Metric | ir.PodAggregate) and node.level > most:
+                guilty = node
+                break
+        hints = []
+        if rule is not None and rule.left is not None:
+            left, right = self._scope.text(rule.left), self._scope.text(rule.right)
+            if rule.point == "score":
+                hints.append(f"write  score: if {left} then {right} else 0")
+            elif not rule.direction:
+                hints.append(f"write  {rule.keyword}: {left} and {right}")
+        return self._scope.refuse(
+            "P202",
+            f"{what}, and `{self._scope.text(guilty)}` differs from node to node",
+            guilty.span,
+            *hints,
+        )
+
+
+def _conjuncts(left: ir.Expr | None) -> tuple[ir.Expr, ...]:
+    if left is None:
+        return ()
+    if isinstance(left, ir.Logical) and left.operator == "and":
+        return left.operands
+    return (left,)
+
+
+def _both(parts: list[ir.Expr]) -> ir.Expr | None:
+    if not parts:
+        return None
+    if len(parts) == 1:
+        return parts[0]
+    return ir.Logical(
+        span=parts[0].span,
+        type=BOOL,
+        level=level_of(parts),
+        operator="and",
+        operands=tuple(parts),
+    )
+
+
+def _over_nodes(root: ir.Expr) -> bool:
+    return any(isinstance(one, ir.NodeAggregate) for one in ir.walk(root))
+
+
+def _metrics_in(root: ir.Expr) -> set[str]:
+    return {one.name for one in ir.walk(root) if isinstance(one, ir.Metric)}

@@ -1,0 +1,188 @@
+"""What names mean in one file, and where findings are collected."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final
+
+from dsl import ir
+from dsl import syntax as s
+from dsl.diagnostics import Diagnostic, Fix, Label, Severity
+from dsl.plan import MetricSpec
+from dsl.schema import MetricDefinition
+from dsl.source import SourceFile, Span
+from dsl.types import Kind, Type, Unit
+
+RESERVED: Final = frozenset(
+    "if then else and or not in is like matches contains true false max min sum avg count median"
+    " any all over where least most now zone region node rack pod it group quota score nodes"
+    " candidates".split()
+)
+_MAX_DISTANCE: Final = 2
+
+
+class Refused(Exception):  # noqa: N818 - a jump to the end of a rule, not an error of ours
+    """The expression cannot be understood; the finding is already recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flex:
+    """A constant number that takes the unit of its neighbour.
+
+    Attributes:
+        exact: its plain value; None when a constant division had no result.
+        sort: `plain`, `percent`, `factor` (`10G`) or `milli` (`5m`: minutes or thousandths).
+    """
+
+    span: Span
+    exact: Fraction | None
+    sort: str = "plain"
+    text: str = ""
+
+
+Typed = ir.Expr | Flex
+ParamValue = str | float | int | bool | tuple[str, ...] | list[str]
+
+
+@dataclass(slots=True)
+class LetEntry:
+    """A `let`: its text, and its meaning once it is known."""
+
+    written: s.LetDecl
+    state: str = "new"
+    value: Typed | None = None
+    used: bool = False
+
+
+@dataclass(slots=True)
+class MetricEntry:
+    """A metric of the file, the configuration or the catalogue."""
+
+    name: str
+    spec: MetricSpec | None
+    unit: Unit
+    written: s.MetricDecl | None = None
+    used: bool = False
+
+    @property
+    def can_miss(self) -> bool:
+        """Whether a node may be without a value."""
+        return self.spec is None or self.spec.default is None
+
+
+@dataclass(slots=True)
+class ParamEntry:
+    """A parameter and its value."""
+
+    written: s.ParamDecl
+    value: Typed | None
+    used: bool = False
+
+
+@dataclass(slots=True)
+class Scope:
+    """All that is known while one file is checked."""
+
+    source: SourceFile
+    catalogue: Mapping[str, MetricDefinition]
+    lets: dict[str, LetEntry] = field(default_factory=dict)
+    metrics: dict[str, MetricEntry] = field(default_factory=dict)
+    params: dict[str, ParamEntry] = field(default_factory=dict)
+    broken: set[str] = field(default_factory=set)
+    found: list[Diagnostic] = field(default_factory=list)
+
+    def report(
+        self,
+        code: str,
+        message: str,
+        span: Span,
+        *helps: str,
+        label: str = "",
+        labels: tuple[Label, ...] = (),
+        notes: tuple[str, ...] = (),
+        fix: str | Fix | None = None,
+        severity: Severity = Severity.ERROR,
+    ) -> None:
+        """Records a finding."""
+        repair = Fix(span, fix) if isinstance(fix, str) else fix
+        one = Diagnostic(
+            code, message, self.source, span, severity, label, labels, helps, notes, repair
+        )
+        if one not in self.found:
+            self.found.append(one)
+
+    def refuse(
+        self,
+        code: str,
+        message: str,
+        span: Span,
+        *helps: str,
+        label: str = "",
+        labels: tuple[Label, ...] = (),
+        notes: tuple[str, ...] = (),
+        fix: str | Fix | None = None,
+    ) -> Refused:
+        """Records an error and returns what to raise."""
+        self.report(
+            code, message, span, *helps, label=label, labels=labels, notes=notes, fix=fix
+        )
+        return Refused()
+
+    def warn(self, code: str, message: str, span: Span, *helps: str) -> None:
+        """Records a warning."""
+        self.report(code, message, span, *helps, severity=Severity.WARNING)
+
+    def later(self, what: str, span: Span) -> Refused:
+        """Refuses what the language has and this version does not run."""
+        return self.refuse("P118", f"{what} is not in this version yet", span)
+
+    def text(self, node: s.Node | ir.Core | Flex) -> str:
+        """Returns the text of a node on one line."""
+        return " ".join(self.source.slice(node.span).split())
+
+    def names(self) -> list[str]:
+        """Returns the names an expression may use."""
+        return [*self.lets, *self.metrics, *self.catalogue]
+
+
+def closest(name: str, names: Iterable[str]) -> str | None:
+    """Returns the nearest of the names within edit distance 2, None if there is none."""
+    best, best_distance = None, _MAX_DISTANCE + 1
+    low = name.lower()
+    for other in names:
+        if abs(len(other) - len(name)) > _MAX_DISTANCE:
+            continue
+        distance = 0 if other.lower() == low else edit_distance(low, other.lower())
+        if distance < best_distance and distance < max(len(name), 2):
+            best, best_distance = other, distance
+    return best
+
+
+def edit_distance(left: str, right: str) -> int:
+    """Returns how many insertions, deletions, changes or swaps lead from one to the other."""
+    before: list[int] = []
+    row = list(range(len(right) + 1))
+    for i, a in enumerate(left, 1):
+        older, before, row = before, row, [i]
+        for j, b in enumerate(right, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == right[j - 2] and left[i - 2] == b:
+                cost = min(cost, older[j - 2] + 1)
+            row.append(cost)
+    return row[-1]
+
+
+def describe(typed: Typed) -> str:
+    """Names the type of an expression in a message."""
+    if isinstance(typed, Flex):
+        return {"percent": "a percentage", "milli": "a number with `m`"}.get(
+            typed.sort, "a plain number"
+        )
+    return describe_type(typed.type)
+
+
+def describe_type(kind: Type) -> str:
+    """Names a type in a message."""
+    if kind.kind is Kind.BOOL:
+        return "a condition"
+    return str(kind)

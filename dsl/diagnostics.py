@@ -1,0 +1,151 @@
+"""A finding about a policy as a value, and the one place that turns it into words.
+
+Stages make `Diagnostic` values; nothing else formats them.
+"""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from dsl.source import SourceFile, Span
+
+_RESET: Final = "\x1b[0m"
+_BOLD: Final = "\x1b[1m"
+_RED: Final = "\x1b[1;31m"
+_YELLOW: Final = "\x1b[1;33m"
+_BLUE: Final = "\x1b[1;34m"
+_CYAN: Final = "\x1b[1;36m"
+
+
+class Severity(StrEnum):
+    """How bad a finding is; only errors keep a policy out."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A further place of the same finding, underlined with dashes."""
+
+    span: Span
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fix:
+    """A replacement of text that cures the finding."""
+
+    span: Span
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding: what was seen, where, and what fits there."""
+
+    code: str
+    message: str
+    source: SourceFile
+    span: Span
+    severity: Severity = Severity.ERROR
+    label: str = ""
+    labels: tuple[Label, ...] = ()
+    helps: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    fix: Fix | None = None
+
+    @property
+    def is_error(self) -> bool:
+        """Whether the policy is refused because of it."""
+        return self.severity is Severity.ERROR
+
+
+def sort_key(diagnostic: Diagnostic) -> tuple[str, int, int, str]:
+    """Orders findings as a reader meets them: by file, then place."""
+    span = diagnostic.span
+    return (diagnostic.source.name, span.start, span.end, diagnostic.code)
+
+
+def to_json(diagnostics: Iterable[Diagnostic]) -> str:
+    """Returns the machine form; columns are 1-based code points, the end is exclusive."""
+    return json.dumps({"diagnostics": [as_object(one) for one in diagnostics]}, ensure_ascii=False)
+
+
+def as_object(diagnostic: Diagnostic) -> dict[str, object]:
+    """Returns one finding as plain values."""
+    source = diagnostic.source
+    fix = diagnostic.fix
+    return {
+        "code": diagnostic.code,
+        "severity": diagnostic.severity.value,
+        "file": source.name,
+        **_ends(source, diagnostic.span),
+        "message": diagnostic.message,
+        "help": "\n".join(diagnostic.helps) or None,
+        "fix": None if fix is None else {**_ends(source, fix.span), "text": fix.text},
+    }
+
+
+def render(diagnostics: Iterable[Diagnostic], *, color: bool = False) -> str:
+    """Returns the findings as text for people, a blank line between two."""
+    return "\n".join(_render(one, color=color) for one in diagnostics)
+
+
+def _ends(source: SourceFile, span: Span) -> dict[str, int]:
+    line, column = source.position(span.start)
+    end_line, end_column = source.position(span.end)
+    return {"line": line, "column": column, "end_line": end_line, "end_column": end_column}
+
+
+def _paint(text: str, style: str, *, color: bool) -> str:
+    return f"{style}{text}{_RESET}" if color else text
+
+
+def _render(diagnostic: Diagnostic, *, color: bool) -> str:
+    source = diagnostic.source
+    style = _RED if diagnostic.is_error else _YELLOW
+    primary = Label(diagnostic.span, diagnostic.label)
+    marks = sorted(
+        (primary, *diagnostic.labels), key=lambda one: (one.span.start, one is not primary)
+    )
+    numbers = [source.position(mark.span.start)[0] for mark in marks]
+    width = len(str(max(numbers)))
+    line, column = source.position(diagnostic.span.start)
+    head = _paint(f"{diagnostic.severity.value}[{diagnostic.code}]", style, color=color)
+    message = _paint(f": {_printable(diagnostic.message)}", _BOLD, color=color)
+    arrow = _paint(" " * width + "-->", _BLUE, color=color)
+    bar = _paint(" " * (width + 1) + "|", _BLUE, color=color)
+    out = [f"{head}{message}", f"{arrow} {source.name}:{line}:{column}", bar]
+    shown = 0
+    for number, mark in zip(numbers, marks, strict=True):
+        text = source.line(number)
+        if number != shown:
+            gutter = _paint(f"{number:>{width}} |", _BLUE, color=color)
+            out.append(f"{gutter} {_printable(text)}".rstrip())
+            shown = number
+        start = mark.span.start - source.line_starts[number - 1]
+        length = max(1, min(mark.span.end - mark.span.start, len(text) - start))
+        char, paint = ("^", style) if mark is primary else ("-", _CYAN)
+        under = _paint(
+            f"{char * length} {_printable(mark.text)}".rstrip(), paint, color=color
+        )
+        out.append(f"{bar} {' ' * start}{under}")
+    out.extend(_tail("note", diagnostic.notes, width, color=color))
+    out.extend(_tail("help", diagnostic.helps, width, color=color))
+    return "\n".join(out) + "\n"
+
+
+def _tail(word: str, lines: tuple[str, ...], width: int, *, color: bool) -> list[str]:
+    sign = _paint(" " * (width + 1) + "=", _BLUE, color=color)
+    return [f"{sign} {_paint(word, _BOLD, color=color)}: {_printable(one)}" for one in lines]
+
+
+def _printable(text: str) -> str:
+    """Replaces what would move the caret or the terminal; one character stays one."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else " " if char == "\t" else "\ufffd" for char in text)

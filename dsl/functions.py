@@ -1,0 +1,476 @@
+"""The one table of functions, and the arithmetic that both evaluators share bit for bit.
+
+Scalars only; `lower` gives the same meaning to columns.
+"""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from fractions import Fraction
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
+
+from dsl.types import MILLI, MISSING
+
+EXACT: Final = 2.0**53
+_FNV_START: Final = 0xCBF29CE484222325
+_FNV_PRIME: Final = 0x100000001B3
+_MASK: Final = 2**64 - 1
+_MAX_MATCHED: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSpec:
+    """One function: what it takes, what it gives, what it is for.
+
+    Attributes:
+        takes: one letter an argument: `n` plain number, `u` number of any unit, `s` text,
+            `a` anything, `l` text or list, `m` name of a metric, `t` topology.
+        gives: `n`, `s`, `same` (the unit of the first argument), `time`, `cores`, `bytes`,
+            `seconds`.
+        variadic: whether the last argument may be repeated.
+    """
+
+    name: str
+    takes: str
+    gives: str
+    doc: str
+    variadic: bool = False
+    available: bool = True
+
+
+_TABLE: Final = (
+    FunctionSpec("abs", "u", "same", "distance from 0"),
+    FunctionSpec("floor", "n", "n", "next whole number below"),
+    FunctionSpec("ceil", "n", "n", "next whole number above"),
+    FunctionSpec("round", "n", "n", "nearest whole number, halves away from 0"),
+    FunctionSpec("sqrt", "n", "n", "square root, missing below 0"),
+    FunctionSpec("log2", "n", "n", "logarithm to base 2, missing at 0 and below"),
+    FunctionSpec("exp", "n", "n", "e to the power x"),
+    FunctionSpec("pow", "nn", "n", "x to the power y"),
+    FunctionSpec("mod", "uu", "same", "remainder with the sign of the divisor"),
+    FunctionSpec("clamp", "uuu", "same", "x, but not below lo or above hi"),
+    FunctionSpec("len", "l", "n", "characters of a text, items of a list"),
+    FunctionSpec("lower", "s", "s", "text in lower case"),
+    FunctionSpec("upper", "s", "s", "text in upper case"),
+    FunctionSpec("before", "ss", "s", "what stands before the first separator"),
+    FunctionSpec("after", "ss", "s", "what stands after the first separator"),
+    FunctionSpec("join", "a", "s", "the arguments one after the other", variadic=True),
+    FunctionSpec("ordinal", "s", "n", "number at the end of a name"),
+    FunctionSpec("number", "a", "n", "number of a text, or of a quantity without its unit"),
+    FunctionSpec("quantity", "s", "n", "number of a Kubernetes quantity"),
+    FunctionSpec("duration", "s", "seconds", "duration of a text such as 1m30s"),
+    FunctionSpec("time", "s", "time", "time of an RFC 3339 text"),
+    FunctionSpec("string", "a", "s", "text of a number"),
+    FunctionSpec("cores", "n", "cores", "a number of cores"),
+    FunctionSpec("bytes", "n", "bytes", "a number of bytes"),
+    FunctionSpec("seconds", "n", "seconds", "a number of seconds"),
+    FunctionSpec("hash", "a", "n", "stable share between 0 and 1", variadic=True),
+    FunctionSpec("metric_age", "m", "seconds", "age of a metric's last sample"),
+    FunctionSpec("rank", "u", "n", "share of other candidates with less", available=False),
+    FunctionSpec("peers", "t", "n", "pods of the same workload in the domain", available=False),
+    FunctionSpec("pods_in", "t", "n", "pods of the nodes with an equal label", available=False),
+    FunctionSpec("split", "ss", "s", "parts of a text", available=False),
+    FunctionSpec("item", "ln", "s", "an item of a list, counted from 0", available=False),
+)
+FUNCTIONS: Final = MappingProxyType({spec.name: spec for spec in _TABLE})
+AGGREGATES: Final = ("max", "min", "sum", "avg", "count", "any", "all", "median")
+
+
+# ---- arithmetic: total, missing where there is no finite number
+
+
+def settle(value: float) -> float:
+    """Returns a finite number or the missing one."""
+    return value if math.isfinite(value) else MISSING
+
+
+def add(left: float, right: float) -> float:
+    """Returns the sum."""
+    return settle(left + right)
+
+
+def subtract(left: float, right: float) -> float:
+    """Returns the difference."""
+    return settle(left - right)
+
+
+def multiply(left: float, right: float) -> float:
+    """Returns the product."""
+    return settle(left * right)
+
+
+def divide(left: float, right: float) -> float:
+    """Returns the quotient; `0 / 0` is 0 and `x / 0` is missing."""
+    if right == 0:
+        return 0.0 if left == 0 else MISSING
+    return settle(left / right)
+
+
+ARITHMETIC: Final = MappingProxyType({"+": add, "-": subtract, "*": multiply, "/": divide})
+
+
+def round_half_away(value: float) -> float:
+    """Returns the nearest whole number; halves go away from 0."""
+    if math.isnan(value):
+        return MISSING
+    whole = math.trunc(value) if abs(value) < EXACT else value
+    rest = value - whole
+    if abs(rest) >= 0.5:  # noqa: PLR2004 - one half is what the name says
+        whole += math.copysign(1.0, value)
+    return float(whole)
+
+
+def round_score(value: float) -> float:
+    """Clamps a score to 0..100 and rounds it to six decimals, halves away from 0."""
+    return round_half_away(min(max(value, 0.0), 100.0) * 1e6) / 1e6
+
+
+def sqrt(value: float) -> float:
+    """Returns the square root, missing below 0."""
+    return math.sqrt(value) if value >= 0 else MISSING
+
+
+def log2(value: float) -> float:
+    """Returns the logarithm to base 2, missing at 0 and below."""
+    return math.log2(value) if value > 0 else MISSING
+
+
+def exp(value: float) -> float:
+    """Returns e to a power."""
+    try:
+        return settle(math.exp(value))
+    except OverflowError:
+        return MISSING
+
+
+def power(base: float, exponent: float) -> float:
+    """Returns a power; missing where it is no finite real number."""
+    if math.isnan(base) or math.isnan(exponent):
+        return MISSING
+    try:
+        return settle(math.pow(base, exponent))
+    except (OverflowError, ValueError):
+        return MISSING
+
+
+def modulo(left: float, right: float) -> float:
+    """Returns the remainder with the sign of the divisor; missing for divisor 0."""
+    if right == 0 or math.isnan(left) or math.isnan(right):
+        return MISSING
+    return settle(left % right)
+
+
+def floor(value: float) -> float:
+    """Returns the next whole number below."""
+    return MISSING if math.isnan(value) else float(math.floor(value))
+
+
+def ceil(value: float) -> float:
+    """Returns the next whole number above."""
+    return MISSING if math.isnan(value) else float(math.ceil(value))
+
+
+def smallest(values: Iterable[float]) -> float:
+    """Returns the smallest of the values that are there."""
+    return min((one for one in values if not math.isnan(one)), default=MISSING)
+
+
+def largest(values: Iterable[float]) -> float:
+    """Returns the largest of the values that are there."""
+    return max((one for one in values if not math.isnan(one)), default=MISSING)
+
+
+def total(values: Iterable[float]) -> float:
+    """Returns the correctly rounded sum, whatever the order; of nothing it is 0."""
+    there = [one for one in values if not math.isnan(one)]
+    try:
+        return settle(math.fsum(there))
+    except OverflowError:
+        try:
+            return settle(float(sum(map(Fraction, there))))
+        except OverflowError:
+            return MISSING
+
+
+def average(values: Iterable[float]) -> float:
+    """Returns the mean of the values that are there."""
+    there = [one for one in values if not math.isnan(one)]
+    return divide(total(there), float(len(there))) if there else MISSING
+
+
+def median(values: Iterable[float]) -> float:
+    """Returns the middle value; of an even number the mean of the middle two."""
+    there = sorted(one for one in values if not math.isnan(one))
+    if not there:
+        return MISSING
+    middle = len(there) // 2
+    if len(there) % 2:
+        return there[middle]
+    return divide(add(there[middle - 1], there[middle]), 2.0)
+
+
+REDUCERS: Final[MappingProxyType[str, Callable[[Iterable[float]], float]]] = MappingProxyType(
+    {"max": largest, "min": smallest, "sum": total, "avg": average, "median": median}
+)
+
+
+# ---- texts
+
+
+def contains(text: str, part: str) -> bool:
+    """Whether a text has a part."""
+    return part in text
+
+
+TEXT_TESTS: Final[MappingProxyType[str, Callable[[str, str], bool]]] = MappingProxyType(
+    {
+        "contains": contains,
+        "starts with": str.startswith,
+        "ends with": str.endswith,
+        "like": lambda text, pattern: glob_match(pattern, text),
+        "matches": lambda text, pattern: regex_match(pattern, text),
+    }
+)
+
+
+def glob_match(pattern: str, text: str) -> bool:
+    """Whether a whole text fits a pattern of `*` and `?`. Never backtracks past one `*`."""
+    at = place = 0
+    star, mark = -1, 0
+    while place < len(text):
+        if at < len(pattern) and pattern[at] == "*":
+            star, mark = at, place
+            at += 1
+        elif at < len(pattern) and pattern[at] in ("?", text[place]):
+            at += 1
+            place += 1
+        elif star >= 0:
+            mark += 1
+            at, place = star + 1, mark
+        else:
+            return False
+    return all(char == "*" for char in pattern[at:])
+
+
+@lru_cache(maxsize=1024)
+def compile_regex(pattern: str) -> re.Pattern[str]:
+    """Compiles a pattern that the checker has accepted."""
+    return re.compile(pattern.removeprefix("^").removesuffix("$"))
+
+
+def regex_match(pattern: str, text: str) -> bool:
+    """Whether a whole text (of at most 4,096 characters) fits a regular expression."""
+    return len(text) <= _MAX_MATCHED and compile_regex(pattern).fullmatch(text) is not None
+
+
+_NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_SUFFIXES: Final = MappingProxyType(
+    {
+        "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, MILLI),
+        "k": Fraction(10**3), "M": Fraction(10**6), "G": Fraction(10**9), "T": Fraction(10**12),
+        "P": Fraction(10**15), "E": Fraction(10**18),
+        "Ki": Fraction(2**10), "Mi": Fraction(2**20), "Gi": Fraction(2**30),
+        "Ti": Fraction(2**40), "Pi": Fraction(2**50), "Ei": Fraction(2**60),
+    }
+)
+_DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|min|[smhd])", re.ASCII)
+DURATION_SECONDS: Final = MappingProxyType(
+    {
+        "ms": Fraction(1, 1000), "s": Fraction(1), "m": Fraction(60), "min": Fraction(60),
+        "h": Fraction(3600), "d": Fraction(86400),
+    }
+)
+_MAX_DIGITS: Final = 64
+_TIME: Final = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+)
+
+
+def exact_decimal(text: str) -> Fraction | None:
+    """Returns a decimal number exactly; None for other texts and for absurd sizes."""
+    if len(text) > _MAX_DIGITS or not _NUMBER.fullmatch(text):
+        return None
+    mantissa, _, exponent = text.lower().partition("e")
+    if exponent and abs(int(exponent)) > 400:  # noqa: PLR2004 - beyond what a float can hold
+        return None
+    return Fraction(mantissa.removesuffix(".") if mantissa != "." else "0") * (
+        Fraction(10) ** int(exponent or 0)
+    )
+
+
+def to_float(value: Fraction) -> float:
+    """Returns the nearest float; missing when there is none."""
+    try:
+        return float(value)
+    except OverflowError:
+        return MISSING
+
+
+def exact_quantity(text: str) -> Fraction | None:
+    """Returns a Kubernetes quantity exactly: `500m`, `2Gi`, `1e3`."""
+    plain = exact_decimal(text)
+    if plain is not None:
+        return plain
+    for size in (2, 1):
+        factor = _SUFFIXES.get(text[-size:])
+        if factor is not None:
+            number = exact_decimal(text[:-size])
+            return None if number is None else number * factor
+    return None
+
+
+def exact_duration(text: str) -> Fraction | None:
+    """Returns the seconds of `1m30s`, `5min`, `100ms`."""
+    if len(text) > _MAX_DIGITS:
+        return None
+    result, at = Fraction(0), 0
+    for found in _DURATION.finditer(text):
+        if found.start() != at:
+            return None
+        result += Fraction(found.group(1)) * DURATION_SECONDS[found.group(2)]
+        at = found.end()
+    return result if at == len(text) and at else None
+
+
+def parse_quantity(text: str) -> float:
+    """Returns a Kubernetes quantity; missing for other texts."""
+    exact = exact_quantity(text)
+    return MISSING if exact is None else to_float(exact)
+
+
+def parse_number(text: str) -> float:
+    """Returns a plain decimal, quantity or percentage; missing for other texts."""
+    if text.endswith("%"):
+        exact = exact_decimal(text[:-1])
+        return MISSING if exact is None else to_float(exact / 100)
+    return parse_quantity(text)
+
+
+def parse_duration(text: str) -> float:
+    """Returns the seconds of a duration; missing for other texts."""
+    exact = exact_duration(text)
+    return MISSING if exact is None else to_float(exact)
+
+
+def parse_time(text: str) -> float:
+    """Returns the epoch seconds of an RFC 3339 time; missing for other texts."""
+    if not _TIME.fullmatch(text):
+        return MISSING
+    try:
+        return datetime.fromisoformat(text.upper().replace(" ", "T")).timestamp()
+    except (ValueError, OverflowError):
+        return MISSING
+
+
+def before(text: str, separator: str) -> str | None:
+    """Returns what stands before the first separator; missing without one."""
+    at = text.find(separator)
+    return None if at < 0 else text[:at]
+
+
+def after(text: str, separator: str) -> str | None:
+    """Returns what stands after the first separator; missing without one."""
+    at = text.find(separator)
+    return None if at < 0 else text[at + len(separator) :]
+
+
+def ordinal(text: str) -> float:
+    """Returns the number at the end of a name: `web-12` gives 12."""
+    found = re.search(r"\d{1,15}\Z", text, re.ASCII)
+    return float(found.group()) if found else MISSING
+
+
+def number_text(value: float) -> str:
+    """Returns a number as text: whole ones without fraction, others with six digits."""
+    value += 0.0
+    if value == int(value) and abs(value) < EXACT:
+        return str(int(value))
+    return f"{value:.6g}"
+
+
+def hash_share(parts: Sequence[str]) -> float:
+    """Returns FNV-1a 64 of the parts joined by NUL, as a share of 2^64."""
+    state = _FNV_START
+    for byte in "\0".join(parts).encode("utf-8", "surrogatepass"):
+        state = ((state ^ byte) * _FNV_PRIME) & _MASK
+    return state / 2.0**64
+
+
+NUMBER_FUNCTIONS: Final[MappingProxyType[str, Callable[..., float]]] = MappingProxyType(
+    {
+        "abs": abs,
+        "floor": floor,
+        "ceil": ceil,
+        "round": round_half_away,
+        "sqrt": sqrt,
+        "log2": log2,
+        "exp": exp,
+        "pow": power,
+        "mod": modulo,
+    }
+)
+
+#: Functions of texts; an argument that is missing makes the result missing before they are asked.
+TEXT_FUNCTIONS: Final[MappingProxyType[str, Callable[..., float | str | None]]] = (
+    MappingProxyType(
+        {
+            "len": lambda text: float(len(text)),
+            "lower": str.lower,
+            "upper": str.upper,
+            "before": before,
+            "after": after,
+            "ordinal": ordinal,
+            "number": parse_number,
+            "quantity": parse_quantity,
+            "duration": parse_duration,
+            "time": parse_time,
+            "join": lambda *parts: "".join(parts),
+            "hash": lambda *parts: hash_share(parts),
+        }
+    )
+)
+
+
+# ---- scores
+
+
+def normalise(values: list[float], norm: str, *, reverse: bool) -> list[float]:
+    """Returns raw scores of the candidates on the scale 0..100, missing ones still missing.
+
+    One way of writing it for lists; `lower` has the same over columns.
+    """
+    there = [one for one in values if not math.isnan(one)]
+    if not there:
+        return values
+    low, high = min(there), max(there)
+    if norm == "minmax":
+        out = [minmax_score(one, low, high) for one in values]
+    elif norm == "default":
+        out = [multiply(one, 100.0) / high if high > 0 else one * 0.0 for one in values]
+    elif norm == "rank":
+        below = sorted(there)
+        others = max(len(there) - 1, 1)
+        out = [_rank(one, below) * 100.0 / others for one in values]
+    else:
+        out = values
+    return [100.0 - one for one in out] if reverse else out
+
+
+def minmax_score(value: float, low: float, high: float) -> float:
+    """Returns where a value stands between the lowest (0) and the highest (100)."""
+    if high == low:
+        return value * 0.0
+    spread = high - low
+    if math.isinf(spread):
+        return (value / 2 - low / 2) / (high / 2 - low / 2) * 100.0
+    return (value - low) / spread * 100.0
+
+
+def _rank(value: float, ordered: list[float]) -> float:
+    if math.isnan(value):
+        return value
+    return float(sum(1 for one in ordered if one < value))

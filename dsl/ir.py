@@ -1,0 +1,271 @@
+"""The tree as understood: typed, units settled, names resolved, sugar gone. Data only.
+
+Nodes compare by identity; a `let` is one shared `Named` node, so the tree is a graph without
+cycles and every walk of it remembers what it has seen.
+"""
+
+from dataclasses import dataclass
+
+from dsl.source import Span
+from dsl.types import Level, Type
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Core:
+    """Any expression: its type, its level and the text it came from."""
+
+    span: Span
+    type: Type
+    level: Level
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Const(Core):
+    """A value known when the policy is compiled; numbers in base units, NaN = missing."""
+
+    value: float | str | bool | tuple[float, ...] | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Read(Core):
+    """A field of the cycle, the pod, the node or `it`."""
+
+    field: str
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Metric(Core):
+    """A metric's last sample, or its age."""
+
+    name: str
+    id: str
+    age: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Named(Core):
+    """A use of a `let`; all uses share the body."""
+
+    name: str
+    body: "Expr"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Arith(Core):
+    """A chain of `+ -` or `* /`, from the left."""
+
+    operators: tuple[str, ...]
+    operands: "tuple[Expr, ...]"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Negate(Core):
+    """The negative of a number."""
+
+    operand: "Expr"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Func(Core):
+    """A function; `min`, `max`, `sum`, `avg` and `median` here are element-wise."""
+
+    name: str
+    args: "tuple[Expr, ...]"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Compare(Core):
+    """`== < <=` ... between numbers, times, texts (`==` only) or Bools (`==` only)."""
+
+    operator: str
+    left: "Expr"
+    right: "Expr"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class TextTest(Core):
+    """`contains`, `starts with`, `ends with`, `like`, `matches`."""
+
+    operator: str
+    left: "Expr"
+    right: "Expr"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Member(Core):
+    """Whether a value is in a list."""
+
+    item: "Expr"
+    items: "Expr"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Between(Core):
+    """Whether a number is in a range, ends included."""
+
+    item: "Expr"
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Missing(Core):
+    """Whether a value is missing."""
+
+    operand: "Expr"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Coalesce(Core):
+    """The first value that is not missing."""
+
+    operands: "tuple[Expr, ...]"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Logical(Core):
+    """A chain of `and` or `or`."""
+
+    operator: str
+    operands: "tuple[Expr, ...]"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Not(Core):
+    """The negation of a Bool."""
+
+    operand: "Expr"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class If(Core):
+    """`then` where the condition holds, else `other`."""
+
+    condition: "Expr"
+    then: "Expr"
+    other: "Expr"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class NodeAggregate(Core):
+    """An aggregate of a node value over `candidates` or all `nodes`.
+
+    In a filter all nodes are candidates. `value` is a Bool for count, any and all.
+    """
+
+    function: str
+    over: str
+    value: "Expr | None"
+    where: "Expr | None"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PodAggregate(Core):
+    """An aggregate of an `it` value over `node`, `zone`, `region` or `cluster` pods."""
+
+    function: str
+    over: str
+    value: "Expr | None"
+    where: "Expr | None"
+
+
+Expr = (
+    Const
+    | Read
+    | Metric
+    | Named
+    | Arith
+    | Negate
+    | Func
+    | Compare
+    | TextTest
+    | Member
+    | Between
+    | Missing
+    | Coalesce
+    | Logical
+    | Not
+    | If
+    | NodeAggregate
+    | PodAggregate
+)
+
+
+def children(node: Expr) -> "tuple[Expr, ...]":
+    """Returns the direct parts of a node."""
+    match node:
+        case Const() | Read() | Metric():
+            return ()
+        case Named():
+            return (node.body,)
+        case Arith() | Coalesce() | Logical():
+            return node.operands
+        case Negate() | Missing() | Not():
+            return (node.operand,)
+        case Func():
+            return node.args
+        case Compare() | TextTest():
+            return (node.left, node.right)
+        case Member():
+            return (node.item, node.items)
+        case Between():
+            return (node.item,)
+        case If():
+            return (node.condition, node.then, node.other)
+        case NodeAggregate() | PodAggregate():
+            return tuple(one for one in (node.value, node.where) if one is not None)
+
+
+def walk(*roots: Expr) -> "list[Expr]":
+    """Returns every node below the roots once. Linear in the graph."""
+    seen: set[int] = set()
+    out: list[Expr] = []
+    stack = list(reversed(roots))
+    while stack:
+        node = stack.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            out.append(node)
+            stack.extend(reversed(children(node)))
+    return out
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Message:
+    """A message: texts and typed expressions in order."""
+
+    span: Span
+    parts: tuple[str | Expr, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class FilterCore:
+    """A filter: for pods where `guard` holds, a node passes iff `test` holds.
+
+    `left` and `right` are the two sides as written (for explanations); `forbids` says that the
+    node is rejected where `right` holds.
+    """
+
+    guard: Expr | None
+    test: Expr
+    left: Expr | None
+    right: Expr
+    forbids: bool
+    message: Message | None
+    status: str | None
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ScoreCore:
+    """A score: for pods where `guard` holds, `value` normalised.
+
+    `missing` is the final score of a node without a value, None for the rule's "0, or abstain".
+    """
+
+    guard: Expr | None
+    value: Expr
+    norm: str
+    reverse: bool
+    missing: float | None
+    weight: float

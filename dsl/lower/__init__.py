@@ -1,0 +1,112 @@
+"""Rules as understood become closures over NumPy columns; no code is generated.
+
+Knows columns and the meaning of each node; not how rules are written or explained.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsl import ir
+from dsl.lower import numbers
+from dsl.lower.columns import Builder
+from dsl.lower.frame import Frame, Memo, Run
+from dsl.plan import Column, Mask, Parts, Rows, Subject, World
+from dsl.types import MISSING
+
+__all__ = ["LoweredFilter", "LoweredScore", "Memo", "combine", "lower_filter", "lower_score"]
+
+_NO_ROWS = slice(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredFilter:
+    """The two functions of a filter."""
+
+    prepare: Callable[[Subject, World], Parts | None]
+    verdict: Callable[[Parts, World, Rows], Mask]
+
+
+@dataclass(frozen=True, slots=True)
+class LoweredScore:
+    """The three functions of a score."""
+
+    prepare: Callable[[Subject, World], Parts | None]
+    column: Callable[[Parts, World, Rows, NDArray[np.intp]], Column]
+    finish: Callable[[Column], Column | None]
+
+
+def lower_filter(core: ir.FilterCore, memo: Memo) -> LoweredFilter:
+    """Compiles a filter. Linear in the size of its tree."""
+    builder = Builder(memo, hoist=True)
+    test = builder.build(core.test)
+
+    def verdict(parts: Parts, world: World, rows: Rows) -> Mask:
+        frame = Frame(world, rows, parts)
+        with np.errstate(all="ignore"):
+            passed = test(frame)
+        if isinstance(passed, np.ndarray):
+            return passed
+        return np.full(frame.count, passed, np.bool_)
+
+    return LoweredFilter(_prepare(core.guard, builder.slots, memo), verdict)
+
+
+def lower_score(core: ir.ScoreCore, memo: Memo) -> LoweredScore:
+    """Compiles a score. Linear in the size of its tree."""
+    builder = Builder(memo, hoist=True)
+    value = builder.build(core.value)
+    norm, reverse, missing = core.norm, core.reverse, core.missing
+
+    def column(
+        parts: Parts, world: World, rows: Rows, candidates: NDArray[np.intp]
+    ) -> Column:
+        frame = Frame(world, rows, parts, candidates)
+        with np.errstate(all="ignore"):
+            raw = value(frame)
+        if isinstance(raw, np.ndarray):
+            return raw
+        return np.full(frame.count, raw, np.float64)
+
+    def finish(raw: Column) -> Column | None:
+        with np.errstate(all="ignore"):
+            return numbers.finish(raw, norm, missing, reverse=reverse)
+
+    return LoweredScore(_prepare(core.guard, builder.slots, memo), column, finish)
+
+
+def _prepare(
+    guard: ir.Expr | None, slots: list[Run], memo: Memo
+) -> Callable[[Subject, World], Parts | None]:
+    applies = Builder(memo, hoist=False).build(guard) if guard is not None else None
+    if applies is None and not slots:
+        return lambda _subject, _world: ()
+
+    def prepare(subject: Subject, world: World) -> Parts | None:
+        frame = Frame(world, _NO_ROWS, subject=subject)
+        with np.errstate(all="ignore"):
+            if applies is not None and not applies(frame):
+                return None
+        return tuple(_canonical(slot(frame)) for slot in slots)
+
+    return prepare
+
+
+def _canonical(value: float | str | bool | tuple[str, ...] | None) -> (
+    float | str | bool | tuple[str, ...] | None
+):
+    """Returns the one missing number for every NaN, so that equal parts compare equal."""
+    return MISSING if isinstance(value, float) and value != value else value  # noqa: PLR0124
+
+
+def combine(columns: Sequence[tuple[float, Column | None]]) -> Column | None:
+    """Returns the weighted mean of the columns that did not abstain, None without any."""
+    total, weights = None, 0.0
+    for weight, column in columns:
+        if column is not None and weight > 0:
+            part = column * weight
+            total = part if total is None else total + part
+            weights += weight
+    return None if total is None else numbers.rounded(total / weights)

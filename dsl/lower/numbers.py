@@ -1,0 +1,237 @@
+"""Arithmetic over columns; bit for bit what `dsl.functions` does for scalars."""
+
+from collections.abc import Callable, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsl import functions
+from dsl.types import MISSING
+
+Column = NDArray[np.float64]
+Number = float | Column
+
+
+def settle(column: Any) -> Any:
+    """Turns infinities into missing values; scalars too."""
+    if isinstance(column, float):
+        return functions.settle(column)
+    # A finite sum has no infinite part, and a pass for the sum is the cheapest test there is.
+    if np.isfinite(np.add.reduce(column)):
+        return column
+    infinite = np.isinf(column)
+    return np.where(infinite, MISSING, column) if infinite.any() else column
+
+
+def divide(left: Any, right: Any) -> Any:
+    """Divides; `0 / 0` is 0, `x / 0` is infinite or NaN until it is settled."""
+    if isinstance(right, float):
+        if right == 0:
+            if isinstance(left, float):
+                return 0.0 if left == 0 else MISSING
+            return np.where(left == 0, 0.0, MISSING)
+        return left / right
+    quotient = np.divide(left, right)
+    zero = right == 0
+    if zero.any():
+        quotient[zero & (left == 0)] = 0.0
+    return quotient
+
+
+def chain(operators: Sequence[str], values: Sequence[Any]) -> Any:
+    """Computes a chain from the left, unsettled."""
+    result = values[0]
+    for operator, value in zip(operators, values[1:], strict=True):
+        if operator == "+":
+            result = result + value
+        elif operator == "-":
+            result = result - value
+        elif operator == "*":
+            result = result * value
+        else:
+            result = divide(result, value)
+    return result
+
+
+def _round(column: Column) -> Column:
+    whole = np.trunc(column)
+    rest = column - whole
+    return np.where(np.abs(rest) >= 0.5, whole + np.copysign(1.0, column), whole)  # noqa: PLR2004
+
+
+def _sqrt(column: Column) -> Column:
+    return np.sqrt(np.where(column >= 0, column, MISSING))
+
+
+def _modulo(left: Number, right: Number) -> Column:
+    out = np.mod(left, right)
+    return np.asarray(settle(np.where(np.equal(right, 0), MISSING, out)))
+
+
+def each(function: Callable[..., float]) -> Callable[..., Column]:
+    """Applies a scalar function to every distinct combination; exact, but slow."""
+
+    def run(*columns: Number) -> Column:
+        parts = np.broadcast_arrays(*(np.asarray(one, np.float64) for one in columns))
+        if len(parts) == 1:
+            distinct, place = np.unique(parts[0], return_inverse=True)
+            values = [function(one) for one in distinct.tolist()]
+        else:
+            rows, place = np.unique(np.stack(parts, 1), axis=0, return_inverse=True)
+            values = [function(*one) for one in rows.tolist()]
+        return np.array(values, np.float64)[place.reshape(-1)]
+
+    return run
+
+
+NUMBER_FUNCTIONS: Final[MappingProxyType[str, Callable[..., Column]]] = MappingProxyType(
+    {
+        "abs": np.abs,
+        "floor": np.floor,
+        "ceil": np.ceil,
+        "round": _round,
+        "sqrt": _sqrt,
+        "log2": each(functions.log2),
+        "exp": each(functions.exp),
+        "pow": each(functions.power),
+        "mod": _modulo,
+    }
+)
+
+
+def median_of(columns: Sequence[Number]) -> Column:
+    """Returns the element-wise median; missing where a part is missing."""
+    parts = np.stack(np.broadcast_arrays(*columns))
+    ordered = np.sort(parts, axis=0)
+    middle = len(parts) // 2
+    if len(parts) % 2:
+        out = ordered[middle]
+    else:
+        out = settle((ordered[middle - 1] + ordered[middle]) / 2.0)
+    return np.where(np.isnan(parts).any(axis=0), MISSING, out)
+
+
+# ---- reductions of one column
+
+
+def whole_and_small(column: Column) -> bool:
+    """Whether plain float sums of a column are exact in any order."""
+    size = np.add.reduce(np.abs(column))
+    return bool(size < functions.EXACT) and bool((np.trunc(column) == column).all())
+
+
+def total(column: Column) -> float:
+    """Returns the exact sum of a column without missing values."""
+    if whole_and_small(column):
+        return float(np.add.reduce(column))
+    return functions.total(column.tolist())
+
+
+def reduce(function: str, column: Column) -> float:
+    """Reduces a column to one number, skipping missing values."""
+    if function == "max":
+        return float(np.fmax.reduce(column)) if len(column) else MISSING
+    if function == "min":
+        return float(np.fmin.reduce(column)) if len(column) else MISSING
+    there = column[~np.isnan(column)]
+    if function == "sum":
+        return total(there)
+    if not len(there):
+        return MISSING
+    if function == "avg":
+        return functions.divide(total(there), float(len(there)))
+    return functions.median(there.tolist())
+
+
+# ---- reductions per group
+
+
+def grouped_sum(group: NDArray[np.intp], column: Column, count: int) -> Column:
+    """Returns the exact sum of each group; values are not missing."""
+    if whole_and_small(column):
+        return np.bincount(group, column, count)
+    return _per_group(functions.total, group, column, count)
+
+
+def grouped(function: str, group: NDArray[np.intp], column: Column, count: int) -> Column:
+    """Reduces the values of each group, skipping missing ones."""
+    there = ~np.isnan(column)
+    if not there.all():
+        group, column = group[there], column[there]
+    if function == "sum":
+        return grouped_sum(group, column, count)
+    sizes = np.bincount(group, minlength=count)
+    if function == "avg":
+        out = divide(grouped_sum(group, column, count), sizes.astype(np.float64))
+        return np.asarray(settle(np.where(sizes > 0, out, MISSING)))
+    if function == "median":
+        return _per_group(functions.median, group, column, count)
+    if function == "max":
+        best = np.full(count, -np.inf)
+        np.maximum.at(best, group, column)
+    else:
+        best = np.full(count, np.inf)
+        np.minimum.at(best, group, column)
+    return np.where(sizes > 0, best, MISSING)
+
+
+def _per_group(
+    function: Callable[[list[float]], float], group: NDArray[np.intp], column: Column, count: int
+) -> Column:
+    order = np.argsort(group, kind="stable")
+    ends = np.cumsum(np.bincount(group, minlength=count))
+    values = column[order].tolist()
+    starts = [0, *ends[:-1].tolist()]
+    return np.array(
+        [function(values[start:end]) for start, end in zip(starts, ends.tolist(), strict=True)],
+        np.float64,
+    )
+
+
+# ---- scores
+
+
+def finish(raw: Column, norm: str, missing: float | None, *, reverse: bool) -> Column | None:
+    """Turns the raw values of all candidates into scores; None when the statement abstains."""
+    gone = np.isnan(raw)
+    none_gone = not gone.any()
+    if len(raw) == 0 or (not none_gone and gone.all() and missing is None):
+        return None if len(raw) == 0 or missing is None else raw
+    score = _normalised(raw, norm, gone)
+    if reverse:
+        score = 100.0 - score
+    score = rounded(score)
+    if none_gone:
+        return score
+    return np.where(gone, 0.0 if missing is None else missing, score)
+
+
+def _normalised(raw: Column, norm: str, gone: NDArray[np.bool_]) -> Column:
+    if norm == "none" or gone.all():
+        return raw
+    if norm == "rank":
+        there = np.sort(raw[~gone])
+        others = max(len(there) - 1, 1)
+        return np.searchsorted(there, raw, side="left") * 100.0 / others
+    low, high = float(np.fmin.reduce(raw)), float(np.fmax.reduce(raw))
+    if norm == "default":
+        if high <= 0:
+            return np.zeros(len(raw))
+        return np.asarray(settle(raw * 100.0)) / high
+    if low == high:
+        return np.zeros(len(raw))
+    spread = high - low
+    if np.isinf(spread):
+        return (raw / 2 - low / 2) / (high / 2 - low / 2) * 100.0
+    return (raw - low) / spread * 100.0
+
+
+def rounded(score: Column) -> Column:
+    """Clamps to 0..100 and rounds to six decimals, halves up (away from 0)."""
+    scaled = np.minimum(np.maximum(score, 0.0), 100.0) * 1e6
+    whole = np.floor(scaled)
+    whole += (scaled - whole) >= 0.5  # noqa: PLR2004 - one half
+    whole /= 1e6
+    return whole

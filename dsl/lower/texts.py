@@ -1,0 +1,130 @@
+"""Texts over columns of codes: each distinct text is looked at once, then taken."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsl.plan import Dictionary
+
+Codes = NDArray[np.int32]
+#: No text has this code, and it is not the code of a missing one.
+NO_TEXT: Final = -2
+_MAX_TABLES: Final = 256
+_FEW: Final = 8
+
+
+class CodeTable:
+    """Values of a function of a text, by code; filled as codes turn up."""
+
+    def __init__(
+        self, function: Callable[[str], Any], missing: float | bool, kind: type[np.generic]
+    ) -> None:
+        self._function = function
+        self._missing = missing
+        self._kind = kind
+        self._dictionary: Dictionary | None = None
+        self._known: NDArray[np.bool_] = np.ones(1, np.bool_)
+        self._values: NDArray[Any] = np.full(1, missing, kind)
+
+    def take(self, codes: Codes, dictionary: Dictionary) -> NDArray[Any]:
+        """Returns the value of each code's text."""
+        texts = dictionary.texts
+        if dictionary is not self._dictionary or len(self._known) <= len(texts):
+            self._grow(dictionary, len(texts))
+        known = self._known[codes]
+        if not known.all():
+            for code in np.unique(codes[~known]).tolist():
+                self._values[code] = self._function(texts[code])
+                self._known[code] = True
+        return self._values[codes]
+
+    def _grow(self, dictionary: Dictionary, size: int) -> None:
+        # The last place stands for code -1, a missing text.
+        room = size + size // 2 + 2
+        known = np.zeros(room, np.bool_)
+        values = np.full(room, self._missing, self._kind)
+        if dictionary is self._dictionary:
+            old = len(self._known) - 1
+            known[:old] = self._known[:old]
+            values[:old] = self._values[:old]
+        known[-1] = True
+        self._dictionary = dictionary
+        self._known, self._values = known, values
+
+
+class Tables:
+    """Tables of one function with further, scalar arguments."""
+
+    def __init__(
+        self, function: Callable[..., Any], missing: float | bool, kind: type[np.generic]
+    ) -> None:
+        self._function = function
+        self._missing = missing
+        self._kind = kind
+        self._tables: dict[Any, CodeTable] = {}
+
+    def of(self, place: int, others: tuple[Any, ...]) -> CodeTable:
+        """Returns the table for the column at `place` among otherwise fixed arguments."""
+        key = (place, others)
+        table = self._tables.get(key)
+        if table is None:
+            if len(self._tables) >= _MAX_TABLES:
+                self._tables.clear()
+            before, after = others[:place], others[place:]
+            function = self._function
+            table = CodeTable(
+                lambda text: function(*before, text, *after), self._missing, self._kind
+            )
+            self._tables[key] = table
+        return table
+
+
+def code_of(value: Any, dictionary: Dictionary) -> Any:
+    """Returns the code of a scalar text, interned; columns stay as they are."""
+    if value is None:
+        return np.int32(-1)
+    return np.int32(dictionary.code(value)) if isinstance(value, str) else value
+
+
+def find(value: str | None, dictionary: Dictionary) -> int:
+    """Returns the code of a scalar text for a comparison; `NO_TEXT` if no column has it."""
+    if value is None:
+        return NO_TEXT
+    code = dictionary.find(value)
+    return NO_TEXT if code < 0 else code
+
+
+def equal(left: Any, right: Any, dictionary: Dictionary) -> NDArray[np.bool_]:
+    """Compares two texts, at least one a column; missing equals nothing."""
+    if not isinstance(left, np.ndarray):
+        left, right = right, left
+    if isinstance(right, np.ndarray):
+        return np.asarray((left == right) & (left >= 0))
+    return np.asarray(left == find(right, dictionary))
+
+
+def member(codes: Codes, items: tuple[str, ...], dictionary: Dictionary) -> NDArray[np.bool_]:
+    """Whether each text is one of the items."""
+    wanted = [code for code in (dictionary.find(one) for one in items) if code >= 0]
+    if len(wanted) > _FEW:
+        return np.isin(codes, np.array(wanted, np.int32))
+    out = np.zeros(len(codes), np.bool_)
+    for code in wanted:
+        out |= codes == code
+    return out
+
+
+def pairwise(
+    function: Callable[..., Any], columns: tuple[Any, ...], dictionary: Dictionary
+) -> list[Any]:
+    """Applies a function of several texts to every row, each distinct combination once."""
+    coded = [code_of(one, dictionary) for one in columns]
+    stacked = np.stack(np.broadcast_arrays(*coded), 1)
+    rows, place = np.unique(stacked, axis=0, return_inverse=True)
+    texts = dictionary.texts
+    values = [
+        None if min(one) < 0 else function(*(texts[code] for code in one)) for one in rows.tolist()
+    ]
+    return [values[at] for at in place.reshape(-1).tolist()]

@@ -1,0 +1,599 @@
+"""One statement's text becomes its tree: runs Lark and turns Lark's tree into ours.
+
+Lark's objects do not leave this module.
+"""
+
+import re
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any, Final, cast
+
+from lark import Lark, Token, Tree
+from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
+
+from dsl import syntax as s
+from dsl.diagnostics import Diagnostic
+from dsl.parser.complaint import Refusal, complain
+from dsl.source import MAX_DEPTH, MAX_ITEMS, SourceFile, Span
+
+_STARTS: Final = ["start", "testfile", "expr"]
+_WRAPPERS: Final = ("word", "lit", "key", "num", "glob", "members", "set_ref")
+_ESCAPES: Final = {'\\"': '"', "\\\\": "\\", "\\n": "\n", "\\t": "\t"}
+_ESCAPE: Final = re.compile(r"\\.", re.DOTALL)
+_KEYWORD: Final = re.compile(r"[A-Za-z]+")
+_BRACKETS: Final = re.compile(r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[(\[)\]]')
+
+
+def grammar_text() -> str:
+    """Returns the grammar that ships with the package."""
+    return files("dsl").joinpath("grammar.lark").read_text(encoding="utf-8")
+
+
+def build_tables(*, strict: bool = False) -> Lark:
+    """Builds the tables of all three start symbols."""
+    return Lark(
+        grammar_text(),
+        parser="lalr",
+        lexer="contextual",
+        start=_STARTS,
+        propagate_positions=True,
+        maybe_placeholders=True,
+        strict=strict,
+    )
+
+
+class _StopError(Exception):
+    """A limit was met while the tree was built; never leaves this module."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
+class StatementReader:
+    """Parses one statement or one expression at a time."""
+
+    def __init__(self) -> None:
+        self._lark: Lark | None = None
+
+    def warm(self) -> None:
+        """Builds the tables if they are not there yet."""
+        self._tables()
+
+    def _tables(self) -> Lark:
+        if self._lark is None:
+            self._lark = build_tables()
+        return self._lark
+
+    def statement(
+        self, source: SourceFile, span: Span
+    ) -> tuple[s.Statement | None, list[Diagnostic]]:
+        """Reads one statement; with None there is at least one finding."""
+        text = source.slice(span)
+        if not text.endswith("\n"):
+            text += "\n"
+        builder = _Builder(self, source, span.start)
+        tree = self._read(builder, text, "start")
+        if tree is None:
+            return None, builder.found
+        try:
+            statement = builder.statement(cast("Tree[Token]", tree.children[0]))
+        except _StopError as stop:
+            builder.report(stop.refusal)
+            return None, builder.found
+        return (None if builder.fatal else statement), builder.found
+
+    def expression(
+        self, source: SourceFile, span: Span, text: str | None = None
+    ) -> tuple[s.Expr | None, list[Diagnostic]]:
+        """Reads the text under a span as an expression; `text` replaces it (escapes read)."""
+        builder = _Builder(self, source, span.start)
+        tree = self._read(builder, source.slice(span) if text is None else text, "expr")
+        if tree is None:
+            return None, builder.found
+        try:
+            return builder.expr(tree), builder.found
+        except _StopError as stop:
+            builder.report(stop.refusal)
+            return None, builder.found
+
+    def _read(self, builder: "_Builder", text: str, start: str) -> Any:
+        deep = _too_deep(text)
+        if deep is not None:
+            builder.report(deep)
+            return None
+        try:
+            return self._tables().parse(text, start=start)
+        except UnexpectedInput as error:
+            builder.report(complain(text, *_where(error, text)))
+            return None
+
+
+def _where(error: UnexpectedInput, text: str) -> tuple[int, int, frozenset[str], str]:
+    """Returns start, end, acceptable terminals and the kind of what was met."""
+    if isinstance(error, UnexpectedToken):
+        token = error.token
+        accepts = frozenset(error.accepts or error.expected)
+        if token.type in ("$END", "_NL"):
+            end = token.start_pos if token.type == "_NL" else len(text)
+            return (end or 0), (end or 0), accepts, "end"
+        start = token.start_pos or 0
+        return start, token.end_pos or start + 1, accepts, token.type
+    if isinstance(error, UnexpectedCharacters):
+        start = error.pos_in_stream or 0
+        return start, start + 1, frozenset(error.allowed or ()), "character"
+    if isinstance(error, UnexpectedEOF):
+        return len(text), len(text), frozenset(error.expected), "end"
+    return 0, 1, frozenset(), "character"
+
+
+def _too_deep(text: str) -> Refusal | None:
+    depth = 0
+    for found in _BRACKETS.finditer(text):
+        sign = found.group()
+        if sign in "([":
+            depth += 1
+        elif sign in ")]":
+            depth -= 1
+        if depth > MAX_DEPTH:
+            return _depth_refusal(found.start(), found.end())
+    return None
+
+
+def _depth_refusal(start: int, end: int) -> Refusal:
+    return Refusal(
+        "P006",
+        f"this is nested more than {MAX_DEPTH} levels deep",
+        start,
+        end,
+        helps=("give parts of it a name with `let`",),
+    )
+
+
+class _Builder:
+    """Turns the tree of one statement into ours; positions become those of the file."""
+
+    def __init__(self, reader: StatementReader, source: SourceFile, base: int) -> None:
+        self.reader = reader
+        self.source = source
+        self.base = base
+        self.found: list[Diagnostic] = []
+        self.fatal = False
+        self.depth = 0
+
+    # ---- places and findings
+
+    def report(self, refusal: Refusal) -> None:
+        """Adds a finding whose places count from the start of the statement."""
+        self.fatal = True
+        size = len(self.source.text)
+        self.found.append(refusal.diagnostic(self.source, self.base, size))
+
+    def span(self, node: Any) -> Span:
+        if isinstance(node, Token):
+            start = node.start_pos or 0
+            return Span(self.base + start, self.base + (node.end_pos or start))
+        meta = node.meta
+        if meta.empty:
+            return Span(self.base, self.base)
+        return Span(self.base + meta.start_pos, self.base + meta.end_pos)
+
+    # ---- statements
+
+    def statement(self, tree: Any) -> s.Statement:
+        build = getattr(self, f"st_{tree.data}", None)
+        if build is None:
+            span = self.span(tree)
+            word = _KEYWORD.match(self.source.text, span.start)
+            keyword = word.group() if word else str(tree.data)
+            return s.Other(span, keyword, Span(span.start, span.start + len(keyword)))
+        return cast("s.Statement", build(tree))
+
+    def _header(self, tree: Any) -> s.Header:
+        (value,) = tree.children
+        return s.Header(self.span(tree), str(tree.data), self.expr(value))
+
+    st_policy = st_description = st_version = st_language = st_mode = _header
+    st_applies_to = st_order = st_policy_weight = _header
+
+    def st_param(self, tree: Any) -> s.ParamDecl:
+        name, kind, default, check, doc = tree.children
+        bounds: tuple[s.Literal, s.Literal] | None = None
+        choices: s.Words | None = None
+        if check is not None and check.data == "range_check":
+            low, high = (cast("s.Literal", self.expr(one)) for one in check.children)
+            bounds = (low, high)
+        elif check is not None:
+            choices = self.words(check.children[0])
+        return s.ParamDecl(
+            self.span(tree),
+            str(name),
+            self.span(name),
+            str(kind.children[0]) if kind is not None else "",
+            kind is not None and kind.data == "list_type",
+            cast("s.Literal", self.expr(default)) if default is not None else None,
+            bounds,
+            choices,
+            self.quoted(doc) if doc is not None else "",
+        )
+
+    def st_let(self, tree: Any) -> s.LetDecl:
+        name, value = tree.children
+        return s.LetDecl(self.span(tree), str(name), self.span(name), self.expr(value))
+
+    def st_metric(self, tree: Any) -> s.MetricDecl:
+        name, source, *clauses = tree.children
+        return s.MetricDecl(
+            self.span(tree),
+            str(name),
+            self.span(name),
+            str(source.data),
+            tuple(self.expr(one) for one in source.children),
+            tuple(self.clause(one) for one in clauses),
+        )
+
+    def _rule(self, tree: Any) -> s.Rule:
+        rule, *clauses = tree.children
+        left, right = rule.children
+        if right is None:
+            left, right = None, left
+        return self._make_rule(tree, left, right, clauses)
+
+    def _make_rule(
+        self, tree: Any, left: Any, right: Any, clauses: list[Any], direction: str = ""
+    ) -> s.Rule:
+        span = self.span(tree)
+        word = _KEYWORD.match(self.source.text, span.start)
+        return s.Rule(
+            span,
+            word.group() if word else str(tree.data),
+            str(tree.data),
+            self.expr(left) if left is not None else None,
+            self.expr(right),
+            tuple(self.clause(one) for one in clauses),
+            direction,
+        )
+
+    st_filter = st_forbid = st_score = _rule
+
+    def _preference(self, tree: Any) -> s.Rule:
+        cond, target, *clauses = tree.children
+        left = cond.children[0] if cond is not None else None
+        direction = "" if target.data == "plain" else str(target.data)
+        return self._make_rule(tree, left, target.children[0], clauses, direction)
+
+    st_prefer = st_avoid = _preference
+
+    def st_normalize(self, tree: Any) -> s.NormalizeDecl:
+        return s.NormalizeDecl(self.span(tree), self._norm(tree.children[0]))
+
+    # ---- clauses
+
+    def clause(self, tree: Any) -> s.Clause:
+        span = self.span(tree)
+        name = str(tree.data)
+        if name == "message":
+            return s.Clause(span, name, (self.template(tree.children[0]),))
+        if name == "norm_clause":
+            return s.Clause(span, "normalize", self._norm(tree.children[0]).values)
+        return s.Clause(span, name, tuple(self.expr(one) for one in tree.children))
+
+    def _norm(self, tree: Any) -> s.Clause:
+        span = self.span(tree)
+        kind = str(tree.children[0]) if tree.children else "default"
+        words = [s.Word(span, kind)]
+        if tree.data == "norm_reverse":
+            words.append(s.Word(span, "reverse"))
+        return s.Clause(span, "normalize", tuple(words))
+
+    def template(self, token: Any) -> s.Template:
+        raw = str(token)
+        span = self.span(token)
+        mark = 3 if raw.startswith('"""') else 1
+        if raw.startswith("'"):
+            return s.Template(span, (raw[1:-1],))
+        parts: list[str | s.Expr] = []
+        text = ""
+        at, end = mark, len(raw) - mark
+        while at < end:
+            char = raw[at]
+            if raw[at : at + 2] in ("{{", "}}"):
+                text += char
+                at += 2
+            elif char == "\\":
+                text += self._escape(raw[at : at + 2], span.start + at)
+                at += 2
+            elif char == "{":
+                close = _closing(raw, at, end)
+                expr = self._hole(raw, span.start, at, close) if close > 0 else None
+                if close < 0:
+                    self.report(_hole_refusal("`{` has no `}`", span, at, self.base))
+                    break
+                parts.extend([text] if text else [])
+                parts.extend([expr] if expr is not None else [])
+                text = ""
+                at = close + 1
+            elif char == "}":
+                self.report(_hole_refusal("`}` has no `{`", span, at, self.base))
+                break
+            else:
+                text += char
+                at += 1
+        if text:
+            parts.append(text)
+        return s.Template(span, tuple(parts))
+
+    def _hole(self, raw: str, start: int, at: int, close: int) -> s.Expr | None:
+        inner = raw[at + 1 : close]
+        span = Span(start + at + 1, start + close)
+        if not inner.strip():
+            self.report(_hole_refusal("`{}` is empty", Span(start, start), at, self.base))
+            return None
+        plain = _ESCAPE.sub(lambda found: _ESCAPES.get(found.group(), found.group()), inner)
+        expr, found = self.reader.expression(self.source, span, plain)
+        self.found.extend(found)
+        self.fatal = self.fatal or bool(found)
+        return expr
+
+    def quoted(self, token: Any) -> str:
+        """Returns the text between quotes, its escapes read."""
+        raw = str(token)
+        if raw.startswith('"""'):
+            inner, shift = raw[3:-3], 3
+        elif raw.startswith("'"):
+            return raw[1:-1]
+        else:
+            inner, shift = raw[1:-1], 1
+        start = self.span(token).start + shift
+        return _ESCAPE.sub(lambda found: self._escape(found.group(), start + found.start()), inner)
+
+    def _escape(self, escape: str, at: int) -> str:
+        if escape not in _ESCAPES:
+            self.report(
+                Refusal(
+                    "P008",
+                    f"`{escape}` means nothing in a quoted text",
+                    at - self.base,
+                    at - self.base + len(escape),
+                    helps=(
+                        'a quoted text knows \\" \\\\ \\n \\t;'
+                        " single quotes take everything as it is",
+                    ),
+                )
+            )
+        return _ESCAPES.get(escape, escape)
+
+    # ---- expressions
+
+    def expr(self, node: Any) -> Any:
+        """Returns our tree of one of Lark's; typed `Any` because Lark's trees are."""
+        while isinstance(node, Tree) and node.data in _WRAPPERS:
+            node = node.children[0]
+        if isinstance(node, Token):
+            return self._token(node)
+        build: Callable[[Any], s.Expr] = getattr(self, f"ex_{node.data}")
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            span = self.span(node)
+            raise _StopError(_depth_refusal(span.start - self.base, span.start - self.base + 1))
+        try:
+            return build(node)
+        finally:
+            self.depth -= 1
+
+    def _token(self, token: Token) -> s.Expr:
+        span = self.span(token)
+        text = str(token)
+        if token.type == "QUANT":
+            return s.Number(span, text)
+        if token.type == "PERCENT":
+            return s.Percent(span, text)
+        if token.type == "STRING":
+            return s.Text(span, self.quoted(token))
+        if token.type == "PARAM":
+            return s.Param(span, text[1:])
+        return s.Word(span, text)
+
+    def _inner(self, tree: Any) -> s.Expr:
+        return cast("s.Expr", self.expr(tree.children[0]))
+
+    def ex_words(self, tree: Any) -> s.Words:
+        return self.words(tree)
+
+    def words(self, tree: Any) -> s.Words:
+        """Returns a list of words; refuses one that is too long."""
+        items = [one for one in tree.children if one is not None]
+        if len(items) > MAX_ITEMS:
+            span = self.span(items[MAX_ITEMS])
+            raise _StopError(
+                Refusal(
+                    "P006",
+                    f"a list holds at most {MAX_ITEMS} items",
+                    span.start - self.base,
+                    span.end - self.base,
+                    helps=("give the nodes or pods a label, and test that",),
+                )
+            )
+        return s.Words(self.span(tree), tuple(self.expr(one) for one in items))
+
+    def ex_range(self, tree: Any) -> s.Range:
+        low, high = (self.expr(one) for one in tree.children)
+        return s.Range(self.span(tree), low, high)
+
+    def ex_true(self, tree: Any) -> s.Bool:
+        return s.Bool(self.span(tree), True)
+
+    def ex_false(self, tree: Any) -> s.Bool:
+        return s.Bool(self.span(tree), False)
+
+    def ex_name(self, tree: Any) -> s.Name:
+        return s.Name(self.span(tree), str(tree.children[0]))
+
+    def ex_call(self, tree: Any) -> s.Call:
+        name, *args = tree.children
+        built = tuple(self.expr(one) for one in args if one is not None)
+        return s.Call(self.span(tree), str(name), self.span(name), built)
+
+    def ex_field(self, tree: Any) -> s.Field:
+        path, _, key, tail = tree.children
+        return s.Field(
+            self.span(tree),
+            str(path),
+            self.expr(key) if key is not None else None,
+            None,
+            str(tail) if tail is not None else "",
+        )
+
+    def ex_field_computed(self, tree: Any) -> s.Field:
+        path, _, key, tail = tree.children
+        text = str(tail) if tail is not None else ""
+        return s.Field(self.span(tree), str(path), None, self.expr(key), text)
+
+    def ex_bare_agg(self, tree: Any) -> s.BareAggregate:
+        return s.BareAggregate(self.span(tree), str(tree.children[0].children[0]))
+
+    def ex_agg(self, tree: Any) -> s.Aggregate:
+        name, *args, over, where = tree.children
+        return s.Aggregate(
+            self.span(tree),
+            str(name.children[0]),
+            tuple(self.expr(one) for one in args),
+            self.expr(over) if over is not None else None,
+            self.expr(where) if where is not None else None,
+        )
+
+    def ex_if_(self, tree: Any) -> s.If:
+        span = self.span(tree)
+        branches = []
+        while True:
+            cond, then, other = tree.children
+            branches.append((self.expr(cond), self.expr(then)))
+            if isinstance(other, Tree) and other.data == "if_" and len(branches) < MAX_ITEMS:
+                tree = other
+                continue
+            return s.If(span, tuple(branches), self.expr(other))
+
+    def ex_or_expr(self, tree: Any) -> s.Logical:
+        return s.Logical(self.span(tree), "or", tuple(self.expr(one) for one in tree.children))
+
+    def ex_and_expr(self, tree: Any) -> s.Logical:
+        return s.Logical(self.span(tree), "and", tuple(self.expr(one) for one in tree.children))
+
+    def ex_not_(self, tree: Any) -> s.Not:
+        return s.Not(self.span(tree), self._inner(tree))
+
+    def _chain(self, tree: Any) -> s.Chain:
+        span = self.span(tree)
+        signs = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+        family = ("add", "sub") if tree.data in ("add", "sub") else ("mul", "div")
+        operators: list[str] = []
+        operands: list[Any] = []
+        node: Any = tree
+        # A chain leans to the left; walking it down keeps the recursion flat. A parenthesised
+        # chain of the same family on the left has the same meaning, so it may join.
+        while isinstance(node, Tree) and node.data in family:
+            left, right = node.children
+            operators.append(signs[str(node.data)])
+            operands.append(right)
+            node = left
+        operands.append(node)
+        built = tuple(self.expr(one) for one in reversed(operands))
+        return s.Chain(span, tuple(reversed(operators)), built)
+
+    ex_add = ex_sub = ex_mul = ex_div = _chain
+
+    def ex_neg(self, tree: Any) -> s.Negative:
+        return s.Negative(self.span(tree), self._inner(tree))
+
+    def ex_percent_of(self, tree: Any) -> s.PercentOf:
+        percent, operand = (self.expr(one) for one in tree.children)
+        return s.PercentOf(self.span(tree), percent, operand)
+
+    def ex_fallback(self, tree: Any) -> s.Fallback:
+        span = self.span(tree)
+        operands = []
+        node: Any = tree
+        while isinstance(node, Tree) and node.data == "fallback":
+            first, node = node.children
+            operands.append(self.expr(first))
+        return s.Fallback(span, (*operands, self.expr(node)))
+
+    def ex_compare(self, tree: Any) -> s.Compare:
+        left, operator, right = tree.children
+        return s.Compare(
+            self.span(tree), str(operator), self.span(operator), self.expr(left), self.expr(right)
+        )
+
+    def ex_text_test(self, tree: Any) -> s.TextTest:
+        left, operator, right = tree.children
+        word = " ".join(str(operator).split())
+        return s.TextTest(self.span(tree), word, self.expr(left), self.expr(right))
+
+    def ex_like(self, tree: Any) -> s.TextTest:
+        left, right = tree.children
+        return s.TextTest(self.span(tree), "like", self.expr(left), self.expr(right))
+
+    def ex_matches(self, tree: Any) -> s.TextTest:
+        left, right = tree.children
+        return s.TextTest(self.span(tree), "matches", self.expr(left), self.expr(right))
+
+    def _in(self, tree: Any) -> s.In:
+        left, members = tree.children
+        return s.In(
+            self.span(tree), self.expr(left), self.expr(members), negated=tree.data == "not_in"
+        )
+
+    ex_is_in = ex_not_in = _in
+
+    def _is(self, tree: Any) -> s.Is:
+        left, right = tree.children
+        return s.Is(
+            self.span(tree), self.expr(left), self.expr(right), negated=tree.data == "is_not"
+        )
+
+    ex_is_ = ex_is_not = _is
+
+    def _is_missing(self, tree: Any) -> s.IsMissing:
+        return s.IsMissing(self.span(tree), self._inner(tree), negated=tree.data == "is_present")
+
+    ex_is_missing = ex_is_present = _is_missing
+
+    def _label(self, tree: Any) -> s.LabelTest:
+        path, key, *rest = tree.children
+        operator, value = "", None
+        if tree.data == "label_test":
+            operator = str(rest[0].children[0])
+            value = self.expr(rest[1])
+        elif tree.data in ("label_in", "label_not_in"):
+            operator = "in" if tree.data == "label_in" else "not in"
+            value = self.expr(rest[0])
+        return s.LabelTest(
+            self.span(tree), str(path), self.span(path), self.expr(key), operator, value
+        )
+
+    ex_has_label = ex_label_test = ex_label_in = ex_label_not_in = _label
+
+
+def _closing(raw: str, at: int, end: int) -> int:
+    """Returns where the brace opened at `at` closes, minding quotes; -1 if nowhere."""
+    quote = ""
+    for place in range(at + 1, end):
+        char = raw[place]
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "\"'":
+            quote = char
+        elif char == "}":
+            return place
+    return -1
+
+
+def _hole_refusal(message: str, span: Span, at: int, base: int) -> Refusal:
+    place = span.start + at - base
+    return Refusal(
+        "P013",
+        f"{message} in this message",
+        place,
+        place + 1,
+        helps=("write `{expression}`, or `{{` and `}}` for braces",),
+    )

@@ -1,0 +1,83 @@
+"""Cuts a file into statements: one starts in column 1, outside of `\"\"\"` texts and comments.
+
+Knows lines and quotes, not the grammar.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from dsl.source import (
+    MAX_STATEMENTS,
+    MAX_TOKENS,
+    QUOTED_OR_COMMENT,
+    SourceFile,
+    Span,
+    TextProblem,
+)
+
+_DECLARES: Final = re.compile(r"(?:let|param|metric)[ \t]+([A-Za-z_]\w*)")
+_TOKEN: Final = re.compile(r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[\w.]+|[^\w\s]')
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The text of one statement, from its first column to the start of the next."""
+
+    span: Span
+    declares: str
+
+
+def cut(source: SourceFile) -> tuple[list[Chunk], list[TextProblem]]:
+    """Returns the statements of a file and what is wrong with its layout."""
+    text = source.text
+    bare = QUOTED_OR_COMMENT.sub(_blank, text)
+    starts = [
+        found.start() for found in re.finditer(r"^\S", bare, re.MULTILINE)
+    ]
+    limit = _limits(text, starts)
+    if limit is not None:
+        return [], [limit]
+    problems = []
+    head = bare[: starts[0]] if starts else bare
+    if head.strip():
+        first = len(head) - len(head.lstrip())
+        end = first + len(head[first:].split(maxsplit=1)[0])
+        problems.append(
+            TextProblem(
+                "P012",
+                "the first statement is indented, so there is nothing it could continue",
+                Span(first, end),
+                "remove the leading spaces: a statement starts in column 1",
+            )
+        )
+    ends = [*starts[1:], len(text)] if starts else []
+    chunks = []
+    for start, end in zip(starts, ends, strict=True):
+        declared = _DECLARES.match(text, start)
+        chunks.append(Chunk(Span(start, end), declared.group(1) if declared else ""))
+    return chunks, problems
+
+
+def _blank(found: re.Match[str]) -> str:
+    """Keeps the length; a text keeps a mark in its first place, a comment nothing."""
+    text = found.group()
+    if text.startswith("#"):
+        return " " * len(text)
+    # A text keeps something in its first column, so that a line starting with it starts a
+    # statement (which the grammar then refuses), while its inner lines do not.
+    return '"' + "".join(" " for _ in text[1:])
+
+
+def _limits(text: str, starts: list[int]) -> TextProblem | None:
+    if len(starts) > MAX_STATEMENTS:
+        start = starts[MAX_STATEMENTS]
+        message = f"the file has more than {MAX_STATEMENTS:,} statements"
+        return TextProblem("P006", message, Span(start, start + 1), "split the file")
+    count = 0
+    for found in _TOKEN.finditer(text):
+        count += not found.group().startswith("#")
+        if count > MAX_TOKENS:
+            message = f"the file has more than {MAX_TOKENS:,} words and signs"
+            return TextProblem("P006", message, Span(*found.span()), "split the file")
+    return None

@@ -1,0 +1,335 @@
+"""What a rule means, one pod and one node at a time: test oracle and voice of `explain`.
+
+Scalars only. Reads the same world as the columns do; knows nothing of how they are computed.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from dsl import functions, ir
+from dsl.plan import Subject, World
+from dsl.types import MISSING, TEXT, Kind, Level, is_missing, show
+
+_DOMAINS = {"zone": "node.zone", "region": "node.region"}
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Where an expression is looked at: a pod to place, a node, a pod of a set.
+
+    `candidates` are the rows that aggregates of nodes run over; None means all nodes.
+    """
+
+    world: World
+    subject: Subject
+    row: int
+    candidates: tuple[int, ...] | None = None
+    pod: int = -1
+    known: dict[tuple[int, int, int], Any] = field(default_factory=dict)
+
+
+def evaluate(node: ir.Expr, view: View) -> Any:
+    """Returns the value of an expression: float, text, flag or tuple; None or NaN = missing."""
+    match node:
+        case ir.Const():
+            return node.value
+        case ir.Read():
+            return _read(node, view)
+        case ir.Metric():
+            world = view.world
+            column = world.metric_age(node.id) if node.age else world.metric(node.id)
+            return float(column[view.row])
+        case ir.Named():
+            key = (id(node.body), view.row, view.pod)
+            if key not in view.known:
+                view.known[key] = evaluate(node.body, view)
+            return view.known[key]
+        case ir.Arith():
+            return _arith(node, view)
+        case ir.Negate():
+            return -evaluate(node.operand, view)
+        case ir.Func():
+            return _call(node, [evaluate(one, view) for one in node.args])
+        case ir.NodeAggregate():
+            return _node_aggregate(node, view)
+        case ir.PodAggregate():
+            return _pod_aggregate(node, view)
+        case ir.Coalesce():
+            values = (evaluate(one, view) for one in node.operands)
+            return next((one for one in values if not is_missing(one)), _missing(node))
+        case ir.If():
+            chosen = node.then if evaluate(node.condition, view) else node.other
+            return evaluate(chosen, view)
+        case _:
+            return _holds(node, view)
+
+
+def _holds(node: ir.Expr, view: View) -> bool:
+    match node:
+        case ir.Compare():
+            return _compare(node.operator, evaluate(node.left, view), evaluate(node.right, view))
+        case ir.TextTest():
+            left, right = evaluate(node.left, view), evaluate(node.right, view)
+            if left is None or right is None:
+                return False
+            return functions.TEXT_TESTS[node.operator](left, right)
+        case ir.Member():
+            return evaluate(node.item, view) in evaluate(node.items, view)
+        case ir.Between():
+            return bool(node.low <= evaluate(node.item, view) <= node.high)
+        case ir.Missing():
+            return is_missing(evaluate(node.operand, view))
+        case ir.Logical():
+            values = (evaluate(one, view) for one in node.operands)
+            return all(values) if node.operator == "and" else any(values)
+        case ir.Not():
+            return not evaluate(node.operand, view)
+        case _:
+            raise AssertionError(node)
+
+
+def _missing(node: ir.Expr) -> float | None:
+    return None if node.type.kind is Kind.TEXT else MISSING
+
+
+def _compare(operator: str, left: Any, right: Any) -> bool:
+    if is_missing(left) or is_missing(right):
+        return False
+    match operator:
+        case "==":
+            return bool(left == right)
+        case "<":
+            return bool(left < right)
+        case "<=":
+            return bool(left <= right)
+        case ">":
+            return bool(left > right)
+        case _:
+            return bool(left >= right)
+
+
+def _arith(node: ir.Arith, view: View) -> float:
+    value = cast("float", evaluate(node.operands[0], view))
+    for operator, operand in zip(node.operators, node.operands[1:], strict=True):
+        value = functions.ARITHMETIC[operator](value, evaluate(operand, view))
+    return value
+
+
+def _call(node: ir.Func, args: list[Any]) -> Any:
+    if any(is_missing(one) for one in args):
+        return _missing(node)
+    name = node.name
+    if name == "plain":
+        return args[0]
+    if name in functions.REDUCERS:
+        return functions.REDUCERS[name](args)
+    if name == "string":
+        return functions.number_text(args[0])
+    if name in functions.TEXT_FUNCTIONS:
+        return functions.TEXT_FUNCTIONS[name](*args)
+    return functions.NUMBER_FUNCTIONS[name](*args)
+
+
+# ---- reads
+
+
+def _read(node: ir.Read, view: View) -> Any:
+    world, field_name, key = view.world, node.field, node.key
+    if node.level is Level.POD:
+        return _read_subject(node, view.subject)
+    if node.level is Level.CYCLE:
+        if field_name == "now":
+            return world.now
+        if node.type == TEXT:
+            return world.cycle_text(field_name)
+        return float(world.cycle_number(field_name))
+    of_node = node.level is Level.NODE
+    place = view.row if of_node else view.pod
+    if node.type.kind is Kind.TEXT:
+        codes = (world.node_text if of_node else world.pod_text)(field_name, key)
+        code = int(codes[place])
+        return None if code < 0 else world.dictionary.texts[code]
+    if node.type.kind is Kind.BOOL:
+        return bool((world.node_flag if of_node else world.pod_flag)(field_name, key)[place])
+    return float((world.node_number if of_node else world.pod_number)(field_name, key)[place])
+
+
+def _read_subject(node: ir.Read, subject: Subject) -> Any:
+    match node.type.kind:
+        case Kind.TEXT:
+            return subject.text(node.field, node.key)
+        case Kind.LIST:
+            return subject.texts(node.field)
+        case Kind.BOOL:
+            return subject.flag(node.field, node.key)
+        case _:
+            return float(subject.number(node.field, node.key))
+
+
+# ---- aggregates
+
+
+def _node_aggregate(node: ir.NodeAggregate, view: View) -> Any:
+    rows: Sequence[int]
+    if node.over == "nodes" or view.candidates is None:
+        rows = [row for row, there in enumerate(view.world.present.tolist()) if there]
+    else:
+        rows = view.candidates
+    return _reduce(node, (replace(view, row=row, pod=-1) for row in rows))
+
+
+def _pod_aggregate(node: ir.PodAggregate, view: View) -> Any:
+    places = view.world.pod_node.tolist()
+    domain = _DOMAINS.get(node.over)
+    codes = view.world.node_text(domain, None).tolist() if domain is not None else []
+
+    def belongs(place: int) -> bool:
+        if place < 0 or node.over == "cluster":
+            return place >= 0
+        if node.over == "node":
+            return bool(place == view.row)
+        return bool(codes[place] >= 0 and codes[place] == codes[view.row])
+
+    return _reduce(
+        node, (replace(view, pod=pod) for pod, place in enumerate(places) if belongs(place))
+    )
+
+
+def _reduce(node: ir.NodeAggregate | ir.PodAggregate, views: Iterator[View]) -> Any:
+    value, where, function = node.value, node.where, node.function
+    if function == "all" and value is None:
+        # Of a condition alone, all must fulfil it; with a value, those that it selects.
+        return all(where is None or evaluate(where, one) for one in views)
+    chosen = (one for one in views if where is None or evaluate(where, one))
+    values = (True if value is None else evaluate(value, one) for one in chosen)
+    match function:
+        case "count":
+            return float(sum(1 for one in values if one))
+        case "any":
+            return any(values)
+        case "all":
+            return all(values)
+        case _:
+            return functions.REDUCERS[function](values)
+
+
+# ---- rules
+
+
+def applies(guard: ir.Expr | None, world: World, subject: Subject) -> bool:
+    """Whether the left side of a rule holds for the pod."""
+    return guard is None or bool(evaluate(guard, View(world, subject, -1)))
+
+
+def passes(core: ir.FilterCore, world: World, subject: Subject, row: int) -> bool:
+    """Whether a node passes a filter."""
+    if not applies(core.guard, world, subject):
+        return True
+    return bool(evaluate(core.test, View(world, subject, row)))
+
+
+def scores(
+    core: ir.ScoreCore, world: World, subject: Subject, candidates: Sequence[int]
+) -> list[float] | None:
+    """Returns the scores a rule gives to the candidates; None when it abstains."""
+    rows = tuple(candidates)
+    if not rows or not applies(core.guard, world, subject):
+        return None
+    known: dict[tuple[int, int, int], Any] = {}
+    raw = [
+        cast("float", evaluate(core.value, View(world, subject, row, rows, known=known)))
+        for row in rows
+    ]
+    if core.missing is None and all(math.isnan(one) for one in raw):
+        return None
+    scaled = functions.normalise(raw, core.norm, reverse=core.reverse)
+    instead = 0.0 if core.missing is None else core.missing
+    return [
+        instead if math.isnan(value) else functions.round_score(score)
+        for value, score in zip(raw, scaled, strict=True)
+    ]
+
+
+def policy_score(parts: Sequence[tuple[float, list[float] | None]]) -> list[float] | None:
+    """Returns the weighted mean of the rules that did not abstain."""
+    there = [(weight, one) for weight, one in parts if one is not None and weight > 0]
+    if not there:
+        return None
+    weights = 0.0
+    totals = [0.0] * len(there[0][1])
+    for place, (weight, column) in enumerate(there):
+        part = [score * weight for score in column]
+        totals = part if place == 0 else [a + b for a, b in zip(totals, part, strict=True)]
+        weights += weight
+    return [functions.round_score(one / weights) for one in totals]
+
+
+# ---- words
+
+
+def message(core: ir.FilterCore, text: str, view: View) -> str:
+    """Returns why a node was rejected: the rule's message, else the values tried.
+
+    Args:
+        core: the filter.
+        text: the text of the whole file, for the words of the rule.
+        view: the pod and the node.
+    """
+    if core.message is not None:
+        return "".join(
+            one if isinstance(one, str) else show(evaluate(one, view), one.type)
+            for one in core.message.parts
+        )
+    failed, wanted = core.right, not core.forbids
+    while True:
+        failed, wanted, deeper = _narrow(failed, view, wanted=wanted)
+        if not deeper:
+            break
+    tried = "; ".join(_tried(failed, text, view))
+    verdict = "false" if wanted else "true"
+    return f"{_words(text, failed)} is {verdict}" + (f": {tried}" if tried else "")
+
+
+def _narrow(node: ir.Expr, view: View, *, wanted: bool) -> tuple[ir.Expr, bool, bool]:
+    """Steps to the first part that alone decides; says whether there was one."""
+    if isinstance(node, ir.Named):
+        return node.body, wanted, True
+    if isinstance(node, ir.Not) and isinstance(node.operand, ir.Logical | ir.Not):
+        return node.operand, not wanted, True
+    if isinstance(node, ir.Logical) and (node.operator == "and") == wanted:
+        for one in node.operands:
+            if bool(evaluate(one, view)) != wanted:
+                return one, wanted, True
+    return node, wanted, False
+
+
+def _tried(root: ir.Expr, text: str, view: View) -> Iterator[str]:
+    """Yields each value that was read, in the order of the text."""
+    seen = set()
+    stack: list[ir.Expr] = [root]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ir.Read | ir.Metric | ir.Named | ir.NodeAggregate | ir.PodAggregate):
+            name = _name(node, text)
+            if name not in seen:
+                seen.add(name)
+                yield f"{name} is {show(evaluate(node, view), node.type)}"
+        else:
+            stack.extend(reversed(ir.children(node)))
+
+
+def _name(node: ir.Expr, text: str) -> str:
+    if isinstance(node, ir.Read):
+        if node.key is None:
+            return node.field
+        if node.field in ("node.label", "pod.label", "node.taint"):
+            words = _words(text, node)
+            return node.key if " " in words.split("[", 1)[0] else words
+        return f"{node.field}[{node.key}]"
+    return node.name if isinstance(node, ir.Metric | ir.Named) else _words(text, node)
+
+
+def _words(text: str, node: ir.Expr) -> str:
+    return " ".join(text[node.span.start : node.span.end].split())

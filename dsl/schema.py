@@ -1,0 +1,389 @@
+"""The one table of what a policy may read: every field with type, level and meaning.
+
+The checker asks it for types, the engine for columns, the language reference for prose.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from dsl.types import (
+    BOOL,
+    BYTES,
+    CORES,
+    NUMBER,
+    PLAIN,
+    PODS,
+    SECONDS,
+    TEXT,
+    TEXTS,
+    TIME,
+    Level,
+    Type,
+    Unit,
+    number_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSpec:
+    """One field.
+
+    Attributes:
+        name: canonical dotted name; a key, where there is one, is not part of it.
+        keyed: whether it is read as `name[key]`.
+        optional: whether it may be missing.
+        changes: whether evicting pods could change it (the rule's status follows from that).
+        words: all its values, where there are only a few.
+        available: whether this version has a column for it.
+    """
+
+    name: str
+    type: Type
+    level: Level
+    doc: str
+    keyed: bool = False
+    optional: bool = False
+    changes: bool = False
+    words: tuple[str, ...] = ()
+    available: bool = True
+
+
+_CORE: Final = number_of(CORES)
+_BYTE: Final = number_of(BYTES)
+WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+QOS: Final = ("Guaranteed", "Burstable", "BestEffort")
+#: Labels that stand behind fields of their own.
+WELL_KNOWN_LABELS: Final = MappingProxyType(
+    {
+        "node.zone": "topology.kubernetes.io/zone",
+        "node.region": "topology.kubernetes.io/region",
+        "node.rack": "topology.kubernetes.io/rack",
+        "node.arch": "kubernetes.io/arch",
+        "node.os": "kubernetes.io/os",
+        "node.instance_type": "node.kubernetes.io/instance-type",
+    }
+)
+
+
+def _cycle() -> Iterator[FieldSpec]:
+    level = Level.CYCLE
+    yield FieldSpec("now", TIME, level, "the time of the cycle")
+    yield FieldSpec("time.hour", NUMBER, level, "hour of the day, 0 to 23")
+    yield FieldSpec("time.minute", NUMBER, level, "minute of the hour, 0 to 59")
+    yield FieldSpec("time.weekday", TEXT, level, "day of the week", words=WEEKDAYS)
+    yield FieldSpec("cluster.nodes", NUMBER, level, "number of nodes")
+    for kind, of in (("cpu", _CORE), ("memory", _BYTE), ("gpu", NUMBER)):
+        for part in ("allocatable", "requested", "free"):
+            moves = part != "allocatable"
+            doc = f"{kind} {part}, all nodes together"
+            yield FieldSpec(f"cluster.{kind}.{part}", of, level, doc, changes=moves)
+    yield FieldSpec("cluster.pods", PODS, level, "pods bound to or assumed on any node", changes=True)
+    yield FieldSpec("queue.pods", PODS, level, "pending pods", changes=True, available=False)
+
+
+def _pod_like(owner: str, level: Level) -> Iterator[FieldSpec]:
+    def text(name: str, doc: str, **more: object) -> FieldSpec:
+        return FieldSpec(f"{owner}.{name}", TEXT, level, doc, **more)  # type: ignore[arg-type]
+
+    def number(name: str, of: Type, doc: str, **more: object) -> FieldSpec:
+        return FieldSpec(f"{owner}.{name}", of, level, doc, **more)  # type: ignore[arg-type]
+
+    yield text("name", "name of the pod")
+    yield text("namespace", "namespace of the pod")
+    yield text("uid", "UID of the pod")
+    yield number("priority", NUMBER, "priority, 0 where none is set")
+    yield text("qos", "quality of service class", words=QOS)
+    yield text("scheduler", "name of the scheduler the pod asks for")
+    yield text("service_account", "service account", optional=True)
+    yield text("priority_class", "name of the priority class", optional=True)
+    yield text("preemption_policy", "PreemptLowerPriority or Never",
+               words=("PreemptLowerPriority", "Never"))
+    yield text("nominated_node", "node that preemption chose", optional=True)
+    yield number("created", TIME, "when the pod was created", optional=True)
+    yield text("label", "value of a label", keyed=True, optional=True)
+    yield text("annotation", "value of an annotation", keyed=True, optional=True)
+    yield text("node_selector", "value the pod's nodeSelector asks for", keyed=True, optional=True)
+    yield text("owner.kind", "kind of the controlling owner", optional=True)
+    yield text("owner.name", "name of the controlling owner", optional=True)
+    yield text("image", "image of the first container", optional=True)
+    yield number("cpu", _CORE, "effective CPU request")
+    yield number("memory", _BYTE, "effective memory request")
+    yield number("storage", _BYTE, "effective ephemeral storage request")
+    yield number("gpu", NUMBER, "GPUs requested")
+    yield number("request", NUMBER, "effective request of a resource, 0 if none", keyed=True)
+    yield number("limit", NUMBER, "limit of a resource", keyed=True, optional=True)
+    yield FieldSpec(f"{owner}.tolerates_all", BOOL, level, "tolerates every taint")
+
+
+def _pod() -> Iterator[FieldSpec]:
+    level = Level.POD
+    yield from _pod_like("pod", level)
+    yield FieldSpec("pod.images", TEXTS, level, "images of all containers")
+    yield FieldSpec("pod.queued_at", TIME, level, "when the pod entered the queue", optional=True)
+    yield FieldSpec(
+        "pod.first_attempt_at", TIME, level, "when it was first tried", optional=True
+    )
+    yield FieldSpec("pod.attempts", NUMBER, level, "how often it has been tried")
+    later = (
+        ("pod.workload", TEXT, "top owner of the pod"),
+        ("pod.toleration", TEXT, "value of a toleration"),
+        ("pod.previous_node", TEXT, "node of its predecessor"),
+        ("pod.volumes.count", NUMBER, "volumes the pod needs"),
+        ("pod.containers", TEXTS, "containers of the pod"),
+        ("workload.label", TEXT, "label of the pod's workload"),
+        ("workload.annotation", TEXT, "annotation of the pod's workload"),
+        ("workload.replicas", NUMBER, "replicas the workload asks for"),
+        ("group.name", TEXT, "name of the pod's group"),
+        ("group.min_member", NUMBER, "members the group needs"),
+        ("group.size", NUMBER, "members there are"),
+        ("group.assigned", NUMBER, "members bound"),
+        ("group.reserved", NUMBER, "members bound or assumed"),
+        ("group.waiting", NUMBER, "members waiting in permit"),
+        ("group.created", TIME, "when the group was created"),
+        ("group.last_failure", TIME, "when the group last failed"),
+        ("quota.name", TEXT, "name of the quota of the namespace"),
+        ("quota.over_max_with_pod", BOOL, "over its maximum with this pod"),
+        ("quota.over_min_with_pod", BOOL, "over its minimum with this pod"),
+        ("quota.min", NUMBER, "minimum of a resource"),
+        ("quota.max", NUMBER, "maximum of a resource"),
+        ("quota.used", NUMBER, "use of a resource"),
+    )
+    keyed = {"toleration", "label", "annotation", "min", "max", "used"}
+    for name, of, doc in later:
+        yield FieldSpec(
+            name,
+            of,
+            level,
+            doc,
+            keyed=name.rsplit(".", 1)[1] in keyed,
+            optional=True,
+            changes=name.startswith(("group.", "quota.")),
+            available=False,
+        )
+    yield FieldSpec("namespace.name", TEXT, level, "namespace of the pod")
+    for part in ("label", "annotation"):
+        yield FieldSpec(
+            f"namespace.{part}", TEXT, level, f"value of a namespace's {part}", True, True
+        )
+
+
+def _node() -> Iterator[FieldSpec]:
+    level = Level.NODE
+    yield FieldSpec("node.name", TEXT, level, "name of the node")
+    yield FieldSpec("node.label", TEXT, level, "value of a label", True, True)
+    yield FieldSpec("node.annotation", TEXT, level, "value of an annotation", True, True)
+    yield FieldSpec("node.taint", BOOL, level, "whether the node has the taint", True)
+    for name in WELL_KNOWN_LABELS:
+        doc = f"value of the label {WELL_KNOWN_LABELS[name]}"
+        yield FieldSpec(name, TEXT, level, doc, optional=True)
+    yield FieldSpec("node.kernel", TEXT, level, "kernel version", optional=True)
+    yield FieldSpec("node.ready", BOOL, level, "whether the node is ready")
+    yield FieldSpec("node.unschedulable", BOOL, level, "whether the node is cordoned")
+    yield FieldSpec("node.created", TIME, level, "when the node was created", optional=True)
+    yield FieldSpec("node.condition", TEXT, level, "status of a condition", True, True)
+    parts = ("capacity", "allocatable", "requested", "free")
+    kinds = (("cpu", _CORE), ("memory", _BYTE), ("storage", _BYTE), ("gpu", NUMBER))
+    for part in parts:
+        moves = part in ("requested", "free")
+        for kind, of in kinds:
+            yield FieldSpec(
+                f"node.{kind}.{part}", of, level, f"{kind} {part}", changes=moves
+            )
+        doc = f"{part} of a resource"
+        yield FieldSpec(f"node.resource.{part}", NUMBER, level, doc, True, True, moves)
+    yield FieldSpec("node.pods.capacity", NUMBER, level, "pod slots")
+    yield FieldSpec("node.pods.free", NUMBER, level, "pod slots left", changes=True)
+    for owner, doc in (
+        ("node", "pods bound to or assumed on the node"),
+        ("zone", "pods of all nodes in the node's zone"),
+        ("region", "pods of all nodes in the node's region"),
+    ):
+        yield FieldSpec(f"{owner}.pods", PODS, level, doc, changes=True)
+    later = (
+        ("node.images", TEXTS, "names of the images on the node"),
+        ("node.nominated", PODS, "pods nominated to the node"),
+        ("node.finished", PODS, "pods that finished on the node in the last hour"),
+        ("node.eligible", BOOL, "whether the pod's selector and affinity allow the node"),
+        ("node.heartbeat", TIME, "when the node's Lease was renewed"),
+        ("node.ips.capacity", NUMBER, "pod addresses"),
+        ("node.ips.free", NUMBER, "pod addresses left"),
+        ("node.missing_image_bytes", _BYTE, "bytes of the pod's images that are not there"),
+        ("node.volumes.attached", NUMBER, "volumes attached"),
+        ("node.volumes.limit", NUMBER, "volumes that may be attached"),
+    )
+    for name, of, doc in later:
+        moves = name in ("node.finished", "node.ips.free", "node.volumes.attached")
+        yield FieldSpec(name, of, level, doc, optional=True, changes=moves, available=False)
+
+
+def _it() -> Iterator[FieldSpec]:
+    level = Level.IT
+    yield from _pod_like("it", level)
+    yield FieldSpec("it.node", TEXT, level, "name of the pod's node", optional=True)
+    yield FieldSpec("it.phase", TEXT, level, "phase of the pod", optional=True)
+    yield FieldSpec("it.terminating", BOOL, level, "whether the pod is being deleted")
+    yield FieldSpec("it.started_at", TIME, level, "when the pod started", optional=True)
+    later = (
+        ("it.workload", TEXT, "top owner of the pod"),
+        ("it.nominated", BOOL, "whether it is nominated to a node"),
+        ("it.ready", BOOL, "whether it is ready"),
+        ("it.bound", BOOL, "whether it is bound, not only assumed"),
+        ("it.scheduled_at", TIME, "when it was scheduled"),
+        ("it.finished_at", TIME, "when it finished"),
+        ("it.quota.over_min", BOOL, "whether its quota is over its minimum"),
+    )
+    for name, of, doc in later:
+        yield FieldSpec(name, of, level, doc, optional=True, available=False)
+
+
+def _results() -> Iterator[FieldSpec]:
+    later = (
+        ("score.total", NUMBER, "the node's total score"),
+        ("victims.pdb_violations", NUMBER, "disruption budgets that would be broken"),
+        ("victims.max_priority", NUMBER, "highest priority among the victims"),
+        ("victims.sum_priority", NUMBER, "sum of the victims' priorities"),
+        ("victims.count", NUMBER, "number of victims"),
+        ("victims.latest_start", TIME, "latest start among the most important victims"),
+    )
+    for name, of, doc in later:
+        yield FieldSpec(name, of, Level.NODE, doc, optional=True, available=False)
+
+
+FIELDS: Final = MappingProxyType(
+    {
+        spec.name: spec
+        for table in (_cycle, _pod, _node, _it, _results)
+        for spec in table()
+    }
+)
+
+#: Plural and other spellings of the last word of a field.
+PLURALS: Final = MappingProxyType(
+    {"labels": "label", "annotations": "annotation", "taints": "taint", "requests": "request",
+     "limits": "limit", "resources": "resource", "conditions": "condition",
+     "tolerations": "toleration"}
+)
+
+#: Paths of the Kubernetes API and what they are called here.
+KUBERNETES_PATHS: Final = MappingProxyType(
+    {
+        "pod.metadata.name": "pod.name",
+        "pod.metadata.namespace": "pod.namespace",
+        "pod.metadata.labels": "pod.label",
+        "pod.metadata.annotations": "pod.annotation",
+        "pod.metadata.uid": "pod.uid",
+        "pod.metadata.creationtimestamp": "pod.created",
+        "pod.spec.priority": "pod.priority",
+        "pod.spec.priorityclassname": "pod.priority_class",
+        "pod.spec.nodeselector": "pod.node_selector",
+        "pod.spec.schedulername": "pod.scheduler",
+        "pod.spec.serviceaccountname": "pod.service_account",
+        "pod.spec.preemptionpolicy": "pod.preemption_policy",
+        "pod.spec.containers.image": "pod.image",
+        "pod.status.nominatednodename": "pod.nominated_node",
+        "pod.status.qosclass": "pod.qos",
+        "pod.qosclass": "pod.qos",
+        "pod.schedulername": "pod.scheduler",
+        "pod.serviceaccountname": "pod.service_account",
+        "pod.serviceaccount": "pod.service_account",
+        "pod.ns": "pod.namespace",
+        "pod.mem": "pod.memory",
+        "pod.gpus": "pod.gpu",
+        "node.metadata.name": "node.name",
+        "node.metadata.labels": "node.label",
+        "node.metadata.annotations": "node.annotation",
+        "node.metadata.creationtimestamp": "node.created",
+        "node.spec.unschedulable": "node.unschedulable",
+        "node.spec.taints": "node.taint",
+        "node.status.allocatable.cpu": "node.cpu.allocatable",
+        "node.status.allocatable.memory": "node.memory.allocatable",
+        "node.status.allocatable.pods": "node.pods.capacity",
+        "node.status.capacity.cpu": "node.cpu.capacity",
+        "node.status.capacity.memory": "node.memory.capacity",
+        "node.allocatable.cpu": "node.cpu.allocatable",
+        "node.allocatable.memory": "node.memory.allocatable",
+        "node.status.images": "node.images",
+        "node.status.conditions": "node.condition",
+        "node.cpu": "node.cpu.free",
+        "node.memory": "node.memory.free",
+        "node.mem.free": "node.memory.free",
+        "node.gpu": "node.gpu.free",
+        "node.storage": "node.storage.free",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricDefinition:
+    """A metric as the catalogue, the configuration or a file defines it."""
+
+    query: str
+    by: str | None = None
+    every_seconds: float = 15.0
+    stale_seconds: float = 120.0
+    default: float | None = None
+    unit: Unit = PLAIN
+    percent: bool = False
+    doc: str = ""
+
+
+_PER_SECOND: Final = Unit(byte=1, second=-1)
+_VIRTUAL: Final = 'device!~"lo|veth.*|docker.*|cni.*|flannel.*|cali.*|br-.*|virbr.*|tunl.*"'
+
+#: The metrics that every policy may name without declaring them.
+CATALOGUE: Final[Mapping[str, MetricDefinition]] = MappingProxyType(
+    {
+        "bandwidth": MetricDefinition(
+            f"sum by (instance) (rate(node_network_receive_bytes_total{{{_VIRTUAL}}}[3m]))",
+            unit=_PER_SECOND,
+            doc="receive bytes/s per node",
+        ),
+        "transmit": MetricDefinition(
+            f"sum by (instance) (rate(node_network_transmit_bytes_total{{{_VIRTUAL}}}[3m]))",
+            unit=_PER_SECOND,
+            doc="transmit bytes/s per node",
+        ),
+        "cpu_usage": MetricDefinition(
+            '1 - avg by (instance) (rate(node_cpu_seconds_total{mode="idle"}[3m]))',
+            doc="share of the CPUs in use, 0..1",
+        ),
+        "memory_usage": MetricDefinition(
+            "1 - max by (instance) (node_memory_MemAvailable_bytes)"
+            " / max by (instance) (node_memory_MemTotal_bytes)",
+            doc="share of the memory in use, 0..1",
+        ),
+        "load": MetricDefinition("max by (instance) (node_load1)", doc="load of the last minute"),
+        "disk_io": MetricDefinition(
+            "sum by (instance) (rate(node_disk_read_bytes_total[3m])"
+            " + rate(node_disk_written_bytes_total[3m]))",
+            unit=_PER_SECOND,
+            doc="bytes/s read and written by the disks",
+        ),
+        "latency": MetricDefinition(
+            "max by (instance) (probe_duration_seconds)",
+            unit=Unit(second=1),
+            doc="seconds a probe of the node takes",
+        ),
+    }
+)
+
+#: Words of `unit`, their unit, and whether samples are percentages.
+UNIT_WORDS: Final = MappingProxyType(
+    {
+        "bytes": BYTES,
+        "cores": CORES,
+        "seconds": SECONDS,
+        "percent": PLAIN,
+    }
+)
+
+
+def request_unit(resource: str) -> Unit:
+    """Returns the unit of `pod.request[resource]` and `node.resource[resource]`."""
+    if resource == "cpu":
+        return CORES
+    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
+        return BYTES
+    return PLAIN

@@ -1,0 +1,154 @@
+"""Bytes or text of one file become a `SourceFile`; positions are code points.
+
+Knows nothing of the language beyond which characters may not stand outside texts and comments.
+"""
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import Final
+
+MAX_BYTES: Final = 128 * 1024
+MAX_TOKENS: Final = 20_000
+MAX_STATEMENTS: Final = 1_000
+MAX_DEPTH: Final = 64
+MAX_ITEMS: Final = 256
+
+_BOM: Final = "\ufeff"
+# Texts and comments are skipped whole; what is left over is looked at character by character.
+QUOTED_OR_COMMENT: Final = re.compile(
+    r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|"""[\s\S]*'
+)
+_REPLACEMENTS: Final = {
+    "\u00a0": ("a no-break space", "a space"),
+    "\u2007": ("a figure space", "a space"),
+    "\u202f": ("a narrow no-break space", "a space"),
+    "\u200b": ("a zero-width space", "nothing"),
+    "\u3000": ("an ideographic space", "a space"),
+    "\u201c": ("a curly quote", '"'),
+    "\u201d": ("a curly quote", '"'),
+    "\u201e": ("a low quote", '"'),
+    "\u00ab": ("a quotation mark", '"'),
+    "\u00bb": ("a quotation mark", '"'),
+    "\u2018": ("a curly quote", "'"),
+    "\u2019": ("a curly quote", "'"),
+    "\u2192": ("an arrow", "->"),
+    "\u21d2": ("an arrow", "->"),
+    "\u2212": ("a minus sign", "-"),
+    "\u2013": ("a dash", "-"),
+    "\u2014": ("a dash", "-"),
+    "\u2264": ("a less-or-equal sign", "<="),
+    "\u2265": ("a greater-or-equal sign", ">="),
+    "\u2260": ("a not-equal sign", "!="),
+    "\u00d7": ("a multiplication sign", "*"),
+    "\u00f7": ("a division sign", "/"),
+    "\u2026": ("an ellipsis", ".."),
+    "\uff1a": ("a full-width colon", ":"),
+}
+_FIX_TEXT: Final = {"a space": " ", "nothing": ""}
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of one file, in code points; the end is exclusive."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextProblem:
+    """Something wrong with the text before the grammar looks at it."""
+
+    code: str
+    message: str
+    span: Span
+    help: str | None = None
+    fix: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SourceFile:
+    """The text of one file, with LF line ends and without a byte-order mark."""
+
+    name: str
+    text: str
+    line_starts: tuple[int, ...] = field(default=())
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Returns the 1-based line and column of an offset."""
+        line = bisect_right(self.line_starts, offset)
+        return line, offset - self.line_starts[line - 1] + 1
+
+    def line(self, number: int) -> str:
+        """Returns the text of a 1-based line without its line end."""
+        start = self.line_starts[number - 1]
+        end = self.text.find("\n", start)
+        return self.text[start:] if end < 0 else self.text[start:end]
+
+    def slice(self, span: Span) -> str:
+        """Returns the text under a span."""
+        return self.text[span.start : span.end]
+
+
+def make_source(name: str, text: str) -> SourceFile:
+    """Makes a file from text: drops the byte-order mark, turns CRLF into LF."""
+    text = text.removeprefix(_BOM).replace("\r\n", "\n")
+    starts = [0, *(found.end() for found in re.finditer("\n", text))]
+    return SourceFile(name, text, tuple(starts))
+
+
+def read_source(name: str, data: str | bytes) -> tuple[SourceFile, tuple[TextProblem, ...]]:
+    """Reads a file and reports what no grammar can: size, encoding, look-alike characters.
+
+    Never raises. With a problem of size or encoding the returned file is empty.
+    """
+    if len(data) > MAX_BYTES or (isinstance(data, str) and _encoded_size(data) > MAX_BYTES):
+        message = f"the file is larger than {MAX_BYTES // 1024} KiB"
+        problem = TextProblem(
+            "P006", message, Span(0, 0), "split it: every file is a policy of its own"
+        )
+        return make_source(name, ""), (problem,)
+    if isinstance(data, bytes):
+        try:
+            text = data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            looks = _encoding_guess(data)
+            message = f"the file is not UTF-8 (byte {error.start + 1} is 0x{data[error.start]:02x})"
+            hint = f"it looks like {looks}: save it as UTF-8"
+            return make_source(name, ""), (TextProblem("P003", message, Span(0, 0), hint),)
+    else:
+        text = data
+    source = make_source(name, text)
+    return source, tuple(_lookalikes(source.text))
+
+
+def _encoded_size(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def _encoding_guess(data: bytes) -> str:
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in data:
+        return "UTF-16"
+    return "Latin-1 or Windows-1252"
+
+
+def _lookalikes(text: str) -> list[TextProblem]:
+    if text.isascii():
+        return []
+    bare = QUOTED_OR_COMMENT.sub(lambda found: " " * len(found.group()), text)
+    problems = []
+    for found in re.finditer(r"[^\x00-\x7f]", bare):
+        char = found.group()
+        span = Span(found.start(), found.end())
+        if char in _REPLACEMENTS:
+            what, better = _REPLACEMENTS[char]
+            shown = better if better in _FIX_TEXT else f"`{better}`"
+            fix = _FIX_TEXT.get(better, better)
+            problems.append(
+                TextProblem("P003", f"this is {what}", span, f"write {shown} instead", fix)
+            )
+        else:
+            message = f"`{char}` may only stand in quoted texts and comments"
+            problems.append(TextProblem("P003", message, span, "put the text in quotes"))
+    return problems

@@ -1,0 +1,226 @@
+"""What values a policy knows: kinds, units, levels, and how a value is shown.
+
+A value is a Python scalar (`float` with NaN for missing, `str | None`, `bool`) or a column of them.
+"""
+
+import math
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import Final, NamedTuple
+
+#: The one missing number; parts of a class key compare equal because it is one object.
+MISSING: Final = float("nan")
+
+#: Cores are milli-cores inside, so that sums of requests stay whole numbers.
+MILLI: Final = 1000
+
+
+class Unit(NamedTuple):
+    """Exponents of core, byte and second."""
+
+    core: int = 0
+    byte: int = 0
+    second: int = 0
+
+    def times(self, other: "Unit", sign: int = 1) -> "Unit":
+        """Returns the unit of a product (or, with `sign` -1, of a quotient)."""
+        return Unit(
+            self.core + sign * other.core,
+            self.byte + sign * other.byte,
+            self.second + sign * other.second,
+        )
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is no unit at all."""
+        return self == PLAIN
+
+    def __str__(self) -> str:
+        """Names the unit as a diagnostic does."""
+        return _UNIT_NAMES.get(self) or _spell(self)
+
+
+PLAIN: Final = Unit()
+CORES: Final = Unit(core=1)
+BYTES: Final = Unit(byte=1)
+SECONDS: Final = Unit(second=1)
+
+_UNIT_NAMES: Final = {
+    PLAIN: "a plain number",
+    CORES: "cores",
+    BYTES: "bytes",
+    SECONDS: "seconds",
+    Unit(byte=1, second=-1): "bytes per second",
+    Unit(core=1, second=-1): "cores per second",
+    Unit(second=-1): "a plain number per second",
+}
+
+
+def _spell(unit: Unit) -> str:
+    words = []
+    for name, power in zip(("cores", "bytes", "seconds"), unit, strict=True):
+        if power:
+            words.append(name if power == 1 else f"{name}^{power}")
+    return " ".join(words)
+
+
+class Kind(Enum):
+    """The kinds of values."""
+
+    BOOL = "yes or no"
+    NUMBER = "a number"
+    TEXT = "text"
+    TIME = "a time"
+    LIST = "a list"
+    PODS = "a set of pods"
+
+
+class Level(IntEnum):
+    """What a value may differ by; each level includes those before it."""
+
+    CONST = 0
+    CYCLE = 1
+    POD = 2
+    NODE = 3
+    IT = 4
+
+    @property
+    def noun(self) -> str:
+        """The word of diagnostics."""
+        return ("a constant", "the cycle", "the pod", "the node", "each pod of a set")[self]
+
+
+@dataclass(frozen=True, slots=True)
+class Type:
+    """A kind, with the unit of a number and the element of a list.
+
+    A number whose unit is None is a constant that takes the unit of the other side.
+    """
+
+    kind: Kind
+    unit: Unit | None = PLAIN
+    element: Kind | None = None
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is a number of any unit."""
+        return self.kind is Kind.NUMBER
+
+    @property
+    def is_flexible(self) -> bool:
+        """Whether it is a constant without a unit of its own."""
+        return self.kind is Kind.NUMBER and self.unit is None
+
+    def __str__(self) -> str:
+        """Names the type as a diagnostic does."""
+        if self.kind is Kind.NUMBER:
+            return str(self.unit or PLAIN)
+        if self.kind is Kind.LIST and self.element is not None:
+            return "a list of texts" if self.element is Kind.TEXT else "a list of numbers"
+        return self.kind.value
+
+
+BOOL: Final = Type(Kind.BOOL)
+NUMBER: Final = Type(Kind.NUMBER)
+FLEXIBLE: Final = Type(Kind.NUMBER, None)
+TEXT: Final = Type(Kind.TEXT)
+TIME: Final = Type(Kind.TIME)
+DURATION: Final = Type(Kind.NUMBER, SECONDS)
+TEXTS: Final = Type(Kind.LIST, element=Kind.TEXT)
+NUMBERS: Final = Type(Kind.LIST, element=Kind.NUMBER)
+PODS: Final = Type(Kind.PODS)
+
+
+def number_of(unit: Unit) -> Type:
+    """Returns the type of numbers with a unit."""
+    return Type(Kind.NUMBER, unit)
+
+
+def scale_of(unit: Unit) -> float:
+    """Returns what one of the unit is inside (a core is 1,000 milli-cores)."""
+    return float(MILLI) ** unit.core
+
+
+def is_missing(value: object) -> bool:
+    """Whether a value of any kind is missing."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def show(value: object, kind: Type) -> str:
+    """Returns a value as messages show it: `1500m`, `1.5Gi`, `1m30s`, `<none>`."""
+    if is_missing(value):
+        return "<none>"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        element = TEXT if kind.element is Kind.TEXT else NUMBER
+        return "[" + ", ".join(show(one, element) for one in value) + "]"
+    if isinstance(value, int | float):
+        number = float(value)
+        if kind.kind is Kind.TIME:
+            return _clock(number)
+        return _SHOWN.get(kind.unit or PLAIN, _plain)(number)
+    return str(value)
+
+
+def _plain(number: float) -> str:
+    number += 0.0
+    if number == int(number) and abs(number) < 2**63:
+        return str(int(number))
+    return f"{number:.6g}"
+
+
+def _cores(milli: float) -> str:
+    return _plain(milli / MILLI) if milli % MILLI == 0 else f"{_plain(milli)}m"
+
+
+def _bytes(number: float) -> str:
+    size, names = 1024.0, ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+    if abs(number) < size:
+        return _plain(number)
+    index = min(int(math.log2(abs(number)) // 10), len(names))
+    return f"{_plain(number / size**index)}{names[index - 1]}"
+
+
+def _seconds(number: float) -> str:
+    if number != int(number) or abs(number) >= 2**53:
+        return f"{_plain(number)}s"
+    rest, words = abs(int(number)), []
+    for name, size in (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)):
+        count, rest = divmod(rest, size)
+        if count:
+            words.append(f"{count}{name}")
+    return ("-" if number < 0 else "") + ("".join(words) or "0s")
+
+
+def _per_second(number: float) -> str:
+    return f"{_bytes(number)}/s"
+
+
+_SHOWN: Final = {
+    CORES: _cores,
+    BYTES: _bytes,
+    SECONDS: _seconds,
+    Unit(byte=1, second=-1): _per_second,
+}
+
+
+def _clock(epoch: float) -> str:
+    """Returns an epoch second as RFC 3339 in UTC, without asking any clock or zone."""
+    days, rest = divmod(int(epoch), 86_400)
+    hours, rest = divmod(rest, 3_600)
+    minutes, seconds = divmod(rest, 60)
+    year, month, day = civil(days)
+    return f"{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}Z"
+
+
+def civil(days: int) -> tuple[int, int, int]:
+    """Returns year, month and day of a day number counted from 1970-01-01."""
+    days += 719_468
+    era, of_era = divmod(days, 146_097)
+    year_of_era = (of_era - of_era // 1_460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
+    shifted = (5 * of_year + 2) // 153
+    day = of_year - (153 * shifted + 2) // 5 + 1
+    month = shifted + 3 if shifted < 10 else shifted - 9
+    return year_of_era + era * 400 + (month <= 2), month, day
