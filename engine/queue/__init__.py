@@ -1,1 +1,6 @@
 """State: the pods that wait, in order, and what would wake them."""
+
+from engine.queue.queued import QueuedPod, SubQueue
+from engine.queue.scheduling_queue import SchedulingQueue
+
+__all__ = ["QueuedPod", "SchedulingQueue", "SubQueue"]

@@ -27,15 +27,6 @@ class SubQueue(Enum):
     IN_FLIGHT = "in_flight"
 
 
-class Failure(Enum):
-    """How an attempt failed."""
-
-    REJECTED = "rejected"
-    """Plugins said no: nothing to try again before something they care about happens."""
-    ERROR = "error"
-    """Something broke: try again after a while, whatever happens."""
-
-
 @dataclass(slots=True, eq=False)
 class QueuedPod:
     """A pod between its arrival and its binding; equal only to itself.

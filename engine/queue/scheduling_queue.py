@@ -23,7 +23,7 @@ A pod is in exactly one place, named by `QueuedPod.where`:
 
     in flight ── done ──▶ (out)        anywhere ── delete ──▶ (out)
 
-A pod that is deleted while in flight leaves with `done` or `requeue`. Pods that an error sent into
+A pod that is deleted while in flight leaves when its attempt ends. Pods that an error sent into
 backoff are never popped before their backoff is over; other pods are, when nothing else waits.
 
 One owner, no locks, no waiting: whoever drives it asks `next_deadline` when to `flush`.
@@ -52,7 +52,7 @@ from engine.queue.backoff import NO_BACKOFF, Backoff, over_at
 from engine.queue.heap import PodHeap
 from engine.queue.hints import Only, Registrations, Seen, Wake
 from engine.queue.inflight import Flight, Happening, InFlight
-from engine.queue.queued import NO_PLUGINS, Failure, QueuedPod, SortKey, SubQueue
+from engine.queue.queued import NO_PLUGINS, QueuedPod, SortKey, SubQueue
 
 NEW_RULES: Final = ClusterEvent(Resource.POLICY, Action.UPDATE_OTHER)
 
@@ -73,7 +73,7 @@ after many were deleted."""
 
 
 class SchedulingQueue:
-    """See the module. Pods go by UID; times given and returned are monotonic seconds.
+    """See the module. Pods go by UID.
 
     `sort_key` gets a pod and when it was queued (seconds since the epoch); smaller comes first.
     `pre_enqueue` lets a pod in or says which plugin holds it. `hints` has an entry for every plugin
@@ -178,7 +178,7 @@ class SchedulingQueue:
     def pop(self) -> QueuedPod | None:
         """The next pod to try, in flight from now on; None if there is none. O(log n).
 
-        Ends with `done` or `requeue`.
+        Ends with `done`, `requeue_rejected` or `requeue_error`.
         """
         while True:
             queued = self._active_q.pop()
@@ -202,51 +202,52 @@ class SchedulingQueue:
             self._in_flight.end(uid)
             del self._pods[uid]
 
-    def requeue(
-        self,
-        queued: QueuedPod,
-        plugins: frozenset[str],
-        failure: Failure,
-        *,
-        pending: frozenset[str] = NO_PLUGINS,
-    ) -> SubQueue | None:
-        """The attempt failed: puts the pod where it belongs, and says where that is.
+    def requeue_rejected(
+        self, queued: QueuedPod, plugins: frozenset[str], pending: frozenset[str] = NO_PLUGINS
+    ) -> bool:
+        """Plugins rejected the pod: it waits until one of them has reason to think again.
 
-        `plugins` rejected it; those of `pending` (among them or not) rejected it with Pending. A
-        rejection by nobody in particular counts as an error. None: the pod was deleted meanwhile
-        and is out.
+        If it had while the pod was in flight, the pod only backs off. `pending` are those that
+        answered Pending (they count as rejecting, named in `plugins` or not). Rejected by nobody in
+        particular is as good as an error. False: the pod was deleted meanwhile and is out.
 
         Raises:
             ValueError: the pod is not in flight.
         """
-        uid = queued.pod.uid
-        flight = self._in_flight.get(uid)
-        if flight is None or flight.queued is not queued:
-            raise ValueError(f"pod {queued.pod.key} is not in flight")
-        if flight.gone:
-            self.done(uid)
-            return None
-        if flight.newer is not None:
-            queued.pod = flight.newer
-        rejected = failure is Failure.REJECTED and bool(plugins or pending)
-        if rejected:
-            queued.rejections += 1
-            queued.errors = 0
-            queued.unschedulable_plugins, queued.pending_plugins = plugins | pending, pending
-        else:
-            queued.errors += 1
-            queued.unschedulable_plugins = queued.pending_plugins = NO_PLUGINS
-        queued.queued_at = self._clock.time()
-        queued.backs_off_until = self._backoff.until(
-            queued.errors or queued.rejections, self._clock.monotonic()
-        )
-        wake = self._woken_meanwhile(flight) if rejected else Wake.AFTER_BACKOFF
-        self._in_flight.end(uid)
+        rejecting = plugins | pending
+        if not rejecting:
+            return self.requeue_error(queued)
+        flight = self._land(queued)
+        if flight is None:
+            return False
+        queued.rejections += 1
+        queued.errors = 0
+        queued.unschedulable_plugins, queued.pending_plugins = rejecting, pending
+        self._wait_again(queued, queued.rejections)
+        wake = self._woken_meanwhile(flight)
+        self._in_flight.end(queued.pod.uid)
         if wake is Wake.NOT:
             self._to_unschedulable(queued)
         else:
             self._enter(queued, wake, _FAILED)
-        return queued.where
+        return True
+
+    def requeue_error(self, queued: QueuedPod) -> bool:
+        """Something broke: the pod backs off and is tried again, whatever happens.
+
+        False: the pod was deleted meanwhile and is out.
+
+        Raises:
+            ValueError: the pod is not in flight.
+        """
+        if self._land(queued) is None:
+            return False
+        queued.errors += 1
+        queued.unschedulable_plugins = queued.pending_plugins = NO_PLUGINS
+        self._wait_again(queued, queued.errors)
+        self._in_flight.end(queued.pod.uid)
+        self._enter(queued, Wake.AFTER_BACKOFF, _FAILED)
+        return True
 
     # ---- what wakes pods -------------------------------------------------------------------
 
@@ -292,8 +293,9 @@ class SchedulingQueue:
             else:
                 self._move(queued, Wake.AT_ONCE, _ACTIVATED)
 
-    def flush(self, now: float) -> None:
+    def flush(self) -> None:
         """Moves the pods whose time has come: backoff over, or parked for too long."""
+        now = self._clock.monotonic()
         for heap in (self._backoff_q, self._error_backoff_q):
             while (queued := heap.peek()) is not None and over_at(queued) <= now:
                 heap.pop()
@@ -307,7 +309,7 @@ class SchedulingQueue:
         self._move_each(((queued, Wake.AFTER_BACKOFF) for queued in leftover), _TIMED_OUT)
 
     def next_deadline(self) -> float | None:
-        """When `flush` will next have something to do; None: not before something else happens."""
+        """When `flush` will next have something to do (monotonic); None: not by time alone."""
         deadlines = [
             over_at(queued)
             for queued in (self._backoff_q.peek(), self._error_backoff_q.peek())
@@ -322,7 +324,6 @@ class SchedulingQueue:
 
     def set_rules(
         self,
-        *,
         sort_key: SortKeyFn,
         pre_enqueue: PreEnqueueFn,
         hints: Hints,
@@ -420,6 +421,47 @@ class SchedulingQueue:
     def hint_faults(self) -> Mapping[str, int]:
         """How often each plugin's queueing hints raised."""
         return self._earlier_faults + self._registrations.faults
+
+    # ---- inside: the end of an attempt -----------------------------------------------------
+
+    def _land(self, queued: QueuedPod) -> Flight | None:
+        """The flight of a pod that comes back, with its newest object; None if it was deleted."""
+        flight = self._in_flight.get(queued.pod.uid)
+        if flight is None or flight.queued is not queued:
+            raise ValueError(f"pod {queued.pod.key} is not in flight")
+        if flight.gone:
+            self.done(queued.pod.uid)
+            return None
+        if flight.newer is not None:
+            queued.pod = flight.newer
+        return flight
+
+    def _wait_again(self, queued: QueuedPod, failures: int) -> None:
+        queued.queued_at = self._clock.time()
+        queued.backs_off_until = self._backoff.until(failures, self._clock.monotonic())
+
+    def _woken_meanwhile(self, flight: Flight) -> Wake:
+        """What happened during the flight, as far as the rejecting plugins care."""
+        queued = flight.queued
+        if any(plugin not in self._registrations for plugin in queued.unschedulable_plugins):
+            return Wake.AFTER_BACKOFF
+        happenings = self._in_flight.meanwhile(flight)
+        if happenings is None:
+            return Wake.AFTER_BACKOFF
+        best = Wake.NOT
+        for happening in happenings:
+            best = max(best, self._wake_by(queued, happening))
+            if best is Wake.AT_ONCE or (best and not queued.pending_plugins):
+                break
+        return best
+
+    def _wake_by(self, queued: QueuedPod, happening: Happening) -> Wake:
+        if not happening.concerns(queued.pod):
+            return Wake.NOT
+        if happening.changed is not None:
+            touched = queued.unschedulable_plugins & happening.changed
+            return Wake.AFTER_BACKOFF if touched else Wake.NOT
+        return self._registrations.wake(queued, happening.event, happening.old, happening.new)
 
     # ---- inside: ways in -------------------------------------------------------------------
 
@@ -528,29 +570,6 @@ class SchedulingQueue:
             if wake is not Wake.NOT:
                 self._move(queued, wake, str(event))
                 return
-
-    def _woken_meanwhile(self, flight: Flight) -> Wake:
-        """What happened during the flight, as far as the rejecting plugins care."""
-        queued = flight.queued
-        if any(plugin not in self._registrations for plugin in queued.unschedulable_plugins):
-            return Wake.AFTER_BACKOFF
-        happenings = self._in_flight.meanwhile(flight)
-        if happenings is None:
-            return Wake.AFTER_BACKOFF
-        best = Wake.NOT
-        for happening in happenings:
-            best = max(best, self._wake_by(queued, happening))
-            if best is Wake.AT_ONCE or (best and not queued.pending_plugins):
-                break
-        return best
-
-    def _wake_by(self, queued: QueuedPod, happening: Happening) -> Wake:
-        if not happening.concerns(queued.pod):
-            return Wake.NOT
-        if happening.changed is not None:
-            touched = queued.unschedulable_plugins & happening.changed
-            return Wake.AFTER_BACKOFF if touched else Wake.NOT
-        return self._registrations.wake(queued, happening.event, happening.old, happening.new)
 
     def _reorder(self, queued: QueuedPod) -> None:
         """Takes the sort key again and moves the pod within its heap if it changed."""

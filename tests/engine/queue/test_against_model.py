@@ -27,7 +27,7 @@ from engine.framework.events import (
 )
 from engine.framework.podinfo import PodInfo
 from engine.framework.status import Status, unresolvable
-from engine.queue.queued import Failure, QueuedPod, SubQueue
+from engine.queue.queued import QueuedPod, SubQueue
 from engine.queue.scheduling_queue import SchedulingQueue
 from tests.engine.queue.builders import waiting
 
@@ -58,7 +58,7 @@ HINTS = {
 }
 PLUGINS = sorted(HINTS)
 REJECTING = st.frozensets(st.sampled_from([*PLUGINS, *PLUGINS, "gone-plugin"]), max_size=3)
-FAILURE = st.sampled_from([Failure.REJECTED, Failure.REJECTED, Failure.ERROR])
+BROKEN = st.sampled_from([False, False, True])
 
 
 @dataclass
@@ -170,7 +170,7 @@ class QueueMachine(RuleBasedStateMachine):
         before=st.lists(st.sampled_from(HAPPENING), max_size=2),
         during=st.lists(st.sampled_from(HAPPENING), max_size=3),
         after=st.lists(st.sampled_from(HAPPENING), max_size=2),
-        failure=FAILURE,
+        broken=BROKEN,
         pending=st.booleans(),
     )
     def attempt(  # the usual life of a pod, which single steps rarely spell
@@ -179,7 +179,7 @@ class QueueMachine(RuleBasedStateMachine):
         before: list[ClusterEvent],
         during: list[ClusterEvent],
         after: list[ClusterEvent],
-        failure: Failure,
+        broken: bool,
         pending: bool,
     ) -> None:
         for event in before:
@@ -187,7 +187,7 @@ class QueueMachine(RuleBasedStateMachine):
         queued = self.pop()
         for event in during:
             self.move(event, even_only=False)
-        self.requeue(queued, plugins, failure, pending)
+        self.requeue(queued, plugins, broken, pending)
         self.same_places()
         for event in after:
             self.move(event, even_only=False)
@@ -250,28 +250,31 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(
         queued=consumes(flying),
         plugins=REJECTING,
-        failure=FAILURE,
+        broken=BROKEN,
         pending=st.booleans(),
     )
     def requeue(
         self,
         queued: QueuedPod | None,
         plugins: frozenset[str],
-        failure: Failure,
+        broken: bool,
         pending: bool,
     ) -> None:
         if queued is None:
             return
         m = self.model[queued.pod.uid]
         waits = plugins & {"A", "C"} if pending else frozenset()
-        went = self.queue.requeue(queued, plugins, failure, pending=waits)
+        if broken:
+            kept = self.queue.requeue_error(queued)
+        else:
+            kept = self.queue.requeue_rejected(queued, plugins, waits)
         if m.gone:
-            assert went is None
+            assert not kept
             del self.model[m.pod.uid]
             return
         m.pod, m.newer = m.newer or m.pod, None
         m.queued_at = self.clock.time()
-        rejected = failure is Failure.REJECTED and bool(plugins)
+        rejected = bool(plugins) and not broken
         m.errors = 0 if rejected else m.errors + 1
         m.rejections += rejected
         m.plugins = plugins if rejected else frozenset()
@@ -293,8 +296,8 @@ class QueueMachine(RuleBasedStateMachine):
             self.enter(m, at_once=wake == 2)
         else:
             m.where, m.parked_at = "unschedulable", self.clock.monotonic()
-        assert went is not None
-        assert went.value == m.where
+        assert kept
+        assert queued.where.value == m.where
 
     @rule(event=st.sampled_from(HAPPENING), even_only=st.booleans())
     def move(self, event: ClusterEvent, even_only: bool) -> None:
@@ -328,7 +331,7 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def flush(self) -> None:
         now = self.clock.monotonic()
-        self.queue.flush(now)
+        self.queue.flush()
         for m in self.waiting_in("backoff"):
             if m.done_at <= now:
                 self.enter(m, retest=m.rules != self.rules)
