@@ -1,0 +1,634 @@
+"""API objects as they come and go -> the cache and the queue.
+
+Decides nothing about placement and keeps no cluster state of its own: what a change means follows
+from the object before and after, and from what the cache and the queue hold. The cache is told
+first, then the queue, so that a pod that wakes finds what woke it.
+
+What a pod is to us, and what each change does (`A` in the cache, `P` in the queue, `-` neither):
+
+    - ─▶ A   cache.add_pod, AssignedPod/Add        A ─▶ A   cache.update_pod, AssignedPod/Update...
+    P ─▶ A   the same, and out of the queue        A ─▶ -   cache.remove_pod, AssignedPod/Delete
+    - ─▶ P   queue.add                             P ─▶ P   queue.update with TargetPod/...
+    P ─▶ -   out of the queue; if it was assumed: cache.forget, AssignedPod/Delete
+
+    A: has a node and is not finished.    P: has none, is ours, neither finished nor being deleted.
+
+Finer than kube-scheduler: the API server's echo of our own writes (conditions and nomination of a
+waiting pod) wakes nobody; node changes that kube-scheduler has no name for are Node/Update.
+
+Source: kubernetes pkg/scheduler/eventhandlers.go and framework/events.go.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Container, Mapping
+from enum import Enum
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+
+from engine.framework.events import Action, ClusterEvent, Resource
+from engine.framework.podinfo import PodInfo, make_pod_info
+from engine.objects import (
+    Container as PodContainer,
+)
+from engine.objects import (
+    ContainerStatus,
+    Namespace,
+    Node,
+    ObjectMeta,
+    Pod,
+    Quantity,
+    ResourceList,
+    ResourceRequirements,
+)
+from engine.quantity import nano
+from engine.queue import SchedulingQueue
+from engine.telemetry import Count, Telemetry
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+POD_ASSIGNED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
+POD_FREED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
+NODE_ADDED: Final = ClusterEvent(Resource.NODE, Action.ADD)
+NODE_DELETED: Final = ClusterEvent(Resource.NODE, Action.DELETE)
+NODE_OTHERWISE: Final = ClusterEvent(Resource.NODE, Action.UPDATE_OTHER)
+NAMESPACE_ADDED: Final = ClusterEvent(Resource.NAMESPACE, Action.ADD)
+NAMESPACE_CHANGED: Final = ClusterEvent(Resource.NAMESPACE, Action.UPDATE_OTHER)
+NAMESPACE_DELETED: Final = ClusterEvent(Resource.NAMESPACE, Action.DELETE)
+
+_TERMINAL: Final = frozenset({"Succeeded", "Failed"})
+_NODE_STATUS_WITH_EVENTS: Final = frozenset({"allocatable", "conditions"})
+_NODE_SPEC_WITH_EVENTS: Final = frozenset({"taints"})
+
+MakePodInfo = Callable[[Pod], PodInfo]
+"""Raises ValueError if a quantity of the pod cannot be read."""
+OnRefused = Callable[[Pod, str], None]
+"""Told once, of a pod of ours that cannot be scheduled because it cannot be read, and why."""
+
+
+class ClusterState(Protocol):
+    """What is needed of the cache. Every call is harmless if it comes twice."""
+
+    def add_node(self, node: Node) -> None:
+        """A node came."""
+        ...
+
+    def update_node(self, node: Node) -> None:
+        """A node changed."""
+        ...
+
+    def remove_node(self, name: str) -> None:
+        """A node went."""
+        ...
+
+    def add_pod(self, pod: PodInfo, node_name: str) -> None:
+        """The server says that the pod is on the node; confirms an assumed one."""
+        ...
+
+    def update_pod(self, pod: PodInfo, node_name: str) -> None:
+        """A pod on a node changed."""
+        ...
+
+    def remove_pod(self, uid: str) -> None:
+        """A pod is gone or finished."""
+        ...
+
+    def forget(self, uid: str) -> bool:
+        """An assumed pod is not going to be on its node."""
+        ...
+
+    def is_assumed(self, uid: str) -> bool:
+        """True if only we say that the pod is on a node."""
+        ...
+
+    def node_of(self, uid: str) -> str | None:
+        """The node the pod is on, assumed or not."""
+        ...
+
+    def set_namespace(self, namespace: Namespace) -> None:
+        """A namespace came or changed."""
+        ...
+
+    def remove_namespace(self, name: str) -> None:
+        """A namespace went."""
+        ...
+
+
+# ---- what a change is called ---------------------------------------------------------------------
+
+
+class Place(Enum):
+    """What a pod is to us."""
+
+    ASSIGNED = "A"
+    PENDING = "P"
+    NEITHER = "-"
+
+
+def place_of(pod: Pod, scheduler_names: Container[str]) -> Place:
+    """Where a pod belongs, by itself."""
+    if pod.status.phase in _TERMINAL:
+        return Place.NEITHER
+    if pod.spec.node_name:
+        return Place.ASSIGNED
+    ours = pod.spec.scheduler_name in scheduler_names
+    return Place.PENDING if ours and pod.metadata.deletion_timestamp is None else Place.NEITHER
+
+
+def events_of(
+    resource: str, old: Pod | Node | None, new: Pod | Node | None, waiting: Pod | None = None
+) -> tuple[ClusterEvent, ...]:
+    """What kube-scheduler calls a change of an API object, as far as it wakes anybody.
+
+    Args:
+        resource: the kind, `Pod` or `Node`; others have no events.
+        old: the object before, None if it is new.
+        new: the object after, None if it is gone.
+        waiting: the pod that might wake; without it, changes of waiting pods have no events.
+
+    What only policies are told (`extra_node_events`) is not among them.
+    """
+    if resource == "Node" and isinstance(old, Node | None) and isinstance(new, Node | None):
+        if old is None or new is None:
+            return (NODE_ADDED,) if new is not None else (NODE_DELETED,)
+        return node_events(old, new)
+    if resource == "Pod" and isinstance(old, Pod | None) and isinstance(new, Pod | None):
+        return _events_of_pod(_unless_finished(old), _unless_finished(new), waiting)
+    return ()
+
+
+def _unless_finished(pod: Pod | None) -> Pod | None:
+    return None if pod is None or pod.status.phase in _TERMINAL else pod
+
+
+def _events_of_pod(
+    old: Pod | None, new: Pod | None, waiting: Pod | None
+) -> tuple[ClusterEvent, ...]:
+    was_assigned = old is not None and bool(old.spec.node_name)
+    if new is not None and new.spec.node_name:
+        return pod_events(old, new) if old is not None and was_assigned else (POD_ASSIGNED,)
+    if was_assigned:
+        return (POD_FREED,)
+    if old is None or waiting is None:
+        return ()
+    events: tuple[ClusterEvent, ...] = ()
+    if new is not None and new.metadata.uid == waiting.metadata.uid:
+        events = pod_events(old, new)
+    if _lost_nomination(old, new) and (waiting.spec.priority or 0) <= (old.spec.priority or 0):
+        events += (POD_FREED,)
+    return events
+
+
+def _lost_nomination(old: Pod, new: Pod | None) -> bool:
+    """A nominated pod counts as if it was on its node, for pods of lower or equal priority."""
+    nominated = old.status.nominated_node_name
+    return bool(nominated) and (new is None or new.status.nominated_node_name != nominated)
+
+
+def pod_events(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
+    """The finer events of a pod's change; AssignedPod/Update or TargetPod/Update if none is."""
+    actions: list[Action] = []
+    if (old.metadata.labels or {}) != (new.metadata.labels or {}):
+        actions.append(Action.UPDATE_POD_LABEL)
+    if not _resources_untouched(old, new):
+        before, after = _requests_of(old), _requests_of(new)
+        if any(amount > after.get(name, -1) for name, amount in before.items()):
+            actions.append(Action.UPDATE_POD_SCALE_DOWN)
+        if any(amount > before.get(name, -1) for name, amount in after.items()):
+            actions.append(Action.UPDATE_POD_SCALE_UP)
+    if old.spec.scheduling_gates and not new.spec.scheduling_gates:
+        actions.append(Action.UPDATE_POD_GATES_ELIMINATED)
+    if len(old.spec.tolerations or ()) != len(new.spec.tolerations or ()):
+        actions.append(Action.UPDATE_POD_TOLERATION)
+    resource = Resource.ASSIGNED_POD if new.spec.node_name else Resource.TARGET_POD
+    return tuple([ClusterEvent(resource, action) for action in actions or [Action.UPDATE_OTHER]])
+
+
+def _resources_untouched(old: Pod, new: Pod) -> bool:
+    before, after = old.status, new.status
+    return (
+        old.spec == new.spec
+        and before.container_statuses == after.container_statuses
+        and before.init_container_statuses == after.init_container_statuses
+        and before.allocated_resources == after.allocated_resources
+        and before.resources == after.resources
+    )
+
+
+def _requests_of(pod: Pod) -> Mapping[str, int]:
+    try:
+        return make_pod_info(pod).requests
+    except ValueError:
+        return make_pod_info(legible(pod)).requests
+
+
+def node_events(old: Node, new: Node) -> tuple[ClusterEvent, ...]:
+    """The finer events of a node's change; none if nothing changed that has a name.
+
+    Uncordoning counts as a change of taints, cordoning as nothing. Of conditions only the status
+    counts.
+    """
+    actions: list[Action] = []
+    uncordoned = old.spec.unschedulable and not new.spec.unschedulable
+    if uncordoned or (old.spec.taints or []) != (new.spec.taints or []):
+        actions.append(Action.UPDATE_NODE_TAINT)
+    if not _same_amounts(old.status.allocatable, new.status.allocatable):
+        actions.append(Action.UPDATE_NODE_ALLOCATABLE)
+    if (old.metadata.labels or {}) != (new.metadata.labels or {}):
+        actions.append(Action.UPDATE_NODE_LABEL)
+    if _condition_statuses(old) != _condition_statuses(new):
+        actions.append(Action.UPDATE_NODE_CONDITION)
+    if (old.metadata.annotations or {}) != (new.metadata.annotations or {}):
+        actions.append(Action.UPDATE_NODE_ANNOTATION)
+    return tuple([ClusterEvent(Resource.NODE, action) for action in actions])
+
+
+def extra_node_events(old: Node, new: Node) -> tuple[ClusterEvent, ...]:
+    """What kube-scheduler has no event for and a policy may read: Node/Update, or nothing."""
+    differs = _differs(old.spec, new.spec, _NODE_SPEC_WITH_EVENTS) or _differs(
+        old.status, new.status, _NODE_STATUS_WITH_EVENTS
+    )
+    return (NODE_OTHERWISE,) if differs else ()
+
+
+def _differs(old: msgspec.Struct, new: msgspec.Struct, but_for: frozenset[str]) -> bool:
+    if old == new:
+        return False
+    fields = old.__struct_fields__
+    return any(getattr(old, f) != getattr(new, f) for f in fields if f not in but_for)
+
+
+def _condition_statuses(node: Node) -> dict[str, str]:
+    return {condition.type: condition.status for condition in node.status.conditions or ()}
+
+
+def _same_amounts(old: ResourceList | None, new: ResourceList | None) -> bool:
+    old, new = old or {}, new or {}
+    return old == new or (
+        old.keys() == new.keys()
+        and all(_same_quantity(quantity, new[name]) for name, quantity in old.items())
+    )
+
+
+def _same_quantity(old: Quantity, new: Quantity) -> bool:
+    """Equal amounts, however they are written."""
+    if old == new:
+        return True
+    try:
+        return nano(old) == nano(new)
+    except ValueError:
+        return False
+
+
+# ---- what cannot be read -------------------------------------------------------------------------
+
+
+def legible(pod: Pod) -> Pod:
+    """The pod without the quantities that cannot be read."""
+    spec, status = pod.spec, pod.status
+    replace = msgspec.structs.replace
+    return replace(
+        pod,
+        spec=replace(
+            spec,
+            containers=_each(spec.containers, _legible_container),
+            init_containers=_each(spec.init_containers, _legible_container),
+            overhead=_legible_list(spec.overhead),
+            resources=_legible_resources(spec.resources),
+        ),
+        status=replace(
+            status,
+            container_statuses=_each(status.container_statuses, _legible_status),
+            init_container_statuses=_each(status.init_container_statuses, _legible_status),
+            allocated_resources=_legible_list(status.allocated_resources),
+            resources=_legible_resources(status.resources),
+        ),
+    )
+
+
+def _each(items: list[_T] | None, change: Callable[[_T], _T]) -> list[_T] | None:
+    return None if items is None else [change(item) for item in items]
+
+
+def _legible_list(resources: ResourceList | None) -> ResourceList | None:
+    if resources is None:
+        return None
+    return {name: quantity for name, quantity in resources.items() if _is_legible(quantity)}
+
+
+def _is_legible(quantity: Quantity) -> bool:
+    try:
+        nano(quantity)
+    except ValueError:
+        return False
+    return True
+
+
+def legible_node(node: Node) -> Node:
+    """The node without the quantities that cannot be read; the same one if all can."""
+    status = node.status
+    for resources in (status.allocatable, status.capacity):
+        if not all(map(_is_legible, (resources or {}).values())):
+            log.warning("node %s has quantities that cannot be read", node.metadata.name)
+            readable = msgspec.structs.replace(
+                status,
+                allocatable=_legible_list(status.allocatable),
+                capacity=_legible_list(status.capacity),
+            )
+            return msgspec.structs.replace(node, status=readable)
+    return node
+
+
+def _legible_resources(of: ResourceRequirements | None) -> ResourceRequirements | None:
+    if of is None:
+        return None
+    requests, limits = _legible_list(of.requests), _legible_list(of.limits)
+    return msgspec.structs.replace(of, requests=requests, limits=limits)
+
+
+def _legible_container(container: PodContainer) -> PodContainer:
+    return msgspec.structs.replace(container, resources=_legible_resources(container.resources))
+
+
+def _legible_status(status: ContainerStatus) -> ContainerStatus:
+    return msgspec.structs.replace(
+        status,
+        allocated_resources=_legible_list(status.allocated_resources),
+        resources=_legible_resources(status.resources),
+    )
+
+
+# ---- the handlers --------------------------------------------------------------------------------
+
+
+class _Handler:
+    """What the three have in common."""
+
+    def __init__(
+        self, cache: ClusterState, queue: SchedulingQueue, on_work: Callable[[], None]
+    ) -> None:
+        self._cache = cache
+        self._queue = queue
+        self._on_work = on_work
+        self.synced = False
+        """True once everything that was there at the start has been told."""
+
+    def on_synced(self) -> None:
+        """The first list is through."""
+        self.synced = True
+
+    def on_unreadable(self, meta: ObjectMeta, reason: str) -> None:
+        """Nothing is known of the object but its name: what was known of it stays."""
+
+    def _wake(self) -> None:
+        if self._queue.ready:
+            self._on_work()
+
+
+class PodHandler(_Handler):
+    """Pods: those on nodes to the cache, those that wait for us to the queue.
+
+    A waiting pod that cannot be read is not queued, and reported once. A pod on a node counts with
+    what of it can be read: better too little taken than a node lost.
+    """
+
+    def __init__(
+        self,
+        cache: ClusterState,
+        queue: SchedulingQueue,
+        on_work: Callable[[], None],
+        *,
+        scheduler_names: Container[str],
+        make_pod_info: MakePodInfo,
+        on_refused: OnRefused,
+        telemetry: Telemetry,
+    ) -> None:
+        super().__init__(cache, queue, on_work)
+        self._scheduler_names = scheduler_names
+        self._make_pod_info = make_pod_info
+        self._on_refused = on_refused
+        self._telemetry = telemetry
+        self._unread: dict[str, str] = {}
+
+    def on_add(self, pod: Pod) -> None:
+        """The pod is new, or new to us."""
+        match place_of(pod, self._scheduler_names):
+            case Place.ASSIGNED:
+                self._assigned(pod)
+            case Place.PENDING:
+                self._pending(None, pod)
+            case Place.NEITHER:
+                pass
+        self._wake()
+
+    def on_update(self, old: Pod, new: Pod) -> None:
+        """The pod changed; another UID is another pod."""
+        if old.metadata.uid != new.metadata.uid:
+            self.on_delete(old)
+            self.on_add(new)
+            return
+        before = place_of(old, self._scheduler_names)
+        match place_of(new, self._scheduler_names):
+            case Place.ASSIGNED if before is Place.ASSIGNED:
+                self._still_assigned(old, new)
+            case Place.ASSIGNED:
+                self._assigned(new)
+            case Place.PENDING:
+                self._pending(old if before is Place.PENDING else None, new)
+            case Place.NEITHER:
+                self._out(old)
+        self._wake()
+
+    def on_delete(self, pod: Pod) -> None:
+        """The pod is gone. What the cache and the queue hold counts, not how it looked last."""
+        self._out(pod)
+        self._wake()
+
+    # ---- on nodes
+
+    def _assigned(self, pod: Pod) -> None:
+        self._cache.add_pod(self._as_far_as_legible(pod), pod.spec.node_name)
+        self._queue.delete(pod.metadata.uid)
+        self._queue.move(POD_ASSIGNED, None, pod)
+
+    def _still_assigned(self, old: Pod, new: Pod) -> None:
+        if not _only_version_differs(old, new):
+            self._cache.update_pod(self._as_far_as_legible(new), new.spec.node_name)
+        for event in pod_events(old, new):
+            self._queue.move(event, old, new)
+
+    def _as_far_as_legible(self, pod: Pod) -> PodInfo:
+        try:
+            return self._make_pod_info(pod)
+        except ValueError as reason:
+            if self._is_news(pod, str(reason)):
+                log.warning("%s: it counts without that", reason)
+            return self._make_pod_info(legible(pod))
+
+    # ---- waiting
+
+    def _pending(self, old: Pod | None, new: Pod) -> None:
+        """The pod waits; `old` is how it waited before."""
+        uid = new.metadata.uid
+        if self._cache.node_of(uid) is not None and uid not in self._queue:
+            return  # bound by us, and the watch has not told us yet
+        try:
+            pod = self._make_pod_info(new)
+        except ValueError as reason:
+            self._queue.delete(uid)
+            if self._is_news(new, str(reason)):
+                self._on_refused(new, str(reason))
+            return
+        self._unread.pop(uid, None)
+        if old is None:
+            self._queue.add(pod)
+            return
+        echo = _only_version_differs(old, new) or _only_our_status_differs(old, new)
+        self._queue.update(pod, () if echo else pod_events(old, new))
+        if _lost_nomination(old, new):
+            self._nomination_lost(old)
+
+    def _nomination_lost(self, pod: Pod) -> None:
+        priority = pod.spec.priority or 0
+        self._queue.move(POD_FREED, pod, None, only=lambda other: other.priority <= priority)
+
+    # ---- neither
+
+    def _out(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        self._unread.pop(uid, None)
+        waited = self._queue.delete(uid)
+        if self._cache.node_of(uid) is not None:
+            if self._cache.is_assumed(uid):
+                self._cache.forget(uid)
+            else:
+                self._cache.remove_pod(uid)
+            self._queue.move(POD_FREED, pod, None)
+        elif waited and _lost_nomination(pod, None):
+            self._nomination_lost(pod)
+
+    def _is_news(self, pod: Pod, reason: str) -> bool:
+        uid = pod.metadata.uid
+        if self._unread.get(uid) == reason:
+            return False
+        self._unread[uid] = reason
+        self._telemetry.add(Count.OBJECTS_UNREADABLE)
+        return True
+
+
+def _only_version_differs(old: Pod, new: Pod) -> bool:
+    """Nothing that is read changed."""
+    return (
+        old.spec == new.spec and old.status == new.status and _same_meta(old.metadata, new.metadata)
+    )
+
+
+def _only_our_status_differs(old: Pod, new: Pod) -> bool:
+    """Only what the scheduler itself writes changed: conditions and nomination."""
+    before = msgspec.structs.replace(
+        old.status,
+        conditions=new.status.conditions,
+        nominated_node_name=new.status.nominated_node_name,
+    )
+    return before == new.status and old.spec == new.spec and _same_meta(old.metadata, new.metadata)
+
+
+def _same_meta(old: ObjectMeta, new: ObjectMeta) -> bool:
+    return not _differs(old, new, frozenset({"resource_version", "generation"}))
+
+
+class NodeHandler(_Handler):
+    """Nodes: to the cache, and what changed about them to the queue.
+
+    A node has what of it can be read; of an amount that cannot, it has nothing.
+    """
+
+    def on_add(self, node: Node) -> None:
+        """The node is new, or new to us."""
+        self._cache.add_node(legible_node(node))
+        self._queue.move(NODE_ADDED, None, node)
+        self._wake()
+
+    def on_update(self, old: Node, new: Node) -> None:
+        """The node changed. A heartbeat changes nothing that is read."""
+        if (
+            old.spec == new.spec
+            and old.status == new.status
+            and _same_meta(old.metadata, new.metadata)
+        ):
+            return
+        self._cache.update_node(legible_node(new))
+        for event in (*node_events(old, new), *extra_node_events(old, new)):
+            self._queue.move(event, old, new)
+        self._wake()
+
+    def on_delete(self, node: Node) -> None:
+        """The node is gone."""
+        self._cache.remove_node(node.metadata.name)
+        self._queue.move(NODE_DELETED, node, None)
+        self._wake()
+
+
+class NamespaceHandler(_Handler):
+    """Namespaces, for what policies read of a pod's own: only its pods wake."""
+
+    def on_add(self, namespace: Namespace) -> None:
+        """The namespace is new, or new to us."""
+        self._cache.set_namespace(namespace)
+        self._tell(NAMESPACE_ADDED, namespace)
+
+    def on_update(self, old: Namespace, new: Namespace) -> None:
+        """The namespace changed."""
+        if not _same_meta(old.metadata, new.metadata):
+            self._cache.set_namespace(new)
+            self._tell(NAMESPACE_CHANGED, new)
+
+    def on_delete(self, namespace: Namespace) -> None:
+        """The namespace is gone."""
+        self._cache.remove_namespace(namespace.metadata.name)
+        self._tell(NAMESPACE_DELETED, namespace)
+
+    def _tell(self, event: ClusterEvent, namespace: Namespace) -> None:
+        name = namespace.metadata.name
+        self._queue.move(event, only=lambda pod: pod.namespace == name)
+        self._wake()
+
+
+class EventHandlers:
+    """The handlers of one scheduler, one for each kind that it watches.
+
+    `scheduler_names` are those whose pods are ours; `on_work` is called whenever the queue may have
+    something to pop.
+    """
+
+    def __init__(
+        self,
+        cache: ClusterState,
+        queue: SchedulingQueue,
+        *,
+        scheduler_names: Container[str],
+        on_refused: OnRefused,
+        make_pod_info: MakePodInfo = make_pod_info,
+        on_work: Callable[[], None] = lambda: None,
+        telemetry: Telemetry | None = None,
+    ) -> None:
+        self.pods = PodHandler(
+            cache,
+            queue,
+            on_work,
+            scheduler_names=scheduler_names,
+            make_pod_info=make_pod_info,
+            on_refused=on_refused,
+            telemetry=Telemetry() if telemetry is None else telemetry,
+        )
+        self.nodes = NodeHandler(cache, queue, on_work)
+        self.namespaces = NamespaceHandler(cache, queue, on_work)
+
+    @property
+    def synced(self) -> bool:
+        """True once all of them are."""
+        return self.pods.synced and self.nodes.synced and self.namespaces.synced
