@@ -13,12 +13,12 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import BinaryIO, Final
+from typing import Any, BinaryIO, Final
 from zoneinfo import ZoneInfo
 
-import engine.kube.reflector as watch
 from dsl.compiler import Compiler
-from dsl.diagnostics import Diagnostic
+
+import engine.kube.reflector as watch
 from dsl.plan import MetricSpec
 from engine.cache import Cache
 from engine.clock import Clock
@@ -28,7 +28,6 @@ from engine.framework.effects import Emit
 from engine.framework.podinfo import make_pod_info
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework, PluginError
-from engine.framework.snapshot import Signals
 from engine.kube.errors import ConfigError as KubeConfigError
 from engine.kube.events import KubeEventSink
 from engine.kube.session import Session
@@ -37,11 +36,13 @@ from engine.objects import Pod
 from engine.plugins.registry import default_plugins
 from engine.policy.chain import framework_of, worlds_of
 from engine.policy.plugin import Worlds
-from engine.policy.reloader import Bundle, CompileSettings, Listener, Refusal, Reloader
+from engine.policy.reloader import Bundle, Listener, Refusal, Reloader, compile_settings
 from engine.policy.sources import ConfigMapSource, FolderSource, Offer
 from engine.queue import SchedulingQueue
 from engine.scheduler import Edge, Observer, Scheduler
-from engine.signals import PrometheusRefresher, SignalSpec, SignalStore
+from engine.signals.prometheus import PrometheusRefresher, PrometheusSettings
+from engine.signals.spec import SignalSpec
+from engine.signals.store import SignalStore
 from engine.simulate import Recorder
 from engine.telemetry import Count, Telemetry
 
@@ -50,6 +51,7 @@ log = logging.getLogger(__name__)
 _RETRY_FIRST: Final = 1.0
 _RETRY_MOST: Final = 30.0
 _EVENT_NOTE: Final = 1000
+_FLUSH_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +124,9 @@ class App:
             events = KubeEventSink(
                 session,
                 wiring,
-                scheduler_name=self.settings.scheduler_name,
+                controller=self.settings.scheduler_name,
                 host=socket.gethostname(),
-                in_flight=binder.in_flight,
+                busy=binder.in_flight,
             )
             self._events = events
             self.scheduler = self._make_scheduler(
@@ -139,11 +141,16 @@ class App:
                     running.append(group.create_task(refresher.run()))
                 await self._synced(reflectors, stop)
                 await self.scheduler.run(stop)
+                await events.flush(_FLUSH_SECONDS)
                 for task in running:
                     task.cancel()
-            await events.close()
         finally:
             await session.close()
+
+    @property
+    def framework(self) -> Framework | None:
+        """The rules in force, None before the first."""
+        return None if self.scheduler is None else self.scheduler.framework
 
     async def _connect(self, stop: asyncio.Event) -> Session | None:
         """A session, however long the configuration takes to become usable; None if stopped."""
@@ -155,14 +162,14 @@ class App:
                     return await Session.from_kubeconfig(kubeconfig, clock=self._clock)
                 return await Session.connect(kubeconfig, clock=self._clock)
             except KubeConfigError as wrong:
-                log.error("Cannot reach a cluster: %s; trying again in %.0f s", wrong, pause)
+                log.warning("Cannot reach a cluster: %s; trying again in %.0f s", wrong, pause)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), pause)
             pause = min(_RETRY_MOST, pause * 2)
         return None
 
     async def _synced(
-        self, reflectors: Sequence[watch.Reflector[object]], stop: asyncio.Event
+        self, reflectors: Sequence[watch.Reflector[Any]], stop: asyncio.Event
     ) -> None:
         """Waits until every first list is in: deciding on half a cluster would be wrong."""
         stopped = asyncio.get_running_loop().create_task(stop.wait())
@@ -182,7 +189,7 @@ class App:
             queue=self.queue,
             framework=None if with_source else self._plain,
             edge=edge,
-            signals=_Columns(self.signals),
+            signals=self.signals,
             clock=self._clock,
             telemetry=self.telemetry,
         )
@@ -197,8 +204,6 @@ class App:
         return scheduler
 
     def _add_source(self, scheduler: Scheduler) -> None:
-        policies = self.settings.berth.policies
-
         def offer(files: Mapping[str, str | bytes] | None) -> None:
             assert self.reloader is not None
             self.reloader.offer(files)
@@ -208,10 +213,7 @@ class App:
         self.reloader = Reloader(
             source.title,
             Compiler(),
-            CompileSettings(
-                {name: o.model_dump(exclude_none=True) for name, o in policies.overrides.items()},
-                {name: m.model_dump() for name, m in self.settings.berth.metrics.items()},
-            ),
+            compile_settings(self.settings.berth),
             Listener(self._accepted, self._refused),
             self._clock,
         )
@@ -228,7 +230,7 @@ class App:
             return ConfigMapSource(namespace, name, offer)
         return FolderSource(Path(policies.dir or "."), offer, self._clock)
 
-    def _reflectors(self, session: Session, wiring: watch.Wiring) -> list[watch.Reflector[object]]:
+    def _reflectors(self, session: Session, wiring: watch.Wiring) -> list[watch.Reflector[Any]]:
         assert self.scheduler is not None
         handlers = EventHandlers(
             self.cache,
@@ -238,7 +240,7 @@ class App:
             on_refused=self._pod_refused,
             on_work=self.scheduler.wake,
         )
-        reflectors: list[watch.Reflector[object]] = [
+        reflectors: list[watch.Reflector[Any]] = [
             watch.Reflector(session, watch.namespaces(), handlers.namespaces, wiring),
             watch.Reflector(session, watch.nodes(), handlers.nodes, wiring),
             watch.Reflector(session, watch.pods(), handlers.pods, wiring),
@@ -256,16 +258,15 @@ class App:
         assert self.scheduler is not None
         return PrometheusRefresher(
             self.signals,
-            prometheus.url,
+            PrometheusSettings(prometheus.url, prometheus.timeout_seconds),
             clock=self._clock,
             telemetry=self.telemetry,
-            timeout_seconds=prometheus.timeout_seconds,
-            on_samples=self.scheduler.signals_came,
+            came=self.scheduler.signals_came,
         )
 
     # ---- rules -------------------------------------------------------------------------------
 
-    def _accepted(self, bundle: Bundle, diagnostics: Sequence[Diagnostic]) -> None:
+    def _accepted(self, bundle: Bundle) -> None:
         assert self.scheduler is not None
         assert self.reloader is not None
         changed = bundle.changed_since(self.reloader.bundle)
@@ -281,7 +282,7 @@ class App:
             bundle.hash,
             ",".join(plan.name for plan in bundle.plans),
         )
-        for diagnostic in diagnostics:
+        for diagnostic in bundle.warnings:
             log.warning("%s: %s", diagnostic.code, diagnostic.message)
         self._tell_source("Normal", "PoliciesInForce", f"bundle {bundle.hash} is in force")
         for hook in self._hooks.accepted:
@@ -342,16 +343,6 @@ class App:
 
     def _recorded_settings(self) -> dict[str, str]:
         return {"settings": self.settings.model_dump_json()}
-
-
-class _Columns:
-    """`scheduler.SignalSource` over the store."""
-
-    def __init__(self, store: SignalStore) -> None:
-        self._store = store
-
-    def view(self, cache: Cache, now: float) -> Signals:
-        return self._store.view(cache.nodes, cache.layout, now)
 
 
 def signal_spec(spec: MetricSpec) -> SignalSpec:

@@ -13,14 +13,16 @@ effect whole or not at all.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from dsl.compiler import Compiler, CompileResult
+
 from dsl.diagnostics import Diagnostic, render
 from dsl.plan import MetricSpec, Plan
 from engine.clock import Clock
+from engine.config import BerthDocument
 from engine.policy.sources import Texts
 
 _HASH_DIGITS: Final = 12
@@ -33,6 +35,7 @@ class Bundle:
     hash: str
     plans: tuple[Plan, ...]
     files: Mapping[str, str]
+    warnings: tuple[Diagnostic, ...] = ()
 
     @property
     def metrics(self) -> tuple[MetricSpec, ...]:
@@ -73,11 +76,54 @@ class CompileSettings:
         return repr((sorted(self.overrides.items()), sorted(self.metrics.items())))
 
 
+def compile_settings(berth: BerthDocument) -> CompileSettings:
+    """The part of the configuration that compiling needs."""
+    return CompileSettings(
+        {name: o.model_dump(exclude_none=True) for name, o in berth.policies.overrides.items()},
+        {name: m.model_dump(exclude_none=True) for name, m in berth.metrics.items()},
+    )
+
+
+def compile_at_once(
+    compiler: Compiler, files: Texts, settings: CompileSettings, title: str = "policies"
+) -> Bundle | Refusal:
+    """What a reloader makes of these files, without slices."""
+    steps = compiler.compile_steps(
+        dict(files), overrides=settings.overrides, metrics=settings.metrics
+    )
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return _outcome(done.value, files, settings, title)
+
+
+def _outcome(
+    result: CompileResult, files: Texts, settings: CompileSettings, title: str
+) -> Bundle | Refusal:
+    if result.plans is not None:
+        texts = {plan.source.name: plan.source.text for plan in result.plans}
+        plans = tuple(result.plans)
+        return Bundle(_hash(files, settings), plans, texts, tuple(result.diagnostics))
+    errors = [d for d in result.diagnostics if d.is_error]
+    more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
+    summary = f"{title} was refused: {errors[0].code} {errors[0].message}{more}"
+    return Refusal(summary, render(result.diagnostics), tuple(result.diagnostics))
+
+
+def _hash(files: Texts, settings: CompileSettings) -> str:
+    digest = hashlib.sha256(settings.fingerprint().encode())
+    for name, text in sorted(files.items()):
+        raw = text.encode() if isinstance(text, str) else text
+        digest.update(f"\0{name}\0{len(raw)}\0".encode() + raw)
+    return digest.hexdigest()[:_HASH_DIGITS]
+
+
 @dataclass(frozen=True, slots=True)
 class Listener:
     """Who is told: `accepted` puts the bundle in force, before it returns."""
 
-    accepted: Callable[[Bundle, Sequence[Diagnostic]], None]
+    accepted: Callable[[Bundle], None]
     refused: Callable[[Refusal], None]
 
 
@@ -132,30 +178,17 @@ class Reloader:
         return False
 
     def _finish(self, result: CompileResult) -> None:
-        if result.plans is None:
-            errors = [d for d in result.diagnostics if d.is_error]
-            first = errors[0]
-            more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
-            summary = f"{self.title} was refused: {first.code} {first.message}{more}"
-            text = render(result.diagnostics)
-            self._refuse(Refusal(summary, text, tuple(result.diagnostics)))
+        outcome = _outcome(result, self._files, self._settings, self.title)
+        if isinstance(outcome, Refusal):
+            self._refuse(outcome)
             return
-        files = {plan.source.name: plan.source.text for plan in result.plans}
-        bundle = Bundle(self._hash(), tuple(result.plans), files)
         self.refusal = None
-        if self.bundle is None or self.bundle.hash != bundle.hash:
-            self._listener.accepted(bundle, result.diagnostics)
-            self.bundle = bundle
+        if self.bundle is None or self.bundle.hash != outcome.hash:
+            self._listener.accepted(outcome)
+            self.bundle = outcome
 
     def _refuse(self, refusal: Refusal) -> None:
         # The same refusal again says nothing new.
         if self.refusal is None or self.refusal.text != refusal.text:
             self.refusal = refusal
             self._listener.refused(refusal)
-
-    def _hash(self) -> str:
-        digest = hashlib.sha256(self._settings.fingerprint().encode())
-        for name, text in sorted(self._files.items()):
-            raw = text.encode() if isinstance(text, str) else text
-            digest.update(f"\0{name}\0{len(raw)}\0".encode() + raw)
-        return digest.hexdigest()[:_HASH_DIGITS]

@@ -1,0 +1,56 @@
+# `make demo` and `make test` are all a user needs; both make their own .venv first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+RUN := $(VENV)/.run-stamp
+DEV := $(VENV)/.dev-stamp
+WORKERS ?= 2
+
+.PHONY: help demo check test test-long bench spec golden format clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Berth needs Python 3.11 or later; say which with PYTHON=..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(RUN): pyproject.toml requirements.lock | $(VENV)/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@touch $@
+
+$(DEV): tests/requirements.lock $(RUN)
+	$(BIN)/pip install --quiet --disable-pip-version-check --requirement tests/requirements.lock
+	@touch $@
+
+demo: $(RUN) ## see it work in half a minute: embedded cluster, nothing to install
+	@$(BIN)/berth demo
+
+check: $(DEV) ## format, lint, types, import contracts, fast tests; under a minute
+	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --no-error-summary
+	@$(BIN)/lint-imports --no-logo > $(VENV)/lint-imports.log || { cat $(VENV)/lint-imports.log; exit 1; }
+	@$(BIN)/pytest -q -n $(WORKERS) -m "not cluster and not bench and not slow"
+
+test: check ## everything that gates, real API server and Prometheus included
+	@$(BIN)/pytest -q -m "slow and not cluster"
+	@$(BIN)/pytest -q -m cluster
+
+test-long: $(DEV) ## many more examples and seeds
+	@HYPOTHESIS_PROFILE=long $(BIN)/pytest -q -n $(WORKERS) -m "not cluster and not bench"
+
+bench: $(DEV) ## how fast, as a table and JSON lines
+	@$(BIN)/python -m tests.bench
+
+spec: $(DEV) ## the language's specification alone
+	@$(BIN)/pytest -q tests/spec
+
+golden: $(DEV) ## write recorded texts anew; read the diff before committing it
+	@$(BIN)/pytest -q tests/spec --update
+
+format: $(DEV) ## format the code
+	@$(BIN)/ruff format --quiet . && $(BIN)/ruff check --quiet --fix .
+
+clean: ## remove what was made here
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist

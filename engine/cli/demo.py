@@ -1,0 +1,333 @@
+"""`berth demo`: the whole promise in half a minute, checked as it goes.
+
+An embedded cluster, the scheduler against it over HTTP, the two policies in a ConfigMap, an edit, a
+broken edit. What is shown is what the scheduler decided; what is promised is checked against the
+cluster's own state, and a broken promise ends with exit 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import statistics
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import click
+
+from engine.app import App, Hooks, RunOptions
+from engine.cli.demo_view import LiveView, PlainView, Row, View
+from engine.clock import Clock, SystemClock
+from engine.config import Settings
+from engine.embedded import EmbeddedCluster
+from engine.explain import rules_of
+from engine.framework.decision import Placed
+from engine.policy.reloader import Bundle, Refusal
+
+NAMESPACE: Final = "demo"
+CONFIG_MAP: Final = "berth-policies"
+FILE: Final = "demo.policy"
+FILTER_LINE: Final = "filter: pod.name contains nginx -> node.label test=test"
+SCORE_LINE: Final = "score: 100 - bandwidth/max*100"
+EDITED_LINE: Final = FILTER_LINE.replace("test=test", "tier=edge")
+BROKEN_LINE: Final = FILTER_LINE.replace("node.label test=test", "node.lable test=test")
+EDGE_NODES: Final = 3
+BURST: Final = 300
+TEMPLATES: Final = (
+    ("nginx-web", "100m", "64Mi"),
+    ("redis-cache", "50m", "128Mi"),
+    ("worker", "150m", "96Mi"),
+    ("nginx-api", "80m", "64Mi"),
+    ("batch", "60m", "48Mi"),
+)
+DEADLINE: Final = 28.0
+_STEP_SECONDS: Final = 8.0
+_POLL_SECONDS: Final = 0.02
+
+
+class BrokenPromiseError(Exception):
+    """Something that the demo says happens did not happen."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What the scheduler did, as its hooks tell."""
+
+    rows: dict[str, Row] = field(default_factory=dict)
+    seconds: list[float] = field(default_factory=list)
+    decided_at: dict[str, float] = field(default_factory=dict)
+    bundles: list[Bundle] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+
+
+class Story:
+    """The steps of the demo, in order."""
+
+    def __init__(self, cluster: EmbeddedCluster, app: App, view: View, clock: Clock) -> None:
+        self._cluster = cluster
+        self._app = app
+        self._view = view
+        self._clock = clock
+        self._seen = Seen()
+        self._obeyed_seconds = 0.0
+        self._burst_rate = 0.0
+
+    # ---- what the scheduler tells --------------------------------------------------------------
+
+    def placed(self, placed: Placed) -> None:
+        """An observer of decisions."""
+        self._seen.seconds.append(placed.seconds)
+        pod = placed.decision.pod
+        framework = self._app.framework
+        if placed.decision.node is None or framework is None:
+            return
+        self._seen.decided_at[pod.name] = self._clock.monotonic()
+        why = tuple(
+            f"{trace.place} {trace.rule.text.partition(':')[0]}: {trace.outcome}"
+            for trace in rules_of(placed, framework)
+        )
+        self._seen.rows[pod.name] = Row(pod.name, placed.decision.node, why)
+
+    def accepted(self, bundle: Bundle) -> None:
+        """New rules are in force."""
+        self._seen.bundles.append(bundle)
+
+    def refused(self, refusal: Refusal) -> None:
+        """Offered rules were refused."""
+        self._seen.refusals.append(refusal)
+
+    # ---- the steps -----------------------------------------------------------------------------
+
+    async def tell(self) -> None:
+        """Runs all steps.
+
+        Raises:
+            BrokenPromiseError: one of them did not do what it says.
+        """
+        await self._two_lines()
+        await self._first_pods()
+        await self._burst()
+        await self._edit()
+        await self._broken_edit()
+        self._summary()
+
+    async def _two_lines(self) -> None:
+        nodes = self._cluster.list("nodes")
+        for node in nodes[-EDGE_NODES:]:
+            self._cluster.patch(
+                "nodes", node["metadata"]["name"], {"metadata": {"labels": {"tier": "edge"}}}
+            )
+        zones = {n["metadata"]["labels"]["topology.kubernetes.io/zone"] for n in nodes}
+        test = len(self._nodes_with("test", "test"))
+        self._view.step(
+            f"A cluster of {len(nodes)} nodes in {len(zones)} zones, {test} of them labelled"
+            " test=test, each with a changing bandwidth."
+        )
+        self._put_lines(FILTER_LINE, SCORE_LINE)
+        self._view.step(f"Two lines of policy, in ConfigMap {NAMESPACE}/{CONFIG_MAP}:")
+        self._view.code(f"{FILTER_LINE}\n{SCORE_LINE}")
+        await self._until(lambda: bool(self._seen.bundles), "the two lines never came into force")
+        await self._until(self._has_samples, "no bandwidth came from Prometheus")
+
+    async def _first_pods(self) -> None:
+        self._view.step("Pods that ask for schedulerName: berth, and the lines that decided:")
+        names = [f"{kind}-{number}" for kind in ("nginx", "redis") for number in range(1, 4)]
+        for name in names:
+            self._create_pod(name, "100m", "64Mi")
+            await self._until(lambda name=name: self._node_of(name) is not None, f"{name} waits")
+            self._view.row(self._row(name))
+        self._check_nginx(names, "test", "test")
+
+    async def _burst(self) -> None:
+        self._view.step(f"A burst of {BURST} pods from {len(TEMPLATES)} templates:")
+        names = []
+        started = self._clock.monotonic()
+        with self._view.progress(BURST) as advance:
+            for number in range(BURST):
+                name, cpu, memory = TEMPLATES[number % len(TEMPLATES)]
+                names.append(f"{name}-{number}")
+                self._create_pod(names[-1], cpu, memory)
+            shown = 0
+            while shown < BURST:
+                bound = sum(self._node_of(name) is not None for name in names)
+                advance(bound - shown)
+                shown = bound
+                self._in_time(started + 2 * _STEP_SECONDS, f"only {bound} of {BURST} were bound")
+                await asyncio.sleep(_POLL_SECONDS)
+        self._burst_rate = BURST / (self._clock.monotonic() - started)
+        self._check_nginx(names, "test", "test")
+        for name in names[:: BURST // 5]:
+            self._view.row(self._row(name))
+
+    async def _edit(self) -> None:
+        self._view.step("The ConfigMap is edited; no restart, no rebuild:")
+        self._view.code(f"- {FILTER_LINE}\n+ {EDITED_LINE}")
+        before = len(self._seen.bundles)
+        edited = self._clock.monotonic()
+        self._put_lines(EDITED_LINE, SCORE_LINE)
+        await self._until(lambda: len(self._seen.bundles) > before, "the edit was not obeyed")
+        names = [f"nginx-edited-{number}" for number in range(1, 4)]
+        for name in names:
+            self._create_pod(name, "100m", "64Mi")
+        for name in names:
+            await self._until(lambda name=name: self._node_of(name) is not None, f"{name} waits")
+            self._view.row(self._row(name))
+        self._obeyed_seconds = self._seen.decided_at[names[0]] - edited
+        self._check_nginx(names, "tier", "edge")
+
+    async def _broken_edit(self) -> None:
+        self._view.step("A broken edit is refused, with the place and the cure; the rules stay:")
+        in_force = len(self._seen.bundles)
+        self._put_lines(BROKEN_LINE, SCORE_LINE)
+        await self._until(lambda: bool(self._seen.refusals), "the broken edit was not refused")
+        refusal = self._seen.refusals[-1]
+        if "^" not in refusal.text or "node.label" not in refusal.text:
+            raise BrokenPromiseError(f"the refusal does not show the place:\n{refusal.text}")
+        self._view.code(refusal.text)
+        name = "nginx-after-broken-edit"
+        self._create_pod(name, "100m", "64Mi")
+        await self._until(lambda: self._node_of(name) is not None, f"{name} waits")
+        self._view.row(self._row(name))
+        if len(self._seen.bundles) != in_force:
+            raise BrokenPromiseError("the broken edit came into force")
+        self._check_nginx([name], "tier", "edge")
+
+    def _summary(self) -> None:
+        pods = [p for p in self._cluster.list("pods") if p["spec"].get("nodeName")]
+        expected = len(self._seen.rows)
+        if len(pods) != expected:
+            raise BrokenPromiseError(f"{expected} pods were decided, {len(pods)} are bound")
+        seconds = self._seen.seconds
+        cuts = statistics.quantiles(seconds, n=100)
+        self._view.summary(
+            {
+                "pods bound": f"{len(pods)}",
+                "end to end": f"{self._burst_rate:,.0f} pods/s in the burst",
+                "decisions": f"{len(seconds) / sum(seconds):,.0f}/s",
+                "one decision": f"p50 {cuts[49] * 1e3:.2f} ms, p99 {cuts[98] * 1e3:.2f} ms",
+                "edit to obeyed": f"{self._obeyed_seconds * 1e3:.0f} ms",
+            }
+        )
+
+    # ---- the cluster ---------------------------------------------------------------------------
+
+    def _put_lines(self, *lines: str) -> None:
+        data = {FILE: "".join(f"{line}\n" for line in lines)}
+        names = {c["metadata"]["name"] for c in self._cluster.list("configmaps")}
+        if CONFIG_MAP in names:
+            self._cluster.patch("configmaps", CONFIG_MAP, {"data": data}, namespace=NAMESPACE)
+        else:
+            config_map = {"metadata": {"name": CONFIG_MAP, "namespace": NAMESPACE}, "data": data}
+            self._cluster.create("configmaps", config_map, namespace=NAMESPACE)
+
+    def _create_pod(self, name: str, cpu: str, memory: str) -> None:
+        container = {
+            "name": "main",
+            "image": f"registry.example/{name.partition('-')[0]}",
+            "resources": {"requests": {"cpu": cpu, "memory": memory}},
+        }
+        self._cluster.create(
+            "pods",
+            {
+                "metadata": {"name": name, "namespace": NAMESPACE},
+                "spec": {"schedulerName": self._app.settings.scheduler_name,
+                         "containers": [container]},
+            },
+            namespace=NAMESPACE,
+        )  # fmt: skip
+
+    def _node_of(self, name: str) -> str | None:
+        node = self._cluster.get("pods", name, namespace=NAMESPACE)["spec"].get("nodeName")
+        return None if node is None else str(node)
+
+    def _nodes_with(self, key: str, value: str) -> set[str]:
+        return {
+            node["metadata"]["name"]
+            for node in self._cluster.list("nodes")
+            if node["metadata"]["labels"].get(key) == value
+        }
+
+    # ---- promises ------------------------------------------------------------------------------
+
+    def _row(self, name: str) -> Row:
+        row = self._seen.rows[name]
+        if row.node != self._node_of(name):
+            raise BrokenPromiseError(f"{name} was decided for {row.node}, the cluster differs")
+        return row
+
+    def _check_nginx(self, names: list[str], key: str, value: str) -> None:
+        allowed = self._nodes_with(key, value)
+        for name in names:
+            if "nginx" in name and self._node_of(name) not in allowed:
+                raise BrokenPromiseError(
+                    f"{name} is on {self._node_of(name)}, which is not labelled {key}={value}"
+                )
+
+    def _has_samples(self) -> bool:
+        return any(status.matched for status in self._app.signals.status())
+
+    async def _until(self, true: Callable[[], bool], otherwise: str) -> None:
+        deadline = self._clock.monotonic() + _STEP_SECONDS
+        while not true():
+            self._in_time(deadline, otherwise)
+            await asyncio.sleep(_POLL_SECONDS)
+
+    def _in_time(self, deadline: float, otherwise: str) -> None:
+        if self._clock.monotonic() > deadline:
+            raise BrokenPromiseError(otherwise)
+
+
+def _settings(prometheus_url: str) -> Settings:
+    documents: dict[str, Any] = {
+        "policies": {"configMap": f"{NAMESPACE}/{CONFIG_MAP}"},
+        "prometheus": {"url": prometheus_url},
+    }
+    return Settings.model_validate({"berth": documents})
+
+
+async def _demo(view: View) -> None:
+    clock = SystemClock()
+    async with EmbeddedCluster(nodes=12, seed=1, clock=clock) as cluster:
+        cluster.create("namespaces", {"metadata": {"name": NAMESPACE}})
+        hooks = Hooks()
+        app = App(
+            RunOptions(_settings(cluster.prometheus_url), cluster.kubeconfig()),
+            clock=clock,
+            hooks=hooks,
+        )
+        story = Story(cluster, app, view, clock)
+        hooks.observers.append(story.placed)
+        hooks.accepted.append(story.accepted)
+        hooks.refused.append(story.refused)
+        stop = asyncio.Event()
+        running = asyncio.get_running_loop().create_task(app.run(stop))
+        telling = asyncio.get_running_loop().create_task(story.tell())
+        try:
+            async with asyncio.timeout(DEADLINE):
+                await asyncio.wait({running, telling}, return_when="FIRST_COMPLETED")
+            if running.done():
+                await running
+                raise BrokenPromiseError("the scheduler stopped by itself")
+            await telling
+        except TimeoutError as late:
+            raise BrokenPromiseError(f"it took longer than {DEADLINE:.0f} s") from late
+        finally:
+            telling.cancel()
+            stop.set()
+            await running
+
+
+@click.command("demo", help="Show it all in half a minute, with a cluster of its own.")
+@click.option("--plain", is_flag=True, help="Plain lines even on a terminal.")
+def command(*, plain: bool) -> None:
+    """Tells the story; exit 1 if anything it says did not happen."""
+    # What the scheduler logs is shown by the story itself.
+    logging.basicConfig(stream=sys.stderr, level=logging.CRITICAL)
+    view: View = PlainView() if plain or not sys.stdout.isatty() else LiveView()
+    try:
+        asyncio.run(_demo(view))
+    except BrokenPromiseError as broken:
+        click.echo(f"The demo did not do what it promises: {broken}", err=True)
+        sys.exit(1)

@@ -1,0 +1,28 @@
+"""`berth explain CODE`: the lesson behind an error code."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+import click
+
+_CODE = re.compile(r"P[0-9]{3}")
+
+
+def pages() -> Traversable:
+    """The folder of the pages: in the wheel beside the language, in a checkout under docs/."""
+    shipped = files("dsl") / "errors"
+    return shipped if shipped.is_dir() else files("dsl") / ".." / "docs" / "errors"
+
+
+@click.command("explain", help="Explain an error code of the policy language.")
+@click.argument("code")
+def command(code: str) -> None:
+    """Prints the page of the code."""
+    code = code.upper()
+    page = pages() / f"{code}.md"
+    if not _CODE.fullmatch(code) or not page.is_file():
+        raise click.ClickException(f"{code} is no code of the policy language; they look like P203")
+    click.echo(page.read_text("utf-8").rstrip())

@@ -1,0 +1,55 @@
+"""`berth replay`: the decisions of a journal made again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+from dsl.compiler import Compiler
+
+from engine.app import settings_worlds
+from engine.config import Settings
+from engine.framework.runtime import Framework
+from engine.plugins.registry import default_plugins
+from engine.policy.chain import framework_of
+from engine.policy.reloader import Bundle, compile_at_once, compile_settings
+from engine.simulate import replay
+
+
+def journal_framework(files: Mapping[str, str], settings: Mapping[str, str]) -> Framework:
+    """The framework that a journal's rules and settings make; what `simulate.replay` asks for.
+
+    Raises:
+        click.ClickException: the rules are refused by this version.
+    """
+    read = Settings.model_validate_json(settings["settings"])
+    bundle = Bundle("", (), {})
+    if files:
+        made = compile_at_once(Compiler(), files, compile_settings(read.berth))
+        if not isinstance(made, Bundle):
+            raise click.ClickException(made.text)
+        bundle = made
+    return framework_of(
+        default_plugins(),
+        bundle,
+        scheduler_name=read.scheduler_name,
+        seed=read.berth.seed,
+        worlds=settings_worlds(read),
+    )
+
+
+@click.command("replay", help="Make the decisions of a journal again and compare.")
+@click.argument("journal", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+def command(journal: Path) -> None:
+    """Exit 1 if any decision comes out differently."""
+    try:
+        report = replay(journal, journal_framework)
+    except ValueError as wrong:
+        raise click.ClickException(str(wrong)) from wrong
+    for difference in report.differences:
+        click.echo(difference)
+    click.echo(f"{report.decisions} decisions replayed, {report.equal} the same")
+    if report.differences:
+        sys.exit(1)

@@ -1,0 +1,81 @@
+"""`berth up`: an embedded cluster that stays, with the scheduler on it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+import yaml
+
+from engine.app import App, RunOptions
+from engine.clock import SystemClock
+from engine.config import Settings
+from engine.embedded import EmbeddedCluster
+
+_NAMESPACE = "berth-system"
+_CONFIG_MAP = "berth-policies"
+
+
+@click.command("up", help="Keep an embedded cluster running to play with.")
+@click.option("--nodes", type=click.IntRange(1, 5000), default=12, show_default=True)
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Default: a free one.")
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Where to write the kubeconfig.  [default: a temporary file]",
+)
+@click.option("--scheduler/--no-scheduler", default=True, help="Run Berth on it too.")
+def command(nodes: int, port: int, kubeconfig: Path | None, *, scheduler: bool) -> None:
+    """Runs until SIGTERM or SIGINT."""
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname).1s %(message)s"
+    )
+    with contextlib.ExitStack() as cleanup:
+        if kubeconfig is None:
+            folder = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="berth-"))
+            kubeconfig = Path(folder) / "kubeconfig"
+        asyncio.run(_up(nodes, port, kubeconfig, scheduler=scheduler))
+
+
+async def _up(nodes: int, port: int, kubeconfig: Path, *, scheduler: bool) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    clock = SystemClock()
+    async with EmbeddedCluster(nodes=nodes, clock=clock, port=port) as cluster:
+        kubeconfig.write_text(yaml.safe_dump(cluster.kubeconfig()), "utf-8")
+        cluster.create("namespaces", {"metadata": {"name": _NAMESPACE}})
+        click.echo(f"export KUBECONFIG={kubeconfig}")
+        click.echo("# kubectl get nodes -L test", err=True)
+        if not scheduler:
+            await stop.wait()
+            return
+        cluster.create(
+            "configmaps",
+            {
+                "metadata": {"name": _CONFIG_MAP, "namespace": _NAMESPACE},
+                "data": {"empty.policy": "# no rule yet: edit me\n"},
+            },
+            namespace=_NAMESPACE,
+        )
+        click.echo(
+            f"# Berth runs as schedulerName: berth; its policies are in ConfigMap"
+            f" {_NAMESPACE}/{_CONFIG_MAP}",
+            err=True,
+        )
+        settings = Settings.model_validate(
+            {
+                "berth": {
+                    "policies": {"configMap": f"{_NAMESPACE}/{_CONFIG_MAP}"},
+                    "prometheus": {"url": cluster.prometheus_url},
+                }
+            }
+        )
+        await App(RunOptions(settings, cluster.kubeconfig()), clock=clock).run(stop)

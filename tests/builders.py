@@ -1,0 +1,70 @@
+"""Small objects for tests: `make_node("n", cpu="4")`, `make_pod("p", cpu="1")`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.framework.podinfo import PodInfo, make_pod_info
+from engine.objects import Node, Pod, from_builtins
+
+
+def make_node(
+    name: str,
+    *,
+    cpu: str = "4",
+    memory: str = "8Gi",
+    pods: str = "110",
+    labels: dict[str, str] | None = None,
+    taints: list[dict[str, str]] | None = None,
+    unschedulable: bool = False,
+    **resources: str,
+) -> Node:
+    amounts = {"cpu": cpu, "memory": memory, "pods": pods, **resources}
+    return from_builtins(
+        Node,
+        {
+            "metadata": {"name": name, "uid": f"node-{name}", "labels": labels or {}},
+            "spec": {"taints": taints or [], "unschedulable": unschedulable},
+            "status": {"allocatable": amounts, "capacity": amounts},
+        },
+    )
+
+
+def pod_object(
+    name: str,
+    *,
+    namespace: str = "default",
+    cpu: str | None = None,
+    memory: str | None = None,
+    node: str = "",
+    scheduler: str = "berth",
+    priority: int = 0,
+    labels: dict[str, str] | None = None,
+    uid: str = "",
+    spec: dict[str, Any] | None = None,
+    status: dict[str, Any] | None = None,
+) -> Pod:
+    requests = {k: v for k, v in (("cpu", cpu), ("memory", memory)) if v is not None}
+    return from_builtins(
+        Pod,
+        {
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "uid": uid or f"uid-{namespace}-{name}",
+                "labels": labels or {},
+            },
+            "spec": {
+                "nodeName": node,
+                "schedulerName": scheduler,
+                "priority": priority,
+                "containers": [{"name": "main", "resources": {"requests": requests}}],
+                **(spec or {}),
+            },
+            "status": status or {},
+        },
+    )
+
+
+def make_pod(name: str, **how: Any) -> PodInfo:
+    return make_pod_info(pod_object(name, **how))

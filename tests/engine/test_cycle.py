@@ -1,0 +1,249 @@
+"""The cycle: what the memo remembers never changes a decision, and ties fall the same way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.cache import Cache
+from engine.cycle import decide
+from engine.framework.interface import ALL_PASS, PreFilterResult, Scope, Verdicts
+from engine.framework.profile import Profile, Weighted
+from engine.framework.runtime import Framework
+from engine.framework.status import Code, Status, unschedulable
+from engine.plugins.registry import default_plugins
+from tests.builders import make_node, make_pod
+
+SIZES = ("100m", "1", "3", "4", "5")
+TAINTS = (
+    [],
+    [{"key": "a", "value": "b", "effect": "NoSchedule"}],
+    [{"key": "c", "value": "", "effect": "PreferNoSchedule"}],
+)
+TOLERATIONS = ([], [{"key": "a", "operator": "Exists"}])
+SELECTORS = (None, {"zone": "z0"}, {"zone": "z9"})
+
+node_events = st.tuples(
+    st.just("node"),
+    st.integers(0, 5),
+    st.sampled_from(SIZES),
+    st.integers(0, 2),
+    st.sampled_from(TAINTS),
+    st.booleans(),
+)
+gone_events = st.tuples(st.sampled_from(["node gone", "pod gone"]), st.integers(0, 5))
+pod_events = st.tuples(
+    st.just("schedule"),
+    st.sampled_from(SIZES),
+    st.sampled_from(TOLERATIONS),
+    st.sampled_from(SELECTORS),
+)
+
+
+def run(events, memo_bytes):
+    cache = Cache()
+    framework = Framework(Profile("berth", default_plugins()), memo_bytes=memo_bytes)
+    decisions = []
+    for number, event in enumerate(events):
+        match event:
+            case ("node", index, cpu, zone, taints, cordoned):
+                cache.add_node(
+                    make_node(
+                        f"n{index}",
+                        cpu=cpu,
+                        labels={"zone": f"z{zone}"},
+                        taints=taints,
+                        unschedulable=cordoned,
+                    )
+                )
+            case ("node gone", index):
+                cache.remove_node(f"n{index}")
+            case ("pod gone", index):
+                cache.remove_pod(f"uid-default-p{index}")
+            case ("schedule", cpu, tolerations, selector):
+                spec = {"tolerations": tolerations, "nodeSelector": selector}
+                pod = make_pod(f"p{number}", cpu=cpu, spec=spec)
+                decision = decide(pod, cache.snapshot(0.0), framework)
+                decisions.append(
+                    (
+                        decision.node,
+                        decision.feasible,
+                        decision.total,
+                        decision.ties,
+                        decision.scores,
+                        dict(decision.rejected),
+                        decision.fit_error and decision.fit_error.message(),
+                        decision.fit_error and decision.fit_error.plugins,
+                        decision.error,
+                    )
+                )
+                if decision.node:
+                    cache.assume(pod, decision.node)
+    return decisions
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.one_of(node_events, pod_events, pod_events, gone_events), max_size=25))
+def test_what_is_remembered_never_changes_a_decision(events):
+    assert run(events, 1 << 20) == run(events, 0)
+
+
+def cluster(count=5, **how):
+    cache = Cache()
+    for index in range(count):
+        cache.add_node(make_node(f"n{index}", **how))
+    return cache
+
+
+def test_ties_fall_by_the_class_and_the_seed_not_by_row_order():
+    forward, backward = Cache(), Cache()
+    names = [f"n{index}" for index in range(20)]
+    for name in names:
+        forward.add_node(make_node(name))
+    for name in reversed(names):
+        backward.add_node(make_node(name))
+    chosen = set()
+    for seed in range(12):
+        framework = Framework(Profile("berth", default_plugins(), seed))
+        decisions = [
+            decide(make_pod("p"), cache.snapshot(0.0), framework) for cache in (forward, backward)
+        ]
+        assert decisions[0].ties == 20
+        assert decisions[0].node == decisions[1].node
+        chosen.add(decisions[0].node)
+    assert len(chosen) > 3, "the seed moves the choice"
+
+
+def test_an_empty_cluster_is_said_to_be_empty():
+    decision = decide(
+        make_pod("p"), Cache().snapshot(0.0), Framework(Profile("berth", default_plugins()))
+    )
+    assert decision.node is None
+    assert decision.fit_error is not None
+    assert decision.fit_error.nodes == 0
+
+
+def test_reasons_are_counted_by_the_first_plugin_that_rejects():
+    cache = cluster(2, cpu="1")
+    cache.add_node(make_node("t", taints=[{"key": "a", "value": "", "effect": "NoSchedule"}]))
+    cache.add_node(make_node("c", unschedulable=True))
+    decision = decide(
+        make_pod("p", cpu="2"),
+        cache.snapshot(0.0),
+        Framework(Profile("berth", default_plugins())),
+    )
+    assert decision.fit_error is not None
+    assert decision.fit_error.message() == (
+        "0/4 nodes are available: 1 node(s) had untolerated taint(s),"
+        " 1 node(s) were unschedulable, 2 Insufficient cpu."
+    )
+    assert decision.fit_error.plugins == {
+        "NodeUnschedulable",
+        "TaintToleration",
+        "NodeResourcesFit",
+    }
+
+
+class Faulty:
+    """A plugin that can be told what to do at each point."""
+
+    scope = Scope.ROW
+    score_scope = Scope.ROW
+
+    def __init__(self, name="Faulty", **answers):
+        self.name = name
+        self.answers = answers
+        self.asked = []
+
+    def events(self):
+        return ()
+
+    def class_key(self, pod, snapshot):
+        return pod.name
+
+    def version(self, snapshot):
+        return 0
+
+    def _answer(self, point, otherwise):
+        answer = self.answers.get(point, otherwise)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def pre_filter(self, pod, snapshot):
+        return self._answer("pre_filter", PreFilterResult())
+
+    def filter(self, state, pod, snapshot, rows):
+        self.asked.append(rows)
+        return self._answer("filter", ALL_PASS)
+
+    def pre_score(self, pod, snapshot):
+        return self._answer("pre_score", (Status.SUCCESS, None))
+
+    def score(self, state, pod, snapshot, rows):
+        return self._answer("score", np.arange(5.0)[rows])
+
+    def normalize(self, state, scores):
+        return self._answer("normalize", scores)
+
+
+def with_plugin(plugin, faults=None):
+    profile = Profile("berth", (*default_plugins(), Weighted(plugin, 1000.0)))
+    return Framework(profile, on_fault=None if faults is None else faults.append)
+
+
+@pytest.mark.parametrize("point", ["pre_filter", "filter", "pre_score", "score", "normalize"])
+def test_a_plugin_that_raises_fails_the_pod_and_not_the_scheduler(point):
+    faults = []
+    framework = with_plugin(Faulty(**{point: ZeroDivisionError("oops")}), faults)
+    decision = decide(make_pod("p"), cluster().snapshot(0.0), framework)
+    assert decision.node is None
+    assert decision.error is not None
+    assert decision.error.code is Code.ERROR
+    assert decision.error.plugin == "Faulty"
+    assert "ZeroDivisionError: oops" in decision.error.reasons[0]
+    assert len(faults) == 1
+
+
+def test_a_pre_filter_may_leave_few_nodes_and_only_they_are_asked():
+    only = Faulty("Only", pre_filter=PreFilterResult(rows=np.array([3])))
+    later = Faulty("Later")
+    profile = Profile("berth", (*default_plugins(), Weighted(only), Weighted(later)))
+    decision = decide(make_pod("p"), cluster().snapshot(0.0), Framework(profile))
+    assert decision.node == "n3"
+    assert [rows.tolist() for rows in later.asked] == [[3]]
+
+
+def test_a_pre_filter_may_end_the_cycle():
+    plugin = Faulty(pre_filter=PreFilterResult(unschedulable("not today")))
+    decision = decide(make_pod("p"), cluster().snapshot(0.0), with_plugin(plugin))
+    assert decision.fit_error is not None
+    assert decision.fit_error.message() == "0/5 nodes are available: not today."
+    assert decision.fit_error.plugins == {"Faulty"}
+
+
+def test_only_changed_rows_are_asked_again():
+    plugin = Faulty(filter=Verdicts(None, tuple))
+    framework = with_plugin(plugin)
+    cache = cluster(200)
+    plugin.answers["score"] = None
+    pod = make_pod("p")
+    decide(pod, cache.snapshot(0.0), framework)
+    cache.add_pod(make_pod("other", cpu="1", node="n7"), "n7")
+    decide(pod, cache.snapshot(0.0), framework)
+    assert plugin.asked[0] == slice(0, 200)
+    assert plugin.asked[1].tolist() == [cache.nodes.row("n7")]
+
+
+def test_a_plugin_that_abstains_has_no_say():
+    framework = with_plugin(Faulty(score=None))
+    decision = decide(make_pod("p"), cluster().snapshot(0.0), framework)
+    assert decision.node is not None
+    assert "Faulty" not in {score.plugin for score in decision.scores}
+
+
+def test_exactly_one_plugin_sorts_the_queue():
+    with pytest.raises(ValueError, match="exactly one plugin that sorts the queue; got none"):
+        Framework(Profile("berth", ()))
