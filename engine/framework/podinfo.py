@@ -17,10 +17,10 @@ k8s.io/component-helpers/resource/helpers.go (PodRequests), at the default featu
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from engine.objects import (
     Container,
@@ -30,7 +30,7 @@ from engine.objects import (
     ResourceList,
     ResourceRequirements,
 )
-from engine.quantity import NANO, milli_units, nano, resource_amount, units
+from engine.quantity import Amount, parse, resource_amount
 
 CPU: Final = "cpu"
 MEMORY: Final = "memory"
@@ -39,10 +39,7 @@ PODS: Final = "pods"
 
 DEFAULT_CPU_MILLI: Final = 100
 DEFAULT_MEMORY_BYTES: Final = 200 << 20
-_DEFAULTS: Final = {
-    CPU: DEFAULT_CPU_MILLI * (NANO // 1000),
-    MEMORY: DEFAULT_MEMORY_BYTES * NANO,
-}
+_DEFAULTS: Final = {CPU: parse("100m"), MEMORY: parse(DEFAULT_MEMORY_BYTES)}
 _BUILT_IN: Final = frozenset((CPU, MEMORY, EPHEMERAL_STORAGE))
 _HUGE_PAGES: Final = "hugepages-"
 _NATIVE: Final = "kubernetes.io/"
@@ -55,9 +52,9 @@ _NAME: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 Amounts = Mapping[str, int]
 """Resource -> amount: milli-cores for cpu, bytes or counts otherwise. Never written to."""
 
-_Nano = dict[str, int]
+_Exact = dict[str, Amount]
 _ListOf = Callable[[Container, "ContainerStatus | None"], "ResourceList | None"]
-_RequestItems = tuple[tuple[str, Quantity], ...]
+_Items = tuple[tuple[str, Quantity], ...]
 
 
 class UnreadablePod(ValueError):  # noqa: N818 - what it is, not that it is an error
@@ -112,16 +109,9 @@ def make_pod_info(pod: Pod) -> PodInfo:
     Raises:
         UnreadablePod: a quantity is none; the message names its field.
     """
-    meta, spec = pod.metadata, pod.spec
+    meta = pod.metadata
     try:
-        if _is_plain(pod):
-            readings = _of_containers(
-                tuple([_items(container) for container in spec.containers or ()])
-            )
-        else:
-            readings = _work_out(pod)
-    except UnreadablePod:
-        raise
+        readings = _work_out(_spec_of(pod)) if _is_settled(pod) else _resizing(pod)
     except ValueError as cause:
         raise _located(pod, cause) from cause
     return PodInfo(
@@ -131,7 +121,7 @@ def make_pod_info(pod: Pod) -> PodInfo:
         readings[0],
         readings[1],
         readings[2],
-        spec.priority or 0,
+        pod.spec.priority or 0,
         readings[3],
         readings[4],
         readings[5],
@@ -170,69 +160,90 @@ def is_counted(name: str) -> bool:
     return name in _BUILT_IN or is_scalar_resource(name)
 
 
-# ---- plain pods ------------------------------------------------------------------------------
+# ---- what a pod comes to ---------------------------------------------------------------------
 
 _Readings = tuple[Amounts, int, int, Amounts, Amounts, Hashable]
 """requests, nonzero cpu, nonzero memory, filter requests, score requests, requests key."""
 
 
-def _is_plain(pod: Pod) -> bool:
-    """True if the requests of the containers say everything."""
-    spec, status = pod.spec, pod.status
-    if spec.init_containers or spec.overhead or spec.resources is not None:
-        return False
-    if status.conditions and _resize_is_infeasible(pod):
-        return False
-    if status.allocated_resources or status.resources is not None or status.init_container_statuses:
-        return False
-    if not status.container_statuses:
-        return True
-    return _statuses_agree(spec.containers or (), status.container_statuses)
+class _Spec(NamedTuple):
+    """All that counts of a spec (or of a status, read like one), hashable."""
 
-
-def _statuses_agree(containers: Sequence[Container], statuses: Sequence[ContainerStatus]) -> bool:
-    """True if every container was given exactly what it asks for: no resize in flight."""
-    asked_of: dict[str, ResourceList] = {
-        c.name: (None if c.resources is None else c.resources.requests) or {} for c in containers
-    }
-    for status in statuses:
-        asked = asked_of.get(status.name)
-        if asked is None:
-            continue
-        if status.allocated_resources is not None and status.allocated_resources != asked:
-            return False
-        given = status.resources
-        if given is not None and given.requests is not None and given.requests != asked:
-            return False
-    return True
-
-
-def _items(container: Container) -> _RequestItems:
-    resources = container.resources
-    if resources is None or not resources.requests:
-        return ()
-    return tuple(resources.requests.items())
+    containers: tuple[_Items, ...]
+    init_containers: tuple[tuple[bool, _Items], ...] = ()
+    """Whether it is a sidecar, and its requests."""
+    overhead: _Items = ()
+    pod_level: _Items = ()
 
 
 @lru_cache(maxsize=_CACHED)
-def _of_containers(containers: tuple[_RequestItems, ...]) -> _Readings:
-    """All readings of a pod whose containers, run together, are all there is."""
-    if len(containers) == 1:
+def _work_out(spec: _Spec) -> _Readings:
+    """All readings of a pod without a resize in flight."""
+    if len(spec.containers) == 1 and spec[1:] == ((), (), ()):
         requests = {
             name: resource_amount(name, quantity)
-            for name, quantity in containers[0]
+            for name, quantity in spec.containers[0]
             if is_counted(name)
         }
-        scores = {CPU: DEFAULT_CPU_MILLI, MEMORY: DEFAULT_MEMORY_BYTES, **requests}
+        scored = {CPU: DEFAULT_CPU_MILLI, MEMORY: DEFAULT_MEMORY_BYTES, **requests}
+        return _readings(requests, scored, requests, scored)
+    overhead, pod_level = _read(spec.overhead), _pod_level(spec)
+    held = _sum(spec, {})
+    held.update(pod_level)
+    _add(held, overhead)
+    requests = _rounded(held)
+    nonzero = _sum(spec, _missing(pod_level, held))
+    nonzero.update(pod_level)
+    _add(nonzero, overhead)
+    return _readings(requests, _rounded(nonzero), requests, _scored(spec))
+
+
+def _resizing(pod: Pod) -> _Readings:
+    """All readings of a pod that may hold something else than its spec asks for."""
+    spec = _spec_of(pod)
+    infeasible = _resize_is_infeasible(pod)
+    pod_level = _pod_level(spec)
+    filtered = _sum(spec, {})
+    filtered.update(pod_level)
+    _add(filtered, _read(spec.overhead))
+    held = _held(pod, spec, {}, infeasible)
+    nonzero = _held(pod, spec, _missing(pod_level, held), infeasible)
+    return _readings(_rounded(held), _rounded(nonzero), _rounded(filtered), _scored(spec))
+
+
+def _held(pod: Pod, spec: _Spec, missing: Mapping[str, Amount], infeasible: bool) -> _Exact:  # noqa: FBT001 - a fact
+    """The most of what the pod asks for, was allocated and has; see `requests`."""
+    status = pod.status
+    actual = _requests(status.resources)
+    held: _Exact = {} if infeasible else _sum(spec, missing)
+    if status.allocated_resources is not None and actual is not None:
+        _raise_to(held, _read(_items(status.allocated_resources)))
+        _raise_to(held, _read(_items(actual)))
     else:
-        exact: _Nano = {}
-        nonzero: _Nano = {}
-        for items in containers:
-            amounts = {name: nano(quantity) for name, quantity in items}
-            _add(exact, amounts)
-            _add(nonzero, {**_DEFAULTS, **amounts})
-        requests, scores = _rounded(exact), _rounded(nonzero)
-    return _readings(requests, scores, requests, scores)
+        asked = _nothing if infeasible else _asked
+        _raise_to(held, _sum(_spec_of(pod, _allocated_or(asked)), missing))
+        _raise_to(held, _sum(_spec_of(pod, _actual_or(asked)), missing))
+    effective = _pod_level(spec)
+    if effective and status.resources is not None:
+        effective = {} if infeasible else effective
+        _raise_to(effective, _read(_items(actual)))
+        _raise_to(effective, _read(_items(status.allocated_resources)))
+    held.update({name: amount for name, amount in effective.items() if _has_pod_level(name)})
+    _add(held, _read(spec.overhead))
+    return held
+
+
+def _missing(pod_level: _Exact, held: _Exact) -> Mapping[str, Amount]:
+    """What a container that does not name it counts with on its node, for scoring."""
+    if not pod_level:
+        return _DEFAULTS
+    return {name: amount for name, amount in _DEFAULTS.items() if name not in held}
+
+
+def _scored(spec: _Spec) -> dict[str, int]:
+    scored = _sum(spec, _DEFAULTS)
+    _add(scored, _read(spec.overhead))
+    return _rounded(scored)
 
 
 def _readings(requests: Amounts, nonzero: Amounts, filtered: Amounts, scored: Amounts) -> _Readings:
@@ -242,67 +253,19 @@ def _readings(requests: Amounts, nonzero: Amounts, filtered: Amounts, scored: Am
     return requests, nonzero.get(CPU, 0), nonzero.get(MEMORY, 0), filtered, scored, key
 
 
-# ---- all pods --------------------------------------------------------------------------------
-
-
-def _work_out(pod: Pod) -> _Readings:
-    overhead = _read(pod.spec.overhead)
-    pod_level = _pod_level_requests(pod)
-    filtered = _sum(pod, _asked, {})
-    filtered.update(pod_level)
-    _add(filtered, overhead)
-    held = _held(pod, {}, pod_level, overhead)
-    missing = _DEFAULTS
-    if pod_level:
-        missing = {name: amount for name, amount in _DEFAULTS.items() if name not in held}
-    nonzero = _rounded(_held(pod, missing, pod_level, overhead))
-    scored = _sum(pod, _asked, _DEFAULTS)
-    _add(scored, overhead)
-    return _readings(_rounded(held), nonzero, _rounded(filtered), _rounded(scored))
-
-
-def _held(pod: Pod, missing: _Nano, pod_level: _Nano, overhead: _Nano) -> _Nano:
-    """The most of what the pod asks for, was allocated and has; see `requests`."""
-    status = pod.status
-    infeasible = _resize_is_infeasible(pod)
-    held: _Nano = {} if infeasible else _sum(pod, _asked, missing)
-    actual = None if status.resources is None else status.resources.requests
-    if status.allocated_resources is not None and actual is not None:
-        _raise_to(held, _read(status.allocated_resources))
-        _raise_to(held, _read(actual))
-    elif infeasible or status.container_statuses or status.init_container_statuses:
-        asked = _nothing if infeasible else _asked
-        _raise_to(held, _sum(pod, _allocated_or(asked), missing))
-        _raise_to(held, _sum(pod, _actual_or(asked), missing))
-    if pod_level:
-        effective = {} if infeasible and status.resources is not None else dict(pod_level)
-        if status.resources is not None:
-            _raise_to(effective, _read(status.resources.requests))
-            _raise_to(effective, _read(status.allocated_resources))
-        held.update({name: a for name, a in effective.items() if _has_pod_level(name)})
-    _add(held, overhead)
-    return held
-
-
-def _sum(pod: Pod, list_of: _ListOf, missing: _Nano) -> _Nano:
+def _sum(spec: _Spec, missing: Mapping[str, Amount]) -> _Exact:
     """What the containers need at their peak: all that run together, or while one initialises.
 
-    `missing` is taken for what a container's list does not name.
+    `missing` is taken for what a container does not name.
     """
-    statuses = _statuses(pod)
-
-    def amounts(container: Container) -> _Nano:
-        read = _read(list_of(container, statuses.get(container.name)))
-        return {**missing, **read} if missing else read
-
-    total: _Nano = {}
-    for container in pod.spec.containers or ():
-        _add(total, amounts(container))
-    sidecars: _Nano = {}
-    peak: _Nano = {}
-    for container in pod.spec.init_containers or ():
-        needed = amounts(container)
-        if container.restart_policy == "Always":
+    total: _Exact = {}
+    for items in spec.containers:
+        _add(total, {**missing, **_read(items)})
+    sidecars: _Exact = {}
+    peak: _Exact = {}
+    for is_sidecar, items in spec.init_containers:
+        needed = {**missing, **_read(items)}
+        if is_sidecar:
             _add(total, needed)
             _add(sidecars, needed)
             needed = sidecars
@@ -311,6 +274,53 @@ def _sum(pod: Pod, list_of: _ListOf, missing: _Nano) -> _Nano:
         _raise_to(peak, needed)
     _raise_to(total, peak)
     return total
+
+
+# ---- what to read ----------------------------------------------------------------------------
+
+
+def _is_settled(pod: Pod) -> bool:
+    """True if the pod holds what its spec asks for: no resize in flight."""
+    status = pod.status
+    if status.conditions and _resize_is_infeasible(pod):
+        return False
+    if status.allocated_resources or status.resources is not None:
+        return False
+    if not (status.container_statuses or status.init_container_statuses):
+        return True
+    containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
+    asked_of: dict[str, ResourceList] = {c.name: _requests(c.resources) or {} for c in containers}
+    for name, of in _statuses(pod).items():
+        asked = asked_of.get(name)
+        if asked is None:
+            continue
+        if of.allocated_resources is not None and of.allocated_resources != asked:
+            return False
+        given = _requests(of.resources)
+        if given is not None and given != asked:
+            return False
+    return True
+
+
+def _spec_of(pod: Pod, list_of: _ListOf | None = None) -> _Spec:
+    """The requests of the spec, or those that `list_of` finds for each container."""
+    spec = pod.spec
+    statuses: dict[str, ContainerStatus] = {} if list_of is None else _statuses(pod)
+    read = list_of or _asked
+    containers = tuple([_items(read(c, statuses.get(c.name))) for c in spec.containers or ()])
+    if not spec.init_containers and not spec.overhead and spec.resources is None:
+        return _Spec(containers)
+    return _Spec(
+        containers,
+        tuple(
+            [
+                (c.restart_policy == "Always", _items(read(c, statuses.get(c.name))))
+                for c in spec.init_containers or ()
+            ]
+        ),
+        _items(spec.overhead),
+        _items(_requests(spec.resources)),
+    )
 
 
 def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
@@ -343,21 +353,15 @@ def _actual_or(otherwise: _ListOf) -> _ListOf:
     allocated = _allocated_or(otherwise)
 
     def actual(container: Container, status: ContainerStatus | None) -> ResourceList | None:
-        if status is not None and status.resources is not None:
-            requests = status.resources.requests
-            if requests is not None:
-                return requests
-        return allocated(container, status)
+        requests = None if status is None else _requests(status.resources)
+        return allocated(container, status) if requests is None else requests
 
     return actual
 
 
-def _pod_level_requests(pod: Pod) -> _Nano:
-    """`spec.resources.requests`, as far as there are pod-level requests of the resource."""
-    resources = pod.spec.resources
-    if resources is None or not resources.requests:
-        return {}
-    return {n: nano(q) for n, q in resources.requests.items() if _has_pod_level(n)}
+def _pod_level(spec: _Spec) -> _Exact:
+    """Requests of the whole pod, of the resources that can have them."""
+    return {n: amount for n, amount in _read(spec.pod_level).items() if _has_pod_level(n)}
 
 
 def _has_pod_level(name: str) -> bool:
@@ -378,24 +382,30 @@ def _requests(resources: ResourceRequirements | None) -> ResourceList | None:
     return None if resources is None else resources.requests
 
 
-def _read(resources: ResourceList | None) -> _Nano:
-    return {name: nano(quantity) for name, quantity in (resources or {}).items()}
+def _items(resources: ResourceList | None) -> _Items:
+    return tuple(resources.items()) if resources else ()
 
 
-def _add(total: _Nano, more: _Nano) -> None:
+def _read(items: _Items) -> _Exact:
+    return {name: parse(quantity) for name, quantity in items}
+
+
+def _add(total: _Exact, more: Mapping[str, Amount]) -> None:
     for name, amount in more.items():
-        total[name] = total.get(name, 0) + amount
+        known = total.get(name)
+        total[name] = amount if known is None else known.plus(amount)
 
 
-def _raise_to(most: _Nano, other: _Nano) -> None:
+def _raise_to(most: _Exact, other: _Exact) -> None:
     for name, amount in other.items():
-        if name not in most or amount > most[name]:
+        known = most.get(name)
+        if known is None or amount.nano > known.nano:
             most[name] = amount
 
 
-def _rounded(amounts: _Nano) -> dict[str, int]:
+def _rounded(amounts: _Exact) -> dict[str, int]:
     return {
-        name: milli_units(amount) if name == CPU else units(amount)
+        name: amount.milli_units() if name == CPU else amount.units()
         for name, amount in amounts.items()
         if is_counted(name)
     }
@@ -406,7 +416,7 @@ def _located(pod: Pod, cause: ValueError) -> UnreadablePod:
     for path, resources in _resource_lists(pod):
         for name, quantity in (resources or {}).items():
             try:
-                nano(quantity)
+                parse(quantity)
             except ValueError as reason:
                 return UnreadablePod(pod, f"{path}.{name}", str(reason))
     return UnreadablePod(pod, "resources", str(cause))

@@ -199,10 +199,11 @@ class NodeAffinityPlugin:
             return Verdicts.uniform(added, NO_ADDED_MATCH)
 
         def groups() -> StatusGroups:
-            return (
+            rejected = (
                 (NO_ADDED_MATCH, np.flatnonzero(~added)),
                 (NO_MATCH, np.flatnonzero(added & ~own)),
             )
+            return [(status, positions) for status, positions in rejected if len(positions)]
 
         return Verdicts(added & own, groups)
 

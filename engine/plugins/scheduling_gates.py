@@ -7,9 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.framework.events import Action, ClusterEvent, ClusterEventWithHint, Resource
+from engine.framework.events import (
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    QueueingHint,
+    Resource,
+)
 from engine.framework.podinfo import PodInfo
 from engine.framework.status import Status, unresolvable
+from engine.objects import Node, Pod
 
 
 class SchedulingGates:
@@ -23,7 +30,7 @@ class SchedulingGates:
     def events(self) -> Sequence[ClusterEventWithHint]:
         """Only the removal of the last gate helps."""
         gone = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_GATES_ELIMINATED)
-        return (ClusterEventWithHint(gone),)
+        return (ClusterEventWithHint(gone, _after_gates_are_gone),)
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """Success without gates."""
@@ -32,3 +39,11 @@ class SchedulingGates:
             return Status.SUCCESS
         names = " ".join(gate.name for gate in gates)
         return unresolvable(f"waiting for scheduling gates: [{names}]")
+
+
+def _after_gates_are_gone(
+    pod: PodInfo,  # noqa: ARG001 - the signature of all hints
+    before: Pod | Node | None,  # noqa: ARG001
+    after: Pod | Node | None,  # noqa: ARG001
+) -> QueueingHint:
+    return QueueingHint.QUEUE

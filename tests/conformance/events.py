@@ -11,7 +11,7 @@ from typing import Any
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.podinfo import PodInfo
 from engine.objects import Node, Pod, from_builtins
-from engine.quantity import nano
+from engine.quantity import parse
 
 Seen = Pod | Node | None
 Move = tuple[ClusterEvent, Seen, Seen]
@@ -108,7 +108,9 @@ def node_changes(old: Node, new: Node) -> list[Action]:
 
 
 def _amounts(node: Node) -> dict[str, int]:
-    return {name: nano(quantity) for name, quantity in (node.status.allocatable or {}).items()}
+    return {
+        name: parse(quantity).nano for name, quantity in (node.status.allocatable or {}).items()
+    }
 
 
 def _conditions(node: Node) -> dict[str, str]:
