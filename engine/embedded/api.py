@@ -30,7 +30,8 @@ FIRST_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 class Api:
     """The verbs over one store."""
 
-    def __init__(self, *, clock: Clock, random: Random) -> None:
+    def __init__(self, *, clock: Clock, random: Random, events_kept: int = EVENTS_KEPT) -> None:
+        self._events_kept = events_kept
         self.store = Store(clock=clock, random=random)
         self._random = random
         for name in FIRST_NAMESPACES:
@@ -287,7 +288,7 @@ class Api:
 
     def _forget_old_events(self) -> None:
         items = self.store.collection("events").items
-        if len(items) > EVENTS_KEPT:
+        if len(items) > self._events_kept:
             self.store.remove("events", next(iter(items)))
 
 

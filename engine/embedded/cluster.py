@@ -126,7 +126,7 @@ class EmbeddedCluster:
             "current-context": name,
         }
 
-    # Shortcuts past HTTP, for demonstrations.
+    # Shortcuts past HTTP, for demonstrations. What they return is the store's own: copy to change.
 
     def create(self, plural: str, item: Object, *, namespace: str = "") -> Object:
         """Create an object of a resource (`pods`); returns it as stored."""

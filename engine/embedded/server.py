@@ -111,15 +111,11 @@ class ApiServer:
     async def stop(self) -> None:
         """End the watches, then stop listening."""
         self._closing = True
-        self.drop_watches()
+        for wake in self._watches:
+            wake.set()
         if self._runner is not None:
             await self._runner.cleanup()
         self._runner = None
-
-    def drop_watches(self) -> None:
-        """Wake every watch so that it sees whether it should end."""
-        for wake in self._watches:
-            wake.set()
 
     # Requests.
 

@@ -27,29 +27,59 @@ Kubectl = Callable[..., subprocess.CompletedProcess[str]]
 _numbers = itertools.count(1)
 
 
+class Missing(pytest.Item):
+    """Stands for all the tests that a machine cannot run, so that they are one line."""
+
+    count: int
+    reason: str
+
+    def runtest(self) -> None:
+        text = f"{self.count} not run: {self.reason}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(text, pytrace=False)
+        pytest.skip(text)
+
+    def reportinfo(self) -> tuple[Path, None, str]:
+        return Path(__file__), None, self.name
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.Item]) -> None:
+    """Put one skipped item in the place of the tests whose programs are missing."""
+    for name, reason, fixtures in (
+        ("go", binaries.missing(), {"control_plane", "fresh_control_plane", "needs_programs"}),
+        ("prometheus", prometheus_program.missing(), {"prometheus_server"}),
+    ):
+        lost = [item for item in _own(items) if _needs(item, fixtures)] if reason else []
+        if reason and lost:
+            items[:] = [item for item in items if item not in lost]
+            stand_in = Missing.from_parent(session, name=f"cluster tests without {name}")
+            stand_in.count, stand_in.reason = len(lost), reason
+            items.append(stand_in)
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build the programs before the first test: a cold build outlasts any test's time limit."""
-    here = Path(__file__).parent
-    wanted = any(
-        here in item.path.parents and item.get_closest_marker("cluster") for item in session.items
-    )
+    wanted = any(item.get_closest_marker("cluster") for item in _own(session.items))
     if wanted and not session.config.option.collectonly and binaries.missing() is None:
         for name in binaries.PACKAGES:
             binaries.binary(name)
 
 
-def _require(missing: str | None) -> None:
-    if missing is None:
-        return
-    if os.environ.get("CI") == "true":
-        pytest.fail(missing, pytrace=False)
-    pytest.skip(missing)
+def _own(items: list[pytest.Item]) -> list[pytest.Item]:
+    here = Path(__file__).parent
+    return [item for item in items if here in item.path.parents]
+
+
+def _needs(item: pytest.Item, fixtures: set[str]) -> bool:
+    names = set(getattr(item, "fixturenames", ()))
+    real_api = "api" in names and item.get_closest_marker("cluster") is not None
+    return bool(names & fixtures) or (real_api and "control_plane" in fixtures)
 
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """One etcd and kube-apiserver for the whole run; tests keep to their own namespaces."""
-    _require(binaries.missing())
     plane = ControlPlane(tmp_path_factory.mktemp("control-plane"))
     try:
         plane.start()
@@ -61,7 +91,6 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 @pytest.fixture
 def fresh_control_plane(tmp_path: Path) -> Iterator[ControlPlane]:
     """A control plane of the test's own, for tests that break it."""
-    _require(binaries.missing())
     plane = ControlPlane(tmp_path / "control-plane")
     try:
         plane.start()
@@ -114,8 +143,7 @@ def kubectl(control_plane: ControlPlane) -> Kubectl:
 
 @pytest.fixture(scope="session")
 def needs_programs() -> None:
-    """For tests that use a Go program without the control plane."""
-    _require(binaries.missing())
+    """For tests that use a Go program without the control plane (see `_needs`)."""
 
 
 @pytest.fixture
@@ -137,7 +165,6 @@ def kube_scheduler(control_plane: ControlPlane) -> Iterator[Callable[..., KubeSc
 @pytest.fixture(scope="session")
 def prometheus_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """One Prometheus for the whole run."""
-    _require(prometheus_program.missing())
     server = Prometheus(tmp_path_factory.mktemp("prometheus"), Exporter())
     try:
         server.start()

@@ -133,9 +133,8 @@ def test_a_namespace_takes_its_objects_with_it() -> None:
     assert ("n", "p") not in api.collection(PODS).items
 
 
-def test_old_events_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.embedded.api.EVENTS_KEPT", 3)
-    api, _ = simulated()
+def test_old_events_are_forgotten() -> None:
+    api = Api(clock=ManualClock(), random=Random(1), events_kept=3)
     for number in range(5):
         api.create(BY_PLURAL["events"], "default", {"metadata": {"name": f"e{number}"}})
     kept = [key[1] for key in api.collection(BY_PLURAL["events"]).items]
