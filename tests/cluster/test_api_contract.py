@@ -152,6 +152,18 @@ def test_invalid_pods_are_refused(api: Wire, item: dict[str, Any], message: str)
     refused(api.post(api.path("pods"), item), 422, "Invalid", message)
 
 
+def test_amounts_must_be_quantities(api: Wire) -> None:
+    item = pod("p")
+    item["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "much"}}
+    refused(
+        api.post(api.path("pods"), item),
+        400,
+        "BadRequest",
+        'Pod in version "v1" cannot be handled as a Pod: quantities must match the regular '
+        "expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+    )
+
+
 def test_invalid_names_and_labels_are_refused(api: Wire) -> None:
     named = api.post(api.path("pods"), pod("Bad_Name"))
     assert (named.status, named.body["reason"]) == (422, "Invalid")
