@@ -43,7 +43,7 @@ from engine.objects import (
     ResourceList,
     ResourceRequirements,
 )
-from engine.quantity import nano
+from engine.quantity import parse
 from engine.queue import SchedulingQueue
 from engine.telemetry import Count, Telemetry
 
@@ -279,7 +279,7 @@ def _same_quantity(old: Quantity, new: Quantity) -> bool:
     if old == new:
         return True
     try:
-        return nano(old) == nano(new)
+        return parse(old).nano == parse(new).nano
     except ValueError:
         return False
 
@@ -322,7 +322,7 @@ def _legible_list(resources: ResourceList | None) -> ResourceList | None:
 
 def _is_legible(quantity: Quantity) -> bool:
     try:
-        nano(quantity)
+        parse(quantity)
     except ValueError:
         return False
     return True
@@ -437,8 +437,11 @@ class PodHandler(_Handler):
                 self._still_assigned(old, new)
             case Place.ASSIGNED:
                 self._assigned(new)
+            case Place.PENDING if before is Place.PENDING:
+                self._pending(old, new)
             case Place.PENDING:
-                self._pending(old if before is Place.PENDING else None, new)
+                self._out(old)
+                self._pending(None, new)
             case Place.NEITHER:
                 self._out(old)
         self._wake()

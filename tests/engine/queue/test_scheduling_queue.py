@@ -1,0 +1,295 @@
+"""What the queue promises, one promise a test; the model test walks all of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.clock import ManualClock
+from engine.framework.events import (
+    EVERYTHING,
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    QueueingHint,
+    Resource,
+)
+from engine.framework.podinfo import PodInfo
+from engine.framework.status import Status, unresolvable
+from engine.queue import QueuedPod, SchedulingQueue, SubQueue
+from tests.engine.queue.builders import waiting
+
+NODE_ADD = ClusterEvent(Resource.NODE, Action.ADD)
+NODE_TAINT = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_TAINT)
+POD_DELETE = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
+FIT, TAINT = frozenset({"Fit"}), frozenset({"Taint"})
+HINTS = {
+    "Fit": (ClusterEventWithHint(NODE_ADD), ClusterEventWithHint(POD_DELETE)),
+    "Taint": (
+        ClusterEventWithHint(NODE_ADD, lambda _pod, _old, _new: QueueingHint.SKIP),
+        ClusterEventWithHint(NODE_TAINT),
+    ),
+    "Gates": (ClusterEventWithHint(NODE_TAINT),),
+}
+
+
+def gate(pod: PodInfo) -> Status:
+    held = pod.pod.metadata.labels == {"held": "yes"}
+    return unresolvable("held").by("Gates") if held else Status.SUCCESS
+
+
+def by_priority(pod: PodInfo, queued_at: float) -> tuple[float, ...]:
+    return (-pod.priority, queued_at)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def queue(clock: ManualClock) -> SchedulingQueue:
+    return SchedulingQueue(clock=clock, sort_key=by_priority, pre_enqueue=gate, hints=HINTS)
+
+
+def pop(queue: SchedulingQueue) -> QueuedPod:
+    queued = queue.pop()
+    assert queued is not None
+    return queued
+
+
+def fail(queue: SchedulingQueue, pod: PodInfo, plugins: frozenset[str]) -> QueuedPod:
+    queue.add(pod)
+    queued = pop(queue)
+    queue.requeue_rejected(queued, plugins)
+    return queued
+
+
+def test_priority_first_then_time(queue: SchedulingQueue, clock: ManualClock) -> None:
+    for name, priority in (("first", 0), ("second", 0), ("urgent", 9)):
+        queue.add(waiting(name, priority=priority))
+        clock.advance(1)
+    assert [pop(queue).pod.name for _ in range(3)] == ["urgent", "first", "second"]
+    assert queue.pop() is None
+
+
+def test_a_failed_attempt_puts_a_pod_behind_its_equals(
+    queue: SchedulingQueue, clock: ManualClock
+) -> None:
+    queue.add(waiting("failed"))
+    queued = pop(queue)
+    clock.advance(1)
+    queue.add(waiting("later"))
+    clock.advance(1)
+    queue.requeue_error(queued)
+    clock.advance(10)
+    queue.flush()
+    assert [pop(queue).pod.name for _ in range(2)] == ["later", "failed"]
+
+
+def test_only_the_rejecting_plugins_hints_are_asked(queue: SchedulingQueue) -> None:
+    fit, taint = fail(queue, waiting("fit"), FIT), fail(queue, waiting("taint"), TAINT)
+    assert queue.move(NODE_ADD) == 1
+    assert (fit.where, taint.where) == (SubQueue.BACKOFF, SubQueue.UNSCHEDULABLE)
+    assert fit.moved_by == "Node/Add"
+    assert queue.rejected_by() == {"Taint": 1}
+
+
+def test_a_pending_plugins_word_ends_the_backoff(queue: SchedulingQueue) -> None:
+    queue.add(waiting("p"))
+    queued = pop(queue)
+    queue.requeue_rejected(queued, FIT | {"Gates"}, pending=frozenset({"Gates"}))
+    queue.move(POD_DELETE)
+    assert queued.where is SubQueue.BACKOFF
+    queued = pop(queue)
+    queue.requeue_rejected(queued, FIT, pending=TAINT)
+    queue.move(NODE_TAINT)
+    assert queued.where is SubQueue.ACTIVE
+
+
+def test_a_pending_plugins_word_counts_more_than_another_plugins() -> None:
+    both = ClusterEventWithHint(NODE_ADD)
+    for order in (("Fit", "Gang"), ("Gang", "Fit")):
+        queue = SchedulingQueue(
+            clock=ManualClock(),
+            sort_key=by_priority,
+            pre_enqueue=gate,
+            hints=dict.fromkeys(order, (both,)),
+        )
+        queue.add(waiting("p"))
+        queued = pop(queue)
+        queue.requeue_rejected(queued, FIT, pending=frozenset({"Gang"}))
+        queue.move(NODE_ADD)
+        assert queued.where is SubQueue.ACTIVE
+        queued = pop(queue)
+        queue.move(NODE_ADD)
+        queue.requeue_rejected(queued, FIT, pending=frozenset({"Gang"}))
+        assert queued.where is SubQueue.ACTIVE
+
+
+def test_an_event_during_the_attempt_is_not_lost(queue: SchedulingQueue) -> None:
+    queue.add(waiting("p"))
+    queued = pop(queue)
+    queue.move(NODE_ADD)
+    queue.requeue_rejected(queued, FIT)
+    assert queued.where is SubQueue.BACKOFF
+    queued = pop(queue)
+    queue.requeue_rejected(queued, FIT)
+    assert queued.where is SubQueue.UNSCHEDULABLE
+
+
+def test_a_pod_changed_in_flight_comes_back_changed(queue: SchedulingQueue) -> None:
+    queue.add(waiting("p"))
+    queued = pop(queue)
+    changed = waiting("p", labels={"a": "b"})
+    queue.update(changed)
+    assert queued.pod is not changed
+    queue.requeue_error(queued)
+    assert queued.pod is changed
+
+
+def test_a_pod_deleted_in_flight_does_not_come_back(queue: SchedulingQueue) -> None:
+    queue.add(waiting("p"))
+    queued = pop(queue)
+    assert queue.delete("p")
+    assert not queue.delete("p")
+    assert "p" not in queue
+    assert not queue.requeue_rejected(queued, FIT)
+    assert queue.get("p") is None
+    with pytest.raises(ValueError, match="not in flight"):
+        queue.requeue_error(queued)
+
+
+def test_a_pod_deleted_in_flight_and_seen_again_is_kept(queue: SchedulingQueue) -> None:
+    queue.add(waiting("p"))
+    queued = pop(queue)
+    queue.delete("p")
+    queue.add(waiting("p"))
+    assert queue.requeue_error(queued)
+    assert queued.where is SubQueue.BACKOFF
+
+
+def test_a_backoff_ends_with_its_window(queue: SchedulingQueue, clock: ManualClock) -> None:
+    clock.advance(0.5)
+    queue.add(waiting("p"))
+    queued = pop(queue)
+    queue.requeue_error(queued)
+    assert queue.next_deadline() == 2.0
+    assert queue.pop() is None
+    clock.advance(1.4)
+    queue.flush()
+    assert queued.where is SubQueue.BACKOFF
+    clock.advance(0.1)
+    queue.flush()
+    assert queued.where is SubQueue.ACTIVE
+
+
+def test_errors_back_off_for_longer_and_longer(queue: SchedulingQueue, clock: ManualClock) -> None:
+    queue.add(waiting("p"))
+    waits = []
+    for _ in range(6):
+        queued = pop(queue)
+        queue.requeue_error(queued)
+        deadline = queue.next_deadline()
+        assert deadline is not None
+        waits.append(deadline - clock.monotonic())
+        clock.advance(waits[-1])
+        queue.flush()
+    assert waits == [2, 3, 5, 9, 11, 11]
+    assert queued.attempts == 6
+
+
+def test_a_backoff_is_cut_short_when_nothing_else_waits(queue: SchedulingQueue) -> None:
+    queued = fail(queue, waiting("p"), FIT)
+    queue.move(NODE_ADD)
+    queue.add(waiting("other"))
+    assert pop(queue).pod.name == "other"
+    assert pop(queue) is queued
+
+
+def test_nobody_waits_for_more_than_five_minutes(
+    queue: SchedulingQueue, clock: ManualClock
+) -> None:
+    queued = fail(queue, waiting("p"), TAINT)
+    assert queue.next_deadline() == 300.0
+    clock.advance(300)
+    queue.flush()
+    assert queued.where is SubQueue.ACTIVE
+    assert queued.moved_by == "UnschedulableTimeout"
+
+
+def test_a_gated_pod_waits_for_its_gate(queue: SchedulingQueue) -> None:
+    queue.add(waiting("p", labels={"held": "yes"}))
+    assert (queue.gated, queue.active) == (1, 0)
+    queued = queue.get("p")
+    assert queued is not None
+    assert (queued.gating_plugin, queued.gating_reasons) == ("Gates", ("held",))
+    assert queued.first_attempt_at is None
+    queue.move(NODE_TAINT)
+    queue.activate(["p"])
+    assert queued.where is SubQueue.GATED
+    queue.update(waiting("p"))
+    assert queued.where is SubQueue.ACTIVE
+
+
+def test_new_rules_wake_whom_the_old_ones_rejected(queue: SchedulingQueue) -> None:
+    fit, taint = fail(queue, waiting("fit"), FIT), fail(queue, waiting("taint"), TAINT)
+    queue.set_rules(by_priority, gate, HINTS, frozenset({"Fit"}))
+    assert (fit.where, taint.where) == (SubQueue.BACKOFF, SubQueue.UNSCHEDULABLE)
+    without = {plugin: hints for plugin, hints in HINTS.items() if plugin != "Taint"}
+    queue.set_rules(by_priority, gate, without, frozenset())
+    assert taint.where is SubQueue.BACKOFF
+
+
+def test_new_rules_reach_pods_in_flight(queue: SchedulingQueue) -> None:
+    queue.add(waiting("p"))
+    queued = pop(queue)
+    queue.set_rules(by_priority, gate, HINTS, frozenset({"Fit"}))
+    queue.requeue_rejected(queued, FIT)
+    assert queued.where is SubQueue.BACKOFF
+    queued = pop(queue)
+    queue.requeue_rejected(queued, frozenset({"a plugin of older rules"}))
+    assert queued.where is SubQueue.BACKOFF
+
+
+def test_new_rules_order_and_gate_what_is_active(queue: SchedulingQueue) -> None:
+    for name in ("a", "b", "c"):
+        queue.add(waiting(name))
+
+    def by_name(pod: PodInfo, _queued_at: float) -> tuple[int]:
+        return (-ord(pod.name),)
+
+    def no_c(pod: PodInfo) -> Status:
+        return unresolvable("no c").by("Gates") if pod.name == "c" else Status.SUCCESS
+
+    queue.set_rules(by_name, no_c, HINTS, None)
+    assert [pop(queue).pod.name for _ in range(2)] == ["b", "a"]
+    assert queue.gated == 1
+
+
+def test_a_sort_key_is_taken_again_when_the_pod_changes(queue: SchedulingQueue) -> None:
+    queue.add(waiting("a", priority=1))
+    queue.add(waiting("b"))
+    queue.update(waiting("b", priority=2))
+    assert pop(queue).pod.name == "b"
+
+
+def test_everything_wakes_everybody(queue: SchedulingQueue) -> None:
+    queued = fail(queue, waiting("p"), TAINT)
+    assert queue.move(EVERYTHING) == 1
+    assert queued.where is SubQueue.BACKOFF
+
+
+def test_a_hint_that_raises_queues_and_is_counted() -> None:
+    def faulty(_pod: PodInfo, _old: object, _new: object) -> QueueingHint:
+        raise RuntimeError("a fault")
+
+    queue = SchedulingQueue(
+        clock=ManualClock(),
+        sort_key=by_priority,
+        pre_enqueue=gate,
+        hints={"Fit": (ClusterEventWithHint(NODE_ADD, faulty),)},
+    )
+    queued = fail(queue, waiting("p"), FIT)
+    queue.move(NODE_ADD)
+    assert queued.where is SubQueue.BACKOFF
+    assert queue.hint_faults == {"Fit": 1}
