@@ -23,7 +23,7 @@ from dsl.plan import MetricSpec
 from engine.cache import Cache
 from engine.clock import Clock
 from engine.config import Settings
-from engine.eventhandlers import EventHandlers
+from engine.eventhandlers import EventHandlers, NodeHandler, legible
 from engine.framework.effects import Emit
 from engine.framework.podinfo import make_pod_info
 from engine.framework.profile import Profile
@@ -32,7 +32,7 @@ from engine.kube.errors import ConfigError as KubeConfigError
 from engine.kube.events import KubeEventSink
 from engine.kube.session import Session
 from engine.kube.writer import KubeBinder, KubePodStatusWriter
-from engine.objects import Pod
+from engine.objects import Node, Pod
 from engine.plugins.registry import default_plugins
 from engine.policy.chain import framework_of, worlds_of
 from engine.policy.plugin import Worlds
@@ -239,10 +239,11 @@ class App:
             make_pod_info=make_pod_info,
             on_refused=self._pod_refused,
             on_work=self.scheduler.wake,
+            telemetry=self.telemetry,
         )
         reflectors: list[watch.Reflector[Any]] = [
             watch.Reflector(session, watch.namespaces(), handlers.namespaces, wiring),
-            watch.Reflector(session, watch.nodes(), handlers.nodes, wiring),
+            watch.Reflector(session, watch.nodes(), _Nodes(handlers.nodes, self.signals), wiring),
             watch.Reflector(session, watch.pods(), handlers.pods, wiring),
         ]
         if self._config_map is not None:
@@ -335,7 +336,7 @@ class App:
             reason,
         )
         assert self.scheduler is not None
-        self.scheduler.report_unreadable(pod, reason)
+        self.scheduler.report(make_pod_info(legible(pod)), "SchedulerError", reason)
 
     def _signal_ids(self) -> tuple[str, ...]:
         bundle = self.reloader.bundle if self.reloader is not None else None
@@ -343,6 +344,28 @@ class App:
 
     def _recorded_settings(self) -> dict[str, str]:
         return {"settings": self.settings.model_dump_json()}
+
+
+class _Nodes:
+    """Nodes are told to two rooms: the cache and queue, and the metrics' directory."""
+
+    def __init__(self, handler: NodeHandler, signals: SignalStore) -> None:
+        self._handler = handler
+        self._signals = signals
+        self.on_synced = handler.on_synced
+        self.on_unreadable = handler.on_unreadable
+
+    def on_add(self, node: Node) -> None:
+        self._signals.nodes_changed(None, node)
+        self._handler.on_add(node)
+
+    def on_update(self, old: Node, new: Node) -> None:
+        self._signals.nodes_changed(old, new)
+        self._handler.on_update(old, new)
+
+    def on_delete(self, node: Node) -> None:
+        self._signals.nodes_changed(node, None)
+        self._handler.on_delete(node)
 
 
 def signal_spec(spec: MetricSpec) -> SignalSpec:

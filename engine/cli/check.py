@@ -24,16 +24,16 @@ def command(files: tuple[Path, ...], style: str, *, deny_warnings: bool) -> None
     # The language is imported by the commands that need it: it costs what `version` should not.
     from dsl.compiler import Compiler  # noqa: PLC0415
 
-    from dsl.diagnostics import render, to_json  # noqa: PLC0415
+    from dsl.diagnostics import Diagnostic, render, to_json  # noqa: PLC0415
 
     compiler = Compiler()
-    diagnostics = []
+    diagnostics: list[Diagnostic] = []
     for path in files:
         try:
             text = path.read_bytes()
         except OSError as failed:
             raise click.ClickException(f"{path}: cannot be read: {failed.strerror}") from failed
-        diagnostics.extend(compiler.compile_policies({str(path): text}).diagnostics)
+        diagnostics.extend(compiler.compile({str(path): text}).diagnostics)
     if style == "json":
         click.echo(to_json(diagnostics))
     elif diagnostics:

@@ -136,7 +136,7 @@ class Story:
         names = [f"{kind}-{number}" for kind in ("nginx", "redis") for number in range(1, 4)]
         for name in names:
             self._create_pod(name, "100m", "64Mi")
-            await self._until(lambda name=name: self._node_of(name) is not None, f"{name} waits")
+            await self._until_bound(name)
             self._view.row(self._row(name))
         self._check_nginx(names, "test", "test")
 
@@ -172,7 +172,7 @@ class Story:
         for name in names:
             self._create_pod(name, "100m", "64Mi")
         for name in names:
-            await self._until(lambda name=name: self._node_of(name) is not None, f"{name} waits")
+            await self._until_bound(name)
             self._view.row(self._row(name))
         self._obeyed_seconds = self._seen.decided_at[names[0]] - edited
         self._check_nginx(names, "tier", "edge")
@@ -188,7 +188,7 @@ class Story:
         self._view.code(refusal.text)
         name = "nginx-after-broken-edit"
         self._create_pod(name, "100m", "64Mi")
-        await self._until(lambda: self._node_of(name) is not None, f"{name} waits")
+        await self._until_bound(name)
         self._view.row(self._row(name))
         if len(self._seen.bundles) != in_force:
             raise BrokenPromiseError("the broken edit came into force")
@@ -267,6 +267,9 @@ class Story:
 
     def _has_samples(self) -> bool:
         return any(status.matched for status in self._app.signals.status())
+
+    async def _until_bound(self, name: str) -> None:
+        await self._until(lambda: self._node_of(name) is not None, f"{name} waits")
 
     async def _until(self, true: Callable[[], bool], otherwise: str) -> None:
         deadline = self._clock.monotonic() + _STEP_SECONDS

@@ -44,12 +44,19 @@ class Worlds:
         self.gpus = gpus
         self._zone = zone
         self._last: SnapshotWorld | None = None
+        self._seen: tuple[int, int] | None = None
+        self._stamp = 0
 
     def of(self, snapshot: Snapshot) -> SnapshotWorld:
         """The world over this snapshot; made once a snapshot."""
         last = self._last
         if last is None or last.snapshot is not snapshot:
-            last = self._last = SnapshotWorld(snapshot, self.gpus, self._zone)
+            # What a plan keeps between cycles depends on rows and samples both.
+            seen = snapshot.generation, snapshot.signals.version
+            if seen != self._seen:
+                self._seen = seen
+                self._stamp += 1
+            last = self._last = SnapshotWorld(snapshot, self._stamp, self.gpus, self._zone)
         return last
 
 

@@ -14,15 +14,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Final
 
 from dsl.compiler import Compiler, CompileResult
 
 from dsl.diagnostics import Diagnostic, render
+from dsl.functions import parse_duration
 from dsl.plan import MetricSpec, Plan
+from dsl.schema import UNIT_WORDS, MetricDefinition
+from dsl.types import PLAIN, SECONDS
 from engine.clock import Clock
-from engine.config import BerthDocument
+from engine.config import BerthDocument, MetricSection, PolicyOverride
 from engine.policy.sources import Texts
 
 _HASH_DIGITS: Final = 12
@@ -52,7 +55,7 @@ class Bundle:
 
 
 def _identity(plan: Plan) -> tuple[object, ...]:
-    return plan.source.text, plan.mode, plan.order, plan.weight, tuple(sorted(plan.params.items()))
+    return plan.source.text, plan.mode, plan.order, plan.weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +71,37 @@ class Refusal:
 class CompileSettings:
     """What configuration adds to the texts."""
 
-    overrides: Mapping[str, Mapping[str, Any]]
-    metrics: Mapping[str, Mapping[str, Any]]
+    overrides: Mapping[str, PolicyOverride]
+    metrics: Mapping[str, MetricDefinition]
 
-    def fingerprint(self) -> str:
-        """Equal settings have equal fingerprints."""
-        return repr((sorted(self.overrides.items()), sorted(self.metrics.items())))
+    def applied(self, plan: Plan) -> Plan:
+        """The plan with what the configuration says of it."""
+        override = self.overrides.get(plan.name)
+        if override is None:
+            return plan
+        given = override.model_dump(include={"weight", "order", "mode"}, exclude_none=True)
+        return replace(plan, **given)
 
 
 def compile_settings(berth: BerthDocument) -> CompileSettings:
     """The part of the configuration that compiling needs."""
     return CompileSettings(
-        {name: o.model_dump(exclude_none=True) for name, o in berth.policies.overrides.items()},
-        {name: m.model_dump(exclude_none=True) for name, m in berth.metrics.items()},
+        berth.policies.overrides,
+        {name: _definition(section) for name, section in berth.metrics.items()},
+    )
+
+
+def _definition(section: MetricSection) -> MetricDefinition:
+    unit, per, _ = section.unit.partition("/")
+    known = UNIT_WORDS.get(unit, PLAIN)
+    return MetricDefinition(
+        query=section.promql,
+        by=section.by,
+        every_seconds=parse_duration(section.every),
+        stale_seconds=parse_duration(section.stale),
+        default=section.default,
+        unit=known.times(SECONDS, -1) if per else known,
+        percent=unit == "percent",
     )
 
 
@@ -88,9 +109,7 @@ def compile_at_once(
     compiler: Compiler, files: Texts, settings: CompileSettings, title: str = "policies"
 ) -> Bundle | Refusal:
     """What a reloader makes of these files, without slices."""
-    steps = compiler.compile_steps(
-        dict(files), overrides=settings.overrides, metrics=settings.metrics
-    )
+    steps = _steps(compiler, files, settings)
     while True:
         try:
             next(steps)
@@ -98,25 +117,25 @@ def compile_at_once(
             return _outcome(done.value, files, settings, title)
 
 
+def _steps(
+    compiler: Compiler, files: Texts, settings: CompileSettings
+) -> Generator[None, None, CompileResult]:
+    params = {name: override.params for name, override in settings.overrides.items()}
+    return compiler.steps(files, params=params, metrics=settings.metrics)
+
+
 def _outcome(
     result: CompileResult, files: Texts, settings: CompileSettings, title: str
 ) -> Bundle | Refusal:
-    if result.plans is not None:
-        texts = {plan.source.name: plan.source.text for plan in result.plans}
-        plans = tuple(result.plans)
-        return Bundle(_hash(files, settings), plans, texts, tuple(result.diagnostics))
+    if result.ok:
+        plans = tuple([settings.applied(plan) for plan in result.plans])
+        texts = {plan.source.name: plan.source.text for plan in plans}
+        digest = hashlib.sha256(f"{result.hash}{settings.overrides!r}".encode())
+        return Bundle(digest.hexdigest()[:_HASH_DIGITS], plans, texts, result.diagnostics)
     errors = [d for d in result.diagnostics if d.is_error]
     more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
     summary = f"{title} was refused: {errors[0].code} {errors[0].message}{more}"
-    return Refusal(summary, render(result.diagnostics), tuple(result.diagnostics))
-
-
-def _hash(files: Texts, settings: CompileSettings) -> str:
-    digest = hashlib.sha256(settings.fingerprint().encode())
-    for name, text in sorted(files.items()):
-        raw = text.encode() if isinstance(text, str) else text
-        digest.update(f"\0{name}\0{len(raw)}\0".encode() + raw)
-    return digest.hexdigest()[:_HASH_DIGITS]
+    return Refusal(summary, render(result.diagnostics), result.diagnostics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +177,7 @@ class Reloader:
             self._refuse(Refusal(text, text))
         else:
             self._files = dict(files)
-            self._steps = self._compiler.compile_steps(
-                self._files,
-                overrides=self._settings.overrides,
-                metrics=self._settings.metrics,
-            )
+            self._steps = _steps(self._compiler, self._files, self._settings)
 
     def step(self, deadline: float) -> bool:
         """Compiles until the deadline; True if there is more to do."""

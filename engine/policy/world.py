@@ -188,9 +188,11 @@ def _kernel(node: Node) -> str | None:
 class SnapshotWorld:
     """`dsl.plan.World` over one snapshot. Columns made of several are kept until it changes."""
 
-    def __init__(self, snapshot: Snapshot, gpus: Sequence[str], zone: tzinfo) -> None:
+    def __init__(
+        self, snapshot: Snapshot, generation: int, gpus: Sequence[str], zone: tzinfo
+    ) -> None:
         self.snapshot = snapshot
-        self.generation = snapshot.generation
+        self.generation = generation
         self._gpus = gpus
         self._zone = zone
         self._made: dict[str, FloatColumn] = {}
