@@ -211,6 +211,7 @@ class NodeStatus(_Read, frozen=True):
     capacity: ResourceList | None = None
     allocatable: ResourceList | None = None
     conditions: list[Condition] | None = None
+    declared_features: list[str] | None = None
     addresses: list[NodeAddress] | None = None
     node_info: NodeSystemInfo | None = None
 

@@ -76,7 +76,7 @@ class Amount(NamedTuple):
             return amount
         if self.scale is not None and self.scale + power not in _WRAPPING_SCALES:
             return 0
-        return (amount + _INT64) % (2 * _INT64) - _INT64
+        return wrap_int64(amount)
 
 
 ZERO: Final = Amount(0, 0)
@@ -132,6 +132,13 @@ def resource_amount(resource: str, quantity: Quantity) -> int:
         ValueError: it is no quantity.
     """
     return milli_value(quantity) if resource == CPU else value(quantity)
+
+
+def wrap_int64(number: int) -> int:
+    """The number as 64 bits hold it; what does not fit wraps around, as Go's arithmetic does."""
+    if -_INT64 <= number < _INT64:
+        return number
+    return (number + _INT64) % (2 * _INT64) - _INT64
 
 
 def _decimal(mantissa: int, scale: int, digits: int) -> Amount:

@@ -46,14 +46,15 @@ from engine.framework.podinfo import (
 from engine.framework.snapshot import BoolColumn, IntColumn, NodeColumns, Rows, Snapshot
 from engine.framework.status import Status, unresolvable, unschedulable
 from engine.objects import Node, Pod
-from engine.plugins.allocation import ScoringStrategy, scorer
-from engine.quantity import resource_amount
+from engine.plugins.allocation import Scorer, ScoringStrategy, Usage
+from engine.quantity import resource_amount, wrap_int64
 
 NAME: Final = "NodeResourcesFit"
 TOO_MANY_PODS: Final = "Too many pods"
 _NOTHING_KNOWN: Final = PreFilterResult()
 _BUILT_IN: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _MOST_IN_A_KEY: Final = 62
+_FEW_ROWS: Final = 12
 _MOST_SCORE: Final = 100.0
 
 
@@ -79,9 +80,7 @@ class NodeResourcesFit:
         args = args or NodeResourcesFitArgs()
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
-        strategy = args.scoring_strategy or ScoringStrategy()
-        self._score = scorer(strategy)
-        self._scored = tuple([r.name for r in strategy.effective_resources()])
+        self._scorer = Scorer(args.scoring_strategy or ScoringStrategy())
 
     @property
     def name(self) -> str:
@@ -132,11 +131,26 @@ class NodeResourcesFit:
     def filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 - the protocol's
         """Rejects nodes without room for one more pod, or for what it requests."""
         nodes = snapshot.nodes
-        passed = nodes.pod_count[rows] < nodes.allocatable(PODS)[rows]
-        for resource, amount in pod.filter_requests.items():
-            if amount > 0 and not self._ignores(resource):
-                free = nodes.allocatable(resource)[rows] - nodes.requested(resource)[rows]
-                passed &= free >= amount
+        needs = [
+            (nodes.allocatable(resource), nodes.requested(resource), amount)
+            for resource, amount in pod.filter_requests.items()
+            if amount > 0 and not self._ignores(resource)
+        ]
+        counts, limits = nodes.pod_count, nodes.allocatable(PODS)
+        if isinstance(rows, np.ndarray) and len(rows) <= _FEW_ROWS:
+            few = [
+                counts.item(row) < limits.item(row)
+                and all(
+                    wrap_int64(allocatable.item(row) - requested.item(row)) >= amount
+                    for allocatable, requested, amount in needs
+                )
+                for row in rows.tolist()
+            ]
+            passed = np.array(few, dtype=np.bool_)
+        else:
+            passed = counts[rows] < limits[rows]
+            for allocatable, requested, amount in needs:
+                passed &= (allocatable[rows] - requested[rows]) >= amount
         return Verdicts(passed, lambda: self._reasons(pod, nodes, rows, passed))
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Status, State]:  # noqa: ARG002 - the protocol's
@@ -146,16 +160,22 @@ class NodeResourcesFit:
     def score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:  # noqa: ARG002 - the protocol's
         """How well the pod fits, by the strategy."""
         nodes = snapshot.nodes
-        columns: list[tuple[int, IntColumn, IntColumn, int]] = []
-        for i, resource in enumerate(self._scored):
+        usages: list[Usage] = []
+        for i, resource in enumerate(self._scorer.resources):
             request = pod.score_requests.get(resource, 0)
-            if not is_counted(resource) or (request == 0 and is_scalar_resource(resource)):
-                continue
-            allocatable = nodes.allocatable(resource)[rows]
-            columns.append((i, allocatable, _used(nodes, resource)[rows], request))
-        if not columns:
+            if is_counted(resource) and (request or not is_scalar_resource(resource)):
+                usages.append((i, nodes.allocatable(resource), _used(nodes, resource), request))
+        if isinstance(rows, np.ndarray) and len(rows) <= _FEW_ROWS:
+            few = [
+                self._scorer.score(
+                    [(i, all_.item(row), used.item(row), add) for i, all_, used, add in usages]
+                )
+                for row in rows.tolist()
+            ]
+            return np.array(few, dtype=np.float64)
+        if not usages:
             return np.zeros(len(nodes.pod_count[rows]))
-        return self._score(columns)
+        return self._scorer.scores([(i, a[rows], used[rows], add) for i, a, used, add in usages])
 
     def normalize(self, state: State, scores: Scores) -> Scores:  # noqa: ARG002 - the protocol's
         """The scores as they are.

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from engine.cache import Cache
-from engine.cycle import decide
+from engine.cycle import NO_NODES, decide
 from engine.framework.events import ClusterEvent, QueueingHint, Resource
 from engine.framework.interface import FilterPlugin, PreEnqueuePlugin
 from engine.framework.podinfo import PodInfo, make_pod_info
@@ -150,8 +150,7 @@ def cycle(case: Mapping[str, Any]) -> Answer:
         return out
     out["preFilter"] = pre_filter(framework, pod, snapshot)
     if not order:
-        decision = decide(pod, snapshot, framework)
-        out["message"] = decision.fit_error.message() if decision.fit_error else ""
+        out["message"] = NO_NODES
         return out
     if out["preFilter"]["status"] is None:
         out["filter"] = filters(framework, pod, snapshot, out["preFilter"]["nodes"])

@@ -104,6 +104,8 @@ def node_changes(old: Node, new: Node) -> list[Action]:
         found.append(Action.UPDATE_NODE_CONDITION)
     if (old.metadata.annotations or {}) != (new.metadata.annotations or {}):
         found.append(Action.UPDATE_NODE_ANNOTATION)
+    if (old.status.declared_features or []) != (new.status.declared_features or []):
+        found.append(Action.UPDATE_NODE_DECLARED_FEATURE)
     return found
 
 
