@@ -130,9 +130,7 @@ def _render(diagnostic: Diagnostic, *, color: bool) -> str:
         start = mark.span.start - source.line_starts[number - 1]
         length = max(1, min(mark.span.end - mark.span.start, len(text) - start))
         char, paint = ("^", style) if mark is primary else ("-", _CYAN)
-        under = _paint(
-            f"{char * length} {_printable(mark.text)}".rstrip(), paint, color=color
-        )
+        under = _paint(f"{char * length} {_printable(mark.text)}".rstrip(), paint, color=color)
         out.append(f"{bar} {' ' * start}{under}")
     out.extend(_tail("note", diagnostic.notes, width, color=color))
     out.extend(_tail("help", diagnostic.helps, width, color=color))
@@ -148,4 +146,6 @@ def _printable(text: str) -> str:
     """Replaces what would move the caret or the terminal; one character stays one."""
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() else " " if char == "\t" else "\ufffd" for char in text)
+    return "".join(
+        char if char.isprintable() else " " if char == "\t" else "\ufffd" for char in text
+    )

@@ -270,18 +270,32 @@ def regex_match(pattern: str, text: str) -> bool:
 _NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _SUFFIXES: Final = MappingProxyType(
     {
-        "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, MILLI),
-        "k": Fraction(10**3), "M": Fraction(10**6), "G": Fraction(10**9), "T": Fraction(10**12),
-        "P": Fraction(10**15), "E": Fraction(10**18),
-        "Ki": Fraction(2**10), "Mi": Fraction(2**20), "Gi": Fraction(2**30),
-        "Ti": Fraction(2**40), "Pi": Fraction(2**50), "Ei": Fraction(2**60),
+        "n": Fraction(1, 10**9),
+        "u": Fraction(1, 10**6),
+        "m": Fraction(1, MILLI),
+        "k": Fraction(10**3),
+        "M": Fraction(10**6),
+        "G": Fraction(10**9),
+        "T": Fraction(10**12),
+        "P": Fraction(10**15),
+        "E": Fraction(10**18),
+        "Ki": Fraction(2**10),
+        "Mi": Fraction(2**20),
+        "Gi": Fraction(2**30),
+        "Ti": Fraction(2**40),
+        "Pi": Fraction(2**50),
+        "Ei": Fraction(2**60),
     }
 )
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|min|[smhd])", re.ASCII)
 DURATION_SECONDS: Final = MappingProxyType(
     {
-        "ms": Fraction(1, 1000), "s": Fraction(1), "m": Fraction(60), "min": Fraction(60),
-        "h": Fraction(3600), "d": Fraction(86400),
+        "ms": Fraction(1, 1000),
+        "s": Fraction(1),
+        "m": Fraction(60),
+        "min": Fraction(60),
+        "h": Fraction(3600),
+        "d": Fraction(86400),
     }
 )
 _MAX_DIGITS: Final = 64
@@ -415,23 +429,21 @@ NUMBER_FUNCTIONS: Final[MappingProxyType[str, Callable[..., float]]] = MappingPr
 )
 
 #: Functions of texts; an argument that is missing makes the result missing before they are asked.
-TEXT_FUNCTIONS: Final[MappingProxyType[str, Callable[..., float | str | None]]] = (
-    MappingProxyType(
-        {
-            "len": lambda text: float(len(text)),
-            "lower": str.lower,
-            "upper": str.upper,
-            "before": before,
-            "after": after,
-            "ordinal": ordinal,
-            "number": parse_number,
-            "quantity": parse_quantity,
-            "duration": parse_duration,
-            "time": parse_time,
-            "join": lambda *parts: "".join(parts),
-            "hash": lambda *parts: hash_share(parts),
-        }
-    )
+TEXT_FUNCTIONS: Final[MappingProxyType[str, Callable[..., float | str | None]]] = MappingProxyType(
+    {
+        "len": lambda text: float(len(text)),
+        "lower": str.lower,
+        "upper": str.upper,
+        "before": before,
+        "after": after,
+        "ordinal": ordinal,
+        "number": parse_number,
+        "quantity": parse_quantity,
+        "duration": parse_duration,
+        "time": parse_time,
+        "join": lambda *parts: "".join(parts),
+        "hash": lambda *parts: hash_share(parts),
+    }
 )
 
 
@@ -450,7 +462,7 @@ def normalise(values: list[float], norm: str, *, reverse: bool) -> list[float]:
     if norm == "minmax":
         out = [minmax_score(one, low, high) for one in values]
     elif norm == "default":
-        out = [multiply(one, 100.0) / high if high > 0 else one * 0.0 for one in values]
+        out = [one / high * 100.0 if high > 0 else one * 0.0 for one in values]
     elif norm == "rank":
         below = sorted(there)
         others = max(len(there) - 1, 1)

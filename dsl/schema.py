@@ -79,7 +79,9 @@ def _cycle() -> Iterator[FieldSpec]:
             moves = part != "allocatable"
             doc = f"{kind} {part}, all nodes together"
             yield FieldSpec(f"cluster.{kind}.{part}", of, level, doc, changes=moves)
-    yield FieldSpec("cluster.pods", PODS, level, "pods bound to or assumed on any node", changes=True)
+    yield FieldSpec(
+        "cluster.pods", PODS, level, "pods bound to or assumed on any node", changes=True
+    )
     yield FieldSpec("queue.pods", PODS, level, "pending pods", changes=True, available=False)
 
 
@@ -98,8 +100,11 @@ def _pod_like(owner: str, level: Level) -> Iterator[FieldSpec]:
     yield text("scheduler", "name of the scheduler the pod asks for")
     yield text("service_account", "service account", optional=True)
     yield text("priority_class", "name of the priority class", optional=True)
-    yield text("preemption_policy", "PreemptLowerPriority or Never",
-               words=("PreemptLowerPriority", "Never"))
+    yield text(
+        "preemption_policy",
+        "PreemptLowerPriority or Never",
+        words=("PreemptLowerPriority", "Never"),
+    )
     yield text("nominated_node", "node that preemption chose", optional=True)
     yield number("created", TIME, "when the pod was created", optional=True)
     yield text("label", "value of a label", keyed=True, optional=True)
@@ -122,9 +127,7 @@ def _pod() -> Iterator[FieldSpec]:
     yield from _pod_like("pod", level)
     yield FieldSpec("pod.images", TEXTS, level, "images of all containers")
     yield FieldSpec("pod.queued_at", TIME, level, "when the pod entered the queue", optional=True)
-    yield FieldSpec(
-        "pod.first_attempt_at", TIME, level, "when it was first tried", optional=True
-    )
+    yield FieldSpec("pod.first_attempt_at", TIME, level, "when it was first tried", optional=True)
     yield FieldSpec("pod.attempts", NUMBER, level, "how often it has been tried")
     later = (
         ("pod.workload", TEXT, "top owner of the pod"),
@@ -188,9 +191,7 @@ def _node() -> Iterator[FieldSpec]:
     for part in parts:
         moves = part in ("requested", "free")
         for kind, of in kinds:
-            yield FieldSpec(
-                f"node.{kind}.{part}", of, level, f"{kind} {part}", changes=moves
-            )
+            yield FieldSpec(f"node.{kind}.{part}", of, level, f"{kind} {part}", changes=moves)
         doc = f"{part} of a resource"
         yield FieldSpec(f"node.resource.{part}", NUMBER, level, doc, True, True, moves)
     yield FieldSpec("node.pods.capacity", NUMBER, level, "pod slots")
@@ -252,18 +253,21 @@ def _results() -> Iterator[FieldSpec]:
 
 
 FIELDS: Final = MappingProxyType(
-    {
-        spec.name: spec
-        for table in (_cycle, _pod, _node, _it, _results)
-        for spec in table()
-    }
+    {spec.name: spec for table in (_cycle, _pod, _node, _it, _results) for spec in table()}
 )
 
 #: Plural and other spellings of the last word of a field.
 PLURALS: Final = MappingProxyType(
-    {"labels": "label", "annotations": "annotation", "taints": "taint", "requests": "request",
-     "limits": "limit", "resources": "resource", "conditions": "condition",
-     "tolerations": "toleration"}
+    {
+        "labels": "label",
+        "annotations": "annotation",
+        "taints": "taint",
+        "requests": "request",
+        "limits": "limit",
+        "resources": "resource",
+        "conditions": "condition",
+        "tolerations": "toleration",
+    }
 )
 
 #: Paths of the Kubernetes API and what they are called here.

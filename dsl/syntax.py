@@ -361,8 +361,6 @@ class Broken(Node):
 Statement = Header | ParamDecl | LetDecl | MetricDecl | Rule | NormalizeDecl | Other | Broken
 
 
-
-
 @dataclass(frozen=True, slots=True)
 class PolicyFile:
     """All statements of a file in their order."""

@@ -4,7 +4,9 @@ A value is a Python scalar (`float` with NaN for missing, `str | None`, `bool`) 
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import Enum, IntEnum
 from typing import Final, NamedTuple
 
@@ -114,7 +116,7 @@ class Type:
     def __str__(self) -> str:
         """Names the type as a diagnostic does."""
         if self.kind is Kind.NUMBER:
-            return str(self.unit or PLAIN)
+            return f"{self.unit or PLAIN}"
         if self.kind is Kind.LIST and self.element is not None:
             return "a list of texts" if self.element is Kind.TEXT else "a list of numbers"
         return self.kind.value
@@ -197,7 +199,7 @@ def _per_second(number: float) -> str:
     return f"{_bytes(number)}/s"
 
 
-_SHOWN: Final = {
+_SHOWN: Final[dict[Unit, Callable[[float], str]]] = {
     CORES: _cores,
     BYTES: _bytes,
     SECONDS: _seconds,
@@ -206,21 +208,9 @@ _SHOWN: Final = {
 
 
 def _clock(epoch: float) -> str:
-    """Returns an epoch second as RFC 3339 in UTC, without asking any clock or zone."""
-    days, rest = divmod(int(epoch), 86_400)
-    hours, rest = divmod(rest, 3_600)
-    minutes, seconds = divmod(rest, 60)
-    year, month, day = civil(days)
-    return f"{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}Z"
-
-
-def civil(days: int) -> tuple[int, int, int]:
-    """Returns year, month and day of a day number counted from 1970-01-01."""
-    days += 719_468
-    era, of_era = divmod(days, 146_097)
-    year_of_era = (of_era - of_era // 1_460 + of_era // 36_524 - of_era // 146_096) // 365
-    of_year = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-    shifted = (5 * of_year + 2) // 153
-    day = of_year - (153 * shifted + 2) // 5 + 1
-    month = shifted + 3 if shifted < 10 else shifted - 9
-    return year_of_era + era * 400 + (month <= 2), month, day
+    """Returns an epoch second as RFC 3339 in UTC."""
+    try:
+        moment = datetime.fromtimestamp(int(epoch), UTC)
+    except (ValueError, OverflowError, OSError):
+        return f"{_plain(epoch)}s since 1970"
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

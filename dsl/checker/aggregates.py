@@ -210,9 +210,7 @@ def _element_wise(typer: "Typer", node: s.Aggregate) -> ir.Expr:
         )
     level = max(one.level for one in values)
     if node.function not in ("sum", "avg"):
-        return ir.Func(
-            span=node.span, type=kind, level=level, name=node.function, args=values
-        )
+        return ir.Func(span=node.span, type=kind, level=level, name=node.function, args=values)
     plus = ("+",) * (len(values) - 1)
     total = ir.Arith(span=node.span, type=kind, level=level, operators=plus, operands=values)
     if node.function == "sum":
@@ -301,7 +299,5 @@ def _is_node_number(typer: "Typer", node: s.Name | s.Field) -> bool:
         if entry.state == "open":
             return False
         value = typer.let_value(entry)
-        return (
-            not isinstance(value, Flex) and value.level is Level.NODE and value.type.is_number
-        )
+        return not isinstance(value, Flex) and value.level is Level.NODE and value.type.is_number
     return node.name in scope.metrics or node.name in scope.catalogue

@@ -246,9 +246,7 @@ def _is(typer: "Typer", node: s.Is) -> ir.Expr:
 def _missing(typer: "Typer", node: s.IsMissing) -> ir.Expr:
     operand = typer.plain(typer.check(node.operand))
     if operand.type.kind in (Kind.BOOL, Kind.LIST):
-        raise typer.scope.refuse(
-            "P201", f"{describe(operand)} is never missing", node.operand.span
-        )
+        raise typer.scope.refuse("P201", f"{describe(operand)} is never missing", node.operand.span)
     test = ir.Missing(span=node.span, type=BOOL, level=operand.level, operand=operand)
     return _negate(node, test, negated=node.negated)
 
@@ -392,7 +390,5 @@ def _pattern(typer: "Typer", node: s.TextTest) -> ir.Const:
     if node.operator == "matches":
         reason = why_refused(text)
         if reason is not None:
-            raise typer.scope.refuse(
-                "P112", f"this regular expression {reason}", node.right.span
-            )
+            raise typer.scope.refuse("P112", f"this regular expression {reason}", node.right.span)
     return constant(node.right.span, text, TEXT)

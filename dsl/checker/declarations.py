@@ -40,12 +40,34 @@ from dsl.types import (
 _PARAM_IN_QUERY: Final = re.compile(r"\$(\$|[A-Za-z_]\w*)?")
 _PERCENT: Final = 0.01
 _NEAR_UNITS: Final = {
-    "b": "bytes", "byte": "bytes", "kb": "bytes", "mb": "bytes", "gb": "bytes", "tb": "bytes",
-    "kib": "bytes", "mib": "bytes", "gib": "bytes", "tib": "bytes", "ki": "bytes", "mi": "bytes",
-    "gi": "bytes", "ms": "seconds", "s": "seconds", "sec": "seconds", "secs": "seconds",
-    "second": "seconds", "minutes": "seconds", "hours": "seconds", "milliseconds": "seconds",
-    "core": "cores", "cpu": "cores", "cpus": "cores", "millicores": "cores", "m": "cores",
-    "%": "percent", "percentage": "percent",
+    "b": "bytes",
+    "byte": "bytes",
+    "kb": "bytes",
+    "mb": "bytes",
+    "gb": "bytes",
+    "tb": "bytes",
+    "kib": "bytes",
+    "mib": "bytes",
+    "gib": "bytes",
+    "tib": "bytes",
+    "ki": "bytes",
+    "mi": "bytes",
+    "gi": "bytes",
+    "ms": "seconds",
+    "s": "seconds",
+    "sec": "seconds",
+    "secs": "seconds",
+    "second": "seconds",
+    "minutes": "seconds",
+    "hours": "seconds",
+    "milliseconds": "seconds",
+    "core": "cores",
+    "cpu": "cores",
+    "cpus": "cores",
+    "millicores": "cores",
+    "m": "cores",
+    "%": "percent",
+    "percentage": "percent",
 }
 
 
@@ -147,9 +169,7 @@ def _typed_value(scope: Scope, kind: str, text: str, written: s.Expr) -> Typed:
 
 def _param_list(scope: Scope, node: s.ParamDecl, written: s.Expr) -> Typed:
     if not isinstance(written, s.Words):
-        raise scope.refuse(
-            "P111", f"`{node.name}` is a list", written.span, "write [a, b]"
-        )
+        raise scope.refuse("P111", f"`{node.name}` is a list", written.span, "write [a, b]")
     if node.kind and not node.is_list:
         raise scope.refuse("P111", f"`{node.name}` is a {node.kind}, not a list", written.span)
     texts = [_text_of(scope, one) for one in written.items]
@@ -171,8 +191,10 @@ def _check_bounds(scope: Scope, node: s.ParamDecl, entry: ParamEntry) -> None:
         return
     span = node.default.span if node.default is not None else node.name_span
     if node.bounds is not None:
-        low, high = (_typed_value(scope, node.kind or "number", _text_of(scope, one), one)
-                     for one in node.bounds)
+        low, high = (
+            _typed_value(scope, node.kind or "number", _text_of(scope, one), one)
+            for one in node.bounds
+        )
         sizes = [_size(one) for one in (low, value, high)]
         if any(one is None for one in sizes):
             raise scope.refuse("P111", "`from ... to` is for numbers and durations", node.span)
@@ -350,9 +372,7 @@ def _query(scope: Scope, query: s.Text) -> str:
                 return ""
             near = closest(name or "", scope.params)
             hint = f"did you mean `${near}`?" if near else "a dollar itself is written $$"
-            raise scope.refuse(
-                "P105", f"there is no parameter `${name or ''}`", query.span, hint
-            )
+            raise scope.refuse("P105", f"there is no parameter `${name or ''}`", query.span, hint)
         entry.used = True
         if entry.value is None:
             raise Refused
@@ -369,8 +389,8 @@ def _quoted(scope: Scope, value: Typed, span: Span) -> str:
     if isinstance(plain, bool):
         return "true" if plain else "false"
     if isinstance(plain, str):
-        return plain.replace("\\", "\\\\").replace('"', '\\"').replace("'", "\\'").replace(
-            "\n", "\\n"
+        return (
+            plain.replace("\\", "\\\\").replace('"', '\\"').replace("'", "\\'").replace("\n", "\\n")
         )
     if isinstance(plain, float):
         if value.type == DURATION:
@@ -384,9 +404,7 @@ def _quoted(scope: Scope, value: Typed, span: Span) -> str:
 def _promql_duration(seconds: float) -> str:
     milliseconds = round(seconds * 1000)
     words = []
-    for name, size in (
-        ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)
-    ):
+    for name, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):
         count, milliseconds = divmod(milliseconds, size)
         if count:
             words.append(f"{count}{name}")

@@ -221,9 +221,11 @@ class Typer:
             if node.name in self.scope.broken:
                 raise Refused
             near = closest(node.name, self.scope.params)
-            hints = [f"did you mean `${near}`?"] if near else [
-                f"declare it:  param {node.name}: string = VALUE"
-            ]
+            hints = (
+                [f"did you mean `${near}`?"]
+                if near
+                else [f"declare it:  param {node.name}: string = VALUE"]
+            )
             raise self.scope.refuse(
                 "P105",
                 f"there is no parameter `${node.name}`",
@@ -563,16 +565,12 @@ class Typer:
 
     def _as_text(self, solid: ir.Expr) -> ir.Expr:
         plain = self._without_unit(solid, solid.span)
-        return ir.Func(
-            span=solid.span, type=TEXT, level=solid.level, name="string", args=(plain,)
-        )
+        return ir.Func(span=solid.span, type=TEXT, level=solid.level, name="string", args=(plain,))
 
     def _without_unit(self, solid: ir.Expr, span: Span) -> ir.Expr:
         power = (solid.type.unit or PLAIN).core
         if power == 0:
-            return ir.Func(
-                span=span, type=NUMBER, level=solid.level, name="plain", args=(solid,)
-            )
+            return ir.Func(span=span, type=NUMBER, level=solid.level, name="plain", args=(solid,))
         factor = constant(span, float(MILLI) ** abs(power), NUMBER)
         sign = "/" if power > 0 else "*"
         return ir.Arith(

@@ -277,9 +277,7 @@ def _taint(
     result = (
         reads[0]
         if len(reads) == 1
-        else ir.Logical(
-            span=node.span, type=BOOL, level=Level.NODE, operator="or", operands=reads
-        )
+        else ir.Logical(span=node.span, type=BOOL, level=Level.NODE, operator="or", operands=reads)
     )
     if operator in ("!=", "not in"):
         return ir.Not(span=node.span, type=BOOL, level=Level.NODE, operand=result)

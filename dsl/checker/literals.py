@@ -180,9 +180,7 @@ def _fold_one(operator: str, left: Fraction | None, right: Fraction | None) -> F
     return value
 
 
-def read_word(
-    scope: Scope, node: s.Word | s.Text | s.Percent | s.Bool, like: Typed
-) -> ir.Const:
+def read_word(scope: Scope, node: s.Word | s.Text | s.Percent | s.Bool, like: Typed) -> ir.Const:
     """Reads a word in the type of the value it is tested against."""
     text = node.text if isinstance(node, s.Percent) else str(node.value)
     kind = NUMBER if isinstance(like, Flex) else like.type

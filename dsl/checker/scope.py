@@ -123,9 +123,7 @@ class Scope:
         fix: str | Fix | None = None,
     ) -> Refused:
         """Records an error and returns what to raise."""
-        self.report(
-            code, message, span, *helps, label=label, labels=labels, notes=notes, fix=fix
-        )
+        self.report(code, message, span, *helps, label=label, labels=labels, notes=notes, fix=fix)
         return Refused()
 
     def warn(self, code: str, message: str, span: Span, *helps: str) -> None:

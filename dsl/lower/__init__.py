@@ -60,9 +60,7 @@ def lower_score(core: ir.ScoreCore, memo: Memo) -> LoweredScore:
     value = builder.build(core.value)
     norm, reverse, missing = core.norm, core.reverse, core.missing
 
-    def column(
-        parts: Parts, world: World, rows: Rows, candidates: NDArray[np.intp]
-    ) -> Column:
+    def column(parts: Parts, world: World, rows: Rows, candidates: NDArray[np.intp]) -> Column:
         frame = Frame(world, rows, parts, candidates)
         with np.errstate(all="ignore"):
             raw = value(frame)
@@ -94,9 +92,9 @@ def _prepare(
     return prepare
 
 
-def _canonical(value: float | str | bool | tuple[str, ...] | None) -> (
-    float | str | bool | tuple[str, ...] | None
-):
+def _canonical(
+    value: float | str | bool | tuple[str, ...] | None,
+) -> float | str | bool | tuple[str, ...] | None:
     """Returns the one missing number for every NaN, so that equal parts compare equal."""
     return MISSING if isinstance(value, float) and value != value else value  # noqa: PLR0124
 

@@ -415,8 +415,9 @@ class Builder:
         where = self.build(node.where, domain) if node.where is not None else None
         run = pods.pod_aggregate(node.function, node.over, value, where)
         parts = [one for one in (node.value, node.where) if one is not None]
-        if any(one.level is Level.POD or isinstance(one, ir.NodeAggregate)
-               for one in ir.walk(*parts)):
+        if any(
+            one.level is Level.POD or isinstance(one, ir.NodeAggregate) for one in ir.walk(*parts)
+        ):
             return run
         return self._remembered(run, id(node), scalar=node.over == "cluster")
 

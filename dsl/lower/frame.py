@@ -34,8 +34,17 @@ class Memo:
 class Frame:
     """The rows and values of one evaluation; closures read it and keep results in `cache`."""
 
-    __slots__ = ("_group", "_pods", "cache", "candidates", "count", "parts", "rows", "subject",
-                 "world")
+    __slots__ = (
+        "_group",
+        "_pods",
+        "cache",
+        "candidates",
+        "count",
+        "parts",
+        "rows",
+        "subject",
+        "world",
+    )
 
     def __init__(
         self,
@@ -60,11 +69,11 @@ class Frame:
         if rows is self.rows:
             return self
         key = ("over", id(rows))
-        found = self.cache.get(key)
+        found: Frame | None = self.cache.get(key)
         if found is None:
             found = Frame(self.world, rows, self.parts, self.candidates, self.subject)
             self.cache[key] = found
-        return found  # type: ignore[no-any-return]  # the cache holds values of every kind
+        return found
 
     def all_nodes(self) -> Rows:
         """Returns the rows that hold a node."""

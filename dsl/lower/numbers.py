@@ -151,7 +151,7 @@ def reduce(function: str, column: Column) -> float:
 def grouped_sum(group: NDArray[np.intp], column: Column, count: int) -> Column:
     """Returns the exact sum of each group; values are not missing."""
     if whole_and_small(column):
-        return np.bincount(group, column, count)
+        return np.bincount(group, column, count).astype(np.float64, copy=False)
     return _per_group(functions.total, group, column, count)
 
 
@@ -183,7 +183,7 @@ def _per_group(
     order = np.argsort(group, kind="stable")
     ends = np.cumsum(np.bincount(group, minlength=count))
     values = column[order].tolist()
-    starts = [0, *ends[:-1].tolist()]
+    starts = [0, *ends.tolist()][:count]
     return np.array(
         [function(values[start:end]) for start, end in zip(starts, ends.tolist(), strict=True)],
         np.float64,
@@ -197,8 +197,8 @@ def finish(raw: Column, norm: str, missing: float | None, *, reverse: bool) -> C
     """Turns the raw values of all candidates into scores; None when the statement abstains."""
     gone = np.isnan(raw)
     none_gone = not gone.any()
-    if len(raw) == 0 or (not none_gone and gone.all() and missing is None):
-        return None if len(raw) == 0 or missing is None else raw
+    if len(raw) == 0 or (missing is None and not none_gone and gone.all()):
+        return None
     score = _normalised(raw, norm, gone)
     if reverse:
         score = 100.0 - score
@@ -219,7 +219,7 @@ def _normalised(raw: Column, norm: str, gone: NDArray[np.bool_]) -> Column:
     if norm == "default":
         if high <= 0:
             return np.zeros(len(raw))
-        return np.asarray(settle(raw * 100.0)) / high
+        return raw / high * 100.0
     if low == high:
         return np.zeros(len(raw))
     spread = high - low

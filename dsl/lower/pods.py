@@ -13,10 +13,10 @@ _DOMAINS: Final = {"zone": "node.zone", "region": "node.region"}
 
 def all_pods(frame: Frame) -> tuple[Pods, NDArray[np.intp]]:
     """Returns all used pod rows and their node rows."""
-    found = frame.cache.get("all pods")
+    found: tuple[Pods, NDArray[np.intp]] | None = frame.cache.get("all pods")
     if found is None:
         found = frame.cache["all pods"] = running(frame.world)
-    return found  # type: ignore[no-any-return]  # the cache holds values of every kind
+    return found
 
 
 def count_all(frame: Frame) -> int:
@@ -96,7 +96,7 @@ def _reduce(
         wrong = ~chosen if column is None and chosen is not None else np.zeros(len(group), np.bool_)
         if column is not None:
             wrong = ~column if chosen is None else chosen & ~column
-        return np.bincount(group[wrong & keep], minlength=count) == 0
+        return np.equal(np.bincount(group[wrong & keep], minlength=count), 0)
     if function in ("count", "any"):
         for mask in (column, chosen):
             keep = keep if mask is None else keep & mask

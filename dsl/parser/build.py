@@ -113,10 +113,10 @@ def _where(error: UnexpectedInput, text: str) -> tuple[int, int, frozenset[str],
     """Returns start, end, acceptable terminals and the kind of what was met."""
     if isinstance(error, UnexpectedToken):
         token = error.token
-        accepts = frozenset(error.accepts or error.expected)
+        accepts = frozenset(error.accepts)
         if token.type in ("$END", "_NL"):
             end = token.start_pos if token.type == "_NL" else len(text)
-            return (end or 0), (end or 0), accepts, "end"
+            return end or 0, end or 0, accepts, "end"
         start = token.start_pos or 0
         return start, token.end_pos or start + 1, accepts, token.type
     if isinstance(error, UnexpectedCharacters):

@@ -17,7 +17,9 @@ from dsl.source import (
 )
 
 _DECLARES: Final = re.compile(r"(?:let|param|metric)[ \t]+([A-Za-z_]\w*)")
-_TOKEN: Final = re.compile(r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[\w.]+|[^\w\s]')
+_TOKEN: Final = re.compile(
+    r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[\w.]+|[^\w\s]'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +34,7 @@ def cut(source: SourceFile) -> tuple[list[Chunk], list[TextProblem]]:
     """Returns the statements of a file and what is wrong with its layout."""
     text = source.text
     bare = QUOTED_OR_COMMENT.sub(_blank, text)
-    starts = [
-        found.start() for found in re.finditer(r"^\S", bare, re.MULTILINE)
-    ]
+    starts = [found.start() for found in re.finditer(r"^\S", bare, re.MULTILINE)]
     limit = _limits(text, starts)
     if limit is not None:
         return [], [limit]
