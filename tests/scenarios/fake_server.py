@@ -1,5 +1,7 @@
 """A KubeClient without a network: the pods of a small API server, and whatever may go wrong."""
 
+# ruff: noqa: ARG002 - the arguments are those of KubeClient
+
 from __future__ import annotations
 
 import asyncio
@@ -182,32 +184,27 @@ class FakeServer:
                 if news:
                     seen = max(seen, *(h[0] for h in news))
             how, self._cut = self._cut, ""
-            match how:
-                case "":
-                    await changed.wait()
-                case "close":
-                    return
-                case "drop":
-                    raise Interrupted("connection reset")
-                case "freeze":
-                    self.clock.advance(read_silence := 130.0)
-                    raise Timeout(f"silence of {read_silence} s")
-                case "expire":
-                    yield b'{"type":"ERROR","object":' + status(410, "too old", "Expired") + b"}\n"
-                    return
-                case "error":
-                    yield (
-                        b'{"type":"ERROR","object":' + status(500, "etcd", "InternalError") + b"}\n"
-                    )
-                    return
-                case "garbage":
-                    yield b"<html>\n"
-                    return
-                case "half":
-                    yield b'{"type":"ADDED","object":{"metadata":{"na'
-                    return
-                case _:
-                    raise AssertionError(how)
+            if not how:
+                await changed.wait()
+                continue
+            for last in self._end(how):
+                yield last
+            return
+
+    def _end(self, how: str) -> list[bytes]:
+        """The last bytes of a watch that ends."""
+        match how:
+            case "drop":
+                raise Interrupted("connection reset")
+            case "freeze":
+                self.clock.advance(130.0)
+                raise Timeout("silence")
+            case "expire":
+                return [_error_event(410, "Expired")]
+            case "error":
+                return [_error_event(500, "InternalError")]
+            case _:
+                return {"close": [], "garbage": [b"<html>\n"], "half": [b'{"type":"ADD']}[how]
 
     def _chunks(self, news: list[tuple[int, str, Json]]) -> list[bytes]:
         data = b"".join(
@@ -233,3 +230,7 @@ class FakeServer:
                 return Response(429, {"Retry-After": "7"}, status(429, "slow down"))
             case code:
                 return Response(int(code), {}, status(int(code), f"fault {code}"))
+
+
+def _error_event(code: int, reason: str) -> bytes:
+    return b'{"type":"ERROR","object":' + status(code, "went wrong", reason) + b"}\n"
