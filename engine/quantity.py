@@ -57,17 +57,23 @@ class Amount(NamedTuple):
 
     def plus(self, other: Amount) -> Amount:
         """The sum, held as Go would hold it."""
+        total = self.nano + other.nano
+        if self.scale is None or other.scale is None:
+            return Amount(total, None)
         if not other.nano:
             return self
         if not self.nano:
             return other
-        total = self.nano + other.nano
-        if self.scale is None or other.scale is None:
-            return Amount(total, None)
         scale = min(self.scale, other.scale)
         unit = 10 ** min(scale - _SMALLEST_SCALE, _LARGEST_EXPONENT)
         fits = all(-_INT64 <= n // unit < _INT64 for n in (self.nano, other.nano, total))
         return Amount(total, scale if fits else None)
+
+    def most(self, other: Amount) -> Amount:
+        """The larger of both, held as Go would hold it after comparing them."""
+        if other.nano <= self.nano:
+            return self
+        return Amount(other.nano, None) if self.scale is None else other
 
     def _read(self, unit: int, power: int) -> int:
         size = -(-abs(self.nano) // unit)

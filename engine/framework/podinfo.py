@@ -399,8 +399,7 @@ def _add(total: _Exact, more: Mapping[str, Amount]) -> None:
 def _raise_to(most: _Exact, other: _Exact) -> None:
     for name, amount in other.items():
         known = most.get(name)
-        if known is None or amount.nano > known.nano:
-            most[name] = amount
+        most[name] = amount if known is None else known.most(amount)
 
 
 def _rounded(amounts: _Exact) -> dict[str, int]:

@@ -28,6 +28,7 @@ MAX_SCORE: Final = 100
 _MAX_SHAPE_SCORE: Final = 10
 _MAX_WEIGHT: Final = 100
 _EXACT: Final = 1 << 45
+_UNWRAPPED: Final = 1 << 62
 
 
 class ResourceSpec(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -146,6 +147,7 @@ def _weighted(usages: Sequence[Usage], weights: Sequence[int], of_column: _OfCol
     total: Scores | None = None
     common = 0
     partial: Scores | None = None
+    score: Scores
     for number, allocatable, used, request in usages:
         score, has = of_column(allocatable, used, request)
         weight = weights[number]
@@ -158,14 +160,15 @@ def _weighted(usages: Sequence[Usage], weights: Sequence[int], of_column: _OfCol
         if has is None:
             common += weight
         else:
-            partial = has * float(weight) if partial is None else partial + has * float(weight)
+            share: Scores = np.where(has, float(weight), 0.0)
+            partial = share if partial is None else np.add(partial, share, out=share)
     if total is None:
         raise ValueError("no resource to score by")
     if partial is not None:
         partial += common
         np.divide(total, partial, out=total, where=partial > 0)
     elif common != 1:
-        total /= common
+        np.divide(total, common, out=total)
     np.trunc(total, out=total)
     return total
 
@@ -196,7 +199,7 @@ def _weighted_ratio(
 def _least(allocatable: IntColumn, used: IntColumn, request: int) -> _Share:
     free = allocatable - used
     free -= request
-    share = _share(free, allocatable)
+    share = _share(free, allocatable, -_UNWRAPPED)
     if share is not None:
         np.maximum(share[0], 0.0, out=share[0])
         return share
@@ -209,7 +212,7 @@ def _least(allocatable: IntColumn, used: IntColumn, request: int) -> _Share:
 def _most(allocatable: IntColumn, used: IntColumn, request: int) -> _Share:
     requested = used + np.int64(request)
     np.minimum(requested, allocatable, out=requested)
-    share = _share(requested, allocatable) if requested.min(initial=0) >= 0 else None
+    share = _share(requested, allocatable, 0)
     if share is not None:
         return share
     wrapped = _divide(requested * np.int64(MAX_SCORE), allocatable)
@@ -228,16 +231,22 @@ def _of_utilization(
     return score
 
 
-def _share(amounts: IntColumn, allocatable: IntColumn) -> _Share | None:
-    """Hundredths of what there is, rounded down; None where float64 would not be exact."""
+def _share(amounts: IntColumn, allocatable: IntColumn, least_amount: int) -> _Share | None:
+    """Hundredths of what there is, rounded down; None where float64 would not be exact.
+
+    Nor may an amount be below `least_amount`: it may have wrapped, or is to be truncated upwards.
+    """
     share = amounts.astype(np.float64)
     capacity = allocatable.astype(np.float64)
     if not len(share):
         return share, None
-    if np.maximum.reduce(capacity) >= _EXACT or np.maximum.reduce(share) >= _EXACT:
-        return None
     least = np.minimum.reduce(capacity)
-    if least < 0:
+    if (
+        np.maximum.reduce(capacity) >= _EXACT
+        or np.maximum.reduce(share) >= _EXACT
+        or np.minimum.reduce(share) < least_amount
+        or least < 0
+    ):
         return None
     share *= MAX_SCORE
     if least > 0:
