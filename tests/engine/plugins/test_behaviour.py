@@ -1,0 +1,184 @@
+"""What single plugins say, where the recorded suites do not show it best."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine.framework.events import QueueingHint
+from engine.framework.interface import ALL_PASS
+from engine.framework.status import Code, Status
+from engine.objects import Node
+from engine.plugins.node_affinity import NodeAffinityPlugin
+from engine.plugins.node_name import NodeName
+from engine.plugins.node_resources_fit import NodeResourcesFit
+from engine.plugins.node_unschedulable import NodeUnschedulable
+from engine.plugins.priority_sort import PrioritySort
+from engine.plugins.registry import DEFAULT_WEIGHTS, default_plugins, make_plugin
+from engine.plugins.scheduling_gates import SchedulingGates
+from engine.plugins.taint_toleration import TaintToleration
+from tests.engine.plugins.builders import make_cache, make_node, make_pod
+
+ALL = slice(0, 99)
+
+
+def test_the_default_profile_is_complete_in_order_and_weight() -> None:
+    plugins = default_plugins()
+    assert [w.plugin.name for w in plugins] == list(DEFAULT_WEIGHTS)
+    weights = {w.plugin.name: w.weight for w in plugins}
+    assert (weights["TaintToleration"], weights["NodeAffinity"]) == (3, 2)
+
+
+def test_plugins_that_do_not_matter_cost_nothing() -> None:
+    snapshot = make_cache(make_node("a"), make_node("b")).snapshot(0.0)
+    pod = make_pod(requests={"cpu": "1"})
+    for plugin in (NodeName(), NodeUnschedulable(), TaintToleration()):
+        assert plugin.filter(None, pod, snapshot, ALL) is ALL_PASS
+    affinity = NodeAffinityPlugin()
+    assert affinity.pre_filter(pod, snapshot).status is Status.SKIP
+    assert affinity.pre_score(pod, snapshot)[0] is Status.SKIP
+
+
+def test_higher_priority_first_then_who_came_first() -> None:
+    sort = PrioritySort()
+    low, high = make_pod("low"), make_pod("high", priority=5)
+    keys = [sort.sort_key(low, 1.0), sort.sort_key(high, 3.0), sort.sort_key(high, 2.0)]
+    assert sorted(keys) == [keys[2], keys[1], keys[0]]
+
+
+def test_gates_are_named() -> None:
+    pod = make_pod(schedulingGates=[{"name": "a"}, {"name": "b/c"}])
+    status = SchedulingGates().pre_enqueue(pod)
+    assert status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    assert status.reasons == ("waiting for scheduling gates: [a b/c]",)
+    assert SchedulingGates().pre_enqueue(make_pod()) is Status.SUCCESS
+
+
+def test_new_taints_are_judged_when_they_come() -> None:
+    plugin, pod = TaintToleration(), make_pod()
+    cache = make_cache(make_node("a"))
+    assert plugin.filter(None, pod, cache.snapshot(0.0), ALL).passed is None
+    for i in range(10):
+        taint = {"key": f"k{i}", "effect": "NoSchedule" if i % 2 else "PreferNoSchedule"}
+        cache.add_node(make_node(f"n{i}", taints=[taint]))
+    passed = plugin.filter(None, pod, cache.snapshot(0.0), ALL).passed
+    assert passed is not None
+    assert passed.tolist() == [True] + [True, False] * 5
+
+
+def test_one_plugin_may_look_at_several_clusters() -> None:
+    plugin, pod = TaintToleration(), make_pod()
+    bad = make_cache(make_node("a", taints=[{"key": "k", "effect": "NoExecute"}]))
+    good = make_cache(make_node("a", taints=[{"key": "k", "effect": "PreferNoSchedule"}]))
+    for _ in range(2):
+        verdicts = plugin.filter(None, pod, bad.snapshot(0.0), ALL)
+        assert verdicts.passed is not None
+        assert not verdicts.passed.any()
+        assert plugin.filter(None, pod, good.snapshot(0.0), ALL).passed is None
+
+
+def test_numbers_of_labels_compare_in_64_bits() -> None:
+    labels = ["9007199254740992", "9007199254740993", "9007199254740994", "-7", "x", "1" * 30]
+    cache = make_cache(*[make_node(f"n{i}", labels={"v": v}) for i, v in enumerate(labels)])
+    for operator, expected in (("Gt", [2]), ("Lt", [0, 3])):
+        term = {"matchExpressions": [{"key": "v", "operator": operator, "values": [labels[1]]}]}
+        required = {"nodeSelectorTerms": [term]}
+        pod = make_pod(
+            affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+        )
+        passed = NodeAffinityPlugin().filter(None, pod, cache.snapshot(0.0), ALL).passed
+        assert passed is not None
+        assert np.flatnonzero(passed).tolist() == expected
+
+
+def test_a_preference_that_cannot_be_parsed_is_an_error() -> None:
+    term = {"matchExpressions": [{"key": "v", "operator": "Gt", "values": ["-5"]}]}
+    preferred = [{"weight": 1, "preference": term}]
+    pod = make_pod(
+        affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    )
+    status, _ = NodeAffinityPlugin().pre_score(pod, make_cache().snapshot(0.0))
+    assert status.code is Code.ERROR
+
+
+def test_many_resources_are_told_apart() -> None:
+    names = [f"example.com/r{i:02}" for i in range(70)]
+    pod = make_pod(requests=dict.fromkeys(names, "1"))
+    half = {"pods": "9", **dict.fromkeys(names[::2], "1")}
+    snapshot = make_cache(make_node("a"), make_node("b", half)).snapshot(0.0)
+    groups = list(NodeResourcesFit().filter(None, pod, snapshot, ALL).groups())
+    assert sorted((len(s.reasons), p.tolist()) for s, p in groups) == [(35, [1]), (70, [0])]
+
+
+def test_capacities_beyond_64_bits_are_an_error_and_no_crash() -> None:
+    snapshot = make_cache(
+        make_node("a", {"cpu": "1", "memory": "3Ei", "pods": "9"}), make_node("b")
+    ).snapshot(0.0)
+    plugin: Any = make_plugin(
+        "NodeResourcesFit", {"scoringStrategy": {"resources": [{"name": "memory"}]}}
+    )
+    pod = make_pod()
+    scores = plugin.score(None, pod, snapshot, ALL)
+    assert scores.min() < 0
+    with pytest.raises(ValueError, match="too large"):
+        plugin.normalize(None, scores)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "message"),
+    [
+        ("Nope", {}, "no plugin is named 'Nope'"),
+        ("NodeName", {"x": 1}, "takes no arguments"),
+        ("NodeResourcesFit", {"unknown": 1}, "unknown"),
+        ("NodeResourcesFit", {"scoringStrategy": {"type": "Best"}}, "'Best' is not supported"),
+        (
+            "NodeResourcesFit",
+            {"scoringStrategy": {"type": "RequestedToCapacityRatio"}},
+            "needed by the strategy",
+        ),
+        (
+            "NodeResourcesFit",
+            {"scoringStrategy": {"resources": [{"name": "cpu", "weight": 101}]}},
+            "not in 1..100",
+        ),
+        (
+            "NodeAffinity",
+            {
+                "addedAffinity": {
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "nodeSelectorTerms": [
+                            {"matchExpressions": [{"key": "a", "operator": "Is"}]}
+                        ]
+                    }
+                }
+            },
+            "'Is' is not supported",
+        ),
+    ],
+)
+def test_arguments_that_are_not_valid_are_refused(
+    name: str, args: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_plugin(name, args)
+
+
+def hint(plugin: Any, number: int, pod: Any, before: Node | None, after: Node | None) -> str:
+    answer = plugin.events()[number].hint(pod, before, after)
+    assert isinstance(answer, QueueingHint)
+    return answer.value
+
+
+def test_a_node_wakes_a_pod_only_if_it_grew_enough() -> None:
+    plugin, pod = NodeResourcesFit(), make_pod(requests={"cpu": "2"})
+    small = make_node("a", {"cpu": "1", "memory": "1Gi", "pods": "9"})
+    big = make_node("a", {"cpu": "4", "memory": "1Gi", "pods": "9"})
+    memory = make_node("a", {"cpu": "4", "memory": "2Gi", "pods": "9"})
+    assert hint(plugin, 1, pod, None, small) == "Skip"
+    assert hint(plugin, 1, pod, None, big) == "Queue"
+    assert hint(plugin, 1, pod, small, big) == "Queue"
+    assert hint(plugin, 1, pod, big, memory) == "Skip"
+    broken = make_node("a", {"cpu": "lots"})
+    assert hint(plugin, 1, pod, None, broken) == "Queue"
