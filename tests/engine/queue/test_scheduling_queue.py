@@ -293,3 +293,17 @@ def test_a_hint_that_raises_queues_and_is_counted() -> None:
     queue.move(NODE_ADD)
     assert queued.where is SubQueue.BACKOFF
     assert queue.hint_faults == {"Fit": 1}
+
+
+def test_a_new_order_holds_for_pods_that_back_off_from_errors_too(
+    queue: SchedulingQueue, clock: ManualClock
+) -> None:
+    queue.add(waiting("a"))
+    queue.add(waiting("b"))
+    first, second = pop(queue), pop(queue)
+    queue.requeue_error(first)
+    queue.set_rules(lambda pod, _queued_at: (pod.name,), gate, HINTS, frozenset())
+    queue.requeue_error(second)  # keys of both orders in one heap could not be compared
+    clock.advance(10)
+    queue.flush()
+    assert [pop(queue).pod.name for _ in range(2)] == ["a", "b"]
