@@ -11,6 +11,8 @@ from typing import Final
 
 from dsl.source import SourceFile, Span
 
+#: Longer lines are shown in part.
+_MAX_LINE: Final = 200
 _RESET: Final = "\x1b[0m"
 _BOLD: Final = "\x1b[1m"
 _RED: Final = "\x1b[1;31m"
@@ -120,15 +122,18 @@ def _render(diagnostic: Diagnostic, *, color: bool) -> str:
     arrow = _paint(" " * width + "-->", _BLUE, color=color)
     bar = _paint(" " * (width + 1) + "|", _BLUE, color=color)
     out = [f"{head}{message}", f"{arrow} {source.name}:{line}:{column}", bar]
-    shown = 0
+    shown = begin = 0
     for number, mark in zip(numbers, marks, strict=True):
         text = source.line(number)
         if number != shown:
             gutter = _paint(f"{number:>{width}} |", _BLUE, color=color)
-            out.append(f"{gutter} {_printable(text)}".rstrip())
             shown = number
-        start = mark.span.start - source.line_starts[number - 1]
-        length = max(1, min(mark.span.end - mark.span.start, len(text) - start))
+            begin = max(0, source.position(diagnostic.span.start)[1] - _MAX_LINE // 2)
+            begin = begin if len(text) > _MAX_LINE else 0
+            out.append(f"{gutter} {_printable(text[begin : begin + _MAX_LINE])}".rstrip())
+        start = max(0, mark.span.start - source.line_starts[number - 1] - begin)
+        room = min(len(text) - begin, _MAX_LINE) - start
+        length = max(1, min(mark.span.end - mark.span.start, room))
         char, paint = ("^", style) if mark is primary else ("-", _CYAN)
         under = _paint(f"{char * length} {_printable(mark.text)}".rstrip(), paint, color=color)
         out.append(f"{bar} {' ' * start}{under}")

@@ -126,7 +126,7 @@ def round_half_away(value: float) -> float:
 
 def round_score(value: float) -> float:
     """Clamps a score to 0..100 and rounds it to six decimals, halves away from 0."""
-    return round_half_away(min(max(value, 0.0), 100.0) * 1e6) / 1e6
+    return math.floor(min(max(value, 0.0), 100.0) * 1e6 + 0.5) / 1e6
 
 
 def sqrt(value: float) -> float:

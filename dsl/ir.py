@@ -192,7 +192,7 @@ Expr = (
 )
 
 
-def children(node: Expr) -> "tuple[Expr, ...]":
+def children(node: Expr) -> "tuple[Expr, ...]":  # noqa: C901 - one case a kind
     """Returns the direct parts of a node."""
     match node:
         case Const() | Read() | Metric():

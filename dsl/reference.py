@@ -12,6 +12,8 @@ from dsl import functions, ir
 from dsl.plan import Subject, World
 from dsl.types import MISSING, TEXT, Kind, Level, is_missing, show
 
+#: A float, text, flag or tuple; NaN or None where it is missing.
+Value = Any
 _DOMAINS = {"zone": "node.zone", "region": "node.region"}
 
 
@@ -27,10 +29,10 @@ class View:
     row: int
     candidates: tuple[int, ...] | None = None
     pod: int = -1
-    known: dict[tuple[int, int, int], Any] = field(default_factory=dict)
+    known: dict[tuple[int, int, int], Value] = field(default_factory=dict)
 
 
-def evaluate(node: ir.Expr, view: View) -> Any:
+def evaluate(node: ir.Expr, view: View) -> Value:  # noqa: C901 - one case a kind
     """Returns the value of an expression: float, text, flag or tuple; None or NaN = missing."""
     match node:
         case ir.Const():
@@ -94,7 +96,7 @@ def _missing(node: ir.Expr) -> float | None:
     return None if node.type.kind is Kind.TEXT else MISSING
 
 
-def _compare(operator: str, left: Any, right: Any) -> bool:
+def _compare(operator: str, left: Value, right: Value) -> bool:
     if is_missing(left) or is_missing(right):
         return False
     match operator:
@@ -117,7 +119,7 @@ def _arith(node: ir.Arith, view: View) -> float:
     return value
 
 
-def _call(node: ir.Func, args: list[Any]) -> Any:
+def _call(node: ir.Func, args: list[Value]) -> Value:
     if any(is_missing(one) for one in args):
         return _missing(node)
     name = node.name
@@ -135,7 +137,7 @@ def _call(node: ir.Func, args: list[Any]) -> Any:
 # ---- reads
 
 
-def _read(node: ir.Read, view: View) -> Any:
+def _read(node: ir.Read, view: View) -> Value:
     world, field_name, key = view.world, node.field, node.key
     if node.level is Level.POD:
         return _read_subject(node, view.subject)
@@ -156,7 +158,7 @@ def _read(node: ir.Read, view: View) -> Any:
     return float((world.node_number if of_node else world.pod_number)(field_name, key)[place])
 
 
-def _read_subject(node: ir.Read, subject: Subject) -> Any:
+def _read_subject(node: ir.Read, subject: Subject) -> Value:
     match node.type.kind:
         case Kind.TEXT:
             return subject.text(node.field, node.key)
@@ -171,7 +173,7 @@ def _read_subject(node: ir.Read, subject: Subject) -> Any:
 # ---- aggregates
 
 
-def _node_aggregate(node: ir.NodeAggregate, view: View) -> Any:
+def _node_aggregate(node: ir.NodeAggregate, view: View) -> Value:
     rows: Sequence[int]
     if node.over == "nodes" or view.candidates is None:
         rows = [row for row, there in enumerate(view.world.present.tolist()) if there]
@@ -180,7 +182,7 @@ def _node_aggregate(node: ir.NodeAggregate, view: View) -> Any:
     return _reduce(node, (replace(view, row=row, pod=-1) for row in rows))
 
 
-def _pod_aggregate(node: ir.PodAggregate, view: View) -> Any:
+def _pod_aggregate(node: ir.PodAggregate, view: View) -> Value:
     places = view.world.pod_node.tolist()
     domain = _DOMAINS.get(node.over)
     codes = view.world.node_text(domain, None).tolist() if domain is not None else []
@@ -197,7 +199,7 @@ def _pod_aggregate(node: ir.PodAggregate, view: View) -> Any:
     )
 
 
-def _reduce(node: ir.NodeAggregate | ir.PodAggregate, views: Iterator[View]) -> Any:
+def _reduce(node: ir.NodeAggregate | ir.PodAggregate, views: Iterator[View]) -> Value:
     value, where, function = node.value, node.where, node.function
     if function == "all" and value is None:
         # Of a condition alone, all must fulfil it; with a value, those that it selects.
@@ -237,7 +239,7 @@ def scores(
     rows = tuple(candidates)
     if not rows or not applies(core.guard, world, subject):
         return None
-    known: dict[tuple[int, int, int], Any] = {}
+    known: dict[tuple[int, int, int], Value] = {}
     raw = [
         cast("float", evaluate(core.value, View(world, subject, row, rows, known=known)))
         for row in rows
@@ -257,11 +259,12 @@ def policy_score(parts: Sequence[tuple[float, list[float] | None]]) -> list[floa
     there = [(weight, one) for weight, one in parts if one is not None and weight > 0]
     if not there:
         return None
+    if len(there) == 1:
+        return there[0][1]
     weights = 0.0
     totals = [0.0] * len(there[0][1])
-    for place, (weight, column) in enumerate(there):
-        part = [score * weight for score in column]
-        totals = part if place == 0 else [a + b for a, b in zip(totals, part, strict=True)]
+    for weight, column in there:
+        totals = [a + b * weight for a, b in zip(totals, column, strict=True)]
         weights += weight
     return [functions.round_score(one / weights) for one in totals]
 

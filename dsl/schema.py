@@ -168,16 +168,23 @@ def _pod() -> Iterator[FieldSpec]:
     yield FieldSpec("namespace.name", TEXT, level, "namespace of the pod")
     for part in ("label", "annotation"):
         yield FieldSpec(
-            f"namespace.{part}", TEXT, level, f"value of a namespace's {part}", True, True
+            f"namespace.{part}",
+            TEXT,
+            level,
+            f"value of a namespace's {part}",
+            keyed=True,
+            optional=True,
         )
 
 
 def _node() -> Iterator[FieldSpec]:
     level = Level.NODE
     yield FieldSpec("node.name", TEXT, level, "name of the node")
-    yield FieldSpec("node.label", TEXT, level, "value of a label", True, True)
-    yield FieldSpec("node.annotation", TEXT, level, "value of an annotation", True, True)
-    yield FieldSpec("node.taint", BOOL, level, "whether the node has the taint", True)
+    yield FieldSpec("node.label", TEXT, level, "value of a label", keyed=True, optional=True)
+    yield FieldSpec(
+        "node.annotation", TEXT, level, "value of an annotation", keyed=True, optional=True
+    )
+    yield FieldSpec("node.taint", BOOL, level, "whether the node has the taint", keyed=True)
     for name in WELL_KNOWN_LABELS:
         doc = f"value of the label {WELL_KNOWN_LABELS[name]}"
         yield FieldSpec(name, TEXT, level, doc, optional=True)
@@ -185,7 +192,9 @@ def _node() -> Iterator[FieldSpec]:
     yield FieldSpec("node.ready", BOOL, level, "whether the node is ready")
     yield FieldSpec("node.unschedulable", BOOL, level, "whether the node is cordoned")
     yield FieldSpec("node.created", TIME, level, "when the node was created", optional=True)
-    yield FieldSpec("node.condition", TEXT, level, "status of a condition", True, True)
+    yield FieldSpec(
+        "node.condition", TEXT, level, "status of a condition", keyed=True, optional=True
+    )
     parts = ("capacity", "allocatable", "requested", "free")
     kinds = (("cpu", _CORE), ("memory", _BYTE), ("storage", _BYTE), ("gpu", NUMBER))
     for part in parts:
@@ -193,7 +202,9 @@ def _node() -> Iterator[FieldSpec]:
         for kind, of in kinds:
             yield FieldSpec(f"node.{kind}.{part}", of, level, f"{kind} {part}", changes=moves)
         doc = f"{part} of a resource"
-        yield FieldSpec(f"node.resource.{part}", NUMBER, level, doc, True, True, moves)
+        yield FieldSpec(
+            f"node.resource.{part}", NUMBER, level, doc, keyed=True, optional=True, changes=moves
+        )
     yield FieldSpec("node.pods.capacity", NUMBER, level, "pod slots")
     yield FieldSpec("node.pods.free", NUMBER, level, "pod slots left", changes=True)
     for owner, doc in (

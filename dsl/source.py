@@ -17,7 +17,7 @@ MAX_ITEMS: Final = 256
 _BOM: Final = "\ufeff"
 # Texts and comments are skipped whole; what is left over is looked at character by character.
 QUOTED_OR_COMMENT: Final = re.compile(
-    r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|"""[\s\S]*'
+    r'"""[\s\S]*?(?:"""|\Z)|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*'
 )
 _REPLACEMENTS: Final = {
     "\u00a0": ("a no-break space", "a space"),

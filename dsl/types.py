@@ -116,10 +116,11 @@ class Type:
     def __str__(self) -> str:
         """Names the type as a diagnostic does."""
         if self.kind is Kind.NUMBER:
-            return f"{self.unit or PLAIN}"
+            return str(PLAIN if self.unit is None else self.unit)
         if self.kind is Kind.LIST and self.element is not None:
             return "a list of texts" if self.element is Kind.TEXT else "a list of numbers"
-        return self.kind.value
+        words: str = self.kind.value
+        return words
 
 
 BOOL: Final = Type(Kind.BOOL)

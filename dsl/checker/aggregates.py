@@ -227,6 +227,9 @@ def _element_wise(typer: "Typer", node: s.Aggregate) -> ir.Expr:
 def bare(typer: "Typer", node: s.BareAggregate) -> ir.Expr:
     """Returns what `max` without parentheses means: the aggregate of the only node-level name."""
     subjects = _subjects(typer, typer.root) if typer.root is not None else {}
+    if not subjects and typer.root is not None and _has_unknown_name(typer, typer.root):
+        # The unknown name is reported where it stands; it may well be the subject.
+        raise Refused
     if node.function in _TESTS or len(subjects) != 1:
         raise _ambiguous(typer, node, list(subjects))
     subject = next(iter(subjects.values()))
@@ -301,3 +304,16 @@ def _is_node_number(typer: "Typer", node: s.Name | s.Field) -> bool:
         value = typer.let_value(entry)
         return not isinstance(value, Flex) and value.level is Level.NODE and value.type.is_number
     return node.name in scope.metrics or node.name in scope.catalogue
+
+
+def _has_unknown_name(typer: "Typer", root: s.Expr) -> bool:
+    stack: list[s.Node] = [root]
+    known = {*typer.scope.names(), "now"}
+    while stack:
+        node = stack.pop()
+        if isinstance(node, s.Name) and node.name not in known:
+            return True
+        if isinstance(node, s.Field) and canonical(node.path) + node.tail not in FIELDS:
+            return True
+        stack.extend(_parts(node))
+    return False

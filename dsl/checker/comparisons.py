@@ -49,7 +49,7 @@ def _negate(node: s.Node, test: ir.Expr, *, negated: bool) -> ir.Expr:
 def _compare(typer: "Typer", node: s.Compare) -> ir.Expr:
     _bare_word(typer, node)
     left, right = typer.each((node.left, node.right))
-    pair = _same_type(typer, node, left, right)
+    pair = _same_type(typer, left, right)
     kind = pair[0].type.kind
     if kind in (Kind.LIST, Kind.PODS) or (
         kind in (Kind.BOOL, Kind.TEXT) and node.operator not in ("==", "!=")
@@ -70,9 +70,7 @@ def _compare(typer: "Typer", node: s.Compare) -> ir.Expr:
     return _negate(node, test, negated=node.operator == "!=")
 
 
-def _same_type(
-    typer: "Typer", node: s.Compare, left: Typed, right: Typed
-) -> tuple[ir.Expr, ir.Expr]:
+def _same_type(typer: "Typer", left: Typed, right: Typed) -> tuple[ir.Expr, ir.Expr]:
     if isinstance(left, Flex) and isinstance(right, Flex):
         return typer.plain(left), typer.plain(right)
     for one, other in ((left, right), (right, left)):

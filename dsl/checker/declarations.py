@@ -133,7 +133,7 @@ def _param_value(scope: Scope, node: s.ParamDecl, written: s.Expr) -> Typed:
     kind = node.kind
     if not kind:
         quoted = isinstance(written, s.Text)
-        number = None if quoted else read_number(scope, text, written.span)
+        number = None if quoted else read_number(text, written.span)
         return number if number is not None else constant(written.span, text, TEXT)
     return _typed_value(scope, kind, text, written)
 
@@ -143,7 +143,7 @@ def _typed_value(scope: Scope, kind: str, text: str, written: s.Expr) -> Typed:
     if kind == "string":
         return constant(span, text, TEXT)
     if kind in ("number", "quantity"):
-        number = read_number(scope, text, span)
+        number = read_number(text, span)
         # A number keeps no unit; a quantity may bring one.
         if isinstance(number, Flex) or (number is not None and kind == "quantity"):
             return number
@@ -155,7 +155,7 @@ def _typed_value(scope: Scope, kind: str, text: str, written: s.Expr) -> Typed:
         return constant(span, text == "true", BOOL)
     elif kind == "time":
         moment = parse_time(text)
-        if moment == moment:  # noqa: PLR0124 - not missing
+        if moment == moment:
             return constant(span, moment, TIME)
     hints = {
         "duration": "write for example 30s, 5m or 1h",
@@ -330,7 +330,7 @@ def _default(scope: Scope, clause: s.Clause | None, unit: Unit) -> float | None:
     if isinstance(written, s.Template):
         raise Refused
     text = _text_of(scope, written)
-    number = read_number(scope, text, written.span)
+    number = read_number(text, written.span)
     if number is None:
         raise scope.refuse("P111", f"`{text}` is not a number", written.span)
     solid = settle(scope, number, unit)

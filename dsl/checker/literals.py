@@ -36,16 +36,16 @@ _MAX_BITS: Final = 4096
 
 
 def constant(
-    span: Span, value: float | str | bool | tuple[float, ...] | tuple[str, ...], kind: Type
+    span: Span, value: float | str | tuple[float, ...] | tuple[str, ...], kind: Type
 ) -> ir.Const:
     """Returns a constant."""
     return ir.Const(span=span, type=kind, level=Level.CONST, value=value)
 
 
-def read_number(scope: Scope, text: str, span: Span) -> Typed | None:
+def read_number(text: str, span: Span) -> Typed | None:
     """Returns the constant a number, quantity, duration or percentage stands for.
 
-    None when the text is no number at all; absurdly long ones are refused.
+    None when the text is no number at all, or an absurdly long one.
     """
     if text.endswith("%"):
         share = exact_decimal(text[:-1])
@@ -67,7 +67,7 @@ def read_number(scope: Scope, text: str, span: Span) -> Typed | None:
 
 def read_literal(scope: Scope, node: s.Number | s.Percent) -> Typed:
     """Returns the constant of a number in an expression."""
-    found = read_number(scope, node.text, node.span)
+    found = read_number(node.text, node.span)
     if found is None:
         raise scope.refuse("P007", f"`{node.text}` is too long or too large a number", node.span)
     return found
@@ -176,7 +176,7 @@ def _fold_one(operator: str, left: Fraction | None, right: Fraction | None) -> F
         value = left / right
     if value.numerator.bit_length() + value.denominator.bit_length() > _MAX_BITS:
         rounded = to_float(value)
-        return None if rounded != rounded else Fraction(rounded)  # noqa: PLR0124 - NaN
+        return None if rounded != rounded else Fraction(rounded)
     return value
 
 
@@ -187,7 +187,7 @@ def read_word(scope: Scope, node: s.Word | s.Text | s.Percent | s.Bool, like: Ty
     if kind.kind is Kind.TEXT:
         return constant(node.span, text, TEXT)
     if kind.is_number:
-        number = read_number(scope, text, node.span)
+        number = read_number(text, node.span)
         if number is None:
             raise _wrong_word(scope, node.span, text, like)
         settled = settle(scope, number, kind.unit or PLAIN, like)
@@ -204,7 +204,7 @@ def read_word(scope: Scope, node: s.Word | s.Text | s.Percent | s.Bool, like: Ty
         return constant(node.span, text == "true", kind)
     if kind.kind is Kind.TIME:
         moment = parse_time(text)
-        if moment == moment:  # noqa: PLR0124 - not missing
+        if moment == moment:
             return constant(node.span, moment, TIME)
     raise _wrong_word(scope, node.span, text, like)
 

@@ -365,7 +365,7 @@ class RuleChecker:
         if isinstance(node, s.Param):
             typed = self._typer.param(node)
         elif isinstance(node, s.Word | s.Text):
-            typed = read_number(self._scope, node.value, node.span)
+            typed = read_number(node.value, node.span)
         if not isinstance(typed, Flex) or typed.exact is None:
             raise self._scope.refuse("P111", f"{what} wants a number", node.span)
         settle(self._scope, typed, PLAIN)

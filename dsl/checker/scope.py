@@ -13,11 +13,11 @@ from dsl.schema import MetricDefinition
 from dsl.source import SourceFile, Span
 from dsl.types import Kind, Type, Unit
 
-RESERVED: Final = frozenset(
-    "if then else and or not in is like matches contains true false max min sum avg count median"
-    " any all over where least most now zone region node rack pod it group quota score nodes"
-    " candidates".split()
-)
+_RESERVED: Final = """
+    if then else and or not in is like matches contains true false max min sum avg count median any
+    all over where least most now zone region node rack pod it group quota score nodes candidates
+"""
+RESERVED: Final = frozenset(_RESERVED.split())
 _MAX_DISTANCE: Final = 2
 
 
@@ -91,7 +91,7 @@ class Scope:
     broken: set[str] = field(default_factory=set)
     found: list[Diagnostic] = field(default_factory=list)
 
-    def report(
+    def report(  # noqa: PLR0913 - the parts of a diagnostic, all but three by name
         self,
         code: str,
         message: str,
@@ -151,7 +151,7 @@ def closest(name: str, names: Iterable[str]) -> str | None:
         if abs(len(other) - len(name)) > _MAX_DISTANCE:
             continue
         distance = 0 if other.lower() == low else edit_distance(low, other.lower())
-        if distance < best_distance and distance < max(len(name), 2):
+        if distance < best_distance and distance * 2 < max(len(name), 1):
             best, best_distance = other, distance
     return best
 

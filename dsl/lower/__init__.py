@@ -93,18 +93,21 @@ def _prepare(
 
 
 def _canonical(
-    value: float | str | bool | tuple[str, ...] | None,
+    value: float | str | tuple[str, ...] | None,
 ) -> float | str | bool | tuple[str, ...] | None:
     """Returns the one missing number for every NaN, so that equal parts compare equal."""
-    return MISSING if isinstance(value, float) and value != value else value  # noqa: PLR0124
+    return MISSING if isinstance(value, float) and value != value else value
 
 
 def combine(columns: Sequence[tuple[float, Column | None]]) -> Column | None:
     """Returns the weighted mean of the columns that did not abstain, None without any."""
-    total, weights = None, 0.0
-    for weight, column in columns:
-        if column is not None and weight > 0:
-            part = column * weight
-            total = part if total is None else total + part
-            weights += weight
-    return None if total is None else numbers.rounded(total / weights)
+    there = [(weight, column) for weight, column in columns if column is not None and weight > 0]
+    if len(there) <= 1:
+        return there[0][1] if there else None
+    total = there[0][1] * there[0][0]
+    weights = there[0][0]
+    for weight, column in there[1:]:
+        total += column * weight
+        weights += weight
+    total /= weights
+    return numbers.rounded(total)

@@ -8,16 +8,16 @@ are computed once per pod and become its class key.
 import math
 import operator
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from dsl import functions, ir
 from dsl.lower import numbers, pods, texts
-from dsl.lower.frame import Frame, Memo, Run
+from dsl.lower.frame import Frame, Memo, Run, Value
 from dsl.types import MISSING, Kind, Level, Type
 
-_COMPARE: Final[dict[str, Callable[[Any, Any], Any]]] = {
+_COMPARE: Final[dict[str, Callable[[Value, Value], Value]]] = {
     "==": operator.eq,
     "<": operator.lt,
     "<=": operator.le,
@@ -86,13 +86,13 @@ class Builder:
             self._slot_of[id(body)] = place
             self._kept.append(body)
 
-        def slot(frame: Frame, place: int = place) -> Any:
+        def slot(frame: Frame, place: int = place) -> Value:
             return frame.parts[place]
 
         return slot
 
     def _gathered(self, run: Run) -> Run:
-        def gathered(frame: Frame) -> Any:
+        def gathered(frame: Frame) -> Value:
             return run(frame)[frame.pods()[1]]
 
         return gathered
@@ -125,7 +125,7 @@ class Builder:
             case _:
                 return self._test(node, domain)
 
-    def _test(self, node: ir.Expr, domain: str) -> Run:
+    def _test(self, node: ir.Expr, domain: str) -> Run:  # noqa: C901 - one case a kind
         match node:
             case ir.Compare():
                 return self._compare(node, domain)
@@ -172,12 +172,12 @@ class Builder:
         name, age = node.id, node.age
         key = ("metric", name, age)
 
-        def metric(frame: Frame) -> Any:
+        def metric(frame: Frame) -> Value:
             found = frame.cache.get(key)
             if found is None:
                 world = frame.world
                 column = world.metric_age(name) if age else world.metric(name)
-                found = frame.cache[key] = column[frame.rows]
+                found = frame.cache[key] = frame.take(column)
             return found
 
         return metric
@@ -186,7 +186,7 @@ class Builder:
         body = self.build(node.body, domain)
         key = (id(node.body), domain)
 
-        def named(frame: Frame) -> Any:
+        def named(frame: Frame) -> Value:
             cache = frame.cache
             if key not in cache:
                 cache[key] = body(frame)
@@ -224,9 +224,9 @@ class Builder:
     def _operand(self, node: ir.Expr, domain: str, *, divisor: bool) -> Run:
         # INVARIANT: what is not finite stays so under + - * and as a dividend, so a chain may
         # settle once at its end; a divisor must be settled, since 1 / infinity would be 0.
-        if isinstance(node, ir.Arith) and not divisor and node.level > Level.POD:
-            if domain == ROWS or node.level is Level.IT:
-                return self._arith(node, domain)
+        here = domain == ROWS or node.level is Level.IT
+        if isinstance(node, ir.Arith) and not divisor and node.level > Level.POD and here:
+            return self._arith(node, domain)
         return self.build(node, domain)
 
     def _func(self, node: ir.Func, domain: str) -> Run:
@@ -254,7 +254,7 @@ class Builder:
 
     def _text_function(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., Value],
         args: tuple[ir.Expr, ...],
         domain: str,
         kind: "_Result",
@@ -269,7 +269,7 @@ class Builder:
         tables = texts.Tables(function, kind.missing, kind.dtype)
         interns = kind is CODE
 
-        def one_column(frame: Frame) -> Any:
+        def one_column(frame: Frame) -> Value:
             values = [run(frame) for run in runs]
             codes = values.pop(place)
             if None in values:
@@ -314,7 +314,7 @@ class Builder:
         if node.level <= Level.POD:
             return lambda frame: low <= item(frame) <= high
 
-        def between(frame: Frame) -> Any:
+        def between(frame: Frame) -> Value:
             column = item(frame)
             return (column >= low) & (column <= high)
 
@@ -336,18 +336,18 @@ class Builder:
         is_text = node.type.kind is Kind.TEXT
         if node.level <= Level.POD:
 
-            def first(frame: Frame) -> Any:
+            def first(frame: Frame) -> Value:
                 for run in runs:
                     value = run(frame)
-                    if value is not None and value == value:  # noqa: PLR0124 - NaN is missing
+                    if value is not None and value == value:
                         return value
                 return missing_of(node.type)
 
             return first
 
-        def columns(frame: Frame) -> Any:
+        def columns(frame: Frame) -> Value:
             dictionary = frame.world.dictionary
-            result: Any = None
+            result: Value = None
             for run in reversed(runs):
                 value = texts.code_of(run(frame), dictionary) if is_text else run(frame)
                 if result is None:
@@ -367,7 +367,7 @@ class Builder:
             return lambda frame: any(run(frame) for run in runs)
         join = operator.and_ if node.operator == "and" else operator.or_
 
-        def logical(frame: Frame) -> Any:
+        def logical(frame: Frame) -> Value:
             result = runs[0](frame)
             for run in runs[1:]:
                 result = join(result, run(frame))
@@ -382,7 +382,7 @@ class Builder:
             return lambda frame: then(frame) if condition(frame) else other(frame)
         is_text = node.type.kind is Kind.TEXT
 
-        def choose(frame: Frame) -> Any:
+        def choose(frame: Frame) -> Value:
             yes, no = then(frame), other(frame)
             if is_text:
                 dictionary = frame.world.dictionary
@@ -399,7 +399,7 @@ class Builder:
         function, over = node.function, node.over
         key = ("aggregate", id(node))
 
-        def aggregate(frame: Frame) -> Any:
+        def aggregate(frame: Frame) -> Value:
             if key in frame.cache:
                 return frame.cache[key]
             inner = frame.candidate_frame(over)
@@ -425,7 +425,7 @@ class Builder:
         """Keeps a column that the snapshot alone decides; single rows are computed anew."""
         memo = self.memo
 
-        def remembered(frame: Frame) -> Any:
+        def remembered(frame: Frame) -> Value:
             kept = memo.of(frame.world)
             column = kept.get(key)
             if column is None:
@@ -434,12 +434,12 @@ class Builder:
                     return run(frame)
                 full = Frame(frame.world, slice(0, frame.world.nodes))
                 column = kept[key] = run(full)
-            return column if scalar else column[frame.rows]
+            return column if scalar else frame.take(column)
 
         return remembered
 
 
-_SIGNS: Final[dict[str, Callable[[Any, Any], Any]]] = {
+_SIGNS: Final[dict[str, Callable[[Value, Value], Value]]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
@@ -458,7 +458,7 @@ def frame_count(domain: str) -> Callable[[Frame], int]:
 def _array_of(run: Run, count: Callable[[Frame], int]) -> Run:
     """Makes sure that a column is an array, also where all its parts are scalars."""
 
-    def array(frame: Frame) -> Any:
+    def array(frame: Frame) -> Value:
         value = run(frame)
         if isinstance(value, np.ndarray) and value.ndim:
             return value
@@ -473,17 +473,17 @@ def _array_of(run: Run, count: Callable[[Frame], int]) -> Run:
 def _node_read(field: str, key: str | None, kind: Kind) -> Run:
     name = (field, key)
 
-    def read(frame: Frame) -> Any:
+    def read(frame: Frame) -> Value:
         found = frame.cache.get(name)
         if found is None:
             world = frame.world
             if kind is Kind.TEXT:
-                column: Any = world.node_text(field, key)
+                column: Value = world.node_text(field, key)
             elif kind is Kind.BOOL:
                 column = world.node_flag(field, key)
             else:
                 column = world.node_number(field, key)
-            found = frame.cache[name] = column[frame.rows]
+            found = frame.cache[name] = frame.take(column)
         return found
 
     return read
@@ -492,12 +492,12 @@ def _node_read(field: str, key: str | None, kind: Kind) -> Run:
 def _it_read(field: str, key: str | None, kind: Kind, *, everywhere: bool) -> Run:
     name = (field, key, everywhere)
 
-    def read(frame: Frame) -> Any:
+    def read(frame: Frame) -> Value:
         found = frame.cache.get(name)
         if found is None:
             world = frame.world
             if kind is Kind.TEXT:
-                column: Any = world.pod_text(field, key)
+                column: Value = world.pod_text(field, key)
             elif kind is Kind.BOOL:
                 column = world.pod_flag(field, key)
             else:
@@ -522,12 +522,11 @@ def _pod_read(field: str, key: str | None, kind: Kind) -> Run:
 # ---- functions of texts and numbers
 
 
-class _Result:
+class _Result(NamedTuple):
     """What a function of texts gives, as a column."""
 
-    def __init__(self, missing: float | bool, dtype: type[np.generic]) -> None:
-        self.missing = missing
-        self.dtype = dtype
+    missing: float | bool
+    dtype: type[np.generic]
 
 
 BOOLEAN: Final = _Result(missing=False, dtype=np.bool_)
@@ -535,10 +534,10 @@ FLOAT: Final = _Result(MISSING, np.float64)
 CODE: Final = _Result(-1, np.int32)
 
 
-def _scalar_text(function: Callable[..., Any], runs: list[Run], kind: _Result) -> Run:
+def _scalar_text(function: Callable[..., Value], runs: list[Run], kind: _Result) -> Run:
     missing = None if kind is CODE else kind.missing
 
-    def scalar(frame: Frame) -> Any:
+    def scalar(frame: Frame) -> Value:
         values = [run(frame) for run in runs]
         return missing if None in values else function(*values)
 
@@ -546,8 +545,8 @@ def _scalar_text(function: Callable[..., Any], runs: list[Run], kind: _Result) -
 
 
 def _map_codes(
-    function: Callable[..., Any], place: int, codes: Any, others: list[Any], dictionary: Any
-) -> Any:
+    function: Callable[..., Value], place: int, codes: Value, others: list[Value], dictionary: Value
+) -> Value:
     distinct, back = np.unique(codes, return_inverse=True)
     known = dictionary.texts
     out = []
@@ -557,8 +556,8 @@ def _map_codes(
     return np.array(out, np.int32)[back]
 
 
-def _several_columns(function: Callable[..., Any], runs: list[Run], kind: _Result) -> Run:
-    def several(frame: Frame) -> Any:
+def _several_columns(function: Callable[..., Value], runs: list[Run], kind: _Result) -> Run:
+    def several(frame: Frame) -> Value:
         dictionary = frame.world.dictionary
         values = texts.pairwise(function, tuple(run(frame) for run in runs), dictionary)
         if kind is CODE:
@@ -577,7 +576,7 @@ def _string(run: Run, *, scalar: bool) -> Run:
     if scalar:
         return lambda frame: text_of(run(frame))
 
-    def column(frame: Frame) -> Any:
+    def column(frame: Frame) -> Value:
         dictionary = frame.world.dictionary
         distinct, back = np.unique(run(frame), return_inverse=True)
         shown = [text_of(one) for one in distinct.tolist()]
@@ -600,7 +599,7 @@ def _element_wise(name: str, runs: list[Run], *, scalar: bool) -> Run:
         return lambda frame: numbers.median_of([run(frame) for run in runs])
     join = np.minimum if name == "min" else np.maximum
 
-    def columns(frame: Frame) -> Any:
+    def columns(frame: Frame) -> Value:
         result = runs[0](frame)
         for run in runs[1:]:
             result = join(result, run(frame))

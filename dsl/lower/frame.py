@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from dsl.plan import Parts, Rows, Subject, World
 
-#: A compiled expression: a Python scalar below node level, else an array.
-Run = Callable[["Frame"], Any]
+#: What an expression gives: a Python scalar below node level, else an array.
+Value = Any
+Run = Callable[["Frame"], Value]
 Pods = slice | NDArray[np.intp]
 
 ALL: Final = slice(None)
@@ -20,9 +21,9 @@ class Memo:
 
     def __init__(self) -> None:
         self._key: tuple[object, ...] = ()
-        self._kept: dict[int, Any] = {}
+        self._kept: dict[int, Value] = {}
 
-    def of(self, world: World) -> dict[int, Any]:
+    def of(self, world: World) -> dict[int, Value]:
         """Returns what is kept for this snapshot."""
         key = (id(world.dictionary), world.generation, world.now, world.nodes)
         if key != self._key:
@@ -60,9 +61,16 @@ class Frame:
         self.parts = parts
         self.candidates = candidates
         self.subject = subject
-        self.cache: dict[Any, Any] = {}
+        self.cache: dict[object, Value] = {}
         self._pods: Pods | None = None
         self._group: NDArray[np.intp] | None = None
+
+    def take(self, column: NDArray[Value]) -> NDArray[Value]:
+        """Returns a column's values on this frame's rows; a full pass borrows the column."""
+        rows = self.rows
+        if isinstance(rows, slice):
+            return column if rows.stop == len(column) else column[rows]
+        return column.take(rows)
 
     def over(self, rows: Rows) -> "Frame":
         """Returns the frame of the same evaluation on other rows."""

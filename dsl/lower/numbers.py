@@ -2,19 +2,20 @@
 
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dsl import functions
+from dsl.lower.frame import Value
 from dsl.types import MISSING
 
 Column = NDArray[np.float64]
 Number = float | Column
 
 
-def settle(column: Any) -> Any:
+def settle(column: Value) -> Value:
     """Turns infinities into missing values; scalars too."""
     if isinstance(column, float):
         return functions.settle(column)
@@ -25,7 +26,7 @@ def settle(column: Any) -> Any:
     return np.where(infinite, MISSING, column) if infinite.any() else column
 
 
-def divide(left: Any, right: Any) -> Any:
+def divide(left: Value, right: Value) -> Value:
     """Divides; `0 / 0` is 0, `x / 0` is infinite or NaN until it is settled."""
     if isinstance(right, float):
         if right == 0:
@@ -40,7 +41,7 @@ def divide(left: Any, right: Any) -> Any:
     return quotient
 
 
-def chain(operators: Sequence[str], values: Sequence[Any]) -> Any:
+def chain(operators: Sequence[str], values: Sequence[Value]) -> Value:
     """Computes a chain from the left, unsettled."""
     result = values[0]
     for operator, value in zip(operators, values[1:], strict=True):
@@ -195,27 +196,32 @@ def _per_group(
 
 def finish(raw: Column, norm: str, missing: float | None, *, reverse: bool) -> Column | None:
     """Turns the raw values of all candidates into scores; None when the statement abstains."""
-    gone = np.isnan(raw)
-    none_gone = not gone.any()
-    if len(raw) == 0 or (missing is None and not none_gone and gone.all()):
+    if len(raw) == 0:
         return None
-    score = _normalised(raw, norm, gone)
-    if reverse:
-        score = 100.0 - score
-    score = rounded(score)
-    if none_gone:
-        return score
-    return np.where(gone, 0.0 if missing is None else missing, score)
+    if np.isfinite(np.add.reduce(raw)):
+        return rounded(_scaled(raw, norm, reverse=reverse))
+    gone = np.isnan(raw)
+    if gone.all():
+        return None if missing is None else np.full(len(raw), missing)
+    there = raw[~gone]
+    out = np.full(len(raw), 0.0 if missing is None else missing)
+    out[~gone] = rounded(_scaled(there, norm, reverse=reverse))
+    return out
 
 
-def _normalised(raw: Column, norm: str, gone: NDArray[np.bool_]) -> Column:
-    if norm == "none" or gone.all():
+def _scaled(raw: Column, norm: str, *, reverse: bool) -> Column:
+    score = _normalised(raw, norm)
+    return 100.0 - score if reverse else score
+
+
+def _normalised(raw: Column, norm: str) -> Column:
+    if norm == "none":
         return raw
     if norm == "rank":
-        there = np.sort(raw[~gone])
-        others = max(len(there) - 1, 1)
-        return np.searchsorted(there, raw, side="left") * 100.0 / others
-    low, high = float(np.fmin.reduce(raw)), float(np.fmax.reduce(raw))
+        ordered = np.sort(raw)
+        others = max(len(ordered) - 1, 1)
+        return np.searchsorted(ordered, raw, side="left") * 100.0 / others
+    low, high = float(np.minimum.reduce(raw)), float(np.maximum.reduce(raw))
     if norm == "default":
         if high <= 0:
             return np.zeros(len(raw))
@@ -230,8 +236,10 @@ def _normalised(raw: Column, norm: str, gone: NDArray[np.bool_]) -> Column:
 
 def rounded(score: Column) -> Column:
     """Clamps to 0..100 and rounds to six decimals, halves up (away from 0)."""
-    scaled = np.minimum(np.maximum(score, 0.0), 100.0) * 1e6
-    whole = np.floor(scaled)
-    whole += (scaled - whole) >= 0.5  # noqa: PLR2004 - one half
-    whole /= 1e6
-    return whole
+    out = np.maximum(score, 0.0)
+    np.minimum(out, 100.0, out=out)
+    out *= 1e6
+    out += 0.5
+    np.floor(out, out=out)
+    out /= 1e6
+    return out

@@ -1,12 +1,12 @@
 """Aggregates: pods reduced to their node, zone, region or cluster, and nodes to one value."""
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dsl.lower import numbers
-from dsl.lower.frame import Frame, Pods, Run, running
+from dsl.lower.frame import Frame, Pods, Run, Value, running
 
 _DOMAINS: Final = {"zone": "node.zone", "region": "node.region"}
 
@@ -24,7 +24,7 @@ def count_all(frame: Frame) -> int:
     return len(all_pods(frame)[1])
 
 
-def reduce_nodes(function: str, frame: Frame, value: Run | None, where: Run | None) -> Any:
+def reduce_nodes(function: str, frame: Frame, value: Run | None, where: Run | None) -> Value:
     """Reduces a node value over the rows of a frame."""
     count = frame.count
     column = None if value is None else _spread(value(frame), count)
@@ -47,7 +47,7 @@ def reduce_nodes(function: str, frame: Frame, value: Run | None, where: Run | No
     return numbers.reduce(function, np.asarray(column))
 
 
-def _spread(value: Any, count: int) -> NDArray[Any]:
+def _spread(value: Value, count: int) -> NDArray[Value]:
     return value if isinstance(value, np.ndarray) else np.full(count, value)
 
 
@@ -55,21 +55,21 @@ def pod_aggregate(function: str, over: str, value: Run | None, where: Run | None
     """Returns the closure that reduces pods to the rows of a frame."""
     if over == "node":
 
-        def per_node(frame: Frame) -> Any:
+        def per_node(frame: Frame) -> Value:
             group = frame.pods()[1]
             return _reduce(function, (group, frame.count), frame, value, where)
 
         return per_node
     if over == "cluster":
 
-        def whole(frame: Frame) -> Any:
+        def whole(frame: Frame) -> Value:
             group = np.zeros(count_all(frame), np.intp)
             column = _reduce(function, (group, 1), frame, value, where)
             return column[0].item()
 
         return whole
 
-    def per_domain(frame: Frame) -> Any:
+    def per_domain(frame: Frame) -> Value:
         codes = frame.world.node_text(_DOMAINS[over], None)
         size = int(codes.max(initial=-1)) + 2
         # Nodes without a domain share the last group, which stays empty.
@@ -86,7 +86,7 @@ def _reduce(
     frame: Frame,
     value: Run | None,
     where: Run | None,
-) -> NDArray[Any]:
+) -> NDArray[Value]:
     group, count = groups
     keep = group >= 0
     column = None if value is None else _spread(value(frame), len(group))

@@ -1,11 +1,12 @@
 """Texts over columns of codes: each distinct text is looked at once, then taken."""
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dsl.lower.frame import Value
 from dsl.plan import Dictionary
 
 Codes = NDArray[np.int32]
@@ -19,16 +20,16 @@ class CodeTable:
     """Values of a function of a text, by code; filled as codes turn up."""
 
     def __init__(
-        self, function: Callable[[str], Any], missing: float | bool, kind: type[np.generic]
+        self, function: Callable[[str], Value], missing: float, kind: type[np.generic]
     ) -> None:
         self._function = function
         self._missing = missing
         self._kind = kind
         self._dictionary: Dictionary | None = None
         self._known: NDArray[np.bool_] = np.ones(1, np.bool_)
-        self._values: NDArray[Any] = np.full(1, missing, kind)
+        self._values: NDArray[Value] = np.full(1, missing, kind)
 
-    def take(self, codes: Codes, dictionary: Dictionary) -> NDArray[Any]:
+    def take(self, codes: Codes, dictionary: Dictionary) -> NDArray[Value]:
         """Returns the value of each code's text."""
         texts = dictionary.texts
         if dictionary is not self._dictionary or len(self._known) <= len(texts):
@@ -58,14 +59,14 @@ class Tables:
     """Tables of one function with further, scalar arguments."""
 
     def __init__(
-        self, function: Callable[..., Any], missing: float | bool, kind: type[np.generic]
+        self, function: Callable[..., Value], missing: float, kind: type[np.generic]
     ) -> None:
         self._function = function
         self._missing = missing
         self._kind = kind
-        self._tables: dict[Any, CodeTable] = {}
+        self._tables: dict[Value, CodeTable] = {}
 
-    def of(self, place: int, others: tuple[Any, ...]) -> CodeTable:
+    def of(self, place: int, others: tuple[Value, ...]) -> CodeTable:
         """Returns the table for the column at `place` among otherwise fixed arguments."""
         key = (place, others)
         table = self._tables.get(key)
@@ -81,7 +82,7 @@ class Tables:
         return table
 
 
-def code_of(value: Any, dictionary: Dictionary) -> Any:
+def code_of(value: Value, dictionary: Dictionary) -> Value:
     """Returns the code of a scalar text, interned; columns stay as they are."""
     if value is None:
         return np.int32(-1)
@@ -96,7 +97,7 @@ def find(value: str | None, dictionary: Dictionary) -> int:
     return NO_TEXT if code < 0 else code
 
 
-def equal(left: Any, right: Any, dictionary: Dictionary) -> NDArray[np.bool_]:
+def equal(left: Value, right: Value, dictionary: Dictionary) -> NDArray[np.bool_]:
     """Compares two texts, at least one a column; missing equals nothing."""
     if not isinstance(left, np.ndarray):
         left, right = right, left
@@ -117,8 +118,8 @@ def member(codes: Codes, items: tuple[str, ...], dictionary: Dictionary) -> NDAr
 
 
 def pairwise(
-    function: Callable[..., Any], columns: tuple[Any, ...], dictionary: Dictionary
-) -> list[Any]:
+    function: Callable[..., Value], columns: tuple[Value, ...], dictionary: Dictionary
+) -> list[Value]:
     """Applies a function of several texts to every row, each distinct combination once."""
     coded = [code_of(one, dictionary) for one in columns]
     stacked = np.stack(np.broadcast_arrays(*coded), 1)

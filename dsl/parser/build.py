@@ -16,6 +16,8 @@ from dsl.diagnostics import Diagnostic
 from dsl.parser.complaint import Refusal, complain
 from dsl.source import MAX_DEPTH, MAX_ITEMS, SourceFile, Span
 
+#: A node of Lark's tree; its stubs say little more.
+Raw = Any
 _STARTS: Final = ["start", "testfile", "expr"]
 _WRAPPERS: Final = ("word", "lit", "key", "num", "glob", "members", "set_ref")
 _ESCAPES: Final = {'\\"': '"', "\\\\": "\\", "\\n": "\n", "\\t": "\t"}
@@ -57,8 +59,11 @@ class StatementReader:
         self._lark: Lark | None = None
 
     def warm(self) -> None:
-        """Builds the tables if they are not there yet."""
-        self._tables()
+        """Builds the tables if they are not there yet, and the scanner of every state."""
+        tables: Raw = self._tables()
+        for lexer in tables.parser.lexer.lexers.values():
+            # Lark compiles a state's scanner when it is first asked for.
+            lexer.scanner  # noqa: B018 - asking is the point
 
     def _tables(self) -> Lark:
         if self._lark is None:
@@ -97,7 +102,7 @@ class StatementReader:
             builder.report(stop.refusal)
             return None, builder.found
 
-    def _read(self, builder: "_Builder", text: str, start: str) -> Any:
+    def _read(self, builder: "_Builder", text: str, start: str) -> Raw:
         deep = _too_deep(text)
         if deep is not None:
             builder.report(deep)
@@ -115,12 +120,12 @@ def _where(error: UnexpectedInput, text: str) -> tuple[int, int, frozenset[str],
         token = error.token
         accepts = frozenset(error.accepts)
         if token.type in ("$END", "_NL"):
-            end = token.start_pos if token.type == "_NL" else len(text)
-            return end or 0, end or 0, accepts, "end"
+            end = (token.start_pos or 0) if token.type == "_NL" else len(text)
+            return end, end, accepts, "end"
         start = token.start_pos or 0
         return start, token.end_pos or start + 1, accepts, token.type
     if isinstance(error, UnexpectedCharacters):
-        start = error.pos_in_stream or 0
+        start = error.pos_in_stream
         return start, start + 1, frozenset(error.allowed or ()), "character"
     if isinstance(error, UnexpectedEOF):
         return len(text), len(text), frozenset(error.expected), "end"
@@ -169,7 +174,7 @@ class _Builder:
         size = len(self.source.text)
         self.found.append(refusal.diagnostic(self.source, self.base, size))
 
-    def span(self, node: Any) -> Span:
+    def span(self, node: Raw) -> Span:
         if isinstance(node, Token):
             start = node.start_pos or 0
             return Span(self.base + start, self.base + (node.end_pos or start))
@@ -180,7 +185,7 @@ class _Builder:
 
     # ---- statements
 
-    def statement(self, tree: Any) -> s.Statement:
+    def statement(self, tree: Raw) -> s.Statement:
         build = getattr(self, f"st_{tree.data}", None)
         if build is None:
             span = self.span(tree)
@@ -189,14 +194,14 @@ class _Builder:
             return s.Other(span, keyword, Span(span.start, span.start + len(keyword)))
         return cast("s.Statement", build(tree))
 
-    def _header(self, tree: Any) -> s.Header:
+    def _header(self, tree: Raw) -> s.Header:
         (value,) = tree.children
         return s.Header(self.span(tree), str(tree.data), self.expr(value))
 
     st_policy = st_description = st_version = st_language = st_mode = _header
     st_applies_to = st_order = st_policy_weight = _header
 
-    def st_param(self, tree: Any) -> s.ParamDecl:
+    def st_param(self, tree: Raw) -> s.ParamDecl:
         name, kind, default, check, doc = tree.children
         bounds: tuple[s.Literal, s.Literal] | None = None
         choices: s.Words | None = None
@@ -217,11 +222,11 @@ class _Builder:
             self.quoted(doc) if doc is not None else "",
         )
 
-    def st_let(self, tree: Any) -> s.LetDecl:
+    def st_let(self, tree: Raw) -> s.LetDecl:
         name, value = tree.children
         return s.LetDecl(self.span(tree), str(name), self.span(name), self.expr(value))
 
-    def st_metric(self, tree: Any) -> s.MetricDecl:
+    def st_metric(self, tree: Raw) -> s.MetricDecl:
         name, source, *clauses = tree.children
         return s.MetricDecl(
             self.span(tree),
@@ -232,7 +237,7 @@ class _Builder:
             tuple(self.clause(one) for one in clauses),
         )
 
-    def _rule(self, tree: Any) -> s.Rule:
+    def _rule(self, tree: Raw) -> s.Rule:
         rule, *clauses = tree.children
         left, right = rule.children
         if right is None:
@@ -240,7 +245,7 @@ class _Builder:
         return self._make_rule(tree, left, right, clauses)
 
     def _make_rule(
-        self, tree: Any, left: Any, right: Any, clauses: list[Any], direction: str = ""
+        self, tree: Raw, left: Raw, right: Raw, clauses: list[Raw], direction: str = ""
     ) -> s.Rule:
         span = self.span(tree)
         word = _KEYWORD.match(self.source.text, span.start)
@@ -256,7 +261,7 @@ class _Builder:
 
     st_filter = st_forbid = st_score = _rule
 
-    def _preference(self, tree: Any) -> s.Rule:
+    def _preference(self, tree: Raw) -> s.Rule:
         cond, target, *clauses = tree.children
         left = cond.children[0] if cond is not None else None
         direction = "" if target.data == "plain" else str(target.data)
@@ -264,12 +269,12 @@ class _Builder:
 
     st_prefer = st_avoid = _preference
 
-    def st_normalize(self, tree: Any) -> s.NormalizeDecl:
+    def st_normalize(self, tree: Raw) -> s.NormalizeDecl:
         return s.NormalizeDecl(self.span(tree), self._norm(tree.children[0]))
 
     # ---- clauses
 
-    def clause(self, tree: Any) -> s.Clause:
+    def clause(self, tree: Raw) -> s.Clause:
         span = self.span(tree)
         name = str(tree.data)
         if name == "message":
@@ -278,7 +283,7 @@ class _Builder:
             return s.Clause(span, "normalize", self._norm(tree.children[0]).values)
         return s.Clause(span, name, tuple(self.expr(one) for one in tree.children))
 
-    def _norm(self, tree: Any) -> s.Clause:
+    def _norm(self, tree: Raw) -> s.Clause:
         span = self.span(tree)
         kind = str(tree.children[0]) if tree.children else "default"
         words = [s.Word(span, kind)]
@@ -286,7 +291,7 @@ class _Builder:
             words.append(s.Word(span, "reverse"))
         return s.Clause(span, "normalize", tuple(words))
 
-    def template(self, token: Any) -> s.Template:
+    def template(self, token: Raw) -> s.Template:
         raw = str(token)
         span = self.span(token)
         mark = 3 if raw.startswith('"""') else 1
@@ -335,7 +340,7 @@ class _Builder:
         self.fatal = self.fatal or bool(found)
         return expr
 
-    def quoted(self, token: Any) -> str:
+    def quoted(self, token: Raw) -> str:
         """Returns the text between quotes, its escapes read."""
         raw = str(token)
         if raw.startswith('"""'):
@@ -365,13 +370,13 @@ class _Builder:
 
     # ---- expressions
 
-    def expr(self, node: Any) -> Any:
-        """Returns our tree of one of Lark's; typed `Any` because Lark's trees are."""
+    def expr(self, node: Raw) -> Raw:
+        """Returns our tree of one of Lark's; untyped because Lark's trees are."""
         while isinstance(node, Tree) and node.data in _WRAPPERS:
             node = node.children[0]
         if isinstance(node, Token):
             return self._token(node)
-        build: Callable[[Any], s.Expr] = getattr(self, f"ex_{node.data}")
+        build: Callable[[Raw], s.Expr] = getattr(self, f"ex_{node.data}")
         self.depth += 1
         if self.depth > MAX_DEPTH:
             span = self.span(node)
@@ -394,13 +399,13 @@ class _Builder:
             return s.Param(span, text[1:])
         return s.Word(span, text)
 
-    def _inner(self, tree: Any) -> s.Expr:
+    def _inner(self, tree: Raw) -> s.Expr:
         return cast("s.Expr", self.expr(tree.children[0]))
 
-    def ex_words(self, tree: Any) -> s.Words:
+    def ex_words(self, tree: Raw) -> s.Words:
         return self.words(tree)
 
-    def words(self, tree: Any) -> s.Words:
+    def words(self, tree: Raw) -> s.Words:
         """Returns a list of words; refuses one that is too long."""
         items = [one for one in tree.children if one is not None]
         if len(items) > MAX_ITEMS:
@@ -416,25 +421,25 @@ class _Builder:
             )
         return s.Words(self.span(tree), tuple(self.expr(one) for one in items))
 
-    def ex_range(self, tree: Any) -> s.Range:
+    def ex_range(self, tree: Raw) -> s.Range:
         low, high = (self.expr(one) for one in tree.children)
         return s.Range(self.span(tree), low, high)
 
-    def ex_true(self, tree: Any) -> s.Bool:
-        return s.Bool(self.span(tree), True)
+    def ex_true(self, tree: Raw) -> s.Bool:
+        return s.Bool(self.span(tree), value=True)
 
-    def ex_false(self, tree: Any) -> s.Bool:
-        return s.Bool(self.span(tree), False)
+    def ex_false(self, tree: Raw) -> s.Bool:
+        return s.Bool(self.span(tree), value=False)
 
-    def ex_name(self, tree: Any) -> s.Name:
+    def ex_name(self, tree: Raw) -> s.Name:
         return s.Name(self.span(tree), str(tree.children[0]))
 
-    def ex_call(self, tree: Any) -> s.Call:
+    def ex_call(self, tree: Raw) -> s.Call:
         name, *args = tree.children
         built = tuple(self.expr(one) for one in args if one is not None)
         return s.Call(self.span(tree), str(name), self.span(name), built)
 
-    def ex_field(self, tree: Any) -> s.Field:
+    def ex_field(self, tree: Raw) -> s.Field:
         path, _, key, tail = tree.children
         return s.Field(
             self.span(tree),
@@ -444,15 +449,15 @@ class _Builder:
             str(tail) if tail is not None else "",
         )
 
-    def ex_field_computed(self, tree: Any) -> s.Field:
+    def ex_field_computed(self, tree: Raw) -> s.Field:
         path, _, key, tail = tree.children
         text = str(tail) if tail is not None else ""
         return s.Field(self.span(tree), str(path), None, self.expr(key), text)
 
-    def ex_bare_agg(self, tree: Any) -> s.BareAggregate:
+    def ex_bare_agg(self, tree: Raw) -> s.BareAggregate:
         return s.BareAggregate(self.span(tree), str(tree.children[0].children[0]))
 
-    def ex_agg(self, tree: Any) -> s.Aggregate:
+    def ex_agg(self, tree: Raw) -> s.Aggregate:
         name, *args, over, where = tree.children
         return s.Aggregate(
             self.span(tree),
@@ -462,7 +467,7 @@ class _Builder:
             self.expr(where) if where is not None else None,
         )
 
-    def ex_if_(self, tree: Any) -> s.If:
+    def ex_if_(self, tree: Raw) -> s.If:
         span = self.span(tree)
         branches = []
         while True:
@@ -473,22 +478,22 @@ class _Builder:
                 continue
             return s.If(span, tuple(branches), self.expr(other))
 
-    def ex_or_expr(self, tree: Any) -> s.Logical:
+    def ex_or_expr(self, tree: Raw) -> s.Logical:
         return s.Logical(self.span(tree), "or", tuple(self.expr(one) for one in tree.children))
 
-    def ex_and_expr(self, tree: Any) -> s.Logical:
+    def ex_and_expr(self, tree: Raw) -> s.Logical:
         return s.Logical(self.span(tree), "and", tuple(self.expr(one) for one in tree.children))
 
-    def ex_not_(self, tree: Any) -> s.Not:
+    def ex_not_(self, tree: Raw) -> s.Not:
         return s.Not(self.span(tree), self._inner(tree))
 
-    def _chain(self, tree: Any) -> s.Chain:
+    def _chain(self, tree: Raw) -> s.Chain:
         span = self.span(tree)
         signs = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
         family = ("add", "sub") if tree.data in ("add", "sub") else ("mul", "div")
         operators: list[str] = []
-        operands: list[Any] = []
-        node: Any = tree
+        operands: list[Raw] = []
+        node: Raw = tree
         # A chain leans to the left; walking it down keeps the recursion flat. A parenthesised
         # chain of the same family on the left has the same meaning, so it may join.
         while isinstance(node, Tree) and node.data in family:
@@ -502,42 +507,42 @@ class _Builder:
 
     ex_add = ex_sub = ex_mul = ex_div = _chain
 
-    def ex_neg(self, tree: Any) -> s.Negative:
+    def ex_neg(self, tree: Raw) -> s.Negative:
         return s.Negative(self.span(tree), self._inner(tree))
 
-    def ex_percent_of(self, tree: Any) -> s.PercentOf:
+    def ex_percent_of(self, tree: Raw) -> s.PercentOf:
         percent, operand = (self.expr(one) for one in tree.children)
         return s.PercentOf(self.span(tree), percent, operand)
 
-    def ex_fallback(self, tree: Any) -> s.Fallback:
+    def ex_fallback(self, tree: Raw) -> s.Fallback:
         span = self.span(tree)
         operands = []
-        node: Any = tree
+        node: Raw = tree
         while isinstance(node, Tree) and node.data == "fallback":
             first, node = node.children
             operands.append(self.expr(first))
         return s.Fallback(span, (*operands, self.expr(node)))
 
-    def ex_compare(self, tree: Any) -> s.Compare:
+    def ex_compare(self, tree: Raw) -> s.Compare:
         left, operator, right = tree.children
         return s.Compare(
             self.span(tree), str(operator), self.span(operator), self.expr(left), self.expr(right)
         )
 
-    def ex_text_test(self, tree: Any) -> s.TextTest:
+    def ex_text_test(self, tree: Raw) -> s.TextTest:
         left, operator, right = tree.children
         word = " ".join(str(operator).split())
         return s.TextTest(self.span(tree), word, self.expr(left), self.expr(right))
 
-    def ex_like(self, tree: Any) -> s.TextTest:
+    def ex_like(self, tree: Raw) -> s.TextTest:
         left, right = tree.children
         return s.TextTest(self.span(tree), "like", self.expr(left), self.expr(right))
 
-    def ex_matches(self, tree: Any) -> s.TextTest:
+    def ex_matches(self, tree: Raw) -> s.TextTest:
         left, right = tree.children
         return s.TextTest(self.span(tree), "matches", self.expr(left), self.expr(right))
 
-    def _in(self, tree: Any) -> s.In:
+    def _in(self, tree: Raw) -> s.In:
         left, members = tree.children
         return s.In(
             self.span(tree), self.expr(left), self.expr(members), negated=tree.data == "not_in"
@@ -545,7 +550,7 @@ class _Builder:
 
     ex_is_in = ex_not_in = _in
 
-    def _is(self, tree: Any) -> s.Is:
+    def _is(self, tree: Raw) -> s.Is:
         left, right = tree.children
         return s.Is(
             self.span(tree), self.expr(left), self.expr(right), negated=tree.data == "is_not"
@@ -553,12 +558,12 @@ class _Builder:
 
     ex_is_ = ex_is_not = _is
 
-    def _is_missing(self, tree: Any) -> s.IsMissing:
+    def _is_missing(self, tree: Raw) -> s.IsMissing:
         return s.IsMissing(self.span(tree), self._inner(tree), negated=tree.data == "is_present")
 
     ex_is_missing = ex_is_present = _is_missing
 
-    def _label(self, tree: Any) -> s.LabelTest:
+    def _label(self, tree: Raw) -> s.LabelTest:
         path, key, *rest = tree.children
         operator, value = "", None
         if tree.data == "label_test":

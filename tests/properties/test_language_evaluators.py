@@ -29,14 +29,27 @@ KEYS = ["k", "app", "weird key"]
 
 
 @st.composite
-def plain(draw, depth, its, guard):
+def plain(draw, depth, its, guard):  # noqa: C901 - one case a shape
     """A plain number."""
     leaves = [
-        *LITERALS, "$factor", "node.gpu.free", "node.pods.free", "pod.priority", "pod.gpu",
-        "cluster.nodes", "number(node.label[k])", "time.hour", "number(pod.label[app])",
-        "ordinal(node.name)", "(node.cpu.free/node.cpu.allocatable)", "len(pod.images)",
-        "len(node.zone)", "hash(node.name, pod.name)", "hash(pod.uid)",
-        "number(node.cpu.free)", "m2",
+        *LITERALS,
+        "$factor",
+        "node.gpu.free",
+        "node.pods.free",
+        "pod.priority",
+        "pod.gpu",
+        "cluster.nodes",
+        "number(node.label[k])",
+        "time.hour",
+        "number(pod.label[app])",
+        "ordinal(node.name)",
+        "(node.cpu.free/node.cpu.allocatable)",
+        "len(pod.images)",
+        "len(node.zone)",
+        "hash(node.name, pod.name)",
+        "hash(pod.uid)",
+        "number(node.cpu.free)",
+        "m2",
     ]
     leaves += ["(m1 ?? 4)"] if guard else ["m1", "(metric_age(m1)/1s)"]
     if its:
@@ -81,8 +94,11 @@ def plain(draw, depth, its, guard):
         where = f" where {draw(condition(level, True, guard))}" if draw(st.booleans()) else ""
     else:
         value = draw(st.sampled_from(["it.gpu", "it.priority + pod.priority", "it.priority/7"]))
-        where = draw(st.sampled_from(["", " where it.name contains web",
-                                      " where it.namespace == pod.namespace"]))
+        where = draw(
+            st.sampled_from(
+                ["", " where it.name contains web", " where it.namespace == pod.namespace"]
+            )
+        )
     if draw(st.integers(0, 3)) == 0:
         return f"count({pods}{where})"
     return f"{name}({value} over {pods}{where})"
@@ -90,8 +106,18 @@ def plain(draw, depth, its, guard):
 
 @st.composite
 def text(draw, depth, its):
-    leaves = ["node.name", "node.zone", "node.label[k]", "node.label['weird key']", "pod.name",
-              "pod.label[app]", "pod.namespace", "'web'", "$word", "lower(time.weekday)"]
+    leaves = [
+        "node.name",
+        "node.zone",
+        "node.label[k]",
+        "node.label['weird key']",
+        "pod.name",
+        "pod.label[app]",
+        "pod.namespace",
+        "'web'",
+        "$word",
+        "lower(time.weekday)",
+    ]
     if its:
         leaves += ["it.name", "it.label[app]"]
     if depth <= 0 or draw(st.booleans()):
@@ -115,14 +141,27 @@ def text(draw, depth, its):
 
 
 @st.composite
-def condition(draw, depth, its, guard):
+def condition(draw, depth, its, guard):  # noqa: C901 - one case a shape
     shape = draw(st.integers(0, 16))
     word = draw(st.sampled_from(["web", "db", "'a-1'", "$word", "x"]))
     if depth <= 0:
-        leaves = ["node.label k", "node.label k=web", "node.label k!=web", "node.label k in [web, db]",
-                  "node.label k not in $names", "node.label k>2", "node.ready", "node.taint t",
-                  "node.taint t=1", "pod.label app=web", "pod.qos is BestEffort", "true",
-                  "time.hour in 22..6", "pod.images contains web", "node.gpu.free in 0..3"]
+        leaves = [
+            "node.label k",
+            "node.label k=web",
+            "node.label k!=web",
+            "node.label k in [web, db]",
+            "node.label k not in $names",
+            "node.label k>2",
+            "node.ready",
+            "node.taint t",
+            "node.taint t=1",
+            "pod.label app=web",
+            "pod.qos is BestEffort",
+            "true",
+            "time.hour in 22..6",
+            "pod.images contains web",
+            "node.gpu.free in 0..3",
+        ]
         if its:
             leaves += ["it.label app=web", "it.terminating", "it.qos is Guaranteed"]
         return draw(st.sampled_from(leaves))
@@ -171,16 +210,42 @@ def condition(draw, depth, its, guard):
 @st.composite
 def sized(draw):
     """A comparison with units."""
-    memory = draw(st.sampled_from(["node.memory.free", "pod.memory", "(mb ?? 1Mi)",
-                                   "sum(it.memory over node.pods)", "2 * node.memory.free",
-                                   "node.memory.free + pod.memory"]))
-    cpu = draw(st.sampled_from(["node.cpu.free", "pod.cpu", "node.cpu.free - pod.cpu",
-                                "80% of node.cpu.allocatable", "node.cpu.requested + 200m"]))
-    return draw(st.sampled_from([
-        f"{memory} >= {draw(st.sampled_from(BYTES_LITERALS))}", f"{cpu} < 500m", f"{cpu} <= 2",
-        f"{cpu} in 1..4", "now - node.created < 5m", "now - node.created >= 1h30m",
-        f"{cpu} == 1.001",
-    ]))
+    memory = draw(
+        st.sampled_from(
+            [
+                "node.memory.free",
+                "pod.memory",
+                "(mb ?? 1Mi)",
+                "sum(it.memory over node.pods)",
+                "2 * node.memory.free",
+                "node.memory.free + pod.memory",
+            ]
+        )
+    )
+    cpu = draw(
+        st.sampled_from(
+            [
+                "node.cpu.free",
+                "pod.cpu",
+                "node.cpu.free - pod.cpu",
+                "80% of node.cpu.allocatable",
+                "node.cpu.requested + 200m",
+            ]
+        )
+    )
+    return draw(
+        st.sampled_from(
+            [
+                f"{memory} >= {draw(st.sampled_from(BYTES_LITERALS))}",
+                f"{cpu} < 500m",
+                f"{cpu} <= 2",
+                f"{cpu} in 1..4",
+                "now - node.created < 5m",
+                "now - node.created >= 1h30m",
+                f"{cpu} == 1.001",
+            ]
+        )
+    )
 
 
 value = st.one_of(st.none(), st.sampled_from(NUMBERS))
@@ -192,30 +257,53 @@ def _clean(fields):
     return {name: one for name, one in fields.items() if one is not None}
 
 
-node = st.fixed_dictionaries({
-    "node.name": st.sampled_from(["n-1", "web-2", "db"]), "node.zone": word,
-    "node.label[k]": word, "node.label[weird key]": word, "node.gpu.free": whole,
-    "node.pods.free": whole, "node.cpu.free": whole, "node.cpu.allocatable": whole,
-    "node.cpu.requested": whole, "node.memory.free": whole, "node.ready": st.booleans(),
-    "node.taint[t]": st.booleans(), "node.taint[t=1]": st.booleans(),
-    "node.created": st.one_of(st.none(), st.sampled_from([1_740_823_100.0, 1_740_800_000.0])),
-    "metrics": st.fixed_dictionaries({"m1": value, "m2": value, "mb": value}).map(_clean),
-    "ages": st.fixed_dictionaries({"m1": value}).map(_clean),
-}).map(_clean)
-running = st.fixed_dictionaries({
-    "it.name": st.sampled_from(WORDS), "it.namespace": st.sampled_from(["prod", "dev"]),
-    "it.label[app]": word, "it.label[k]": word, "it.priority": st.sampled_from(NUMBERS),
-    "it.gpu": st.sampled_from([0.0, 1.0, 2.0, 0.1]), "it.memory": st.sampled_from([0.0, 2048.0]),
-    "it.terminating": st.booleans(), "it.qos": st.sampled_from(["Guaranteed", "BestEffort"]),
-}).map(_clean)
-subject = st.fixed_dictionaries({
-    "pod.name": st.sampled_from(WORDS), "pod.namespace": st.sampled_from(["prod", "dev"]),
-    "pod.uid": st.sampled_from(["u1", "u2"]), "pod.label[app]": word,
-    "pod.priority": st.sampled_from(NUMBERS), "pod.gpu": st.sampled_from([0.0, 1.0]),
-    "pod.cpu": st.sampled_from([0.0, 100.0, 2000.0]), "pod.memory": st.sampled_from([0.0, 2.0**30]),
-    "pod.qos": st.sampled_from(["Guaranteed", "BestEffort"]),
-    "pod.images": st.lists(st.sampled_from(WORDS), max_size=2).map(tuple),
-}).map(_clean)
+node = st.fixed_dictionaries(
+    {
+        "node.name": st.sampled_from(["n-1", "web-2", "db"]),
+        "node.zone": word,
+        "node.label[k]": word,
+        "node.label[weird key]": word,
+        "node.gpu.free": whole,
+        "node.pods.free": whole,
+        "node.cpu.free": whole,
+        "node.cpu.allocatable": whole,
+        "node.cpu.requested": whole,
+        "node.memory.free": whole,
+        "node.ready": st.booleans(),
+        "node.taint[t]": st.booleans(),
+        "node.taint[t=1]": st.booleans(),
+        "node.created": st.one_of(st.none(), st.sampled_from([1_740_823_100.0, 1_740_800_000.0])),
+        "metrics": st.fixed_dictionaries({"m1": value, "m2": value, "mb": value}).map(_clean),
+        "ages": st.fixed_dictionaries({"m1": value}).map(_clean),
+    }
+).map(_clean)
+running = st.fixed_dictionaries(
+    {
+        "it.name": st.sampled_from(WORDS),
+        "it.namespace": st.sampled_from(["prod", "dev"]),
+        "it.label[app]": word,
+        "it.label[k]": word,
+        "it.priority": st.sampled_from(NUMBERS),
+        "it.gpu": st.sampled_from([0.0, 1.0, 2.0, 0.1]),
+        "it.memory": st.sampled_from([0.0, 2048.0]),
+        "it.terminating": st.booleans(),
+        "it.qos": st.sampled_from(["Guaranteed", "BestEffort"]),
+    }
+).map(_clean)
+subject = st.fixed_dictionaries(
+    {
+        "pod.name": st.sampled_from(WORDS),
+        "pod.namespace": st.sampled_from(["prod", "dev"]),
+        "pod.uid": st.sampled_from(["u1", "u2"]),
+        "pod.label[app]": word,
+        "pod.priority": st.sampled_from(NUMBERS),
+        "pod.gpu": st.sampled_from([0.0, 1.0]),
+        "pod.cpu": st.sampled_from([0.0, 100.0, 2000.0]),
+        "pod.memory": st.sampled_from([0.0, 2.0**30]),
+        "pod.qos": st.sampled_from(["Guaranteed", "BestEffort"]),
+        "pod.images": st.lists(st.sampled_from(WORDS), max_size=2).map(tuple),
+    }
+).map(_clean)
 
 
 @st.composite
@@ -225,8 +313,11 @@ def worlds(draw):
     rows = [row for row, one in enumerate(nodes) if one is not None]
     places = [-1, *rows]
     pods = [{**pod, "on": draw(st.sampled_from(places))} for pod in pods]
-    cycle = {"cluster.nodes": float(len(rows)), "time.hour": draw(st.sampled_from([0.0, 6.0, 14.0, 22.0])),
-             "time.weekday": "sat"}
+    cycle = {
+        "cluster.nodes": float(len(rows)),
+        "time.hour": draw(st.sampled_from([0.0, 6.0, 14.0, 22.0])),
+        "time.weekday": "sat",
+    }
     return FakeWorld(nodes, pods, cycle=cycle)
 
 
@@ -288,7 +379,12 @@ def check_score(plan, world, pod, candidates):
     assert (None if total is None else total.tolist()) == whole
 
 
-SETTINGS = settings(deadline=None, max_examples=80, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.reuse, Phase.generate])
+SETTINGS = settings(
+    deadline=None,
+    max_examples=80,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
 
 
 @SETTINGS
@@ -305,9 +401,17 @@ def test_filters_with_a_left_side_agree(left, right, world, pod):
     check_filter(plan, world.knows(plan), FakePod.of(pod))
 
 
-NORMS = ["", "normalize minmax", "normalize default", "normalize rank", "normalize reverse",
-         "normalize minmax reverse", "normalize none reverse", "missing 40",
-         "normalize rank reverse missing 7"]
+NORMS = [
+    "",
+    "normalize minmax",
+    "normalize default",
+    "normalize rank",
+    "normalize reverse",
+    "normalize minmax reverse",
+    "normalize none reverse",
+    "missing 40",
+    "normalize rank reverse missing 7",
+]
 
 
 @SETTINGS
