@@ -32,6 +32,7 @@ _CUT = " ..."
 _NAME_LIMIT = 253
 _BUSY_CHECK_SECONDS = 0.02
 _LOG_DROPS_EVERY = 1000
+_ROUNDING = 1e-6
 
 _encoder = msgspec.json.Encoder()
 _API_VERSIONS = {
@@ -99,7 +100,7 @@ class _Bucket:
         """Takes a token and returns 0, or returns the seconds until there may be one."""
         self.tokens = min(self.burst, self.tokens + (now - self.at) * rate)
         self.at = now
-        if self.tokens >= 1.0:
+        if self.tokens >= 1.0 - _ROUNDING:
             self.tokens -= 1.0
             return 0.0
         return (1.0 - self.tokens) / rate

@@ -93,7 +93,7 @@ class AdaptiveLimit:
             if self._hold <= 0:
                 factor = 0.5 if overloaded else 0.9
                 self._limit = max(float(settings.least), self._limit * factor)
-                self._hold = self.in_flight
+                self._hold = self.in_flight + 1
         elif busy:
             self._limit = min(float(settings.most), self._limit + 1.0 / self._limit)
 

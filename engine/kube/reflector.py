@@ -617,7 +617,8 @@ class Reflector(Generic[T]):
         kept: set[str] = set()
         params = self._resource.params()
         if version:
-            params["resourceVersion"] = version
+            # Said in so many words: with a limit and no match, a server takes a version for exact.
+            params |= {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"}
         if paged:
             params["limit"] = str(self._timing.page)
         try:
@@ -628,6 +629,7 @@ class Reflector(Generic[T]):
                     break
                 continuing = True
                 params.pop("resourceVersion", None)
+                params.pop("resourceVersionMatch", None)
                 params["continue"] = meta.continue_
         except KubeError as error:
             return self._no_list(error, while_paging=continuing)

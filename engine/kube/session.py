@@ -224,7 +224,10 @@ class Session:
         async def reload() -> None:
             await loader.load_and_set(configuration)
 
-        return cls(configuration, clock=clock, reload=reload)
+        try:
+            return cls(configuration, clock=clock, reload=reload)
+        except ConfigError as error:
+            raise ConfigError(f"{name}: {error}") from error
 
     @classmethod
     async def in_cluster(cls, *, clock: Clock | None = None) -> Session:

@@ -1,0 +1,250 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping
+from random import Random
+from typing import Any
+
+from engine.clock import ManualClock
+from engine.framework.edge import EventSink
+from engine.framework.effects import Emit
+from engine.kube.errors import Unreachable
+from engine.kube.events import EventSettings, KubeEventSink, cut_note
+from engine.kube.reflector import Wiring
+from engine.kube.session import Response
+from engine.telemetry import Count, Telemetry
+
+
+class Server:
+    """Takes Events; `answers` are codes, taken one a request, 201 when there are none left."""
+
+    def __init__(self) -> None:
+        self.answers: list[int] = []
+        self.got: list[tuple[str, str, dict[str, Any]]] = []
+        self.hold: asyncio.Event | None = None
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = "",
+        timeout_seconds: float = 0.0,
+    ) -> Response:
+        assert params is None
+        assert content_type or method == "POST"
+        assert timeout_seconds
+        if self.hold is not None:
+            await self.hold.wait()
+        code = self.answers.pop(0) if self.answers else 201
+        if not code:
+            raise Unreachable("connection refused")
+        self.got.append((method, path, json.loads(body or b"{}")))
+        return Response(code, {"Retry-After": "3"} if code == 429 else {}, b"{}")
+
+    def stream(
+        self, path: str, *, params: Mapping[str, str] | None = None, read_timeout_seconds: float
+    ) -> AsyncGenerator[bytes, None]:
+        raise AssertionError((path, params, read_timeout_seconds))
+
+
+def emit(name: str = "p", note: str = "no room", reason: str = "FailedScheduling") -> Emit:
+    return Emit("Pod", "d", name, "u1", "Warning", reason, "Scheduling", note)
+
+
+class Bench:
+    def __init__(self, busy: Callable[[], int] = lambda: 0, **settings: Any) -> None:
+        self.clock = ManualClock()
+        self.telemetry = Telemetry()
+        self.server = Server()
+        self.slept: list[float] = []
+
+        async def sleep(seconds: float) -> None:
+            self.slept.append(seconds)
+            self.clock.advance(seconds)
+            await asyncio.sleep(0)
+
+        self.sink = KubeEventSink(
+            self.server,
+            Wiring(self.clock, self.telemetry, Random(1), sleep),
+            controller="berth",
+            host="h",
+            busy=busy,
+            settings=EventSettings(**settings),
+        )
+
+    async def write(self) -> None:
+        task = asyncio.create_task(self.sink.run())
+        for _ in range(200):
+            await asyncio.sleep(0)
+        if task.done():
+            task.result()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    @property
+    def methods(self) -> list[str]:
+        return [method for method, *_ in self.server.got]
+
+
+def test_an_event_on_the_wire() -> None:
+    async def run() -> None:
+        bench = Bench()
+        sink: EventSink = bench.sink
+        sink.emit(emit())
+        await bench.write()
+        [(method, path, body)] = bench.server.got
+        assert (method, path) == ("POST", "/apis/events.k8s.io/v1/namespaces/d/events")
+        name = body["metadata"].pop("name")
+        assert name.startswith("p.")
+        assert int(name.removeprefix("p."), 16)
+        assert body == {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"namespace": "d"},
+            "eventTime": "2025-03-01T10:00:00.000000Z",
+            "reportingController": "berth",
+            "reportingInstance": "berth-h",
+            "action": "Scheduling",
+            "reason": "FailedScheduling",
+            "regarding": {
+                "kind": "Pod",
+                "namespace": "d",
+                "name": "p",
+                "uid": "u1",
+                "apiVersion": "v1",
+            },
+            "type": "Warning",
+            "note": "no room",
+        }
+        assert bench.telemetry[Count.EVENTS_WRITTEN] == 1
+
+    asyncio.run(run())
+
+
+def test_repeats_become_a_series_written_at_once_and_then_once_a_minute() -> None:
+    async def run() -> None:
+        bench = Bench()
+        bench.sink.emit(emit())
+        await bench.write()
+        for _ in range(100):
+            bench.clock.advance(1.0)
+            bench.sink.emit(emit())
+            await bench.write()
+        assert bench.methods == ["POST", "PATCH", "PATCH"]
+        assert [body["series"]["count"] for _, _, body in bench.server.got[1:]] == [2, 62]
+        bench.clock.advance(400.0)
+        bench.sink.emit(emit())
+        bench.sink.emit(emit(note="another reason"))
+        await bench.write()
+        assert bench.methods[3:] == ["POST", "POST"]
+
+    asyncio.run(run())
+
+
+def test_repeats_while_it_waits_are_one_event_with_a_count() -> None:
+    async def run() -> None:
+        bench = Bench()
+        for _ in range(3):
+            bench.sink.emit(emit())
+        await bench.write()
+        [(_, _, body)] = bench.server.got
+        assert body["series"]["count"] == 3
+
+    asyncio.run(run())
+
+
+def test_a_full_buffer_drops_and_counts() -> None:
+    async def run() -> None:
+        bench = Bench(capacity=5)
+        for i in range(8):
+            bench.sink.emit(emit(f"p{i}"))
+        assert bench.telemetry[Count.EVENTS_DROPPED] == 3
+        await bench.write()
+        assert len(bench.server.got) == 5
+
+    asyncio.run(run())
+
+
+def test_bindings_go_first_but_events_do_not_starve() -> None:
+    async def run(*, busy: bool) -> float:
+        bench = Bench(lambda: int(busy), rate=1000.0, rate_while_binding=50.0, burst=1, workers=1)
+        for i in range(20):
+            bench.sink.emit(emit(f"p{i}"))
+        while len(bench.sink):
+            await bench.write()
+        assert len(bench.server.got) == 20
+        return sum(bench.slept)
+
+    free, busy = asyncio.run(run(busy=False)), asyncio.run(run(busy=True))
+    assert 0.015 < free < 0.05
+    assert 0.35 < busy < 0.45
+
+
+def test_troubles() -> None:
+    async def run() -> None:
+        bench = Bench(workers=1)
+        # Unreachable, 500, 429: tried again. 409 on create: it is there. 403: dropped.
+        bench.server.answers = [0, 500, 429, 201, 409, 403]
+        for i in range(3):
+            bench.sink.emit(emit(f"p{i}"))
+        while len(bench.sink):
+            await bench.write()
+        assert bench.telemetry[Count.EVENTS_WRITTEN] == 1
+        assert bench.telemetry[Count.EVENTS_DROPPED] == 1
+        assert max(bench.slept) >= 3.0, "Retry-After"
+
+    asyncio.run(run())
+
+
+def test_an_event_is_not_tried_for_ever() -> None:
+    async def run() -> None:
+        bench = Bench(tries=3)
+        bench.server.answers = [0] * 3
+        bench.sink.emit(emit())
+        while len(bench.sink):
+            await bench.write()
+        assert bench.telemetry[Count.EVENTS_DROPPED] == 1
+        assert not bench.server.got
+
+    asyncio.run(run())
+
+
+def test_a_series_whose_event_the_server_forgot_starts_anew() -> None:
+    async def run() -> None:
+        bench = Bench()
+        bench.sink.emit(emit())
+        await bench.write()
+        bench.server.answers = [404]
+        bench.sink.emit(emit())
+        await bench.write()
+        assert bench.methods == ["POST", "PATCH", "POST"]
+
+    asyncio.run(run())
+
+
+def test_flush_waits_for_what_is_left_within_its_bound() -> None:
+    async def run() -> None:
+        bench = Bench(lambda: 1, rate_while_binding=0.001, burst=1)
+        task = asyncio.create_task(bench.sink.run())
+        for i in range(50):
+            bench.sink.emit(emit(f"p{i}"))
+        assert await bench.sink.flush(1.0)
+        assert len(bench.server.got) == 50
+        bench.server.hold = asyncio.Event()
+        bench.sink.emit(emit("last"))
+        assert not await bench.sink.flush(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+def test_notes_are_cut_between_characters() -> None:
+    assert cut_note("x" * 1024) == "x" * 1024
+    cut = cut_note("ä" * 1000)
+    assert len(cut.encode()) <= 1024
+    assert cut.endswith("ä ...")

@@ -1,0 +1,592 @@
+"""The session and the writers against a scripted HTTP server on loopback."""
+
+# ruff: noqa: ARG001 - handlers take a request whether they look at it or not
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp import web
+
+from engine.clock import ManualClock
+from engine.framework.edge import Binder, BindOutcome, PodReader, PodStatusWriter
+from engine.framework.effects import Bind, SetUnschedulable
+from engine.framework.podinfo import PodInfo, make_pod_info
+from engine.kube.errors import (
+    ConfigError,
+    Conflict,
+    Expired,
+    Interrupted,
+    KubeError,
+    Timeout,
+    Unreachable,
+    Unreadable,
+)
+from engine.kube.limiter import AdaptiveLimit, LimitSettings
+from engine.kube.reflector import Wiring
+from engine.kube.session import Session
+from engine.kube.writer import (
+    KubeBinder,
+    KubePodReader,
+    KubePodStatusWriter,
+    ObjectWriter,
+    WriterSettings,
+)
+from engine.objects import Condition, ObjectMeta, Pod, PodStatus
+from engine.telemetry import Count, Telemetry
+from tests.scenarios.fake_server import status
+
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def reply(code: int, body: bytes = b"{}", headers: Mapping[str, str] | None = None) -> Answer:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=code, body=body, headers=headers)
+
+    return answer
+
+
+def refusal(code: int, message: str, headers: Mapping[str, str] | None = None) -> Answer:
+    return reply(code, status(code, message, "Conflict"), headers)
+
+
+def pod_json(uid: str = "u1", node: str = "", **meta: str) -> Answer:
+    pod = {
+        "metadata": {"name": "p", "namespace": "d", "uid": uid, **meta},
+        "spec": {"nodeName": node},
+    }
+    return reply(200, json.dumps(pod).encode())
+
+
+async def hang_up(request: web.Request) -> web.StreamResponse:
+    assert request.transport is not None
+    request.transport.close()
+    return web.Response()
+
+
+async def be_silent(request: web.Request) -> web.StreamResponse:
+    await asyncio.sleep(0.3)
+    return web.Response()
+
+
+@dataclass
+class Script:
+    """Answers in order; the last one stays. Remembers what was asked."""
+
+    answers: list[Answer] = field(default_factory=list)
+    asked: list[tuple[str, str, bytes, Mapping[str, str]]] = field(default_factory=list)
+    port: int = 0
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        self.asked.append((request.method, request.path_qs, body, request.headers.copy()))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return await answer(request)
+
+    @property
+    def calls(self) -> str:
+        return " ".join(f"{method}" for method, *_ in self.asked)
+
+
+@asynccontextmanager
+async def serving(*answers: Answer) -> AsyncIterator[Script]:
+    script = Script(list(answers))
+    app = web.Application()
+    app.router.add_route("*", "/{tail:.*}", script.handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.01)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    script.port = runner.addresses[0][1]
+    try:
+        yield script
+    finally:
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def session_to(script: Script) -> AsyncIterator[Session]:
+    session = await Session.from_url(f"http://127.0.0.1:{script.port}")
+    try:
+        yield session
+    finally:
+        await session.close()
+
+
+def wiring() -> Wiring:
+    clock = ManualClock()
+
+    async def sleep(seconds: float) -> None:
+        clock.advance(seconds)
+        await asyncio.sleep(0)
+
+    return Wiring(clock, Telemetry(), Random(1), sleep)
+
+
+def pod_info(*conditions: Condition) -> PodInfo:
+    pod = Pod(
+        metadata=ObjectMeta(name="p", namespace="d", uid="u1", generation=3),
+        status=PodStatus(conditions=list(conditions)),
+    )
+    return make_pod_info(pod)
+
+
+BIND = Bind(pod_info(), "n1", {"a": "b"})
+SETTINGS = WriterSettings(timeout_seconds=0.02)
+
+
+async def bound_by(*answers: Answer) -> tuple[BindOutcome, str, Script, Wiring]:
+    async with serving(*answers) as script, session_to(script) as session:
+        wires = wiring()
+        binder: Binder = KubeBinder(session, wires, settings=SETTINGS)
+        outcome, text = await binder.bind(BIND)
+        return outcome, text, script, wires
+
+
+ASSIGNED = (
+    'Operation cannot be fulfilled on pods/binding "p": pod p is already assigned to node "{}"'
+)
+B = BindOutcome
+OUTCOMES: Mapping[str, tuple[list[Answer], BindOutcome, str, str]] = {
+    "created": ([reply(201)], B.BOUND, "POST", ""),
+    "answer that is no JSON": ([reply(201, b"<>")], B.BOUND, "POST", ""),
+    "ours already": ([refusal(409, ASSIGNED.format("n1"))], B.BOUND, "POST", ""),
+    "another's": ([refusal(409, ASSIGNED.format("n2"))], B.TAKEN, "POST", "n2"),
+    "assigned, not said where": (
+        [refusal(409, "pod p is already assigned"), pod_json(node="n1")],
+        B.BOUND,
+        "POST GET",
+        "",
+    ),
+    "other uid": (
+        [refusal(409, "Precondition failed: UID in precondition: u1, UID in object meta: u2")],
+        B.GONE,
+        "POST",
+        "UID",
+    ),
+    "being deleted": (
+        [refusal(409, "pod p is being deleted, cannot be assigned to a host")],
+        B.GONE,
+        "POST",
+        "being deleted",
+    ),
+    "gates": (
+        [refusal(409, "pod p has non-empty .spec.schedulingGates")],
+        B.REFUSED,
+        "POST",
+        "schedulingGates",
+    ),
+    "not found": ([refusal(404, 'pods "p" not found')], B.GONE, "POST", "not found"),
+    "forbidden": ([refusal(403, "no")], B.REFUSED, "POST", "no"),
+    "invalid": ([refusal(422, "no")], B.REFUSED, "POST", "no"),
+    "slow down, then created": (
+        [refusal(429, "slow", {"Retry-After": "2"}), reply(201)],
+        B.BOUND,
+        "POST POST",
+        "",
+    ),
+    "slow down for good": (
+        [refusal(429, "slow", {"Retry-After": "2"})],
+        B.REFUSED,
+        "POST POST POST",
+        "slow",
+    ),
+    "slow down too long": (
+        [refusal(429, "slow", {"Retry-After": "60"})],
+        B.REFUSED,
+        "POST",
+        "slow",
+    ),
+    "500 and bound": ([refusal(500, "etcd"), pod_json(node="n1")], B.BOUND, "POST GET", ""),
+    "503 and not bound": ([refusal(503, "etcd"), pod_json()], B.REFUSED, "POST GET", "not bound"),
+    "504 and another's": ([refusal(504, "late"), pod_json(node="n2")], B.TAKEN, "POST GET", "n2"),
+    "504 and another pod": ([refusal(504, "late"), pod_json("u2")], B.GONE, "POST GET", "another"),
+    "504 and gone": ([refusal(504, "late"), refusal(404, "no")], B.GONE, "POST GET", "not found"),
+    "504 and being deleted": (
+        [refusal(504, "late"), pod_json(deletionTimestamp="2026-01-01T00:00:00Z")],
+        B.GONE,
+        "POST GET",
+        "deleted",
+    ),
+    "504 and no word": ([refusal(504, "late")], B.UNKNOWN, "POST GET GET GET GET", "late"),
+    "504, no word, bound": (
+        [refusal(504, "late"), refusal(503, "x"), pod_json(node="n1")],
+        B.BOUND,
+        "POST GET GET",
+        "",
+    ),
+    "hung up and bound": ([hang_up, pod_json(node="n1")], B.BOUND, "POST GET", ""),
+    "hung up and not bound": ([hang_up, pod_json()], B.REFUSED, "POST GET", "not bound"),
+    "silent and bound": ([be_silent, pod_json(node="n1")], B.BOUND, "POST GET", ""),
+    "redirect": (
+        [reply(307, headers={"Location": "/elsewhere"}), pod_json()],
+        B.REFUSED,
+        "POST GET",
+        "not bound",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OUTCOMES)
+def test_outcomes_of_a_binding(name: str) -> None:
+    answers, outcome, calls, text = OUTCOMES[name]
+    got, why, script, wires = asyncio.run(bound_by(*answers))
+    assert (got, script.calls) == (outcome, calls)
+    assert text in why
+    assert (why == "") == (got is B.BOUND)
+    assert "\n" not in why
+    counts = {B.BOUND: Count.BINDINGS_WRITTEN, B.UNKNOWN: Count.BINDINGS_UNKNOWN}
+    assert wires.telemetry[counts.get(got, Count.BINDINGS_REFUSED)] == 1
+
+
+def test_a_binding_on_the_wire() -> None:
+    _, _, script, _ = asyncio.run(bound_by(reply(201)))
+    method, path, body, headers = script.asked[0]
+    assert (method, path) == ("POST", "/api/v1/namespaces/d/pods/p/binding")
+    assert headers["Content-Type"] == "application/json"
+    assert headers["User-Agent"].startswith("berth/")
+    assert json.loads(body) == {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "p", "namespace": "d", "uid": "u1", "annotations": {"a": "b"}},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
+    }
+
+
+def test_a_refused_connection_is_surely_not_bound_and_cannot_be_asked() -> None:
+    async def run() -> None:
+        async with serving(reply(201)) as script:
+            session = await Session.from_url(f"http://127.0.0.1:{script.port}")
+        binder = KubeBinder(session, wiring(), settings=SETTINGS)
+        outcome, text = await binder.bind(BIND)
+        assert outcome is B.REFUSED
+        assert text == f"cannot reach http://127.0.0.1:{script.port}: connection refused"
+        outcome, _ = await binder.resolve(BIND)
+        assert outcome is B.UNKNOWN
+        await session.close()
+
+    asyncio.run(run())
+
+
+def test_a_follower_does_not_write() -> None:
+    async def run() -> None:
+        async with serving(reply(201)) as script, session_to(script) as session:
+            binder = KubeBinder(session, wiring(), may_write=lambda: False)
+            assert await binder.bind(BIND) == (B.REFUSED, "no longer leading")
+            assert not script.asked
+            assert binder.in_flight() == 0
+
+    asyncio.run(run())
+
+
+class TestLimit:
+    def test_grows_while_full_and_fast_and_shrinks_when_slow(self) -> None:
+        async def run() -> None:
+            limit = AdaptiveLimit(LimitSettings(start=10, most=20))
+            for _ in range(2000):
+                for _ in range(limit.limit):
+                    await limit.acquire()
+                for _ in range(limit.in_flight):
+                    limit.release(0.005)
+            assert limit.limit == 20
+            for _ in range(20):
+                await limit.acquire()
+            for _ in range(20):
+                limit.release(0.5)
+            assert limit.limit == 18, "once a round trip"
+            for _ in range(200):
+                await limit.acquire()
+                limit.release(0.5, overloaded=True)
+            assert limit.limit == 4
+
+        asyncio.run(run())
+
+    def test_nobody_is_lost_when_a_waiter_is_cancelled(self) -> None:
+        async def run() -> None:
+            limit = AdaptiveLimit(LimitSettings(start=1, least=1))
+            await limit.acquire()
+            tasks = [asyncio.create_task(limit.acquire()) for _ in range(3)]
+            await asyncio.sleep(0)
+            assert limit.wanted == 4
+            tasks[0].cancel()
+            limit.release(0.001)
+            tasks[1].cancel()
+            await asyncio.gather(*tasks[:2], return_exceptions=True)
+            await tasks[2]
+            assert (limit.in_flight, limit.wanted) == (1, 1)
+
+        asyncio.run(run())
+
+
+class TestPodStatusWriter:
+    @staticmethod
+    def written(effect: SetUnschedulable, *answers: Answer) -> tuple[Script, Wiring]:
+        async def run() -> tuple[Script, Wiring]:
+            async with serving(*answers) as script, session_to(script) as session:
+                wires = wiring()
+                writer: PodStatusWriter = KubePodStatusWriter(session, wires)
+                await writer.set_unschedulable(effect)
+                return script, wires
+
+        return asyncio.run(run())
+
+    def test_the_patch(self) -> None:
+        script, wires = self.written(
+            SetUnschedulable(pod_info(), "Unschedulable", "0/1 nodes"), reply(200)
+        )
+        method, path, body, headers = script.asked[0]
+        assert (method, path) == ("PATCH", "/api/v1/namespaces/d/pods/p/status")
+        assert headers["Content-Type"] == "application/strategic-merge-patch+json"
+        assert json.loads(body) == {
+            "metadata": {"uid": "u1"},
+            "status": {
+                "conditions": [
+                    {
+                        "type": "PodScheduled",
+                        "status": "False",
+                        "reason": "Unschedulable",
+                        "message": "0/1 nodes",
+                        "observedGeneration": 3,
+                        "lastTransitionTime": "2025-03-01T10:00:00Z",
+                    }
+                ]
+            },
+        }
+        assert wires.telemetry[Count.STATUS_PATCHES] == 1
+
+    def test_a_new_message_is_no_transition_and_the_same_is_not_written(self) -> None:
+        known = Condition("PodScheduled", "False", "Unschedulable", "0/1 nodes")
+        same = SetUnschedulable(pod_info(known), "Unschedulable", "0/1 nodes")
+        assert not self.written(same, reply(200))[0].asked
+        other = SetUnschedulable(pod_info(known), "Unschedulable", "0/2 nodes")
+        script, _ = self.written(other, reply(200))
+        assert "lastTransitionTime" not in script.asked[0][2].decode()
+
+    def test_a_server_with_merge_patch_only(self) -> None:
+        ready = Condition("Ready", "True")
+        effect = SetUnschedulable(pod_info(ready), "SchedulerError", "m")
+        script, wires = self.written(effect, reply(415), reply(200))
+        assert script.asked[1][3]["Content-Type"] == "application/merge-patch+json"
+        conditions = json.loads(script.asked[1][2])["status"]["conditions"]
+        assert [c["type"] for c in conditions] == ["Ready", "PodScheduled"]
+        assert wires.telemetry[Count.STATUS_PATCHES] == 1
+
+    @pytest.mark.parametrize("answer", [refusal(404, "gone"), refusal(500, "x"), hang_up])
+    def test_failures_are_not_raised(self, answer: Answer) -> None:
+        _, wires = self.written(SetUnschedulable(pod_info(), "Unschedulable", "m"), answer)
+        assert wires.telemetry[Count.STATUS_PATCHES] == 0
+
+
+def test_pod_reader() -> None:
+    async def run() -> None:
+        answers = [pod_json(node="n"), refusal(404, "no"), reply(200, b"[]"), refusal(500, "x")]
+        async with serving(*answers) as script, session_to(script) as session:
+            reader: PodReader = KubePodReader(session)
+            pod = await reader.get_pod("d", "p")
+            assert pod is not None
+            assert pod.spec.node_name == "n"
+            assert await reader.get_pod("d", "p") is None
+            with pytest.raises(Unreadable):
+                await reader.get_pod("d", "p")
+            with pytest.raises(KubeError):
+                await reader.get_pod("d", "p")
+
+    asyncio.run(run())
+
+
+def test_plain_objects() -> None:
+    async def run() -> None:
+        answers = [
+            reply(200, b"{}"),
+            reply(201, b"{}"),
+            refusal(409, "exists"),
+            reply(200),
+            reply(200),
+            reply(200),
+            refusal(404, "no"),
+            refusal(409, "uid"),
+        ]
+        async with serving(*answers) as script, session_to(script) as session:
+            writer = ObjectWriter(session)
+            assert await writer.get("/a") == b"{}"
+            assert await writer.create("/a", {"x": 1}) == b"{}"
+            with pytest.raises(Conflict):
+                await writer.create("/a", {})
+            await writer.replace("/a", {})
+            await writer.merge_patch("/a", {})
+            assert await writer.delete("/a", uid="u", grace_seconds=0)
+            assert not await writer.delete("/a")
+            assert not await writer.delete("/a", uid="u")
+            options = json.loads(script.asked[5][2])
+            assert options["preconditions"] == {"uid": "u"}
+            assert options["gracePeriodSeconds"] == 0
+
+    asyncio.run(run())
+
+
+class TestStream:
+    def test_chunks_come_as_they_are_sent_and_silence_is_a_timeout(self) -> None:
+        async def dribble(request: web.Request) -> web.StreamResponse:
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await response.write(b'{"a":')
+            await asyncio.sleep(0)
+            await response.write(b"1}\n")
+            await asyncio.sleep(0.3)
+            return response
+
+        async def run() -> None:
+            got = b""
+            async with serving(dribble) as script, session_to(script) as session:
+                stream = session.stream("/x", params={"watch": "true"}, read_timeout_seconds=0.03)
+                with pytest.raises(Timeout):  # noqa: PT012 - a loop is what is tested
+                    async with aclosing(stream):
+                        async for chunk in stream:
+                            got += chunk
+                assert got == b'{"a":1}\n'
+                assert script.asked[0][1] == "/x?watch=true"
+
+        asyncio.run(run())
+
+    def test_a_refusal_is_an_error_with_its_status(self) -> None:
+        async def run() -> None:
+            async with serving(refusal(410, "too old")) as script, session_to(script) as session:
+                with pytest.raises(Expired, match="too old"):
+                    await anext(session.stream("/x", read_timeout_seconds=1.0))
+
+        asyncio.run(run())
+
+    def test_a_broken_connection(self) -> None:
+        async def break_off(request: web.Request) -> web.StreamResponse:
+            response = web.StreamResponse()
+            await response.prepare(request)
+            await response.write(b"{}\n")
+            assert request.transport is not None
+            request.transport.abort()
+            return response
+
+        async def run() -> None:
+            async with serving(break_off) as script, session_to(script) as session:
+                with pytest.raises(Interrupted):
+                    async for _ in session.stream("/x", read_timeout_seconds=1.0):
+                        pass
+
+        asyncio.run(run())
+
+
+def kubeconfig(server: str, **user: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+        "clusters": [{"name": "k", "cluster": {"server": server}}],
+        "users": [{"name": "u", "user": user}],
+    }
+
+
+class TestConfiguration:
+    def test_a_token_file_is_read_again_after_a_401(self, tmp_path: Path) -> None:
+        token = tmp_path / "token"
+        token.write_text("old")
+
+        async def check(request: web.Request) -> web.StreamResponse:
+            good = request.headers["Authorization"] == "Bearer new"
+            if not good:
+                token.write_text("new")
+            return web.Response(status=200 if good else 401)
+
+        async def run() -> None:
+            async with serving(check) as script:
+                config = kubeconfig(f"http://127.0.0.1:{script.port}", tokenFile=str(token))
+                path = tmp_path / "config"
+                path.write_text(yaml.safe_dump(config))
+                session = await Session.connect(path)
+                assert (await session.request("GET", "/x")).status == 200
+                assert len(script.asked) == 2
+                await session.close()
+
+        asyncio.run(run())
+
+    def test_a_prefix_in_the_servers_address_is_kept(self) -> None:
+        async def run() -> None:
+            async with serving(reply(200)) as script:
+                url = f"http://127.0.0.1:{script.port}/k8s/clusters/c1/"
+                session = await Session.from_kubeconfig(kubeconfig(url, token="t"))
+                await session.request("GET", "/api", params={"labelSelector": "a in (b,c)"})
+                assert script.asked[0][1] == "/k8s/clusters/c1/api?labelSelector=a+in+(b%2Cc)" or (
+                    script.asked[0][1].startswith("/k8s/clusters/c1/api?labelSelector=a")
+                )
+                assert script.asked[0][3]["Authorization"] == "Bearer t"
+                await session.close()
+
+        asyncio.run(run())
+
+    @pytest.mark.parametrize(
+        ("content", "text"),
+        [
+            (None, "does not exist"),
+            ("", ""),
+            ("[", "expected"),
+            ("a: 1", ""),
+            (yaml.safe_dump({**kubeconfig("x"), "current-context": "z"}), "z"),
+            (yaml.safe_dump(kubeconfig("unix:///tmp/x")), "not an http"),
+            (yaml.safe_dump(kubeconfig("https://h", **{"client-certificate-data": "!"})), ""),
+            (
+                yaml.safe_dump(kubeconfig("https://h", **{"client-certificate": "/no/such"})),
+                "exist",
+            ),
+        ],
+    )
+    def test_a_wrong_kubeconfig_is_one_line(
+        self, tmp_path: Path, content: str | None, text: str
+    ) -> None:
+        path = tmp_path / "config"
+        if content is not None:
+            path.write_text(content)
+
+        async def run() -> None:
+            await Session.connect(path)
+
+        with pytest.raises(ConfigError) as caught:
+            asyncio.run(run())
+        assert "\n" not in str(caught.value)
+        assert str(path) in str(caught.value)
+        assert text in str(caught.value)
+
+    def test_no_service_account(self) -> None:
+        with pytest.raises(ConfigError, match="service account"):
+            asyncio.run(Session.in_cluster())
+
+    def test_unreachable_is_one_line(self) -> None:
+        async def run() -> None:
+            session = await Session.from_url("https://127.0.0.1:1")
+            try:
+                await session.request("GET", "/version")
+            finally:
+                await session.close()
+
+        with pytest.raises(Unreachable, match=r"cannot reach https://127.0.0.1:1: "):
+            asyncio.run(run())
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (
+        "http_proxy",
+        "https_proxy",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "KUBECONFIG",
+        "KUBERNETES_SERVICE_HOST",
+    ):
+        monkeypatch.delenv(name, raising=False)
