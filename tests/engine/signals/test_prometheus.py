@@ -1,0 +1,306 @@
+"""The refresher against an HTTP server on loopback that answers, hangs, refuses and rambles."""
+
+# ruff: noqa: ARG001 - handlers take a request whether they look at it or not
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from engine.cache import Cache
+from engine.clock import ManualClock
+from engine.objects import Node, ObjectMeta
+from engine.signals.prometheus import PrometheusRefresher, PrometheusSettings, parse_vector
+from engine.signals.spec import SignalSpec
+from engine.signals.store import SignalStore
+from engine.telemetry import Count, Telemetry
+
+Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+NOW = ManualClock().time()
+
+
+def vector(**values: object) -> Answer:
+    result = [
+        {"metric": {"instance": f"{name}:9100"}, "value": [NOW, str(value)]}
+        for name, value in values.items()
+    ]
+    return success({"resultType": "vector", "result": result})
+
+
+def success(data: object) -> Answer:
+    return text(json.dumps({"status": "success", "data": data}))
+
+
+def text(body: str, code: int = 200) -> Answer:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=code, text=body)
+
+    return answer
+
+
+async def hang(request: web.Request) -> web.StreamResponse:
+    await asyncio.sleep(0.5)
+    return web.Response()
+
+
+async def drip(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    for _ in range(20):
+        await response.write(b" ")
+        await asyncio.sleep(0.02)
+    return response
+
+
+@dataclass
+class Bench:
+    url: str
+    answers: list[Answer]
+    clock: ManualClock = field(default_factory=ManualClock)
+    telemetry: Telemetry = field(default_factory=Telemetry)
+    asked: list[web.Request] = field(default_factory=list)
+    came: int = 0
+
+    def __post_init__(self) -> None:
+        self.cache = Cache()
+        for name in ("a", "b"):
+            self.cache.add_node(Node(metadata=ObjectMeta(name=name)))
+        self.store = SignalStore(self.clock)
+        self.thread = ThreadPoolExecutor(1)
+
+    def refresher(self, **settings: Any) -> PrometheusRefresher:
+        def came() -> None:
+            self.came += 1
+
+        async def sleep(seconds: float) -> None:
+            self.clock.advance(seconds)
+            await asyncio.sleep(0)
+
+        return PrometheusRefresher(
+            self.store,
+            PrometheusSettings(self.url, **{"timeout_seconds": 0.04, **settings}),
+            clock=self.clock,
+            telemetry=self.telemetry,
+            came=came,
+            sleep=sleep,
+        )
+
+    def read(self, metric: str = "m") -> list[float]:
+        view = self.store.view(self.cache, self.clock.time())
+        return [float(x) for x in view.column(metric)[:2]]
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append(request)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return await answer(request)
+
+
+@asynccontextmanager
+async def serving(*answers: Answer) -> AsyncIterator[Bench]:
+    app = web.Application()
+    runner = web.AppRunner(app, shutdown_timeout=0.01)
+    bench = Bench("", list(answers))
+    app.router.add_route("*", "/{tail:.*}", bench.handle)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    bench.url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
+    try:
+        yield bench
+    finally:
+        bench.thread.shutdown()
+        await runner.cleanup()
+
+
+SPEC = SignalSpec("m", 'rate(x{device="eth0"}[5m])')
+
+
+def test_one_question_for_all_nodes_when_it_is_due() -> None:
+    async def run() -> None:
+        async with serving(vector(a=1, b=2), vector(a=3, b="NaN", c="+Inf")) as bench:
+            bench.store.set_specs([SPEC])
+            refresher = bench.refresher()
+            assert await refresher.turn(bench.thread) == 15.0
+            assert bench.read() == [1, 2]
+            request = bench.asked[0]
+            assert (request.path, request.query["query"]) == ("/api/v1/query", SPEC.query)
+            bench.clock.advance(14.0)
+            assert await refresher.turn(bench.thread) == 1.0
+            bench.clock.advance(1.0)
+            await refresher.turn(bench.thread)
+            assert bench.read() == [3, 2]
+            assert (len(bench.asked), bench.came) == (2, 2)
+            assert bench.telemetry[Count.SIGNAL_QUERIES] == 2
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (text("<html>"), "cannot be read"),
+        (text("[]"), "cannot be read"),
+        (
+            text('{"status":"error","error":"parse error at char 3"}', 400),
+            "400: parse error at char 3",
+        ),
+        (text('{"status":"error","error":"odd"}'), "odd"),
+        (text("moved", 404), "404: moved"),
+        (success({"resultType": "scalar", "result": [NOW, "1"]}), "a scalar"),
+        (success({"resultType": "matrix", "result": []}), "a matrix"),
+        (success({"resultType": "vector", "result": [{"metric": {}}]}), "cannot be read"),
+        (text(" " * 3000), "too large"),
+    ],
+)
+def test_a_bad_question_is_left_alone_and_the_others_go_on(
+    answer: Answer, why: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        async with serving(vector(a=1), answer) as bench:
+            bench.store.set_specs([SPEC])
+            refresher = bench.refresher(answer_limit_bytes=2000)
+            waits = []
+            for _ in range(5):
+                waits.append(await refresher.turn(bench.thread))
+                bench.clock.advance(waits[-1])
+            assert waits == [15, 15, 30, 60, 60]
+            assert bench.read()[0] != bench.read()[0], "stale by now"
+            [status] = bench.store.status()
+            assert why in status.error
+            assert status.age_seconds == 180
+            bench.answers[:] = [vector(a=2)]
+            await refresher.turn(bench.thread)
+            assert bench.store.status()[0].error == ""
+            assert [r.levelname for r in caplog.records] == ["WARNING", "INFO"]
+            bench.clock.advance(15.0)
+            bench.answers[:] = [answer]
+            assert await refresher.turn(bench.thread) == 15, "the backoff started anew"
+
+    caplog.set_level(logging.INFO, "engine")
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("answer", [hang, drip, text("busy", 503), text("slow down", 429)])
+def test_a_server_that_does_not_answer_is_asked_once_for_all(
+    answer: Answer, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        async with serving(answer) as bench:
+            bench.store.set_specs([SPEC, SignalSpec("n", "other"), SignalSpec("o", "third")])
+            refresher = bench.refresher()
+            assert await refresher.turn(bench.thread) == 15.0
+            assert len(bench.asked) == 1
+            assert all(status.error for status in bench.store.status())
+            assert len(caplog.records) == 1
+            assert caplog.records[0].message.endswith("until they are stale: m, n, o")
+            bench.clock.advance(15.0)
+            assert await refresher.turn(bench.thread) == 30.0
+            bench.answers[:] = [vector(a=1)]
+            bench.clock.advance(30.0)
+            await refresher.turn(bench.thread)
+            assert len(bench.asked) == 5
+            assert not any(status.error for status in bench.store.status())
+
+    asyncio.run(run())
+
+
+def test_a_refused_connection_keeps_the_values_until_they_are_stale() -> None:
+    async def run() -> None:
+        async with serving(vector(a=1)) as bench:
+            bench.store.set_specs([SPEC])
+            refresher = bench.refresher()
+            await refresher.turn(bench.thread)
+        bench.thread = ThreadPoolExecutor(1)
+        bench.clock.advance(15.0)
+        await refresher.turn(bench.thread)
+        assert bench.read()[0] == 1
+        assert bench.store.status()[0].error == "connection refused"
+        bench.clock.advance(106.0)
+        assert bench.read()[0] != 1
+        bench.thread.shutdown()
+
+    asyncio.run(run())
+
+
+def test_the_cycle_does_not_wait_for_a_hung_server() -> None:
+    async def run() -> None:
+        async with serving(hang) as bench:
+            bench.store.set_specs([SPEC])
+            task = asyncio.create_task(bench.refresher().run())
+            for _ in range(5):
+                await asyncio.sleep(0.001)
+                bench.read()
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+def test_run_asks_new_metrics_soon() -> None:
+    async def run() -> None:
+        async with serving(vector(a=1)) as bench:
+            task = asyncio.create_task(bench.refresher().run())
+            await asyncio.sleep(0.001)
+            bench.store.set_specs([SPEC])
+            while not bench.came:  # noqa: ASYNC110 - a few turns of the loop
+                await asyncio.sleep(0.001)
+            assert bench.read()[0] == 1
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(run())
+
+
+def test_the_token_is_read_each_time(tmp_path: Path) -> None:
+    async def run() -> None:
+        token = tmp_path / "token"
+        async with serving(vector(a=1)) as bench:
+            bench.store.set_specs([SPEC])
+            refresher = bench.refresher(token_file=token, headers={"X-Scope-OrgID": "t"})
+            await refresher.turn(bench.thread)
+            assert "token file" in bench.store.status()[0].error
+            for word in ("one", "two"):
+                token.write_text(word + "\n")
+                bench.clock.advance(15.0)
+                await refresher.turn(bench.thread)
+                headers = bench.asked[-1].headers
+                assert headers["Authorization"] == f"Bearer {word}"
+                assert headers["X-Scope-OrgID"] == "t"
+
+    asyncio.run(run())
+
+
+def test_a_metric_that_is_no_longer_read_is_no_longer_asked() -> None:
+    async def run() -> None:
+        async with serving(vector(a=1)) as bench:
+            bench.store.set_specs([SPEC])
+            refresher = bench.refresher()
+            await refresher.turn(bench.thread)
+            bench.store.set_specs([])
+            bench.clock.advance(15.0)
+            await refresher.turn(bench.thread)
+            assert len(bench.asked) == 1
+
+    asyncio.run(run())
+
+
+def test_series_without_a_number_or_a_name() -> None:
+    result = json.dumps(
+        [
+            {"metric": {"node": "a", "instance": "b:1"}, "value": [1.5, "2"]},
+            {"metric": {}, "value": [1, "3"]},
+            {"metric": {"node": "c"}, "value": [1, "NaN"]},
+            {"metric": {"node": "c"}, "value": [1, "-Inf"]},
+            {"metric": {"node": "c"}, "value": [1, "rubbish"]},
+        ]
+    ).encode()
+    assert parse_vector(result, ("instance", "node")) == [(("b:1", "a"), 2.0, 1.5), ((), 3.0, 1.0)]

@@ -1,0 +1,333 @@
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.cache import Cache
+from engine.clock import ManualClock
+from engine.framework.snapshot import Signals
+from engine.objects import Node, NodeAddress, NodeStatus, ObjectMeta
+from engine.signals.directory import NodeDirectory, without_port
+from engine.signals.spec import SignalSpec
+from engine.signals.store import NodeTable, Series, SignalStore
+
+
+def node(name: str, ip: str = "", hostname: str = "") -> Node:
+    labels = {"kubernetes.io/hostname": hostname} if hostname else None
+    addresses = [NodeAddress("InternalIP", ip)] if ip else None
+    return Node(
+        metadata=ObjectMeta(name=name, labels=labels), status=NodeStatus(addresses=addresses)
+    )
+
+
+@dataclass
+class Bench:
+    clock: ManualClock
+    cache: Cache
+    store: SignalStore
+
+    def put(self, *nodes: Node) -> None:
+        for each in nodes:
+            self.cache.add_node(each)
+
+    def samples(self, spec: SignalSpec, **values: float) -> None:
+        now = self.clock.time()
+        self.series(spec, *(Series((name,), value, now) for name, value in values.items()))
+
+    def series(self, spec: SignalSpec, *series: Series) -> None:
+        self.store.ingest(spec.question, series)
+
+    def view(self) -> Signals:
+        table: NodeTable = self.cache
+        return self.store.view(table, self.clock.time())
+
+    def read(self, metric: str = "m") -> dict[str, float]:
+        return self._named(self.view().column(metric))
+
+    def ages(self, metric: str = "m") -> dict[str, float]:
+        return self._named(self.view().age(metric))
+
+    def _named(self, column: np.ndarray) -> dict[str, float]:
+        nodes = self.cache.nodes
+        assert column.shape == (nodes.size,)
+        return {
+            nodes.name(row): float(column[row])
+            for row in np.flatnonzero(nodes.present).tolist()
+            if not math.isnan(column[row])
+        }
+
+
+@pytest.fixture
+def bench() -> Bench:
+    clock = ManualClock()
+    return Bench(clock, Cache(), SignalStore(clock))
+
+
+SPEC = SignalSpec("m", "q")
+
+
+def test_samples_find_their_node_by_any_of_its_names(bench: Bench) -> None:
+    bench.put(
+        node("a", "10.0.0.1"),
+        node("b", hostname="host-b"),
+        node("c", "fd00::1"),
+        node("d"),
+        node("e"),
+    )
+    bench.store.set_specs([SPEC])
+    bench.view()
+    bench.samples(
+        SPEC, **{"10.0.0.1:9100": 1, "host-b:9100": 2, "[fd00::1]:9100": 3, "d": 4, "stranger": 5}
+    )
+    assert bench.read() == {"a": 1, "b": 2, "c": 3, "d": 4}
+    [status] = bench.store.status()
+    assert (status.series, status.matched, status.unmatched, status.error) == (5, 4, 1, "")
+
+
+def test_the_first_label_that_names_a_node_counts(bench: Bench) -> None:
+    bench.put(node("a"), node("b"))
+    bench.store.set_specs([SPEC])
+    bench.view()
+    bench.series(SPEC, Series(("exporter-7", "a:9100", "b"), 1.0, bench.clock.time()))
+    assert bench.read() == {"a": 1}
+
+
+def test_samples_that_came_before_their_node_are_not_lost(bench: Bench) -> None:
+    bench.store.set_specs([SPEC])
+    bench.samples(SPEC, a=1, b=2)
+    assert bench.read() == {}
+    bench.put(node("a"))
+    assert bench.read() == {"a": 1}
+    bench.put(node("b"))
+    assert bench.read() == {"a": 1, "b": 2}
+
+
+def test_a_new_address_is_told_by_nodes_changed(bench: Bench) -> None:
+    bench.put(node("a"))
+    bench.store.set_specs([SPEC])
+    bench.samples(SPEC, **{"10.0.0.1:9100": 1})
+    assert bench.read() == {}
+    version = bench.view().version
+    bench.store.nodes_changed(node("a"), node("a", "10.0.0.1"))
+    assert bench.read() == {"a": 1}
+    assert bench.view().version != version
+
+
+def test_a_slot_used_again_does_not_inherit(bench: Bench) -> None:
+    bench.put(node("a"), node("b"))
+    bench.store.set_specs([SPEC])
+    bench.view()
+    bench.samples(SPEC, a=1, b=2)
+    bench.cache.remove_node("a")
+    bench.store.nodes_changed(node("a"), None)
+    bench.put(node("c"))
+    assert bench.read() == {"b": 2}
+
+
+def test_the_largest_of_several_series_is_used_and_told_once(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.put(node("a"))
+    bench.store.set_specs([SPEC])
+    bench.view()
+    now = bench.clock.time()
+    for _ in range(2):
+        bench.series(
+            SPEC, Series(("a:1",), 3, now), Series(("a:2",), 7, now), Series(("a:3",), 5, now)
+        )
+    assert bench.read() == {"a": 7}
+    assert bench.store.status()[0].duplicates == 2
+    assert len([r for r in caplog.records if "P603" in r.message]) == 1
+
+
+def test_stale_samples_are_missing_and_their_age_still_shows(bench: Bench) -> None:
+    spec = SignalSpec("m", "q", stale_seconds=60.0)
+    bench.put(node("a"), node("b"))
+    bench.store.set_specs([spec])
+    bench.view()
+    bench.samples(spec, a=1)
+    bench.clock.advance(50.0)
+    bench.samples(spec, b=2)
+    version = bench.view().version
+    assert bench.read() == {"a": 1, "b": 2}
+    assert bench.ages() == {"a": 50, "b": 0}
+    bench.clock.advance(10.0)
+    assert bench.view().version == version
+    assert bench.read() == {"a": 1, "b": 2}
+    bench.clock.advance(0.5)
+    assert bench.view().version != version
+    assert bench.read() == {"b": 2}
+    assert bench.ages() == {"a": 60.5, "b": 10.5}
+    bench.clock.advance(100.0)
+    assert bench.read() == {}
+
+
+def test_default_and_scale(bench: Bench) -> None:
+    spec = SignalSpec("m", "q", default=5.0, scale=0.01)
+    bench.put(node("a"), node("b"))
+    bench.store.set_specs([spec])
+    bench.samples(spec, a=50)
+    assert bench.read() == {"a": 0.5, "b": 5.0}
+    assert bench.ages() == {"a": 0}
+    bench.clock.advance(1000.0)
+    assert bench.read() == {"a": 5.0, "b": 5.0}
+
+
+def test_a_reload_keeps_what_is_still_asked_for(bench: Bench) -> None:
+    bench.put(node("a"))
+    bench.store.set_specs([SPEC])
+    bench.samples(SPEC, a=1)
+    bench.store.set_specs([SignalSpec("n", "q", stale_seconds=5), SignalSpec("o", "other")])
+    assert bench.read("n") == {"a": 1}
+    assert bench.read("o") == bench.read("m") == {}
+    # The old bundle comes back: its data is still there.
+    bench.store.set_specs([SignalSpec("o", "other")])
+    bench.store.set_specs([SPEC])
+    assert bench.read() == {"a": 1}
+
+
+def test_one_question_serves_equal_metrics_at_the_quicker_pace(bench: Bench) -> None:
+    other = SignalSpec("n", "q", every_seconds=5)
+    bench.store.set_specs([SPEC, other, SignalSpec("o", "q", by=("host",))])
+    assert bench.store.questions() == {
+        SPEC.question: 5.0,
+        SignalSpec("", "q", ("host",)).question: 15.0,
+    }
+    assert bench.store.names(SPEC.question) == "m, n"
+
+
+def test_a_sample_from_the_future_is_from_now(bench: Bench) -> None:
+    bench.put(node("a"))
+    bench.store.set_specs([SPEC])
+    bench.series(SPEC, Series(("a",), 1.0, bench.clock.time() + 3600))
+    bench.view()
+    assert bench.ages() == {"a": 0}
+    bench.clock.advance(121.0)
+    assert bench.read() == {}
+
+
+def test_columns_are_read_only_and_made_once(bench: Bench) -> None:
+    bench.put(node("a"))
+    bench.store.set_specs([SPEC])
+    column = bench.view().column("m")
+    assert bench.view().column("m") is column
+    with pytest.raises(ValueError, match="read-only"):
+        column[0] = 1.0
+
+
+def test_an_answer_to_a_question_of_yesterday_is_dropped(bench: Bench) -> None:
+    bench.store.set_specs([])
+    bench.samples(SPEC, a=1)
+    assert not bench.store.fail(SPEC.question, "x")
+
+
+def test_a_match_made_before_nodes_changed_is_made_again(bench: Bench) -> None:
+    bench.put(node("a"), node("b"))
+    bench.store.set_specs([SPEC])
+    bench.view()
+    answer = [Series(("a",), 1.0, bench.clock.time()), Series(("b",), 2.0, bench.clock.time())]
+    matched = bench.store.match(answer)
+    bench.cache.remove_node("a")
+    bench.store.nodes_changed(node("a"), None)
+    bench.put(node("c"))
+    bench.view()
+    bench.store.ingest(SPEC.question, answer, matched)
+    assert bench.read() == {"b": 2}
+
+
+def test_only_changes_of_state_are_told(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    bench.store.set_specs([SPEC])
+    assert bench.store.fail(SPEC.question, "x")
+    assert not bench.store.fail(SPEC.question, "x")
+    bench.samples(SPEC, a=1)
+    bench.samples(SPEC, a=1)
+    assert [r.message for r in caplog.records] == ["metric m: answered again"]
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["put", "drop", "sample", "wait", "readdress"]),
+            st.integers(0, 4),
+            st.integers(0, 9),
+        ),
+        max_size=40,
+    )
+)
+def test_columns_equal_a_naive_model(ops: list[tuple[str, int, int]]) -> None:
+    clock = ManualClock()
+    bench = Bench(clock, Cache(), SignalStore(clock))
+    bench.store.set_specs([SPEC])
+    known: dict[str, Node] = {}
+    model: dict[str, tuple[float, float]] = {}
+    for op, which, number in ops:
+        name = f"n{which}"
+        now = clock.time()
+        match op:
+            case "put" | "readdress" if op == "put" or name in known:
+                old, new = known.get(name), node(name, f"10.0.{number}.{which}")
+                known[name] = new
+                if old is None:
+                    bench.cache.add_node(new)
+                else:
+                    bench.cache.update_node(new)
+                bench.store.nodes_changed(old, new)
+            case "drop" if name in known:
+                bench.cache.remove_node(name)
+                bench.store.nodes_changed(known.pop(name), None)
+                model.pop(name, None)
+            case "sample":
+                present = [n for n in known if int(n[1]) >= which]
+                bench.series(
+                    SPEC,
+                    *(
+                        Series((f"{known[n].status.addresses[0].address}:9100",), number, now)  # type: ignore[index]
+                        for n in present
+                    ),
+                )
+                model |= dict.fromkeys(present, (number, now))
+            case "wait":
+                clock.advance(number * 20.0)
+            case _:
+                pass
+        fresh = {n: v for n, (v, t) in model.items() if clock.time() - t <= 120.0}
+        assert bench.read() == fresh
+        assert bench.ages() == {n: clock.time() - t for n, (_, t) in model.items()}
+
+
+@pytest.mark.parametrize(
+    ("text", "host"),
+    [
+        ("a:9100", "a"),
+        ("a", "a"),
+        ("a:b", "a:b"),
+        ("fd00::1", "fd00::1"),
+        ("[fd00::1]:1", "fd00::1"),
+        ("[fd00::1]", "fd00::1"),
+        ("10.0.0.1:80", "10.0.0.1"),
+        ("[", "["),
+        (":1", ""),
+        ("", ""),
+    ],
+)
+def test_ports(text: str, host: str) -> None:
+    assert without_port(text) == host
+
+
+def test_an_alias_never_hides_a_name() -> None:
+    directory = NodeDirectory()
+    directory.put(node("a", hostname="b"))
+    directory.put(node("b"))
+    assert directory.find("b") == directory.slot("b") == 1
+    directory.remove("b")
+    assert directory.find("b") == 0
+    directory.remove("a")
+    assert directory.find("b") == -1
+    assert len(directory) == 0
