@@ -195,6 +195,8 @@ class ReplayReport:
     decisions: int = 0
     equal: int = 0
     differences: list[str] = field(default_factory=list)
+    cache: Cache = field(default_factory=Cache)
+    """The cache as it was at the journal's end."""
 
 
 FrameworkOf = Callable[[Mapping[str, str], Mapping[str, str]], Framework]
@@ -207,10 +209,10 @@ def replay(path: Path, framework_of: FrameworkOf) -> ReplayReport:
     Raises:
         ValueError: the file is no journal; the message names the line.
     """
-    cache = Cache()
+    report = ReplayReport()
+    cache = report.cache
     signals = _RecordedSignals(cache.nodes)
     framework: Framework | None = None
-    report = ReplayReport()
     for entry in _entries(path):
         if entry.what == "rules":
             framework = framework_of(entry.files or {}, entry.settings or {})

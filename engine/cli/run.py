@@ -44,7 +44,7 @@ def command(*, config: str | None, record: Path | None, verbose: bool, **flags: 
     except ConfigError as wrong:
         raise click.ClickException(str(wrong)) from wrong
     with contextlib.ExitStack() as open_files:
-        journal = open_files.enter_context(record.open("wb")) if record else None
+        journal = open_files.enter_context(record.open("wb", buffering=0)) if record else None
         asyncio.run(_run(settings, flags["kubeconfig"], journal))
 
 

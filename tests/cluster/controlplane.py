@@ -23,15 +23,15 @@ from tests.cluster.process import Process, free_port, wait_until
 AUDIT_POLICY = {
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
-    "omitStages": ["RequestReceived"],
     "rules": [
+        # Bindings with both stages: a request whose answer died with the server shows as well.
         {
             "level": "RequestResponse",
             "verbs": ["create"],
             "resources": [{"group": "", "resources": ["pods/binding", "bindings"]}],
         },
         {"level": "None", "nonResourceURLs": ["/healthz*", "/livez*", "/readyz*", "/openapi*"]},
-        {"level": "Metadata"},
+        {"level": "Metadata", "omitStages": ["RequestReceived"]},
     ],
 }
 

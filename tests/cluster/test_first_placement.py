@@ -1,0 +1,198 @@
+"""The main job on the real thing: two lines in a ConfigMap place real pods, and can be replayed."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from engine.cli.replay import command as replay_command
+from tests.cluster.berth import Berth, node, pod
+from tests.cluster.process import wait_until
+
+pytestmark = pytest.mark.cluster
+
+LINES = """\
+filter: pod.name contains nginx -> node.label test=test
+score: 100 - bandwidth/max*100
+"""
+PODS = 200
+NODES = 12
+
+
+def apply(kubectl, *objects):
+    kubectl("create", "-f", "-", stdin="\n---\n".join(yaml.safe_dump(o) for o in objects))
+
+
+def config_map(namespace, text, name="policies"):
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace},
+        "data": {"demo.policy": text},
+    }
+
+
+def placements(control_plane, namespace):
+    _, pods = control_plane.request("GET", f"/api/v1/namespaces/{namespace}/pods")
+    return {p["metadata"]["name"]: p["spec"].get("nodeName") for p in pods["items"]}
+
+
+def wait_bound(control_plane, namespace, count, seconds=60):
+    wait_until(
+        f"{count} pods are bound",
+        lambda: sum(map(bool, placements(control_plane, namespace).values())) >= count,
+        seconds=seconds,
+    )
+
+
+@pytest.fixture
+def berth(control_plane, namespace, tmp_path):
+    started = []
+
+    def make(*flags):
+        scheduler = Berth(control_plane, tmp_path / f"berth-{len(started)}", *flags)
+        started.append(scheduler)
+        return scheduler
+
+    yield make
+    for scheduler in started:
+        scheduler.process.stop(seconds=5)
+
+
+def test_two_lines_place_200_pods_and_every_decision_can_be_replayed(
+    control_plane, namespace, no_nodes, kubectl, prometheus, berth, tmp_path
+):
+    chance = random.Random(7)
+    names = [f"n{i:02}" for i in range(NODES)]
+    test = set(names[::3])
+    for index, name in enumerate(names):
+        labels = {"topology.kubernetes.io/zone": f"z{index % 3}"}
+        if name in test:
+            labels["test"] = "test"
+        apply(kubectl, {"apiVersion": "v1", "kind": "Node", **node(name, labels)})
+        prometheus.exporter.set_bandwidth(name, chance.uniform(1e5, 1e7))
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "berth.dev/v1",
+                "kind": "BerthConfiguration",
+                "metrics": {
+                    "bandwidth": {
+                        "promql": "sum by (instance)"
+                        " (rate(node_network_receive_bytes_total[5s]))",
+                        "every": "1s",
+                        "stale": "30s",
+                        "unit": "bytes/s",
+                    }
+                },
+            }
+        )
+    )
+    prometheus.wait_for("rate(node_network_receive_bytes_total[5s])", set(names))
+    apply(kubectl, config_map(namespace, LINES))
+    journal = tmp_path / "journal.jsonl"
+    scheduler = berth(
+        "--config", config,
+        "--policy-configmap", f"{namespace}/policies",
+        "--prometheus-url", prometheus.url,
+        "--record", journal,
+    )  # fmt: skip
+    scheduler.start()
+
+    pods = [
+        pod(f"{'nginx' if i % 2 else 'redis'}-{i}", namespace, cpu="50m", memory="32Mi")
+        for i in range(PODS)
+    ]
+    others = [pod(f"other-{i}", namespace, scheduler="someone-else") for i in range(3)]
+    for start in range(0, PODS, 50):
+        batch = [{"apiVersion": "v1", "kind": "Pod", **p} for p in pods[start : start + 50]]
+        apply(kubectl, *batch)
+        for name in names:
+            prometheus.exporter.set_bandwidth(name, chance.uniform(1e5, 1e7))
+        wait_bound(control_plane, namespace, start + 50)
+    apply(kubectl, *[{"apiVersion": "v1", "kind": "Pod", **p} for p in others])
+
+    # An edit is obeyed by the pods that come after it, without a restart.
+    edited = config_map(namespace, LINES.replace("test=test", "topology.kubernetes.io/zone=z1"))
+    kubectl("replace", "-f", "-", stdin=yaml.safe_dump(edited))
+    scheduler.wait_for_log("Policies in force", count=2)
+    apply(kubectl, {"apiVersion": "v1", "kind": "Pod", **pod("nginx-after-edit", namespace)})
+    wait_bound(control_plane, namespace, PODS + 1)
+
+    # A broken edit changes nothing, and is said where its author looks.
+    broken = config_map(namespace, "filter: pod.name contains nginx -> node.label test==\n")
+    kubectl("replace", "-f", "-", stdin=yaml.safe_dump(broken))
+    scheduler.wait_for_log("stays in force")
+    apply(kubectl, {"apiVersion": "v1", "kind": "Pod", **pod("nginx-after-break", namespace)})
+    wait_bound(control_plane, namespace, PODS + 2)
+    wait_until(
+        "an Event on the ConfigMap says why",
+        lambda: "PoliciesRefused"
+        in kubectl("get", "events", "-n", namespace, "-o", "yaml").stdout,
+    )
+
+    where = placements(control_plane, namespace)
+    assert all(where[f"other-{i}"] is None for i in range(3)), "another scheduler's pods"
+    assert {where[f"nginx-{i}"] for i in range(1, PODS, 2)} <= test
+    zone = set(names[1::3])
+    assert where["nginx-after-edit"] in zone
+    assert where["nginx-after-break"] in zone
+    assert scheduler.end() == 0, scheduler.log.read_text()[-2000:]
+
+    entries = [json.loads(line) for line in journal.read_text().splitlines()]
+    decided = [e for e in entries if e["what"] == "decision" and e.get("chosen")]
+    assert len(decided) == PODS + 2
+    columns = [e["signals"] for e in entries if e["what"] == "signals"]
+    assert len({json.dumps(c, sort_keys=True) for c in columns}) > 3, "bandwidths changed meanwhile"
+    result = CliRunner().invoke(replay_command, [str(journal)])
+    assert result.exit_code == 0, result.output
+    assert f"{PODS + 2} decisions replayed, {PODS + 2} the same" in result.output
+    assert {e["pod"]["metadata"]["name"]: e["chosen"] for e in decided} == {
+        name: chosen for name, chosen in where.items() if not name.startswith("other")
+    }
+
+
+def test_a_pod_that_fits_nowhere_is_told_why_and_wakes_when_it_fits(
+    control_plane, namespace, no_nodes, kubectl, berth, tmp_path
+):
+    control_plane.request("POST", "/api/v1/nodes", node("only", cpu="1"))
+    policies = tmp_path / "policies"
+    policies.mkdir()
+    (policies / "demo.policy").write_text(LINES)
+    berth("--policies", policies).start()
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    control_plane.request("POST", path, pod("nginx-1", namespace, cpu="100m"))
+    control_plane.request("POST", path, pod("big", namespace, cpu="3"))
+
+    def message(name):
+        _, answer = control_plane.request("GET", f"{path}/{name}")
+        conditions = answer["status"].get("conditions", [])
+        said = [c for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False"]
+        return said[0]["message"] if said else ""
+
+    wait_until("both are told why", lambda: message("nginx-1") and message("big"))
+    assert message("nginx-1") == (
+        "0/1 nodes are available: 1 node.label test=test is false: test is <none>"
+        " (demo.policy:1)."
+    )
+    assert message("big") == "0/1 nodes are available: 1 Insufficient cpu."
+    events = kubectl("get", "events", "-n", namespace).stdout
+    assert "FailedScheduling" in events
+
+    kubectl("label", "node", "only", "test=test")
+    wait_bound(control_plane, namespace, 1)
+    assert placements(control_plane, namespace) == {"nginx-1": "only", "big": None}
+    control_plane.request("POST", "/api/v1/nodes", node("bigger", cpu="4"))
+    wait_bound(control_plane, namespace, 2)
+    assert placements(control_plane, namespace)["big"] == "bigger"
+    wait_until(
+        "the binding is told as kube-scheduler tells it",
+        lambda: f"Successfully assigned {namespace}/big to bigger"
+        in kubectl("get", "events", "-n", namespace).stdout,
+    )
