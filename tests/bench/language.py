@@ -1,0 +1,224 @@
+"""Small things beside their equal in bare NumPy: what the language and the memo add."""
+
+from __future__ import annotations
+
+import io
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dsl.compiler import Compiler
+from engine.cache import Cache
+from engine.clock import ManualClock
+from engine.config import BerthDocument
+from engine.cycle import decide
+from engine.framework.decision import Placed
+from engine.framework.podinfo import PodInfo
+from engine.framework.runtime import Framework
+from engine.framework.snapshot import Snapshot, label_column
+from engine.policy.plugin import PolicyPlugin
+from engine.policy.reloader import compile_at_once, compile_settings
+from engine.simulate import Recorder
+from tests.bench import decisions
+from tests.bench.measure import Measurement, seconds_each
+from tests.builders import make_pod
+
+_METRIC = "bandwidth"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured."""
+
+    nodes: int = 5000
+    rounds: int = 60
+    imports: int = 5
+    journal_pods: int = 1500
+    journal_rounds: int = 5
+
+
+QUICK = Sizes(rounds=20, imports=2, journal_pods=300, journal_rounds=3)
+TOY = Sizes(nodes=20, rounds=3, imports=1, journal_pods=20, journal_rounds=1)
+
+
+@dataclass
+class World:
+    """A cluster with the two lines in force and a metric."""
+
+    nodes: int
+    clock: ManualClock = field(default_factory=ManualClock)
+    cache: Cache = field(default_factory=Cache)
+
+    def __post_init__(self) -> None:
+        objects = decisions.cluster_nodes(self.nodes)
+        for node in objects:
+            self.cache.add_node(node)
+        self.bundle = decisions.bundle_of_lines()
+        self.metric = decisions.Metric(objects, self.bundle, self.clock)
+        self.metric.change()
+        self.framework: Framework = decisions.framework_with(self.bundle)
+
+    @property
+    def policy(self) -> PolicyPlugin:
+        """The two lines as a plugin."""
+        found = [p for p, _ in self.framework.scorers if isinstance(p, PolicyPlugin)]
+        return found[0]
+
+    def snapshot(self) -> Snapshot:
+        """The cluster as of now."""
+        now = self.clock.time()
+        return self.cache.snapshot(now, self.metric.store.view(self.cache, now))
+
+
+def measure(sizes: Sizes) -> Iterator[Measurement]:
+    """All small rows."""
+    yield from _lines(sizes)
+    yield from _compile(sizes)
+    yield from _imports(sizes)
+    yield from _journal(sizes)
+
+
+# ---- a line against what one would write by hand -------------------------------------------------
+
+
+def _lines(sizes: Sizes) -> Iterator[Measurement]:
+    world = World(sizes.nodes)
+    snapshot, policy = world.snapshot(), world.policy
+    pod = make_pod("nginx-1", cpu="100m")
+    everyone = np.arange(sizes.nodes)
+    full, one = slice(0, sizes.nodes), np.array([sizes.nodes // 2], dtype=np.intp)
+    _, scored = policy.pre_score(pod, snapshot)
+    asked = policy.pre_filter(pod, snapshot).state
+    bandwidth = snapshot.signals.column(world.bundle.metrics[0].id)
+    labels = snapshot.nodes.text(*label_column("test"))
+    code = snapshot.dictionary.find("test")
+    row = int(one[0])
+    took = seconds_each(
+        {
+            "score": lambda: policy.score(scored, pod, snapshot, everyone),
+            "bare score": lambda: 100 - bandwidth / bandwidth.max() * 100,
+            "label": lambda: policy.filter(asked, pod, snapshot, full),
+            "bare label": lambda: labels == code,
+            "label of one row": lambda: policy.filter(asked, pod, snapshot, one),
+            "bare label of one row": lambda: labels.item(row) == code,
+        },
+        rounds=sizes.rounds,
+        repeat=50,
+    )
+    size = f"{sizes.nodes} nodes"
+    yield _against(f"score line, {size}", took["score"], took["bare score"], "bare NumPy")
+    yield _against(f"label test, {size}", took["label"], took["bare label"], "bare int compare")
+    yield _against(
+        "label test, one changed row", took["label of one row"], took["label"], "all rows"
+    )
+    yield _changed_row(world, sizes)
+
+
+def _changed_row(world: World, sizes: Sizes) -> Measurement:
+    """A whole decision: a class that is known with one changed row, and a class that is new."""
+    framework, cache = world.framework, world.cache
+    pod = make_pod("nginx-known", cpu="50m", memory="64Mi")
+    fresh: Iterator[PodInfo] = iter(
+        [
+            make_pod(f"nginx-fresh-{i}", cpu=f"{100 + i}m", memory="64Mi")
+            for i in range(20 * sizes.rounds + 3)
+        ]
+    )
+    other = make_pod("other", cpu="10m", memory="16Mi")
+    name = cache.nodes.name(0)
+
+    def touch() -> None:
+        cache.assume(other, name)
+        cache.forget(other.uid)
+
+    def known() -> None:
+        touch()
+        decide(pod, world.snapshot(), framework)
+
+    def new() -> None:
+        touch()
+        decide(next(fresh), world.snapshot(), framework)
+
+    took = seconds_each({"known": known, "new": new}, rounds=sizes.rounds, repeat=20)
+    text = f"decision with one changed row, {sizes.nodes} nodes"
+    return _against(text, took["known"], took["new"], "new class")
+
+
+def _against(name: str, ours: float, other: float, what: str) -> Measurement:
+    values = {"us": 1e6 * ours, "other_us": 1e6 * other, "ratio": ours / other}
+    return Measurement("language", name, values, {"other": what})
+
+
+# ---- once in a while -----------------------------------------------------------------------------
+
+
+def _compile(sizes: Sizes) -> Iterator[Measurement]:
+    settings = compile_settings(BerthDocument())
+    compiler = Compiler()
+    files = {"demo.policy": decisions.LINES}
+    began = time.perf_counter()
+    compiler.warm()
+    warm = time.perf_counter() - began
+    took = seconds_each(
+        {"compile": lambda: compile_at_once(compiler, files, settings)},
+        rounds=max(3, sizes.rounds // 2),
+        repeat=3,
+    )
+    yield Measurement("language", "grammar tables, once a process", {"us": 1e6 * warm})
+    yield Measurement(
+        "language", "parse, check and compile two lines", {"us": 1e6 * took["compile"]}
+    )
+
+
+def _imports(sizes: Sizes) -> Iterator[Measurement]:
+    bare = _start(["-c", "pass"], sizes.imports)
+    for name, code in (
+        ("import dsl", "import dsl.compiler"),
+        ("import engine.app", "import engine.app"),
+    ):
+        seconds = _start(["-c", code], sizes.imports) - bare
+        yield Measurement("language", f"{name}, beyond a bare Python", {"us": 1e6 * seconds})
+
+
+def _start(arguments: Sequence[str], times: int) -> float:
+    taken = []
+    for _ in range(times):
+        began = time.perf_counter()
+        subprocess.run([sys.executable, *arguments], check=True)
+        taken.append(time.perf_counter() - began)
+    return statistics.median(taken)
+
+
+# ---- the journal ---------------------------------------------------------------------------------
+
+
+def _journal(sizes: Sizes) -> Iterator[Measurement]:
+    """What writing a journal (to memory) adds to a decision, and that it is nothing when off."""
+    nodes = min(sizes.nodes, 1000)
+    taken: dict[str, list[float]] = {"off": [], "on": []}
+    for _ in range(sizes.journal_rounds):
+        for which, each in taken.items():
+            each.append(_decisions(nodes, sizes.journal_pods, recorded=which == "on"))
+    off, on = statistics.median(taken["off"]), statistics.median(taken["on"])
+    yield _against(f"decision with the journal off, {nodes} nodes", off, on, "journal on")
+
+
+def _decisions(nodes: int, pods: int, *, recorded: bool) -> float:
+    """CPU seconds a decision of identical pods."""
+    recorder = Recorder(io.BytesIO(), lambda: (_METRIC,)) if recorded else None
+    world = World(nodes, cache=Cache() if recorder is None else recorder.cache)
+    waiting = decisions.identical(pods)
+    began = time.thread_time()
+    for pod in waiting:
+        snapshot = world.snapshot()
+        decision = decide(pod, snapshot, world.framework)
+        if recorder is not None:
+            recorder.placed(Placed(decision, snapshot, 0.0))
+        assert decision.node is not None
+        world.cache.assume(pod, decision.node)
+    return (time.thread_time() - began) / pods

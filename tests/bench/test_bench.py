@@ -1,0 +1,55 @@
+"""The benchmark at toy size, so that it cannot rot. What it measures gates nothing here."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from rich.console import Console
+
+from tests.bench import cluster, decisions, language, report
+from tests.bench.measure import Measurement
+
+
+def shown(part, rows):
+    console = Console(width=130, file=None, record=True, quiet=True)
+    report.show(console, part, rows)
+    for row in rows:
+        assert json.loads(json.dumps(row.as_json()))["part"] == part
+
+
+def test_decisions():
+    rows = decisions.measure_size(20, decisions.TOY)
+    assert len(rows) == len(decisions.WORKLOADS) + 2
+    assert all(row.values["decisions_per_second"] > 0 for row in rows)
+    shown("engine", rows)
+
+
+def test_small_things():
+    rows = list(language.measure(language.TOY))
+    assert {"ratio", "us"} <= set(rows[0].values)
+    shown("language", rows)
+
+
+def test_ratios_are_taken_round_by_round():
+    def run(rate):
+        return cluster.Run(rate, rate, rate, 1.0, 1.0, 1.0, 1.0, 1.0)
+
+    runs = {"ours": [run(300), run(100)], "kube-scheduler": [run(100), run(50)]}
+    *sides, ratio = cluster.rows(runs, cluster.TOY)
+    assert [side.values["pods_per_second"] for side in sides] == [200, 75]
+    assert ratio.values["pods_per_second"] == 2.5
+    assert report.requirements([ratio])[0][1]
+    assert not report.requirements(
+        [Measurement("cluster", "slow", {"pods_per_second": 0.9}, {"ratio": "true"})]
+    )[0][1]
+    shown("cluster", [*sides, ratio])
+
+
+@pytest.mark.cluster
+def test_both_schedulers_on_a_real_api_server():
+    if why := cluster.missing():
+        pytest.skip(why)
+    rows = list(cluster.measure(cluster.TOY))
+    assert all(row.values["pods_per_second"] > 0 for row in rows)
+    shown("cluster", rows)
