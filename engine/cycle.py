@@ -36,6 +36,10 @@ def decide(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Decision:
         if not len(candidates):
             fit_error = framework.unfit(known, pod, snapshot)
             return _nowhere(pod, snapshot, framework, evaluated, fit_error)
+        nominated = snapshot.nodes.row(pod.pod.status.nominated_node_name)
+        if nominated >= 0 and known.feasible[nominated]:
+            # Preemption, or whoever nominated, made room there: taken without scoring.
+            candidates = np.array([nominated], dtype=np.intp)
         return _choose(pod, snapshot, framework, known, candidates)
     except Unfit as unfit:
         return _nowhere(pod, snapshot, framework, evaluated, unfit.fit_error)

@@ -273,7 +273,7 @@ class Cache:
             self._put(pod, node_name, assumed=False)
             return
         node_row = self.nodes.row(node_name)
-        if node_row != NOWHERE and (known.pod.requests != pod.requests or self.pods.watched):
+        if node_row != NOWHERE and (self.pods.watched or _weighs_otherwise(known.pod, pod)):
             self.nodes.add_pod(node_row, known.pod, -1)
             self.nodes.add_pod(node_row, pod, 1)
             self._changed(node_row)
@@ -291,3 +291,12 @@ class Cache:
     def _changed(self, row: int) -> None:
         self._log[self.generation % LOG_ROWS] = row
         self.generation += 1
+
+
+def _weighs_otherwise(old: PodInfo, new: PodInfo) -> bool:
+    """True if the sums of the pod's node change."""
+    return old.requests is not new.requests and (
+        old.requests != new.requests
+        or old.nonzero_cpu != new.nonzero_cpu
+        or old.nonzero_memory != new.nonzero_memory
+    )

@@ -12,15 +12,6 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 FIRST_CAPACITY: Final = 64
-_INT64_SPAN: Final = 1 << 64
-_INT64_HALF: Final = 1 << 63
-
-
-def wrap_int64(value: int) -> int:
-    """The value as Go's int64 holds it: overflow wraps, so adding and taking back agree."""
-    if -_INT64_HALF <= value < _INT64_HALF:
-        return value
-    return (value + _INT64_HALF) % _INT64_SPAN - _INT64_HALF
 
 
 class TextDictionary:

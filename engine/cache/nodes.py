@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cache.columns import Column, RowAllocator, TextDictionary, wrap_int64
+from engine.cache.columns import Column, RowAllocator, TextDictionary
 from engine.framework.podinfo import CPU, MEMORY, PodInfo
 from engine.framework.snapshot import BoolColumn, CodeColumn, FloatColumn, IntColumn
 from engine.objects import Node, Taint
-from engine.quantity import resource_amount
+from engine.quantity import resource_amount, wrap_int64
 
 _NO_TAINTS: tuple[Taint, ...] = ()
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final, ParamSpec, TypeVar
 
@@ -332,25 +333,41 @@ class Framework:
         return first
 
     def unfit(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> FitError:
-        """Why no node is left, counted by reason."""
-        reasons: dict[str, int] = {}
+        """Why no node is left, counted by reason.
+
+        The pod's own nominated node is asked whatever a PreFilter says, so it has its own reason.
+        """
+        reasons: Counter[str] = Counter()
         first = self.first_rejections(known, snapshot)
         for i, plugin in enumerate(self.filters):
             rows = first.get(plugin.name)
-            if rows is None:
-                continue
+            if rows is not None:
+                reasons.update(self._reasons(known, i, pod, snapshot, rows))
+        plugins = set(first)
+        present = snapshot.nodes.present
+        if known.allowed is not None:
+            out = int(np.count_nonzero(present & ~known.allowed))
+            nominated = snapshot.nodes.row(pod.pod.status.nominated_node_name)
+            if nominated >= 0 and not known.allowed[nominated]:
+                out -= 1
+                own = np.array([nominated], dtype=np.intp)
+                asked = (self._reasons(known, i, pod, snapshot, own) for i in range(len(known.pre)))
+                reasons.update(next(filter(None, asked), Counter()))
+            if out:
+                reasons[f"node(s) didn't satisfy plugin(s) {_go_list(known.allowed_by)}"] += out
+            plugins.update(known.allowed_by)
+        return FitError(int(np.count_nonzero(present)), reasons, plugins=frozenset(plugins))
+
+    def _reasons(
+        self, known: PodClass, i: int, pod: PodInfo, snapshot: Snapshot, rows: Candidates
+    ) -> Counter[str]:
+        """How often one plugin gives each reason for rejecting one of the rows."""
+        reasons: Counter[str] = Counter()
+        if known.pre[i].status.code is not Code.SKIP:
             for status, positions in self._verdicts(known, i, pod, snapshot, rows).groups():
                 for reason in status.reasons:
-                    reasons[reason] = reasons.get(reason, 0) + len(positions)
-        nodes = int(np.count_nonzero(snapshot.nodes.present))
-        plugins = set(first)
-        if known.allowed is not None:
-            out = nodes - int(np.count_nonzero(snapshot.nodes.present & known.allowed))
-            if out:
-                text = f"node(s) didn't satisfy plugin(s) {_go_list(known.allowed_by)}"
-                reasons[text] = reasons.get(text, 0) + out
-            plugins.update(known.allowed_by)
-        return FitError(nodes, reasons, plugins=frozenset(plugins))
+                    reasons[reason] += len(positions)
+        return reasons
 
     # ---- scores ------------------------------------------------------------------------------
 

@@ -154,9 +154,6 @@ def cycle(case: Mapping[str, Any]) -> Answer:
         return out
     if out["preFilter"]["status"] is None:
         out["filter"] = filters(framework, pod, snapshot, out["preFilter"]["nodes"])
-        nominated = pod.pod.status.nominated_node_name
-        if nominated:
-            out["nominatedNode"] = {"node": nominated}
     outcome(out, framework, pod, snapshot)
     return out
 
@@ -238,18 +235,29 @@ def outcome(out: Answer, framework: Framework, pod: PodInfo, snapshot: Snapshot)
     if out["preFilter"]["status"] is not None:
         return
     known = framework.filter(pod, snapshot)
-    row_of = {snapshot.nodes.name(int(row)): int(row) for row in framework.candidates(known)}
-    names = [name for name in out["nodes"] if name in row_of]
-    out["feasible"] = names
-    for plugin, rows in framework.first_rejections(known, snapshot).items():
-        out["rejectedFirst"].update({snapshot.nodes.name(int(row)): plugin for row in rows})
-    if names:
-        out.update(scores(framework, pod, snapshot, names))
-
-
-def scores(framework: Framework, pod: PodInfo, snapshot: Snapshot, names: Sequence[str]) -> Answer:
-    known = framework.filter(pod, snapshot)
     rows = framework.candidates(known)
+    first = framework.first_rejections(known, snapshot)
+    nominated = pod.pod.status.nominated_node_name
+    if nominated:
+        row = snapshot.nodes.row(nominated)
+        used = row in rows
+        out["nominatedNode"] = {"node": nominated, "used": used}
+        if used:  # then no other node is looked at
+            rows, first = np.array([row], dtype=np.intp), {}
+            assert decision.row == row
+    names_of = {snapshot.nodes.name(int(row)) for row in rows}
+    names = [name for name in out["nodes"] if name in names_of]
+    out["feasible"] = names
+    for plugin, rejected in first.items():
+        out["rejectedFirst"].update({snapshot.nodes.name(int(row)): plugin for row in rejected})
+    if names:
+        out.update(scores(framework, pod, snapshot, names, rows))
+
+
+def scores(
+    framework: Framework, pod: PodInfo, snapshot: Snapshot, names: Sequence[str], rows: Any
+) -> Answer:
+    known = framework.filter(pod, snapshot)
     for plugin, _ in framework.scorers:
         status, _ = plugin.pre_score(pod, snapshot)
         if not status.ok and status.code is not Code.SKIP:
