@@ -19,6 +19,7 @@ from dsl.source import MAX_DEPTH, MAX_ITEMS, SourceFile, Span
 #: A node of Lark's tree; its stubs say little more.
 Raw = Any
 _STARTS: Final = ["start", "testfile", "expr"]
+_LEAVES: Final = ("true", "false", "name", "bare_agg", "field")
 _WRAPPERS: Final = ("word", "lit", "key", "num", "glob", "members", "set_ref")
 _ESCAPES: Final = {'\\"': '"', "\\\\": "\\", "\\n": "\n", "\\t": "\t"}
 _ESCAPE: Final = re.compile(r"\\.", re.DOTALL)
@@ -125,7 +126,7 @@ def _where(error: UnexpectedInput, text: str) -> tuple[int, int, frozenset[str],
         start = token.start_pos or 0
         return start, token.end_pos or start + 1, accepts, token.type
     if isinstance(error, UnexpectedCharacters):
-        start = error.pos_in_stream
+        start = cast("int", error.pos_in_stream)
         return start, start + 1, frozenset(error.allowed or ()), "character"
     if isinstance(error, UnexpectedEOF):
         return len(text), len(text), frozenset(error.expected), "end"
@@ -377,6 +378,8 @@ class _Builder:
         if isinstance(node, Token):
             return self._token(node)
         build: Callable[[Raw], s.Expr] = getattr(self, f"ex_{node.data}")
+        if node.data in _LEAVES:
+            return build(node)
         self.depth += 1
         if self.depth > MAX_DEPTH:
             span = self.span(node)

@@ -263,7 +263,7 @@ def _brackets(place: _Place) -> Refusal | None:
             opened.pop()
     if place.met in (")", "]") and not opened:
         return place.refuse("P002", f"`{place.met}` closes nothing", fix="")
-    if opened and place.kind == "end":
+    if opened and (place.kind == "end" or place.met == "->"):
         sign = place.bare[opened[-1]]
         return place.at(opened[-1], opened[-1] + 1, "P002", f"this `{sign}` is never closed")
     return None

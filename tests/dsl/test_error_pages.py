@@ -1,0 +1,43 @@
+"""Every code has a page whose first example shows it and whose second cures it."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from dsl.compiler import Compiler
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs" / "errors").glob("P*.md"))
+HEADINGS = ["## What it means", "## Why it matters", "## How to fix it"]
+COMPILER = Compiler()
+
+
+def codes_in_source():
+    text = "".join(one.read_text(encoding="utf-8") for one in (ROOT / "dsl").rglob("*.py"))
+    return set(re.findall(r'"(P[0-9]{3})"', text))
+
+
+def test_every_code_has_a_page_and_every_page_a_code():
+    assert {one.stem for one in PAGES} == codes_in_source()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda one: one.stem)
+def test_page(page):
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith(f"# {page.stem}: ")
+    assert [line for line in text.splitlines() if line.startswith("## ")] == HEADINGS
+    examples = re.findall(r"```policy\n(.*?)\n```", text, re.DOTALL)
+    if not examples:
+        assert page.stem == "P502"
+        return
+    wrong, right = examples
+    found = COMPILER.compile({"a.policy": wrong}).diagnostics
+    assert {one.code for one in found} == {page.stem}
+    assert COMPILER.compile({"a.policy": right}).diagnostics == ()
+
+
+def test_two_policies_of_one_name():
+    result = COMPILER.compile({"a.policy": "policy: x\n", "b.policy": "policy: x\n"})
+    assert [one.code for one in result.diagnostics] == ["P502"]
+    assert not result.plans

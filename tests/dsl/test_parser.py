@@ -1,0 +1,169 @@
+"""The grammar: builds strictly, reads every example, and treats bare words as text."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from dsl import syntax as s
+from dsl.parser import Parser
+from dsl.parser.build import _Builder, build_tables, grammar_text
+from dsl.source import make_source
+
+EXAMPLES = (Path(__file__).parent / "data" / "examples.txt").read_text(encoding="utf-8")
+PARSER = Parser()
+
+
+def examples():
+    for part in re.split(r"^=== ", EXAMPLES, flags=re.MULTILINE)[1:]:
+        name, _, text = part.partition("\n")
+        yield pytest.param(text, id=name)
+
+
+def read(text):
+    statements, findings = [], []
+    for statement, found in PARSER.statements(make_source("a.policy", text)):
+        findings += found
+        if statement is not None:
+            statements.append(statement)
+    return statements, findings
+
+
+def only(text):
+    statements, findings = read(text)
+    assert not findings, findings
+    assert len(statements) == 1
+    return statements[0]
+
+
+def test_there_are_81_examples():
+    assert len(list(examples())) == 81
+
+
+@pytest.mark.parametrize("text", list(examples()))
+def test_examples_parse_whatever_the_line_ends(text):
+    statements, findings = read(text)
+    assert not findings
+    for other in (text.replace("\n", "\r\n"), text.rstrip("\n"), "\ufeff" + text):
+        again, findings = read(other)
+        assert not findings
+        assert again == statements
+
+
+def test_grammar_has_no_conflicts():
+    tables = build_tables(strict=True)
+    tree = tables.parse("filter: node.ready\n", start="start")
+    assert tree.data == "start"
+
+
+def test_no_literal_hides_a_pattern_in_any_state():
+    """In each state, a literal that a pattern would also match is a word of the language."""
+    tables = build_tables()
+    literals = {
+        one.name: one.pattern.value for one in tables.terminals if one.pattern.type == "str"
+    }
+    patterns = {one.name: one.pattern.to_regexp() for one in tables.terminals
+                if one.pattern.type == "re"}
+    for accepts in {frozenset(one) for one in tables.parser.parser._parse_table.states.values()}:
+        for literal in accepts & literals.keys():
+            for pattern in accepts & patterns.keys():
+                if re.fullmatch(patterns[pattern], literals[literal]):
+                    assert re.fullmatch(r"[A-Za-z_]+|-", literals[literal]), (literal, pattern)
+
+
+def test_every_expression_of_the_grammar_has_a_builder():
+    tables = build_tables()
+    built = {name for name, _ in inspect.getmembers(_Builder)}
+    made = {str(one.alias or one.origin.name) for one in tables.rules}
+    inside = {
+        "add", "sub", "mul", "div", "if_", "neg", "percent_of", "name", "call", "field",
+        "field_computed", "bare_agg", "agg", "true", "false", "compare", "is_in", "not_in",
+        "text_test", "like", "matches", "is_", "is_not", "is_missing", "is_present", "has_label",
+        "label_test", "label_in", "label_not_in", "not_", "range", "words",
+    }
+    assert inside <= made
+    assert not {one for one in inside if f"ex_{one}" not in built}
+
+
+def keywords():
+    text = grammar_text()
+    found = set(re.findall(r'"([A-Za-z]{2,})"', text))
+    return sorted(found | {"contains", "enforce", "shadow", "off", "canary", "missing", "present"})
+
+
+PLACES = {
+    "filter: pod.name contains {} -> node.ready": lambda st: st.left.right,
+    "filter: pod.name starts with {}": lambda st: st.right.right,
+    "filter: pod.name ends with {}": lambda st: st.right.right,
+    "filter: pod.name like {}": lambda st: st.right.right,
+    "filter: pod.name is {}": lambda st: st.right.right,
+    "filter: pod.name is not {}": lambda st: st.right.right,
+    "filter: pod.name in [{}, x]": lambda st: st.right.members.items[0],
+    "filter: pod.name not in [x, {}]": lambda st: st.right.members.items[1],
+    "filter: node.label {}": lambda st: st.right.key,
+    "filter: node.label {}=v": lambda st: st.right.key,
+    "filter: node.label k={}": lambda st: st.right.value,
+    "filter: node.label k in [{}]": lambda st: st.right.value.items[0],
+    "filter: node.label[{}] is present": lambda st: st.right.operand.key,
+    "param p = {}": lambda st: st.default,
+    "policy: {}": lambda st: st.value,
+}
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda one: one.split(":")[0] + one[-12:])
+def test_keywords_are_words_where_words_may_stand(place):
+    words = keywords()
+    assert len(words) > 110
+    for word in words:
+        if " is" in place and place.endswith("is {}") and word in ("missing", "present", "not"):
+            continue
+        if place.endswith("is not {}") and word == "not":
+            continue
+        found = PLACES[place](only(place.format(word)))
+        assert isinstance(found, s.Word), (place, word)
+        assert found.value == word
+
+
+def test_missing_and_present_after_is_are_tests():
+    assert isinstance(only("filter: pod.name is missing").right, s.IsMissing)
+    assert only("filter: pod.name is present").right.negated
+
+
+def test_statements_are_cut_at_column_one():
+    text = 'description: """\nfilter: not a statement\n"""\n# comment\nfilter:\n  node.ready\n# c\n  and true\n'
+    statements, findings = read(text)
+    assert not findings
+    assert [type(one) for one in statements] == [s.Header, s.Rule]
+
+
+def test_one_broken_statement_hides_no_other():
+    statements, findings = read("filter: (\nscore: 5\nlet x = *\nscore: 6\n")
+    assert [one.code for one in findings] == ["P002", "P001"]
+    assert [type(one) for one in statements] == [s.Broken, s.Rule, s.Broken, s.Rule]
+    assert statements[2].declares == "x"
+
+
+def test_long_chains_are_flat():
+    text = "score: " + " + ".join(["1"] * 4000)
+    assert len(only(text).right.operands) == 4000
+    text = "filter: " + " or ".join(["node.ready"] * 3000)
+    assert len(only(text).right.operands) == 3000
+    text = "score: " + " ?? ".join(["load"] * 3000)
+    assert len(only(text).right.operands) == 3000
+
+
+def test_spans_are_code_points_of_the_file():
+    source = make_source("a.policy", '# é\nfilter: pod.name is "ü" and node.ready\n')
+    ((statement, _),) = PARSER.statements(source)
+    assert source.slice(statement.span) == 'filter: pod.name is "ü" and node.ready'
+    assert source.slice(statement.right.operands[1].span) == "node.ready"
+    assert source.position(statement.right.operands[1].span.start) == (2, 29)
+
+
+def test_message_holes_have_their_place():
+    source = make_source("a.policy", 'filter: node.ready message "on {node.name} {{x}}"\n')
+    ((statement, _),) = PARSER.statements(source)
+    text, hole, rest = statement.clauses[0].values[0].parts
+    assert (text, rest) == ("on ", " {x}")
+    assert source.slice(hole.span) == "node.name"
