@@ -7,9 +7,9 @@ import pytest
 from tests.conformance.compare import DATA, check
 
 OWN = {"nodename": 120, "unschedulable": 120, "taints": 250, "nodeaffinity": 350, "fit": 400}
-"""Suites about plugins that exist, and how many cases they have: none of them may be restricted."""
+"""Suites about plugins that exist, and their cases: none of them may be restricted."""
 RESTRICTED = {"hint": 56, "adversarial": 77, "extra": 3}
-"""Cases in which a plugin that does not exist yet, or the nomination of another pod, has a part. May only shrink."""
+"""Cases in which a missing plugin, or another pod's nomination, has a part. May only shrink."""
 
 
 @pytest.mark.parametrize("suite", sorted(p.name.partition(".")[0] for p in DATA.glob("*.jsonl.gz")))
