@@ -1,0 +1,148 @@
+"""Lists and watch events as typed objects: bytes in, structs out, with a slow path for odd ones.
+
+One object that cannot be decoded never stops the others; it comes out as a `BadObject`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from engine.kube.errors import Unreadable
+from engine.objects import ObjectMeta
+
+T = TypeVar("T")
+
+
+class EventType(Enum):
+    """The types of watch events."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+    BOOKMARK = "BOOKMARK"
+    ERROR = "ERROR"
+
+
+class Event(msgspec.Struct, Generic[T], gc=False):
+    """One line of a watch."""
+
+    type: EventType
+    object: T
+
+
+class _RawEvent(msgspec.Struct, gc=False):
+    type: EventType
+    object: msgspec.Raw
+
+
+class ListMeta(msgspec.Struct, rename="camel"):
+    """`metadata` of a list."""
+
+    resource_version: str = ""
+    continue_: str | None = msgspec.field(default=None, name="continue")
+
+
+class _Items(msgspec.Struct, Generic[T]):
+    metadata: ListMeta
+    items: list[T] | None = None
+
+
+class _OnlyMeta(msgspec.Struct):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class _OnlyNames(msgspec.Struct):
+    """Metadata as far as it can be read when the rest of it cannot."""
+
+    metadata: dict[str, object] = msgspec.field(default_factory=dict)
+
+
+class BadObject(msgspec.Struct):
+    """An object that cannot be decoded."""
+
+    meta: ObjectMeta
+    reason: str
+
+
+class Decoders(Generic[T]):
+    """The typed fast path, and the slow one that looks at each object alone."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._events: msgspec.json.Decoder[Any] = msgspec.json.Decoder(Event[kind])  # type: ignore[valid-type]  # a type made at run time
+        self._raw_event = msgspec.json.Decoder(_RawEvent)
+        self._items: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Items[kind])  # type: ignore[valid-type]  # a type made at run time
+        self._raw_items = msgspec.json.Decoder(_Items[msgspec.Raw])
+        self._object = msgspec.json.Decoder(kind)
+        self._meta = msgspec.json.Decoder(_OnlyMeta)
+        self._names = msgspec.json.Decoder(_OnlyNames)
+
+    def events(self, lines: bytes) -> Iterable[Event[T | BadObject | msgspec.Raw]]:
+        """The events of whole lines; an ERROR keeps its object raw.
+
+        Raises:
+            Unreadable: a line is no event at all; what came before it has been given.
+        """
+        try:
+            decoded: Sequence[Event[Any]] = self._events.decode_lines(lines)
+        except msgspec.DecodeError:
+            return self._one_by_one(lines)
+        for event in decoded:
+            if event.type is EventType.ERROR:
+                return self._one_by_one(lines)
+        return decoded
+
+    def _one_by_one(self, lines: bytes) -> Iterator[Event[T | BadObject | msgspec.Raw]]:
+        for line in filter(bytes.strip, lines.split(b"\n")):
+            try:
+                event = self._raw_event.decode(line)
+            except msgspec.DecodeError as error:
+                raise Unreadable(f"not a watch event: {error}") from error
+            if event.type is EventType.ERROR:
+                yield Event(event.type, msgspec.Raw(bytes(event.object)))
+            else:
+                yield Event(event.type, self._one(event.object))
+
+    def items(self, body: bytes) -> tuple[ListMeta, Sequence[T | BadObject]]:
+        """A page of a list.
+
+        Raises:
+            Unreadable: it is no list.
+        """
+        try:
+            page = self._items.decode(body)
+        except msgspec.DecodeError:
+            return self._items_one_by_one(body)
+        return page.metadata, page.items or ()
+
+    def _items_one_by_one(self, body: bytes) -> tuple[ListMeta, Sequence[T | BadObject]]:
+        try:
+            raw = self._raw_items.decode(body)
+        except msgspec.DecodeError as error:
+            raise Unreadable(f"not a list: {error}") from error
+        return raw.metadata, [self._one(item) for item in raw.items or ()]
+
+    def _one(self, raw: msgspec.Raw) -> T | BadObject:
+        try:
+            return self._object.decode(raw)
+        except msgspec.DecodeError as error:
+            reason = str(error)
+        try:
+            return BadObject(self._meta.decode(raw).metadata, reason)
+        except msgspec.DecodeError:
+            pass
+        try:
+            named = self._names.decode(raw).metadata
+        except msgspec.DecodeError:
+            return BadObject(ObjectMeta(), reason)
+        texts = {k: v for k, v in named.items() if isinstance(v, str)}
+        meta = ObjectMeta(
+            name=texts.get("name", ""),
+            namespace=texts.get("namespace", ""),
+            uid=texts.get("uid", ""),
+            resource_version=texts.get("resourceVersion", ""),
+        )
+        return BadObject(meta, reason)

@@ -1,0 +1,225 @@
+"""What a list and a watch of one resource do next: a state and an outcome in, an action out.
+
+Pure: no I/O, no clock, no chance; `reflector` does what it says. ::
+
+                   Listed                    Ended: closed
+        ┌───────────────────────────────┐  ┌──────────────┐
+        │                               ▼  ▼              │
+     LISTING ◀───────────────────── WATCHING ─────────────┘
+      │  ▲  ▲    Ended: expired        │
+      │  │  │    (410, by status or    │ Ended: dropped, frozen, garbage
+      │  │  │     by ERROR event)      │ Failed: refused, 429, 5xx
+      │  │  │                          ▼
+      │  │  └───── Waited ──────── BACKING_OFF ──── Waited ────▶ WATCHING
+      │  │                             ▲
+      │  │         Failed              │
+      ├──┼─────────────────────────────┘
+      │  │
+      │  └──────── Waited ────── ABSENT ◀─┐
+      └── Missing (404: no such kind) ────┘
+
+A watch resumes from the last version seen; only a version that expired, or an answer that makes no
+sense, leads back to a list.
+
+Source: client-go tools/cache/reflector.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import assert_never
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long things take, in seconds; the defaults are client-go's."""
+
+    backoff: float = 0.8
+    backoff_limit: float = 30.0
+    healthy: float = 120.0
+    """A watch that lasted this long starts the backoff anew."""
+    short: float = 1.0
+    """A watch that ends sooner without a line counts as a failure."""
+    absent: float = 60.0
+    """How often a resource that the server lacks is asked for."""
+    watch: tuple[float, float] = (300.0, 600.0)
+    """The server is asked to end each watch after a random time in this range."""
+    silence: float = 130.0
+    """A watch without a line for so long is frozen; the server sends bookmarks every minute."""
+    list_silence: float = 60.0
+    slice: float = 0.002
+    """Longest time for which other tasks wait while objects are told to the handler."""
+    page: int = 500
+
+
+class Phase(Enum):
+    """What the reflector is about."""
+
+    LISTING = "listing"
+    WATCHING = "watching"
+    BACKING_OFF = "backing-off"
+    ABSENT = "absent"
+
+
+class End(Enum):
+    """How a watch ended after the server had accepted it."""
+
+    CLOSED = "closed"
+    DROPPED = "connection dropped"
+    FROZEN = "no line in time"
+    GARBAGE = "not a watch event"
+    ERROR = "error event"
+    EXPIRED = "version expired"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Where the protocol stands.
+
+    `version` is the last one seen, "" before the first list. `ask` is the version at which the next
+    list may be answered: "0" any, "" the newest. `delay` is the next backoff.
+    """
+
+    phase: Phase = Phase.LISTING
+    version: str = ""
+    ask: str = "0"
+    paged: bool = True
+    delay: float = 0.0
+    missed: int = 0
+    """404s on end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The list is complete, and known as of `version`."""
+
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListExpired:
+    """The list cannot be had at the version asked for, or its pages expired on the way."""
+
+    while_paging: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """404: the server has no such resource."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """No list, or no watch was opened: connection, 429, 5xx, or any other error."""
+
+    retry_after: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A watch is over. It gave `lines`, lasted `seconds` and brought us to `version`."""
+
+    end: End
+    version: str
+    lines: int
+    seconds: float
+    retry_after: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """The wait is over."""
+
+
+Outcome = Listed | ListExpired | Missing | Failed | Ended | Waited
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """List at `version` ("0" any, "" the newest), in pages if `paged`."""
+
+    version: str
+    paged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Watch what comes after `version`."""
+
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait `seconds` and up to `spread` times that more, by chance, but never less than `floor`."""
+
+    seconds: float
+    spread: float = 1.0
+    floor: float = 0.0
+    gone: bool = False
+    """The resource is not there: whatever was known of it is deleted."""
+
+
+Action = List | Watch | Wait
+
+
+def step(state: State, outcome: Outcome, timing: Timing) -> tuple[State, Action]:
+    """The protocol: what to do next. Pure; never raises."""
+    match outcome:
+        case Listed(version):
+            state = replace(
+                state, phase=Phase.WATCHING, version=version, ask=version, paged=True, missed=0
+            )
+            return state, Watch(version)
+        case ListExpired(while_paging):
+            if state.ask == "" and not state.paged:
+                return _back_off(state, 0.0, timing)
+            # INVARIANT: each turn gives up one of the two, so this ends.
+            paged = state.paged and not while_paging and state.ask != ""
+            state = replace(state, ask="", paged=paged)
+            return state, List(state.ask, state.paged)
+        case Missing():
+            state = replace(state, phase=Phase.ABSENT, version="", ask="0", missed=state.missed + 1)
+            return state, Wait(timing.absent, spread=0.2, gone=state.missed > 1)
+        case Failed(retry_after):
+            return _back_off(state, retry_after, timing)
+        case Waited():
+            return _resume(state)
+        case Ended():
+            return _ended(state, outcome, timing)
+        case _:
+            assert_never(outcome)
+
+
+def _resume(state: State) -> tuple[State, Action]:
+    if state.version and state.ask == state.version:
+        return replace(state, phase=Phase.WATCHING), Watch(state.version)
+    return replace(state, phase=Phase.LISTING), List(state.ask, state.paged)
+
+
+def _ended(state: State, ended: Ended, timing: Timing) -> tuple[State, Action]:
+    state = replace(state, version=ended.version, ask=ended.version)
+    useless = ended.lines == 0 and ended.seconds < timing.short
+    if ended.end is End.EXPIRED:
+        # The version stays in `ask`: a list not older than what we know. It is no longer watched.
+        state = replace(state, phase=Phase.LISTING, version="")
+        if useless:
+            return _back_off(state, ended.retry_after, timing)
+        return state, List(state.ask, state.paged)
+    if ended.end is End.CLOSED and not useless:
+        return replace(state, phase=Phase.WATCHING), Watch(ended.version)
+    if ended.lines == 0 and ended.end in (End.GARBAGE, End.ERROR):
+        # The same would come again: a list is the way around it.
+        state = replace(state, version="")
+    if ended.seconds >= timing.healthy:
+        state = replace(state, delay=0.0)
+    elif ended.seconds >= 2 * state.delay:
+        state = replace(state, delay=state.delay / 4)
+    return _back_off(state, ended.retry_after, timing)
+
+
+def _back_off(state: State, retry_after: float, timing: Timing) -> tuple[State, Action]:
+    delay = min(max(2 * state.delay, timing.backoff), timing.backoff_limit)
+    state = replace(state, phase=Phase.BACKING_OFF, delay=delay)
+    return state, Wait(delay, floor=retry_after)
