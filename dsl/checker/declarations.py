@@ -74,6 +74,7 @@ _NEAR_UNITS: Final = {
 def declare_name(scope: Scope, name: str, span: Span) -> None:
     """Refuses a name that is reserved or already taken in this file."""
     if name in RESERVED:
+        scope.broken.add(name)
         raise scope.refuse(
             "P103", f"`{name}` is a word of the language", span, f"call it for example {name}_value"
         )
