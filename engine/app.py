@@ -16,9 +16,8 @@ from random import Random
 from typing import Any, BinaryIO, Final
 from zoneinfo import ZoneInfo
 
-from dsl.compiler import Compiler
-
 import engine.kube.reflector as watch
+from dsl.compiler import Compiler
 from dsl.plan import MetricSpec
 from engine.cache import Cache
 from engine.clock import Clock

@@ -14,11 +14,11 @@ def rules_of(placed: Placed, framework: Framework) -> list[RuleTrace]:
     """
     if placed.decision.node is None:
         return []
+    decision, snapshot = placed.decision, placed.snapshot
+    candidates = framework.candidates(framework.filter(decision.pod, snapshot))
     return [
         trace
         for weighted in framework.profile.plugins
         if isinstance(weighted.plugin, PolicyPlugin)
-        for trace in weighted.plugin.traces(
-            placed.decision.pod, placed.snapshot, placed.decision.row
-        )
+        for trace in weighted.plugin.traces(decision.pod, snapshot, decision.row, candidates)
     ]

@@ -98,7 +98,6 @@ class Recorder:
             )
         )
 
-
     def _by_name(self, column: FloatColumn) -> dict[str, float]:
         nodes = self.cache.nodes
         rows = ((name, nodes.row(name)) for name in nodes.names())

@@ -23,7 +23,6 @@ def command(files: tuple[Path, ...], style: str, *, deny_warnings: bool) -> None
     """Checks each file on its own."""
     # The language is imported by the commands that need it: it costs what `version` should not.
     from dsl.compiler import Compiler  # noqa: PLC0415
-
     from dsl.diagnostics import Diagnostic, render, to_json  # noqa: PLC0415
 
     compiler = Compiler()

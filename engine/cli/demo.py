@@ -11,6 +11,7 @@ import asyncio
 import logging
 import statistics
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,7 +19,7 @@ from typing import Any, Final
 import click
 
 from engine.app import App, Hooks, RunOptions
-from engine.cli.demo_view import LiveView, PlainView, Row, View
+from engine.cli.demo_view import LiveView, Load, PlainView, Row, View
 from engine.clock import Clock, SystemClock
 from engine.config import Settings
 from engine.embedded import EmbeddedCluster
@@ -84,10 +85,7 @@ class Story:
         if placed.decision.node is None or framework is None:
             return
         self._seen.decided_at[pod.name] = self._clock.monotonic()
-        why = tuple(
-            f"{trace.place} {trace.rule.text.partition(':')[0]}: {trace.outcome}"
-            for trace in rules_of(placed, framework)
-        )
+        why = tuple(map(str, rules_of(placed, framework)))
         self._seen.rows[pod.name] = Row(pod.name, placed.decision.node, why)
 
     def accepted(self, bundle: Bundle) -> None:
@@ -144,16 +142,15 @@ class Story:
         self._view.step(f"A burst of {BURST} pods from {len(TEMPLATES)} templates:")
         names = []
         started = self._clock.monotonic()
-        with self._view.progress(BURST) as advance:
+        with self._view.burst(BURST) as show:
             for number in range(BURST):
                 name, cpu, memory = TEMPLATES[number % len(TEMPLATES)]
                 names.append(f"{name}-{number}")
                 self._create_pod(names[-1], cpu, memory)
-            shown = 0
-            while shown < BURST:
+            bound = 0
+            while bound < BURST:
                 bound = sum(self._node_of(name) is not None for name in names)
-                advance(bound - shown)
-                shown = bound
+                show(bound, self._loads())
                 self._in_time(started + 2 * _STEP_SECONDS, f"only {bound} of {BURST} were bound")
                 await asyncio.sleep(_POLL_SECONDS)
         self._burst_rate = BURST / (self._clock.monotonic() - started)
@@ -241,6 +238,23 @@ class Story:
     def _node_of(self, name: str) -> str | None:
         node = self._cluster.get("pods", name, namespace=NAMESPACE)["spec"].get("nodeName")
         return None if node is None else str(node)
+
+    def _loads(self) -> list[Load]:
+        """How many pods each node has, by the cluster's own state."""
+        pods = [p for p in self._cluster.list("pods") if p["spec"].get("nodeName")]
+        nginx = Counter(p["spec"]["nodeName"] for p in pods if "nginx" in p["metadata"]["name"])
+        everyone = Counter(p["spec"]["nodeName"] for p in pods)
+        test = self._nodes_with("test", "test")
+        return [
+            Load(
+                name,
+                name in test,
+                self._cluster.nodes.bandwidth(name),
+                nginx[name],
+                everyone[name] - nginx[name],
+            )
+            for name in sorted(n["metadata"]["name"] for n in self._cluster.list("nodes"))
+        ]
 
     def _nodes_with(self, key: str, value: str) -> set[str]:
         return {

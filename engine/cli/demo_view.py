@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import click
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
+from rich.padding import Padding
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 from rich.text import Text
@@ -21,6 +23,30 @@ class Row:
     pod: str
     node: str
     why: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """A node during the burst: its label, its bandwidth in bytes/s, its pods."""
+
+    node: str
+    test: bool
+    bandwidth: float
+    nginx: int
+    others: int
+
+
+ShowBurst = Callable[[int, Sequence[Load]], None]
+"""Called with how many pods are bound so far, and the nodes."""
+_COLUMNS: Final = ("node", "label", "bandwidth", "nginx pods", "other pods")
+_MEGA: Final = 1e6
+_FRAMES: Final = 12
+
+
+def _cells(load: Load) -> tuple[str, str, str, str, str]:
+    label = "test=test" if load.test else ""
+    bandwidth = f"{load.bandwidth / _MEGA:.1f} MB/s"
+    return load.node, label, bandwidth, str(load.nginx), str(load.others)
 
 
 class View(Protocol):
@@ -38,8 +64,8 @@ class View(Protocol):
         """A pod was placed."""
         ...
 
-    def progress(self, total: int) -> AbstractContextManager[Callable[[int], None]]:
-        """A progress bar; the value is called with how many more are done."""
+    def burst(self, total: int) -> AbstractContextManager[ShowBurst]:
+        """Many pods at once: how many are bound, and where they went."""
         ...
 
     def summary(self, facts: Mapping[str, str]) -> None:
@@ -73,18 +99,24 @@ class PlainView:
         click.echo(f"   {pod} -> {node} {why}".rstrip())
 
     @contextmanager
-    def progress(self, total: int) -> Iterator[Callable[[int], None]]:
-        """See `View.progress`: quarters are enough."""
-        done = shown = 0
+    def burst(self, total: int) -> Iterator[ShowBurst]:
+        """See `View.burst`: a line a quarter, and a table of the nodes at the end."""
+        last: Sequence[Load] = ()
+        shown = 0
 
-        def advance(more: int) -> None:
-            nonlocal done, shown
-            done += more
-            if done * 4 // total > shown:
-                shown = done * 4 // total
-                click.echo(f"   {done} of {total} bound")
+        def show(bound: int, loads: Sequence[Load]) -> None:
+            nonlocal last, shown
+            last = loads
+            if bound * 4 // total > shown:
+                shown = bound * 4 // total
+                click.echo(f"   {bound} of {total} bound")
 
-        yield advance
+        yield show
+        rows = [_COLUMNS, *map(_cells, last)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+            click.echo(f"   {line}".rstrip())
 
     def summary(self, facts: Mapping[str, str]) -> None:
         """See `View.summary`."""
@@ -121,12 +153,21 @@ class LiveView:
         )
 
     @contextmanager
-    def progress(self, total: int) -> Iterator[Callable[[int], None]]:
-        """See `View.progress`."""
+    def burst(self, total: int) -> Iterator[ShowBurst]:
+        """See `View.burst`: a live table with a progress bar under it."""
         columns = (TextColumn("  "), BarColumn(40), MofNCompleteColumn(), TextColumn("pods bound"))
-        with Progress(*columns, console=self._console) as bar:
-            task = bar.add_task("", total=total)
-            yield lambda more: bar.advance(task, more)
+        bar = Progress(*columns, console=self._console, auto_refresh=False)
+        task = bar.add_task("", total=total)
+        with Live(console=self._console, refresh_per_second=_FRAMES) as live:
+
+            def show(bound: int, loads: Sequence[Load]) -> None:
+                table = Table(*_COLUMNS, box=None, pad_edge=False, padding=(0, 2))
+                for load in loads:
+                    table.add_row(*_cells(load))
+                bar.update(task, completed=bound)
+                live.update(Group(Padding(table, (0, 0, 0, 3)), bar))
+
+            yield show
 
     def summary(self, facts: Mapping[str, str]) -> None:
         """See `View.summary`."""

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import click
-from dsl.compiler import Compiler
 
+from dsl.compiler import Compiler
 from engine.app import settings_worlds
 from engine.config import Settings
 from engine.framework.runtime import Framework

@@ -50,7 +50,9 @@ async def _up(nodes: int, port: int, kubeconfig: Path, *, scheduler: bool) -> No
         loop.add_signal_handler(number, stop.set)
     clock = SystemClock()
     async with EmbeddedCluster(nodes=nodes, clock=clock, port=port) as cluster:
-        kubeconfig.write_text(yaml.safe_dump(cluster.kubeconfig()), "utf-8")
+        await asyncio.to_thread(
+            kubeconfig.write_text, yaml.safe_dump(cluster.kubeconfig()), "utf-8"
+        )
         cluster.create("namespaces", {"metadata": {"name": _NAMESPACE}})
         click.echo(f"export KUBECONFIG={kubeconfig}")
         click.echo("# kubectl get nodes -L test", err=True)

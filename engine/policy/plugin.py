@@ -5,6 +5,7 @@ The policy's text decides nothing here; this room only asks the plan about the s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
@@ -35,6 +36,7 @@ from engine.framework.status import Code, Status
 from engine.policy.world import DEFAULT_GPUS, PodSubject, SnapshotWorld
 
 _MINUTE: Final = 60.0
+_KEPT: Final = 128
 
 
 class Worlds:
@@ -70,6 +72,15 @@ class _Asked:
     scores: tuple[Parts | None, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """The scores of some candidates; they hold while the version does."""
+
+    rows: Rows
+    state: State
+    scores: Scores | None
+
+
 class PolicyPlugin:
     """One policy. Implements `FilterPlugin` and `ScorePlugin`."""
 
@@ -77,6 +88,8 @@ class PolicyPlugin:
         self.plan = plan
         self._worlds = worlds
         self._asked: _Asked | None = None
+        self._kept: dict[int, _Kept] = {}
+        self._kept_for: Hashable = None
         rules: tuple[RuleBase, ...] = (*plan.filters, *plan.scores)
         self._reads_metrics = any(rule.reads_metrics for rule in rules)
         self._reads_now = any(
@@ -87,6 +100,9 @@ class PolicyPlugin:
         # A column over other nodes' pods (a zone's) changes with rows that are not asked about.
         self.scope = Scope.ROW if all(rule.row_local for rule in plan.filters) else Scope.ALL
         self.score_scope = Scope.ALL
+        self._scores_by_version = all(
+            _is_of_version(read) for rule in plan.scores for read in rule.reads
+        )
 
     @property
     def name(self) -> str:
@@ -176,36 +192,61 @@ class PolicyPlugin:
         rows: Rows,
     ) -> Scores | None:
         """See `ScorePlugin.score`: the weighted mean of the rules that do not abstain, 0..100."""
+        if not self._scores_by_version or isinstance(rows, slice):
+            return self._score(state, snapshot, rows)
+        version = self.version(snapshot)
+        if version != self._kept_for or len(self._kept) >= _KEPT:
+            self._kept.clear()
+            self._kept_for = version
+        # INVARIANT: nobody writes to an array of rows, and what is kept keeps its id taken.
+        kept = self._kept.get(id(rows))
+        if kept is None or kept.state != state:
+            scores = self._score(state, snapshot, rows)
+            if scores is not None:
+                scores.flags.writeable = False
+            kept = self._kept[id(rows)] = _Kept(rows, state, scores)
+        return kept.scores
+
+    def _score(self, state: State, snapshot: Snapshot, rows: Rows) -> Scores | None:
         return self.plan.score(state, self._worlds.of(snapshot), _numbers(snapshot, rows))
 
     def normalize(self, state: State, scores: Scores) -> Scores:  # noqa: ARG002 - the protocol's
         """Rules are normalised one by one; their mean is in 0..100 already."""
         return scores
 
-    def traces(self, pod: PodInfo, snapshot: Snapshot, row: int) -> list[RuleTrace]:
-        """What each rule that applies to the pod said of this node and of all others."""
+    def traces(
+        self, pod: PodInfo, snapshot: Snapshot, row: int, candidates: NDArray[np.intp]
+    ) -> list[RuleTrace]:
+        """What each rule that applies to the pod said of this node, one of the candidates."""
         asked = self._ask(pod, snapshot)
         world = self._worlds.of(snapshot)
         everyone = np.flatnonzero(snapshot.nodes.present)
-        passed = np.ones(len(everyone), dtype=np.bool_)
         traces = []
         for filter_rule, own in zip(self.plan.filters, asked.filters, strict=True):
             if own is not None:
-                mask = filter_rule.verdict(own, world, everyone)
-                passed &= mask
-                kept = int(np.count_nonzero(mask))
+                kept = int(np.count_nonzero(filter_rule.verdict(own, world, everyone)))
                 text = f"{kept} of {len(everyone)} nodes pass"
-                traces.append(RuleTrace(filter_rule, text, None))
-        candidates = everyone[passed]
+                traces.append(RuleTrace(filter_rule, text, self._ages(filter_rule, world, row)))
         at = np.flatnonzero(candidates == row)
         for score_rule, own in zip(self.plan.scores, asked.scores, strict=True):
             if own is None or not len(at):
                 continue
             column = score_rule.finish(score_rule.column(own, world, candidates, candidates))
             if column is not None:
-                value = float(column[at[0]])
-                traces.append(RuleTrace(score_rule, f"{value:g} of 100", value))
+                text = f"{column[at[0]]:g} of 100"
+                traces.append(RuleTrace(score_rule, text, self._ages(score_rule, world, row)))
         return traces
+
+    def _ages(self, rule: RuleBase, world: SnapshotWorld, row: int) -> tuple[str, ...]:
+        """How old the samples are that the rule read of this node."""
+        ages = []
+        for spec in self.plan.metrics:
+            if f"metric:{spec.name}" in rule.reads:
+                age = float(world.metric_age(spec.id)[row])
+                ages.append(
+                    f"no {spec.name}" if math.isnan(age) else f"{spec.name} {age:.0f} s old"
+                )
+        return tuple(ages)
 
     def _ask(self, pod: PodInfo, snapshot: Snapshot) -> _Asked:
         asked = self._asked
@@ -223,16 +264,25 @@ class PolicyPlugin:
 
 @dataclass(frozen=True, slots=True)
 class RuleTrace:
-    """One rule's part in a decision, in words; `score` is what it gave the node, if it scores."""
+    """One rule's part in a decision, in words, and the age of the samples it read."""
 
     rule: RuleBase
     outcome: str
-    score: float | None
+    ages: tuple[str, ...] = ()
 
     @property
     def place(self) -> str:
         """File and line of the rule."""
         return f"{self.rule.source.name}:{self.rule.line}"
+
+    def __str__(self) -> str:
+        said = ", ".join((self.outcome, *self.ages))
+        return f"{self.place} {self.rule.text.partition(':')[0]}: {said}"
+
+
+def _is_of_version(read: str) -> bool:
+    """True if the value changes with the version only, or is the pod's and in the state."""
+    return read.startswith(("metric:", "pod."))
 
 
 def _numbers(snapshot: Snapshot, rows: Rows) -> NDArray[np.intp]:

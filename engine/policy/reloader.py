@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dsl.compiler import Compiler, CompileResult
-
 from dsl.diagnostics import Diagnostic, render
 from dsl.functions import parse_duration
 from dsl.plan import MetricSpec, Plan
@@ -114,7 +113,7 @@ def compile_at_once(
         try:
             next(steps)
         except StopIteration as done:
-            return _outcome(done.value, files, settings, title)
+            return _outcome(done.value, settings, title)
 
 
 def _steps(
@@ -124,9 +123,7 @@ def _steps(
     return compiler.steps(files, params=params, metrics=settings.metrics)
 
 
-def _outcome(
-    result: CompileResult, files: Texts, settings: CompileSettings, title: str
-) -> Bundle | Refusal:
+def _outcome(result: CompileResult, settings: CompileSettings, title: str) -> Bundle | Refusal:
     if result.ok:
         plans = tuple([settings.applied(plan) for plan in result.plans])
         texts = {plan.source.name: plan.source.text for plan in plans}
@@ -193,7 +190,7 @@ class Reloader:
         return False
 
     def _finish(self, result: CompileResult) -> None:
-        outcome = _outcome(result, self._files, self._settings, self.title)
+        outcome = _outcome(result, self._settings, self.title)
         if isinstance(outcome, Refusal):
             self._refuse(outcome)
             return
