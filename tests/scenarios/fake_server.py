@@ -1,6 +1,6 @@
 """A KubeClient without a network: the pods of a small API server, and whatever may go wrong."""
 
-# ruff: noqa: ARG002 - the arguments are those of KubeClient
+
 
 from __future__ import annotations
 

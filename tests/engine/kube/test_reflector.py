@@ -385,3 +385,17 @@ def test_a_handlers_bug_ends_it(bench: Bench) -> None:
     with pytest.raises(ZeroDivisionError):
         bench.spin(20)
     bench.task = None
+
+
+def test_a_burst_comes_in_pieces_and_equal_parts_are_shared(bench: Bench) -> None:
+    for number in range(2000):
+        bench.server.put(f"p{number}", number % 2)
+    bench.settle()
+    for number in range(2000):
+        bench.server.put(f"p{number}", 2 + number % 2)
+    for _ in range(30):
+        bench.spin()
+    assert bench.agrees()
+    pods_now = list(bench.reflector.objects.values())
+    assert len({id(p.metadata.labels) for p in pods_now}) == 2
+    assert {(p.metadata.labels or {})["mark"] for p in pods_now} == {"2", "3"}

@@ -1,6 +1,6 @@
 """The session and the writers against a scripted HTTP server on loopback."""
 
-# ruff: noqa: ARG001 - handlers take a request whether they look at it or not
+
 
 from __future__ import annotations
 
