@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import msgspec
@@ -36,6 +37,7 @@ _SERVER_ERRORS = 500
 _CHUNK = 256 * 1024
 _IDLE_SECONDS = 0.5
 _REMEMBERED = 4096
+_PAUSE_EVERY = 256
 _SERVER = Question("", ())
 """Stands for the server itself among the failures."""
 
@@ -66,7 +68,7 @@ class _Refused(Exception):  # noqa: N818 - never leaves this module
     """Prometheus answered, but not this question."""
 
 
-class _Sample(msgspec.Struct):
+class _Sample(msgspec.Struct, gc=False):
     metric: dict[str, str]
     value: tuple[float, str]
 
@@ -83,7 +85,8 @@ class _Envelope(msgspec.Struct):
 
 
 _envelope = msgspec.json.Decoder(_Envelope)
-_vector = msgspec.json.Decoder(list[_Sample])
+_vector = msgspec.json.Decoder(list[msgspec.Raw])
+_sample = msgspec.json.Decoder(_Sample)
 
 
 class _Answer:
@@ -184,6 +187,11 @@ def _error_text(body: bytes) -> str:
         return " ".join(body[:200].decode("utf-8", "replace").split())
 
 
+def _give_way() -> None:
+    """Lets the event loop run now and not after the interpreter's 5 ms."""
+    sleep(0)
+
+
 def parse_vector(result: bytes, by: Sequence[str]) -> list[Series]:
     """The series of an instant vector that have a number and one of the labels `by`.
 
@@ -191,7 +199,11 @@ def parse_vector(result: bytes, by: Sequence[str]) -> list[Series]:
         msgspec.DecodeError: it is no instant vector.
     """
     parsed = []
-    for sample in _vector.decode(result):
+    # One by one, as decoding keeps the event loop waiting until it returns.
+    for number, raw in enumerate(_vector.decode(result)):
+        if not number % _PAUSE_EVERY:
+            _give_way()
+        sample = _sample.decode(raw)
         names = tuple(sample.metric[label] for label in by if label in sample.metric)
         time, text = sample.value
         try:
@@ -334,7 +346,7 @@ class PrometheusRefresher:
             answer = parse_vector(result, question.by)
         except msgspec.DecodeError as error:
             raise _Refused(f"the answer cannot be read: {error}") from error
-        return answer, self._store.match(answer)
+        return answer, self._store.match(answer, _give_way)
 
     def _headers(self) -> dict[str, str]:
         headers = dict(self._settings.headers)

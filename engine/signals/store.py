@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -27,6 +27,7 @@ _LOG = logging.getLogger(__name__)
 _RETIRED = 64
 _RETIRED_SECONDS = 600.0
 _UNMATCHED_KEPT = 20_000
+_PAUSE_EVERY = 256
 _NAN = math.nan
 
 
@@ -210,17 +211,20 @@ class SignalStore:
 
     # --- samples
 
-    def match(self, answer: Sequence[Series]) -> Matched:
+    def match(self, answer: Sequence[Series], pause: Callable[[], None] = lambda: None) -> Matched:
         """Finds the node of each series; of several for one node the largest value counts.
 
-        Reads the directory only, so it may run outside the event loop.
+        Reads the directory only, so it may run outside the event loop; `pause` is called every few
+        hundred series, to let that go on.
         """
         version = self._directory.version
         best: dict[int, Series] = {}
         unmatched: list[Series] = []
         duplicates = 0
         find = self._directory.find
-        for series in answer:
+        for number, series in enumerate(answer):
+            if not number % _PAUSE_EVERY:
+                pause()
             for name in series.names:
                 slot = find(name)
                 if slot >= 0:

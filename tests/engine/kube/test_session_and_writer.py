@@ -1,7 +1,5 @@
 """The session and the writers against a scripted HTTP server on loopback."""
 
-
-
 from __future__ import annotations
 
 import asyncio
@@ -141,13 +139,15 @@ def pod_info(*conditions: Condition) -> PodInfo:
 
 
 BIND = Bind(pod_info(), "n1", {"a": "b"})
-SETTINGS = WriterSettings(timeout_seconds=0.02)
+SETTINGS = WriterSettings()
+HASTY = WriterSettings(timeout_seconds=0.03)
 
 
 async def bound_by(*answers: Answer) -> tuple[BindOutcome, str, Script, Wiring]:
     async with serving(*answers) as script, session_to(script) as session:
         wires = wiring()
-        binder: Binder = KubeBinder(session, wires, settings=SETTINGS)
+        settings = HASTY if be_silent in answers else SETTINGS
+        binder: Binder = KubeBinder(session, wires, settings=settings)
         outcome, text = await binder.bind(BIND)
         return outcome, text, script, wires
 
@@ -447,7 +447,7 @@ class TestStream:
         async def run() -> None:
             got = b""
             async with serving(dribble) as script, session_to(script) as session:
-                stream = session.stream("/x", params={"watch": "true"}, read_timeout_seconds=0.03)
+                stream = session.stream("/x", params={"watch": "true"}, read_timeout_seconds=0.05)
                 with pytest.raises(Timeout):  # noqa: PT012 - a loop is what is tested
                     async with aclosing(stream):
                         async for chunk in stream:
