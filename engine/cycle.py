@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from engine.framework.decision import Decision, FitError, PluginScore
+from engine.framework.interface import Scores
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Candidates, Framework, PluginError, PodClass, Unfit
 from engine.framework.snapshot import Snapshot
@@ -40,7 +41,7 @@ def decide(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Decision:
         if nominated >= 0 and known.feasible[nominated]:
             # Preemption, or whoever nominated, made room there: taken without scoring.
             candidates = np.array([nominated], dtype=np.intp)
-        return _choose(pod, snapshot, framework, known, candidates)
+        return _choose(pod, snapshot, framework, known, candidates, evaluated)
     except Unfit as unfit:
         return _nowhere(pod, snapshot, framework, evaluated, unfit.fit_error)
     except PluginError as fault:
@@ -70,15 +71,13 @@ def _choose(
     framework: Framework,
     known: PodClass,
     candidates: Candidates,
+    evaluated: int,
 ) -> Decision:
-    evaluated = int(np.count_nonzero(snapshot.nodes.present))
     total, ties, best = 0.0, 1, 0
     scores: tuple[PluginScore, ...] = ()
     if len(candidates) > 1:  # with one feasible node kube-scheduler does not score either
         answers = framework.scores(known, pod, snapshot, candidates)
-        totals = np.zeros(len(candidates))
-        for _, weight, _, normalized in answers:
-            totals += normalized * weight
+        totals = _sum(answers, len(candidates))
         best = int(totals.argmax())
         total = float(totals[best])
         tied = np.flatnonzero(totals == total)
@@ -91,10 +90,7 @@ def _choose(
                 for name, weight, raw, normalized in answers
             ]
         )
-    rejected = {}
-    if len(candidates) < evaluated:
-        first = framework.first_rejections(known, snapshot)
-        rejected = {name: len(rows) for name, rows in first.items()}
+    rejected = framework.rejected(known, snapshot) if len(candidates) < evaluated else {}
     row = int(candidates[best])
     return Decision(
         pod,
@@ -109,6 +105,17 @@ def _choose(
         scores,
         rejected,
     )
+
+
+def _sum(answers: list[tuple[str, float, Scores, Scores]], count: int) -> Scores:
+    """The totals of the candidates, added in the order of the plugins."""
+    if not answers:
+        return np.zeros(count)
+    _, weight, _, normalized = answers[0]
+    totals = normalized * weight
+    for _, weight, _, normalized in answers[1:]:
+        totals += normalized if weight == 1 else normalized * weight
+    return totals
 
 
 def _first(

@@ -78,17 +78,21 @@ class PodClass:
         "feasible",
         "filter_versions",
         "generation",
+        "key",
         "layout",
         "masks",
+        "normal",
         "pre",
         "raw",
+        "rejected",
         "score_pre",
         "score_versions",
         "size",
         "tie_seed",
     )
 
-    def __init__(self, filters: int, scorers: int) -> None:
+    def __init__(self, filters: int, scorers: int, key: tuple[Hashable, ...] | None = None) -> None:
+        self.key = key
         self.size = -1
         self.layout = -1
         self.generation = -1
@@ -100,9 +104,13 @@ class PodClass:
         self.filter_versions: list[Hashable] = [None] * filters
         self.feasible: BoolColumn = np.empty(0, dtype=np.bool_)
         self.candidates: Candidates | None = None
+        # INVARIANT: None as soon as any mask changed in any row.
+        self.rejected: dict[str, int] | None = None
         self.score_pre: list[tuple[Status, State] | None] = [None] * scorers
         self.score_versions: list[Hashable] = [None] * scorers
         self.raw: list[Scores | None] = [None] * scorers
+        # INVARIANT: made of `raw` of `candidates` as they are now, or None.
+        self.normal: list[tuple[Scores, Scores] | None] = [None] * scorers
         self.tie_seed: np.uint64 | None = None
 
 
@@ -146,6 +154,7 @@ class Framework:
         keyed: dict[str, FilterPlugin | ScorePlugin] = {p.name: p for p in self.filters}
         keyed.update({p.name: p for p, _ in self.scorers})
         self._keyed = tuple(keyed.values())
+        self._of_all_rows = tuple([plugin.scope is Scope.ALL for plugin in self.filters])
         self._on_fault = on_fault or _log_fault
         self._memo_bytes = memo_bytes
         self._classes: LRUCache[Hashable, PodClass] | None = None
@@ -190,7 +199,7 @@ class Framework:
         key = self.class_key(pod, snapshot)
         found: PodClass | None = classes.get(key)
         if found is None:
-            found = PodClass(len(self.filters), len(self.scorers))
+            found = PodClass(len(self.filters), len(self.scorers), key)
             self._filter_all(found, pod, snapshot)
             classes[key] = found
             return found
@@ -211,7 +220,7 @@ class Framework:
         for i in range(len(self.filters)):
             self._ask_filter(known, i, pod, snapshot)
         known.feasible = _all_of(known, snapshot, slice(0, size))
-        known.candidates = None
+        _masks_changed(known, everywhere=True)
         known.raw = [None] * len(self.scorers)
         known.layout = snapshot.layout
         known.generation = snapshot.generation
@@ -258,28 +267,29 @@ class Framework:
     def _filter_changed(
         self, known: PodClass, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp]
     ) -> None:
+        size, known.size = known.size, -1  # in case a plugin raises half-way
         if known.allowed is not None:
             rows = rows[known.allowed[rows]]
-        refilled = False
+        refilled = changed = False
         for i, plugin in enumerate(self.filters):
             version = plugin.version(snapshot)
-            moved = plugin.scope is Scope.ALL and known.generation != snapshot.generation
+            moved = self._of_all_rows[i] and known.generation != snapshot.generation
             if moved or version != known.filter_versions[i]:
                 self._refilter(known, i, pod, snapshot, version)
                 refilled = True
             elif len(rows) and known.pre[i].status.code is not Code.SKIP:
-                self._filter_rows(known, i, pod, snapshot, rows)
+                changed |= self._filter_rows(known, i, pod, snapshot, rows)
         if refilled:
             known.feasible = _all_of(known, snapshot, slice(0, snapshot.nodes.size))
-            known.candidates = None
-        elif len(rows):
+            _masks_changed(known, everywhere=True)
+        elif changed:
             feasible = _all_of(known, snapshot, rows)
-            if not np.array_equal(known.feasible[rows], feasible):
-                known.candidates = None
-                known.feasible[rows] = feasible
+            _masks_changed(known, everywhere=not np.array_equal(known.feasible[rows], feasible))
+            known.feasible[rows] = feasible
         if len(rows):
             self._score_changed(known, pod, snapshot, rows)
         known.generation = snapshot.generation
+        known.size = size
 
     def _refilter(
         self, known: PodClass, i: int, pod: PodInfo, snapshot: Snapshot, version: Hashable
@@ -295,14 +305,20 @@ class Framework:
 
     def _filter_rows(
         self, known: PodClass, i: int, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp]
-    ) -> None:
+    ) -> bool:
+        """One plugin about some rows; True if its mask changed."""
         passed = self._verdicts(known, i, pod, snapshot, rows).passed
         mask = known.masks[i]
         if mask is None:
             if passed is None:
-                return
+                return False
             mask = known.masks[i] = np.ones(snapshot.nodes.size, dtype=np.bool_)
-        mask[rows] = True if passed is None else passed
+        if passed is None:
+            passed = np.ones(len(rows), dtype=np.bool_)
+        if mask[rows].tobytes() == passed.tobytes():
+            return False
+        mask[rows] = passed
+        return True
 
     def _verdicts(
         self, known: PodClass, i: int, pod: PodInfo, snapshot: Snapshot, rows: Rows
@@ -331,6 +347,13 @@ class Framework:
                 first[plugin.name] = rows
                 left &= mask
         return first
+
+    def rejected(self, known: PodClass, snapshot: Snapshot) -> dict[str, int]:
+        """How many nodes each plugin was the first to reject. Borrowed: read only."""
+        if known.rejected is None:
+            first = self.first_rejections(known, snapshot)
+            known.rejected = {name: len(rows) for name, rows in first.items()}
+        return known.rejected
 
     def unfit(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> FitError:
         """Why no node is left, counted by reason.
@@ -380,17 +403,25 @@ class Framework:
             PluginError: a plugin raised, or a normalised score of it is outside 0..100.
         """
         everyone = len(candidates) == snapshot.nodes.size
+        keep = candidates is known.candidates
         answers = []
         for i, (plugin, weight) in enumerate(self.scorers):
             raw = self._raw(known, i, pod, snapshot, candidates)
             if raw is None:
                 continue
-            if not everyone and plugin.score_scope is Scope.ROW:
-                raw = raw[candidates]
-            pre = known.score_pre[i]
-            state = None if pre is None else pre[1]
-            normalized = self._guard(plugin.name, "NormalizeScore", plugin.normalize, state, raw)
-            answers.append((plugin.name, weight, raw, normalized))
+            name = plugin.name
+            normal = known.normal[i]
+            if normal is None or not keep:
+                by_row = plugin.score_scope is Scope.ROW
+                if by_row and not everyone:
+                    raw = raw.take(candidates)
+                pre = known.score_pre[i]
+                state = None if pre is None else pre[1]
+                fresh = self._guard(name, "NormalizeScore", plugin.normalize, state, raw)
+                normal = raw, fresh
+                if by_row and keep:
+                    known.normal[i] = normal
+            answers.append((name, weight, *normal))
         return answers
 
     def _raw(
@@ -405,7 +436,7 @@ class Framework:
                 raise PluginError(plugin.name, "PreScore", RuntimeError(" ".join(pre[0].reasons)))
             known.score_pre[i] = pre
             known.score_versions[i] = version
-            known.raw[i] = None
+            known.raw[i] = known.normal[i] = None
         status, state = pre
         if status.code is Code.SKIP:
             return None
@@ -427,9 +458,10 @@ class Framework:
                 continue
             fresh = self._guard(plugin.name, "Score", plugin.score, pre[1], pod, snapshot, rows)
             if fresh is None:
-                known.raw[i] = None
-            else:
+                known.raw[i] = known.normal[i] = None
+            elif raw[rows].tobytes() != fresh.tobytes():
                 raw[rows] = fresh
+                known.normal[i] = None
 
     # ---- ties --------------------------------------------------------------------------------
 
@@ -439,7 +471,8 @@ class Framework:
         INVARIANT: class keys are made of values whose repr is the same in every process.
         """
         if known.tie_seed is None:
-            text = f"{self.profile.seed}\0{self.class_key(pod, snapshot)!r}"
+            key = self.class_key(pod, snapshot) if known.key is None else known.key
+            text = f"{self.profile.seed}\0{key!r}"
             digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
             known.tie_seed = np.uint64(int.from_bytes(digest, "little"))
         return known.tie_seed
@@ -478,6 +511,14 @@ def _all_of(known: PodClass, snapshot: Snapshot, rows: Rows) -> BoolColumn:
         if mask is not None:
             feasible &= mask[rows]
     return feasible
+
+
+def _masks_changed(known: PodClass, *, everywhere: bool) -> None:
+    """Forgets what was made of the masks; `everywhere`: of the set of feasible nodes too."""
+    known.rejected = None
+    if everywhere:
+        known.candidates = None
+        known.normal = [None] * len(known.normal)
 
 
 def _log_fault(fault: PluginError) -> None:

@@ -1,0 +1,140 @@
+"""The memo with policies: what is remembered never changes a decision, whatever they read."""
+
+from __future__ import annotations
+
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dsl.compiler import Compiler
+from engine.cache import Cache
+from engine.config import BerthDocument
+from engine.cycle import decide
+from engine.framework.profile import Profile, Weighted
+from engine.framework.runtime import Framework
+from engine.plugins.registry import default_plugins
+from engine.policy.chain import worlds_of
+from engine.policy.plugin import PolicyPlugin
+from engine.policy.reloader import Bundle, compile_at_once, compile_settings
+from tests.builders import make_node, make_pod
+
+POLICIES = (
+    "filter: pod.name contains nginx -> node.label test=test\nscore: 100 - bandwidth/max*100\n",
+    "filter: bandwidth is missing or bandwidth < 80\n"
+    "score: pod.cpu >= 1 -> bandwidth normalize minmax\nscore: 50\n",
+    "filter: bandwidth is present and metric_age(bandwidth) < 60s\n"
+    "score: node.cpu.free normalize minmax\n",
+    "filter: count(node.pods where it.cpu >= 1) < 2\nscore: count(zone.pods) normalize minmax\n",
+    "score: metric_age(bandwidth) normalize minmax\n",
+)
+COMPILER = Compiler()
+
+events = st.one_of(
+    st.tuples(st.just("node"), st.integers(0, 5), st.booleans(), st.sampled_from(("2", "4"))),
+    st.tuples(st.just("pod gone"), st.integers(0, 12)),
+    st.tuples(st.just("samples"), st.lists(st.sampled_from((1.0, 50.0, 90.0, np.nan)), max_size=6)),
+    st.tuples(st.just("time"), st.sampled_from((1.0, 30.0, 50.0))),
+    *[
+        st.tuples(
+            st.just("schedule"),
+            st.sampled_from(("nginx", "redis")),
+            st.sampled_from(("100m", "1")),
+        )
+    ]
+    * 3,
+)
+
+
+class Signals:
+    """One metric, by row."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+        self.version = 0
+        self.values: list[float] = []
+        self.taken = 0.0
+        self.now = 0.0
+
+    def column(self, metric: str) -> np.ndarray:
+        column = np.full(self._cache.nodes.size, np.nan)
+        count = min(len(self.values), len(column))
+        column[:count] = self.values[:count]
+        return column
+
+    def age(self, metric: str) -> np.ndarray:
+        return self.column(metric) * 0.0 + (self.now - self.taken)
+
+
+def bundle(text):
+    found = compile_at_once(COMPILER, {"p.policy": text}, compile_settings(BerthDocument()))
+    assert isinstance(found, Bundle), found.text
+    return found
+
+
+def run(happenings, text, memo_bytes):
+    cache = Cache()
+    signals = Signals(cache)
+    worlds = worlds_of(ZoneInfo("UTC"), ())
+    plugins = [Weighted(PolicyPlugin(plan, worlds), plan.weight) for plan in bundle(text).plans]
+    profile = Profile("berth", (*default_plugins(), *plugins))
+    framework = Framework(profile, memo_bytes=memo_bytes)
+    decisions = []
+    for number, happening in enumerate(happenings):
+        match happening:
+            case ("node", index, labelled, cpu):
+                labels = {"topology.kubernetes.io/zone": f"z{index % 2}"}
+                if labelled:
+                    labels["test"] = "test"
+                cache.add_node(make_node(f"n{index}", cpu=cpu, labels=labels))
+                signals.version += 1
+            case ("pod gone", index):
+                cache.remove_pod(f"uid-default-nginx-{index}")
+            case ("samples", values):
+                signals.values, signals.taken = values, signals.now
+                signals.version += 1
+            case ("time", seconds):
+                signals.now += seconds
+            case ("schedule", name, cpu):
+                pod = make_pod(f"{name}-{number}", cpu=cpu)
+                decision = decide(pod, cache.snapshot(signals.now, signals), framework)
+                decisions.append(
+                    (
+                        decision.node,
+                        decision.total,
+                        decision.scores,
+                        decision.ties,
+                        dict(decision.rejected),
+                        decision.fit_error and decision.fit_error.message(),
+                        decision.error,
+                    )
+                )
+                if decision.node:
+                    cache.assume(pod, decision.node)
+    return decisions
+
+
+@pytest.mark.parametrize("text", POLICIES)
+def test_what_is_remembered_never_changes_a_decision(text):
+    @settings(max_examples=40, deadline=None)
+    @given(st.lists(events, max_size=25))
+    def remembered(happenings):
+        assert run(happenings, text, 1 << 20) == run(happenings, text, 0)
+
+    remembered()
+
+
+def test_an_age_grows_without_new_samples():
+    happenings = [
+        ("node", 0, False, "4"),
+        ("node", 1, False, "4"),
+        ("samples", [1.0, 2.0]),
+        ("schedule", "redis", "100m"),
+        ("time", 90.0),
+        ("schedule", "redis", "100m"),
+    ]
+    nodes = [decision[0] for decision in run(happenings, POLICIES[2], 1 << 20)]
+    assert nodes[0] is not None
+    assert nodes[1] is None
