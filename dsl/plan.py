@@ -142,7 +142,7 @@ class RuleBase:
 
     Attributes:
         id: `file#n`, counted from 1 over the statements with an extension point.
-        reads: schema names of the fields, `metric:NAME` for metrics.
+        reads: schema names of the fields, `metric:NAME` and `metric_age:NAME` for metrics.
         row_local: whether a node's value depends on that node and the pod only.
         prepare: gives the pod's parts, or None when the left side is false.
     """

@@ -126,10 +126,10 @@ def _pod() -> Iterator[FieldSpec]:
     level = Level.POD
     yield from _pod_like("pod", level)
     yield FieldSpec("pod.images", TEXTS, level, "images of all containers")
-    yield FieldSpec("pod.queued_at", TIME, level, "when the pod entered the queue", optional=True)
-    yield FieldSpec("pod.first_attempt_at", TIME, level, "when it was first tried", optional=True)
-    yield FieldSpec("pod.attempts", NUMBER, level, "how often it has been tried")
     later = (
+        ("pod.queued_at", TIME, "when the pod entered the queue"),
+        ("pod.first_attempt_at", TIME, "when it was first tried"),
+        ("pod.attempts", NUMBER, "how often it has been tried"),
         ("pod.workload", TEXT, "top owner of the pod"),
         ("pod.toleration", TEXT, "value of a toleration"),
         ("pod.previous_node", TEXT, "node of its predecessor"),

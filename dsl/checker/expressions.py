@@ -34,6 +34,7 @@ from dsl.types import (
     PLAIN,
     SECONDS,
     TEXT,
+    TEXTS,
     TIME,
     Kind,
     Level,
@@ -144,8 +145,20 @@ class Typer:
                 return fields.read_field(self, node)
             case s.LabelTest():
                 return fields.label_test(self, node)
+            case s.Words():
+                return self._list(node)
             case _:
                 return self._compound(node)
+
+    def _list(self, node: s.Words) -> ir.Expr:
+        """Returns a list of fixed words; what they are is decided where they are tested."""
+        texts = []
+        for item in node.items:
+            value = fields.label_value(self, item)
+            if not isinstance(value, ir.Const) or not isinstance(value.value, str):
+                raise self.scope.refuse("P201", "a list holds fixed words here", item.span)
+            texts.append(value.value)
+        return constant(node.span, tuple(texts), TEXTS)
 
     def _compound(self, node: s.Expr) -> Typed:
         match node:

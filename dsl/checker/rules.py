@@ -64,15 +64,16 @@ class ScoreDraft:
 def reads_of(*roots: ir.Expr | None) -> Reads:
     """Collects what expressions look at."""
     fields: set[str] = set()
-    local, pods, metrics, changes = True, False, False, False
+    local, pods, metrics, changes, time = True, False, False, False, False
     for node in ir.walk(*(one for one in roots if one is not None)):
         match node:
             case ir.Read():
                 fields.add(node.field)
                 changes = changes or FIELDS[node.field].changes
             case ir.Metric():
-                fields.add(f"metric:{node.name}")
+                fields.add(f"metric_age:{node.name}" if node.age else f"metric:{node.name}")
                 metrics = True
+                time = time or node.age
             case ir.NodeAggregate():
                 local = False
             case ir.PodAggregate():
@@ -81,7 +82,7 @@ def reads_of(*roots: ir.Expr | None) -> Reads:
                 local = local and node.over == "node"
             case _:
                 pass
-    time = any(one in _TIME_FIELDS for one in fields)
+    time = time or any(one in _TIME_FIELDS for one in fields)
     return Reads(frozenset(fields), local, pods, metrics, time, changes)
 
 

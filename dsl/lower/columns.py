@@ -414,10 +414,7 @@ class Builder:
         value = self.build(node.value, domain) if node.value is not None else None
         where = self.build(node.where, domain) if node.where is not None else None
         run = pods.pod_aggregate(node.function, node.over, value, where)
-        parts = [one for one in (node.value, node.where) if one is not None]
-        if any(
-            one.level is Level.POD or isinstance(one, ir.NodeAggregate) for one in ir.walk(*parts)
-        ):
+        if not _snapshot_only(node):
             return run
         return self._remembered(run, id(node), scalar=node.over == "cluster")
 
@@ -444,6 +441,16 @@ _SIGNS: Final[dict[str, Callable[[Value, Value], Value]]] = {
     "-": operator.sub,
     "*": operator.mul,
 }
+
+
+def _snapshot_only(node: ir.Expr) -> bool:
+    """Whether a value depends on nothing but the rows of the snapshot: no pod, no time."""
+    return not any(
+        isinstance(one, ir.NodeAggregate | ir.Metric)
+        or one.level is Level.POD
+        or (isinstance(one, ir.Read) and one.level is Level.CYCLE)
+        for one in ir.walk(node)
+    )
 
 
 def frame_count(domain: str) -> Callable[[Frame], int]:

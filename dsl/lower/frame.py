@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl.plan import Parts, Rows, Subject, World
+from dsl.plan import Dictionary, Parts, Rows, Subject, World
 
 #: What an expression gives: a Python scalar below node level, else an array.
 Value = Any
@@ -20,14 +20,16 @@ class Memo:
     """Columns that depend on the snapshot alone, kept while it does not change."""
 
     def __init__(self) -> None:
-        self._key: tuple[object, ...] = ()
+        self._dictionary: Dictionary | None = None
+        self._generation = -1
         self._kept: dict[int, Value] = {}
 
     def of(self, world: World) -> dict[int, Value]:
         """Returns what is kept for this snapshot."""
-        key = (id(world.dictionary), world.generation, world.now, world.nodes)
-        if key != self._key:
-            self._key = key
+        # INVARIANT: nothing that reads the time is kept; it may move within a generation.
+        dictionary, generation = world.dictionary, world.generation
+        if dictionary is not self._dictionary or generation != self._generation:
+            self._dictionary, self._generation = dictionary, generation
             self._kept = {}
         return self._kept
 

@@ -63,8 +63,9 @@ def test_no_literal_hides_a_pattern_in_any_state():
     literals = {
         one.name: one.pattern.value for one in tables.terminals if one.pattern.type == "str"
     }
-    patterns = {one.name: one.pattern.to_regexp() for one in tables.terminals
-                if one.pattern.type == "re"}
+    patterns = {
+        one.name: one.pattern.to_regexp() for one in tables.terminals if one.pattern.type == "re"
+    }
     for accepts in {frozenset(one) for one in tables.parser.parser._parse_table.states.values()}:
         for literal in accepts & literals.keys():
             for pattern in accepts & patterns.keys():
@@ -77,10 +78,38 @@ def test_every_expression_of_the_grammar_has_a_builder():
     built = {name for name, _ in inspect.getmembers(_Builder)}
     made = {str(one.alias or one.origin.name) for one in tables.rules}
     inside = {
-        "add", "sub", "mul", "div", "if_", "neg", "percent_of", "name", "call", "field",
-        "field_computed", "bare_agg", "agg", "true", "false", "compare", "is_in", "not_in",
-        "text_test", "like", "matches", "is_", "is_not", "is_missing", "is_present", "has_label",
-        "label_test", "label_in", "label_not_in", "not_", "range", "words",
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "if_",
+        "neg",
+        "percent_of",
+        "name",
+        "call",
+        "field",
+        "field_computed",
+        "bare_agg",
+        "agg",
+        "true",
+        "false",
+        "compare",
+        "is_in",
+        "not_in",
+        "text_test",
+        "like",
+        "matches",
+        "is_",
+        "is_not",
+        "is_missing",
+        "is_present",
+        "has_label",
+        "label_test",
+        "label_in",
+        "label_not_in",
+        "not_",
+        "range",
+        "words",
     }
     assert inside <= made
     assert not {one for one in inside if f"ex_{one}" not in built}
@@ -131,7 +160,7 @@ def test_missing_and_present_after_is_are_tests():
 
 
 def test_statements_are_cut_at_column_one():
-    text = 'description: """\nfilter: not a statement\n"""\n# comment\nfilter:\n  node.ready\n# c\n  and true\n'
+    text = 'description: """\nfilter: no\n"""\n# comment\nfilter:\n  node.ready\n# c\n  and true\n'
     statements, findings = read(text)
     assert not findings
     assert [type(one) for one in statements] == [s.Header, s.Rule]

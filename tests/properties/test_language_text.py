@@ -13,7 +13,8 @@ from dsl.diagnostics import render, to_json
 ROOT = Path(__file__).parents[1]
 EXAMPLES = (ROOT / "dsl" / "data" / "examples.txt").read_text(encoding="utf-8")
 STATEMENTS = [line for line in EXAMPLES.splitlines() if line and not line.startswith("===")]
-TOKENS = sorted(set(re.findall(r"[\w.$-]+|[^\w\s]", EXAMPLES))) + ["\n", "\n  ", " ", '"""', "\t"]
+WORDS = sorted(set(re.findall(r"[\w.$-]+|[^\w\s]", EXAMPLES)))
+TOKENS = [*WORDS, "\n", "\n  ", " ", '"""', "\t"]
 COMPILER = Compiler()
 SETTINGS = settings(
     deadline=None,

@@ -135,8 +135,12 @@ class Fixture:
         nodes = [self._node(name, index, pods) for index, name in enumerate(names)]
         hour, minute = divmod(int(self.now) // 60 % 1440, 60)
         days = ("thu", "fri", "sat", "sun", "mon", "tue", "wed")
-        cycle = {"cluster.nodes": float(len(nodes)), "time.hour": float(hour),
-                 "time.minute": float(minute), "time.weekday": days[int(self.now) // 86400 % 7]}
+        cycle = {
+            "cluster.nodes": float(len(nodes)),
+            "time.hour": float(hour),
+            "time.minute": float(minute),
+            "time.weekday": days[int(self.now) // 86400 % 7],
+        }
         for kind in ("cpu", "memory", "gpu"):
             for part in ("allocatable", "requested", "free"):
                 values = [node[f"node.{kind}.{part}"] for node in nodes]
@@ -144,16 +148,24 @@ class Fixture:
         return FakeWorld(nodes, pods, now=self.now, cycle=cycle)
 
     def _node(self, name, index, pods):
-        node = {"node.name": name, "node.ready": True, "node.label[kubernetes.io/hostname]": name,
-                **self.nodes[name]}
+        node = {
+            "node.name": name,
+            "node.ready": True,
+            "node.label[kubernetes.io/hostname]": name,
+            **self.nodes[name],
+        }
         mine = [one for one in pods if one["on"] == index]
         for field_name, label in WELL_KNOWN_LABELS.items():
             node[field_name] = node.get(f"node.label[{label}]")
         for kind in RESOURCES:
             whole = node.get(f"node.{kind}", 0.0)
             used = sum(one.get(f"it.{kind}", 0.0) for one in mine)
-            node |= {f"node.{kind}.capacity": whole, f"node.{kind}.allocatable": whole,
-                     f"node.{kind}.requested": used, f"node.{kind}.free": whole - used}
+            node |= {
+                f"node.{kind}.capacity": whole,
+                f"node.{kind}.allocatable": whole,
+                f"node.{kind}.requested": used,
+                f"node.{kind}.free": whole - used,
+            }
         slots = node.get("pods", 110.0)
         node |= {"node.pods.capacity": slots, "node.pods.free": slots - len(mine)}
         for key in [key for key in node if key.startswith("node.resource[")]:
@@ -162,8 +174,14 @@ class Fixture:
         return node
 
     def subject(self):
-        fields = {"pod.name": "pod", "pod.namespace": "default", "pod.qos": "BestEffort",
-                  "pod.uid": "uid", "pod.scheduler": "berth", **self.pod}
+        fields = {
+            "pod.name": "pod",
+            "pod.namespace": "default",
+            "pod.qos": "BestEffort",
+            "pod.uid": "uid",
+            "pod.scheduler": "berth",
+            **self.pod,
+        }
         fields.setdefault("namespace.name", fields["pod.namespace"])
         for kind in RESOURCES:
             fields.setdefault(f"pod.request[{kind}]", fields.get(f"pod.{kind}", 0.0))

@@ -32,7 +32,9 @@ class ByReference:
         return None
 
     def columns(self, rows):
-        return [reference.scores(rule.core, self.world, self.pod, rows) for rule in self.plan.scores]
+        return [
+            reference.scores(rule.core, self.world, self.pod, rows) for rule in self.plan.scores
+        ]
 
     def score(self, rows):
         columns = self.columns(rows)
