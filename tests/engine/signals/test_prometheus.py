@@ -254,6 +254,7 @@ def test_run_asks_new_metrics_soon() -> None:
             bench.store.set_specs([SPEC])
             while not bench.came:  # noqa: ASYNC110 - a few turns of the loop
                 await asyncio.sleep(0.001)
+            bench.read()
             assert bench.store.status()[0].matched == 1
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
