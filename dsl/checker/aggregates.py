@@ -119,8 +119,16 @@ def _condition(typer: "Typer", written: s.Expr) -> ir.Expr:
 
 
 def _no_node_fields(typer: "Typer", over: str, *parts: ir.Expr | None) -> None:
-    for node in ir.walk(*(one for one in parts if one is not None)):
-        if node.level is Level.NODE and isinstance(node, ir.Read | ir.Metric):
+    stack = [one for one in parts if one is not None]
+    seen: set[int] = set()
+    while stack:
+        node = stack.pop()
+        if node.level <= Level.POD or id(node) in seen:
+            continue
+        seen.add(id(node))
+        stack.extend(ir.children(node))
+        # An aggregate below node level has its own nodes; only what is left is in question.
+        if node.level is Level.NODE and isinstance(node, ir.Read | ir.Metric | ir.PodAggregate):
             raise typer.scope.refuse(
                 "P202",
                 f"a condition on `{over}.pods` may not read a field of the node",

@@ -7,9 +7,10 @@ from dsl import syntax as s
 from dsl.checker.literals import constant
 from dsl.checker.scope import Flex, Refused, Typed, closest, describe
 from dsl.diagnostics import Fix, Label
+from dsl.functions import parse_number
 from dsl.schema import FIELDS, KUBERNETES_PATHS, PLURALS, FieldSpec, request_unit
 from dsl.source import Span
-from dsl.types import BOOL, NUMBER, TEXT, Kind, Level, Type, number_of
+from dsl.types import BOOL, NUMBER, TEXT, Kind, Level, Type, is_missing, number_of
 
 if TYPE_CHECKING:
     from dsl.checker.expressions import Typer
@@ -177,9 +178,9 @@ def _as_number(typer: "Typer", value: ir.Expr) -> ir.Expr:
     if value.type.is_number:
         return value
     if isinstance(value, ir.Const) and isinstance(value.value, str):
-        exact = typer.check(s.Number(value.span, value.value)) if value.value else None
-        if isinstance(exact, Flex):
-            return typer.plain(exact)
+        number = parse_number(value.value)
+        if not is_missing(number):
+            return constant(value.span, number, NUMBER)
         raise typer.scope.refuse(
             "P201", f"`{value.value}` is not a number", value.span, "compare texts with `=`"
         )
@@ -227,7 +228,10 @@ def members_of(typer: "Typer", node: s.Node, item: ir.Expr, members: s.Expr) -> 
 
 def either(span: Span, item: ir.Expr, values: list[ir.Expr]) -> ir.Expr:
     """Returns whether an item equals one of the values; constants become one list."""
-    fixed = tuple(one.value for one in values if isinstance(one, ir.Const))
+    # What is missing equals nothing, so it need not be in the list.
+    fixed = tuple(
+        one.value for one in values if isinstance(one, ir.Const) and not is_missing(one.value)
+    )
     parts: list[ir.Expr] = []
     if fixed or not values:
         kind = TEXT if item.type.kind is Kind.TEXT else item.type

@@ -265,3 +265,47 @@ def test_explanations_show_what_was_tried():
         "node.taint k=v is false: k=v is false",
     ]
     assert not reference.passes(plan.filters[0].core, world, pod, 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "score: sum(node.cpu.free/cores(1) over cluster.pods)",
+        "score: sum(count(node.pods) over cluster.pods)",
+        "let n = count(node.pods)\nscore: sum(n over zone.pods)",
+        "score: max(it.gpu)",
+        "score: max(1 where it.gpu > 1)",
+        "applies to: load > 5",
+        "score: max(load) > 5 -> 5",
+    ],
+)
+def test_levels(text):
+    assert codes(text + "\n") == ["P202"]
+
+
+def test_aggregates_inside_aggregates():
+    plan = plan_of(
+        "score: sum(it.gpu/max(node.gpu.free) over cluster.pods)\n"
+        "score: count(cluster.pods where it.gpu >= avg(it.gpu over cluster.pods))\n"
+        "score: count(node.pods where it.gpu >= count(node.pods))\n"
+    )
+    world = FakeWorld(
+        [{"node.gpu.free": 2.0}, {"node.gpu.free": 4.0}],
+        [{"on": 0, "it.gpu": 2.0}, {"on": 0, "it.gpu": 4.0}, {"on": 1}],
+    )
+    rows = np.arange(2)
+    columns = [rule.column((), world, rows, rows).tolist() for rule in plan.scores]
+    assert columns == [[1.5, 1.5], [2.0, 2.0], [2.0, 0.0]]
+    for rule, column in zip(plan.scores, columns, strict=True):
+        views = [reference.View(world, FakePod(), row, (0, 1)) for row in (0, 1)]
+        assert [reference.evaluate(rule.core.value, one) for one in views] == column
+
+
+def test_labels_compare_as_quantities():
+    plan = plan_of("filter: node.label mem >= 8Gi\nfilter: pod.priority in [(1/0), 5]\n")
+    world = FakeWorld([{"node.label[mem]": "16Gi"}, {"node.label[mem]": "4Gi"}, {}])
+    rule = plan.filters[0]
+    assert rule.verdict((), world, slice(0, 3)).tolist() == [True, False, False]
+    rule = plan.filters[1]
+    (part,) = rule.prepare(FakePod.of({"pod.priority": float("nan")}), world)
+    assert part is False
