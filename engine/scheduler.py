@@ -3,13 +3,15 @@
 Deciding is synchronous and happens here in slices of a few milliseconds; writing is asynchronous,
 one task a pod. Between the two a pod goes through these states:
 
-    queue.pop ─▶ decide ─┬─ a node ─▶ assume ─▶ bind ─┬─ BOUND ────▶ done (the watch confirms)
-                         │                            ├─ TAKEN ────▶ forget, done │
-                         ├─ GONE ─────▶ forget, done │                            ├─ REFUSED ──▶
-                         forget, requeue with backoff │                            └─ UNKNOWN ──▶
-                         stays assumed, asked again until known ├─ no node ─▶ requeue: waits for an
-                         event; condition, Event └─ an error ▶ requeue with backoff; condition,
-                         Event
+    queue.pop ─▶ decide ─┬─ a node ─▶ assume ─▶ bind ─┬─ BOUND ─────────▶ done, the watch confirms
+                         │                            ├─ TAKEN or GONE ─▶ forget, done
+                         │                            ├─ REFUSED ───────▶ forget, requeue: backoff
+                         │                            └─ UNKNOWN ───────▶ stays assumed, is asked
+                         │                                                again until it is known
+                         ├─ no node ─▶ requeue: waits for an event; condition, Event
+                         └─ an error ▶ requeue: backoff; condition, Event
+
+What is forgotten gives room back, so pods that were rejected for want of it are told.
 
 Source: kubernetes pkg/scheduler/schedule_one.go.
 """
@@ -18,13 +20,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, assert_never
+
+import msgspec
 
 from engine.cache import Cache
 from engine.clock import Clock
 from engine.cycle import NO_NODES, decide
+from engine.eventhandlers import POD_FREED
 from engine.framework.decision import Decision, Placed
 from engine.framework.edge import Binder, BindOutcome, EventSink, PodStatusWriter
 from engine.framework.effects import Bind, SetUnschedulable, pod_event
@@ -57,6 +62,11 @@ class SignalSource(Protocol):
 class Background(Protocol):
     """Work done in slices between cycles; the policy reloader is one."""
 
+    @property
+    def due(self) -> float | None:
+        """When it has something to do by itself (monotonic); None: not by time alone."""
+        ...
+
     def step(self, deadline: float) -> bool:
         """Works until the deadline (monotonic) at most; True if there is more to do."""
         ...
@@ -67,11 +77,15 @@ Observer = Callable[[Placed], None]
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """The API server, as far as the scheduler writes to it."""
+    """The API server, as far as the scheduler writes to it.
+
+    `pause` waits between two questions about a binding of unknown outcome.
+    """
 
     binder: Binder
     statuses: PodStatusWriter
     events: EventSink
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
 class Scheduler:
@@ -103,6 +117,7 @@ class Scheduler:
         self._minute = int(clock.time() // _MINUTE)
         self._signal_version: int | None = None
         self._fault: BaseException | None = None
+        self._stopping = False
 
     # ---- wiring ------------------------------------------------------------------------------
 
@@ -141,21 +156,27 @@ class Scheduler:
     # ---- the loop ----------------------------------------------------------------------------
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Schedules until `stop` is set, then waits for the bindings in flight."""
+        """Schedules until `stop` is set, then waits for the bindings in flight.
+
+        A binding whose outcome cannot be learned then is left to whoever reads the server next.
+
+        Raises:
+            Exception: whatever a task of ours raised, which only a bug does.
+        """
         stopped = asyncio.get_running_loop().create_task(stop.wait())
         try:
-            while not stop.is_set():
+            while not stop.is_set() and self._fault is None:
                 self._wake.clear()
-                more = self.work()
-                if self._fault is not None:
-                    raise self._fault
-                if more:
+                if self.work():
                     await asyncio.sleep(0)
                 else:
                     await self._sleep(stopped)
         finally:
+            self._stopping = True
             stopped.cancel()
             await self.drain()
+        if self._fault is not None:
+            raise self._fault
 
     async def drain(self) -> None:
         """Waits until no binding is in flight."""
@@ -183,13 +204,16 @@ class Scheduler:
         return busy
 
     async def _sleep(self, stopped: asyncio.Task[Literal[True]]) -> None:
-        deadline = self._queue.next_deadline()
         timeout = _MINUTE - self._clock.time() % _MINUTE
-        if deadline is not None:
-            timeout = min(timeout, max(0.0, deadline - self._clock.monotonic()))
+        now = self._clock.monotonic()
+        for deadline in (self._queue.next_deadline(), *(work.due for work in self._background)):
+            if deadline is not None:
+                timeout = min(timeout, max(0.0, deadline - now))
         woken = asyncio.get_running_loop().create_task(self._wake.wait())
-        await asyncio.wait({woken, stopped}, timeout=timeout, return_when="FIRST_COMPLETED")
-        woken.cancel()
+        try:
+            await asyncio.wait({woken, stopped}, timeout=timeout, return_when="FIRST_COMPLETED")
+        finally:
+            woken.cancel()
 
     def _tick(self) -> None:
         self._queue.flush()
@@ -228,7 +252,7 @@ class Scheduler:
 
     def _bound(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
+        if not task.cancelled() and task.exception() is not None and self._fault is None:
             self._fault = task.exception()  # a bug of ours: `run` ends the process with it
         self.wake()
 
@@ -247,14 +271,13 @@ class Scheduler:
         self, queued: QueuedPod, reason: str, message: str, rejected_by: frozenset[str] | None
     ) -> None:
         """The one way of failing: requeue, tell the user, set the condition if it changes."""
-        pod = queued.pod
         if rejected_by is None:
             kept = self._queue.requeue_error(queued)
         else:
             kept = self._queue.requeue_rejected(queued, rejected_by)
         if not kept:
             return  # deleted or bound meanwhile
-        self.report(pod, reason, message)
+        self.report(queued.pod, reason, message)
 
     def report(self, pod: PodInfo, reason: str, message: str) -> None:
         """Tells the user why the pod waits.
@@ -287,22 +310,30 @@ class Scheduler:
             case BindOutcome.BOUND:
                 self._succeeded(pod, decision, node)
             case BindOutcome.TAKEN | BindOutcome.GONE:
-                self._cache.forget(pod.uid)
                 self._queue.done(pod.uid)
+                self._forget(pod, node)
                 log.info('Dropped pod="%s" reason="%s"', pod.key, why)
             case BindOutcome.REFUSED:
-                self._cache.forget(pod.uid)
-                self._telemetry.add(Count.BINDINGS_REFUSED)
                 self._telemetry.add(Count.ATTEMPTS_ERROR)
                 self._fail(queued, "SchedulerError", f"binding rejected: {why}", None)
+                self._forget(pod, node)
             case BindOutcome.UNKNOWN:
-                raise AssertionError("a resolved binding has a known outcome")
+                log.warning('Left with its binding unknown pod="%s" reason="%s"', pod.key, why)
             case _:
                 assert_never(outcome)
 
+    def _forget(self, pod: PodInfo, node: str) -> None:
+        """Takes an assumption back and tells the pods that were rejected for want of the room."""
+        if self._cache.forget(pod.uid):
+            spec = msgspec.structs.replace(pod.pod.spec, node_name=node)
+            there = msgspec.structs.replace(pod.pod, spec=spec)
+            self._queue.move(POD_FREED, there, None, only=lambda other: other.uid != pod.uid)
+
     async def _resolve(self, effect: Bind, why: str) -> tuple[BindOutcome, str]:
-        """Asks until somebody knows: the server by GET, or the watch through the cache."""
-        self._telemetry.add(Count.BINDINGS_UNKNOWN)
+        """Asks until somebody knows: the server by GET, or the watch through the cache.
+
+        UNKNOWN only when stopping.
+        """
         log.warning('Outcome of binding unknown pod="%s" reason="%s"', effect.pod.key, why)
         pause = _RESOLVE_FIRST
         while True:
@@ -314,15 +345,14 @@ class Scheduler:
                 taken = node != effect.node
                 return (BindOutcome.TAKEN if taken else BindOutcome.BOUND), f"bound to {node}"
             outcome, why = await self._edge.binder.resolve(effect)
-            if outcome is not BindOutcome.UNKNOWN:
+            if outcome is not BindOutcome.UNKNOWN or self._stopping:
                 return outcome, why
-            await asyncio.sleep(pause)
+            await self._edge.pause(pause)
             pause = min(_RESOLVE_MOST, pause * 2)
 
     def _succeeded(self, pod: PodInfo, decision: Decision, node: str) -> None:
         self._queue.done(pod.uid)
         self._telemetry.add(Count.ATTEMPTS_SCHEDULED)
-        self._telemetry.add(Count.BINDINGS_WRITTEN)
         note = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
         self._edge.events.emit(pod_event(pod, "Normal", "Scheduled", "Binding", note))
         log.info(

@@ -6,9 +6,10 @@ The policy's text decides nothing here; this room only asks the plan about the s
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -114,7 +115,7 @@ class PolicyPlugin:
         return tuple(
             ClusterEventWithHint(event)
             for event in sorted(
-                {event for rule in self.plan.filters for event in events_of_reads(rule.reads)},
+                {event for rule in self.plan.filters for event in _events_of_rule(rule)},
                 key=str,
             )
         )
@@ -293,12 +294,38 @@ _NODE_ACTIONS: Final = (
     (("node.label", "node.zone", "node.region", "node.rack", "node.arch", "node.os",
       "node.instance_type", "zone.pods", "region.pods"), Action.UPDATE_NODE_LABEL),
     (("node.annotation",), Action.UPDATE_NODE_ANNOTATION),
-    (("node.taint", "node.unschedulable"), Action.UPDATE_NODE_TAINT),
+    (("node.taint",), Action.UPDATE_NODE_TAINT),
+    # Uncordoning is a change of taints, cordoning is not.
+    (("node.unschedulable",), Action.UPDATE_NODE_TAINT | Action.UPDATE_OTHER),
     (("node.ready", "node.condition"), Action.UPDATE_NODE_CONDITION),
     (("node.kernel",), Action.UPDATE_OTHER),
 )  # fmt: skip
 _AMOUNTS: Final = ("capacity", "allocatable", "requested", "free")
 _POD_SETS: Final = ("node.pods", "zone.pods", "region.pods", "cluster.pods")
+_ASSIGNED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ALL)
+_SAMPLES: Final = (
+    ClusterEvent(Resource.SIGNAL, Action.ALL),
+    ClusterEvent(Resource.TIME, Action.ALL),  # samples turn stale by themselves
+)
+_ROOTS: Final[Mapping[str, tuple[ClusterEvent, ...]]] = MappingProxyType(
+    {
+        "it": (_ASSIGNED,),
+        "pod": (ClusterEvent(Resource.TARGET_POD, Action.UPDATE),),
+        "cluster": (ClusterEvent(Resource.NODE, Action.ALL),),
+        "namespace": (ClusterEvent(Resource.NAMESPACE, Action.ALL),),
+        "metric": _SAMPLES,
+        "metric_age": _SAMPLES,
+        "time": (ClusterEvent(Resource.TIME, Action.ALL),),
+        "now": (ClusterEvent(Resource.TIME, Action.ALL),),
+    }
+)
+"""By the first word of a field, up to the dot or colon."""
+
+
+def _events_of_rule(rule: FilterRule) -> set[ClusterEvent]:
+    """A rule that compares nodes or counts over several can change when one of them goes."""
+    gone = set() if rule.row_local else {ClusterEvent(Resource.NODE, Action.DELETE)}
+    return gone | events_of_reads(rule.reads)
 
 
 def events_of_reads(reads: frozenset[str]) -> set[ClusterEvent]:
@@ -310,23 +337,15 @@ def events_of_reads(reads: frozenset[str]) -> set[ClusterEvent]:
 
 
 def _events_of(read: str) -> set[ClusterEvent]:
-    events: set[ClusterEvent] = set()
+    events = set(_ROOTS.get(read.replace(":", ".").partition(".")[0], ()))
     for fields, action in _NODE_ACTIONS:
         if read in fields:
             events.add(ClusterEvent(Resource.NODE, action))
-    root, last = read.partition(".")[0], read.rpartition(".")[2]
+    last = read.rpartition(".")[2]
     if last in _AMOUNTS:
         events.add(ClusterEvent(Resource.NODE, Action.UPDATE_NODE_ALLOCATABLE))
-    if last in ("requested", "free") or read in _POD_SETS or root == "it":
-        events.add(ClusterEvent(Resource.ASSIGNED_POD, Action.ALL))
-    if root == "pod":
-        events.add(ClusterEvent(Resource.TARGET_POD, Action.UPDATE))
-    if root == "cluster":
-        events.add(ClusterEvent(Resource.NODE, Action.ALL))
-    if root == "namespace":
-        events.add(ClusterEvent(Resource.NAMESPACE, Action.ALL))
-    if read.startswith("metric"):
-        events.add(ClusterEvent(Resource.SIGNAL, Action.ALL))
-    if root in ("time", "now"):
-        events.add(ClusterEvent(Resource.TIME, Action.ALL))
+    if last == "capacity":
+        events.add(ClusterEvent(Resource.NODE, Action.UPDATE_OTHER))
+    if last in ("requested", "free") or read in _POD_SETS:
+        events.add(_ASSIGNED)
     return events

@@ -176,6 +176,11 @@ class Reloader:
             self._files = dict(files)
             self._steps = _steps(self._compiler, self._files, self._settings)
 
+    @property
+    def due(self) -> float | None:
+        """Never by itself: whoever offers files wakes the scheduler."""
+        return None
+
     def step(self, deadline: float) -> bool:
         """Compiles until the deadline; True if there is more to do."""
         while self._steps is not None:

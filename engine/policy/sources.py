@@ -85,6 +85,11 @@ class FolderSource:
         """How the source is called in messages."""
         return f"folder {self._folder}"
 
+    @property
+    def due(self) -> float:
+        """When it looks again."""
+        return self._next
+
     def step(self, deadline: float) -> bool:  # noqa: ARG002 - reading a folder is one step
         """Looks if it is time; implements `scheduler.Background`."""
         if self._clock.monotonic() >= self._next:

@@ -5,7 +5,8 @@ Every field that `dsl.schema` calls available has its reader here; a test holds 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, tzinfo
 from types import MappingProxyType
 from typing import Final
@@ -13,7 +14,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dsl.functions import parse_time
 from dsl.schema import WEEKDAYS, WELL_KNOWN_LABELS
+from dsl.types import MISSING
 from engine.framework.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, PodInfo
 from engine.framework.snapshot import (
     BoolColumn,
@@ -24,12 +27,11 @@ from engine.framework.snapshot import (
     annotation_column,
     label_column,
 )
-from engine.objects import Container, Node, Toleration
-from engine.policy.times import epoch_seconds
+from engine.objects import Container, Node, ResourceList, ResourceRequirements, Toleration
 from engine.quantity import resource_amount
 
 DEFAULT_GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu")
-MISSING: Final = float("nan")
+_COMPUTE: Final = (CPU, MEMORY)
 _RESOURCES: Final = MappingProxyType({CPU: CPU, MEMORY: MEMORY, "storage": EPHEMERAL_STORAGE})
 
 PodNumber = Callable[[PodInfo], float]
@@ -43,10 +45,23 @@ PodFlag = Callable[[PodInfo], bool]
 def _limit(pod: PodInfo, resource: str) -> float:
     """Sum of the containers' limits; missing if any container has none, as it is unlimited then."""
     # Limits decide nothing in the scheduler, so they are read when a policy asks, not kept.
-    amounts = [((c.resources and c.resources.limits) or {}).get(resource) for c in _containers(pod)]
-    if not amounts or None in amounts:
+    limits = [(c.resources and c.resources.limits) or {} for c in _containers(pod)]
+    if not limits or any(resource not in each for each in limits):
         return MISSING
-    return float(sum(resource_amount(resource, amount) for amount in amounts if amount is not None))
+    return float(sum(_amount(each, resource) for each in limits))
+
+
+def _amount(resources: ResourceList | None, resource: str) -> float:
+    """An amount as written in a pod; missing if it cannot be read, 0 if it is not named."""
+    try:
+        return float(resource_amount(resource, (resources or {}).get(resource, 0)))
+    except ValueError:
+        return MISSING
+
+
+def epoch_seconds(text: str | None) -> float:
+    """Seconds since the epoch; missing if there is no text or it is no RFC 3339 time."""
+    return MISSING if text is None else parse_time(text)
 
 
 def _controller(pod: PodInfo) -> tuple[str, str] | None:
@@ -69,23 +84,37 @@ def _or_none(text: str | None) -> str | None:
 
 
 def qos_of(pod: PodInfo) -> str:
-    """The QoS class: what the server says, else what the requests and limits make it."""
+    """The QoS class: what the server says, else what cpu and memory of the pod make it.
+
+    Source: kubernetes pkg/apis/core/v1/helper/qos/qos.go, ComputePodQOS.
+    """
     said = pod.pod.status.qos_class
     if said:
         return said
-    containers = [*_containers(pod), *(pod.pod.spec.init_containers or ())]
-    amounts = [c.resources for c in containers if c.resources is not None]
-    if not any(r.requests or r.limits for r in amounts):
+    spec = pod.pod.spec
+    of_all = [c.resources for c in (*_containers(pod), *(spec.init_containers or ()))]
+    asked = [_compute(each) for each in (of_all if spec.resources is None else [spec.resources])]
+    if not any(amounts for pair in asked for amounts in pair):
         return "BestEffort"
-    guaranteed = len(amounts) == len(containers) and all(
-        r.limits
-        and all(
-            name in r.limits and (r.requests or r.limits).get(name) == r.limits[name]
-            for name in (CPU, MEMORY)
-        )
-        for r in amounts
-    )
-    return "Guaranteed" if guaranteed else "Burstable"
+    requested, limited = (_sum(part) for part in zip(*asked, strict=True))
+    everywhere = all(len(limits) == len(_COMPUTE) for _, limits in asked)
+    return "Guaranteed" if everywhere and requested == limited else "Burstable"
+
+
+def _compute(of: ResourceRequirements | None) -> tuple[dict[str, float], dict[str, float]]:
+    """Requests and limits of cpu and memory above 0; a limit alone is the request too."""
+    if of is None:
+        return {}, {}
+    limits = {name: a for name in _COMPUTE if (a := _amount(of.limits, name)) > 0}
+    requests = {name: a for name in _COMPUTE if (a := _amount(of.requests, name)) > 0}
+    return limits | requests, limits
+
+
+def _sum(parts: Iterable[Mapping[str, float]]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for part in parts:
+        total.update(part)
+    return total
 
 
 POD_TEXTS: Final[Mapping[str, PodText]] = MappingProxyType(
@@ -102,7 +131,6 @@ POD_TEXTS: Final[Mapping[str, PodText]] = MappingProxyType(
         "owner.kind": lambda p: (_controller(p) or (None, None))[0],
         "owner.name": lambda p: (_controller(p) or (None, None))[1],
         "image": lambda p: _or_none(_containers(p)[0].image) if _containers(p) else None,
-        "node": lambda p: _or_none(p.pod.spec.node_name),
         "phase": lambda p: _or_none(p.pod.status.phase),
     }
 )
@@ -276,6 +304,8 @@ class SnapshotWorld:
 
     def pod_text(self, field: str, key: str | None) -> CodeColumn:
         """See `World.pod_text`."""
+        if field == "it.node":
+            return self._node_names()
         name = field.removeprefix("it.")
         return self.snapshot.pods.text(f"{name} {key}", lambda pod: _pod_text(pod, name, key))
 
@@ -307,6 +337,12 @@ class SnapshotWorld:
 
     # ---- inside ----------------------------------------------------------------------------
 
+    def _node_names(self) -> CodeColumn:
+        """(P,) where each pod is; an assumed pod does not say so itself."""
+        rows = self.pod_node
+        names = self.snapshot.nodes.name_codes()
+        return np.where(rows >= 0, names[rows], np.int32(-1)) if len(names) else rows
+
     def _local_time(self) -> datetime:
         return datetime.fromtimestamp(self.snapshot.now, self._zone)
 
@@ -315,9 +351,9 @@ class SnapshotWorld:
         if field == "node.created":
             return nodes.number("created", lambda n: epoch_seconds(n.metadata.creation_timestamp))
         if field == "node.pods.capacity":
-            return nodes.allocatable(PODS).astype(np.float64)
+            return self._amount(PODS, "allocatable")
         if field == "node.pods.free":
-            return (nodes.allocatable(PODS) - nodes.pod_count).astype(np.float64)
+            return self._amount(PODS, "free")
         _, kind, part = field.split(".")
         if kind == "gpu":
             parts = [self._amount(name, part) for name in self._gpus]
@@ -329,10 +365,11 @@ class SnapshotWorld:
 
     def _amount(self, resource: str, part: str) -> FloatColumn:
         nodes = self.snapshot.nodes
+        requested = nodes.pod_count if resource == PODS else nodes.requested(resource)
         if part == "free":
-            return (nodes.allocatable(resource) - nodes.requested(resource)).astype(np.float64)
+            return (nodes.allocatable(resource) - requested).astype(np.float64)
         if part == "requested":
-            return nodes.requested(resource).astype(np.float64)
+            return requested.astype(np.float64)
         if part == "allocatable":
             return nodes.allocatable(resource).astype(np.float64)
         return nodes.capacity(resource).astype(np.float64)
@@ -389,8 +426,8 @@ def readable_fields() -> Iterator[str]:
         yield from (f"cluster.{kind}.{part}" for part in parts[1:])
     pod = {*POD_TEXTS, *POD_KEYED_TEXTS, *POD_NUMBERS, *POD_KEYED_NUMBERS, *POD_FLAGS, "gpu"}
     yield from (f"it.{field}" for field in pod)
-    yield from (f"pod.{field}" for field in pod - {"node", "phase", "terminating", "started_at"})
-    yield "pod.images"
+    yield from (f"pod.{field}" for field in pod - {"phase", "terminating", "started_at"})
+    yield from ("it.node", "pod.images")
     yield from ("namespace.name", "namespace.label", "namespace.annotation")
     yield from ("node.name", "node.kernel", "node.label", "node.annotation", "node.condition")
     yield from WELL_KNOWN_LABELS

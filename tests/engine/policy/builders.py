@@ -1,0 +1,96 @@
+"""Policies, compiled for real, and metrics for tests."""
+
+from __future__ import annotations
+
+from functools import cache as once
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from dsl.compiler import Compiler
+from engine.config import BerthDocument
+from engine.framework.runtime import MEMO_BYTES, Framework
+from engine.plugins.registry import default_plugins
+from engine.policy.chain import framework_of, worlds_of
+from engine.policy.plugin import PolicyPlugin
+from engine.policy.reloader import Bundle, compile_at_once, compile_settings
+
+NOW = 1_740_823_200.0  # Saturday 2025-03-01 10:00 UTC
+
+
+@once
+def compiler() -> Compiler:
+    """One for all tests: it never changes, and its tables take half a second."""
+    made = Compiler()
+    made.warm()
+    return made
+
+
+def compiled(files: dict[str, str], **berth) -> Bundle:
+    """The bundle of these files; `berth` is the rest of a BerthConfiguration."""
+    settings = compile_settings(BerthDocument.model_validate(berth))
+    made = compile_at_once(compiler(), files, settings)
+    assert isinstance(made, Bundle), made.text
+    return made
+
+
+def chain(
+    files: dict[str, str], *, zone="UTC", seed=0, memo_bytes=MEMO_BYTES, **berth
+) -> Framework:
+    """The default plugins and these policies."""
+    made = framework_of(
+        default_plugins(),
+        compiled(files, **berth),
+        scheduler_name="berth",
+        seed=seed,
+        worlds=worlds_of(ZoneInfo(zone), ("nvidia.com/gpu", "amd.com/gpu")),
+    )
+    return Framework(made.profile, bundle=made.bundle, memo_bytes=memo_bytes)
+
+
+def policies(framework: Framework) -> list[PolicyPlugin]:
+    """The policies of a framework, in order."""
+    plugins = (weighted.plugin for weighted in framework.profile.plugins)
+    return [plugin for plugin in plugins if isinstance(plugin, PolicyPlugin)]
+
+
+class Samples:
+    """Metrics by name: node -> value. A `framework.snapshot.Signals` and a `SignalSource`.
+
+    It has to be told by `serve` which ids a framework's policies give to the names.
+    """
+
+    def __init__(self, cache):
+        self._nodes = cache.nodes
+        self._names = {}
+        self._values = {}
+        self._times = {}
+        self._now = NOW
+        self.version = 0
+
+    def serve(self, framework):
+        for policy in policies(framework):
+            self._names.update({spec.id: spec.name for spec in policy.plan.metrics})
+        return self
+
+    def put(self, name, values, *, at=NOW):
+        self._values[name] = dict(values)
+        self._times[name] = dict.fromkeys(values, at)
+        self.version += 1
+
+    def view(self, _cache, now):
+        self._now = now
+        return self
+
+    def column(self, metric):
+        return self._column(self._values.get(self._names[metric], {}))
+
+    def age(self, metric):
+        return self._now - self._column(self._times.get(self._names[metric], {}))
+
+    def _column(self, by_name):
+        column = np.full(self._nodes.size, np.nan)
+        for name, value in by_name.items():
+            if self._nodes.row(name) >= 0:
+                column[self._nodes.row(name)] = value
+        return column
