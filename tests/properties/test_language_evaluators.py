@@ -381,7 +381,7 @@ def check_score(plan, world, pod, candidates):
 
 SETTINGS = settings(
     deadline=None,
-    max_examples=80,
+    max_examples=40,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )
