@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dsl.diagnostics import Diagnostic, Fix
+from dsl.schema import FIELDS
 from dsl.source import QUOTED_OR_COMMENT, SourceFile, Span
 
 STATEMENTS: Final = (
@@ -71,6 +72,11 @@ _WORDS: Final = {
     "_NL": "the end of the statement",
 }
 _OPERATOR_NAMES: Final = frozenset({"PLUS", "MINUS", "STAR", "SLASH", "__ANON_1"})
+_LABELS_OF: Final = tuple(
+    f"{owner}.{part}"
+    for owner in ("node", "pod", "namespace", "it")
+    for part in ("label", "annotation")
+)
 _MAX_SHOWN: Final = 5
 _MAX_DISTANCE: Final = 2
 
@@ -351,6 +357,31 @@ def _operator(place: _Place) -> Refusal | None:
     return None
 
 
+def _word_after_field(place: _Place) -> Refusal | None:
+    """`node.lable test=test`, `pod.namespace prod`: a word right behind a field."""
+    found = re.search(r"(?<![\w.$])([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)\Z", place.before)
+    if found is None or not re.fullmatch(r"[A-Za-z_][\w.]*", place.met):
+        return None
+    field = found.group(1)
+    if field not in FIELDS:
+        near = _closest(field, (*_LABELS_OF, *FIELDS))
+        if near is None:
+            return None
+        return Refusal(
+            "P101",
+            f"there is no field `{field}`",
+            found.start(1),
+            found.end(1),
+            helps=(f"did you mean `{near}`?",),
+            fix=near,
+        )
+    if place.met in _CLAUSES:
+        return None
+    return place.refuse(
+        "P001", f"`{place.met}` does not fit here", f"write  {field} is {place.met}"
+    )
+
+
 def _after_word(place: _Place) -> Refusal | None:
     """A text that needs quotes: `nginx:1.25`, `my app`, a message without quotes."""
     before = place.before
@@ -506,6 +537,7 @@ _CHECKS: Final[tuple[Callable[[_Place], Refusal | None], ...]] = (
     _brackets,
     _number,
     _label_then_operator,
+    _word_after_field,
     _after_word,
     _chained,
     _equals,

@@ -27,6 +27,28 @@ GOLDEN = {
           = help: did you mean `bandwidth`? (bundled metric: receive bytes/s per node)
         """,
     ),
+    "misspelt.policy": (
+        "filter: pod.name contains nginx -> node.lable test=test\n",
+        """\
+        error[P101]: there is no field `node.lable`
+         --> misspelt.policy:1:36
+          |
+        1 | filter: pod.name contains nginx -> node.lable test=test
+          |                                    ^^^^^^^^^^
+          = help: did you mean `node.label`?
+        """,
+    ),
+    "word.policy": (
+        "filter: pod.namespace prod -> node.label a=b\n",
+        """\
+        error[P001]: `prod` does not fit here
+         --> word.policy:1:23
+          |
+        1 | filter: pod.namespace prod -> node.label a=b
+          |                       ^^^^
+          = help: write  pod.namespace is prod
+        """,
+    ),
     "ns.policy": (
         "require: pod.namespace == kube-system\n",
         """\
