@@ -13,7 +13,7 @@ effect whole or not at all.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -25,6 +25,7 @@ from dsl.schema import UNIT_WORDS, MetricDefinition
 from dsl.types import PLAIN, SECONDS
 from engine.clock import Clock
 from engine.config import BerthDocument, MetricSection, PolicyOverride
+from engine.plugins.registry import DEFAULT_WEIGHTS
 from engine.policy.sources import Texts
 
 _HASH_DIGITS: Final = 12
@@ -32,7 +33,10 @@ _HASH_DIGITS: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """All policies of one load, compiled; `hash` names texts and settings together."""
+    """All policies of one load, compiled; `hash` names texts and settings together.
+
+    `files` are the texts as they were offered: compiling them again gives the same hash.
+    """
 
     hash: str
     plans: tuple[Plan, ...]
@@ -113,7 +117,7 @@ def compile_at_once(
         try:
             next(steps)
         except StopIteration as done:
-            return _outcome(done.value, settings, title)
+            return _outcome(done.value, files, settings, title)
 
 
 def _steps(
@@ -123,16 +127,32 @@ def _steps(
     return compiler.steps(files, params=params, metrics=settings.metrics)
 
 
-def _outcome(result: CompileResult, settings: CompileSettings, title: str) -> Bundle | Refusal:
-    if result.ok:
+def _outcome(
+    result: CompileResult, files: Texts, settings: CompileSettings, title: str
+) -> Bundle | Refusal:
+    diagnostics = (*result.diagnostics, *_names_of_plugins(result.plans))
+    errors = [d for d in diagnostics if d.is_error]
+    if not errors:
         plans = tuple([settings.applied(plan) for plan in result.plans])
-        texts = {plan.source.name: plan.source.text for plan in plans}
+        texts = {n: t if isinstance(t, str) else t.decode("utf-8") for n, t in files.items()}
         digest = hashlib.sha256(f"{result.hash}{settings.overrides!r}".encode())
-        return Bundle(digest.hexdigest()[:_HASH_DIGITS], plans, texts, result.diagnostics)
-    errors = [d for d in result.diagnostics if d.is_error]
+        return Bundle(digest.hexdigest()[:_HASH_DIGITS], plans, texts, diagnostics)
     more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
     summary = f"{title} was refused: {errors[0].code} {errors[0].message}{more}"
-    return Refusal(summary, render(result.diagnostics), result.diagnostics)
+    return Refusal(summary, render(diagnostics), diagnostics)
+
+
+def _names_of_plugins(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
+    """Decisions, hints and memos go by the name of a plugin, and a policy is one."""
+    for plan in plans:
+        if plan.name in DEFAULT_WEIGHTS:
+            yield Diagnostic(
+                "P502",
+                f"`{plan.name}` is the name of a built-in plugin",
+                plan.source,
+                plan.name_span,
+                helps=("give the policy another name:  policy: NAME",),
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +215,7 @@ class Reloader:
         return False
 
     def _finish(self, result: CompileResult) -> None:
-        outcome = _outcome(result, self._settings, self.title)
+        outcome = _outcome(result, self._files, self._settings, self.title)
         if isinstance(outcome, Refusal):
             self._refuse(outcome)
             return

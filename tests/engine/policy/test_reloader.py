@@ -1,0 +1,380 @@
+"""Sources and the reloader: what is taken, what is refused, and what stays meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.clock import ManualClock
+from engine.config import BerthDocument
+from engine.objects import ConfigMap, ObjectMeta
+from engine.policy.reloader import (
+    Bundle,
+    Listener,
+    Refusal,
+    Reloader,
+    compile_at_once,
+    compile_settings,
+)
+from engine.policy.sources import ConfigMapSource, FolderSource
+from tests.engine.policy.builders import compiled, compiler
+
+GOOD = {"a.policy": "filter: node.label test=test\n"}
+OTHER = {"a.policy": "filter: node.label test=other\n"}
+BROKEN = {"a.policy": "filter: node.lable test=test\n"}
+SLOW = 0.0005
+
+
+class TickingClock(ManualClock):
+    """Every look at it takes half a millisecond."""
+
+    def monotonic(self):
+        self.advance(SLOW)
+        return super().monotonic()
+
+
+class World:
+    """A reloader, and what it told."""
+
+    def __init__(self, clock=None, **berth):
+        self.clock = clock or ManualClock()
+        self.told = []
+        self.reloader = Reloader(
+            "folder x",
+            compiler(),
+            compile_settings(BerthDocument.model_validate(berth)),
+            Listener(self._accepted, self._refused),
+            self.clock,
+        )
+
+    def _accepted(self, bundle):
+        # The new bundle is compared with the one in force while it is put in force.
+        self.told.append((bundle, bundle.changed_since(self.reloader.bundle)))
+
+    def _refused(self, refusal):
+        self.told.append(refusal)
+
+    def offer(self, files):
+        self.reloader.offer(files)
+        while self.reloader.step(self.clock.monotonic() + 1.0):
+            pass
+        told, self.told = self.told, []
+        return told
+
+    @property
+    def text(self):
+        return None if self.reloader.bundle is None else dict(self.reloader.bundle.files)
+
+
+def test_good_files_come_into_force_whole():
+    world = World()
+    ((bundle, changed),) = world.offer(GOOD)
+    assert isinstance(bundle, Bundle)
+    assert world.reloader.bundle is bundle
+    assert changed is None, "the first bundle: everything is looked at"
+    assert [plan.name for plan in bundle.plans] == ["a"]
+
+
+def test_a_broken_file_keeps_the_last_good_bundle_of_all_files():
+    world = World()
+    world.offer(GOOD)
+    (refusal,) = world.offer({**BROKEN, "b.policy": "score: 1\n"})
+    assert isinstance(refusal, Refusal)
+    assert world.text == GOOD
+    assert world.reloader.refusal is refusal
+    assert refusal.summary.startswith("folder x was refused: P")
+    assert "\n" not in refusal.summary
+    assert " --> a.policy:1:9" in refusal.text
+    assert "^" in refusal.text
+
+
+def test_more_errors_are_counted_in_the_summary():
+    (refusal,) = World().offer({"a.policy": "filter: node.lable x=y\nscore: nothing\n"})
+    assert refusal.summary.endswith(" and 1 more")
+    assert len([d for d in refusal.diagnostics if d.is_error]) == 2
+
+
+def test_a_refusal_is_told_once_and_again_after_it_was_mended():
+    world = World()
+    assert len(world.offer(BROKEN)) == 1
+    assert world.offer(BROKEN) == []
+    assert len(world.offer(GOOD)) == 1
+    assert world.reloader.refusal is None
+    assert len(world.offer(BROKEN)) == 1
+    (other,) = world.offer({"a.policy": "filter: node.labelle test=test\n"})
+    assert isinstance(other, Refusal)
+
+
+def test_the_same_files_again_say_nothing():
+    world = World()
+    world.offer(GOOD)
+    bundle = world.reloader.bundle
+    assert world.offer(dict(GOOD)) == []
+    assert world.reloader.bundle is bundle
+
+
+def test_mended_by_going_back_to_what_is_in_force_says_nothing_and_forgets_the_refusal():
+    world = World()
+    world.offer(GOOD)
+    world.offer(BROKEN)
+    assert world.offer(GOOD) == []
+    assert world.reloader.refusal is None
+
+
+def test_a_source_that_is_gone_or_emptied_keeps_its_rules():
+    world = World()
+    world.offer(GOOD)
+    (gone,) = world.offer(None)
+    assert gone.text == "folder x is gone"
+    (empty,) = world.offer({})
+    assert empty.text == "folder x has no file whose name ends in .policy"
+    assert world.text == GOOD
+    assert len(world.offer(OTHER)) == 1
+    assert world.text == OTHER
+
+
+def test_a_file_of_comments_is_a_file():
+    world = World()
+    world.offer(GOOD)
+    ((bundle, changed),) = world.offer({"a.policy": "# nothing yet\n"})
+    assert changed == {"a"}
+    assert [plan.filters for plan in bundle.plans] == [()]
+
+
+def test_an_edit_while_compiling_starts_again_with_it():
+    world = World()
+    many = {f"p{n}.policy": "filter: node.label test=test\n" * 5 for n in range(5)}
+    world.reloader.offer(many)
+    assert world.reloader.step(world.clock.monotonic()), "one step only"
+    ((bundle, _),) = world.offer(GOOD)
+    assert dict(bundle.files) == GOOD
+
+
+def test_a_source_that_goes_while_compiling_is_not_put_in_force():
+    world = World()
+    world.reloader.offer(GOOD)
+    assert world.reloader.step(world.clock.monotonic())
+    (gone,) = world.offer(None)
+    assert isinstance(gone, Refusal)
+    assert world.reloader.bundle is None
+
+
+def test_slices_end_at_the_deadline_and_add_up_to_the_same_bundle():
+    clock = TickingClock()
+    world = World(clock)
+    files = {f"p{n}.policy": "filter: node.label test=test\n" * 20 for n in range(10)}
+    world.reloader.offer(files)
+    slices, longest = 0, 0.0
+    while True:
+        started = clock._monotonic
+        more = world.reloader.step(started + 0.002)
+        longest = max(longest, clock._monotonic - started)
+        slices += 1
+        if not more:
+            break
+    assert slices > 10
+    assert longest <= 0.002 + SLOW
+    ((bundle, _),) = world.told
+    assert bundle.hash == compiled(files).hash
+
+
+def test_nothing_to_do_is_said():
+    world = World()
+    assert not world.reloader.step(1.0)
+    assert world.reloader.due is None
+
+
+# ---- what changed --------------------------------------------------------------------------------
+
+
+def test_policies_that_came_went_or_changed_are_named():
+    world = World()
+    world.offer({**GOOD, "b.policy": "score: 1\n", "c.policy": "score: 1\n"})
+    files = {"a.policy": "filter: node.label a=b\n", "b.policy": "score: 1\n", "d.policy": "# d\n"}
+    ((_, changed),) = world.offer(files)
+    assert changed == {"a", "c", "d"}
+
+
+@pytest.mark.parametrize("header", ["weight: 2", "order: 3", "mode: off"])
+def test_headers_count_as_a_change(header):
+    world = World()
+    world.offer(GOOD)
+    ((_, changed),) = world.offer({"a.policy": f"{header}\n{GOOD['a.policy']}"})
+    assert changed == {"a"}
+
+
+def test_a_policy_may_not_have_the_name_of_a_plugin():
+    (refusal,) = World().offer({"NodeResourcesFit.policy": "score: 1\n"})
+    assert isinstance(refusal, Refusal)
+    assert "`NodeResourcesFit` is the name of a built-in plugin" in refusal.text
+    assert "policy: NAME" in refusal.text
+
+
+# ---- configuration -------------------------------------------------------------------------------
+
+
+def test_overrides_win_over_the_text():
+    text = {"a.policy": "weight: 2\norder: 5\nscore: 1\n"}
+    over = {"a": {"weight": 7, "order": -1, "mode": "off"}}
+    (plan,) = compiled(text, policies={"overrides": over}).plans
+    assert (plan.weight, plan.order, plan.mode) == (7, -1, "off")
+    (plan,) = compiled(text, policies={"overrides": {"a": {"weight": 7}}}).plans
+    assert (plan.weight, plan.order, plan.mode) == (7, 5, "enforce")
+    (plan,) = compiled(text, policies={"overrides": {"other": {"weight": 7}}}).plans
+    assert plan.weight == 2
+
+
+def test_parameters_come_from_the_configuration():
+    text = {"a.policy": "param pool: string\nfilter: node.label pool=$pool\n"}
+    settings = compile_settings(BerthDocument())
+    refusal = compile_at_once(compiler(), text, settings)
+    assert isinstance(refusal, Refusal)
+    assert "P104" in refusal.text
+    given = compiled(text, policies={"overrides": {"a": {"params": {"pool": "web"}}}})
+    (rule,) = given.plans[0].filters
+    assert rule.reads == {"node.label"}
+
+
+def test_metrics_of_the_configuration_may_be_read_and_replace_the_bundled_ones():
+    text = {"a.policy": "score: 100 - errors/max*100\nscore: 100 - bandwidth/max*100\n"}
+    metrics = {
+        "errors": {"promql": "sum by (node) (errors)", "by": "node", "every": "1m30s",
+                   "stale": "5min", "default": 3, "unit": "percent"},
+        "bandwidth": {"promql": "my_bandwidth", "unit": "bytes/s"},
+    }  # fmt: skip
+    specs = {spec.name: spec for spec in compiled(text, metrics=metrics).metrics}
+    errors = specs["errors"]
+    assert errors.query == "sum by (node) (errors)"
+    assert (errors.by, errors.every_seconds, errors.stale_seconds) == ("node", 90.0, 300.0)
+    assert (errors.default, errors.scale) == (3, 0.01)
+    assert specs["bandwidth"].query == "my_bandwidth"
+    assert specs["bandwidth"].unit == "bytes/s"
+
+
+def test_the_hash_names_texts_and_settings():
+    hashes = [
+        compiled(GOOD).hash,
+        compiled(OTHER).hash,
+        compiled({"b.policy": GOOD["a.policy"]}).hash,
+        compiled(GOOD, policies={"overrides": {"a": {"weight": 3}}}).hash,
+        compiled(GOOD, policies={"overrides": {"a": {"mode": "off"}}}).hash,
+        compiled(GOOD, metrics={"x": {"promql": "x"}}).hash,
+    ]
+    assert len(set(hashes)) == len(hashes)
+    assert compiled(dict(GOOD)).hash == hashes[0]
+    assert all(len(each) == 12 and int(each, 16) >= 0 for each in hashes)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"\xef\xbb\xbffilter: node.label a=b\n",
+        b"filter: node.label a=b\r\n",
+        b"filter: node.label a=b",
+        "# \u00fcber\nfilter: node.label a=b\n".encode(),
+    ],
+)
+def test_a_bundle_can_be_made_again_from_its_files(text):
+    first = compiled({"a.policy": text})
+    assert compiled(dict(first.files)).hash == first.hash
+
+
+# ---- a ConfigMap ---------------------------------------------------------------------------------
+
+
+def config_map(data, **meta):
+    return ConfigMap(ObjectMeta(name="rules", namespace="berth", uid="u1", **meta), data)
+
+
+class Offers(list):
+    def __call__(self, files):
+        self.append(None if files is None else dict(files))
+
+
+def test_a_config_map_offers_the_keys_that_are_policies():
+    offers = Offers()
+    source = ConfigMapSource("berth", "rules", offers)
+    assert source.title == "ConfigMap berth/rules"
+    first = config_map({"b.policy": "score: 1", "a.policy": "score: 2", "README": "x"})
+    source.on_add(first)
+    source.on_synced()
+    assert offers == [{"a.policy": "score: 2", "b.policy": "score: 1"}]
+    assert source.seen is first
+
+
+def test_only_a_change_of_its_files_counts():
+    offers = Offers()
+    source = ConfigMapSource("berth", "rules", offers)
+    first = config_map({"a.policy": "score: 1"})
+    source.on_add(first)
+    touched = config_map({"a.policy": "score: 1", "README": "y"}, resource_version="2")
+    source.on_update(first, touched)
+    assert len(offers) == 1
+    assert source.seen is touched
+    source.on_update(touched, config_map({"a.policy": "score: 3"}))
+    assert offers[-1] == {"a.policy": "score: 3"}
+    source.on_update(source.seen, config_map(None))
+    assert offers[-1] == {}
+
+
+def test_a_config_map_that_is_missing_gone_or_unreadable_is_no_source():
+    offers = Offers()
+    source = ConfigMapSource("berth", "rules", offers)
+    source.on_synced()
+    source.on_add(config_map({"a.policy": "score: 1"}))
+    source.on_delete(config_map({"a.policy": "score: 1"}))
+    source.on_unreadable(ObjectMeta(name="rules"), "data: not a map")
+    assert offers == [None, {"a.policy": "score: 1"}, None, None]
+
+
+# ---- a folder ------------------------------------------------------------------------------------
+
+
+def folder(path):
+    clock, offers = ManualClock(), Offers()
+    return FolderSource(path, offers, clock), clock, offers
+
+
+def look(source, clock):
+    clock.advance(0.5)
+    assert source.step(clock.monotonic()) is False
+
+
+def test_a_folder_is_looked_at_every_so_often(tmp_path):
+    (tmp_path / "a.policy").write_text("score: 1\n", "utf-8")
+    (tmp_path / "notes.txt").write_text("x", "utf-8")
+    (tmp_path / "sub.policy").mkdir()
+    source, clock, offers = folder(tmp_path)
+    assert source.title == f"folder {tmp_path}"
+    assert source.due == clock.monotonic()
+    source.step(clock.monotonic())
+    assert offers == [{"a.policy": b"score: 1\n"}]
+    assert source.due == clock.monotonic() + 0.5
+    (tmp_path / "a.policy").write_text("score: 2\n", "utf-8")
+    source.step(clock.monotonic())
+    assert len(offers) == 1, "not yet"
+    look(source, clock)
+    assert offers[-1] == {"a.policy": b"score: 2\n"}
+    look(source, clock)
+    assert len(offers) == 2, "nothing new"
+
+
+def test_a_folder_that_goes_empty_and_comes_back(tmp_path):
+    path = tmp_path / "policies"
+    source, clock, offers = folder(path)
+    look(source, clock)
+    assert offers == [None], "not there from the start is said, too"
+    path.mkdir()
+    look(source, clock)
+    (path / "a.policy").write_text("", "utf-8")
+    look(source, clock)
+    (path / "a.policy").rename(path / "b.policy")
+    look(source, clock)
+    assert offers[1:] == [{}, {"a.policy": b""}, {"b.policy": b""}]
+
+
+def test_bytes_that_are_no_text_are_refused_with_the_file(tmp_path):
+    (tmp_path / "a.policy").write_bytes(b"\xff\xfe")
+    source, clock, offers = folder(tmp_path)
+    look(source, clock)
+    (refusal,) = World().offer(offers[0])
+    assert "a.policy" in refusal.text
