@@ -80,9 +80,10 @@ def _choose(
         totals = _sum(answers, len(candidates))
         best = int(totals.argmax())
         total = float(totals[best])
-        tied = np.flatnonzero(totals == total)
-        ties = len(tied)
+        is_best = totals == total
+        ties = int(np.count_nonzero(is_best))
         if ties > 1:
+            tied = np.flatnonzero(is_best)
             best = int(tied[_first(known, pod, snapshot, framework, candidates[tied])])
         scores = tuple(
             [

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final, ParamSpec, TypeVar
 
 import numpy as np
-from cachetools import LRUCache
 from numpy.typing import NDArray
 
 from engine.framework.decision import FitError
@@ -42,6 +41,7 @@ from engine.framework.status import Code, Status, unresolvable
 log = logging.getLogger(__name__)
 
 MEMO_BYTES: Final = 96 << 20
+_SETS_BYTES: Final = 8 << 20
 _LEAST_CLASSES: Final = 16
 _MOST_CLASSES: Final = 4096
 _BYTES_A_SCORE: Final = 8
@@ -150,15 +150,20 @@ class Framework:
             raise ValueError(
                 f"a profile needs exactly one plugin that sorts the queue; got {names}"
             )
-        self._sorter = sorters[0]
+        self.sort_key = sorters[0].sort_key
+        """See `QueueSortPlugin.sort_key`; equal for frameworks that share the plugin."""
         keyed: dict[str, FilterPlugin | ScorePlugin] = {p.name: p for p in self.filters}
         keyed.update({p.name: p for p, _ in self.scorers})
         self._keyed = tuple(keyed.values())
         self._of_all_rows = tuple([plugin.scope is Scope.ALL for plugin in self.filters])
         self._on_fault = on_fault or _log_fault
         self._memo_bytes = memo_bytes
-        self._classes: LRUCache[Hashable, PodClass] | None = None
+        self._classes: OrderedDict[Hashable, PodClass] = OrderedDict()
+        self._most_classes = 0
         self._classes_for = -1
+        self._sets: dict[bytes, Candidates] = {}
+        self._sets_for = -1
+        self._sets_bytes = 0
 
     # ---- around the queue --------------------------------------------------------------------
 
@@ -169,10 +174,6 @@ class Framework:
             if not status.ok:
                 return status.by(plugin.name)
         return Status.SUCCESS
-
-    def sort_key(self, pod: PodInfo, queued_at: float) -> tuple[object, ...]:
-        """See `QueueSortPlugin.sort_key`."""
-        return self._sorter.sort_key(pod, queued_at)
 
     def hints(self) -> Mapping[str, Sequence[ClusterEventWithHint]]:
         """What could wake the pods that a plugin rejected, by plugin."""
@@ -192,18 +193,21 @@ class Framework:
             PluginError: a plugin raised.
         """
         classes = self._memo(snapshot.nodes.size)
-        if classes is None:
+        if not self._most_classes:
             known = PodClass(len(self.filters), len(self.scorers))
             self._filter_all(known, pod, snapshot)
             return known
         key = self.class_key(pod, snapshot)
-        found: PodClass | None = classes.get(key)
+        found = classes.get(key)
         if found is None:
             found = PodClass(len(self.filters), len(self.scorers), key)
             self._filter_all(found, pod, snapshot)
             classes[key] = found
+            if len(classes) > self._most_classes:
+                classes.popitem(last=False)
             return found
         known = found
+        classes.move_to_end(key)
         rows = None
         if known.size == snapshot.nodes.size and known.layout == snapshot.layout:
             rows = snapshot.changed_since(known.generation)
@@ -328,10 +332,23 @@ class Framework:
         return self._guard(plugin.name, "Filter", plugin.filter, state, pod, snapshot, rows)
 
     def candidates(self, known: PodClass) -> Candidates:
-        """The rows of the feasible nodes, ascending."""
-        if known.candidates is None:
-            known.candidates = np.flatnonzero(known.feasible)
-        return known.candidates
+        """The rows of the feasible nodes, ascending; one array for all classes with the same."""
+        if known.candidates is not None:
+            return known.candidates
+        if not self._most_classes:
+            return np.flatnonzero(known.feasible)
+        if known.layout != self._sets_for or self._sets_bytes > _SETS_BYTES:
+            self._sets.clear()
+            self._sets_bytes = 0
+            self._sets_for = known.layout
+        key = known.feasible.tobytes()
+        found = self._sets.get(key)
+        if found is None:
+            found = self._sets[key] = np.flatnonzero(known.feasible)
+            found.flags.writeable = False
+            self._sets_bytes += found.nbytes + len(key)
+        known.candidates = found
+        return found
 
     def first_rejections(self, known: PodClass, snapshot: Snapshot) -> dict[str, Candidates]:
         """The rows that each plugin was the first to reject, for plugins that rejected any."""
@@ -351,8 +368,17 @@ class Framework:
     def rejected(self, known: PodClass, snapshot: Snapshot) -> dict[str, int]:
         """How many nodes each plugin was the first to reject. Borrowed: read only."""
         if known.rejected is None:
-            first = self.first_rejections(known, snapshot)
-            known.rejected = {name: len(rows) for name, rows in first.items()}
+            left = snapshot.nodes.present
+            if known.allowed is not None:
+                left = left & known.allowed
+            known.rejected = {}
+            for plugin, mask in zip(self.filters, known.masks, strict=True):
+                if mask is None:
+                    continue
+                count = int(np.count_nonzero(left > mask))
+                if count:
+                    known.rejected[plugin.name] = count
+                    left = left & mask
         return known.rejected
 
     def unfit(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> FitError:
@@ -479,14 +505,15 @@ class Framework:
 
     # ---- inside ------------------------------------------------------------------------------
 
-    def _memo(self, nodes: int) -> LRUCache[Hashable, PodClass] | None:
+    def _memo(self, nodes: int) -> OrderedDict[Hashable, PodClass]:
         """The memo, sized for the number of nodes: it holds bytes, not entries."""
-        if self._memo_bytes <= 0:
-            return None
-        if self._classes is None or self._classes_for != nodes:
-            a_class = max(1, nodes) * (len(self.filters) + 1 + _BYTES_A_SCORE * len(self.scorers))
-            most = min(_MOST_CLASSES, max(_LEAST_CLASSES, self._memo_bytes // a_class))
-            self._classes = LRUCache(maxsize=most)
+        if self._classes_for != nodes:
+            # Of each node: a byte a filter and the set of feasible ones, 8 a score and candidate.
+            # Scores are kept twice more: those of the candidates, and normalised.
+            bytes_a_node = len(self.filters) + 1 + _BYTES_A_SCORE * (3 * len(self.scorers) + 1)
+            most = max(_LEAST_CLASSES, self._memo_bytes // (max(1, nodes) * bytes_a_node))
+            self._most_classes = min(_MOST_CLASSES, most) if self._memo_bytes > 0 else 0
+            self._classes = OrderedDict()
             self._classes_for = nodes
         return self._classes
 
