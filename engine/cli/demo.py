@@ -14,12 +14,21 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import click
 
 from engine.app import App, Hooks, RunOptions
-from engine.cli.demo_view import LiveView, Load, PlainView, Row, View
+from engine.cli.demo_view import (
+    LiveView,
+    Load,
+    PlainView,
+    Row,
+    View,
+    drawn,
+    recording_console,
+)
 from engine.clock import Clock, SystemClock
 from engine.config import Settings
 from engine.embedded import EmbeddedCluster
@@ -338,13 +347,17 @@ async def _demo(view: View) -> None:
 
 @click.command("demo", help="Show it all in half a minute, with a cluster of its own.")
 @click.option("--plain", is_flag=True, help="Plain lines even on a terminal.")
-def command(*, plain: bool) -> None:
+@click.option("--svg", metavar="FILE", hidden=True, help="Draw the run; makes docs/demo.svg.")
+def command(svg: str | None, *, plain: bool) -> None:
     """Tells the story; exit 1 if anything it says did not happen."""
     # What the scheduler logs is shown by the story itself.
     logging.basicConfig(stream=sys.stderr, level=logging.CRITICAL)
+    picture = recording_console()
     view: View = PlainView() if plain or not sys.stdout.isatty() else LiveView()
     try:
-        asyncio.run(_demo(view))
+        asyncio.run(_demo(view if svg is None else LiveView(picture)))
     except BrokenPromiseError as broken:
         click.echo(f"The demo did not do what it promises: {broken}", err=True)
         sys.exit(1)
+    if svg is not None:
+        Path(svg).write_text(drawn(picture, "make demo"), "utf-8")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from io import StringIO
 from typing import Final, Protocol
 
 import click
@@ -41,6 +43,8 @@ ShowBurst = Callable[[int, Sequence[Load]], None]
 _COLUMNS: Final = ("node", "label", "bandwidth", "nginx pods", "other pods")
 _MEGA: Final = 1e6
 _FRAMES: Final = 12
+_PICTURE_WIDTH: Final = 140
+_FONT_FACE: Final = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 
 
 def _cells(load: Load) -> tuple[str, str, str, str, str]:
@@ -168,6 +172,8 @@ class LiveView:
                 live.update(Group(Padding(table, (0, 0, 0, 3)), bar))
 
             yield show
+        if not self._console.is_terminal:
+            self._console.line()  # a terminal gets it from Live
 
     def summary(self, facts: Mapping[str, str]) -> None:
         """See `View.summary`."""
@@ -179,3 +185,19 @@ class LiveView:
         for name, fact in facts.items():
             table.add_row(Text(f"   {name}"), Text(fact, style="bold"))
         self._console.print(table)
+
+
+def recording_console() -> Console:
+    """A terminal that shows nothing and can be drawn afterwards."""
+    return Console(
+        record=True,
+        file=StringIO(),
+        width=_PICTURE_WIDTH,
+        color_system="truecolor",
+        highlight=False,
+    )
+
+
+def drawn(console: Console, title: str) -> str:
+    """What a recording console was shown, as SVG; fonts are the viewer's, nothing is fetched."""
+    return _FONT_FACE.sub("", console.export_svg(title=title, unique_id="berth"))
