@@ -282,6 +282,11 @@ class App:
             bundle.hash,
             ",".join(plan.name for plan in bundle.plans),
         )
+        if bundle.metrics and self.settings.berth.prometheus.url is None:
+            log.warning(
+                "No Prometheus is configured (--prometheus-url), so these metrics are missing: %s",
+                ", ".join(sorted({spec.name for spec in bundle.metrics})),
+            )
         for diagnostic in bundle.warnings:
             log.warning("%s: %s", diagnostic.code, diagnostic.message)
         self._tell_source("Normal", "PoliciesInForce", f"bundle {bundle.hash} is in force")
