@@ -508,9 +508,10 @@ class Framework:
     def _memo(self, nodes: int) -> OrderedDict[Hashable, PodClass]:
         """The memo, sized for the number of nodes: it holds bytes, not entries."""
         if self._classes_for != nodes:
-            # Of each node: a byte a filter and the set of feasible ones, 8 a score and candidate.
-            # Scores are kept twice more: those of the candidates, and normalised.
-            bytes_a_node = len(self.filters) + 1 + _BYTES_A_SCORE * (3 * len(self.scorers) + 1)
+            # Of each node: a byte a filter and the set of feasible ones; scores that a row alone
+            # decides are kept of all nodes, of the candidates, and normalised.
+            kept = [plugin for plugin, _ in self.scorers if plugin.score_scope is Scope.ROW]
+            bytes_a_node = len(self.filters) + 1 + 3 * _BYTES_A_SCORE * len(kept)
             most = max(_LEAST_CLASSES, self._memo_bytes // (max(1, nodes) * bytes_a_node))
             self._most_classes = min(_MOST_CLASSES, most) if self._memo_bytes > 0 else 0
             self._classes = OrderedDict()

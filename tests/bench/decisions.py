@@ -78,7 +78,11 @@ def cluster_nodes(count: int) -> list[Node]:
 def new_classes(count: int) -> list[PodInfo]:
     """Every pod requests something else; half of them are nginx."""
     return [
-        make_pod(f"{('nginx', 'redis')[i % 2]}-{i}", cpu=f"{10 + i}m", memory=f"{64 + i % 700}Mi")
+        make_pod(
+            f"{('nginx', 'redis')[i % 2]}-{i}",
+            cpu=f"{50 + i % 100}m",
+            memory=f"{64 + i // 100}Mi",
+        )
         for i in range(count)
     ]
 
