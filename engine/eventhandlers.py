@@ -189,6 +189,14 @@ def _lost_nomination(old: Pod, new: Pod | None) -> bool:
     return bool(nominated) and (new is None or new.status.nominated_node_name != nominated)
 
 
+def on_node(pod: Pod, node: str) -> Pod:
+    """The pod as it was on the node, if only we said so: hints look at that."""
+    if pod.spec.node_name:
+        return pod
+    spec = msgspec.structs.replace(pod.spec, node_name=node)
+    return msgspec.structs.replace(pod, spec=spec)
+
+
 def pod_events(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
     """The finer events of a pod's change; AssignedPod/Update or TargetPod/Update if none is."""
     actions: list[Action] = []
@@ -505,12 +513,13 @@ class PodHandler(_Handler):
         uid = pod.metadata.uid
         self._unread.pop(uid, None)
         waited = self._queue.delete(uid)
-        if self._cache.node_of(uid) is not None:
+        node = self._cache.node_of(uid)
+        if node is not None:
             if self._cache.is_assumed(uid):
                 self._cache.forget(uid)
             else:
                 self._cache.remove_pod(uid)
-            self._queue.move(POD_FREED, pod, None)
+            self._queue.move(POD_FREED, on_node(pod, node), None)
         elif waited and _lost_nomination(pod, None):
             self._nomination_lost(pod)
 

@@ -24,12 +24,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, assert_never
 
-import msgspec
-
 from engine.cache import Cache
 from engine.clock import Clock
 from engine.cycle import NO_NODES, decide
-from engine.eventhandlers import POD_FREED
+from engine.eventhandlers import POD_FREED, on_node
 from engine.framework.decision import Decision, Placed
 from engine.framework.edge import Binder, BindOutcome, EventSink, PodStatusWriter
 from engine.framework.effects import Bind, SetUnschedulable, pod_event
@@ -325,8 +323,7 @@ class Scheduler:
     def _forget(self, pod: PodInfo, node: str) -> None:
         """Takes an assumption back and tells the pods that were rejected for want of the room."""
         if self._cache.forget(pod.uid):
-            spec = msgspec.structs.replace(pod.pod.spec, node_name=node)
-            there = msgspec.structs.replace(pod.pod, spec=spec)
+            there = on_node(pod.pod, node)
             self._queue.move(POD_FREED, there, None, only=lambda other: other.uid != pod.uid)
 
     async def _resolve(self, effect: Bind, why: str) -> tuple[BindOutcome, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache as once
 from zoneinfo import ZoneInfo
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from dsl.compiler import Compiler
 from engine.config import BerthDocument
+from engine.framework.profile import Weighted
 from engine.framework.runtime import MEMO_BYTES, Framework
 from engine.plugins.registry import default_plugins
 from engine.policy.chain import framework_of, worlds_of
@@ -35,11 +37,17 @@ def compiled(files: dict[str, str], **berth) -> Bundle:
 
 
 def chain(
-    files: dict[str, str], *, zone="UTC", seed=0, memo_bytes=MEMO_BYTES, **berth
+    files: dict[str, str],
+    *,
+    zone="UTC",
+    seed=0,
+    memo_bytes=MEMO_BYTES,
+    in_tree: Sequence[Weighted] | None = None,
+    **berth,
 ) -> Framework:
-    """The default plugins and these policies."""
+    """The default plugins, or those given, and these policies."""
     made = framework_of(
-        default_plugins(),
+        default_plugins() if in_tree is None else in_tree,
         compiled(files, **berth),
         scheduler_name="berth",
         seed=seed,

@@ -1,0 +1,927 @@
+"""The scheduler between queue, cache and a server that answers as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections import Counter, deque
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.cache import Cache
+from engine.clock import ManualClock
+from engine.eventhandlers import EventHandlers
+from engine.framework.edge import BindOutcome
+from engine.framework.interface import ALL_PASS, PreFilterResult, Scope
+from engine.framework.podinfo import make_pod_info
+from engine.framework.profile import Profile, Weighted
+from engine.framework.runtime import Framework
+from engine.framework.status import Status
+from engine.plugins.registry import default_plugins
+from engine.queue import SchedulingQueue, SubQueue
+from engine.scheduler import MOST_IN_FLIGHT, Edge, Scheduler
+from engine.telemetry import Count, Telemetry
+from tests.builders import make_node, make_pod, pod_object
+from tests.engine.policy.builders import Samples, chain
+
+BOUND = (BindOutcome.BOUND, "")
+TAKEN = (BindOutcome.TAKEN, "it is bound to other")
+GONE = (BindOutcome.GONE, "the pod is not found")
+REFUSED = (BindOutcome.REFUSED, "quota")
+UNKNOWN = (BindOutcome.UNKNOWN, "connection reset")
+
+
+class FakeEdge:
+    """Binder, status writer and event sink in one. Answers are taken one a call.
+
+    An answer may be an exception to raise or a future to wait for.
+    """
+
+    def __init__(self):
+        self.binds, self.resolves = [], []
+        self.bind_answers, self.resolve_answers = deque(), deque()
+        self.conditions, self.events, self.pauses = [], [], []
+
+    async def bind(self, effect):
+        self.binds.append((effect.pod.name, effect.node))
+        return await self._answer(self.bind_answers)
+
+    async def resolve(self, effect):
+        self.resolves.append(effect.pod.name)
+        return await self._answer(self.resolve_answers)
+
+    async def _answer(self, answers):
+        await asyncio.sleep(0)
+        answer = answers.popleft() if answers else BOUND
+        if isinstance(answer, asyncio.Future):
+            answer = await answer
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def set_unschedulable(self, effect):
+        self.conditions.append((effect.pod.name, effect.reason, effect.message))
+
+    def emit(self, effect):
+        self.events.append((effect.name, effect.type, effect.reason, effect.note))
+
+    async def pause(self, seconds):
+        self.pauses.append(seconds)
+        await asyncio.sleep(0)
+
+
+class World:
+    """A scheduler with everything real around it but the server."""
+
+    def __init__(self, files=None, *, nodes=("n1",), framework=True):
+        self.clock = ManualClock()
+        self.cache = Cache()
+        self.edge = FakeEdge()
+        self.telemetry = Telemetry()
+        self.framework = chain({} if files is None else files)
+        self.samples = Samples(self.cache).serve(self.framework)
+        self.queue = SchedulingQueue(
+            clock=self.clock,
+            sort_key=self.framework.sort_key,
+            pre_enqueue=self.framework.pre_enqueue,
+            hints=self.framework.hints(),
+        )
+        self.scheduler = Scheduler(
+            cache=self.cache,
+            queue=self.queue,
+            framework=self.framework if framework else None,
+            edge=Edge(self.edge, self.edge, self.edge, self.edge.pause),
+            signals=self.samples,
+            clock=self.clock,
+            telemetry=self.telemetry,
+        )
+        self.handlers = EventHandlers(
+            self.cache,
+            self.queue,
+            scheduler_names={"berth"},
+            on_refused=lambda pod, reason: None,
+            on_work=self.scheduler.wake,
+        )
+        self.decisions = []
+        self.scheduler.observe(lambda placed: self.decisions.append(placed.decision))
+        for name in nodes:
+            self.handlers.nodes.on_add(make_node(name, cpu="2"))
+
+    def comes(self, name="p", **how):
+        pod = pod_object(name, **how)
+        self.handlers.pods.on_add(pod)
+        return pod
+
+    def bound(self, pod, node):
+        """The watch says so."""
+        spec = msgspec.structs.replace(pod.spec, node_name=node)
+        self.handlers.pods.on_update(pod, msgspec.structs.replace(pod, spec=spec))
+
+    async def turn(self):
+        """Works until nothing is to be done and nothing is in flight."""
+        more = True
+        while more:
+            more = self.scheduler.work() or self.scheduler.in_flight > 0
+            await asyncio.sleep(0)
+
+    def where(self, name="p"):
+        queued = self.queue.get(f"uid-default-{name}")
+        return None if queued is None else queued.where
+
+    def assigned(self, name="p"):
+        return self.cache.assigned().get(f"uid-default-{name}")
+
+
+def in_a_loop(test):
+    """Runs a test that is a coroutine; none may take long."""
+
+    @functools.wraps(test)
+    def run(*args, **kwargs):
+        async def main():
+            async with asyncio.timeout(20):
+                await test(*args, **kwargs)
+
+        asyncio.run(main())
+
+    return run
+
+
+async def until(happened):
+    """Lets the loop turn until something is so."""
+    for _ in range(10_000):
+        if happened():
+            return
+        await asyncio.sleep(0)
+    pytest.fail("it never happened")
+
+
+# ---- outcomes of a binding -----------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_a_pod_is_bound_once_and_the_watch_confirms():
+    world = World()
+    pod = world.comes()
+    await world.turn()
+    assert world.edge.binds == [("p", "n1")]
+    assert world.assigned() == ("n1", True)
+    assert world.where() is None
+    assert world.edge.events == [
+        ("p", "Normal", "Scheduled", "Successfully assigned default/p to n1")
+    ]
+    assert world.telemetry[Count.ATTEMPTS_SCHEDULED] == 1
+    world.bound(pod, "n1")
+    await world.turn()
+    assert world.assigned() == ("n1", False)
+    assert len(world.edge.binds) == 1
+
+
+@pytest.mark.parametrize("answer", [TAKEN, GONE])
+@in_a_loop
+async def test_a_pod_that_is_taken_or_gone_is_dropped(answer):
+    world = World()
+    world.comes()
+    world.edge.bind_answers.append(answer)
+    await world.turn()
+    assert world.assigned() is None
+    assert world.where() is None
+    assert (world.edge.events, world.edge.conditions) == ([], [])
+
+
+@in_a_loop
+async def test_a_refused_binding_is_tried_again_after_backoff():
+    world = World()
+    world.comes()
+    world.edge.bind_answers.append(REFUSED)
+    await world.turn()
+    assert world.assigned() is None
+    assert world.where() is SubQueue.BACKOFF
+    text = "binding rejected: quota"
+    assert world.edge.events == [("p", "Warning", "FailedScheduling", text)]
+    assert world.edge.conditions == [("p", "SchedulerError", text)]
+    assert world.telemetry[Count.ATTEMPTS_ERROR] == 1
+    await world.turn()
+    assert len(world.edge.binds) == 1, "not before its backoff is over"
+    world.clock.advance(2.0)
+    await world.turn()
+    assert world.edge.binds == [("p", "n1")] * 2
+    assert world.assigned() == ("n1", True)
+
+
+@pytest.mark.parametrize(
+    ("answer", "follows"), [(BOUND, 0), (REFUSED, 1), (TAKEN, 1), (GONE, 1), ("deleted", 1)]
+)
+@in_a_loop
+async def test_pods_rejected_for_want_of_room_wake_when_it_is_given_back(answer, follows):
+    world = World()
+    first = world.comes("first", cpu="2")
+    answered = asyncio.get_running_loop().create_future()
+    world.edge.bind_answers.append(answered)
+    world.scheduler.work()
+    world.comes("second", cpu="2")
+    world.scheduler.work()
+    assert world.where("second") is SubQueue.UNSCHEDULABLE
+    if answer == "deleted":
+        world.handlers.pods.on_delete(first)
+        answered.set_result(GONE)
+    else:
+        answered.set_result(answer)
+    await world.turn()
+    assert [name for name, _ in world.edge.binds] == ["first", *["second"] * follows]
+    assert world.where("second") is (None if follows else SubQueue.UNSCHEDULABLE)
+
+
+@in_a_loop
+async def test_a_pod_in_flight_hears_of_room_that_is_given_back_meanwhile():
+    world = World(nodes=("n1", "n2"))
+    world.comes("first", cpu="2")
+    answered = asyncio.get_running_loop().create_future()
+    world.edge.bind_answers.extend([answered, (BindOutcome.REFUSED, "not now")])
+    world.scheduler.work()
+    world.comes("second", cpu="2")
+    await asyncio.sleep(0)
+    answered.set_result(GONE)
+    await world.turn()
+    assert world.where("second") is SubQueue.BACKOFF
+    world.clock.advance(2.0)
+    await world.turn()
+    assert world.assigned("second") is not None
+
+
+# ---- bindings of unknown outcome -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "assigned", "where"),
+    [
+        (BOUND, ("n1", True), None),
+        (TAKEN, None, None),
+        (GONE, None, None),
+        (REFUSED, None, SubQueue.BACKOFF),
+    ],
+)
+@in_a_loop
+async def test_an_unknown_outcome_is_asked_for_until_it_is_known(answer, assigned, where):
+    world = World()
+    world.comes()
+    world.edge.bind_answers.append(UNKNOWN)
+    world.edge.resolve_answers.extend([UNKNOWN, UNKNOWN, answer])
+    await world.turn()
+    assert world.edge.resolves == ["p"] * 3
+    assert world.edge.pauses == [0.2, 0.4]
+    assert (world.assigned(), world.where()) == (assigned, where)
+    assert len(world.edge.binds) == 1, "never bound again before it is known"
+
+
+@in_a_loop
+async def test_it_is_asked_at_least_every_five_seconds():
+    world = World()
+    world.comes()
+    world.edge.bind_answers.append(UNKNOWN)
+    world.edge.resolve_answers.extend([UNKNOWN] * 8)
+    await world.turn()
+    assert world.edge.pauses == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
+
+
+@in_a_loop
+async def test_while_it_is_unknown_the_pod_counts_on_its_node():
+    world = World()
+    world.comes("first", cpu="2")
+    world.edge.bind_answers.append(UNKNOWN)
+    world.edge.resolve_answers.extend([UNKNOWN] * 20)
+    for _ in range(10):
+        world.scheduler.work()
+        await asyncio.sleep(0)
+    world.comes("second", cpu="2")
+    world.scheduler.work()
+    assert world.where("second") is SubQueue.UNSCHEDULABLE
+    assert world.assigned("first") == ("n1", True)
+    await world.turn()
+
+
+@pytest.mark.parametrize(
+    ("happens", "assigned", "events"),
+    [("ours", ("n1", False), 1), ("other", ("n2", False), 0), ("deleted", None, 0)],
+)
+@in_a_loop
+async def test_the_watch_may_know_before_the_server_can_be_asked(happens, assigned, events):
+    world = World(nodes=("n1",))
+    pod = world.comes()
+    world.edge.bind_answers.append(UNKNOWN)
+    world.edge.resolve_answers.extend([UNKNOWN] * 1000)
+    world.scheduler.work()
+    await until(lambda: world.edge.pauses)
+    match happens:
+        case "ours":
+            world.bound(pod, "n1")
+        case "other":
+            world.bound(pod, "n2")
+        case "deleted":
+            world.handlers.pods.on_delete(pod)
+    await world.turn()
+    assert len(world.edge.resolves) < 5
+    assert world.assigned() == assigned
+    assert world.where() is None
+    assert [event[2] for event in world.edge.events] == ["Scheduled"] * events
+
+
+# ---- pods and nodes that go ----------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_a_pod_deleted_before_its_turn_is_not_tried():
+    world = World()
+    world.handlers.pods.on_delete(world.comes())
+    await world.turn()
+    assert world.edge.binds == []
+
+
+@pytest.mark.parametrize("answer", [BOUND, TAKEN, GONE, REFUSED, UNKNOWN])
+@in_a_loop
+async def test_a_pod_deleted_while_it_is_bound_is_gone_whatever_the_answer(answer):
+    world = World()
+    pod = world.comes()
+    world.edge.bind_answers.append(answer)
+    world.scheduler.work()
+    world.handlers.pods.on_delete(pod)
+    await world.turn()
+    assert world.assigned() is None
+    assert world.where() is None
+    assert world.edge.conditions == []
+    assert len(world.queue) == world.queue.in_flight == 0
+
+
+@in_a_loop
+async def test_a_pod_deleted_while_unschedulable_stays_away():
+    world = World()
+    pod = world.comes(cpu="99")
+    await world.turn()
+    assert world.where() is SubQueue.UNSCHEDULABLE
+    world.handlers.pods.on_delete(pod)
+    world.clock.advance(1000.0)
+    await world.turn()
+    assert len(world.decisions) == 1
+
+
+@in_a_loop
+async def test_a_pod_that_the_watch_sees_bound_before_the_answer_is_done():
+    world = World()
+    pod = world.comes()
+    answered = asyncio.get_running_loop().create_future()
+    world.edge.bind_answers.append(answered)
+    world.scheduler.work()
+    world.bound(pod, "n1")
+    answered.set_result(REFUSED)  # as a retry of a request that did go through may say
+    await world.turn()
+    assert world.assigned() == ("n1", False)
+    assert world.where() is None
+    assert world.edge.conditions == []
+
+
+@in_a_loop
+async def test_nothing_is_bound_to_a_node_that_is_gone():
+    world = World()
+    world.comes()
+    world.scheduler.work()
+    world.handlers.nodes.on_delete(make_node("n1"))
+    await world.turn()
+    assert world.edge.binds == []
+    assert world.where() is SubQueue.BACKOFF
+    assert world.edge.conditions == [("p", "SchedulerError", "binding rejected: node n1 is gone")]
+
+
+@in_a_loop
+async def test_pods_that_are_on_a_node_or_being_deleted_are_skipped():
+    world = World()
+    there = make_pod("there")
+    world.cache.assume(there, "n1")
+    world.queue.add(there)
+    leaving = pod_object("leaving")
+    meta = msgspec.structs.replace(leaving.metadata, deletion_timestamp="2025-03-01T10:00:00Z")
+    leaving = msgspec.structs.replace(leaving, metadata=meta)
+    world.queue.add(make_pod_info(leaving))
+    await world.turn()
+    assert (world.decisions, world.edge.binds) == ([], [])
+    assert len(world.queue) == world.queue.in_flight == 0
+
+
+# ---- pods without a node -------------------------------------------------------------------------
+
+TOO_BIG = "0/1 nodes are available: 1 Insufficient cpu."
+
+
+@in_a_loop
+async def test_a_pod_that_does_not_fit_waits_and_its_owner_is_told():
+    world = World()
+    world.comes(cpu="99")
+    await world.turn()
+    assert world.where() is SubQueue.UNSCHEDULABLE
+    assert world.edge.events == [("p", "Warning", "FailedScheduling", TOO_BIG)]
+    assert world.edge.conditions == [("p", "Unschedulable", TOO_BIG)]
+    assert world.telemetry[Count.ATTEMPTS_UNSCHEDULABLE] == 1
+
+
+@in_a_loop
+async def test_without_nodes_that_is_said():
+    world = World(nodes=())
+    world.comes()
+    await world.turn()
+    text = "no nodes available to schedule pods"
+    assert world.edge.conditions == [("p", "Unschedulable", text)]
+    world.clock.advance(10.0)
+    world.handlers.nodes.on_add(make_node("n1"))
+    await world.turn()
+    assert world.assigned() == ("n1", True)
+
+
+def condition(message, reason="Unschedulable"):
+    return {"type": "PodScheduled", "status": "False", "reason": reason, "message": message}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "patches"),
+    [
+        ([], 1),
+        ([condition(TOO_BIG)], 0),
+        ([condition("something else")], 1),
+        ([condition(TOO_BIG, "SchedulerError")], 1),
+        ([{"type": "Ready", "status": "False"}, condition(TOO_BIG)], 0),
+    ],
+)
+@in_a_loop
+async def test_the_condition_is_patched_only_when_it_changes(conditions, patches):
+    world = World()
+    world.comes(cpu="99", status={"conditions": conditions})
+    await world.turn()
+    assert len(world.edge.conditions) == patches
+    assert len(world.edge.events) == 1
+
+
+@in_a_loop
+async def test_the_condition_is_compared_with_the_newest_pod():
+    world = World()
+    pod = world.comes()
+    world.edge.bind_answers.append(REFUSED)
+    world.scheduler.work()
+    said = condition("binding rejected: quota", "SchedulerError")
+    newer = pod_object("p", status={"conditions": [said]})
+    world.handlers.pods.on_update(pod, newer)
+    await world.turn()
+    assert world.edge.conditions == []
+    assert world.where() is SubQueue.BACKOFF
+
+
+@in_a_loop
+async def test_a_fault_of_a_plugin_is_an_error_of_the_pod_alone():
+    class Faulty:
+        name = "Faulty"
+
+        def events(self):
+            return ()
+
+        def pre_enqueue(self, pod):
+            return Status.SUCCESS
+
+        scope = score_scope = Scope.ROW
+
+        def class_key(self, pod, snapshot):
+            return pod.name
+
+        def version(self, snapshot):
+            return 0
+
+        def pre_filter(self, pod, snapshot):
+            if pod.name == "bad":
+                raise ZeroDivisionError("oops")
+            return PreFilterResult(Status.SKIP)
+
+        def filter(self, state, pod, snapshot, rows):
+            return ALL_PASS
+
+    world = World()
+    faults = []
+    profile = Profile("berth", (*default_plugins(), Weighted(Faulty())))
+    world.scheduler.use(Framework(profile, on_fault=faults.append), None)
+    world.comes("bad")
+    world.comes("good")
+    await world.turn()
+    assert world.assigned("good") == ("n1", True)
+    assert world.where("bad") is SubQueue.BACKOFF
+    assert len(faults) == 1
+    ((name, reason, message),) = world.edge.conditions
+    assert (name, reason) == ("bad", "SchedulerError")
+    assert "ZeroDivisionError: oops" in message
+
+
+# ---- rules ---------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_without_rules_nothing_is_scheduled():
+    world = World(framework=False)
+    world.comes()
+    await world.turn()
+    assert world.decisions == []
+    world.scheduler.use(world.framework, None)
+    await world.turn()
+    assert world.assigned() == ("n1", True)
+
+
+ONE = "filter: pod.name contains one -> node.label one=yes\n"
+TWO = "filter: pod.name contains two -> node.label two=yes\n"
+
+
+@in_a_loop
+async def test_new_rules_are_tried_on_the_pods_that_the_old_ones_rejected():
+    world = World({"one.policy": ONE, "two.policy": TWO})
+    for name in ("one", "two"):
+        world.comes(name)
+    world.comes("big", cpu="99")
+    await world.turn()
+    assert {world.where(name) for name in ("one", "two", "big")} == {SubQueue.UNSCHEDULABLE}
+    easier = {"one.policy": "# nothing\n", "two.policy": TWO}
+    world.scheduler.use(chain(easier), frozenset({"one"}))
+    await world.turn()
+    assert world.assigned("one") == ("n1", True)
+    assert len(world.decisions) == 4, "the others were not tried again"
+    world.scheduler.use(chain({}), frozenset({"two"}))
+    await world.turn()
+    assert world.assigned("two") == ("n1", True)
+    world.scheduler.use(chain({}), None)
+    await world.turn()
+    assert world.decisions[-1].pod.name == "big"
+
+
+@in_a_loop
+async def test_rules_that_change_while_a_pod_is_bound_count_when_it_comes_back():
+    world = World({"one.policy": ONE})
+    world.comes("x")
+    answered = asyncio.get_running_loop().create_future()
+    world.edge.bind_answers.append(answered)
+    world.scheduler.work()
+    world.scheduler.use(chain({"one.policy": "filter: node.label x=y\n"}), frozenset({"one"}))
+    answered.set_result(REFUSED)
+    await world.turn()
+    world.clock.advance(2.0)
+    await world.turn()
+    assert world.where("x") is SubQueue.UNSCHEDULABLE
+    assert world.decisions[-1].bundle != world.decisions[0].bundle
+
+
+def test_rules_with_the_same_order_do_not_sort_the_queue_again():
+    in_tree = default_plugins()
+    one, two = chain({}, in_tree=in_tree), chain({"one.policy": ONE}, in_tree=in_tree)
+    assert one.sort_key == two.sort_key
+    assert one.sort_key != chain({}).sort_key
+
+
+# ---- the loop ------------------------------------------------------------------------------------
+
+
+async def running(world):
+    stop = asyncio.Event()
+    task = asyncio.get_running_loop().create_task(world.scheduler.run(stop))
+    await asyncio.sleep(0)
+    return task, stop
+
+
+@in_a_loop
+async def test_run_schedules_what_comes_until_it_is_stopped():
+    world = World()
+    task, stop = await running(world)
+    world.comes()
+    await until(world.assigned)
+    stop.set()
+    await task
+    assert world.edge.binds == [("p", "n1")]
+    assert world.scheduler.in_flight == 0
+
+
+@in_a_loop
+async def test_stopping_waits_for_bindings_in_flight():
+    world = World()
+    answered = asyncio.get_running_loop().create_future()
+    world.edge.bind_answers.append(answered)
+    world.comes()
+    task, stop = await running(world)
+    stop.set()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not task.done()
+    answered.set_result(BOUND)
+    await task
+    assert [event[2] for event in world.edge.events] == ["Scheduled"]
+
+
+@in_a_loop
+async def test_stopping_does_not_wait_for_a_server_that_never_answers(caplog):
+    world = World()
+    world.edge.bind_answers.append(UNKNOWN)
+    world.edge.resolve_answers.extend([UNKNOWN] * 10_000)
+    world.comes()
+    task, stop = await running(world)
+    await until(lambda: world.edge.pauses)
+    stop.set()
+    await task
+    assert world.assigned() == ("n1", True)
+    assert 'Left with its binding unknown pod="default/p"' in caplog.text
+
+
+@in_a_loop
+async def test_a_bug_in_a_binding_ends_the_run():
+    world = World()
+    world.edge.bind_answers.append(RuntimeError("a bug"))
+    world.comes()
+    task, _ = await running(world)
+    with pytest.raises(RuntimeError, match="a bug"):
+        await task
+
+
+@in_a_loop
+async def test_a_bug_while_stopping_is_not_lost():
+    world = World()
+    answered = asyncio.get_running_loop().create_future()
+    world.edge.bind_answers.append(answered)
+    world.comes()
+    task, stop = await running(world)
+    stop.set()
+    answered.set_result(RuntimeError("late"))
+    with pytest.raises(RuntimeError, match="late"):
+        await task
+
+
+@in_a_loop
+async def test_no_more_bindings_are_in_flight_than_the_bound():
+    world = World(nodes=())
+    world.handlers.nodes.on_add(make_node("huge", cpu="1000", memory="1Ti", pods="9999"))
+    loop = asyncio.get_running_loop()
+    answers = [loop.create_future() for _ in range(MOST_IN_FLIGHT + 30)]
+    world.edge.bind_answers.extend(answers)
+    for number in range(len(answers)):
+        world.comes(f"p{number}")
+    assert not world.scheduler.work()
+    assert world.scheduler.in_flight == MOST_IN_FLIGHT
+    assert world.queue.active == 30
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    for answer in answers[:10]:
+        answer.set_result(BOUND)
+    await until(lambda: world.scheduler.in_flight == MOST_IN_FLIGHT - 10)
+    world.scheduler.work()
+    assert (world.scheduler.in_flight, world.queue.active) == (MOST_IN_FLIGHT, 20)
+    for answer in answers[10:]:
+        answer.set_result(BOUND)
+    await world.turn()
+    assert len(world.cache.assigned()) == len(answers)
+
+
+@in_a_loop
+async def test_work_in_the_background_is_done_before_pods_and_when_it_is_due():
+    class Work:
+        due = None
+
+        def __init__(self):
+            self.steps = []
+
+        def step(self, deadline):
+            self.steps.append(deadline)
+            return len(self.steps) < 3
+
+    world, work = World(), Work()
+    world.scheduler.add_background(work)
+    assert world.scheduler.work()
+    assert world.scheduler.work()
+    assert not world.scheduler.work()
+    assert all(deadline > world.clock.monotonic() for deadline in work.steps)
+    task, stop = await running(world)
+    assert len(work.steps) == 4
+    work.due = world.clock.monotonic()
+    world.scheduler.wake()
+    await until(lambda: len(work.steps) >= 8)
+    stop.set()
+    await task
+
+
+@in_a_loop
+async def test_the_minute_wakes_pods_that_rules_about_time_rejected():
+    world = World({"night.policy": "filter: time.minute in 2..59\n"})
+    world.comes()
+    world.comes("big", cpu="99")
+    await world.turn()
+    assert world.where() is SubQueue.UNSCHEDULABLE
+    world.clock.advance(59.0)
+    await world.turn()
+    assert len(world.decisions) == 2
+    world.clock.advance(1.0)
+    await world.turn()
+    assert [d.pod.name for d in world.decisions[2:]] == ["p"]
+    world.clock.advance(60.0)
+    await world.turn()
+    assert world.assigned() == ("n1", True)
+    assert world.where("big") is SubQueue.UNSCHEDULABLE
+
+
+LOAD = {"load.policy": "filter: (load ?? 0) < 8\n"}
+
+
+@in_a_loop
+async def test_new_samples_wake_pods_that_rules_about_metrics_rejected():
+    world = World(LOAD)
+    world.samples.put("load", {"n1": 9.0})
+    world.comes()
+    world.comes("big", cpu="99")
+    await world.turn()
+    world.samples.put("load", {"n1": 1.0})
+    world.clock.advance(2.0)
+    await world.turn()
+    assert len(world.decisions) == 2, "nobody said that samples came"
+    world.scheduler.signals_came()
+    await world.turn()
+    assert [d.node for d in world.decisions] == [None, None, "n1"]
+
+
+@in_a_loop
+async def test_a_sample_that_turns_stale_wakes_them_within_a_minute():
+    world = World(LOAD)
+    world.samples.put("load", {"n1": 9.0})
+    world.comes()
+    await world.turn()
+    world.samples.put("load", {})  # what a store shows once the sample is too old
+    world.clock.advance(60.0)
+    await world.turn()
+    assert world.assigned() == ("n1", True)
+
+
+# ---- any order of outcomes and events ------------------------------------------------------------
+
+
+class FakeServer:
+    """Pods and nodes as an API server has them, and a watch that may lag behind."""
+
+    def __init__(self, fates):
+        self.fates = deque(fates)
+        self.pods, self.nodes, self.bound = {}, {}, Counter()
+        self.unseen = {"pods": deque(), "nodes": deque()}
+        self.number = 0
+
+    def tell(self, kind, old, new):
+        self.unseen[kind].append((old, new))
+
+    def create(self, cpu):
+        pod = pod_object(f"p{self.number}", cpu=cpu)
+        self.number += 1
+        self.pods[pod.metadata.uid] = pod
+        self.tell("pods", None, pod)
+
+    def delete(self, index):
+        if self.pods:
+            uid = sorted(self.pods)[index % len(self.pods)]
+            self.tell("pods", self.pods.pop(uid), None)
+
+    def node(self, name, *, there):
+        if there and name not in self.nodes:
+            self.nodes[name] = make_node(name, cpu="2")
+            self.tell("nodes", None, self.nodes[name])
+        elif not there and name in self.nodes:
+            self.tell("nodes", self.nodes.pop(name), None)
+
+    def put_on(self, uid, node):
+        pod = self.pods[uid]
+        spec = msgspec.structs.replace(pod.spec, node_name=node)
+        self.pods[uid] = msgspec.structs.replace(pod, spec=spec)
+        self.bound[uid] += 1
+        self.tell("pods", pod, self.pods[uid])
+
+    # --- the edge
+
+    def truth(self, effect):
+        pod = self.pods.get(effect.pod.uid)
+        if pod is None:
+            return GONE
+        if not pod.spec.node_name:
+            return REFUSED
+        return BOUND if pod.spec.node_name == effect.node else TAKEN
+
+    async def bind(self, effect):
+        uid = effect.pod.uid
+        fate = self.fates.popleft() if self.fates else "ok"
+        for _ in range(fate.count(" slow")):
+            await asyncio.sleep(0)
+        free = uid in self.pods and not self.pods[uid].spec.node_name
+        if fate == "taken" and free:
+            self.put_on(uid, "elsewhere")
+        if fate == "gone" and uid in self.pods:
+            self.tell("pods", self.pods.pop(uid), None)
+        if fate in ("refused", "unsent"):
+            return REFUSED if fate == "refused" else UNKNOWN
+        if uid in self.pods and not self.pods[uid].spec.node_name:
+            self.put_on(uid, effect.node)
+        return UNKNOWN if fate.startswith("lost") else self.truth(effect)
+
+    async def resolve(self, effect):
+        await asyncio.sleep(0)
+        fate = self.fates.popleft() if self.fates else "ok"
+        return UNKNOWN if fate.startswith(("lost", "unsent")) else self.truth(effect)
+
+    async def set_unschedulable(self, effect):
+        pass
+
+    def emit(self, effect):
+        pass
+
+    async def pause(self, seconds):
+        await asyncio.sleep(0)
+
+
+FATES = ("ok", "refused", "taken", "gone", "lost", "unsent", "ok slow", "lost slow slow")
+steps = st.one_of(
+    st.tuples(st.just("create"), st.sampled_from(["500m", "1", "2"])),
+    st.tuples(st.just("create"), st.sampled_from(["500m", "1", "2"])),
+    st.tuples(st.just("delete"), st.integers(0, 9)),
+    st.tuples(st.just("node"), st.sampled_from(["n1", "n2"]), st.booleans()),
+    st.tuples(st.just("watch"), st.sampled_from(["pods", "nodes"]), st.integers(1, 4)),
+    st.tuples(st.just("work"), st.integers(0, 3)),
+    st.tuples(st.just("wait"), st.sampled_from([0.5, 1.0, 30.0, 301.0])),
+    st.tuples(st.just("rules")),
+)
+
+
+class Life:
+    """A scheduler against a fake server, step by step."""
+
+    def __init__(self, fates):
+        self.world, self.server = World(nodes=()), FakeServer(fates)
+        self.world.scheduler._edge = Edge(self.server, self.server, self.server, self.server.pause)
+        self.server.node("n1", there=True)
+
+    async def step(self, what, *how):
+        await getattr(self, f"_{what}")(*how)
+
+    async def _create(self, cpu):
+        self.server.create(cpu)
+
+    async def _delete(self, index):
+        self.server.delete(index)
+
+    async def _node(self, name, there):
+        self.server.node(name, there=there)
+
+    async def _work(self, turns):
+        self.world.scheduler.work()
+        for _ in range(turns):
+            await asyncio.sleep(0)
+
+    async def _wait(self, seconds):
+        self.world.clock.advance(seconds)
+
+    async def _rules(self):
+        self.world.scheduler.use(chain({}), None)
+
+    async def _watch(self, kind, most):
+        handler = getattr(self.world.handlers, kind)
+        unseen = self.server.unseen[kind]
+        for _ in range(min(most, len(unseen))):
+            old, new = unseen.popleft()
+            if old is None:
+                handler.on_add(new)
+            elif new is None:
+                handler.on_delete(old)
+            else:
+                handler.on_update(old, new)
+
+    async def settle(self):
+        """From here on everything works, and everything is seen."""
+        self.server.fates.clear()
+        self.server.node("n1", there=True)
+        for _ in range(30):
+            await self._watch("nodes", 99)
+            await self._watch("pods", 99)
+            await self.world.turn()
+            self.world.clock.advance(60.0)
+
+
+async def live(script, fates):
+    life = Life(fates)
+    for step in script:
+        await life.step(*step)
+    await life.settle()
+    return life.world, life.server
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(steps, max_size=40), st.lists(st.sampled_from(FATES), max_size=25))
+def test_no_pod_is_lost_or_bound_twice(script, fates):
+    world, server = asyncio.run(live(script, fates))
+    assert max(server.bound.values(), default=0) <= 1
+    placed = {uid: pod.spec.node_name for uid, pod in server.pods.items() if pod.spec.node_name}
+    assert world.cache.assigned() == {uid: (node, False) for uid, node in placed.items()}
+    waiting = {queued.pod.uid for queued in world.queue.pending()}
+    assert waiting == server.pods.keys() - placed.keys()
+    assert (world.scheduler.in_flight, world.queue.in_flight) == (0, 0)
+    for name in server.nodes:
+        there = [pod for uid, pod in server.pods.items() if placed.get(uid) == name]
+        requested = sum(make_pod_info(pod).requests["cpu"] for pod in there)
+        assert world.cache.nodes.requested("cpu")[world.cache.nodes.row(name)] == requested
