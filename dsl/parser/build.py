@@ -6,7 +6,7 @@ Lark's objects do not leave this module.
 import re
 from collections.abc import Callable
 from importlib.resources import files
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from lark import Lark, Token, Tree
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
@@ -18,6 +18,9 @@ from dsl.source import MAX_DEPTH, MAX_ITEMS, SourceFile, Span
 
 #: A node of Lark's tree; its stubs say little more.
 Raw = Any
+#: Names what is wrong at a place of a statement: text, start, end, what would do, what was met.
+Tell = Callable[[str, int, int, frozenset[str], str], Refusal]
+_T = TypeVar("_T")
 _STARTS: Final = ["start", "testfile", "expr"]
 _LEAVES: Final = ("true", "false", "name", "bare_agg", "field")
 _WRAPPERS: Final = ("word", "lit", "key", "num", "glob", "members", "set_ref")
@@ -89,6 +92,27 @@ class StatementReader:
             return None, builder.found
         return (None if builder.fatal else statement), builder.found
 
+    def built(
+        self,
+        source: SourceFile,
+        span: Span,
+        start: str,
+        make: "Callable[[_Builder, Raw], _T]",
+        tell: Tell,
+    ) -> tuple[_T | None, list[Diagnostic]]:
+        """Reads the text under a span from a start symbol; `make` turns Lark's tree into ours."""
+        builder = _Builder(self, source, span.start)
+        text = source.slice(span)
+        tree = self._read(builder, text if text.endswith("\n") else text + "\n", start, tell)
+        if tree is None:
+            return None, builder.found
+        try:
+            made = make(builder, tree)
+        except _StopError as stop:
+            builder.report(stop.refusal)
+            return None, builder.found
+        return (None if builder.fatal else made), builder.found
+
     def expression(
         self, source: SourceFile, span: Span, text: str | None = None
     ) -> tuple[s.Expr | None, list[Diagnostic]]:
@@ -103,7 +127,7 @@ class StatementReader:
             builder.report(stop.refusal)
             return None, builder.found
 
-    def _read(self, builder: "_Builder", text: str, start: str) -> Raw:
+    def _read(self, builder: "_Builder", text: str, start: str, tell: Tell = complain) -> Raw:
         deep = _too_deep(text)
         if deep is not None:
             builder.report(deep)
@@ -111,7 +135,7 @@ class StatementReader:
         try:
             return self._tables().parse(text, start=start)
         except UnexpectedInput as error:
-            builder.report(complain(text, *_where(error, text)))
+            builder.report(tell(text, *_where(error, text)))
             return None
 
 

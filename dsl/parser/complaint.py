@@ -215,7 +215,7 @@ def _statement_word(place: _Place) -> Refusal | None:
         return None
     if word in DECLARATIONS or word == "applies":
         return None
-    near = _closest(word, (*STATEMENTS, *DECLARATIONS))
+    near = closest(word, (*STATEMENTS, *DECLARATIONS))
     hints = [f"did you mean `{near}`?"] if near else []
     if not near and re.match(r"=[^=]", rest):
         hints = [f"to give a value a name write  let {word} {rest.splitlines()[0].strip()}"]
@@ -364,7 +364,7 @@ def _word_after_field(place: _Place) -> Refusal | None:
         return None
     field = found.group(1)
     if field not in FIELDS:
-        near = _closest(field, (*_LABELS_OF, *FIELDS))
+        near = closest(field, (*_LABELS_OF, *FIELDS))
         if near is None:
             return None
         return Refusal(
@@ -456,7 +456,7 @@ def _misspelt(place: _Place) -> Refusal | None:
     if not re.fullmatch(r"[A-Za-z_]+", place.met):
         return None
     fitting = [one for one in _CLAUSES if one.upper() in place.accepts or _of_class(one, place)]
-    near = _closest(place.met, [one for one in fitting if one != place.met])
+    near = closest(place.met, [one for one in fitting if one != place.met])
     if near is None:
         return None
     return place.refuse(
@@ -503,7 +503,7 @@ def _wants(place: _Place) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
 
-def _closest(word: str, words: tuple[str, ...] | list[str]) -> str | None:
+def closest(word: str, words: tuple[str, ...] | list[str]) -> str | None:
     """Returns the nearest word within two changes."""
     best, best_distance = None, min(_MAX_DISTANCE, (len(word) - 1) // 2) + 1
     for other in words:
