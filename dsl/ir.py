@@ -162,7 +162,11 @@ class NodeAggregate(Core):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PodAggregate(Core):
-    """An aggregate of an `it` value over `node`, `zone`, `region` or `cluster` pods."""
+    """An aggregate of an `it` value over the pods of a domain.
+
+    `over` is `node`, `zone`, `region`, `rack`, `cluster`, or `label:` and a key: the pods of all
+    nodes with an equal value of that label.
+    """
 
     function: str
     over: str
@@ -269,3 +273,129 @@ class ScoreCore:
     reverse: bool
     missing: float | None
     weight: float
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class TierCore:
+    """A `first:` line: for pods where `guard` holds, nodes where `test` holds come first."""
+
+    guard: Expr | None
+    test: Expr
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class SortKey:
+    """One key of an order.
+
+    `direction` is `asc`, `desc` or `listed`; then `items` come first, in their order.
+    """
+
+    value: Expr
+    direction: str = "asc"
+    items: tuple[str, ...] | tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class SortCore:
+    """The keys of the queue, as written; the hidden last keys are not among them."""
+
+    keys: tuple[SortKey, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PermitCore:
+    """A `permit:` line.
+
+    `decision` is `allow`, `reject` or `wait`: then for `seconds` until `until` holds, and `then`
+    (`allow` or `reject`) is what happens after that.
+    """
+
+    guard: Expr | None
+    left: Expr | None
+    decision: str
+    seconds: float = 0.0
+    until: Expr | None = None
+    then: str = "reject"
+    message: Message | None = None
+    status: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Action:
+    """One action: `annotate` or `label` with a key and a value, `event` with its text."""
+
+    span: Span
+    kind: str
+    key: str = ""
+    value: Expr | None = None
+    text: Message | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ActionCore:
+    """A `prebind:` or `postbind:` line: what is done where `guard` and `left` hold."""
+
+    guard: Expr | None
+    left: Expr | None
+    actions: tuple[Action, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class BindCore:
+    """A `bind:` line: `kind` is `default`, `with` (somebody called `name`) or `dry`."""
+
+    guard: Expr | None
+    kind: str
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PreemptCore:
+    """A `preempt:` line: who may be evicted, in what order, and how to choose among nodes.
+
+    Pods for which `where` holds may be evicted; the first in `order` goes first. `pick` ranks the
+    nodes by what would be evicted there; empty means the order of Kubernetes.
+    """
+
+    guard: Expr | None
+    never: bool
+    where: Expr | None = None
+    order: tuple[SortKey, ...] = ()
+    pick: tuple[SortKey, ...] = ()
+    limit: int | None = None
+    across: int = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class GangCore:
+    """A `gang:` line: pods of one namespace with an equal `by` start together or not at all.
+
+    `member` is `by` asked of a pod of a set. `minimum` None: what the group says.
+    """
+
+    guard: Expr | None
+    by: Expr
+    member: Expr
+    minimum: Expr | None
+    wait: Expr | None
+    backoff_seconds: float
+    reject_above: float | None
+    within: str | None
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class QuotaCore:
+    """A `quota:` line: pods with an equal `by` share amounts of resources, in base units.
+
+    `member` is `by` asked of a pod of a set.
+    """
+
+    guard: Expr | None
+    by: Expr
+    member: Expr
+    minimum: tuple[tuple[str, float], ...]
+    maximum: tuple[tuple[str, float], ...]
+    elastic: bool
+    reclaim: tuple[SortKey, ...]
+    message: Message | None
+    status: str | None

@@ -1,6 +1,30 @@
 """What a compiled policy is, and what it asks of the world; data and protocols only.
 
 The engine implements `World` and `Subject`; nothing else crosses between the two.
+
+A `Plan` has a tuple of rules for each extension point (`gates`, `sorts`, `prefilters`, `filters`,
+`scores`, `tiers`, `reserves`, `permits`, `prebinds`, `binds`, `postbinds`, `preempts`, `gangs`,
+`quotas`), and answers what they say together, about one pod, on one snapshot:
+
+    gated(subject, world)                       Stop | None: why the pod waits before the queue
+    sort_key(subject, world)                    tuple | None: smaller comes first; None = no `sort:`
+    stopped(subject, world)                     Stop | None: the first prefilter that refuses
+    score(parts, world, rows)                   column | None, as before
+    preferred(subject, world, rows)             mask: the candidates of the best tiers (`first:`)
+    reserved(subject, world, row)               Stop | None: the first `reserve:` that refuses
+    permitted(subject, world, row, waited)      Permission(verdict, ...): allow, wait or reject
+    prebind(subject, world, row, results)       tuple[Effect, ...]: kind, key and text
+    postbind(subject, world, row, results)      the same
+    annotations(subject, world, row, results)   dict of what prebind and postbind annotate
+    binder(subject, world)                      BindRule | None: the first that applies
+    preemption(subject, world)                  PreemptRule | None: the first that applies; then
+        rule.victims(subject, world, row, fits, protected)   pod rows | None for one node
+        rule.best(subject, world, victims, violations)       the node row to choose
+    gang(subject, world)                        Gang | None: key, member rows, minimum
+    over_quota(subject, world)                  Stop | None: the first quota the pod would exceed
+
+From `reserve` on, `world` holds the pod itself on the chosen node. `results` are the scores of the
+chosen node: `{"score.total": 93.5}`.
 """
 
 from collections.abc import Callable, Sequence
