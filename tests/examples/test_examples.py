@@ -241,17 +241,16 @@ async def _until(there: Callable[[], bool]) -> None:
 
 
 def _create_pods(cluster: EmbeddedCluster) -> list[str]:
-    """The Deployment's pods, as its controllers would make them, and the other pod."""
-    deployment, single = documents("two-lines/pods.yaml")
+    """The pods of the example, and the Deployment's as its controllers would make them."""
+    (deployment,) = documents("two-lines/deployment.yaml")
     spec = deployment["spec"]
-    items = [
-        {"metadata": {**spec["template"]["metadata"], "name": f"nginx-{i}"},
-         "spec": spec["template"]["spec"]}
-        for i in range(spec["replicas"])
-    ]  # fmt: skip
-    for item in (*items, single):
+    items = documents("two-lines/pods.yaml")
+    for number in range(spec["replicas"]):
+        meta = {**spec["template"]["metadata"], "name": f"nginx-5d4f-{number}"}
+        items.append({"metadata": meta, "spec": spec["template"]["spec"]})
+    for item in items:
         cluster.create("pods", item, namespace="default")
-    return [item["metadata"]["name"] for item in (*items, single)]
+    return [item["metadata"]["name"] for item in items]
 
 
 def _node_of(cluster: EmbeddedCluster, name: str) -> str | None:
