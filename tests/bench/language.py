@@ -28,8 +28,6 @@ from tests.bench import decisions
 from tests.bench.measure import Measurement, seconds_each
 from tests.builders import make_pod
 
-_METRIC = "bandwidth"
-
 
 @dataclass(frozen=True)
 class Sizes:
@@ -100,7 +98,8 @@ def _lines(sizes: Sizes) -> Iterator[Measurement]:
     row = int(one[0])
     took = seconds_each(
         {
-            "score": lambda: policy.score(scored, pod, snapshot, everyone),
+            "score": lambda: policy._score(scored, snapshot, everyone),
+            "kept score": lambda: policy.score(scored, pod, snapshot, everyone),
             "bare score": lambda: 100 - bandwidth / bandwidth.max() * 100,
             "label": lambda: policy.filter(asked, pod, snapshot, full),
             "bare label": lambda: labels == code,
@@ -112,6 +111,9 @@ def _lines(sizes: Sizes) -> Iterator[Measurement]:
     )
     size = f"{sizes.nodes} nodes"
     yield _against(f"score line, {size}", took["score"], took["bare score"], "bare NumPy")
+    yield _against(
+        f"score line, {size}, nothing changed", took["kept score"], took["score"], "anew"
+    )
     yield _against(f"label test, {size}", took["label"], took["bare label"], "bare int compare")
     yield _against(
         "label test, one changed row", took["label of one row"], took["label"], "all rows"
@@ -210,7 +212,8 @@ def _journal(sizes: Sizes) -> Iterator[Measurement]:
 
 def _decisions(nodes: int, pods: int, *, recorded: bool) -> float:
     """CPU seconds a decision of identical pods."""
-    recorder = Recorder(io.BytesIO(), lambda: (_METRIC,)) if recorded else None
+    ids = tuple([spec.id for spec in decisions.bundle_of_lines().metrics])
+    recorder = Recorder(io.BytesIO(), lambda: ids) if recorded else None
     world = World(nodes, cache=Cache() if recorder is None else recorder.cache)
     waiting = decisions.identical(pods)
     began = time.thread_time()
