@@ -366,3 +366,24 @@ class PolicyFile:
     """All statements of a file in their order."""
 
     statements: tuple[Statement, ...]
+
+
+# ---- the words as written
+
+
+@dataclass(frozen=True, slots=True)
+class Lexeme(Node):
+    """One word or sign of a statement, keywords and brackets included, comments not.
+
+    Attributes:
+        kind: name of the terminal of the grammar.
+        owner: innermost rule of the grammar around it.
+        opens: rules whose text starts with it, outermost first.
+        depth: number of rules around it; with `opens` it tells the tree.
+    """
+
+    kind: str
+    text: str
+    owner: str
+    opens: tuple[str, ...]
+    depth: int

@@ -10,7 +10,7 @@ from dsl.diagnostics import Diagnostic, Fix, Severity
 from dsl.parser.build import StatementReader
 from dsl.parser.layout import Chunk, cut
 from dsl.source import SourceFile, Span, TextProblem
-from dsl.syntax import Broken, Expr, Statement
+from dsl.syntax import Broken, Expr, Lexeme, Statement
 
 __all__ = ["Parser", "problem_diagnostic"]
 
@@ -52,6 +52,24 @@ class Parser:
         """Reads the text under a span as one expression."""
         tree, problems = self._reader.expression(source, span)
         return tree, problems[0] if problems else None
+
+    def lexemes(
+        self, source: SourceFile, *, tests: bool = False
+    ) -> tuple[tuple[tuple[Lexeme, ...], ...], tuple[Diagnostic, ...]]:
+        """Returns the words of each statement of a policy, or of a policy test; or findings."""
+        chunks, problems = cut(source)
+        found = [problem_diagnostic(source, problem) for problem in problems]
+        read = []
+        for chunk in chunks:
+            if not tests:
+                # The builder refuses more than the grammar: escapes, holes of messages, limits.
+                found.extend(self._reader.statement(source, chunk.span)[1])
+            words, refused = self._reader.lexemes(
+                source, chunk.span, "testfile" if tests else "start"
+            )
+            found.extend(refused if tests else ())
+            read.append(words)
+        return (() if found else tuple(read)), tuple(found)
 
     def _statement(
         self, source: SourceFile, chunk: Chunk

@@ -14,6 +14,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput
 from dsl import syntax as s
 from dsl.diagnostics import Diagnostic
 from dsl.parser.complaint import Refusal, complain
+from dsl.parser.lexemes import read_lexemes
 from dsl.source import MAX_DEPTH, MAX_ITEMS, SourceFile, Span
 
 #: A node of Lark's tree; its stubs say little more.
@@ -126,6 +127,18 @@ class StatementReader:
         except _StopError as stop:
             builder.report(stop.refusal)
             return None, builder.found
+
+    def lexemes(
+        self, source: SourceFile, span: Span, start: str
+    ) -> tuple[tuple[s.Lexeme, ...], list[Diagnostic]]:
+        """Reads the words of one statement; without words there is at least one finding."""
+        text = source.slice(span)
+        if not text.endswith("\n"):
+            text += "\n"
+        builder = _Builder(self, source, span.start)
+        if self._read(builder, text, start) is None:
+            return (), builder.found
+        return read_lexemes(self._tables(), text, span.start, start), []
 
     def _read(self, builder: "_Builder", text: str, start: str, tell: Tell = complain) -> Raw:
         deep = _too_deep(text)
