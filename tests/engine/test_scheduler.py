@@ -893,10 +893,11 @@ class Life:
                 handler.on_update(old, new)
 
     async def settle(self):
-        """From here on everything works, and everything is seen."""
-        self.server.fates.clear()
+        """From here on everything is seen and, after a while, works."""
         self.server.node("n1", there=True)
-        for _ in range(30):
+        for number in range(30):
+            if number > 5:
+                self.server.fates.clear()
             await self._watch("nodes", 99)
             await self._watch("pods", 99)
             await self.world.turn()
