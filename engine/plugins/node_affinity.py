@@ -166,11 +166,11 @@ class NodeAffinityPlugin:
         node = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
         return (ClusterEventWithHint(node, self._after_node_change),)
 
-    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:  # noqa: ARG002 - the protocol's
+    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
         """Selector and node affinity as bytes, None without any."""
         return self._key(pod)
 
-    def version(self, snapshot: Snapshot) -> Hashable:  # noqa: ARG002 - the protocol's
+    def version(self, snapshot: Snapshot) -> Hashable:
         """Nothing but rows is read."""
         return None
 
@@ -188,7 +188,7 @@ class NodeAffinityPlugin:
         rows = np.array(sorted(row for row in found if row >= 0), dtype=np.intp)
         return PreFilterResult(rows=rows, names=names)
 
-    def filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 - the protocol's
+    def filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """Rejects nodes that the profile's or the pod's terms leave out."""
         parsed = self._of(pod)
         own = parsed.mask(snapshot, rows) if parsed.filters else None
@@ -207,7 +207,7 @@ class NodeAffinityPlugin:
 
         return Verdicts(added & own, groups)
 
-    def pre_score(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Status, State]:  # noqa: ARG002 - the protocol's
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Status, State]:
         """Skip without preferences; an error if one cannot be parsed."""
         parsed = self._of(pod)
         if parsed.error:
@@ -216,7 +216,7 @@ class NodeAffinityPlugin:
             return Status.SKIP, None
         return Status.SUCCESS, None
 
-    def score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:  # noqa: ARG002 - the protocol's
+    def score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
         """Sum of the weights of all preferred terms that match."""
         own, added = self._of(pod).preferences, self._added_preferences
         scores = (own or Preferences(())).scores(snapshot, rows)
@@ -224,7 +224,7 @@ class NodeAffinityPlugin:
             scores += added.scores(snapshot, rows)
         return scores
 
-    def normalize(self, state: State, scores: Scores) -> Scores:  # noqa: ARG002 - the protocol's
+    def normalize(self, state: State, scores: Scores) -> Scores:
         """The best becomes 100."""
         return by_maximum(scores)
 

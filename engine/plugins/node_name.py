@@ -37,11 +37,11 @@ class NodeName:
         """The node may come."""
         return (ClusterEventWithHint(ClusterEvent(Resource.NODE, Action.ADD)),)
 
-    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:  # noqa: ARG002 - the protocol's
+    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
         """The node's name."""
         return pod.pod.spec.node_name
 
-    def version(self, snapshot: Snapshot) -> Hashable:  # noqa: ARG002 - the protocol's
+    def version(self, snapshot: Snapshot) -> Hashable:
         """Nothing but rows is read."""
         return None
 
@@ -54,7 +54,7 @@ class NodeName:
         rows = np.array([row] if row >= 0 else [], dtype=np.intp)
         return PreFilterResult(rows=rows, names=frozenset((name,)))
 
-    def filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 - the protocol's
+    def filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """Passes the named node."""
         name = pod.pod.spec.node_name
         if not name:

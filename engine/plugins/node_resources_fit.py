@@ -116,19 +116,19 @@ class NodeResourcesFit:
             ),
         )
 
-    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:  # noqa: ARG002 - the protocol's
+    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
         """What the pod requests, for filter and score."""
         return pod.requests_key
 
-    def version(self, snapshot: Snapshot) -> Hashable:  # noqa: ARG002 - the protocol's
+    def version(self, snapshot: Snapshot) -> Hashable:
         """Nothing but rows is read."""
         return None
 
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:  # noqa: ARG002 - the protocol's
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         """Nothing to find out: `PodInfo` has the requests."""
         return _NOTHING_KNOWN
 
-    def filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 - the protocol's
+    def filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """Rejects nodes without room for one more pod, or for what it requests."""
         nodes = snapshot.nodes
         needs = [
@@ -153,11 +153,11 @@ class NodeResourcesFit:
                 passed &= (allocatable[rows] - requested[rows]) >= amount
         return Verdicts(passed, lambda: self._reasons(pod, nodes, rows, passed))
 
-    def pre_score(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Status, State]:  # noqa: ARG002 - the protocol's
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Status, State]:
         """Never skipped."""
         return Status.SUCCESS, None
 
-    def score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:  # noqa: ARG002 - the protocol's
+    def score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
         """How well the pod fits, by the strategy."""
         nodes = snapshot.nodes
         usages: list[Usage] = []
@@ -177,7 +177,7 @@ class NodeResourcesFit:
             return np.zeros(len(nodes.pod_count[rows]))
         return self._scorer.scores([(i, a[rows], used[rows], add) for i, a, used, add in usages])
 
-    def normalize(self, state: State, scores: Scores) -> Scores:  # noqa: ARG002 - the protocol's
+    def normalize(self, state: State, scores: Scores) -> Scores:
         """The scores as they are.
 
         Raises:
@@ -254,9 +254,9 @@ def _used(nodes: NodeColumns, resource: str) -> IntColumn:
 
 
 def _after_pod_delete(
-    pod: PodInfo,  # noqa: ARG001 - the signature of all hints
+    pod: PodInfo,
     before: Pod | Node | None,
-    after: Pod | Node | None,  # noqa: ARG001
+    after: Pod | Node | None,
 ) -> QueueingHint:
     if (
         isinstance(before, Pod)
@@ -268,9 +268,9 @@ def _after_pod_delete(
 
 
 def _after_own_change(
-    pod: PodInfo,  # noqa: ARG001 - the signature of all hints
-    before: Pod | Node | None,  # noqa: ARG001
-    after: Pod | Node | None,  # noqa: ARG001
+    pod: PodInfo,
+    before: Pod | Node | None,
+    after: Pod | Node | None,
 ) -> QueueingHint:
     return QueueingHint.QUEUE
 

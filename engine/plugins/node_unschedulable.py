@@ -50,19 +50,19 @@ class NodeUnschedulable:
             ClusterEventWithHint(pod, _after_toleration),
         )
 
-    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:  # noqa: ARG002 - the protocol's
+    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
         """Whether the pod tolerates a cordon."""
         return _tolerates_cordon(pod)
 
-    def version(self, snapshot: Snapshot) -> Hashable:  # noqa: ARG002 - the protocol's
+    def version(self, snapshot: Snapshot) -> Hashable:
         """Nothing but rows is read."""
         return None
 
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:  # noqa: ARG002 - the protocol's
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         """Nothing to find out."""
         return _NOTHING_KNOWN
 
-    def filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 - the protocol's
+    def filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """Rejects cordoned nodes."""
         cordoned = snapshot.nodes.unschedulable[rows]
         if not cordoned.any() or _tolerates_cordon(pod):
@@ -81,7 +81,7 @@ def _tolerates_cordon(pod: PodInfo) -> bool:
 
 
 def _after_node_change(
-    pod: PodInfo,  # noqa: ARG001 - the signature of all hints
+    pod: PodInfo,
     before: Pod | Node | None,
     after: Pod | Node | None,
 ) -> QueueingHint:
@@ -94,8 +94,8 @@ def _after_node_change(
 
 
 def _after_toleration(
-    pod: PodInfo,  # noqa: ARG001 - the signature of all hints
-    before: Pod | Node | None,  # noqa: ARG001
+    pod: PodInfo,
+    before: Pod | Node | None,
     after: Pod | Node | None,
 ) -> QueueingHint:
     if isinstance(after, Pod) and not tolerates(after.spec.tolerations or (), CORDON):

@@ -42,8 +42,8 @@ class SchedulingGates:
 
 
 def _after_gates_are_gone(
-    pod: PodInfo,  # noqa: ARG001 - the signature of all hints
-    before: Pod | Node | None,  # noqa: ARG001
-    after: Pod | Node | None,  # noqa: ARG001
+    pod: PodInfo,
+    before: Pod | Node | None,
+    after: Pod | Node | None,
 ) -> QueueingHint:
     return QueueingHint.QUEUE

@@ -108,7 +108,7 @@ class TaintToleration:
             ClusterEventWithHint(pod, _after_toleration),
         )
 
-    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:  # noqa: ARG002 - the protocol's
+    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
         """The tolerations."""
         tolerations = pod.pod.spec.tolerations
         if not tolerations:
@@ -119,32 +119,32 @@ class TaintToleration:
             pod.keys[NAME] = key
         return key
 
-    def version(self, snapshot: Snapshot) -> Hashable:  # noqa: ARG002 - the protocol's
+    def version(self, snapshot: Snapshot) -> Hashable:
         """Nothing but rows is read."""
         return None
 
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:  # noqa: ARG002 - the protocol's
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         """Nothing to find out."""
         return _NOTHING_KNOWN
 
-    def filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:  # noqa: ARG002 - the protocol's
+    def filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """Rejects nodes with a taint that forbids scheduling and is not tolerated."""
         judged = self._judge(pod, snapshot)
         if not judged.blocked:
             return ALL_PASS
         return Verdicts.uniform(judged.passes(snapshot.nodes.taint_set[rows]), UNTOLERATED)
 
-    def pre_score(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Status, State]:  # noqa: ARG002 - the protocol's
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Status, State]:
         """Never skipped: without taints all nodes are equally good."""
         return Status.SUCCESS, None
 
-    def score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:  # noqa: ARG002 - the protocol's
+    def score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
         """Number of PreferNoSchedule taints that are not tolerated."""
         numbers = snapshot.nodes.taint_set[rows]
         judged = self._judge(pod, snapshot)
         return judged.penalty(numbers) if judged.penalised else np.zeros(len(numbers))
 
-    def normalize(self, state: State, scores: Scores) -> Scores:  # noqa: ARG002 - the protocol's
+    def normalize(self, state: State, scores: Scores) -> Scores:
         """The fewer the better: 100 without any, 0 for the most."""
         return by_maximum(scores, reverse=True)
 
@@ -176,8 +176,8 @@ def _after_node_change(
 
 
 def _after_toleration(
-    pod: PodInfo,  # noqa: ARG001 - the signature of all hints
-    before: Pod | Node | None,  # noqa: ARG001
-    after: Pod | Node | None,  # noqa: ARG001
+    pod: PodInfo,
+    before: Pod | Node | None,
+    after: Pod | Node | None,
 ) -> QueueingHint:
     return QueueingHint.QUEUE
