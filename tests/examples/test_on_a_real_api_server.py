@@ -31,9 +31,14 @@ def test_the_roles_are_enough(tmp_path):
         for name, labels in (("a", {}), ("b", {"test": "test"})):
             assert plane.request("POST", "/api/v1/nodes", node(name, labels))[0] == 201
         path = "/api/v1/namespaces/default/pods"
-        # The roles take effect within a moment; a refusal would be retried with a warning.
-        allowed = ("auth", "can-i", "list", "nodes", f"--as={ACCOUNT}")
-        wait_until("the roles are there", lambda: "yes" in kubectl(plane, *allowed, check=False))
+        # A role takes effect within a moment; a refusal until then would be retried and logged.
+        for may in (("list", "nodes"), ("list", "configmaps/policies", "-n", "berth-system")):
+            wait_until(
+                f"the roles allow {' '.join(may)}",
+                lambda may=may: (
+                    "yes" in kubectl(plane, "auth", "can-i", *may, f"--as={ACCOUNT}", check=False)
+                ),
+            )
         berth = Berth(
             plane,
             tmp_path / "berth",
