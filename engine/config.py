@@ -7,22 +7,90 @@ reads a policy or asks a server.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, Self, TypeVar
 from zoneinfo import ZoneInfo
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 
 SCHEDULER_API: Final = "kubescheduler.config.k8s.io/v1"
 BERTH_API: Final = "berth.dev/v1"
 DEFAULT_NAME: Final = "berth"
-Duration = Annotated[str, Field(pattern=r"^(\d+(ms|s|m|min|h|d))+$")]
+_DURATION: Final = re.compile(r"(?=.*[1-9])(\d+(ms|min|[smhd]))+", re.ASCII)
+_OBJECT: Final = re.compile(r"[a-z0-9.-]+/[a-z0-9.-]+")
+_UNIT: Final = re.compile(r"[A-Za-z%]*(/s)?")
+_URL: Final = re.compile(r"https?://\S+")
+_WORDS: Final = {
+    "extra_forbidden": "this field is unknown, or not in this version yet",
+    "missing": "this field is required",
+    "model_type": "expected fields",
+}
+"""pydantic's kinds of errors that we word ourselves."""
 
 
 class ConfigError(Exception):
     """A configuration cannot be used; the message says where, what and what to write instead."""
+
+
+def _duration(text: str) -> str:
+    if not _DURATION.fullmatch(text):
+        raise ValueError(f"{text!r} is no duration above 0; write one like 15s, 5min or 1m30s")
+    return text
+
+
+def _config_map(text: str) -> str:
+    if not _OBJECT.fullmatch(text):
+        raise ValueError(f"{text!r} names no ConfigMap; write NAMESPACE/NAME")
+    return text
+
+
+def _unit(text: str) -> str:
+    if not _UNIT.fullmatch(text):
+        raise ValueError(f"{text!r} is no unit; write one like bytes, cores, percent or bytes/s")
+    return text
+
+
+def _url(text: str) -> str:
+    if not _URL.fullmatch(text):
+        raise ValueError(f"{text!r} is no address; write one like http://prometheus:9090")
+    return text
+
+
+def _zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (OSError, ValueError, KeyError) as unknown:
+        raise ValueError(
+            f"no time zone is called {name!r}; write one like Europe/Berlin"
+        ) from unknown
+    return name
+
+
+def _mode(value: object) -> object:
+    """YAML reads a bare `off` as false."""
+    return "off" if value is False else value
+
+
+def _param(value: object) -> object:
+    texts = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    if not texts and not isinstance(value, str | int | float):
+        raise ValueError("must be a text, a number, true, false or a list of texts, in quotes")
+    return value
+
+
+Duration = Annotated[str, AfterValidator(_duration)]
 
 
 class _Document(BaseModel):
@@ -43,7 +111,7 @@ class ClientConnection(_Document):
 class ProfileDocument(_Document):
     """One profile of a KubeSchedulerConfiguration."""
 
-    scheduler_name: str = "default-scheduler"
+    scheduler_name: Annotated[str, Field(min_length=1)] = "default-scheduler"
 
 
 class SchedulerDocument(_Document):
@@ -54,24 +122,43 @@ class SchedulerDocument(_Document):
     client_connection: ClientConnection = ClientConnection()
     pod_initial_backoff_seconds: Annotated[int, Field(gt=0)] = 1
     pod_max_backoff_seconds: Annotated[int, Field(gt=0)] = 10
-    profiles: Annotated[list[ProfileDocument], Field(max_length=1)] = []
+    profiles: list[ProfileDocument] = []
+
+    @field_validator("profiles")
+    @classmethod
+    def _one(cls, profiles: list[ProfileDocument]) -> list[ProfileDocument]:
+        if len(profiles) > 1:
+            raise ValueError(f"this version takes one profile, found {len(profiles)}")
+        return profiles
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.pod_max_backoff_seconds < self.pod_initial_backoff_seconds:
+            raise ValueError("podMaxBackoffSeconds is less than podInitialBackoffSeconds")
+        return self
 
 
 class PolicyOverride(_Document):
     """What configuration says of one policy; it wins over the policy's own text."""
 
-    params: dict[str, Any] = {}
+    params: dict[str, Annotated[Any, AfterValidator(_param)]] = {}
     weight: float | None = Field(default=None, gt=0, le=1_000_000)
     order: int | None = None
-    mode: Literal["enforce", "off"] | None = None
+    mode: Annotated[Literal["enforce", "off"] | None, BeforeValidator(_mode)] = None
 
 
 class PoliciesSection(_Document):
     """Where policies come from."""
 
     dir: str | None = None
-    config_map: str | None = Field(default=None, pattern=r"^[a-z0-9.-]+/[a-z0-9.-]+$")
+    config_map: Annotated[str, AfterValidator(_config_map)] | None = None
     overrides: dict[str, PolicyOverride] = {}
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.dir is not None and self.config_map is not None:
+            raise ValueError("dir and configMap exclude each other; give one")
+        return self
 
 
 class MetricSection(_Document):
@@ -81,14 +168,14 @@ class MetricSection(_Document):
     by: str | None = None
     every: Duration = "15s"
     stale: Duration = "2m"
-    default: float | None = None
-    unit: str = ""
+    default: float | None = Field(default=None, allow_inf_nan=False)
+    unit: Annotated[str, AfterValidator(_unit)] = ""
 
 
 class PrometheusSection(_Document):
     """Where metrics are asked for."""
 
-    url: str | None = None
+    url: Annotated[str, AfterValidator(_url)] | None = None
     timeout_seconds: float = Field(default=5.0, gt=0, le=60)
 
 
@@ -100,20 +187,9 @@ class BerthDocument(_Document):
     policies: PoliciesSection = PoliciesSection()
     metrics: dict[str, MetricSection] = {}
     prometheus: PrometheusSection = PrometheusSection()
-    time_zone: str = "UTC"
+    time_zone: Annotated[str, AfterValidator(_zone)] = "UTC"
     gpu_resources: list[str] = ["nvidia.com/gpu", "amd.com/gpu"]
     seed: int = 0
-
-    @field_validator("time_zone")
-    @classmethod
-    def _known_zone(cls, name: str) -> str:
-        try:
-            ZoneInfo(name)
-        except (OSError, ValueError) as unknown:
-            raise ValueError(
-                f"no time zone is called {name!r}; write one like Europe/Berlin"
-            ) from unknown
-        return name
 
 
 class Settings(_Document):
@@ -135,9 +211,16 @@ def load(path: str | None) -> Settings:
     if path is None:
         return Settings()
     try:
-        documents = [d for d in yaml.safe_load_all(Path(path).read_text("utf-8")) if d is not None]
-    except (OSError, UnicodeDecodeError) as failed:
-        raise ConfigError(f"{path}: cannot be read: {failed}") from failed
+        text = Path(path).read_text("utf-8")
+        # The loader is a safe one.
+        documents = [d for d in yaml.load_all(text, _StrictLoader) if d is not None]
+    except OSError as failed:
+        raise ConfigError(f"{path}: cannot be read: {failed.strerror}") from failed
+    except UnicodeDecodeError as failed:
+        raise ConfigError(f"{path}: cannot be read: it is not UTF-8") from failed
+    except yaml.MarkedYAMLError as failed:
+        line = "" if failed.problem_mark is None else f":{failed.problem_mark.line + 1}"
+        raise ConfigError(f"{path}{line}: is not YAML: {failed.problem}") from failed
     except yaml.YAMLError as failed:
         raise ConfigError(f"{path}: is not YAML: {_one_line(failed)}") from failed
     scheduler: SchedulerDocument | None = None
@@ -145,14 +228,14 @@ def load(path: str | None) -> Settings:
     for document in documents:
         kind = document.get("kind") if isinstance(document, dict) else None
         if kind == "KubeSchedulerConfiguration" and scheduler is None:
-            scheduler = _parse(path, SchedulerDocument, document)
+            scheduler = parse(path, SchedulerDocument, document)
         elif kind == "BerthConfiguration" and berth is None:
-            berth = _parse(path, BerthDocument, document)
+            berth = parse(path, BerthDocument, document)
         else:
             raise ConfigError(
                 f"{path}: expected at most one document of kind KubeSchedulerConfiguration"
                 f" ({SCHEDULER_API}) and one of kind BerthConfiguration ({BERTH_API}),"
-                f" found kind {kind!r}"
+                f" found {'no kind' if kind is None else f'kind {kind!r}'}"
             )
     return _settings(scheduler, berth or BerthDocument())
 
@@ -169,16 +252,35 @@ def _settings(scheduler: SchedulerDocument | None, berth: BerthDocument) -> Sett
     )
 
 
-def _parse(path: str, kind: type[_D], document: object) -> _D:
+def parse(source: str, kind: type[_D], document: object) -> _D:
+    """A document, or a section of one, as a checked value; `source` is the file or flag.
+
+    Raises:
+        ConfigError: it says something that is not understood; one line with the field.
+    """
     try:
         return kind.model_validate(document)
     except ValidationError as failed:
         first = failed.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
-        what = first["msg"].removeprefix("Value error, ")
-        if first["type"] == "extra_forbidden":
-            what = "this field is unknown, or not in this version yet"
-        raise ConfigError(f"{path}: {where}: {what}") from failed
+        what = first["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+        what = _WORDS.get(first["type"], what)
+        where = ".".join(str(part) for part in first["loc"] if part != "[key]")
+        raise ConfigError(": ".join(filter(None, (source, where, what)))) from failed
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """A field written twice is a mistake, as kube-scheduler has it."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 - PyYAML's signature
+        """See `yaml.SafeLoader.construct_mapping`."""
+        seen = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"{key.value!r} is there twice", problem_mark=key.start_mark
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
 
 
 def _one_line(error: Exception) -> str:

@@ -44,7 +44,12 @@ def command(*, config: str | None, record: Path | None, verbose: bool, **flags: 
     except ConfigError as wrong:
         raise click.ClickException(str(wrong)) from wrong
     with contextlib.ExitStack() as open_files:
-        journal = open_files.enter_context(record.open("wb", buffering=0)) if record else None
+        try:
+            journal = open_files.enter_context(record.open("wb", buffering=0)) if record else None
+        except OSError as failed:
+            raise click.ClickException(
+                f"{record}: cannot be written: {failed.strerror}"
+            ) from failed
         asyncio.run(_run(settings, flags["kubeconfig"], journal))
 
 
@@ -54,13 +59,20 @@ def _with_flags(settings: Any, flags: dict[str, str | None]) -> Any:  # noqa: AN
     Raises:
         ConfigError: flags contradict each other.
     """
-    from engine.config import ConfigError  # noqa: PLC0415 - see engine.cli
+    from engine.config import (  # noqa: PLC0415 - see engine.cli
+        ConfigError,
+        PoliciesSection,
+        PrometheusSection,
+        parse,
+    )
 
     folder, config_map = flags["policies"], flags["policy_configmap"]
     if folder and config_map:
         raise ConfigError("--policies and --policy-configmap exclude each other; give one")
-    if config_map and config_map.count("/") != 1:
-        raise ConfigError(f"--policy-configmap {config_map}: write NAMESPACE/NAME")
+    if config_map:
+        parse("--policy-configmap", PoliciesSection, {"configMap": config_map})
+    if flags["prometheus_url"]:
+        parse("--prometheus-url", PrometheusSection, {"url": flags["prometheus_url"]})
     berth = settings.berth
     if folder or config_map:
         policies = berth.policies.model_copy(update={"dir": folder, "config_map": config_map})

@@ -1,0 +1,314 @@
+"""Configuration files and flags: what is taken, and the one line that says what is not."""
+
+from __future__ import annotations
+
+import contextlib
+import textwrap
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.cli.run import _with_flags
+from engine.config import (
+    BERTH_API,
+    SCHEDULER_API,
+    BerthDocument,
+    ConfigError,
+    Settings,
+    load,
+    parse,
+)
+
+STOCK = f"apiVersion: {SCHEDULER_API}\nkind: KubeSchedulerConfiguration\n"
+BERTH = f"apiVersion: {BERTH_API}\nkind: BerthConfiguration\n"
+NO_FLAGS = {
+    "kubeconfig": None,
+    "policies": None,
+    "policy_configmap": None,
+    "scheduler_name": None,
+    "prometheus_url": None,
+}
+
+
+@pytest.fixture
+def load_text(tmp_path):
+    def load_it(text):
+        path = tmp_path / "berth.yaml"
+        path.write_text(text, "utf-8")
+        return load(str(path))
+
+    return load_it
+
+
+@pytest.fixture
+def refused(tmp_path, load_text):
+    """What is said of a file, without its name."""
+
+    def say(text):
+        with pytest.raises(ConfigError) as error:
+            load_text(text)
+        message = str(error.value)
+        path = str(tmp_path / "berth.yaml")
+        assert "\n" not in message
+        assert message.startswith(path)
+        return message.removeprefix(path).removeprefix(": ")
+
+    return say
+
+
+# ---- good files ----------------------------------------------------------------------------------
+
+
+def test_without_a_file_everything_has_its_default():
+    settings = load(None)
+    assert settings == Settings()
+    assert settings.scheduler_name == "berth"
+    assert settings.berth.time_zone == "UTC"
+    assert (settings.initial_backoff_seconds, settings.max_backoff_seconds) == (1.0, 10.0)
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "---\n---\n", "--- null\n"])
+def test_an_empty_file_is_a_file(text, load_text):
+    assert load_text(text) == Settings()
+
+
+def test_a_stock_configuration(load_text):
+    settings = load_text(
+        STOCK
+        + textwrap.dedent("""\
+            clientConnection:
+              kubeconfig: /etc/kubeconfig
+            podInitialBackoffSeconds: 2
+            podMaxBackoffSeconds: 20
+            profiles:
+            - schedulerName: mine
+            """)
+    )
+    assert settings.scheduler_name == "mine"
+    assert settings.kubeconfig == "/etc/kubeconfig"
+    assert (settings.initial_backoff_seconds, settings.max_backoff_seconds) == (2.0, 20.0)
+    assert settings.berth == BerthDocument()
+
+
+def test_a_profile_without_a_name_is_the_stock_schedulers(load_text):
+    assert load_text(STOCK + "profiles: [{}]\n").scheduler_name == "default-scheduler"
+    assert load_text(STOCK).scheduler_name == "berth"
+
+
+ALL = BERTH + textwrap.dedent("""\
+    policies:
+      configMap: berth-system/policies
+      overrides:
+        network:
+          params: {device: eth1, range: 5m, spaces: [prod, test], most: 3, share: 0.5, quick: true}
+          weight: 2.5
+          order: -10
+          mode: off
+    metrics:
+      errors:
+        promql: "sum by (node) (rate(errors[5m]))"
+        by: node
+        every: 1m30s
+        stale: 5min
+        default: -1
+        unit: bytes/s
+    prometheus:
+      url: http://prometheus:9090
+      timeoutSeconds: 2.5
+    timeZone: Europe/Berlin
+    gpuResources: [example.com/gpu]
+    seed: 7
+    """)
+
+
+def test_a_berth_configuration(load_text):
+    berth = load_text(ALL).berth
+    assert berth.policies.config_map == "berth-system/policies"
+    network = berth.policies.overrides["network"]
+    assert network.params == {
+        "device": "eth1",
+        "range": "5m",
+        "spaces": ["prod", "test"],
+        "most": 3,
+        "share": 0.5,
+        "quick": True,
+    }
+    assert (network.weight, network.order, network.mode) == (2.5, -10, "off")
+    errors = berth.metrics["errors"]
+    assert (errors.by, errors.every, errors.stale) == ("node", "1m30s", "5min")
+    assert (errors.default, errors.unit) == (-1, "bytes/s")
+    assert berth.prometheus.url == "http://prometheus:9090"
+    assert berth.prometheus.timeout_seconds == 2.5
+    assert (berth.time_zone, berth.gpu_resources, berth.seed) == (
+        "Europe/Berlin",
+        ["example.com/gpu"],
+        7,
+    )
+
+
+def test_two_documents_in_any_order(load_text):
+    stock = STOCK + "profiles: [{schedulerName: mine}]\n"
+    berth = BERTH + "seed: 3\n"
+    for text in (f"{stock}---\n{berth}", f"---\n{berth}---\n{stock}---\n"):
+        settings = load_text(text)
+        assert (settings.scheduler_name, settings.berth.seed) == ("mine", 3)
+
+
+def test_settings_survive_a_journal(load_text):
+    settings = load_text(ALL)
+    assert Settings.model_validate_json(settings.model_dump_json()) == settings
+
+
+# ---- what is not understood ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("polices: {}", "polices: this field is unknown, or not in this version yet"),
+        ("policies: {folder: x}", "policies.folder: this field is unknown, or not in this version"),
+        ("policies: [a]", "policies: expected fields"),
+        ("policies: {dir: a, configMap: b/c}", "policies: dir and configMap exclude each other"),
+        ("policies: {configMap: rules}", "policies.configMap: 'rules' names no ConfigMap; write"),
+        ("policies: {configMap: a/b/c}", "policies.configMap: 'a/b/c' names no ConfigMap"),
+        ("policies: {overrides: {p: {weight: 0}}}",
+         "policies.overrides.p.weight: must be greater than 0"),
+        ("policies: {overrides: {p: {weight: .nan}}}",
+         "policies.overrides.p.weight: must be"),
+        ("policies: {overrides: {p: {mode: shadow}}}",
+         "policies.overrides.p.mode: must be 'enforce' or 'off'"),
+        ("policies: {overrides: {p: {params: {since: 2024-01-01}}}}",
+         "policies.overrides.p.params.since: must be a text, a number, true, false or a list"),
+        ("policies: {overrides: {p: {params: {a: [1, 2]}}}}",
+         "policies.overrides.p.params.a: must be a text"),
+        ("policies: {overrides: {1: {}}}", "policies.overrides.1: must be a valid string"),
+        ("metrics: {m: {}}", "metrics.m.promql: this field is required"),
+        ("metrics: {m: {promql: up, every: 5}}", "metrics.m.every: must be a valid string"),
+        ("metrics: {m: {promql: up, every: 5x}}", "metrics.m.every: '5x' is no duration above 0;"),
+        ("metrics: {m: {promql: up, every: 0s}}", "metrics.m.every: '0s' is no duration above 0;"),
+        ("metrics: {m: {promql: up, stale: -1m}}", "metrics.m.stale: '-1m' is no duration"),
+        ("metrics: {m: {promql: up, unit: bytes/m}}", "metrics.m.unit: 'bytes/m' is no unit;"),
+        ("metrics: {m: {promql: up, default: .nan}}", "metrics.m.default: must be a finite"),
+        ("prometheus: {url: 'prometheus:9090'}", "prometheus.url: 'prometheus:9090' is no address"),
+        ("prometheus: {timeoutSeconds: 0}", "prometheus.timeoutSeconds: must be greater than 0"),
+        ("timeZone: Mars/Olympus", "timeZone: no time zone is called 'Mars/Olympus'; write one"),
+        ("timeZone: ../../etc/passwd", "timeZone: no time zone is called '../../etc/passwd'"),
+        ("timeZone: America", "timeZone: no time zone is called 'America'"),
+        ("timeZone: ''", "timeZone: no time zone is called ''"),
+        ("seed: many", "seed: must be a valid integer"),
+        ("gpuResources: nvidia", "gpuResources: must be a valid list"),
+        ("seed: 1\nseed: 2", "4: is not YAML: 'seed' is there twice"),
+        ("seed: [1", "4: is not YAML: "),
+        ("- 1", "3: is not YAML: "),
+        ("seed: \x01", "is not YAML: "),
+    ],
+)  # fmt: skip
+def test_one_line_says_where_and_what(line, said, refused):
+    assert refused(f"{BERTH}{line}\n").removeprefix(":").startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("leaderElection: {}", "leaderElection: this field is unknown, or not in this version yet"),
+        ("podInitialBackoffSeconds: 0", "podInitialBackoffSeconds: must be greater than 0"),
+        ("podInitialBackoffSeconds: 11", "podMaxBackoffSeconds is less than podInitialBackoff"),
+        ("profiles: [{}, {}]", "profiles: this version takes one profile, found 2"),
+        ("profiles: [{schedulerName: ''}]", "profiles.0.schedulerName: String should have"),
+        ("profiles: [{plugins: {}}]", "profiles.0.plugins: this field is unknown"),
+    ],
+)
+def test_the_stock_part_is_read_as_strictly(line, said, refused):
+    assert refused(f"{STOCK}{line}\n").startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("kind: Pod\n", "found kind 'Pod'"),
+        ("just text\n", "found no kind"),
+        ("[1, 2]\n", "found no kind"),
+        (f"{BERTH}---\n{BERTH}", "found kind 'BerthConfiguration'"),
+        (f"{STOCK}---\n{STOCK}", "found kind 'KubeSchedulerConfiguration'"),
+    ],
+)
+def test_other_documents_are_refused(text, found, refused):
+    said = refused(text)
+    assert said.startswith("expected at most one document of kind KubeSchedulerConfiguration")
+    assert said.endswith(found)
+
+
+def test_other_versions_are_refused(refused):
+    said = refused("apiVersion: berth.dev/v2\nkind: BerthConfiguration\n")
+    assert said == "apiVersion: must be 'berth.dev/v1'"
+
+
+def test_a_file_that_cannot_be_read(tmp_path):
+    missing = tmp_path / "missing.yaml"
+    with pytest.raises(ConfigError, match=r"missing\.yaml: cannot be read: No such file"):
+        load(str(missing))
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        load(str(tmp_path))
+    missing.write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="cannot be read: it is not UTF-8"):
+        load(str(missing))
+
+
+@given(st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(["policies", "dir", "overrides", "metrics", "m", "promql", "every", "x"]),
+        inner,
+        max_size=4,
+    ),
+    max_leaves=10,
+))  # fmt: skip
+def test_whatever_is_written_is_taken_or_refused(document):
+    with contextlib.suppress(ConfigError):
+        parse("f", BerthDocument, document)
+
+
+# ---- flags ---------------------------------------------------------------------------------------
+
+
+def flags(settings=None, **given):
+    return _with_flags(settings or Settings(), {**NO_FLAGS, **given})
+
+
+def test_without_flags_the_file_holds(load_text):
+    settings = load_text(ALL)
+    assert flags(settings) == settings
+
+
+def test_flags_win_over_the_file(load_text):
+    settings = flags(
+        load_text(ALL),
+        policies="rules",
+        scheduler_name="theirs",
+        prometheus_url="https://metrics",
+    )
+    assert settings.scheduler_name == "theirs"
+    assert (settings.berth.policies.dir, settings.berth.policies.config_map) == ("rules", None)
+    assert settings.berth.prometheus.url == "https://metrics"
+    assert settings.berth.prometheus.timeout_seconds == 2.5
+    assert "network" in settings.berth.policies.overrides, "what else the file says stays"
+    assert settings.berth.seed == 7
+    back = flags(settings, policy_configmap="a/b")
+    assert (back.berth.policies.dir, back.berth.policies.config_map) == (None, "a/b")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"policies": "x", "policy_configmap": "a/b"}, "exclude each other; give one"),
+        ({"policy_configmap": "rules"}, "--policy-configmap: configMap: 'rules' names no"),
+        ({"policy_configmap": "/rules"}, "--policy-configmap: configMap: '/rules' names no"),
+        ({"prometheus_url": "localhost:9090"}, "--prometheus-url: url: 'localhost:9090' is no"),
+    ],
+)
+def test_flags_that_cannot_be_used(given, said):
+    with pytest.raises(ConfigError) as error:
+        flags(**given)
+    assert said in str(error.value)
