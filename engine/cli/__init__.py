@@ -11,6 +11,7 @@ _COMMANDS: Final = {
     "check": "Check policy files and say what is wrong with them.",
     "demo": "Show it all in half a minute, with a cluster of its own.",
     "explain": "Explain an error code of the policy language.",
+    "fmt": "Put policies and their tests into the one style.",
     "replay": "Make the decisions of a journal again and compare.",
     "run": "Run the scheduler against a cluster.",
     "up": "Keep an embedded cluster running to play with.",

@@ -1,0 +1,105 @@
+"""Words of a file and its comments become its text in the one style.
+
+Knows no parser: the caller hands in a reader, and what was written is read again and compared, so
+a text that would mean something else is never returned. Never raises on any text.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dsl.diagnostics import Diagnostic
+from dsl.formatter.canon import canonical_texts
+from dsl.formatter.lines import statement_lines
+from dsl.formatter.pieces import make_pieces, remarks
+from dsl.source import SourceFile, make_source
+from dsl.syntax import Lexeme
+
+__all__ = ["Formatted", "Reader", "format_source"]
+
+Statements = Sequence[Sequence[Lexeme]]
+#: Returns the words of each statement; or what is wrong with the file, and no words.
+Reader = Callable[[SourceFile], tuple[Statements, Sequence[Diagnostic]]]
+
+_HEADER: Final = frozenset(
+    {
+        "policy", "description", "version", "language", "mode", "applies_to", "order",
+        "policy_weight",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Formatted:
+    """What formatting gives.
+
+    Attributes:
+        text: the text in the one style; None if the file is to be left as it is.
+        diagnostics: why it is left as it is.
+    """
+
+    text: str | None
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+def format_source(source: SourceFile, read: Reader) -> Formatted:
+    """Formats a file; with errors, or where the meaning would not survive, there is no text."""
+    if "\r\n" in source.text:
+        # Two carriage returns in a row: what is written would be read as another text.
+        return Formatted(None)
+    statements, found = read(source)
+    if found:
+        return Formatted(None, tuple(found))
+    text = _text(source.text, statements)
+    written = make_source(source.name, text)
+    again, found = read(written)
+    if found or _meaning(source.text, statements) != _meaning(text, again):
+        return Formatted(None)
+    return Formatted(text)
+
+
+def _text(text: str, statements: Statements) -> str:
+    lines: list[str] = []
+    end, header = 0, False
+    for words in statements:
+        is_header = not _HEADER.isdisjoint(words[0].opens[:1])
+        _between(lines, text[end : words[0].span.start], together=header and is_header)
+        lines.extend(statement_lines(make_pieces(text, words)))
+        end, header = words[-1].span.end, is_header
+    # The end of the file stands for a further line, so that its last comment is a whole one.
+    _between(lines, text[end:] + "\n", together=False)
+    while lines and not lines[-1]:
+        lines.pop()
+    return "\n".join(lines) + "\n" if lines else ""
+
+
+def _between(lines: list[str], gap: str, *, together: bool) -> None:
+    """Adds what stands between two statements: comments, and at most one blank line at a time."""
+    trailing, between = remarks(gap, first=not lines)
+    if trailing:
+        lines[-1] += f"  {trailing}"
+    # A comment that is indented right below a statement belongs to it.
+    attached = bool(lines)
+    together = together and not any(remark.text for remark in between)
+    for remark in between:
+        attached = attached and remark.indented and bool(remark.text)
+        if remark.text:
+            lines.append(("  " if attached else "") + remark.text)
+        elif lines and lines[-1] and not together:
+            lines.append("")
+
+
+def _meaning(text: str, statements: Statements) -> list[object]:
+    """Returns the tree and the comments, without their places."""
+    found: list[object] = []
+    end = 0
+    for words in statements:
+        for word, shown in zip(words, canonical_texts(words), strict=True):
+            found.append((shown, word.owner, word.opens, word.depth))
+            found.extend(_comments(text[end : word.span.start]))
+            end = word.span.end
+    return [*found, *_comments(text[end:])]
+
+
+def _comments(gap: str) -> list[str]:
+    return [line.strip() for line in gap.split("\n") if line.strip()]

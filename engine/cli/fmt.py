@@ -1,0 +1,171 @@
+"""`berth fmt`: policies and their tests in the one style; exit 2 on errors, 1 with `--check`."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from dsl.diagnostics import Diagnostic
+    from dsl.formatter import Formatted
+    from dsl.parser import Parser
+
+_TESTS: Final = ".policytest"
+_SUFFIXES: Final = (".policy", _TESTS)
+_STDIN: Final = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """One file: what it holds, and what it should.
+
+    Attributes:
+        new: None if the file is to be left as it is.
+    """
+
+    name: str
+    old: bytes
+    new: bytes | None
+    diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def changes(self) -> bool:
+        return self.new is not None and self.new != self.old
+
+
+@click.command("fmt", help="Put policies and their tests into the one style.")
+@click.argument("paths", nargs=-1, metavar="[PATHS|-]")
+@click.option("--check", is_flag=True, help="Write nothing; exit 1 if a file would change.")
+@click.option("--diff", is_flag=True, help="Write nothing; print what would change.")
+@click.option(
+    "--stdin-name",
+    default="stdin.policy",
+    show_default=True,
+    help="The name of what is read from `-`; a policy test ends in .policytest.",
+)
+def command(paths: tuple[str, ...], stdin_name: str, *, check: bool, diff: bool) -> None:
+    """Formats files, folders (this one if none is named) or the standard input."""
+    # The language is imported by the commands that need it: it costs what `version` should not.
+    from dsl.diagnostics import render  # noqa: PLC0415
+    from dsl.parser import Parser  # noqa: PLC0415
+
+    parser = Parser()
+    outcomes = []
+    for path in _files(paths or (".",)):
+        outcome = _format(parser, path, stdin_name)
+        outcomes.append(outcome)
+        if outcome.diagnostics:
+            click.echo(render(outcome.diagnostics, color=sys.stderr.isatty()), err=True)
+        if diff and outcome.changes:
+            click.echo(_difference(outcome), nl=False)
+        if check and outcome.changes:
+            click.echo(f"{outcome.name} would change", err=True)
+        if not check and not diff:
+            _write(path, outcome)
+    if _STDIN not in paths or check or diff:
+        click.echo(_summary(outcomes, written=not check and not diff), err=True)
+    if any(outcome.diagnostics for outcome in outcomes):
+        sys.exit(2)
+    if check and any(outcome.changes for outcome in outcomes):
+        sys.exit(1)
+
+
+def _files(paths: tuple[str, ...]) -> Iterator[str]:
+    """Yields each file once; folders with all below them, but for hidden ones."""
+    seen = set()
+    for path in paths:
+        found = [path]
+        if path != _STDIN and Path(path).is_dir():
+            below = sorted(one for one in Path(path).rglob("*") if one.suffix in _SUFFIXES)
+            found = [str(one) for one in below if one.is_file() and not _hidden(one, Path(path))]
+        for one in found:
+            if one not in seen:
+                seen.add(one)
+                yield one
+
+
+def _hidden(path: Path, folder: Path) -> bool:
+    return any(part.startswith(".") for part in path.relative_to(folder).parts)
+
+
+def _format(parser: Parser, path: str, stdin_name: str) -> _Outcome:
+    if path == _STDIN:
+        name, old = stdin_name, click.get_binary_stream("stdin").read()
+    else:
+        name = path
+        try:
+            old = Path(path).read_bytes()
+        except OSError as failed:
+            message = f"{path}: cannot be read: {failed.strerror}"
+            error = click.ClickException(message)
+            error.exit_code = 2
+            raise error from failed
+    formatted = _formatted(parser, name, old)
+    new = formatted.text.encode("utf-8") if formatted.text is not None else None
+    return _Outcome(name, old, new, formatted.diagnostics)
+
+
+def _formatted(parser: Parser, name: str, data: bytes) -> Formatted:
+    from dsl.formatter import Formatted, format_source  # noqa: PLC0415 - as above
+    from dsl.parser import problem_diagnostic  # noqa: PLC0415
+    from dsl.source import read_source  # noqa: PLC0415
+
+    source, problems = read_source(name, data)
+    if problems:
+        return Formatted(None, tuple(problem_diagnostic(source, one) for one in problems))
+    return format_source(source, partial(parser.lexemes, tests=name.endswith(_TESTS)))
+
+
+def _write(path: str, outcome: _Outcome) -> None:
+    if path == _STDIN:
+        if not outcome.diagnostics:
+            click.echo(outcome.old if outcome.new is None else outcome.new, nl=False)
+    elif outcome.new is not None and outcome.changes:
+        try:
+            Path(path).write_bytes(outcome.new)
+        except OSError as failed:
+            message = f"{path}: cannot be written: {failed.strerror}"
+            error = click.ClickException(message)
+            error.exit_code = 2
+            raise error from failed
+
+
+def _difference(outcome: _Outcome) -> str:
+    """Returns a unified diff; a file with errors has none."""
+    old, new = (_lines((data or b"").decode("utf-8")) for data in (outcome.old, outcome.new))
+    shown = []
+    for line in difflib.unified_diff(old, new, outcome.name, outcome.name):
+        end = "" if line.endswith("\n") else "\n\\ No newline at end of file\n"
+        shown.append(line + end)
+    return "".join(shown)
+
+
+def _lines(text: str) -> list[str]:
+    """Splits at line feeds only; `str.splitlines` knows more ends than the language."""
+    whole, _, rest = text.rpartition("\n")
+    lines = [f"{line}\n" for line in whole.split("\n")] if "\n" in text else []
+    return [*lines, rest] if rest else lines
+
+
+def _summary(outcomes: list[_Outcome], *, written: bool) -> str:
+    def counted(number: int, what: str) -> str:
+        return f"{number} file{'' if number == 1 else 's'} {what}"
+
+    errors = sum(bool(outcome.diagnostics) for outcome in outcomes)
+    changed = sum(outcome.changes for outcome in outcomes)
+    parts = [
+        counted(changed, "formatted" if written else "would change") if changed else "",
+        counted(len(outcomes) - changed - errors, "left as they were" if written else "in style")
+        if len(outcomes) != changed + errors
+        else "",
+        counted(errors, "with errors") if errors else "",
+    ]
+    return ", ".join(part for part in parts if part) or "no files"
