@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from dsl.compiler import Compiler
+from dsl.policytest import read_suite
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "errors").glob("P*.md"))
@@ -29,12 +30,20 @@ def test_page(page):
     assert [line for line in text.splitlines() if line.startswith("## ")] == HEADINGS
     examples = re.findall(r"```policy\n(.*?)\n```", text, re.DOTALL)
     if not examples:
-        assert page.stem == "P502"
+        assert page.stem == "P502" or page.stem.startswith("P7")
         return
     wrong, right = examples
     found = COMPILER.compile({"a.policy": wrong}).diagnostics
     assert {one.code for one in found} == {page.stem}
     assert COMPILER.compile({"a.policy": right}).diagnostics == ()
+
+
+@pytest.mark.parametrize("code", ["P701", "P702", "P703"])
+def test_pages_about_policy_tests(code):
+    text = (ROOT / "docs" / "errors" / f"{code}.md").read_text(encoding="utf-8")
+    wrong, right = re.findall(r"```policytest\n(.*?\n)```", text, re.DOTALL)
+    assert {one.code for one in read_suite("a.policytest", wrong).diagnostics} == {code}
+    assert read_suite("a.policytest", right).ok
 
 
 def test_two_policies_of_one_name():

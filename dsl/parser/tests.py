@@ -1,0 +1,414 @@
+"""Text of a test file becomes the tree as written, or diagnostics. Never raises on any text.
+
+Knows the grammar of test files and the habits of those who write them; what attributes and
+expectations there are is `policytest`'s business.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from dsl import testsyntax as t
+from dsl.diagnostics import Diagnostic, Fix, Severity
+from dsl.parser.build import Raw, StatementReader, _Builder
+from dsl.parser.complaint import DECLARATIONS, STATEMENTS, Refusal, closest, complain
+from dsl.parser.layout import cut
+from dsl.source import QUOTED_OR_COMMENT, SourceFile, Span, TextProblem
+
+#: What may stand in column 1, and after `given`.
+HEADS: Final = (
+    "use", "now", "node", "running", "finished", "pending", "namespace", "workload", "group",
+    "quota", "pdb", "metric", "test",
+)  # fmt: skip
+GIVEN: Final = (
+    "pod", "node", "running", "finished", "pending", "namespace", "workload", "group", "metric",
+    "param", "now",
+)  # fmt: skip
+#: Attributes written NAME KEY=VALUE.
+KEYED: Final = (
+    "label", "annotation", "request", "limit", "resource", "taint", "toleration", "condition",
+    "node_selector", "min", "max", "image_size",
+)  # fmt: skip
+_UNNAMED: Final = ("pod", "pending")
+
+
+_VALUES: Final = frozenset({"WORD", "STRING"})
+
+
+def parse_test(
+    source: SourceFile, reader: StatementReader | None = None
+) -> tuple[t.TestFile, tuple[Diagnostic, ...]]:
+    """Reads a test file; statements that cannot be read are left out and reported.
+
+    Args:
+        source: the file.
+        reader: tables of the grammar to use, built anew (half a second) if there are none.
+    """
+    reader = reader or StatementReader()
+    chunks, problems = cut(source)
+    found = [_of_problem(source, one) for one in problems]
+    statements: list[t.TestStatement] = []
+    for chunk in chunks:
+        made, findings = reader.built(source, chunk.span, "testfile", _statement, _complain)
+        found.extend(findings)
+        if made is not None:
+            statements.append(made)
+    return t.TestFile(source, tuple(statements)), tuple(found)
+
+
+def _of_problem(source: SourceFile, problem: TextProblem) -> Diagnostic:
+    fix = Fix(problem.span, problem.fix) if problem.fix is not None else None
+    helps = (problem.help,) if problem.help else ()
+    return Diagnostic(
+        problem.code, problem.message, source, problem.span, Severity.ERROR, helps=helps, fix=fix
+    )
+
+
+# ---- Lark's tree into ours
+
+
+def _statement(build: _Builder, tree: Raw) -> t.TestStatement:
+    (node,) = tree.children
+    name = str(node.data)
+    if name == "use":
+        return _use(build, node)
+    if name == "t_test":
+        return _test(build, node)
+    made = _setting(build, node, name.removeprefix("t_"))
+    assert not isinstance(made, t.ParamSetting)  # the grammar has it in tests only
+    return made
+
+
+def _setting(build: _Builder, node: Raw, kind: str) -> t.Given:
+    span = build.span(node)
+    if kind == "now":
+        return t.NowSetting(span, _value(build, node.children[0]))
+    if kind == "metric":
+        name, keys, value = node.children
+        listed = _operand(build, keys) if keys is not None else None
+        assert not isinstance(listed, t.Value)
+        return t.MetricSetting(span, _value(build, name), listed, _operand(build, value))
+    if kind == "param":
+        name, value = node.children[0].children
+        return t.ParamSetting(span, _value(build, name), _operand(build, value))
+    parts = list(node.children)
+    name = None if kind in _UNNAMED else _value(build, parts.pop(0))
+    return t.Fixture(span, kind, name, tuple(_attr(build, one) for one in parts))
+
+
+def _use(build: _Builder, node: Raw) -> t.UseStatement:
+    name, *args, alias, weight = node.children
+    given = tuple(
+        (_value(build, arg.children[0]), _operand(build, arg.children[1]))
+        for arg in args
+        if arg is not None
+    )
+    return t.UseStatement(
+        build.span(node),
+        _value(build, name),
+        given,
+        _value(build, alias) if alias is not None else None,
+        _value(build, weight) if weight is not None else None,
+    )
+
+
+def _test(build: _Builder, node: Raw) -> t.TestCase:
+    name, *clauses = node.children
+    given: list[t.Given] = []
+    expected: list[t.Expectation] = []
+    for clause in clauses:
+        kind = str(clause.data)
+        if kind.startswith("expect"):
+            expected.append(_expectation(build, clause))
+        else:
+            given.append(_setting(build, clause, kind.removeprefix("given_")))
+    return t.TestCase(build.span(node), _value(build, name), tuple(given), tuple(expected))
+
+
+def _expectation(build: _Builder, node: Raw) -> t.Expectation:
+    span = build.span(node)
+    if node.data == "expect_error":
+        start = build.source.text.index("error", span.start)
+        name = t.Value(Span(start, start + len("error")), "error")
+        return t.Expectation(span, name, _value(build, node.children[0]))
+    name, subject, *rest = node.children
+    value = rest.pop(0) if node.data == "expect_one" else None
+    return t.Expectation(
+        span,
+        _value(build, name),
+        _operand(build, subject),
+        _operand(build, value) if value is not None else None,
+        tuple(
+            t.Reply(build.span(one), str(one.data), _value(build, one.children[0]))
+            for one in rest
+            if one is not None
+        ),
+    )
+
+
+def _attr(build: _Builder, node: Raw) -> t.Attr:
+    span, kind, parts = build.span(node), str(node.data), list(node.children)
+    if kind == "attr":
+        return t.Attr(span, _value(build, parts[0]), _operand(build, parts[1]))
+    if kind == "attr_keyed":
+        name = _value(build, parts.pop(0).children[0])
+    else:
+        word = kind.removeprefix("attr_").replace("file", "from")
+        name = t.Value(Span(span.start, span.start + len(word)), word)
+    if kind == "attr_file":
+        return t.Attr(span, name, _value(build, parts[0]))
+    key = _value(build, parts[0])
+    age = _value(build, parts[2]) if kind == "attr_metric" and parts[2] is not None else None
+    return t.Attr(span, name, _operand(build, parts[1]), key, age)
+
+
+def _operand(build: _Builder, node: Any) -> t.Operand:  # noqa: ANN401 - Lark's trees
+    inner = node
+    while hasattr(inner, "data"):
+        if inner.data == "words":
+            words = build.words(inner)
+            values = (_value(build, one) for one in inner.children if one is not None)
+            return t.Values(words.span, tuple(values))
+        if inner.data not in ("word", "lit", "key", "num"):
+            break
+        inner = inner.children[0]
+    return _value(build, inner)
+
+
+def _value(build: _Builder, node: Any) -> t.Value:  # noqa: ANN401 - Lark's trees
+    while hasattr(node, "data") and node.data in ("word", "lit", "key", "num"):
+        node = node.children[0]
+    span = build.span(node)
+    kind = getattr(node, "type", "")
+    if kind == "STRING":
+        return t.Value(span, build.quoted(node), quoted=True)
+    text = build.source.slice(span)
+    if not kind or kind == "PARAM":
+        what = "no parameters" if kind else "no expressions, only values"
+        start = span.start - build.base
+        build.report(
+            Refusal("P001", f"a test file has {what}", start, start + len(text), helps=_PLAIN)
+        )
+    return t.Value(span, text)
+
+
+_PLAIN: Final = (
+    "write the value itself; other characters than letters, digits and -._/ in quotes",
+)
+
+
+# ---- why a statement could not be read
+
+
+def _complain(text: str, start: int, end: int, accepts: frozenset[str], kind: str) -> Refusal:
+    """Names what is wrong at a place of a test file's statement."""
+    bare = QUOTED_OR_COMMENT.sub(_blank, text)
+    if kind != "end":
+        word = re.compile(r"[A-Za-z_][\w-]*|\S").match(text, start)
+        met = word.group() if word else ""
+    else:
+        met = ""
+    for check in (_head, _own_line, _clause_word, _list, _pair, _needs_quotes, _missing_value):
+        found = check(bare, start, met, accepts)
+        if found is not None:
+            return found
+    refusal = complain(text, start, end, accepts, kind)
+    words = _plain_words(accepts)
+    if refusal.code in ("P001", "P009") and not refusal.helps and words:
+        return Refusal(
+            refusal.code, refusal.message, refusal.start, refusal.end, helps=(f"{words} fits here",)
+        )
+    return refusal
+
+
+def _blank(found: re.Match[str]) -> str:
+    text = found.group()
+    if text.startswith("#") or len(text) == 1:
+        return " " * len(text)
+    return '"' + "_" * (len(text) - 2) + '"'
+
+
+def _plain_words(accepts: frozenset[str]) -> str:
+    if "GIVEN" in accepts:
+        return "an attribute, `given`, `expect` or the next statement"
+    return "an attribute" if "NAME" in accepts and "LABEL" in accepts else ""
+
+
+def _head(bare: str, start: int, met: str, accepts: frozenset[str]) -> Refusal | None:  # noqa: ARG001 - checks are alike
+    """The word in column 1 and its colon."""
+    found = re.match(r"([A-Za-z_]+)([ \t]*)(:?)[ \t]*", bare)
+    if found is None:
+        return None if start else _refuse(0, 1, "P004", f"a statement does not start with `{met}`")
+    word, colon = found.group(1), found.group(3)
+    if word in ("given", "expect"):
+        help_ = f"indent it under its test:   {word} ..."
+        return _refuse(0, len(word), "P012", f"`{word}` belongs into a test", help_)
+    if word not in HEADS:
+        return _unknown_head(word)
+    if word == "use" or start > found.end():
+        return None
+    if not colon:
+        near = bare[len(word) :].split("\n", 1)[0].strip()
+        return _refuse(0, len(word), "P005", f"`{word}` needs a colon", f"write  {word}: {near}")
+    return _head_value(word, bare, start)
+
+
+def _unknown_head(word: str) -> Refusal:
+    if word in STATEMENTS or word in DECLARATIONS or word == "applies":
+        return _refuse(
+            0, len(word), "P004", f"`{word}` belongs into a policy, not into a test of one",
+            "name the policy to test:  use NAME",
+        )  # fmt: skip
+    near = closest(word, HEADS)
+    listed = _listed([f"`{one}`" for one in HEADS])
+    help_ = f"did you mean `{near}`?" if near else f"a test file has {listed}"
+    return _refuse(0, len(word), "P004", f"a test file has no statement `{word}`", help_)
+
+
+def _head_value(word: str, bare: str, start: int) -> Refusal | None:
+    """What stands right behind the colon."""
+    first = bare[start:].split("\n", 1)[0].split("#")[0].strip()
+    end = start + max(len(first.split(maxsplit=1)[0]) if first else 0, 1)
+    if word == "test":
+        help_ = f'write  test: "{first or "what must hold"}"'
+        return _refuse(start, end, "P009", "a test needs a name in quotes", help_)
+    if word == "now":
+        help_ = 'write  now: "2025-03-01T10:00:00Z"'
+        return _refuse(start, end, "P001", "the time stands in quotes", help_)
+    if word in ("running", "finished"):
+        help_ = f"write  {word}: on NODE name web"
+        return _refuse(start, end, "P009", f"`{word}` says on which node the pod is", help_)
+    if word == "metric":
+        help_ = "write  metric: NAME = VALUE"
+        return _refuse(start, end, "P009", "`metric` needs a name and a value", help_)
+    if word in _UNNAMED:
+        return None
+    help_ = f"write  {word}: NAME cpu 4" if word == "node" else f"write  {word}: NAME ..."
+    return _refuse(start, end, "P009", f"`{word}` needs a name", help_)
+
+
+def _own_line(bare: str, start: int, met: str, accepts: frozenset[str]) -> Refusal | None:  # noqa: ARG001
+    """An indented line that starts like a statement."""
+    line = bare.rfind("\n", 0, start + 1) + 1
+    found = re.compile(r"[ \t]+([A-Za-z]+)[ \t]*:").match(bare, line)
+    if found is None or line == 0 or start > found.end() or found.group(1) not in HEADS:
+        return None
+    word = found.group(1)
+    if word in GIVEN:
+        help_ = f"in a test write  given {word} ...; for all tests remove the leading spaces"
+    else:
+        help_ = "remove the leading spaces"
+    return Refusal(
+        "P012", "this line is indented, so it continues the", found.start(1), found.end(1),
+        label="a new statement starts in column 1", helps=(help_,),
+        continues=re.match(r"\w*", bare).group(),  # type: ignore[union-attr]  # may be empty
+    )  # fmt: skip
+
+
+def _clause_word(bare: str, start: int, met: str, accepts: frozenset[str]) -> Refusal | None:
+    """What follows `given` and `expect`, and words that should be one of them."""
+    before = bare[:start].rstrip()
+    if before.endswith("given") and "POD" in accepts:
+        end = start + max(len(met), 1)
+        near = closest(met, GIVEN) if met else None
+        what = f"there is no `given {met}`" if met else "nothing follows `given`"
+        help_ = f"did you mean `{near}`?" if near else f"given takes {_listed(list(GIVEN))}"
+        return _refuse(start, end, "P001", what, help_)
+    if re.search(r"given[ \t]+(running|finished)\Z", before):
+        word = before.rsplit(None, 1)[-1]
+        help_ = f"write  given {word} on NODE name web"
+        return _refuse(start, start + 1, "P009", f"`{word}` says on which node the pod is", help_)
+    if before.endswith("expect") and "ERROR" in accepts:
+        end = start + max(len(met), 1)
+        what = f"`{met}` is not something to expect" if met else "nothing follows `expect`"
+        return _refuse(start, end, "P009", what, "write  expect feasible [a, b]")
+    if "GIVEN" in accepts and met:
+        near = closest(met, ("given", "expect"))
+        if near is not None:
+            help_ = f"did you mean `{near}`?"
+            return _refuse(start, start + len(met), "P001", f"`{met}` does not fit here", help_)
+    return None
+
+
+def _list(bare: str, start: int, met: str, accepts: frozenset[str]) -> Refusal | None:  # noqa: ARG001
+    """`expect feasible a, b`: a list without brackets."""
+    found = re.search(r"expect[ \t]+\w+[ \t]+([\w./-]+)\Z", bare[:start].rstrip())
+    if found is None or met != ",":
+        return None
+    line = bare[found.start(1) :].split("\n", 1)[0].strip()
+    end = found.start(1) + len(line)
+    return _refuse(found.start(1), end, "P001", "a list stands in brackets", f"write  [{line}]")
+
+
+def _pair(bare: str, start: int, met: str, accepts: frozenset[str]) -> Refusal | None:
+    """`name=web`, `cpu: 4`, `label app`: the wrong sign between a name and its value."""
+    before = bare[:start].rstrip()
+    if re.fullmatch(r"metric:[ \t]*\w+", before) and met != "=":
+        end = start + max(len(met), 1)
+        help_ = f"write  {before} = {met or 'VALUE'}"
+        return _refuse(start, end, "P005", f"`{before}` needs a `=`", help_)
+    named = re.fullmatch(r"(\w+):[ \t]*([A-Za-z_]\w*)", before)
+    if named is not None and met in ("=", ":") and named.group(1) in HEADS[2:]:
+        help_ = f"write  {named.group(1)}: NAME {named.group(2)} VALUE"
+        return _refuse(
+            named.start(2), start, "P009", f"`{named.group(1)}` needs a name first", help_
+        )
+    left = re.search(r"([A-Za-z_]\w*)\Z", before)
+    if left is not None and met in ("=", ":") and accepts & _VALUES:
+        value = bare[start + 1 :].split()
+        word = left.group(1)
+        shown = value[0] if value and word not in KEYED else "VALUE"
+        write = f"{word} KEY=VALUE" if word in KEYED else f"{word} {shown}"
+        return _refuse(
+            start, start + 1, "P001", f"no `{met}` stands between `{word}` and its value",
+            f"write  {write}",
+        )  # fmt: skip
+    keyed = re.search(r"([a-z_]+)[ \t]+([\w./-]+|\"_*\")\Z", before)
+    if keyed is not None and keyed.group(1) in KEYED and "EQUAL" in accepts:
+        word, key = keyed.groups()
+        key = "KEY" if key.startswith('"') else key
+        end = start + max(len(met), 1)
+        return _refuse(
+            start, end, "P001", f"`{word}` takes a key and a value", f"write  {word} {key}=VALUE"
+        )
+    return None
+
+
+def _needs_quotes(bare: str, start: int, met: str, accepts: frozenset[str]) -> Refusal | None:  # noqa: ARG001
+    """`image nginx:1.25`, `created 2025-03-01T10:00:00Z`: signs that a bare word cannot have."""
+    if not start or bare[start - 1].isspace() or bare[start] in '\n,[]()="':
+        return None
+    found = re.search(r"[^\s=\[\],()\"]*\Z", bare[:start])
+    head = found.group() if found else ""
+    tail = re.compile(r"[^\s,\[\]()]*").match(bare, start)
+    word = head + (tail.group() if tail else "")
+    if not head or re.fullmatch(r"[\w.-]+:", word):
+        return None
+    begin = start - len(head)
+    return _refuse(begin, begin + len(word), "P001", f"`{word}` needs quotes", f'write  "{word}"')
+
+
+def _missing_value(bare: str, start: int, met: str, accepts: frozenset[str]) -> Refusal | None:
+    """An attribute or an expectation without its value."""
+    before = bare[:start].rstrip()
+    last = re.search(r"([A-Za-z_]\w*)\Z", before)
+    if last is None or not accepts & _VALUES or "NAME" in accepts:
+        return None
+    if met and re.match(r"[\w\"'\[(]", met):
+        return None
+    word = last.group(1)
+    if word in HEADS and bare.startswith(word):
+        return None
+    write = f"{word} KEY=VALUE" if word in KEYED else f"{word} VALUE"
+    return _refuse(
+        last.start(1), last.end(1), "P009", f"nothing follows `{word}`", f"write  {write}"
+    )
+
+
+def _refuse(start: int, end: int, code: str, message: str, *helps: str) -> Refusal:
+    return Refusal(code, message, start, end, helps=helps)
+
+
+def _listed(words: Iterable[str]) -> str:
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last

@@ -1,0 +1,199 @@
+"""An expectation and the answers become a verdict. Asks `Answers` only; knows no policy."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from dsl.policytest.model import Expected, listed
+
+TOLERANCE: Final = 2e-6
+
+
+class CannotJudgeError(Exception):
+    """This version has no answer to an expectation; the message says which."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why a node is not feasible; `place` is file and line of the rule, or a plugin's name."""
+
+    message: str
+    status: str
+    place: str
+
+
+class Answers(Protocol):
+    """What the policies say of one test; each part is worked out when it is asked for.
+
+    Any method may raise `CannotJudgeError`.
+    """
+
+    def nodes(self) -> Sequence[str]:
+        """All nodes, in the order of the file."""
+
+    def rejections(self) -> Mapping[str, Rejection]:
+        """The nodes that do not pass."""
+
+    def scores(self) -> Mapping[str, float] | None:
+        """Scores of the feasible nodes; None when every scoring rule abstained."""
+
+    def best(self) -> Sequence[str]:
+        """The feasible nodes of the highest rank."""
+
+    def skipped(self, number: int) -> bool | None:
+        """Whether a rule did not apply; None if there is no such rule."""
+
+    def rule_numbers(self) -> Sequence[int]:
+        """The rules that can be named by `skipped`."""
+
+    def order(self) -> Sequence[str]:
+        """The given pods in queue order."""
+
+    def gate(self, pod: str) -> str | None:
+        """Why a given pod is held before the queue; None if it is not."""
+
+    def permission(self) -> tuple[str, str]:
+        """`allow`, `reject` or `wait`, and the message."""
+
+    def annotations(self) -> Mapping[str, str]:
+        """What prebind and postbind would set."""
+
+    def preemption(self) -> tuple[Sequence[str], str | None]:
+        """The pods that would be evicted, and the node that is chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What came out instead; `nodes` are those worth a closer look."""
+
+    message: str
+    nodes: tuple[str, ...] = ()
+
+
+def judge(expected: Expected, answers: Answers) -> Failure | None:
+    """Compares one expectation with the answers; None: it holds.
+
+    Raises:
+        CannotJudgeError: this version has no answer.
+    """
+    match expected.name:
+        case "feasible" | "rejected":
+            return _judge_nodes(expected, answers)
+        case "score":
+            return _judge_score(expected, answers)
+        case "best":
+            return _judge_best(expected, answers)
+        case "skipped":
+            return _judge_skipped(expected, answers)
+        case "order":
+            got = tuple(answers.order())
+            return None if got == expected.names else Failure(f"the order is {_list(got)}")
+        case "gated" | "ungated":
+            return _judge_gate(expected, answers)
+        case "permit":
+            verdict, said = answers.permission()
+            if verdict != expected.names[0]:
+                return Failure(f"permit says {verdict}" + (f': "{said}"' if said else ""))
+            return _other_message(expected, said)
+        case "annotation":
+            return _judge_annotation(expected, answers)
+        case _:
+            return _judge_preemption(expected, answers)
+
+
+def _list(names: Sequence[str]) -> str:
+    return f"[{', '.join(names)}]"
+
+
+def _judge_nodes(expected: Expected, answers: Answers) -> Failure | None:
+    rejections = answers.rejections()
+    feasible = [one for one in answers.nodes() if one not in rejections]
+    got = feasible if expected.name == "feasible" else list(rejections)
+    wrong = tuple(sorted({*got} ^ {*expected.names}))
+    if wrong:
+        ordered = [one for one in answers.nodes() if one in got]
+        lines = [
+            f"{expected.name} are {_list(ordered)}" if ordered else f"no node is {expected.name}"
+        ]
+        for name in wrong:
+            there = rejections.get(name)
+            why = f'is rejected by {there.place}: "{there.message}"' if there else "passes"
+            lines.append(f"{name} {why}")
+        return Failure("\n".join(lines), wrong)
+    for name in expected.names if expected.name == "rejected" else ():
+        given = rejections[name]
+        if expected.message is not None and given.message != expected.message:
+            return Failure(f'{name} is rejected by {given.place} with\n"{given.message}"', (name,))
+        if expected.status is not None and given.status != expected.status:
+            return Failure(f"{name} is rejected by {given.place} as {given.status}", (name,))
+    return None
+
+
+def _judge_score(expected: Expected, answers: Answers) -> Failure | None:
+    (name,) = expected.names
+    refused = answers.rejections().get(name)
+    if refused is not None:
+        text = f'{name} has no score: it is rejected by {refused.place}: "{refused.message}"'
+        return Failure(text, (name,))
+    scores = answers.scores()
+    if scores is None:
+        return Failure(f"{name} has no score: every scoring rule abstained")
+    if abs(scores[name] - expected.number) > TOLERANCE:
+        return Failure(f"the score of {name} is {_number(scores[name])}", (name,))
+    return None
+
+
+def _number(value: float) -> str:
+    return f"{round(value, 6):.6f}".rstrip("0").rstrip(".")
+
+
+def _judge_best(expected: Expected, answers: Answers) -> Failure | None:
+    best = tuple(answers.best())
+    if best == expected.names:
+        return None
+    scores = answers.scores() or {}
+    shown = ", ".join(f"{name} {_number(value)}" for name, value in scores.items())
+    what = f"the best are {_list(best)}" if len(best) > 1 else f"the best is {''.join(best)}"
+    text = what if best else "no node is feasible"
+    return Failure(text + (f"\nscores: {shown}" if shown else ""), (*best, *expected.names))
+
+
+def _judge_skipped(expected: Expected, answers: Answers) -> Failure | None:
+    number = int(expected.number)
+    skipped = answers.skipped(number)
+    if skipped is None:
+        there = listed([str(one) for one in answers.rule_numbers()]) or "none"
+        return Failure(f"there is no rule {number}; the rules that can be asked are {there}")
+    return None if skipped else Failure(f"rule {number} did apply", tuple(answers.nodes()))
+
+
+def _judge_gate(expected: Expected, answers: Answers) -> Failure | None:
+    held = answers.gate(expected.names[0])
+    if expected.name == "ungated":
+        return None if held is None else Failure(f'{expected.names[0]} is held: "{held}"')
+    if held is None:
+        return Failure(f"nothing holds {expected.names[0]} before the queue")
+    return _other_message(expected, held)
+
+
+def _other_message(expected: Expected, said: str) -> Failure | None:
+    if expected.message is None or said == expected.message:
+        return None
+    return Failure(f'the message is\n"{said}"')
+
+
+def _judge_annotation(expected: Expected, answers: Answers) -> Failure | None:
+    there = answers.annotations()
+    key = expected.names[0]
+    if key not in there:
+        return Failure(f"{key} is not set; set are {_list(sorted(there))}")
+    return None if there[key] == expected.value else Failure(f'{key} is set to "{there[key]}"')
+
+
+def _judge_preemption(expected: Expected, answers: Answers) -> Failure | None:
+    victims, node = answers.preemption()
+    if expected.name == "victims":
+        got = sorted(victims)
+        return None if got == sorted(expected.names) else Failure(f"the victims are {_list(got)}")
+    wanted = expected.names[0] if expected.names else None
+    return None if node == wanted else Failure(f"nominated is {node or 'none'}")

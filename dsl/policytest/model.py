@@ -1,0 +1,177 @@
+"""A test file as understood: objects with their attributes merged, tests, what they expect.
+
+Data only.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dsl.diagnostics import Diagnostic
+from dsl.policytest.attributes import NOW
+from dsl.source import SourceFile, Span
+
+#: The value of an attribute; durations are seconds, amounts and times texts.
+Plain = str | int | float | bool | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A metric's value as written, and how old it is."""
+
+    text: str
+    age_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Thing:
+    """One object of the cluster, its attributes merged.
+
+    Attributes:
+        kind: `node`, `pod`, `running`, `finished`, `pending`, `namespace`, `workload` ...
+        name: as given; empty for a pod without a name.
+        node: where a running or finished pod is.
+        plain: attribute -> value: text, int, bool, float (durations) or a tuple of texts.
+        maps: attribute -> key -> value, for `label K=V` and the like.
+    """
+
+    kind: str
+    name: str
+    span: Span
+    node: str = ""
+    plain: Mapping[str, Plain] = field(default_factory=dict)
+    maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    metrics: Mapping[str, Sample] = field(default_factory=dict)
+
+    def merged(self, newer: "Thing") -> "Thing":
+        """The same object with the newer attributes; those not named again keep their value."""
+        maps = {key: {**self.maps.get(key, {}), **newer.maps.get(key, {})}
+                for key in (*self.maps, *newer.maps)}  # fmt: skip
+        return replace(
+            newer,
+            node=newer.node or self.node,
+            plain={**self.plain, **newer.plain},
+            maps=maps,
+            metrics={**self.metrics, **newer.metrics},
+        )
+
+    def text(self, name: str) -> str:
+        """The text of an attribute, empty where it is not given."""
+        value = self.plain.get(name, "")
+        return value if isinstance(value, str) else ""
+
+    def number(self, name: str, default: int) -> int:
+        """The number of an attribute."""
+        value = self.plain.get(name)
+        return value if isinstance(value, int) else default
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """The flag of an attribute."""
+        value = self.plain.get(name)
+        return value if isinstance(value, bool) else default
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """The value of a metric `by cluster`, or of a pair of keys."""
+
+    name: str
+    keys: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A policy that takes part."""
+
+    name: str
+    span: Span
+    params: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
+    alias: str = ""
+    weight: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Everything given, in its order: objects by kind, metrics of their own, the time."""
+
+    things: tuple[Thing, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    now: float = NOW
+
+    def of(self, *kinds: str) -> tuple[Thing, ...]:
+        """The objects of these kinds."""
+        return tuple(one for one in self.things if one.kind in kinds)
+
+    def with_thing(self, new: Thing) -> "Cluster":
+        """With one more object, or with that object changed. Pods to place are never merged."""
+        for at, old in enumerate(self.things):
+            same = new.name and new.kind != "pod" and _identity(old) == _identity(new)
+            if same:
+                things = (*self.things[:at], old.merged(new), *self.things[at + 1 :])
+                return replace(self, things=things)
+        return replace(self, things=(*self.things, new))
+
+
+def _identity(thing: Thing) -> tuple[str, str, str]:
+    return thing.kind, thing.text("namespace") or "default", thing.name
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """One expectation with its values read."""
+
+    name: str
+    span: Span
+    line: int
+    text: str
+    names: tuple[str, ...] = ()
+    value: str = ""
+    number: float = 0.0
+    message: str | None = None
+    status: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One test: what is there, and what must come out."""
+
+    name: str
+    line: int
+    span: Span
+    cluster: Cluster
+    params: Mapping[str, tuple[str | tuple[str, ...], Span]]
+    expected: tuple[Expected, ...]
+
+    @property
+    def wants_error(self) -> bool:
+        """Whether the policy is expected to be refused."""
+        return any(one.name == "error" for one in self.expected)
+
+
+@dataclass(frozen=True, slots=True)
+class Suite:
+    """A test file, ready to run unless there are errors among the findings."""
+
+    source: SourceFile
+    uses: tuple[Use, ...]
+    cases: tuple[Case, ...]
+    diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether it can be run."""
+        return not any(one.is_error for one in self.diagnostics)
+
+
+def pod_names(thing: Thing, default: str = "pod") -> list[str]:
+    """The names of the pods that a fixture stands for."""
+    name = thing.name or default
+    count = thing.number("count", 1)
+    return [name] if count == 1 else [f"{name}-{number}" for number in range(1, count + 1)]
+
+
+def listed(words: Sequence[str], last: str = "and") -> str:
+    """Names as a sentence has them: `a, b and c`."""
+    if len(words) <= 1:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} {last} {words[-1]}"

@@ -1,0 +1,398 @@
+"""The tree of a test file becomes its model: names are looked up, values read, fixtures merged."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
+
+from dsl import testsyntax as t
+from dsl.checker.scope import closest
+from dsl.diagnostics import Diagnostic, sort_key
+from dsl.functions import parse_duration, parse_number, parse_quantity, parse_time
+from dsl.parser.build import StatementReader
+from dsl.parser.tests import KEYED, parse_test
+from dsl.policytest.attributes import (
+    AMOUNT,
+    ATTRIBUTES,
+    CHOICES,
+    DEFAULT_NOW,
+    EXAMPLES,
+    EXPECTATIONS,
+    FLAG,
+    MAX_DIGITS,
+    MAX_PODS,
+    MOST,
+    OF_GIVEN,
+    OF_NODES,
+    SPAN,
+    TEXT,
+    TEXTS,
+    TIME,
+    WHOLE,
+    Shape,
+)  # fmt: skip
+from dsl.policytest.model import (
+    Case,
+    Cluster,
+    Expected,
+    Plain,
+    Sample,
+    Setting,
+    Suite,
+    Thing,
+    Use,
+    listed,
+    pod_names,
+)  # fmt: skip
+from dsl.source import SourceFile, Span, read_source
+from dsl.types import is_missing
+
+
+def read_suite(name: str, data: str | bytes, reader: StatementReader | None = None) -> Suite:
+    """Reads a test file; whatever is wrong with it is among the findings. Never raises."""
+    source, problems = read_source(name, data)
+    if problems:
+        found = tuple(
+            Diagnostic(one.code, one.message, source, one.span,
+                       helps=(one.help,) if one.help else ())
+            for one in problems
+        )  # fmt: skip
+        return Suite(source, (), (), found)
+    file, findings = parse_test(source, reader)
+    made = _Reader(source)
+    made.found.extend(findings)
+    return made.suite(file)
+
+
+def _amount(text: str) -> str | None:
+    amount = parse_quantity(text)
+    return None if is_missing(amount) or amount < 0 else text
+
+
+def _whole(text: str) -> int | None:
+    digits = text.removeprefix("-")
+    short = digits.isascii() and digits.isdecimal() and len(digits) <= MAX_DIGITS
+    return int(text) if short else None
+
+
+def _seconds(text: str) -> float | None:
+    seconds = parse_duration(text)
+    return None if is_missing(seconds) else seconds
+
+
+_READERS: Final[Mapping[str, Callable[[str], Plain | None]]] = MappingProxyType(
+    {
+        AMOUNT: _amount,
+        WHOLE: _whole,
+        FLAG: {"true": True, "false": False}.get,
+        TIME: lambda text: None if is_missing(parse_time(text)) else text,
+        SPAN: _seconds,
+    }
+)
+
+
+class _Refused(Exception):  # noqa: N818 - a finding that ends a value, not a fault
+    """Never leaves this module."""
+
+
+class _Reader:
+    """Looks up attributes and expectations; gathers findings."""
+
+    def __init__(self, source: SourceFile) -> None:
+        self.source = source
+        self.found: list[Diagnostic] = []
+
+    def suite(self, file: t.TestFile) -> Suite:
+        """Returns the whole file's model."""
+        uses: list[Use] = []
+        base = Cluster()
+        tests: list[t.TestCase] = []
+        for statement in file.statements:
+            if isinstance(statement, t.UseStatement):
+                uses.extend(self._use(statement))
+            elif isinstance(statement, t.TestCase):
+                tests.append(statement)
+            elif tests:
+                self._report(
+                    "P703", "this stands behind a test, so no test would see it", statement.span,
+                    "move it before the first `test:`, or indent it there as `given ...`",
+                )  # fmt: skip
+            else:
+                base = self._given(base, statement)
+        whole = Span(0, 0)
+        broken = bool(self.found)
+        if not uses and not broken:
+            help_ = "name it:  use NAME"
+            self._report("P703", "the file says of no policy that it tests it", whole, help_)
+        if not tests and not broken:
+            self._report("P703", "the file has no test", whole, 'write  test: "what must hold"')
+        cases = [self._case(base, one) for one in tests]
+        found = tuple(sorted(self.found, key=sort_key))
+        return Suite(self.source, tuple(uses), tuple(cases), found)
+
+    def _report(self, code: str, message: str, span: Span, *helps: str) -> None:
+        trimmed = self.source.slice(span).rstrip()
+        end = span.start + len(trimmed.split("\n", 1)[0])
+        self.found.append(
+            Diagnostic(code, message, self.source, Span(span.start, end), helps=helps)
+        )
+
+    def _line(self, span: Span) -> int:
+        return self.source.position(span.start)[0]
+
+    # ---- what is given
+
+    def _use(self, node: t.UseStatement) -> Iterator[Use]:
+        weight = None
+        if node.weight is not None:
+            weight = parse_number(node.weight.text)
+            if is_missing(weight) or weight < 0:
+                self._report("P702", "a weight is a number from 0 up", node.weight.span)
+                return
+        params = {name.text: _plain(value) for name, value in node.args}
+        alias = node.alias.text if node.alias else ""
+        yield Use(node.name.text, node.name.span, params, alias, weight)
+
+    def _given(self, cluster: Cluster, node: t.Given) -> Cluster:
+        match node:
+            case t.NowSetting():
+                now = parse_time(node.time.text)
+                if is_missing(now):
+                    help_ = f'write  "{DEFAULT_NOW}"'
+                    self._report("P702", "this is not a time", node.time.span, help_)
+                    return cluster
+                return replace(cluster, now=now)
+            case t.MetricSetting():
+                return self._metric(cluster, node)
+            case t.Fixture():
+                return cluster.with_thing(self._thing(node))
+            case t.ParamSetting():
+                return cluster
+
+    def _metric(self, cluster: Cluster, node: t.MetricSetting) -> Cluster:
+        keys = tuple(one.text for one in node.keys.items) if node.keys else ()
+        if isinstance(node.value, t.Values) or not _is_sample(node.value.text):
+            self._report("P702", "the value of a metric is a number", node.value.span)
+            return cluster
+        setting = Setting(node.name.text, keys, node.value.text)
+        others = [one for one in cluster.settings if (one.name, one.keys) != (setting.name, keys)]
+        return replace(cluster, settings=(*others, setting))
+
+    def _thing(self, node: t.Fixture) -> Thing:
+        plain: dict[str, Plain] = {}
+        maps: dict[str, dict[str, str]] = {}
+        metrics: dict[str, Sample] = {}
+        for attr in node.attrs:
+            try:
+                self._attr(node.kind, attr, plain, maps, metrics)
+            except _Refused:
+                continue
+        name = node.name.text if node.name is not None else str(plain.get("name", ""))
+        on = ""
+        if node.kind in ("running", "finished"):
+            on, name = name, str(plain.get("name", ""))
+        return Thing(node.kind, name, node.span, on, plain, maps, metrics)
+
+    def _attr(
+        self,
+        kind: str,
+        attr: t.Attr,
+        plain: dict[str, Plain],
+        maps: dict[str, dict[str, str]],
+        metrics: dict[str, Sample],
+    ) -> None:
+        known = ATTRIBUTES[kind]
+        name = attr.name.text
+        if name not in known:
+            raise self._unknown(name, attr.name.span, known, f"a `{kind}` has no attribute")
+        if name == "metric" and attr.key is not None:
+            metrics[attr.key.text] = self._sample(attr)
+        elif name in KEYED:
+            if attr.key is None:
+                message, help_ = f"`{name}` takes a key and a value", f"write  {name} KEY=VALUE"
+                raise self._refuse("P702", message, attr.value.span, help_)
+            value = self._value(known[name], name, attr.value)
+            maps.setdefault(name, {})[attr.key.text] = str(value)
+        else:
+            plain[name] = self._value(known[name], name, attr.value)
+
+    def _sample(self, attr: t.Attr) -> Sample:
+        if isinstance(attr.value, t.Values) or not _is_sample(attr.value.text):
+            raise self._refuse("P702", "the value of a metric is a number", attr.value.span)
+        age = 0.0
+        if attr.age is not None:
+            age = parse_duration(attr.age.text)
+            if is_missing(age):
+                raise self._not(SPAN, "age", attr.age)
+        return Sample(attr.value.text, age)
+
+    def _value(self, kind: str, name: str, value: t.Operand) -> Plain:
+        read: Plain | None = None
+        if isinstance(value, t.Values):
+            read = tuple(one.text for one in value.items) if kind == TEXTS else None
+        elif kind == TEXT:
+            return self._text(name, value)
+        elif kind in _READERS:
+            read = _READERS[kind](value.text)
+        if isinstance(read, int) and not isinstance(read, bool):
+            low = 1 if name == "count" else -MOST if name == "priority" else 0
+            read = read if low <= read <= (MAX_PODS if name == "count" else MOST) else None
+        if read is None:
+            raise self._not(kind, name, value)
+        return read
+
+    def _text(self, name: str, value: t.Value) -> str:
+        choices = CHOICES.get(name, ())
+        if choices and value.text not in choices:
+            message = f"`{name}` is never `{value.text}`"
+            help_ = f"it is {listed(choices, 'or')}"
+            near = closest(value.text, choices)
+            raise self._refuse("P702", message, value.span, _did_you_mean(near) or help_)
+        return value.text
+
+    # ---- tests
+
+    def _case(self, base: Cluster, node: t.TestCase) -> Case:
+        cluster = base
+        params: dict[str, tuple[str | tuple[str, ...], Span]] = {}
+        for one in node.given:
+            if isinstance(one, t.ParamSetting):
+                params[one.name.text] = (_plain(one.value), one.name.span)
+            else:
+                cluster = self._given(cluster, one)
+        expected = []
+        for wanted in node.expected:
+            try:
+                expected.append(self._expected(wanted, cluster))
+            except _Refused:
+                continue
+        case = Case(
+            node.name.text, self._line(node.span), node.span, cluster, params, tuple(expected)
+        )
+        self._check(case, node)
+        return case
+
+    def _check(self, case: Case, node: t.TestCase) -> None:
+        nodes = [one.name for one in case.cluster.of("node")]
+        for one in case.cluster.of("running", "finished", "pod"):
+            where = one.node or one.text("chosen")
+            if where and where not in nodes:
+                self._no_node(where, one.span, nodes)
+        if case.wants_error:
+            if len(node.expected) > 1:
+                message = "`expect error` is the only expectation of its test"
+                self._report("P703", message, node.expected[0].span)
+        elif node.expected and not case.cluster.of("pod"):
+            help_ = "write  given pod name p"
+            self._report("P703", "this test gives no pod", node.name.span, help_)
+
+    def _expected(self, node: t.Expectation, cluster: Cluster) -> Expected:
+        name = node.name.text
+        shape = EXPECTATIONS.get(name)
+        if shape is None:
+            raise self._unknown(name, node.name.span, EXPECTATIONS, "there is no expectation")
+        text = " ".join(self.source.slice(node.span).split())
+        made = Expected(name, node.span, self._line(node.span), text)
+        made = self._subject(made, shape, node)
+        for reply in node.replies:
+            allowed = shape.message if reply.name == "message" else shape.status
+            if not allowed:
+                message = f"`expect {name}` has no {reply.name}"
+                raise self._refuse("P702", message, reply.span, f"write  expect {shape.example}")
+            said = reply.value.text
+            if reply.name == "message":
+                made = replace(made, message=said)
+            else:
+                made = replace(made, status=said)
+        self._named(made, node, cluster)
+        return made
+
+    def _subject(self, made: Expected, shape: Shape, node: t.Expectation) -> Expected:
+        subject, value = node.subject, node.value
+        usage = f"write  expect {shape.example}"
+        name = node.name.text
+        if shape.listed != isinstance(subject, t.Values):
+            none = isinstance(subject, t.Value) and subject.text == "none" and shape.none
+            if not none:
+                what = "a list" if shape.listed else "one name, not a list"
+                message = f"`expect {name}` takes {what}"
+                raise self._refuse("P702", message, subject.span, usage)
+        if (value is not None) != shape.valued:
+            what = "two values" if shape.valued else "one value"
+            message = f"`expect {name}` takes {what}"
+            raise self._refuse("P702", message, (value or subject).span, usage)
+        names: tuple[str, ...]
+        if isinstance(subject, t.Values):
+            names = tuple(one.text for one in subject.items)
+        else:
+            names = () if shape.none and subject.text == "none" else (subject.text,)
+            if shape.words and subject.text not in shape.words:
+                message = f"`expect {name}` takes {listed(shape.words, 'or')}"
+                raise self._refuse("P702", message, subject.span, usage)
+        if isinstance(value, t.Values):
+            raise self._refuse("P702", "this is one value, not a list", value.span, usage)
+        text = value.text if value is not None else ""
+        number = 0.0
+        if name == "score":
+            number = parse_number(text)
+        elif name == "skipped":
+            number = float(names[0]) if names[0].isdecimal() and int(names[0]) > 0 else float("nan")
+        if is_missing(number):
+            span = (value or subject).span
+            raise self._refuse("P702", f"`expect {name}` takes a number", span, usage)
+        return replace(made, names=names, value=text, number=number)
+
+    def _named(self, made: Expected, node: t.Expectation, cluster: Cluster) -> None:
+        """Names that the test does not give are slips of the pen."""
+        spans = [node.subject.span]
+        if isinstance(node.subject, t.Values):
+            spans = [one.span for one in node.subject.items]
+        if made.name in OF_NODES:
+            nodes = [one.name for one in cluster.of("node")]
+            for name, span in zip(made.names, spans, strict=False):
+                if name not in nodes:
+                    self._no_node(name, span, nodes)
+        pods = [name for one in cluster.of("pod") for name in pod_names(one)]
+        if made.name in OF_GIVEN:
+            for name, span in zip(made.names, spans, strict=False):
+                if name not in pods:
+                    help_ = _did_you_mean(closest(name, pods)) or f"given are {listed(pods)}"
+                    self._report("P701", f"no pod `{name}` is given", span, help_)
+
+    # ---- findings
+
+    def _no_node(self, name: str, span: Span, nodes: Sequence[str]) -> None:
+        near = closest(name, nodes)
+        help_ = _did_you_mean(near) or (
+            f"the nodes are {listed(nodes)}" if nodes else f"write  node: {name} cpu 4"
+        )
+        self._report("P701", f"there is no node `{name}`", span, help_)
+
+    def _unknown(self, name: str, span: Span, known: Mapping[str, object], what: str) -> _Refused:
+        near = closest(name, known)
+        help_ = _did_you_mean(near) or f"there are {listed(sorted(known))}"
+        return self._refuse("P701", f"{what} `{name}`", span, help_)
+
+    def _not(self, kind: str, name: str, value: t.Operand) -> _Refused:
+        shown = " ".join(self.source.slice(value.span).split())
+        example = EXAMPLES.get(kind)
+        helps = (f"write something like {example}",) if example else ()
+        return self._refuse("P702", f"`{name}` is {kind}, not `{shown}`", value.span, *helps)
+
+    def _refuse(self, code: str, message: str, span: Span, *helps: str) -> _Refused:
+        self._report(code, message, span, *helps)
+        return _Refused()
+
+
+def _plain(value: t.Operand) -> str | tuple[str, ...]:
+    if isinstance(value, t.Values):
+        return tuple(one.text for one in value.items)
+    return value.text
+
+
+def _is_sample(text: str) -> bool:
+    return not (is_missing(parse_number(text)) and is_missing(parse_duration(text)))
+
+
+def _did_you_mean(near: str | None) -> str:
+    return f"did you mean `{near}`?" if near else ""
