@@ -91,7 +91,7 @@ class Sizes:
     rounds: int = 5
 
 
-QUICK = Sizes(nodes=300, pods=500, warm=100, rounds=1)
+QUICK = Sizes(nodes=300, pods=400, warm=100, rounds=1)
 TOY = Sizes(nodes=10, pods=30, warm=5, rounds=1)
 
 

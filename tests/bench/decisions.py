@@ -51,7 +51,7 @@ class Sizes:
     passes: int = 5
 
 
-QUICK = Sizes(pods=1000, passes=3)
+QUICK = Sizes(nodes=(1000, 5000), pods=1000, passes=3)
 TOY = Sizes(nodes=(20,), pods=60, passes=2)
 
 
