@@ -1,29 +1,30 @@
 """Decisions written down with everything they were made from, and made again from that.
 
-A journal is JSON Lines: every change of the cache, every change of the metric columns, every bundle
-of rules, every decision, in their order. Replaying it drives the same cache, plugins and cycle, and
-compares what comes out.
+A journal is JSON Lines: its format, then every change of the cache, every change of the metric
+columns, every bundle of rules, every decision, in their order. Replaying it drives the same cache,
+plugins and cycle, and compares what comes out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, TypeVar
 
 import msgspec
 import numpy as np
 
 from engine.cache import Cache
 from engine.cycle import decide
-from engine.framework.decision import Placed
+from engine.framework.decision import Decision, Placed
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import FloatColumn, NodeColumns
 from engine.objects import Namespace, Node, Pod
 
 FORMAT: Final = 1
+_T = TypeVar("_T")
 Columns = dict[str, dict[str, float]]
 """metric id -> node name -> value; nodes without a value are left out."""
 
@@ -32,6 +33,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
     """One line of a journal; `what` says which of the other fields are set."""
 
     what: str
+    format: int = 0
     node: Node | None = None
     namespace: Namespace | None = None
     pod: Pod | None = None
@@ -58,6 +60,7 @@ class Recorder:
         self._signal_ids = signal_ids
         self._signals: object = None
         self.cache = RecordingCache(self.write)
+        self.write(Entry("journal", format=FORMAT))
 
     def write(self, entry: Entry) -> None:
         """Appends a line."""
@@ -80,11 +83,6 @@ class Recorder:
                 values[metric] = self._by_name(snapshot.signals.column(metric))
                 sampled[metric] = self._by_name(snapshot.now - snapshot.signals.age(metric))
             self.write(Entry("signals", signals=values, sampled=sampled))
-        message = ""
-        if decision.fit_error is not None:
-            message = decision.fit_error.message()
-        elif decision.error is not None:
-            message = " ".join(decision.error.reasons)
         self.write(
             Entry(
                 "decision",
@@ -94,7 +92,7 @@ class Recorder:
                 chosen=decision.node,
                 total=decision.total,
                 feasible=decision.feasible,
-                message=message,
+                message=_told(decision),
             )
         )
 
@@ -208,70 +206,98 @@ def replay(path: Path, framework_of: FrameworkOf) -> ReplayReport:
     Raises:
         ValueError: the file is no journal; the message names the line.
     """
-    report = ReplayReport()
-    cache = report.cache
-    signals = _RecordedSignals(cache.nodes)
-    framework: Framework | None = None
-    for entry in _entries(path):
-        if entry.what == "rules":
-            framework = framework_of(entry.files or {}, entry.settings or {})
-        elif entry.what == "signals":
-            signals.replace(entry.signals or {}, entry.sampled or {})
-        elif entry.what == "decision":
-            if framework is None or entry.pod is None:
-                raise ValueError(f"{path}: a decision without rules or pod")
-            _again(entry, make_pod_info(entry.pod), cache, signals, framework, report)
-        else:
-            _apply(entry, cache)
-    return report
-
-
-def _again(
-    entry: Entry,
-    pod: PodInfo,
-    cache: Cache,
-    signals: _RecordedSignals,
-    framework: Framework,
-    report: ReplayReport,
-) -> None:
-    signals.now = entry.now
-    decision = decide(pod, cache.snapshot(entry.now, signals), framework)
-    message = decision.fit_error.message() if decision.fit_error else ""
-    if decision.error is not None:
-        message = " ".join(decision.error.reasons)
-    was = (entry.chosen, entry.total, entry.feasible, entry.message, entry.bundle)
-    now = (decision.node, decision.total, decision.feasible, message, decision.bundle)
-    report.decisions += 1
-    if was == now:
-        report.equal += 1
-    else:
-        report.differences.append(f"{pod.key}: was {was}, now {now}")
-
-
-def _apply(entry: Entry, cache: Cache) -> None:
-    if entry.node is not None:
-        cache.add_node(entry.node)
-    elif entry.namespace is not None:
-        cache.set_namespace(entry.namespace)
-    elif entry.what == "node gone":
-        cache.remove_node(entry.name)
-    elif entry.what == "namespace gone":
-        cache.remove_namespace(entry.name)
-    elif entry.what == "forget":
-        cache.forget(entry.uid)
-    elif entry.what == "pod gone":
-        cache.remove_pod(entry.uid)
-    elif entry.pod is not None and entry.what == "assume":
-        cache.assume(make_pod_info(entry.pod), entry.name)
-    elif entry.pod is not None:
-        cache.add_pod(make_pod_info(entry.pod), entry.name)
-
-
-def _entries(path: Path) -> Iterator[Entry]:
-    decode = msgspec.json.Decoder(Entry).decode
+    again = _Replay(framework_of)
+    number = 0
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             try:
-                yield decode(line)
-            except msgspec.MsgspecError as failed:
-                raise ValueError(f"{path}:{number}: not a line of a journal: {failed}") from failed
+                again.take(number, line)
+            except (ValueError, LookupError) as wrong:
+                reason = str(wrong).partition("\n")[0]
+                raise ValueError(f"{path}:{number}: not a line of a journal: {reason}") from wrong
+    if not number:
+        raise ValueError(f"{path}: is empty, a journal has a first line")
+    return again.report
+
+
+class _Replay:
+    """A journal read so far."""
+
+    def __init__(self, framework_of: FrameworkOf) -> None:
+        self.report = ReplayReport()
+        self._framework_of = framework_of
+        self._framework: Framework | None = None
+        self._signals = _RecordedSignals(self.report.cache.nodes)
+        self._decode = msgspec.json.Decoder(Entry).decode
+
+    def take(self, number: int, line: bytes) -> None:
+        """The next line.
+
+        Raises:
+            ValueError, LookupError: it does not follow from those before.
+        """
+        entry = self._decode(line)
+        if (entry.what == "journal") != (number == 1):
+            raise ValueError("a journal has its format in the first line, and only there")
+        match entry.what:
+            case "journal":
+                if entry.format != FORMAT:
+                    raise ValueError(f"this version reads format {FORMAT}, not {entry.format}")
+            case "rules":
+                self._framework = self._framework_of(entry.files or {}, entry.settings or {})
+            case "signals":
+                self._signals.replace(entry.signals or {}, entry.sampled or {})
+            case "decision":
+                self._decide(number, entry)
+            case _:
+                _apply(entry, self.report.cache)
+
+    def _decide(self, number: int, entry: Entry) -> None:
+        if self._framework is None:
+            raise ValueError("a decision before any rules")
+        pod = make_pod_info(_needed(entry.pod))
+        self._signals.now = entry.now
+        snapshot = self.report.cache.snapshot(entry.now, self._signals)
+        decision = decide(pod, snapshot, self._framework)
+        was = (entry.chosen, entry.total, entry.feasible, entry.message, entry.bundle)
+        now = (decision.node, decision.total, decision.feasible, _told(decision), decision.bundle)
+        self.report.decisions += 1
+        if was == now:
+            self.report.equal += 1
+        else:
+            self.report.differences.append(f"line {number}: {pod.key}: was {was}, now {now}")
+
+
+def _told(decision: Decision) -> str:
+    """What the pod's owner is told if there is no node."""
+    if decision.fit_error is not None:
+        return decision.fit_error.message()
+    return "" if decision.error is None else " ".join(decision.error.reasons)
+
+
+def _apply(entry: Entry, cache: Cache) -> None:
+    match entry.what:
+        case "node":
+            cache.add_node(_needed(entry.node))
+        case "node gone":
+            cache.remove_node(entry.name)
+        case "namespace":
+            cache.set_namespace(_needed(entry.namespace))
+        case "namespace gone":
+            cache.remove_namespace(entry.name)
+        case "assume":
+            cache.assume(make_pod_info(_needed(entry.pod)), entry.name)
+        case "forget":
+            cache.forget(entry.uid)
+        case "pod":
+            cache.add_pod(make_pod_info(_needed(entry.pod)), entry.name)
+        case "pod gone":
+            cache.remove_pod(entry.uid)
+        case what:
+            raise ValueError(f"nothing is called {what!r}")
+
+
+def _needed(value: _T | None) -> _T:
+    if value is None:
+        raise ValueError("the object is missing")
+    return value

@@ -15,29 +15,33 @@ from engine.framework.runtime import Framework
 from engine.plugins.registry import default_plugins
 from engine.policy.chain import framework_of
 from engine.policy.reloader import Bundle, compile_at_once, compile_settings
-from engine.simulate import replay
+from engine.simulate import FrameworkOf, replay
 
 
-def journal_framework(files: Mapping[str, str], settings: Mapping[str, str]) -> Framework:
-    """The framework that a journal's rules and settings make; what `simulate.replay` asks for.
+def frameworks_of(compiler: Compiler) -> FrameworkOf:
+    """What makes the framework of a journal's rules and settings, for `simulate.replay`.
 
-    Raises:
-        click.ClickException: the rules are refused by this version.
+    It raises click.ClickException for rules that this version refuses, and ValueError for settings
+    that are none.
     """
-    read = Settings.model_validate_json(settings["settings"])
-    bundle = Bundle("", (), {})
-    if files:
-        made = compile_at_once(Compiler(), files, compile_settings(read.berth))
-        if not isinstance(made, Bundle):
-            raise click.ClickException(made.text)
-        bundle = made
-    return framework_of(
-        default_plugins(),
-        bundle,
-        scheduler_name=read.scheduler_name,
-        seed=read.berth.seed,
-        worlds=settings_worlds(read),
-    )
+
+    def framework(files: Mapping[str, str], settings: Mapping[str, str]) -> Framework:
+        read = Settings.model_validate_json(settings.get("settings", ""))
+        bundle = Bundle("", (), {})
+        if files:
+            made = compile_at_once(compiler, files, compile_settings(read.berth))
+            if not isinstance(made, Bundle):
+                raise click.ClickException(made.text)
+            bundle = made
+        return framework_of(
+            default_plugins(),
+            bundle,
+            scheduler_name=read.scheduler_name,
+            seed=read.berth.seed,
+            worlds=settings_worlds(read),
+        )
+
+    return framework
 
 
 @click.command("replay", help="Make the decisions of a journal again and compare.")
@@ -45,7 +49,7 @@ def journal_framework(files: Mapping[str, str], settings: Mapping[str, str]) -> 
 def command(journal: Path) -> None:
     """Exit 1 if any decision comes out differently."""
     try:
-        report = replay(journal, journal_framework)
+        report = replay(journal, frameworks_of(Compiler()))
     except ValueError as wrong:
         raise click.ClickException(str(wrong)) from wrong
     for difference in report.differences:

@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from engine.cli.replay import journal_framework
+from dsl.compiler import Compiler
+from engine.cli.replay import frameworks_of
 from engine.quantity import milli_value, value
 from engine.simulate import replay
 from tests.cluster.berth import Berth, node, pod
@@ -53,9 +54,7 @@ def test_nothing_is_lost_or_bound_twice_when_the_api_server_dies_twice(
     namespace = "faults"
     plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
     labels = [{"test": "test"} if i % 2 else {} for i in range(NODES)]
-    create_all(
-        plane, "/api/v1/nodes", [node(f"n{i:02}", labels[i], cpu="5") for i in range(NODES)]
-    )
+    create_all(plane, "/api/v1/nodes", [node(f"n{i:02}", labels[i], cpu="5") for i in range(NODES)])
     pods_path = f"/api/v1/namespaces/{namespace}/pods"
     names = [f"{'nginx' if i % 3 == 0 else 'redis'}-{i}" for i in range(PODS)]
     # 500 x 150m = 75 cores of 100, the nginx third only on half of them.
@@ -94,7 +93,7 @@ def test_nothing_is_lost_or_bound_twice_when_the_api_server_dies_twice(
 
     check_bindings(plane, namespace, names)
     check_capacity(plane, bound)
-    report = replay(journal, journal_framework)
+    report = replay(journal, frameworks_of(Compiler()))
     assert report.differences == []
     server = {p["metadata"]["uid"]: (p["spec"]["nodeName"], False) for p in bound}
     assert report.cache.assigned() == server, "the cache is the server's state"

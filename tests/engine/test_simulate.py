@@ -1,0 +1,312 @@
+"""Journals: decisions made again from what was written down come out the same."""
+
+from __future__ import annotations
+
+import io
+import json
+from itertools import count
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.app import signal_spec
+from engine.cli.replay import command, frameworks_of
+from engine.clock import ManualClock
+from engine.config import Settings
+from engine.cycle import decide
+from engine.framework.decision import Placed
+from engine.objects import Namespace, from_builtins
+from engine.policy.reloader import Bundle, compile_at_once, compile_settings
+from engine.signals.store import Series, SignalStore
+from engine.simulate import Recorder, replay
+from tests.builders import make_node, make_pod
+from tests.engine.policy.builders import NOW, compiler
+
+FILES = {
+    "network.policy": (
+        "filter: pod.name contains web -> node.label test=test\n"
+        "score: 100 - bandwidth/max*100\n"
+        "filter: (metric_age(bandwidth) ?? 0s) < 100s\n"
+    ),
+    "room.policy": "filter: pod.cpu > 0.5 -> count(node.pods) < 2\nprefer: time.minute in 0..30\n",
+    "home.policy": "filter: namespace.label closed=yes -> node.name is n1\n",
+}
+FRAMEWORK_OF = frameworks_of(compiler())
+OTHER = {"network.policy": b"\xef\xbb\xbfscore: node.cpu.free normalize minmax\r\n"}
+
+
+class Recording:
+    """A recorder around a real cache, real metrics and the real cycle."""
+
+    def __init__(self, **berth):
+        self.out = io.BytesIO()
+        self.settings = Settings.model_validate({"berth": berth})
+        self.clock = ManualClock(NOW)
+        self.store = SignalStore(clock=self.clock)
+        self.bundle = None
+        self.recorder = Recorder(self.out, self._ids)
+        self.cache = self.recorder.cache
+        self.names = count()
+        self.decisions = []
+
+    def _ids(self):
+        return tuple(spec.id for spec in self.bundle.metrics)
+
+    def rules(self, files):
+        made = compile_at_once(compiler(), files, compile_settings(self.settings.berth))
+        assert isinstance(made, Bundle), made.text
+        self.bundle = made
+        self.store.set_specs([signal_spec(spec) for spec in made.metrics])
+        recorded = {"settings": self.settings.model_dump_json()}
+        self.recorder.rules(made.hash, made.files, recorded)
+        self.framework = FRAMEWORK_OF(made.files, recorded)
+        assert self.framework.bundle == made.hash
+
+    def sample(self, values, age=0.0):
+        time = self.clock.time() - age
+        answer = [Series((name,), value, time) for name, value in values.items()]
+        for question in self.store.questions():
+            self.store.ingest(question, answer)
+
+    def pod(self, name="web", cpu="100m", **how):
+        now = self.clock.time()
+        pod = make_pod(f"{name}-{next(self.names)}", cpu=cpu, **how)
+        snapshot = self.cache.snapshot(now, self.store.view(self.cache, now))
+        decision = decide(pod, snapshot, self.framework)
+        self.recorder.placed(Placed(decision, snapshot, 0.0))
+        self.decisions.append(decision)
+        if decision.node is not None:
+            self.cache.assume(pod, decision.node)
+        return pod
+
+    def replayed(self, path):
+        path.write_bytes(self.out.getvalue())
+        return replay(path, FRAMEWORK_OF)
+
+
+def recorded():
+    """A bit of everything."""
+    recording = Recording(timeZone="Europe/Berlin", seed=3)
+    for name, test in (("n1", "test"), ("n2", "test"), ("n3", "other")):
+        recording.cache.add_node(make_node(name, cpu="4", labels={"test": test}))
+    recording.rules(FILES)
+    first = recording.pod()
+    recording.sample({"n1": 5.0, "n2": 50.0, "n3": 0.0})
+    for cpu in ("100m", "1", "2", "99"):
+        recording.pod(cpu=cpu)
+        recording.pod("redis", cpu=cpu)
+    recording.clock.advance(45.0)
+    recording.sample({"n1": 50.0, "n2": 5.0}, age=7.25)
+    recording.pod()
+    recording.cache.forget(first.uid)
+    closed = {"metadata": {"name": "default", "labels": {"closed": "yes"}}}
+    recording.cache.set_namespace(from_builtins(Namespace, closed))
+    recording.pod("redis")
+    recording.cache.remove_namespace("default")
+    recording.cache.remove_node("n2")
+    recording.pod()
+    recording.clock.advance(200.0)  # the samples are stale now
+    recording.pod("redis")
+    recording.rules(OTHER)
+    recording.cache.update_node(make_node("n3", cpu="64"))
+    recording.cache.add_pod(make_pod("theirs", cpu="3", node="n3"), "n3")
+    recording.pod("redis")
+    recording.cache.remove_pod("uid-default-theirs")
+    recording.pod("redis")
+    return recording
+
+
+def test_decisions_come_out_the_same(tmp_path):
+    recording = recorded()
+    report = recording.replayed(tmp_path / "journal")
+    assert report.differences == []
+    assert report.decisions == report.equal == len(recording.decisions) == 15
+    assert {d.node for d in recording.decisions} > {None, "n1", "n2", "n3"} - {"n2"}
+    assert report.cache.assigned() == recording.cache.assigned()
+
+
+def test_the_journal_reads_as_lines_of_json():
+    lines = [json.loads(line) for line in recorded().out.getvalue().splitlines()]
+    assert lines[0] == {"what": "journal", "format": 1}
+    kinds = {line["what"] for line in lines}
+    assert kinds == {
+        "journal",
+        "rules",
+        "signals",
+        "decision",
+        "node",
+        "node gone",
+        "namespace",
+        "namespace gone",
+        "assume",
+        "forget",
+        "pod",
+        "pod gone",
+    }
+    signals = [line for line in lines if line["what"] == "signals"]
+    assert len(signals) < 10, "written when they change, not with every decision"
+
+
+# ---- any history ---------------------------------------------------------------------------------
+
+steps = st.one_of(
+    st.tuples(
+        st.just("pod"), st.sampled_from(["web", "redis"]), st.sampled_from(["100m", "1", "3"])
+    ),
+    st.tuples(st.just("pod"), st.sampled_from(["web", "redis"]), st.just("100m")),
+    st.tuples(st.just("node"), st.integers(1, 4), st.sampled_from(["test", "other"])),
+    st.tuples(st.just("gone"), st.integers(1, 4)),
+    st.tuples(
+        st.just("sample"),
+        st.dictionaries(
+            st.sampled_from(["n1", "n2", "n3"]), st.floats(0, 1e9, allow_subnormal=False)
+        ),
+        st.sampled_from([0.0, 0.1, 33.3, 99.999]),
+    ),
+    st.tuples(st.just("wait"), st.floats(0.0, 100.0)),
+    st.tuples(st.just("rules"), st.sampled_from([FILES, OTHER, {"empty.policy": "# none\n"}])),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(steps, max_size=20))
+def test_any_history_is_made_again(tmp_path_factory, history):
+    recording = Recording()
+    recording.rules(FILES)
+    for step in history:
+        match step:
+            case ("pod", name, cpu):
+                recording.pod(name, cpu)
+            case ("node", number, test):
+                recording.cache.add_node(make_node(f"n{number}", labels={"test": test}))
+            case ("gone", number):
+                recording.cache.remove_node(f"n{number}")
+            case ("sample", values, age):
+                recording.sample(values, age)
+            case ("wait", seconds):
+                recording.clock.advance(seconds)
+            case ("rules", files):
+                recording.rules(files)
+    report = recording.replayed(tmp_path_factory.mktemp("j") / "journal")
+    assert report.differences == []
+    assert report.decisions == len(recording.decisions)
+
+
+# ---- journals that are not right -----------------------------------------------------------------
+
+
+@pytest.fixture
+def journal(tmp_path):
+    """A recorded journal that can be changed by line."""
+    path = tmp_path / "journal"
+    path.write_bytes(recorded().out.getvalue())
+
+    def change(kind, **to):
+        lines = path.read_text("utf-8").splitlines()
+        for number, line in enumerate(lines):
+            entry = json.loads(line)
+            if entry["what"] == kind:
+                lines[number] = json.dumps({**entry, **to})
+                path.write_text("\n".join(lines) + "\n", "utf-8")
+                return number + 1
+        raise AssertionError(kind)
+
+    change.path = path
+    return change
+
+
+@pytest.mark.parametrize(
+    "to", [{"chosen": "n3"}, {"total": 1.5}, {"feasible": 99}, {"bundle": "x"}, {"message": "no"}]
+)
+def test_a_decision_that_was_changed_is_noticed_with_its_line(to, journal):
+    line = journal("decision", **to)
+    report = replay(journal.path, FRAMEWORK_OF)
+    assert report.equal == report.decisions - 1
+    (difference,) = report.differences
+    assert difference.startswith(f"line {line}: default/web-0: was ")
+
+
+def test_a_sample_that_was_changed_is_noticed(journal):
+    lines = journal.path.read_text("utf-8").splitlines()
+    for number, line in enumerate(lines):
+        if '"signals"' in line and '"n1":5.0' in line:
+            lines[number] = line.replace('"n1":5.0', '"n1":500.0')
+    journal.path.write_text("\n".join(lines), "utf-8")
+    assert replay(journal.path, FRAMEWORK_OF).differences
+
+
+@pytest.mark.parametrize(
+    ("what", "to", "said"),
+    [
+        ("journal", {"format": 2}, "this version reads format 1, not 2"),
+        ("journal", {"what": "rules"}, "a journal has its format in the first line"),
+        ("node", {"what": "journal"}, "a journal has its format in the first line"),
+        ("node", {"what": "knode"}, "nothing is called 'knode'"),
+        ("node", {"node": None}, "the object is missing"),
+        ("node", {"node": {"metadata": {"name": 7}}}, "Expected `str`, got `int`"),
+        ("assume", {"pod": None}, "the object is missing"),
+        ("decision", {"pod": None}, "the object is missing"),
+        ("rules", {"settings": {}}, "1 validation error for Settings"),
+        ("rules", {"what": "namespace gone"}, "a decision before any rules"),
+    ],
+)
+def test_a_line_that_does_not_follow_is_named(what, to, said, journal):
+    line = journal(what, **to)
+    with pytest.raises(ValueError, match=said) as error:
+        replay(journal.path, FRAMEWORK_OF)
+    message = str(error.value)
+    assert "\n" not in message
+    if said != "a decision before any rules":
+        assert message.startswith(f"{journal.path}:{line}: ")
+
+
+def test_a_pod_assumed_twice_is_named(journal):
+    lines = journal.path.read_text("utf-8").splitlines()
+    twice = next(number for number, line in enumerate(lines) if '"assume"' in line)
+    journal.path.write_text("\n".join([*lines[: twice + 1], lines[twice]]), "utf-8")
+    with pytest.raises(ValueError, match=f":{twice + 2}: .* is already on "):
+        replay(journal.path, FRAMEWORK_OF)
+
+
+# ---- the command ---------------------------------------------------------------------------------
+
+
+def run(*args):
+    return CliRunner().invoke(command, [str(each) for each in args])
+
+
+def test_replay_says_that_all_are_the_same(journal):
+    result = run(journal.path)
+    assert (result.exit_code, result.stdout) == (0, "15 decisions replayed, 15 the same\n")
+
+
+def test_replay_exits_1_and_shows_what_differs(journal):
+    line = journal("decision", chosen="n3")
+    result = run(journal.path)
+    assert result.exit_code == 1
+    difference, summary = result.stdout.splitlines()
+    assert difference.startswith(f"line {line}: ")
+    assert summary == "15 decisions replayed, 14 the same"
+
+
+@pytest.mark.parametrize("text", ["", "hello\n", '{"what":"rules"}\n', "[]\n", "\x00"])
+def test_replay_of_something_else_is_one_line(text, tmp_path):
+    path = tmp_path / "other"
+    path.write_text(text, "utf-8")
+    result = run(path)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"Error: {path}")
+    assert result.stderr.count("\n") == 1
+
+
+def test_replay_of_rules_that_this_version_refuses_shows_why(journal):
+    journal("rules", files={"a.policy": "filter: node.lable x=y\n"})
+    result = run(journal.path)
+    assert result.exit_code == 1
+    assert "--> a.policy:1:9" in result.stderr
+
+
+def test_replay_of_a_file_that_is_not_there(tmp_path):
+    assert run(tmp_path / "none").exit_code == 2
