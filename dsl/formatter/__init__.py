@@ -12,7 +12,7 @@ from dsl.diagnostics import Diagnostic
 from dsl.formatter.canon import canonical_texts
 from dsl.formatter.lines import statement_lines
 from dsl.formatter.pieces import make_pieces, remarks
-from dsl.source import SourceFile, make_source
+from dsl.source import SourceFile, read_source
 from dsl.syntax import Lexeme
 
 __all__ = ["Formatted", "Reader", "format_source"]
@@ -51,9 +51,9 @@ def format_source(source: SourceFile, read: Reader) -> Formatted:
     if found:
         return Formatted(None, tuple(found))
     text = _text(source.text, statements)
-    written = make_source(source.name, text)
+    written, problems = read_source(source.name, text)
     again, found = read(written)
-    if found or _meaning(source.text, statements) != _meaning(text, again):
+    if problems or found or _meaning(source.text, statements) != _meaning(text, again):
         return Formatted(None)
     return Formatted(text)
 

@@ -16,7 +16,7 @@ _Stretch = tuple[int, int, str]
 
 def read_lexemes(tables: Lark, text: str, base: int, start: str) -> tuple[Lexeme, ...]:
     """Returns the words of a text that parses; `base` is where the text starts in its file."""
-    interactive = tables.parse_interactive(text, start=start)
+    interactive: Any = tables.parse_interactive(text, start=start)
     tokens = [token for token in interactive.iter_parse() if token.type != "_NL"]
     stretches = _preorder(interactive.feed_eof())
     lexemes = []

@@ -23,6 +23,12 @@ _SUFFIXES: Final = (".policy", _TESTS)
 _STDIN: Final = "-"
 
 
+class _FileError(click.ClickException):
+    """A file that cannot be read or written; 1 is for files that would change."""
+
+    exit_code = 2
+
+
 @dataclass(frozen=True, slots=True)
 class _Outcome:
     """One file: what it holds, and what it should.
@@ -66,8 +72,8 @@ def command(paths: tuple[str, ...], stdin_name: str, *, check: bool, diff: bool)
             click.echo(render(outcome.diagnostics, color=sys.stderr.isatty()), err=True)
         if diff and outcome.changes:
             click.echo(_difference(outcome), nl=False)
-        if check and outcome.changes:
-            click.echo(f"{outcome.name} would change", err=True)
+        elif check and outcome.changes:
+            click.echo(outcome.name)
         if not check and not diff:
             _write(path, outcome)
     if _STDIN not in paths or check or diff:
@@ -98,16 +104,13 @@ def _hidden(path: Path, folder: Path) -> bool:
 
 def _format(parser: Parser, path: str, stdin_name: str) -> _Outcome:
     if path == _STDIN:
-        name, old = stdin_name, click.get_binary_stream("stdin").read()
+        name, old = stdin_name, sys.stdin.buffer.read()
     else:
         name = path
         try:
             old = Path(path).read_bytes()
         except OSError as failed:
-            message = f"{path}: cannot be read: {failed.strerror}"
-            error = click.ClickException(message)
-            error.exit_code = 2
-            raise error from failed
+            raise _FileError(f"{path}: cannot be read: {failed.strerror}") from failed
     formatted = _formatted(parser, name, old)
     new = formatted.text.encode("utf-8") if formatted.text is not None else None
     return _Outcome(name, old, new, formatted.diagnostics)
@@ -132,10 +135,7 @@ def _write(path: str, outcome: _Outcome) -> None:
         try:
             Path(path).write_bytes(outcome.new)
         except OSError as failed:
-            message = f"{path}: cannot be written: {failed.strerror}"
-            error = click.ClickException(message)
-            error.exit_code = 2
-            raise error from failed
+            raise _FileError(f"{path}: cannot be written: {failed.strerror}") from failed
 
 
 def _difference(outcome: _Outcome) -> str:
