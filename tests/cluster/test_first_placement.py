@@ -83,8 +83,7 @@ def test_two_lines_place_200_pods_and_every_decision_can_be_replayed(
                 "kind": "BerthConfiguration",
                 "metrics": {
                     "bandwidth": {
-                        "promql": "sum by (instance)"
-                        " (rate(node_network_receive_bytes_total[5s]))",
+                        "promql": "sum by (instance) (rate(node_network_receive_bytes_total[5s]))",
                         "every": "1s",
                         "stale": "30s",
                         "unit": "bytes/s",
@@ -132,8 +131,7 @@ def test_two_lines_place_200_pods_and_every_decision_can_be_replayed(
     wait_bound(control_plane, namespace, PODS + 2)
     wait_until(
         "an Event on the ConfigMap says why",
-        lambda: "PoliciesRefused"
-        in kubectl("get", "events", "-n", namespace, "-o", "yaml").stdout,
+        lambda: "PoliciesRefused" in kubectl("get", "events", "-n", namespace, "-o", "yaml").stdout,
     )
 
     where = placements(control_plane, namespace)
@@ -177,8 +175,7 @@ def test_a_pod_that_fits_nowhere_is_told_why_and_wakes_when_it_fits(
 
     wait_until("both are told why", lambda: message("nginx-1") and message("big"))
     assert message("nginx-1") == (
-        "0/1 nodes are available: 1 node.label test=test is false: test is <none>"
-        " (demo.policy:1)."
+        "0/1 nodes are available: 1 node.label test=test is false: test is <none> (demo.policy:1)."
     )
     assert message("big") == "0/1 nodes are available: 1 Insufficient cpu."
     events = kubectl("get", "events", "-n", namespace).stdout
@@ -192,6 +189,8 @@ def test_a_pod_that_fits_nowhere_is_told_why_and_wakes_when_it_fits(
     assert placements(control_plane, namespace)["big"] == "bigger"
     wait_until(
         "the binding is told as kube-scheduler tells it",
-        lambda: f"Successfully assigned {namespace}/big to bigger"
-        in kubectl("get", "events", "-n", namespace).stdout,
+        lambda: (
+            f"Successfully assigned {namespace}/big to bigger"
+            in kubectl("get", "events", "-n", namespace).stdout
+        ),
     )

@@ -1,7 +1,5 @@
 """A KubeClient without a network: the pods of a small API server, and whatever may go wrong."""
 
-
-
 from __future__ import annotations
 
 import asyncio

@@ -1,7 +1,5 @@
 """Runs `reflector.yaml`: each request in order, each answer as written, each call as expected."""
 
-
-
 from __future__ import annotations
 
 import asyncio
