@@ -29,7 +29,6 @@ class Count(Enum):
     OBJECTS_UNREADABLE = "objects_unreadable"
     POLICY_RELOADS = "policy_reloads"
     POLICY_RELOADS_REFUSED = "policy_reloads_refused"
-    POLICY_FAULTS = "policy_run_time_faults"
     PLUGIN_ERRORS = "plugin_errors"
     SIGNAL_QUERIES = "signal_queries"
     SIGNAL_ERRORS = "signal_query_errors"

@@ -36,7 +36,7 @@ def command(files: tuple[Path, ...], style: str, *, deny_warnings: bool) -> None
     if style == "json":
         click.echo(to_json(diagnostics))
     elif diagnostics:
-        click.echo(render(diagnostics, color=sys.stdout.isatty()))
+        click.echo(render(diagnostics, color=sys.stdout.isatty()), nl=False)
     errors = sum(d.is_error for d in diagnostics)
     if style == "text":
         click.echo(_summary(len(files), errors, len(diagnostics) - errors), err=True)

@@ -1,0 +1,251 @@
+"""The command line: what it prints, what it returns, and what it does not import."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from engine import __version__
+from engine.cli import _COMMANDS, main
+from engine.cli.explain import pages
+
+ROOT = Path(__file__).parents[3]
+HEAVY = ("aiohttp", "kubernetes", "lark", "numpy", "prometheus_api_client", "pydantic", "yaml")
+GOOD = "filter: pod.name contains nginx -> node.label test=test\n"
+BROKEN = "filter: pod.name contains nginx -> node.lable test=test\n"
+DOUBTFUL = "filter: pod.name contains namespace.name\n"
+
+
+def berth(*args):
+    return CliRunner().invoke(main, [str(each) for each in args])
+
+
+def process(*args, timeout=60.0):
+    return subprocess.run(
+        [sys.executable, *args],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+# ---- the group -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_lists_every_command(flag):
+    result = berth(flag)
+    assert result.exit_code == 0
+    assert result.stdout.startswith("Usage: ")
+    listed = re.findall(r"^  (\w+)  +\S", result.stdout, re.MULTILINE)
+    assert sorted(_COMMANDS) == [name for name in listed if name in _COMMANDS]
+
+
+def test_every_command_is_a_file_and_every_file_a_command():
+    files = {path.stem for path in (ROOT / "engine" / "cli").glob("*.py")}
+    assert files - {"__init__", "demo_view"} == set(_COMMANDS)
+
+
+@pytest.mark.parametrize("name", sorted(_COMMANDS))
+def test_every_command_has_help_that_says_what_the_list_says(name):
+    result = berth(name, "--help")
+    assert result.exit_code == 0
+    assert _COMMANDS[name] in result.stdout
+    assert f"Usage: main {name}" in result.stdout
+
+
+@pytest.mark.parametrize("args", [["chekc"], ["check"], ["check", "--no-such-flag", "x"]])
+def test_what_is_no_command_is_told_in_a_few_lines(args):
+    result = berth(*args)
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1].startswith("Error: ")
+
+
+def test_version():
+    result = berth("version")
+    assert result.exit_code == 0
+    assert re.fullmatch(
+        rf"berth {re.escape(__version__)} \(policy language 1, Python [\d.]+\)\n", result.stdout
+    )
+
+
+@pytest.mark.parametrize(
+    "code", ["import engine.cli", "from engine.cli import main; main(['version'], False)",
+             "from engine.cli import main; main(['--help'], False)"]
+)  # fmt: skip
+def test_nothing_heavy_is_imported_to_say_little(code):
+    code = code.replace("False", "standalone_mode=False")
+    loaded = process("-c", f"{code}\nimport sys; print(*sys.modules)").stdout.split()
+    assert "click" in loaded
+    assert not {name.partition(".")[0] for name in loaded} & set(HEAVY)
+
+
+def test_berth_is_also_a_module():
+    result = process("-m", "engine", "version")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith("berth ")
+
+
+# ---- check ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def write(name, text):
+        path = Path(name)
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return name
+
+    return write
+
+
+def test_check_of_good_files(file):
+    result = berth("check", file("a.policy", GOOD), file("b.policy", "# nothing\n"))
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert result.stderr == "2 files checked: all good\n"
+
+
+def test_check_shows_the_place_and_the_cure_of_errors(file):
+    result = berth("check", file("a.policy", BROKEN))
+    assert result.exit_code == 1
+    assert result.stdout == (
+        "error[P101]: there is no field `node.lable`\n"
+        " --> a.policy:1:36\n"
+        "  |\n"
+        "1 | filter: pod.name contains nginx -> node.lable test=test\n"
+        "  |                                    ^^^^^^^^^^\n"
+        "  = help: did you mean `node.label`?\n"
+    )
+    assert result.stderr == "1 file checked: 1 error, 0 warnings\n"
+
+
+def test_check_of_several_files_shows_all_that_is_wrong(file):
+    names = [file("a.policy", BROKEN), file("b.policy", GOOD), file("c.policy", BROKEN * 2)]
+    result = berth("check", *names)
+    assert result.exit_code == 1
+    assert re.findall(r"--> (\S+)", result.stdout) == [
+        "a.policy:1:36",
+        "c.policy:1:36",
+        "c.policy:2:36",
+    ]
+    assert result.stderr == "3 files checked: 3 errors, 0 warnings\n"
+
+
+def test_files_of_one_name_in_two_folders_are_no_clash(file, tmp_path):
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    names = [file("one/a.policy", GOOD), file("two/a.policy", GOOD)]
+    assert berth("check", *names).exit_code == 0
+
+
+def test_warnings_are_shown_and_denied_on_demand(file):
+    name = file("a.policy", DOUBTFUL)
+    result = berth("check", name)
+    assert result.exit_code == 0
+    assert result.stdout.startswith("warning[P317]: ")
+    assert result.stderr == "1 file checked: 0 errors, 1 warning\n"
+    assert berth("check", "--deny-warnings", name).exit_code == 1
+    assert berth("check", "--deny-warnings", file("b.policy", GOOD)).exit_code == 0
+
+
+def test_check_in_json_is_one_object_of_the_same_findings(file):
+    result = berth("check", "--format", "json", file("a.policy", BROKEN))
+    assert (result.exit_code, result.stderr) == (1, "")
+    (found,) = json.loads(result.stdout)["diagnostics"]
+    assert (found["code"], found["severity"]) == ("P101", "error")
+    assert (found["file"], found["line"], found["column"]) == ("a.policy", 1, 36)
+    assert found["fix"]["text"] == "node.label"
+    nothing = berth("check", "--format", "json", file("b.policy", GOOD))
+    assert nothing.exit_code == 0
+    assert json.loads(nothing.stdout) == {"diagnostics": []}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("none.policy", "No such file or directory"), (".", "Is a directory")]
+)
+def test_check_of_what_cannot_be_read(name, said, file):
+    file("a.policy", GOOD)
+    result = berth("check", "a.policy", name)
+    assert result.exit_code == 1
+    assert result.stderr == f"Error: {name}: cannot be read: {said}\n"
+
+
+@pytest.mark.parametrize("text", [b"\xff\xfe\x00", b"", b"\x00\x01", "filter: \u2192".encode()])
+def test_check_of_any_bytes_ends_well(text, file):
+    result = berth("check", file("a.policy", text))
+    assert result.exit_code in (0, 1)
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+
+
+# ---- explain -------------------------------------------------------------------------------------
+
+
+def test_explain_prints_the_page_of_a_code():
+    page = next(each for each in sorted(pages().iterdir(), key=lambda each: each.name))
+    code = page.name.removesuffix(".md")
+    for given in (code, code.lower()):
+        result = berth("explain", given)
+        assert (result.exit_code, result.stdout) == (0, page.read_text("utf-8").rstrip() + "\n")
+
+
+@pytest.mark.parametrize("code", ["P000", "P9999", "nonsense", "../README", "P10", ""])
+def test_explain_of_what_is_no_code(code):
+    result = berth("explain", code)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        f"Error: {code.upper()} is no code of the policy language; they look like P203\n"
+    )
+
+
+# ---- run and its flags ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--config", "none.yaml"], "none.yaml: cannot be read: No such file or directory"),
+        (["--policies", "x", "--policy-configmap", "a/b"], "exclude each other; give one"),
+        (["--policy-configmap", "rules"], "'rules' names no ConfigMap; write NAMESPACE/NAME"),
+        (["--prometheus-url", "x"], "'x' is no address; write one like"),
+        (["--record", "no/such/folder"], "no/such/folder: cannot be written: No such file"),
+    ],
+)
+def test_run_refuses_what_it_cannot_use_in_one_line(args, said, file):
+    result = process("-m", "engine", "run", *args)
+    assert result.returncode == 1
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Error: ")
+    assert said in line
+
+
+# ---- the demo ------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_demo_does_what_it_promises():
+    result = process("-m", "engine", "demo", "--plain")
+    assert (result.returncode, result.stderr) == (0, "")
+    shown = result.stdout
+    assert re.findall(r"^(\d)\. ", shown, re.MULTILINE) == list("123456")
+    assert "error[P101]: there is no field `node.lable`" in shown
+    assert re.search(r"^ +\| +\^{10}$", shown, re.MULTILINE)
+    assert "300 of 300 bound" in shown
+    nginx = re.findall(r"^ +nginx-\d +-> \S+ +(.+)$", shown, re.MULTILINE)
+    assert len(nginx) == 3
+    assert all(re.match(r"demo\.policy:1 filter: 6 of 12 nodes pass; ", why) for why in nginx)
+    assert "All of it happened, checked against the cluster's own state." in shown
+    for fact in ("pods bound       310", "pods/s in the burst", "one decision", "edit to obeyed"):
+        assert fact in shown
+    assert str(ROOT) not in shown
+    assert "Traceback" not in shown
+    assert not re.search(r"/(home|root|tmp|usr|work)\b", shown)
