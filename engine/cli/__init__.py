@@ -14,6 +14,7 @@ _COMMANDS: Final = {
     "fmt": "Put policies and their tests into the one style.",
     "replay": "Make the decisions of a journal again and compare.",
     "run": "Run the scheduler against a cluster.",
+    "test": "Run policy tests.",
     "up": "Keep an embedded cluster running to play with.",
     "version": "Print the version.",
 }

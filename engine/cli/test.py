@@ -1,0 +1,66 @@
+"""`berth test`: policy tests in, verdicts out; exit 0 passed, 1 failed, 2 files not usable."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+import engine
+
+
+def bundled_policies() -> Path | None:
+    """The folder of the policies that come with Berth."""
+    package = Path(engine.__file__).parent
+    for folder in (package / "policies", package.parent / "policies"):
+        if folder.is_dir():
+            return folder
+    return None
+
+
+@click.command("test", help="Run policy tests: .policytest files, or all below a folder.")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--coverage", is_flag=True, help="Say which rules rejected, passed, scored.")
+@click.option(
+    "--format",
+    "style",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How to print the results.",
+)
+@click.option(
+    "--junit",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the results as JUnit XML, too.",
+)
+def command(paths: tuple[Path, ...], style: str, junit: Path | None, *, coverage: bool) -> None:
+    """Runs the tests of all paths; without one, of the working folder."""
+    # The language is imported by the commands that need it: it costs what `version` should not.
+    from engine.policytests.report import as_json, as_junit, as_text  # noqa: PLC0415
+    from engine.policytests.running import Runner, find_files  # noqa: PLC0415
+
+    places = paths or (Path(),)
+    runner = Runner(bundled_policies())
+    try:
+        files = list(dict.fromkeys(find_files(places)))
+    except FileNotFoundError as failed:
+        click.echo(f"Error: {failed} does not exist", err=True)
+        sys.exit(2)
+    if not files:
+        listed = ", ".join(str(one) for one in places)
+        click.echo(f"Error: there is no .policytest file in {listed}", err=True)
+        sys.exit(2)
+    for path in files:
+        runner.run(path)
+    report = runner.report
+    click.echo((as_json if style == "json" else as_text)(report, coverage=coverage))
+    if junit is not None:
+        try:
+            junit.write_bytes(as_junit(report))
+        except OSError as failed:
+            click.echo(f"Error: {junit}: cannot be written: {failed.strerror}", err=True)
+            sys.exit(2)
+    sys.exit(report.exit_code)

@@ -1,0 +1,334 @@
+"""Fixtures of a policy test become API objects, as a cluster would have them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from dsl.policytest import Thing, pod_names
+from engine.framework.podinfo import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    PODS,
+    PodInfo,
+    UnreadablePod,
+    make_pod_info,
+)
+from engine.objects import Namespace, Node, Pod, from_builtins
+
+Tree = dict[str, Any]
+ReadText = Callable[[str], str]
+"""Path of a manifest, relative to the test file -> its text; raises `FixtureError`."""
+
+GPU: Final = "nvidia.com/gpu"
+_RESOURCES: Final = (("cpu", CPU), ("memory", MEMORY), ("storage", EPHEMERAL_STORAGE), ("gpu", GPU))
+_SLOTS: Final = "110"
+_FINISHED: Final = ("Succeeded", "Failed")
+_TEMPLATES: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
+_DELETED: Final = "2025-03-01T10:00:00Z"
+
+
+class FixtureError(Exception):
+    """A fixture cannot be made into an object; the message says why, in the user's words."""
+
+
+# ---- manifests -------------------------------------------------------------------------------
+
+
+def _manifest(thing: Thing, kinds: Sequence[str], read: ReadText) -> Tree:
+    """The first object of one of the kinds in the file of `from`; nothing without `from`."""
+    path = thing.text("from")
+    if not path:
+        return {}
+    try:
+        documents = list(yaml.safe_load_all(read(path)))
+    except yaml.YAMLError as failed:
+        raise FixtureError(f"{path} is not YAML: {' '.join(str(failed).split())}") from failed
+    objects = [
+        one
+        for document in documents
+        if isinstance(document, dict)
+        for one in (document.get("items") or [] if _is_list(document) else [document])
+    ]
+    for one in objects:
+        if isinstance(one, dict) and one.get("kind") in kinds:
+            return one
+    found = ", ".join(sorted({str(one.get("kind")) for one in objects if isinstance(one, dict)}))
+    raise FixtureError(f"{path} holds no {' or '.join(kinds[:2])}, but {found or 'nothing'}")
+
+
+def _is_list(document: Tree) -> bool:
+    return str(document.get("kind", "")).endswith("List") and "items" in document
+
+
+def _part(tree: Tree, name: str) -> Tree:
+    """A mapping in a tree, as a copy; empty where it is null or absent."""
+    there = tree.get(name)
+    return dict(there) if isinstance(there, dict) else {}
+
+
+def _items(tree: Tree, name: str) -> list[Tree]:
+    there = tree.get(name)
+    return [dict(one) for one in there if isinstance(one, dict)] if isinstance(there, list) else []
+
+
+def _made(kind: type[msgspec.Struct], tree: Tree, thing: Thing) -> Any:  # noqa: ANN401
+    try:
+        return from_builtins(kind, tree)
+    except msgspec.ValidationError as failed:
+        raise FixtureError(f"{thing.text('from') or thing.name}: {failed}") from failed
+
+
+# ---- nodes and namespaces --------------------------------------------------------------------
+
+
+def node_of(thing: Thing, read: ReadText) -> Node:
+    """The node of a fixture.
+
+    Raises:
+        FixtureError: its manifest cannot be used.
+    """
+    tree = _manifest(thing, ("Node",), read)
+    meta, spec, status = _part(tree, "metadata"), _part(tree, "spec"), _part(tree, "status")
+    labels = {"kubernetes.io/hostname": thing.name} | _part(meta, "labels")
+    meta |= {
+        "name": thing.name,
+        "uid": meta.get("uid") or f"node-{thing.name}",
+        "labels": labels | dict(thing.maps.get("label", {})),
+        "annotations": _part(meta, "annotations") | dict(thing.maps.get("annotation", {})),
+    }
+    if "created" in thing.plain:
+        meta["creationTimestamp"] = thing.text("created")
+    given = thing.maps.get("taint", {})
+    spec["taints"] = [one for one in _items(spec, "taints") if one.get("key") not in given] + [
+        {"key": key, "value": value, "effect": "NoSchedule"} for key, value in given.items()
+    ]
+    if "unschedulable" in thing.plain:
+        spec["unschedulable"] = thing.plain["unschedulable"]
+    amounts = _amounts(thing)
+    capacity = _part(status, "capacity")
+    least = {CPU: "0", MEMORY: "0", PODS: _SLOTS}
+    status |= {
+        "capacity": least | capacity | amounts,
+        "allocatable": least | (_part(status, "allocatable") or capacity) | amounts,
+        "conditions": _conditions(thing, _items(status, "conditions")),
+    }
+    sizes = thing.maps.get("image_size", {})
+    images = [{"names": [name], "sizeBytes": size} for name, size in sizes.items()]
+    status["images"] = [*_items(status, "images"), *images]
+    made: Node = _made(Node, {"metadata": meta, "spec": spec, "status": status}, thing)
+    return made
+
+
+def _amounts(thing: Thing) -> dict[str, str]:
+    amounts = {of: thing.text(name) for name, of in _RESOURCES if name in thing.plain}
+    amounts |= thing.maps.get("resource", {})
+    if "pods" in thing.plain:
+        amounts[PODS] = str(thing.plain["pods"])
+    return amounts
+
+
+def _conditions(thing: Thing, there: list[Tree]) -> list[Tree]:
+    given = dict(thing.maps.get("condition", {}))
+    if "ready" in thing.plain or all(one.get("type") != "Ready" for one in there):
+        given.setdefault("Ready", str(thing.flag("ready", default=True)))
+    kept = [one for one in there if one.get("type") not in given]
+    return kept + [{"type": kind, "status": status} for kind, status in given.items()]
+
+
+def namespace_of(thing: Thing) -> Namespace:
+    """The namespace of a fixture."""
+    labels = {"kubernetes.io/metadata.name": thing.name} | dict(thing.maps.get("label", {}))
+    meta = {
+        "name": thing.name,
+        "labels": labels,
+        "annotations": dict(thing.maps.get("annotation", {})),
+    }
+    made: Namespace = _made(Namespace, {"metadata": meta}, thing)
+    return made
+
+
+# ---- pods ------------------------------------------------------------------------------------
+
+
+def is_finished(thing: Thing) -> bool:
+    """Whether its pods hold nothing on their node any more."""
+    return thing.kind == "finished" or thing.text("phase") in _FINISHED
+
+
+def pods_of(thing: Thing, default: str, read: ReadText) -> list[PodInfo]:
+    """The pods of a fixture; `default` is the name of one without a name.
+
+    Raises:
+        FixtureError: its manifest cannot be used.
+    """
+    tree = _pod_manifest(thing, read)
+    name = thing.name or str(_part(tree, "metadata").get("name") or default)
+    count = thing.number("count", 1)
+    names = pod_names(thing, name)
+    uid = thing.text("uid")
+    uids = (
+        [uid] if uid and count == 1 else [f"{uid}-{n}" if uid else "" for n in range(1, count + 1)]
+    )
+    return [_pod(thing, dict(tree), one, id_) for one, id_ in zip(names, uids, strict=True)]
+
+
+def _pod_manifest(thing: Thing, read: ReadText) -> Tree:
+    """A pod's manifest; of a workload its template, owned by it."""
+    tree = _manifest(thing, ("Pod", *_TEMPLATES, "CronJob"), read)
+    if not tree or tree.get("kind") == "Pod":
+        return tree
+    owner = {"kind": tree["kind"], "name": _part(tree, "metadata").get("name", "")}
+    namespace = _part(tree, "metadata").get("namespace")
+    spec = _part(tree, "spec")
+    if tree["kind"] == "CronJob":
+        spec = _part(_part(spec, "jobTemplate"), "spec")
+    template = _part(spec, "template")
+    meta = _part(template, "metadata")
+    meta |= {"name": owner["name"], "ownerReferences": [owner | {"controller": True}]}
+    meta |= {"namespace": namespace} if namespace else {}
+    return {"metadata": meta, "spec": _part(template, "spec")}
+
+
+def _pod(thing: Thing, tree: Tree, name: str, uid: str) -> PodInfo:
+    meta = _metadata(thing, _part(tree, "metadata"), name, uid)
+    pod: Pod = _made(
+        Pod,
+        {
+            "metadata": meta,
+            "spec": _spec(thing, _part(tree, "spec"), from_file=bool(tree)),
+            "status": _status(thing, _part(tree, "status")),
+        },
+        thing,
+    )
+    try:
+        return make_pod_info(pod)
+    except UnreadablePod as failed:
+        raise FixtureError(str(failed)) from failed
+
+
+def _metadata(thing: Thing, meta: Tree, name: str, uid: str) -> Tree:
+    namespace = thing.text("namespace") or meta.get("namespace") or "default"
+    meta |= {
+        "name": name,
+        "namespace": namespace,
+        "uid": uid or f"{namespace}/{name}",
+        "labels": _part(meta, "labels") | dict(thing.maps.get("label", {})),
+        "annotations": _part(meta, "annotations") | dict(thing.maps.get("annotation", {})),
+    }
+    if "created" in thing.plain:
+        meta["creationTimestamp"] = thing.text("created")
+    if thing.flag("terminating", default=False):
+        meta["deletionTimestamp"] = _DELETED
+    kind, owner = thing.text("owner_kind"), thing.text("owner_name")
+    workload = thing.text("workload")
+    if kind or owner:
+        meta["ownerReferences"] = [{"kind": kind, "name": owner, "controller": True}]
+    elif workload:
+        meta["ownerReferences"] = [{"kind": "Deployment", "name": workload, "controller": True}]
+    return meta
+
+
+_SPEC: Final = (
+    ("scheduler", "schedulerName"),
+    ("service_account", "serviceAccountName"),
+    ("preemption_policy", "preemptionPolicy"),
+    ("priority_class", "priorityClassName"),
+    ("priority", "priority"),
+    ("host_network", "hostNetwork"),
+)
+
+
+def _spec(thing: Thing, spec: Tree, *, from_file: bool) -> Tree:
+    containers = _with_images(thing, _items(spec, "containers")) or [{"name": "main"}]
+    inits = _items(spec, "initContainers")
+    spec.setdefault("schedulerName", "berth")
+    if from_file:
+        spec.setdefault("serviceAccountName", "default")
+        for one in (*containers, *inits):
+            _limits_are_requests(one)
+    _ask(containers, inits, _asked(thing), thing.maps.get("limit", {}))
+    spec |= {field: thing.plain[name] for name, field in _SPEC if name in thing.plain}
+    if thing.node and thing.flag("bound", default=True):
+        spec["nodeName"] = thing.node
+    return spec | {
+        "nodeSelector": _part(spec, "nodeSelector") | dict(thing.maps.get("node_selector", {})),
+        "tolerations": _tolerations(thing, _items(spec, "tolerations")),
+        "containers": containers,
+        "initContainers": inits,
+    }
+
+
+def _tolerations(thing: Thing, there: list[Tree]) -> list[Tree]:
+    given = thing.maps.get("toleration", {}).items()
+    everything = [{"operator": "Exists"}] if thing.flag("tolerates_all", default=False) else []
+    equal = [{"key": key, "operator": "Equal", "value": value} for key, value in given]
+    return [*there, *equal, *everything]
+
+
+def _with_images(thing: Thing, containers: list[Tree]) -> list[Tree]:
+    listed = thing.plain.get("images")
+    images = list(listed) if isinstance(listed, tuple) else []
+    if thing.text("image"):
+        images = [thing.text("image"), *images[1:]]
+    for place, image in enumerate(images):
+        if place == len(containers):
+            containers.append({"name": "main" if not place else f"main-{place + 1}"})
+        containers[place]["image"] = image
+    return containers
+
+
+def _limits_are_requests(container: Tree) -> None:
+    """What the API server fills in when a container comes with limits only."""
+    resources = _part(container, "resources")
+    limits = _part(resources, "limits")
+    if limits:
+        container["resources"] = resources | {"requests": limits | _part(resources, "requests")}
+
+
+def _asked(thing: Thing) -> dict[str, str]:
+    asked = {of: thing.text(name) for name, of in _RESOURCES if name in thing.plain}
+    return asked | dict(thing.maps.get("request", {}))
+
+
+def _ask(
+    containers: list[Tree], inits: list[Tree], asked: Mapping[str, str], limits: Mapping[str, str]
+) -> None:
+    """Makes the pod's effective requests what is asked: the first container has them all."""
+    for container in (*containers, *inits) if asked else ():
+        resources = _part(container, "resources")
+        requests = _part(resources, "requests")
+        kept = {name: amount for name, amount in requests.items() if name not in asked}
+        container["resources"] = resources | {"requests": kept}
+    first = containers[0]
+    resources = _part(first, "resources")
+    first["resources"] = resources | {
+        "requests": _part(resources, "requests") | dict(asked),
+        "limits": _part(resources, "limits") | dict(limits),
+    }
+
+
+def _status(thing: Thing, status: Tree) -> Tree:
+    running = thing.kind == "running"
+    phase = thing.text("phase") or ("Succeeded" if thing.kind == "finished" else "")
+    if phase or running:
+        status["phase"] = phase or "Running"
+    for name, field in (
+        ("qos", "qosClass"), ("started_at", "startTime"), ("nominated_node", "nominatedNodeName"),
+    ):  # fmt: skip
+        if name in thing.plain:
+            status[field] = thing.text(name)
+    if running:
+        ready = str(thing.flag("ready", default=True))
+        conditions: list[Tree] = [{"type": "Ready", "status": ready}]
+        if "scheduled_at" in thing.plain:
+            at = thing.text("scheduled_at")
+            conditions.append({"type": "PodScheduled", "status": "True", "lastTransitionTime": at})
+        given = [one["type"] for one in conditions]
+        kept = [one for one in _items(status, "conditions") if one.get("type") not in given]
+        status["conditions"] = kept + conditions
+    return status

@@ -1,0 +1,166 @@
+"""`use NAME (args)` of a test file becomes a plugin: a compiled policy or one of the tree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from dsl.checker.scope import closest
+from dsl.compiler import Compiler, CompileResult
+from dsl.diagnostics import Diagnostic
+from dsl.plan import Plan
+from dsl.policytest import NOT_FOUND, Case, Suite, Use
+from engine.framework.interface import Plugin
+from engine.plugins.registry import DEFAULT_WEIGHTS, make_plugin
+from engine.policy.plugin import PolicyPlugin, Worlds
+
+_HEADER: Final = re.compile(rb"^policy:[ \t]*([A-Za-z0-9._/-]+)", re.MULTILINE)
+_PARAM: Final = re.compile(rb"^param[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
+_SHOWN: Final = 8
+
+Params = Mapping[str, str | tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyText:
+    """A policy that was found: its file and what it says."""
+
+    path: str
+    name: str
+    text: bytes
+
+    @property
+    def params(self) -> frozenset[str]:
+        """The parameters that it declares."""
+        return frozenset(one.decode() for one in _PARAM.findall(self.text))
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """One plugin that takes part; `plan` is None for plugins of the tree."""
+
+    plugin: Plugin
+    weight: float
+    plan: Plan | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The policies of a test do not compile."""
+
+    diagnostics: tuple[Diagnostic, ...]
+
+
+class Library:
+    """Finds policies and compiles them; what was compiled once is kept."""
+
+    def __init__(self, bundled: Path | None, compiler: Compiler | None = None) -> None:
+        self._bundled = bundled
+        self._compiler = compiler or Compiler()
+        self._folders: dict[Path, list[PolicyText]] = {}
+        self._compiled: dict[tuple[str, bytes, str], CompileResult] = {}
+
+    def warm(self) -> None:
+        """Builds the tables of the grammar."""
+        self._compiler.warm()
+
+    def find(self, suite: Suite, folder: Path) -> list[tuple[Use, PolicyText | str]] | Diagnostic:
+        """What each `use` of a file names: a policy's text, or the name of an in-tree plugin."""
+        found: list[tuple[Use, PolicyText | str]] = []
+        for use in suite.uses:
+            there = self._find(use.name, folder)
+            if there is None:
+                return self._missing(suite, use, folder)
+            found.append((use, there))
+        return found
+
+    def _find(self, name: str, folder: Path) -> PolicyText | str | None:
+        for policies in (self._policies(folder), self._policies(self._bundled)):
+            for one in policies:
+                if one.name == name:
+                    return one
+            for one in policies:
+                if Path(one.path).name == f"{name}.policy":
+                    return one
+        return _in_tree().get(_folded(name))
+
+    def _policies(self, folder: Path | None) -> list[PolicyText]:
+        if folder is None:
+            return []
+        if folder not in self._folders:
+            texts = [(path, path.read_bytes()) for path in sorted(folder.glob("*.policy"))]
+            self._folders[folder] = [
+                PolicyText(str(path), _name_of(path, text), text) for path, text in texts
+            ]
+        return self._folders[folder]
+
+    def _missing(self, suite: Suite, use: Use, folder: Path) -> Diagnostic:
+        here = [one.name for one in self._policies(folder)]
+        bundled = [one.name for one in self._policies(self._bundled)]
+        known = [*here, *bundled, *(_kebab(name) for name in DEFAULT_WEIGHTS)]
+        near = closest(use.name, known)
+        if near:
+            help_ = f"did you mean `{near}`?"
+        elif here:
+            more = " ..." if len(here) > _SHOWN else ""
+            help_ = f"beside this file there are {', '.join(here[:_SHOWN])}{more}"
+        else:
+            help_ = f"write the policy to  {folder / use.name}.policy"
+        return Diagnostic(
+            NOT_FOUND, f"there is no policy `{use.name}`", suite.source, use.span, helps=(help_,)
+        )
+
+    def arrange(
+        self, found: Sequence[tuple[Use, PolicyText | str]], case: Case, worlds: Worlds
+    ) -> list[Used] | Refused:
+        """The plugins of one test, new ones, in the order in which a profile asks them."""
+        in_tree: list[Used] = []
+        policies: list[Used] = []
+        refused: list[Diagnostic] = []
+        for use, there in found:
+            if isinstance(there, str):
+                weight = use.weight if use.weight is not None else DEFAULT_WEIGHTS[there]
+                in_tree.append(Used(make_plugin(there), weight))
+                continue
+            own = {name: value for name, (value, _) in case.params.items() if name in there.params}
+            result = self._compile(there, {**use.params, **own})
+            if not result.ok:
+                refused.extend(one for one in result.diagnostics if one.is_error)
+            for plan in result.plans:
+                weight = use.weight if use.weight is not None else plan.weight
+                named = replace(plan, name=use.alias or plan.name, weight=weight)
+                policies.append(Used(PolicyPlugin(named, worlds), weight, named))
+        if refused:
+            return Refused(tuple(refused))
+        order = list(DEFAULT_WEIGHTS)
+        in_tree.sort(key=lambda one: order.index(one.plugin.name))
+        policies.sort(key=lambda one: (one.plan.order, one.plan.name) if one.plan else (0, ""))
+        return [*in_tree, *policies]
+
+    def _compile(self, there: PolicyText, params: Params) -> CompileResult:
+        key = there.path, there.text, repr(sorted(params.items()))
+        if key not in self._compiled:
+            given = {there.name: dict(params)} if params else None
+            files = {there.path: there.text}
+            self._compiled[key] = self._compiler.compile(files, params=given)
+        return self._compiled[key]
+
+
+def _name_of(path: Path, text: bytes) -> str:
+    found = _HEADER.search(text)
+    return found.group(1).decode() if found else path.stem
+
+
+def _folded(name: str) -> str:
+    return name.replace("-", "").lower()
+
+
+def _in_tree() -> dict[str, str]:
+    return {name.lower(): name for name in DEFAULT_WEIGHTS}
+
+
+def _kebab(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()

@@ -1,0 +1,243 @@
+"""Test files run: what was found of each test, and which rules were seen at work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from dsl.diagnostics import Diagnostic, render
+from dsl.parser.build import StatementReader
+from dsl.plan import RuleBase
+from dsl.policytest import (
+    NOT_FOUND,
+    CannotJudgeError,
+    Case,
+    Expected,
+    Suite,
+    Use,
+    judge,
+    read_suite,
+)
+from dsl.source import Span
+from engine.policytests.answers import ByColumns, ByReference, differences, rules_of
+from engine.policytests.objects import FixtureError
+from engine.policytests.policies import Library, PolicyText, Refused, Used
+from engine.policytests.scene import make_scene, new_worlds
+from engine.policytests.values import values_of_rules
+
+PASSED: Final = "passed"
+FAILED: Final = "failed"
+ERROR: Final = "error"
+SUFFIX: Final = ".policytest"
+
+Found = list[tuple[Use, PolicyText | str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one test; a file that cannot be used has one result without a name."""
+
+    file: str
+    test: str
+    line: int
+    outcome: str
+    message: str = ""
+
+
+@dataclass(slots=True)
+class RuleCoverage:
+    """In how many tests a rule had each outcome."""
+
+    place: str
+    text: str
+    outcomes: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Report:
+    """All results, and the rules that were seen; keys are file and number of the rule."""
+
+    results: list[Result] = field(default_factory=list)
+    coverage: dict[str, RuleCoverage] = field(default_factory=dict)
+
+    @property
+    def exit_code(self) -> int:
+        """0: all passed; 1: there are failures; 2: something could not be used."""
+        outcomes = {one.outcome for one in self.results}
+        if ERROR in outcomes or not self.results:
+            return 2
+        return 1 if FAILED in outcomes else 0
+
+    def count(self, outcome: str) -> int:
+        """How many tests came out so."""
+        return sum(one.outcome == outcome for one in self.results)
+
+
+def find_files(paths: Iterable[Path]) -> Iterator[Path]:
+    """The test files of paths: files themselves, of folders all below them.
+
+    Raises:
+        FileNotFoundError: a path does not exist.
+    """
+    for path in paths:
+        if path.is_dir():
+            yield from sorted(path.rglob(f"*{SUFFIX}"))
+        elif path.exists():
+            yield path
+        else:
+            raise FileNotFoundError(str(path))
+
+
+class Runner:
+    """Runs test files; policies and the tables of the grammar are kept between them."""
+
+    def __init__(self, bundled: Path | None) -> None:
+        self._library = Library(bundled)
+        self._reader = StatementReader()
+        self.report = Report()
+
+    def run(self, path: Path) -> None:
+        """Runs one file. Never raises for what is in it."""
+        try:
+            data = path.read_bytes()
+        except OSError as failed:
+            self._cannot(path, f"{path} cannot be read: {failed.strerror}\n")
+            return
+        suite = read_suite(str(path), data, self._reader)
+        if not suite.ok:
+            self._cannot(path, render(suite.diagnostics), suite.diagnostics)
+            return
+        found = self._library.find(suite, path.parent)
+        if isinstance(found, Diagnostic):
+            self._cannot(path, render((found,)), (found,))
+            return
+        for case in suite.cases:
+            outcome, message = self._case(suite, case, found, path.parent)
+            self.report.results.append(Result(str(path), case.name, case.line, outcome, message))
+
+    def _cannot(self, path: Path, message: str, found: tuple[Diagnostic, ...] = ()) -> None:
+        line = min((one.source.position(one.span.start)[0] for one in found), default=1)
+        self.report.results.append(Result(str(path), "", line, ERROR, message))
+
+    def _case(self, suite: Suite, case: Case, found: Found, folder: Path) -> tuple[str, str]:
+        if not case.expected:
+            return FAILED, "this test expects nothing: write what must hold after `expect`"
+        unknown = _unknown_param(suite, case, found)
+        if unknown is not None:
+            return ERROR, render((unknown,))
+        worlds = new_worlds()
+        used = self._library.arrange(found, case, worlds)
+        if case.wants_error:
+            return _refusal(case.expected[0], used)
+        if isinstance(used, Refused):
+            return ERROR, render(used.diagnostics)
+        specs = {spec.id: spec for one in used if one.plan is not None for spec in one.plan.metrics}
+        try:
+            scene = make_scene(case, specs, lambda name: _text(folder, name))
+            columns = ByColumns(scene, used, worlds)
+            return self._judged(suite, case, columns, ByReference(scene, used, worlds))
+        except FixtureError as failed:
+            return ERROR, render((_about(suite, case, str(failed)),))
+        except CannotJudgeError as failed:
+            return ERROR, render((_about(suite, case, str(failed)),))
+
+    def _judged(
+        self, suite: Suite, case: Case, columns: ByColumns, meaning: ByReference
+    ) -> tuple[str, str]:
+        self._cover(columns)
+        failures: list[str] = []
+        for expected in case.expected:
+            failure = judge(expected, columns)
+            if failure is None:
+                continue
+            values = values_of_rules(meaning, failure.nodes, expected.name)
+            text = f"{suite.source.name}:{expected.line}: {expected.text}\n{failure.message}"
+            failures.append(f"{text}\n{values}" if values else text)
+        failures.extend(
+            f"the two evaluators disagree, which is a fault of Berth: {one}"
+            for one in differences(columns, meaning)
+        )
+        failures.extend(_nothing_matched(case, columns))
+        failures.extend(_unread_metrics(case, columns))
+        return (FAILED, "\n".join(failures)) if failures else (PASSED, "")
+
+    def _cover(self, columns: ByColumns) -> None:
+        for plan in columns.plans:
+            for rule in rules_of(plan):
+                place = f"{rule.source.name}:{rule.line}"
+                there = self.report.coverage.setdefault(rule.id, RuleCoverage(place, rule.text))
+                for outcome in columns.outcomes(rule):
+                    there.outcomes[outcome] = there.outcomes.get(outcome, 0) + 1
+
+
+def _text(folder: Path, name: str) -> str:
+    path = folder / name
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as failed:
+        why = failed.strerror if isinstance(failed, OSError) else "it is not UTF-8"
+        raise FixtureError(
+            f"{name} cannot be read: {why} (paths start at the test file)"
+        ) from failed
+
+
+def _about(suite: Suite, case: Case, message: str) -> Diagnostic:
+    """A finding about a whole test, at its first line."""
+    start = case.span.start
+    end = suite.source.text.find("\n", start)
+    return Diagnostic(NOT_FOUND, message, suite.source, Span(start, end if end > 0 else start + 1))
+
+
+def _unknown_param(suite: Suite, case: Case, found: Found) -> Diagnostic | None:
+    known = {name for _, one in found if isinstance(one, PolicyText) for name in one.params}
+    for name, (_, span) in case.params.items():
+        if name not in known:
+            listed = ", ".join(sorted(known))
+            help_ = f"it has {listed}" if known else "it has none"
+            message = f"no policy used here has a parameter `{name}`"
+            return Diagnostic("P701", message, suite.source, span, helps=(help_,))
+    return None
+
+
+def _refusal(expected: Expected, used: list[Used] | Refused) -> tuple[str, str]:
+    wanted = expected.names[0]
+    if not isinstance(used, Refused):
+        return FAILED, f"{expected.text}\nthe policy is accepted"
+    codes = sorted({one.code for one in used.diagnostics})
+    if wanted in codes:
+        return PASSED, ""
+    text = f"{expected.text}\nthe policy is refused with {', '.join(codes)}\n"
+    return FAILED, text + render(used.diagnostics)
+
+
+def _nothing_matched(case: Case, columns: ByColumns) -> Iterator[str]:
+    """A test that no rule has a part in passes whatever the policy says."""
+    rules = [rule for plan in columns.plans for rule in rules_of(plan)]
+    if not rules or any(one.name == "skipped" for one in case.expected):
+        return
+    if any(columns.applies(rule) for rule in _asked(rules, case)):
+        return
+    yield (
+        f"no rule applies to {columns.scene.pod.key}, so this test would pass whatever they say;"
+        " if that is meant, write  expect skipped 1"
+    )
+
+
+def _asked(rules: list[RuleBase], case: Case) -> list[RuleBase]:
+    """Rules of the queue's order have no left side; they count where an order is expected."""
+    wants_order = any(one.name == "order" for one in case.expected)
+    return [rule for rule in rules if wants_order or type(rule).__name__ != "SortRule"]
+
+
+def _unread_metrics(case: Case, columns: ByColumns) -> Iterator[str]:
+    """A metric that no policy reads is a slip of the pen."""
+    read = {spec.name for plan in columns.plans for spec in plan.metrics}
+    given: Mapping[str, None] = {
+        name: None for thing in case.cluster.of("node") for name in thing.metrics
+    }
+    for name in given:
+        if name not in read:
+            listed = f"; they read {', '.join(sorted(read))}" if read else ""
+            yield f"no policy used here reads the metric `{name}` that is given{listed}"
