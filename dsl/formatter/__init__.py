@@ -15,11 +15,13 @@ from dsl.formatter.pieces import make_pieces, remarks
 from dsl.source import SourceFile, read_source
 from dsl.syntax import Lexeme
 
-__all__ = ["Formatted", "Reader", "format_source"]
+__all__ = ["WIDTH", "Formatted", "Reader", "format_source"]
 
 Statements = Sequence[Sequence[Lexeme]]
 #: Returns the words of each statement; or what is wrong with the file, and no words.
 Reader = Callable[[SourceFile], tuple[Statements, Sequence[Diagnostic]]]
+
+WIDTH: Final = 100
 
 _HEADER: Final = frozenset(
     {
@@ -42,7 +44,7 @@ class Formatted:
     diagnostics: tuple[Diagnostic, ...] = ()
 
 
-def format_source(source: SourceFile, read: Reader) -> Formatted:
+def format_source(source: SourceFile, read: Reader, width: int = WIDTH) -> Formatted:
     """Formats a file; with errors, or where the meaning would not survive, there is no text."""
     if "\r\n" in source.text:
         # Two carriage returns in a row: what is written would be read as another text.
@@ -50,7 +52,7 @@ def format_source(source: SourceFile, read: Reader) -> Formatted:
     statements, found = read(source)
     if found:
         return Formatted(None, tuple(found))
-    text = _text(source.text, statements)
+    text = _text(source.text, statements, width)
     written, problems = read_source(source.name, text)
     again, found = read(written)
     if problems or found or _meaning(source.text, statements) != _meaning(text, again):
@@ -58,13 +60,13 @@ def format_source(source: SourceFile, read: Reader) -> Formatted:
     return Formatted(text)
 
 
-def _text(text: str, statements: Statements) -> str:
+def _text(text: str, statements: Statements, width: int) -> str:
     lines: list[str] = []
     end, header = 0, False
     for words in statements:
         is_header = not _HEADER.isdisjoint(words[0].opens[:1])
         _between(lines, text[end : words[0].span.start], together=header and is_header)
-        lines.extend(statement_lines(make_pieces(text, words)))
+        lines.extend(statement_lines(make_pieces(text, words), width))
         end, header = words[-1].span.end, is_header
     # The end of the file stands for a further line, so that its last comment is a whole one.
     _between(lines, text[end:] + "\n", together=False)

@@ -6,7 +6,6 @@ from typing import Final
 
 from dsl.formatter.pieces import CLAUSE, Piece
 
-WIDTH: Final = 100
 _STEP: Final = 2
 #: Deeper lines stop moving to the right.
 _MAX_INDENT: Final = 8
@@ -27,13 +26,13 @@ class _Line:
     further: int
 
 
-def statement_lines(pieces: Sequence[Piece]) -> list[str]:
-    """Returns the lines of a statement."""
+def statement_lines(pieces: Sequence[Piece], width: int) -> list[str]:
+    """Returns the lines of a statement, none wider than `width` unless it cannot be broken."""
     shown: list[str] = []
     todo = [*reversed(_authors_lines(pieces))]
     while todo:
         line = todo.pop()
-        broken = _broken(line) if _too_wide(line) else []
+        broken = _broken(line, width) if _too_wide(line, width) else []
         if broken:
             todo.extend(reversed(broken))
         else:
@@ -62,7 +61,7 @@ def _start(pieces: Sequence[Piece], *, is_head: bool = False) -> _Line:
     return _Line(pieces, level * _STEP, (level + 1) * _STEP)
 
 
-def _broken(line: _Line) -> list[_Line]:
+def _broken(line: _Line, width: int) -> list[_Line]:
     """Breaks a line at the loosest places it has; returns nothing if it has none."""
     ranks = [piece.rank for piece in line.pieces[1:] if piece.rank is not None]
     if not ranks:
@@ -70,7 +69,7 @@ def _broken(line: _Line) -> list[_Line]:
     rank = min(ranks)
     places = [at for at, piece in enumerate(line.pieces) if at and piece.rank == rank]
     if all(line.pieces[at].fills for at in places):
-        places = _full(line, places)
+        places = _full(line, places, width)
     head, *others = (
         line.pieces[first:last]
         for first, last in zip([0, *places], [*places, len(line.pieces)], strict=True)
@@ -84,25 +83,25 @@ def _broken(line: _Line) -> list[_Line]:
     ]
 
 
-def _full(line: _Line, places: Sequence[int]) -> list[int]:
+def _full(line: _Line, places: Sequence[int], width: int) -> list[int]:
     """Returns the places where a line is full when words are put on it as long as they fit."""
     chosen: list[int] = []
     start, indent = 0, line.indent
     for at, following in zip(places, [*places[1:], len(line.pieces)], strict=True):
-        if _too_wide(_Line(line.pieces[start:following], indent, 0)):
+        if _too_wide(_Line(line.pieces[start:following], indent, 0), width):
             chosen.append(at)
             start = at
             indent = _start(line.pieces[at:]).indent if line.pieces[at].starts else line.further
     return chosen
 
 
-def _too_wide(line: _Line) -> bool:
+def _too_wide(line: _Line, width: int) -> bool:
     """Tells whether a line is too wide; the inner lines of a quoted text are as they are."""
     column = line.indent
     for at, piece in enumerate(line.pieces):
         first, *others = piece.text.split("\n")
         column += len(_gap(line, at)) + len(first)
-        if column > WIDTH:
+        if column > width:
             return True
         if others:
             column = len(others[-1])

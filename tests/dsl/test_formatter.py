@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsl.diagnostics import Diagnostic
-from dsl.formatter import format_source
+from dsl.formatter import WIDTH, format_source
 from dsl.formatter import pieces as layout
 from dsl.formatter.canon import canonical_texts
-from dsl.formatter.lines import WIDTH
 from dsl.parser import Parser
 from dsl.parser.build import build_tables
 from dsl.schema import PLURALS
@@ -46,14 +45,15 @@ def spec_tests():
 EXAMPLES = dict(examples())
 
 
-def outcome(text, tests=False):
-    return format_source(make_source("a.policy", text), partial(PARSER.lexemes, tests=tests))
+def outcome(text, tests=False, width=WIDTH):
+    read = partial(PARSER.lexemes, tests=tests)
+    return format_source(make_source("a.policy", text), read, width)
 
 
-def fmt(text, tests=False):
-    formatted = outcome(text, tests)
+def fmt(text, tests=False, width=WIDTH):
+    formatted = outcome(text, tests, width)
     assert formatted.text is not None, formatted.diagnostics
-    again = outcome(formatted.text, tests).text
+    again = outcome(formatted.text, tests, width).text
     assert again == formatted.text
     return formatted.text
 
@@ -464,6 +464,24 @@ def test_comments_anywhere_stay_and_change_no_meaning(data, name):
     assert words(written) == words(text)
     shown = [one.rstrip() for one in comments(other)]
     assert comments(written) == shown
+
+
+@given(st.data(), st.sampled_from(sorted(EXAMPLES)), st.integers(8, 90), st.booleans())
+@settings(deadline=None, max_examples=100)
+def test_narrow_lines_change_nothing_either(data, name, width, notes):
+    other = stirred(data.draw, EXAMPLES[name], notes=notes)
+    written = fmt(other, width=width)
+    assert words(written) == words(other)
+    if not notes:
+        assert written == fmt(EXAMPLES[name], width=width)
+        assert fmt(written, width=width) == written
+
+
+@pytest.mark.parametrize("width", [8, 20, 40, 60, 80])
+def test_narrow_lines_of_the_specifications_tests(width):
+    for one in spec_tests():
+        (text,) = one.values
+        assert words(fmt(text, True, width), tests=True) == words(text, tests=True)
 
 
 WORDS = st.sampled_from(
