@@ -1,0 +1,415 @@
+"""The whole process against an embedded cluster, in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+
+import pytest
+
+from engine.app import App, Hooks, RunOptions
+from engine.clock import SystemClock
+from engine.config import Settings
+from engine.embedded import EmbeddedCluster, Pace
+from engine.telemetry import Count
+
+NAMESPACE = "rules"
+FILTER = "filter: pod.name contains nginx -> node.label test=test\n"
+SCORE = "score: 100 - bandwidth/max*100\n"
+TWO = {"home.policy": FILTER, "network.policy": SCORE}
+BROKEN = {"home.policy": FILTER.replace("label", "lable"), "network.policy": SCORE}
+FAST = Pace(kubelet_seconds=0.01, signal_seconds=0.01, bookmark_seconds=0.5)
+
+
+class Process:
+    """A scheduler and its cluster, and what may be asked of them."""
+
+    def __init__(self, cluster, settings, kubeconfig):
+        self.cluster = cluster
+        self.bundles, self.refusals, self.placed = [], [], []
+        hooks = Hooks([self._placed], [self.bundles.append], [self.refusals.append])
+        options = RunOptions(settings, kubeconfig)
+        self.app = App(options, clock=SystemClock(), hooks=hooks)
+        self.stop = asyncio.Event()
+        self.task = asyncio.get_running_loop().create_task(self.app.run(self.stop))
+
+    def _placed(self, placed):
+        self.placed.append((placed.decision.pod.name, placed.decision.node))
+
+    async def until(self, happened, seconds=10.0):
+        """Looks every few milliseconds; a process that ended with an error ends the test."""
+        for _ in range(int(seconds / 0.002)):
+            if happened():
+                return
+            if self.task.done():
+                await self.task
+            await asyncio.sleep(0.002)
+        pytest.fail("it never happened")
+
+    # --- the cluster
+
+    def rules(self, files):
+        """Writes the ConfigMap."""
+        maps = {c["metadata"]["name"] for c in self.cluster.list("configmaps")}
+        if "policies" in maps:
+            # A merge patch: what is not there any more has to be said.
+            old = self.cluster.get("configmaps", "policies", namespace=NAMESPACE).get("data") or {}
+            data = {**dict.fromkeys(old), **files}
+            self.cluster.patch("configmaps", "policies", {"data": data}, namespace=NAMESPACE)
+        else:
+            config_map = {"metadata": {"name": "policies"}, "data": files}
+            self.cluster.create("configmaps", config_map, namespace=NAMESPACE)
+
+    def pod(self, name, scheduler="berth", **container):
+        spec = {
+            "schedulerName": scheduler,
+            "containers": [{"name": "c", "image": "i", **container}],
+        }
+        pod = {"metadata": {"name": name}, "spec": spec}
+        self.cluster.create("pods", pod, namespace="default")
+        return name
+
+    def node_of(self, name):
+        return self.cluster.get("pods", name, namespace="default")["spec"].get("nodeName")
+
+    async def lands(self, name):
+        await self.until(lambda: self.node_of(name))
+        return self.node_of(name)
+
+    def condition(self, name):
+        status = self.cluster.get("pods", name, namespace="default").get("status") or {}
+        found = [c for c in status.get("conditions") or () if c["type"] == "PodScheduled"]
+        return (
+            (found[0]["status"], found[0].get("reason"), found[0].get("message", ""))
+            if found
+            else None
+        )
+
+    def refused_for(self, text):
+        """The Event about the ConfigMap that begins so."""
+        notes = (note for reason, note in self.events("ConfigMap") if reason == "PoliciesRefused")
+        return next((note for note in notes if note.startswith(text)), None)
+
+    def events(self, kind):
+        return [
+            (event["reason"], event.get("note") or event.get("message"))
+            for event in self.cluster.list("events")
+            if (event.get("regarding") or event.get("involvedObject"))["kind"] == kind
+        ]
+
+    @property
+    def test_nodes(self):
+        nodes = self.cluster.list("nodes")
+        return {
+            n["metadata"]["name"] for n in nodes if n["metadata"]["labels"].get("test") == "test"
+        }
+
+
+def settings_of(cluster=None, *, config_map=True, folder=None, **berth):
+    policies = {"configMap": f"{NAMESPACE}/policies"} if config_map else {}
+    if folder is not None:
+        policies = {"dir": str(folder)}
+    prometheus = {} if cluster is None else {"url": cluster.prometheus_url}
+    return Settings.model_validate(
+        {"berth": {"policies": policies, "prometheus": prometheus, **berth}}
+    )
+
+
+@asynccontextmanager
+async def process(cluster, settings=None, kubeconfig=None):
+    settings = settings_of(cluster) if settings is None else settings
+    made = Process(cluster, settings, kubeconfig or cluster.kubeconfig())
+    try:
+        yield made
+        made.stop.set()
+        async with asyncio.timeout(5):
+            await made.task
+    finally:
+        made.task.cancel()
+
+
+@asynccontextmanager
+async def embedded(nodes=6, files=TWO):
+    async with EmbeddedCluster(nodes=nodes, clock=SystemClock(), pace=FAST) as cluster:
+        cluster.create("namespaces", {"metadata": {"name": NAMESPACE}})
+        if files is not None:
+            config_map = {"metadata": {"name": "policies"}, "data": files}
+            cluster.create("configmaps", config_map, namespace=NAMESPACE)
+        yield cluster
+
+
+def run(main):
+    async def bounded():
+        async with asyncio.timeout(30):
+            await main()
+
+    asyncio.run(bounded())
+
+
+# ---- placing pods --------------------------------------------------------------------------------
+
+
+def test_two_policies_in_a_config_map_place_our_pods_and_no_others():
+    async def main():
+        async with embedded() as cluster, process(cluster) as berth:
+            await berth.until(lambda: berth.bundles)
+            assert [plan.name for plan in berth.bundles[0].plans] == ["home", "network"]
+            theirs = berth.pod("nginx-theirs", scheduler="default-scheduler")
+            nginx = [berth.pod(f"nginx-{number}") for number in range(8)]
+            redis = berth.pod("redis")
+            assert {await berth.lands(name) for name in nginx} <= berth.test_nodes
+            assert await berth.lands(redis)
+            await berth.until(lambda: len(berth.events("Pod")) >= 9)
+            assert {reason for reason, _ in berth.events("Pod")} == {"Scheduled"}
+            await berth.until(lambda: "PoliciesInForce" in dict(berth.events("ConfigMap")))
+            assert theirs not in dict(berth.placed)
+            assert (berth.node_of(theirs), berth.condition(theirs)) == (None, None)
+
+    run(main)
+
+
+def test_the_least_busy_node_wins_once_samples_are_there():
+    async def main():
+        async with embedded() as cluster:
+            nodes = [node["metadata"]["name"] for node in cluster.list("nodes")]
+            for number, name in enumerate(nodes):
+                cluster.nodes.set_bandwidth(name, 0.0 if number == 3 else 9e7)
+            async with process(cluster) as berth:
+                await berth.until(lambda: berth.app.telemetry[Count.SIGNAL_QUERIES])
+                await berth.until(lambda: any(s.matched for s in berth.app.signals.status()))
+                assert await berth.lands(berth.pod("redis")) == nodes[3]
+
+    run(main)
+
+
+def test_a_pod_that_fits_nowhere_is_told_the_rule_and_placed_once_it_does():
+    async def main():
+        files = {"home.policy": "filter: node.label home=yes\n"}
+        async with embedded(nodes=3, files=files) as cluster, process(cluster) as berth:
+            name = berth.pod("p")
+            await berth.until(lambda: berth.condition(name))
+            status, reason, message = berth.condition(name)
+            assert (status, reason) == ("False", "Unschedulable")
+            assert message == (
+                "0/3 nodes are available: 3 node.label home=yes is false: home is <none>"
+                " (home.policy:1)."
+            )
+            cluster.patch("nodes", "node-02", {"metadata": {"labels": {"home": "yes"}}})
+            assert await berth.lands(name) == "node-02"
+
+    run(main)
+
+
+# ---- the source ----------------------------------------------------------------------------------
+
+
+def test_an_edit_is_obeyed_without_a_restart():
+    async def main():
+        async with embedded() as cluster, process(cluster) as berth:
+            assert await berth.lands(berth.pod("nginx-1")) in berth.test_nodes
+            berth.rules({"home.policy": "filter: node.name is node-02\n", "network.policy": None})
+            await berth.until(lambda: len(berth.bundles) == 2)
+            assert [plan.name for plan in berth.bundles[1].plans] == ["home"]
+            assert await berth.lands(berth.pod("nginx-2")) == "node-02"
+
+    run(main)
+
+
+def test_a_source_that_is_no_good_keeps_the_rules_and_says_so(caplog):
+    said = {
+        "broken": "error[P101]: there is no field `node.lable`",
+        "emptied": "ConfigMap rules/policies has no file whose name ends in .policy",
+        "deleted": "ConfigMap rules/policies is gone",
+    }
+
+    async def main():
+        async with embedded() as cluster, process(cluster) as berth:
+            await berth.until(lambda: berth.bundles)
+            stays = f"bundle {berth.bundles[0].hash} stays in force"
+            for number, (change, text) in enumerate(said.items(), 1):
+                match change:
+                    case "broken":
+                        berth.rules(BROKEN)
+                    case "emptied":
+                        berth.rules(dict.fromkeys(TWO))
+                    case "deleted":
+                        cluster.delete("configmaps", "policies", namespace=NAMESPACE)
+                await berth.until(lambda number=number: len(berth.refusals) == number)
+                assert await berth.lands(berth.pod(f"nginx-{number}")) in berth.test_nodes
+                await berth.until(lambda text=text: berth.refused_for(text))
+                assert berth.refused_for(text).endswith(stays)
+            assert len(berth.bundles) == 1
+            assert berth.app.telemetry[Count.POLICY_RELOADS_REFUSED] == 3
+            berth.rules({"home.policy": "filter: node.name is node-02\n"})
+            await berth.until(lambda: len(berth.bundles) == 2)
+
+    run(main)
+    logged = "\n".join(record.getMessage() for record in caplog.records)
+    assert all(text in logged for text in said.values())
+
+
+def test_without_its_config_map_nothing_is_scheduled_until_it_is_there():
+    async def main():
+        async with embedded(files=None) as cluster, process(cluster) as berth:
+            name = berth.pod("nginx")
+            await berth.until(lambda: berth.refusals)
+            assert berth.refusals[0].summary == "ConfigMap rules/policies is gone"
+            await asyncio.sleep(0.02)
+            assert (berth.node_of(name), berth.placed) == (None, [])
+            berth.rules(TWO)
+            assert await berth.lands(name) in berth.test_nodes
+
+    run(main)
+
+
+def test_a_folder_is_a_source_too_and_seen_while_nothing_else_happens(tmp_path):
+    (tmp_path / "home.policy").write_text("filter: node.name is node-02\n", "utf-8")
+
+    async def main():
+        async with embedded(files=None) as cluster:
+            settings = settings_of(folder=tmp_path)
+            async with process(cluster, settings) as berth:
+                assert await berth.lands(berth.pod("one")) == "node-02"
+                text = "filter: node.name is node-03\n"
+                await asyncio.to_thread((tmp_path / "home.policy").write_text, text, "utf-8")
+                await berth.until(lambda: len(berth.bundles) == 2, seconds=3.0)
+                assert await berth.lands(berth.pod("two")) == "node-03"
+
+    run(main)
+
+
+def test_without_a_source_the_default_plugins_decide():
+    async def main():
+        plain = settings_of(config_map=False)
+        async with embedded(files=None) as cluster, process(cluster, plain) as berth:
+            assert await berth.lands(berth.pod("nginx"))
+
+    run(main)
+
+
+# ---- what may be away ----------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_api_server_may_go_and_come_back():
+    async def main():
+        async with embedded() as cluster, process(cluster) as berth:
+            assert await berth.lands(berth.pod("nginx-1")) in berth.test_nodes
+            await cluster.stop()
+            late = berth.pod("nginx-2")  # written past HTTP: the store is still there
+            await asyncio.sleep(0.05)
+            assert berth.node_of(late) is None
+            await cluster.start()
+            await berth.until(lambda: berth.node_of(late), seconds=20.0)
+            assert berth.node_of(late) in berth.test_nodes
+            assert len(berth.bundles) == 1
+
+    run(main)
+
+
+@pytest.mark.parametrize(
+    ("kubeconfig", "said"),
+    [
+        ({"kind": "Config"}, "kubeconfig: "),
+        ("no/such/file", "no kubeconfig: no/such/file does not exist; "),
+    ],
+)
+def test_a_kubeconfig_that_is_wrong_is_told_in_one_line_and_tried_again(kubeconfig, said, caplog):
+    async def main():
+        made = Process(None, Settings(), kubeconfig)
+        warnings = lambda: [r for r in caplog.records if r.levelno == logging.WARNING]  # noqa: E731
+        await made.until(warnings)
+        assert not made.task.done()
+        (record,) = warnings()
+        message = record.getMessage()
+        assert message.startswith(f"Cannot reach a cluster: {said}")
+        assert message.endswith("; trying again in 1 s")
+        assert "\n" not in message
+        assert record.exc_info is None
+        made.stop.set()
+        await made.task
+
+    run(main)
+
+
+def test_without_prometheus_the_other_rules_decide(caplog):
+    async def main():
+        async with embedded() as cluster:
+            settings = settings_of(prometheus={"url": "http://127.0.0.1:9"})
+            async with process(cluster, settings) as berth:
+                await berth.until(lambda: berth.app.telemetry[Count.SIGNAL_ERRORS])
+                assert await berth.lands(berth.pod("nginx")) in berth.test_nodes
+                assert await berth.lands(berth.pod("redis"))
+
+    run(main)
+    warnings = [r for r in caplog.records if r.levelno >= logging.WARNING]
+    assert any("127.0.0.1:9" in r.getMessage() or "bandwidth" in r.getMessage() for r in warnings)
+    assert all(record.exc_info is None for record in warnings)
+
+
+# ---- odd pods ------------------------------------------------------------------------------------
+
+
+def test_odd_pods_are_placed_or_refused_with_a_reason():
+    async def main():
+        plain = settings_of(config_map=False)
+        async with embedded() as cluster, process(cluster, plain) as berth:
+            requests = {"requests": {"cpu": "1", "memory": "1.2.3Gi"}}
+            unreadable = berth.pod("unreadable", resources=requests)
+            huge = berth.pod("huge", resources={"requests": {"cpu": "9" * 30}})
+            tiny = berth.pod("tiny", resources={"requests": {"cpu": "0.0000001m"}})
+            unknown = {"noSuchField": [1, {"a": None}], "image": "x"}
+            spec = {
+                "schedulerName": "berth",
+                "containers": [{"name": f"c{n}", **unknown} for n in range(300)],
+                "futureField": {"x": [1]},
+                "tolerations": None,
+            }
+            pod = {"metadata": {"name": "wide"}, "spec": spec}
+            cluster.create("pods", pod, namespace="default")
+            assert await berth.lands("wide")
+            assert await berth.lands(tiny)
+            for name, words in ((unreadable, "1.2.3Gi"), (huge, "Insufficient cpu")):
+                await berth.until(lambda name=name: berth.condition(name))
+                status, _, message = berth.condition(name)
+                assert status == "False"
+                assert words in message
+                assert berth.node_of(name) is None
+            assert await berth.lands(berth.pod("after"))
+
+    run(main)
+
+
+# ---- ending --------------------------------------------------------------------------------------
+
+
+def test_stopping_in_the_middle_leaves_no_pod_half_bound():
+    async def main():
+        async with embedded() as cluster:
+            made = Process(cluster, settings_of(config_map=False), cluster.kubeconfig())
+            names = [made.pod(f"redis-{number}") for number in range(60)]
+            await made.until(lambda: made.placed)
+            made.stop.set()
+            async with asyncio.timeout(5):
+                await made.task
+            assert made.app.scheduler.in_flight == 0
+            decided = {name: node for name, node in made.placed if node}
+            bound = {name: made.node_of(name) for name in names if made.node_of(name)}
+            assert bound == decided
+
+    run(main)
+
+
+@pytest.mark.parametrize("when", ["before it is synced", "while it cannot connect"])
+def test_stopping_early(when):
+    async def main():
+        async with embedded() as cluster:
+            kubeconfig = "no/such/file" if "connect" in when else cluster.kubeconfig()
+            made = Process(cluster, settings_of(cluster), kubeconfig)
+            await asyncio.sleep(0)
+            made.stop.set()
+            async with asyncio.timeout(5):
+                await made.task
+
+    run(main)
