@@ -11,7 +11,7 @@ from datetime import datetime
 from fractions import Fraction
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from dsl.types import MILLI, MISSING
 
@@ -28,9 +28,10 @@ class FunctionSpec:
 
     Attributes:
         takes: one letter an argument: `n` plain number, `u` number of any unit, `s` text,
-            `a` anything, `l` text or list, `m` name of a metric, `t` topology.
+            `a` anything, `l` text or list, `i` list, `m` name of a metric, `t` topology,
+            `k` key of a label.
         gives: `n`, `s`, `same` (the unit of the first argument), `time`, `cores`, `bytes`,
-            `seconds`.
+            `seconds`, `texts`, `item` (of the first argument), `pods`.
         variadic: whether the last argument may be repeated.
     """
 
@@ -70,11 +71,11 @@ _TABLE: Final = (
     FunctionSpec("seconds", "n", "seconds", "a number of seconds"),
     FunctionSpec("hash", "a", "n", "stable share between 0 and 1", variadic=True),
     FunctionSpec("metric_age", "m", "seconds", "age of a metric's last sample"),
-    FunctionSpec("rank", "u", "n", "share of other candidates with less", available=False),
+    FunctionSpec("rank", "u", "n", "share of the other candidates with less, 0..1"),
     FunctionSpec("peers", "t", "n", "pods of the same workload in the domain", available=False),
-    FunctionSpec("pods_in", "t", "n", "pods of the nodes with an equal label", available=False),
-    FunctionSpec("split", "ss", "s", "parts of a text", available=False),
-    FunctionSpec("item", "ln", "s", "an item of a list, counted from 0", available=False),
+    FunctionSpec("pods_in", "k", "pods", "set of the pods of all nodes with an equal label"),
+    FunctionSpec("split", "ss", "texts", "list of the parts of a text"),
+    FunctionSpec("item", "in", "item", "an item of a list, counted from 0"),
 )
 FUNCTIONS: Final = MappingProxyType({spec.name: spec for spec in _TABLE})
 AGGREGATES: Final = ("max", "min", "sum", "avg", "count", "any", "all", "median")
@@ -392,6 +393,26 @@ def after(text: str, separator: str) -> str | None:
     return None if at < 0 else text[at + len(separator) :]
 
 
+def split(text: str, separator: str) -> tuple[str, ...] | None:
+    """Returns the parts of a text; missing for an empty separator."""
+    return tuple(text.split(separator)) if separator else None
+
+
+def item(items: Sequence[str] | Sequence[float], place: float) -> str | float | None:
+    """Returns the item at a place, counted from 0; missing outside of the list."""
+    if place != place or place != int(place) or not 0 <= place < len(items):
+        return None
+    return items[int(place)]
+
+
+def share_of_smaller(value: float, others: Iterable[float]) -> float:
+    """Returns which share of the other values is smaller; `others` holds the value itself."""
+    if math.isnan(value):
+        return MISSING
+    there = [one for one in others if not math.isnan(one)]
+    return sum(one < value for one in there) / max(len(there) - 1, 1)
+
+
 def ordinal(text: str) -> float:
     """Returns the number at the end of a name: `web-12` gives 12."""
     found = re.search(r"\d{1,15}\Z", text, re.ASCII)
@@ -429,13 +450,15 @@ NUMBER_FUNCTIONS: Final[MappingProxyType[str, Callable[..., float]]] = MappingPr
 )
 
 #: Functions of texts; an argument that is missing makes the result missing before they are asked.
-TEXT_FUNCTIONS: Final[MappingProxyType[str, Callable[..., float | str | None]]] = MappingProxyType(
+TextFunction = Callable[..., float | str | tuple[str, ...] | None]
+TEXT_FUNCTIONS: Final[MappingProxyType[str, TextFunction]] = MappingProxyType(
     {
         "len": lambda text: float(len(text)),
         "lower": str.lower,
         "upper": str.upper,
         "before": before,
         "after": after,
+        "split": split,
         "ordinal": ordinal,
         "number": parse_number,
         "quantity": parse_quantity,
@@ -448,6 +471,22 @@ TEXT_FUNCTIONS: Final[MappingProxyType[str, Callable[..., float | str | None]]] 
 
 
 # ---- scores
+
+
+def place(
+    value: float | str | None, direction: str, items: Sequence[float | str]
+) -> tuple[bool, Any]:
+    """Returns what compares as the place of a value in an order; missing ones come last."""
+    if value is None or value != value:
+        return True, 0.0
+    if direction == "listed":
+        return False, float(items.index(value)) if value in items else float(len(items))
+    if direction == "asc":
+        return False, value
+    if isinstance(value, str):
+        # Longer texts come before what they begin with.
+        return False, (*(-ord(one) for one in value), 1)
+    return False, -value
 
 
 def normalise(values: list[float], norm: str, *, reverse: bool) -> list[float]:

@@ -28,7 +28,26 @@ class Const(Core):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Read(Core):
-    """A field of the cycle, the pod, the node or `it`."""
+    """A field of the cycle, the pod, the node or `it`.
+
+    At the level of `it`, a field of the node is that of the node the pod is on.
+    """
+
+    field: str
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class KeyedRead(Core):
+    """A field whose key is computed; amounts are plain numbers (cores, not milli-cores)."""
+
+    field: str
+    key: "Expr"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ContainerRead(Core):
+    """A field of a container, inside an aggregate over `pod.containers`."""
 
     field: str
     key: str | None = None
@@ -36,11 +55,27 @@ class Read(Core):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Metric(Core):
-    """A metric's last sample, or its age."""
+    """A metric's last sample, or its age.
+
+    `of` says whose it is: `node`, `cluster`, `namespace`, `workload` or `pod` (the one to place,
+    or at the level of `it` each of a set). `source` is that of `plan.MetricSpec`.
+    """
 
     name: str
     id: str
     age: bool = False
+    of: str = "node"
+    source: str = "promql"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Pair(Core):
+    """The value of a metric of pairs for two texts."""
+
+    name: str
+    id: str
+    left: "Expr"
+    right: "Expr"
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -162,22 +197,42 @@ class NodeAggregate(Core):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PodAggregate(Core):
-    """An aggregate of an `it` value over the pods of a domain.
+    """An aggregate of an `it` value over `node`, `zone`, `region`, `rack` or `cluster` pods.
 
-    `over` is `node`, `zone`, `region`, `rack`, `cluster`, or `label:` and a key: the pods of all
-    nodes with an equal value of that label.
+    With `over` `label:KEY` the pods are those of all nodes with an equal label. `table` names the
+    pods in question: `pods` (bound or assumed), `queue`, `nominated` or `finished`.
     """
 
     function: str
     over: str
     value: "Expr | None"
     where: "Expr | None"
+    table: str = "pods"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ContainerAggregate(Core):
+    """An aggregate of a value of the containers of the pod to place."""
+
+    function: str
+    value: "Expr | None"
+    where: "Expr | None"
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class Rank(Core):
+    """The share of the other candidates that have less."""
+
+    value: "Expr"
 
 
 Expr = (
     Const
     | Read
+    | KeyedRead
+    | ContainerRead
     | Metric
+    | Pair
     | Named
     | Arith
     | Negate
@@ -193,14 +248,20 @@ Expr = (
     | If
     | NodeAggregate
     | PodAggregate
+    | ContainerAggregate
+    | Rank
 )
 
 
 def children(node: Expr) -> "tuple[Expr, ...]":  # noqa: C901 - one case a kind
     """Returns the direct parts of a node."""
     match node:
-        case Const() | Read() | Metric():
+        case Const() | Read() | ContainerRead() | Metric():
             return ()
+        case KeyedRead():
+            return (node.key,)
+        case Rank():
+            return (node.value,)
         case Named():
             return (node.body,)
         case Arith() | Coalesce() | Logical():
@@ -209,7 +270,7 @@ def children(node: Expr) -> "tuple[Expr, ...]":  # noqa: C901 - one case a kind
             return (node.operand,)
         case Func():
             return node.args
-        case Compare() | TextTest():
+        case Compare() | TextTest() | Pair():
             return (node.left, node.right)
         case Member():
             return (node.item, node.items)
@@ -217,7 +278,7 @@ def children(node: Expr) -> "tuple[Expr, ...]":  # noqa: C901 - one case a kind
             return (node.item,)
         case If():
             return (node.condition, node.then, node.other)
-        case NodeAggregate() | PodAggregate():
+        case NodeAggregate() | PodAggregate() | ContainerAggregate():
             return tuple(one for one in (node.value, node.where) if one is not None)
 
 
@@ -387,7 +448,8 @@ class GangCore:
 class QuotaCore:
     """A `quota:` line: pods with an equal `by` share amounts of resources, in base units.
 
-    `member` is `by` asked of a pod of a set.
+    `member` is `by` asked of a pod of a set. `within` says of each resource that the pods there
+    are and this one stay within the maximum.
     """
 
     guard: Expr | None
@@ -397,5 +459,6 @@ class QuotaCore:
     maximum: tuple[tuple[str, float], ...]
     elastic: bool
     reclaim: tuple[SortKey, ...]
+    within: tuple[tuple[str, Expr], ...]
     message: Message | None
     status: str | None

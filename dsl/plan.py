@@ -10,7 +10,7 @@ A `Plan` has a tuple of rules for each extension point (`gates`, `sorts`, `prefi
     sort_key(subject, world)                    tuple | None: smaller comes first; None = no `sort:`
     stopped(subject, world)                     Stop | None: the first prefilter that refuses
     score(parts, world, rows)                   column | None, as before
-    preferred(subject, world, rows)             mask: the candidates of the best tiers (`first:`)
+    preferred(subject, world, rows)             mask | None: the best tier of the candidates
     reserved(subject, world, row)               Stop | None: the first `reserve:` that refuses
     permitted(subject, world, row, waited)      Permission(verdict, ...): allow, wait or reject
     prebind(subject, world, row, results)       tuple[Effect, ...]: kind, key and text
@@ -27,20 +27,22 @@ From `reserve` on, `world` holds the pod itself on the chosen node. `results` ar
 chosen node: `{"score.total": 93.5}`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dsl import ir
 from dsl.ir import FilterCore, ScoreCore
 from dsl.source import SourceFile, Span
 
 #: `slice(0, n)` is a full pass; an index array names changed rows or candidates.
 Rows = slice | NDArray[np.intp]
 #: A pod's values that a rule needs: the pod's class key for that rule.
-Parts = tuple[float | str | bool | tuple[str, ...] | None, ...]
+Part = float | str | bytes | bool | tuple[str, ...] | tuple[tuple[str, str], ...] | None
+Parts = tuple[Part, ...]
 Column = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
@@ -101,11 +103,32 @@ class World(Protocol):
     def node_flag(self, field: str, key: str | None) -> Mask:
         """(N,) flags of a node field."""
 
+    def node_texts(self, field: str) -> tuple[NDArray[np.intp], NDArray[np.int32]]:
+        """Lists of all nodes: (N + 1,) where each starts, and the codes of their items."""
+
+    def node_column(self, field: str, asked: Part) -> Column | Mask:
+        """(N,) a field that depends on the pod, too; `asked` is what `Subject.asks` gave."""
+
+    def pod_table(self, table: str) -> "World":
+        """The same nodes with other pods: `queue`, `nominated` or `finished`.
+
+        Pods of the queue are on no node; their `pod_node` is 0 or any other row.
+        """
+
     def metric(self, name: str) -> Column:
         """(N,) last samples in the base unit; NaN = missing or stale. `name`: `MetricSpec.id`."""
 
     def metric_age(self, name: str) -> Column:
         """(N,) seconds since the last sample; NaN = none."""
+
+    def cluster_metric(self, name: str) -> float:
+        """The last sample of a metric of the cluster; NaN = missing."""
+
+    def pod_metric(self, name: str) -> Column:
+        """(P,) last samples of a metric of pods."""
+
+    def pair(self, name: str, left: str, right: str) -> float:
+        """The last sample of a metric of pairs; NaN = missing."""
 
     def pod_number(self, field: str, key: str | None) -> Column:
         """(P,) numbers of a field of running pods (`it.memory`)."""
@@ -138,12 +161,34 @@ class Subject(Protocol):
     def flag(self, field: str, key: str | None) -> bool:
         """A flag."""
 
+    def pairs(self, field: str) -> tuple[tuple[str, str], ...]:
+        """All keys and values of a field with a key, in order."""
+
+    def asks(self, field: str) -> Part:
+        """What a field of the node that depends on the pod depends on."""
+
+    def metric(self, name: str) -> float:
+        """The last sample of a metric of the pod, its workload or its namespace."""
+
+    @property
+    def containers(self) -> int:
+        """How many containers the pod has."""
+
+    def container_number(self, place: int, field: str, key: str | None) -> float:
+        """A number of a container (`limit`); NaN = missing."""
+
+    def container_text(self, place: int, field: str) -> str | None:
+        """A text of a container (`name`, `image`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class MetricSpec:
     """A metric a policy reads, ready to be asked for.
 
     Attributes:
+        source: `promql`, `annotation`, `usage` or `object`.
+        of: whose values they are: `node`, `cluster`, `namespace`, `workload`, `pod` or `pair`.
+        keys: result labels by which samples find them; of a pair both.
         id: the same for equal source and options, whatever the file; what `World.metric` takes.
         unit: `bytes`, `cores/s`, ... or empty for a plain number.
         scale: what a raw sample is multiplied by to get the base unit (0.01 for percent).
@@ -158,6 +203,9 @@ class MetricSpec:
     default: float | None
     unit: str
     scale: float = 1.0
+    source: str = "promql"
+    of: str = "node"
+    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -214,6 +262,146 @@ class ScoreRule(RuleBase):
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ConditionRule(RuleBase):
+    """A compiled `gate:`, `prefilter:` or `reserve:`.
+
+    `holds(subject, world, row)` and `message` take -1 for the row before a node is chosen.
+    """
+
+    core: FilterCore
+    status: str
+    holds: Callable[[Subject, World, int], bool]
+    message: Callable[[Subject, World, int], str]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class TierRule(RuleBase):
+    """A compiled `first:`; `mask(parts, world, candidates)` says which candidates it prefers."""
+
+    core: ir.TierCore
+    mask: Callable[[Parts, World, NDArray[np.intp]], Mask]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class SortRule(RuleBase):
+    """A compiled `sort:`; keys compare with those of other pods, smaller comes first."""
+
+    core: ir.SortCore
+    key: Callable[[Subject, World], tuple[Any, ...]]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PermitRule(RuleBase):
+    """A compiled `permit:`; `applies` and `until` look at the chosen node."""
+
+    core: ir.PermitCore
+    status: str
+    applies: Callable[[Subject, World, int], bool]
+    until: Callable[[Subject, World, int], bool]
+    message: Callable[[Subject, World, int], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What an action comes to: `annotate` and `label` have a key, `event` has its text."""
+
+    kind: str
+    key: str
+    text: str
+
+
+#: Scores and other outcomes by their field: `score.total`.
+Results = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ActionRule(RuleBase):
+    """A compiled `prebind:` or `postbind:`."""
+
+    core: ir.ActionCore
+    effects: Callable[[Subject, World, int, Results], tuple[Effect, ...]]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class BindRule(RuleBase):
+    """A compiled `bind:`; it applies where `prepare` does not give None."""
+
+    core: ir.BindCore
+
+
+#: Whether the pod fits a node when these pod rows are gone.
+Fits = Callable[[frozenset[int]], bool]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PreemptRule(RuleBase):
+    """A compiled `preempt:`.
+
+    `victims(subject, world, row, fits, protected)` gives the pod rows to evict from one node, in
+    the order of eviction; None where evicting does not help or takes too many. `protected` are
+    the pod rows that a disruption budget protects: they are spared first.
+    `best(subject, world, victims, violations)` chooses among nodes: both by node row.
+    """
+
+    core: ir.PreemptCore
+    victims: Callable[[Subject, World, int, Fits, frozenset[int]], tuple[int, ...] | None]
+    best: Callable[[Subject, World, Mapping[int, Sequence[int]], Mapping[int, int]], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """The gang of a pod: its key, the pod rows of its members, how many it needs."""
+
+    key: str | float
+    members: tuple[int, ...]
+    minimum: float
+    wait_seconds: float
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class GangRule(RuleBase):
+    """A compiled `gang:`; None for a pod that is in no gang."""
+
+    core: ir.GangCore
+    gang: Callable[[Subject, World], Gang | None]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class QuotaRule(RuleBase):
+    """A compiled `quota:`; `exceeded` gives why the pod does not fit into it, or None."""
+
+    core: ir.QuotaCore
+    status: str
+    exceeded: Callable[[Subject, World], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A pod goes no further: which rule says so, with which status and why."""
+
+    rule: RuleBase
+    status: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """What `permit:` says of a pod on its node: `verdict` is `allow`, `wait` or `reject`.
+
+    `seconds` is how long it may wait in all.
+    """
+
+    verdict: str
+    rule: PermitRule | None = None
+    seconds: float = 0.0
+    status: str = ""
+    message: str = ""
+
+
+_NOWHERE: Final = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Plan:
     """A compiled policy. `weight` may be changed by configuration, everything else is text."""
 
@@ -229,6 +417,18 @@ class Plan:
     reads: frozenset[str] = frozenset()
     filters: tuple[FilterRule, ...] = ()
     scores: tuple[ScoreRule, ...] = ()
+    gates: tuple[ConditionRule, ...] = ()
+    sorts: tuple[SortRule, ...] = ()
+    prefilters: tuple[ConditionRule, ...] = ()
+    tiers: tuple[TierRule, ...] = ()
+    reserves: tuple[ConditionRule, ...] = ()
+    permits: tuple[PermitRule, ...] = ()
+    prebinds: tuple[ActionRule, ...] = ()
+    binds: tuple[BindRule, ...] = ()
+    postbinds: tuple[ActionRule, ...] = ()
+    preempts: tuple[PreemptRule, ...] = ()
+    gangs: tuple[GangRule, ...] = ()
+    quotas: tuple[QuotaRule, ...] = ()
     combine: Callable[[Sequence[tuple[float, Column | None]]], Column | None]
 
     def score(
@@ -247,3 +447,114 @@ class Plan:
                 raw = rule.column(own, world, rows, rows)
                 columns.append((rule.weight, rule.finish(raw)))
         return self.combine(columns)
+
+    # ---- before the nodes
+
+    def gated(self, subject: Subject, world: World) -> Stop | None:
+        """Returns why the pod waits before the queue; None: it does not."""
+        return _first_stop(self.gates, subject, world, _NOWHERE)
+
+    def sort_key(self, subject: Subject, world: World) -> tuple[Any, ...] | None:
+        """Returns the pod's place in the queue, smaller first; None without a `sort:`."""
+        return self.sorts[0].key(subject, world) if self.sorts else None
+
+    def stopped(self, subject: Subject, world: World) -> Stop | None:
+        """Returns why the pod fits nowhere now; None: the nodes decide."""
+        return _first_stop(self.prefilters, subject, world, _NOWHERE)
+
+    def over_quota(self, subject: Subject, world: World) -> Stop | None:
+        """Returns which quota the pod would exceed."""
+        for rule in self.quotas:
+            message = rule.exceeded(subject, world)
+            if message is not None:
+                return Stop(rule, rule.status, message)
+        return None
+
+    def gang(self, subject: Subject, world: World) -> Gang | None:
+        """Returns the gang of the pod."""
+        gangs = (rule.gang(subject, world) for rule in self.gangs)
+        return next((one for one in gangs if one is not None), None)
+
+    # ---- among the candidates
+
+    def preferred(self, subject: Subject, world: World, rows: NDArray[np.intp]) -> Mask | None:
+        """Returns which candidates are in the best tier; None: no `first:` tells them apart."""
+        best: Mask | None = None
+        for rule in self.tiers:
+            parts = rule.prepare(subject, world)
+            if parts is None:
+                continue
+            mask = rule.mask(parts, world, rows)
+            mask = mask if best is None else best & mask
+            if mask.any():
+                best = mask
+        return best
+
+    def preemption(self, subject: Subject, world: World) -> PreemptRule | None:
+        """Returns the `preempt:` that applies to the pod."""
+        return next((one for one in self.preempts if _applies(one, subject, world)), None)
+
+    # ---- on the chosen node
+
+    def reserved(self, subject: Subject, world: World, row: int) -> Stop | None:
+        """Returns why the chosen node no longer takes the pod, which is on it already."""
+        return _first_stop(self.reserves, subject, world, row)
+
+    def permitted(
+        self, subject: Subject, world: World, row: int, waited: float = 0.0
+    ) -> Permission:
+        """Returns what the first `permit:` that applies says; without one the pod is allowed."""
+        rule = next((one for one in self.permits if one.applies(subject, world, row)), None)
+        if rule is None:
+            return Permission("allow")
+        verdict, core = rule.core.decision, rule.core
+        if verdict == "wait":
+            if rule.until(subject, world, row):
+                verdict = "allow"
+            elif waited >= core.seconds:
+                verdict = core.then
+        message = rule.message(subject, world, row) if verdict != "allow" else ""
+        return Permission(verdict, rule, core.seconds, rule.status, message)
+
+    def prebind(
+        self, subject: Subject, world: World, row: int, results: Results
+    ) -> tuple[Effect, ...]:
+        """Returns what is to be done before the pod is bound."""
+        return _effects(self.prebinds, subject, world, row, results)
+
+    def postbind(
+        self, subject: Subject, world: World, row: int, results: Results
+    ) -> tuple[Effect, ...]:
+        """Returns what is to be done after the pod was bound."""
+        return _effects(self.postbinds, subject, world, row, results)
+
+    def annotations(
+        self, subject: Subject, world: World, row: int, results: Results
+    ) -> dict[str, str]:
+        """Returns the annotations that prebind and postbind give the pod; the last one wins."""
+        both = (*self.prebinds, *self.postbinds)
+        done = _effects(both, subject, world, row, results)
+        return {one.key: one.text for one in done if one.kind == "annotate"}
+
+    def binder(self, subject: Subject, world: World) -> BindRule | None:
+        """Returns the `bind:` that applies to the pod."""
+        return next((one for one in self.binds if _applies(one, subject, world)), None)
+
+
+def _applies(rule: RuleBase, subject: Subject, world: World) -> bool:
+    return rule.prepare(subject, world) is not None
+
+
+def _first_stop(
+    rules: Sequence[ConditionRule], subject: Subject, world: World, row: int
+) -> Stop | None:
+    for rule in rules:
+        if not rule.holds(subject, world, row):
+            return Stop(rule, rule.status, rule.message(subject, world, row))
+    return None
+
+
+def _effects(
+    rules: Sequence[ActionRule], subject: Subject, world: World, row: int, results: Results
+) -> tuple[Effect, ...]:
+    return tuple(one for rule in rules for one in rule.effects(subject, world, row, results))

@@ -4,17 +4,29 @@ Scalars only. Reads the same world as the columns do; knows nothing of how they 
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from dsl import functions, ir
-from dsl.plan import Subject, World
-from dsl.types import MISSING, TEXT, Kind, Level, is_missing, show
+from dsl.plan import Effect, Fits, Gang, Subject, World
+from dsl.schema import AMOUNTS, FIELDS, request_unit
+from dsl.types import MISSING, TEXT, Kind, Level, is_missing, scale_of, show
 
 #: A float, text, flag or tuple; NaN or None where it is missing.
 Value = Any
-_DOMAINS = {"zone": "node.zone", "region": "node.region"}
+#: What an explanation shows the value of.
+_SHOWN = (
+    ir.Read
+    | ir.KeyedRead
+    | ir.Metric
+    | ir.Pair
+    | ir.Named
+    | ir.Rank
+    | ir.NodeAggregate
+    | ir.PodAggregate
+    | ir.ContainerAggregate
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +41,9 @@ class View:
     row: int
     candidates: tuple[int, ...] | None = None
     pod: int = -1
+    container: int = -1
     known: dict[tuple[int, int, int], Value] = field(default_factory=dict)
+    results: Mapping[str, float] = field(default_factory=dict)
 
 
 def evaluate(node: ir.Expr, view: View) -> Value:  # noqa: C901 - one case a kind
@@ -39,10 +53,16 @@ def evaluate(node: ir.Expr, view: View) -> Value:  # noqa: C901 - one case a kin
             return node.value
         case ir.Read():
             return _read(node, view)
+        case ir.KeyedRead():
+            return _keyed(node, view)
+        case ir.ContainerRead():
+            return _container(node, view)
         case ir.Metric():
-            world = view.world
-            column = world.metric_age(node.id) if node.age else world.metric(node.id)
-            return float(column[view.row])
+            return _metric(node, view)
+        case ir.Pair():
+            left, right = evaluate(node.left, view), evaluate(node.right, view)
+            missing = left is None or right is None
+            return MISSING if missing else float(view.world.pair(node.id, left, right))
         case ir.Named():
             key = (id(node.body), view.row, view.pod)
             if key not in view.known:
@@ -58,6 +78,12 @@ def evaluate(node: ir.Expr, view: View) -> Value:  # noqa: C901 - one case a kin
             return _node_aggregate(node, view)
         case ir.PodAggregate():
             return _pod_aggregate(node, view)
+        case ir.ContainerAggregate():
+            places = range(view.subject.containers)
+            return _reduce(node, (replace(view, container=place) for place in places))
+        case ir.Rank():
+            others = (evaluate(node.value, one) for one in _nodes("candidates", view))
+            return functions.share_of_smaller(evaluate(node.value, view), others)
         case ir.Coalesce():
             values = (evaluate(one, view) for one in node.operands)
             return next((one for one in values if not is_missing(one)), _missing(node))
@@ -78,7 +104,7 @@ def _holds(node: ir.Expr, view: View) -> bool:
                 return False
             return functions.TEXT_TESTS[node.operator](left, right)
         case ir.Member():
-            return evaluate(node.item, view) in evaluate(node.items, view)
+            return evaluate(node.item, view) in (evaluate(node.items, view) or ())
         case ir.Between():
             return bool(node.low <= evaluate(node.item, view) <= node.high)
         case ir.Missing():
@@ -93,7 +119,7 @@ def _holds(node: ir.Expr, view: View) -> bool:
 
 
 def _missing(node: ir.Expr) -> float | None:
-    return None if node.type.kind is Kind.TEXT else MISSING
+    return None if node.type.kind in (Kind.TEXT, Kind.LIST) else MISSING
 
 
 def _compare(operator: str, left: Value, right: Value) -> bool:
@@ -129,6 +155,10 @@ def _call(node: ir.Func, args: list[Value]) -> Value:
         return functions.REDUCERS[name](args)
     if name == "string":
         return functions.number_text(args[0])
+    if name == "item":
+        place = functions.parse_number(args[1]) if isinstance(args[1], str) else args[1]
+        found = functions.item(args[0], place)
+        return _missing(node) if found is None else found
     if name in functions.TEXT_FUNCTIONS:
         return functions.TEXT_FUNCTIONS[name](*args)
     return functions.NUMBER_FUNCTIONS[name](*args)
@@ -139,6 +169,8 @@ def _call(node: ir.Func, args: list[Value]) -> Value:
 
 def _read(node: ir.Read, view: View) -> Value:
     world, field_name, key = view.world, node.field, node.key
+    if field_name.startswith(("score.", "victims.")):
+        return view.results.get(field_name, MISSING)
     if node.level is Level.POD:
         return _read_subject(node, view.subject)
     if node.level is Level.CYCLE:
@@ -147,8 +179,16 @@ def _read(node: ir.Read, view: View) -> Value:
         if node.type == TEXT:
             return world.cycle_text(field_name)
         return float(world.cycle_number(field_name))
-    of_node = node.level is Level.NODE
-    place = view.row if of_node else view.pod
+    of_node = field_name.startswith("node.")
+    place = view.row if node.level is Level.NODE else view.pod
+    if of_node and node.level is Level.IT:
+        place = int(world.pod_node[place])
+    if FIELDS[field_name].of_pod:
+        return world.node_column(field_name, view.subject.asks(field_name))[place].item()
+    if node.type.kind is Kind.LIST:
+        starts, items = world.node_texts(field_name)
+        texts = world.dictionary.texts
+        return tuple(texts[code] for code in items[starts[place] : starts[place + 1]].tolist())
     if node.type.kind is Kind.TEXT:
         codes = (world.node_text if of_node else world.pod_text)(field_name, key)
         code = int(codes[place])
@@ -170,22 +210,55 @@ def _read_subject(node: ir.Read, subject: Subject) -> Value:
             return float(subject.number(node.field, node.key))
 
 
+def _keyed(node: ir.KeyedRead, view: View) -> Value:
+    key = evaluate(node.key, view)
+    if key is None:
+        return False if node.type.kind is Kind.BOOL else _missing(node)
+    level = FIELDS[node.field].level
+    read = ir.Read(span=node.span, type=node.type, level=level, field=node.field, key=key)
+    value = _read(read, view)
+    return value / scale_of(request_unit(key)) if node.field in AMOUNTS else value
+
+
+def _container(node: ir.ContainerRead, view: View) -> Value:
+    if node.type.kind is Kind.TEXT:
+        return view.subject.container_text(view.container, node.field)
+    return float(view.subject.container_number(view.container, node.field, node.key))
+
+
+def _metric(node: ir.Metric, view: View) -> float:
+    world = view.world
+    if node.of == "cluster":
+        return float(world.cluster_metric(node.id))
+    if node.level is Level.IT:
+        return float(world.pod_metric(node.id)[view.pod])
+    if node.of != "node":
+        return float(view.subject.metric(node.id))
+    column = world.metric_age(node.id) if node.age else world.metric(node.id)
+    return float(column[view.row])
+
+
 # ---- aggregates
 
 
-def _node_aggregate(node: ir.NodeAggregate, view: View) -> Value:
+def _nodes(over: str, view: View) -> Iterator[View]:
     rows: Sequence[int]
-    if node.over == "nodes" or view.candidates is None:
+    if over == "nodes" or view.candidates is None:
         rows = [row for row, there in enumerate(view.world.present.tolist()) if there]
     else:
         rows = view.candidates
-    return _reduce(node, (replace(view, row=row, pod=-1) for row in rows))
+    return (replace(view, row=row, pod=-1) for row in rows)
+
+
+def _node_aggregate(node: ir.NodeAggregate, view: View) -> Value:
+    return _reduce(node, _nodes(node.over, view))
 
 
 def _pod_aggregate(node: ir.PodAggregate, view: View) -> Value:
+    if node.table != "pods":
+        view = replace(view, world=view.world.pod_table(node.table), known={})
     places = view.world.pod_node.tolist()
-    domain = _DOMAINS.get(node.over)
-    codes = view.world.node_text(domain, None).tolist() if domain is not None else []
+    codes = _domain(node.over, view.world)
 
     def belongs(place: int) -> bool:
         if place < 0 or node.over == "cluster":
@@ -199,7 +272,18 @@ def _pod_aggregate(node: ir.PodAggregate, view: View) -> Value:
     )
 
 
-def _reduce(node: ir.NodeAggregate | ir.PodAggregate, views: Iterator[View]) -> Value:
+def _domain(over: str, world: World) -> list[int]:
+    """Returns the domain of each node, below 0 where it has none."""
+    if over in ("node", "cluster"):
+        return []
+    field_name, _, key = over.partition(":")
+    codes: list[int] = world.node_text(f"node.{field_name}", key or None).tolist()
+    return codes
+
+
+def _reduce(
+    node: ir.NodeAggregate | ir.PodAggregate | ir.ContainerAggregate, views: Iterator[View]
+) -> Value:
     value, where, function = node.value, node.where, node.function
     if function == "all" and value is None:
         # Of a condition alone, all must fulfil it; with a value, those that it selects.
@@ -281,10 +365,7 @@ def message(core: ir.FilterCore, text: str, view: View) -> str:
         view: the pod and the node.
     """
     if core.message is not None:
-        return "".join(
-            one if isinstance(one, str) else show(evaluate(one, view), one.type)
-            for one in core.message.parts
-        )
+        return words(core.message, view)
     failed, wanted = core.right, not core.forbids
     while True:
         failed, wanted, deeper = _narrow(failed, view, wanted=wanted)
@@ -314,7 +395,7 @@ def _tried(root: ir.Expr, text: str, view: View) -> Iterator[str]:
     stack: list[ir.Expr] = [root]
     while stack:
         node = stack.pop()
-        if isinstance(node, ir.Read | ir.Metric | ir.Named | ir.NodeAggregate | ir.PodAggregate):
+        if isinstance(node, _SHOWN):
             name = _name(node, text)
             if name not in seen:
                 seen.add(name)
@@ -336,3 +417,176 @@ def _name(node: ir.Expr, text: str) -> str:
 
 def _words(text: str, node: ir.Expr) -> str:
     return " ".join(text[node.span.start : node.span.end].split())
+
+
+# ---- orders
+
+
+def order_key(keys: Sequence[ir.SortKey], view: View) -> tuple[Any, ...]:
+    """Returns what compares as the keys order: smaller comes first, missing values last."""
+    return tuple(
+        functions.place(evaluate(one.value, view), one.direction, one.items) for one in keys
+    )
+
+
+def sort_key(core: ir.SortCore, world: World, subject: Subject) -> tuple[Any, ...]:
+    """Returns the place of a pod in the queue; then comes who waits longer, then the UID."""
+    queued_at = subject.number("pod.queued_at", None)
+    last = (queued_at != queued_at, 0.0 if queued_at != queued_at else queued_at)
+    own = order_key(core.keys, View(world, subject, -1))
+    return (*own, last, subject.text("pod.uid", None) or "")
+
+
+def prefers(
+    core: ir.TierCore, world: World, subject: Subject, candidates: Sequence[int]
+) -> list[bool] | None:
+    """Returns which candidates a `first:` prefers; None where it does not apply."""
+    if not applies(core.guard, world, subject):
+        return None
+    rows = tuple(candidates)
+    return [bool(evaluate(core.test, View(world, subject, row, rows))) for row in rows]
+
+
+# ---- the chosen node
+
+
+def at_node(guard: ir.Expr | None, left: ir.Expr | None, view: View) -> bool:
+    """Whether a rule about the chosen node applies."""
+    return all(one is None or bool(evaluate(one, view)) for one in (guard, left))
+
+
+def words(message_of: ir.Message, view: View) -> str:
+    """Returns the text of a message."""
+    return "".join(
+        one if isinstance(one, str) else show(evaluate(one, view), one.type)
+        for one in message_of.parts
+    )
+
+
+def effects(core: ir.ActionCore, view: View) -> tuple[Effect, ...]:
+    """Returns what actions come to; what has no value is not set."""
+    if not at_node(core.guard, core.left, view):
+        return ()
+    out = []
+    for one in core.actions:
+        if one.text is not None:
+            out.append(Effect(one.kind, one.key, words(one.text, view)))
+        elif one.value is not None:
+            value = evaluate(one.value, view)
+            if not is_missing(value):
+                out.append(Effect(one.kind, one.key, show(value, one.value.type)))
+    return tuple(out)
+
+
+# ---- engines
+
+
+def victims(
+    core: ir.PreemptCore, view: View, fits: Fits, protected: frozenset[int]
+) -> tuple[int, ...] | None:
+    """Returns the pods to evict from the view's node, first to go first; None: it does not help.
+
+    All that may go are taken away; if the pod fits then, they are given back one by one, the last
+    in order first, protected ones before others, as long as it still fits.
+    """
+    if core.never or core.where is None:
+        return None
+    places = view.world.pod_node.tolist()
+    there = [replace(view, pod=pod) for pod, node in enumerate(places) if node == view.row]
+    may_go = [one for one in there if evaluate(core.where, one)]
+    ordered = sorted(may_go, key=lambda one: (_eviction_key(core.order, one), one.pod))
+    gone = {one.pod for one in ordered}
+    if not gone or not fits(frozenset(gone)):
+        return None
+    back = [one.pod for one in reversed(ordered)]
+    for pod in sorted(back, key=lambda one: one not in protected):
+        if fits(frozenset(gone - {pod})):
+            gone.remove(pod)
+    if core.limit is not None and len(gone) > core.limit:
+        return None
+    return tuple(one.pod for one in ordered if one.pod in gone)
+
+
+def _eviction_key(keys: Sequence[ir.SortKey], view: View) -> tuple[Any, ...]:
+    if keys:
+        return order_key(keys, view)
+    # The order of Kubernetes: least important first, then who started last; unknown is youngest.
+    started = float(view.world.pod_number("it.started_at", None)[view.pod])
+    priority = float(view.world.pod_number("it.priority", None)[view.pod])
+    return priority, -started if started == started else -math.inf
+
+
+def best_node(
+    core: ir.PreemptCore,
+    view: View,
+    choices: Mapping[int, Sequence[int]],
+    violations: Mapping[int, int],
+) -> int:
+    """Returns the node whose victims cost least, by `pick` or as Kubernetes, then by name."""
+
+    def cost(row: int) -> tuple[Any, ...]:
+        results = _cost(view.world, choices[row], violations.get(row, 0))
+        codes = view.world.node_text("node.name", None)
+        name = view.world.dictionary.texts[int(codes[row])] if codes[row] >= 0 else ""
+        if core.pick:
+            return order_key(core.pick, replace(view, row=row, results=results)), name
+        latest = results["victims.latest_start"]
+        start = -latest if latest == latest else -math.inf
+        kept = ("pdb_violations", "max_priority", "sum_priority", "count")
+        return (*(results[f"victims.{one}"] for one in kept), start), name
+
+    return min(choices, key=cost)
+
+
+def _cost(world: World, pods: Sequence[int], violations: int) -> dict[str, float]:
+    priorities = [float(one) for one in world.pod_number("it.priority", None)[list(pods)]]
+    started = world.pod_number("it.started_at", None)
+    highest = max(priorities, default=0.0)
+    top = [pod for pod, own in zip(pods, priorities, strict=True) if own == highest]
+    # The earliest start among the most important ones: the later, the less is lost.
+    return {
+        "victims.pdb_violations": float(violations),
+        "victims.max_priority": highest,
+        "victims.sum_priority": functions.total(priorities),
+        "victims.count": float(len(pods)),
+        "victims.latest_start": min((float(started[pod]) for pod in top), default=MISSING),
+    }
+
+
+def gang(core: ir.GangCore, view: View) -> Gang | None:
+    """Returns the gang of the pod: the pods of its namespace with the same key."""
+    if not at_node(core.guard, None, view):
+        return None
+    key = evaluate(core.by, view)
+    if is_missing(key):
+        return None
+    world = view.world
+    namespace = world.dictionary.find(view.subject.text("pod.namespace", None) or "")
+    spaces = world.pod_text("it.namespace", None).tolist()
+    members = tuple(
+        pod
+        for pod, node in enumerate(world.pod_node.tolist())
+        if node >= 0
+        and spaces[pod] == namespace
+        and evaluate(core.member, replace(view, pod=pod)) == key
+    )
+    minimum = (
+        float(evaluate(core.minimum, view))
+        if core.minimum is not None
+        else float(view.subject.number("group.min_member", None))
+    )
+    wait = float(evaluate(core.wait, view)) if core.wait is not None else MISSING
+    return Gang(key, members, minimum, wait)
+
+
+def over_quota(core: ir.QuotaCore, view: View) -> str | None:
+    """Returns why the pod does not fit into its quota; None: it does, or has none."""
+    if not at_node(core.guard, None, view):
+        return None
+    key = evaluate(core.by, view)
+    for resource, test in core.within:
+        if not is_missing(key) and not evaluate(test, view):
+            if core.message is not None:
+                return words(core.message, view)
+            return f"quota of {show(key, core.by.type)}: no more {resource}"
+    return None

@@ -36,7 +36,8 @@ class FieldSpec:
         optional: whether it may be missing.
         changes: whether evicting pods could change it (the rule's status follows from that).
         words: all its values, where there are only a few.
-        available: whether this version has a column for it.
+        of_pod: whether a field of the node depends on the pod to place, too.
+        served: whether a running scheduler has it; where not, it refuses the policy.
     """
 
     name: str
@@ -47,7 +48,8 @@ class FieldSpec:
     optional: bool = False
     changes: bool = False
     words: tuple[str, ...] = ()
-    available: bool = True
+    of_pod: bool = False
+    served: bool = True
 
 
 _CORE: Final = number_of(CORES)
@@ -82,7 +84,7 @@ def _cycle() -> Iterator[FieldSpec]:
     yield FieldSpec(
         "cluster.pods", PODS, level, "pods bound to or assumed on any node", changes=True
     )
-    yield FieldSpec("queue.pods", PODS, level, "pending pods", changes=True, available=False)
+    yield FieldSpec("queue.pods", PODS, level, "pending pods", changes=True, served=False)
 
 
 def _pod_like(owner: str, level: Level) -> Iterator[FieldSpec]:
@@ -110,6 +112,8 @@ def _pod_like(owner: str, level: Level) -> Iterator[FieldSpec]:
     yield text("label", "value of a label", keyed=True, optional=True)
     yield text("annotation", "value of an annotation", keyed=True, optional=True)
     yield text("node_selector", "value the pod's nodeSelector asks for", keyed=True, optional=True)
+    yield text("workload", "top owner: the Deployment, not its ReplicaSet", optional=True)
+    yield text("toleration", "value of a toleration, empty for Exists", keyed=True, optional=True)
     yield text("owner.kind", "kind of the controlling owner", optional=True)
     yield text("owner.name", "name of the controlling owner", optional=True)
     yield text("image", "image of the first container", optional=True)
@@ -119,6 +123,7 @@ def _pod_like(owner: str, level: Level) -> Iterator[FieldSpec]:
     yield number("gpu", NUMBER, "GPUs requested")
     yield number("request", NUMBER, "effective request of a resource, 0 if none", keyed=True)
     yield number("limit", NUMBER, "limit of a resource", keyed=True, optional=True)
+    yield number("volumes.count", NUMBER, "claims and generic ephemeral volumes")
     yield FieldSpec(f"{owner}.tolerates_all", BOOL, level, "tolerates every taint")
 
 
@@ -126,15 +131,14 @@ def _pod() -> Iterator[FieldSpec]:
     level = Level.POD
     yield from _pod_like("pod", level)
     yield FieldSpec("pod.images", TEXTS, level, "images of all containers")
+    yield FieldSpec("pod.containers", TEXTS, level, "containers of the pod; in `len` their number")
+    yield FieldSpec(
+        "pod.queued_at", TIME, level, "when the pod last entered the queue", optional=True
+    )
+    yield FieldSpec("pod.first_attempt_at", TIME, level, "when it was first tried", optional=True)
+    yield FieldSpec("pod.attempts", NUMBER, level, "how often it has been tried", optional=True)
     later = (
-        ("pod.queued_at", TIME, "when the pod entered the queue"),
-        ("pod.first_attempt_at", TIME, "when it was first tried"),
-        ("pod.attempts", NUMBER, "how often it has been tried"),
-        ("pod.workload", TEXT, "top owner of the pod"),
-        ("pod.toleration", TEXT, "value of a toleration"),
         ("pod.previous_node", TEXT, "node of its predecessor"),
-        ("pod.volumes.count", NUMBER, "volumes the pod needs"),
-        ("pod.containers", TEXTS, "containers of the pod"),
         ("workload.label", TEXT, "label of the pod's workload"),
         ("workload.annotation", TEXT, "annotation of the pod's workload"),
         ("workload.replicas", NUMBER, "replicas the workload asks for"),
@@ -153,7 +157,7 @@ def _pod() -> Iterator[FieldSpec]:
         ("quota.max", NUMBER, "maximum of a resource"),
         ("quota.used", NUMBER, "use of a resource"),
     )
-    keyed = {"toleration", "label", "annotation", "min", "max", "used"}
+    keyed = {"label", "annotation", "min", "max", "used"}
     for name, of, doc in later:
         yield FieldSpec(
             name,
@@ -161,9 +165,9 @@ def _pod() -> Iterator[FieldSpec]:
             level,
             doc,
             keyed=name.rsplit(".", 1)[1] in keyed,
-            optional=True,
+            optional=of is not BOOL,
             changes=name.startswith(("group.", "quota.")),
-            available=False,
+            served=False,
         )
     yield FieldSpec("namespace.name", TEXT, level, "namespace of the pod")
     for part in ("label", "annotation"):
@@ -213,21 +217,25 @@ def _node() -> Iterator[FieldSpec]:
         ("region", "pods of all nodes in the node's region"),
     ):
         yield FieldSpec(f"{owner}.pods", PODS, level, doc, changes=True)
+    yield FieldSpec("node.images", TEXTS, level, "names of the images on the node")
+    doc = "whether selector and required affinity of the pod allow the node, and it is not cordoned"
+    yield FieldSpec("node.eligible", BOOL, level, doc, of_pod=True)
+    doc = "bytes of the pod's images that are not on the node; of unknown size: 0"
+    yield FieldSpec("node.missing_image_bytes", _BYTE, level, doc, of_pod=True)
+    yield FieldSpec("node.ips.capacity", NUMBER, level, "pod addresses", optional=True)
+    yield FieldSpec(
+        "node.ips.free", NUMBER, level, "pod addresses left", optional=True, changes=True
+    )
     later = (
-        ("node.images", TEXTS, "names of the images on the node"),
         ("node.nominated", PODS, "pods nominated to the node"),
         ("node.finished", PODS, "pods that finished on the node in the last hour"),
-        ("node.eligible", BOOL, "whether the pod's selector and affinity allow the node"),
         ("node.heartbeat", TIME, "when the node's Lease was renewed"),
-        ("node.ips.capacity", NUMBER, "pod addresses"),
-        ("node.ips.free", NUMBER, "pod addresses left"),
-        ("node.missing_image_bytes", _BYTE, "bytes of the pod's images that are not there"),
         ("node.volumes.attached", NUMBER, "volumes attached"),
         ("node.volumes.limit", NUMBER, "volumes that may be attached"),
     )
     for name, of, doc in later:
-        moves = name in ("node.finished", "node.ips.free", "node.volumes.attached")
-        yield FieldSpec(name, of, level, doc, optional=True, changes=moves, available=False)
+        moves = of is PODS or name == "node.volumes.attached"
+        yield FieldSpec(name, of, level, doc, optional=of is not PODS, changes=moves, served=False)
 
 
 def _it() -> Iterator[FieldSpec]:
@@ -237,17 +245,14 @@ def _it() -> Iterator[FieldSpec]:
     yield FieldSpec("it.phase", TEXT, level, "phase of the pod", optional=True)
     yield FieldSpec("it.terminating", BOOL, level, "whether the pod is being deleted")
     yield FieldSpec("it.started_at", TIME, level, "when the pod started", optional=True)
-    later = (
-        ("it.workload", TEXT, "top owner of the pod"),
-        ("it.nominated", BOOL, "whether it is nominated to a node"),
-        ("it.ready", BOOL, "whether it is ready"),
-        ("it.bound", BOOL, "whether it is bound, not only assumed"),
-        ("it.scheduled_at", TIME, "when it was scheduled"),
-        ("it.finished_at", TIME, "when it finished"),
-        ("it.quota.over_min", BOOL, "whether its quota is over its minimum"),
-    )
-    for name, of, doc in later:
-        yield FieldSpec(name, of, level, doc, optional=True, available=False)
+    yield FieldSpec("it.nominated", BOOL, level, "whether it is nominated to a node")
+    yield FieldSpec("it.ready", BOOL, level, "whether it is ready")
+    yield FieldSpec("it.bound", BOOL, level, "whether it is bound, not only assumed")
+    yield FieldSpec("it.scheduled_at", TIME, level, "when it was scheduled", optional=True)
+    doc = "when it finished"
+    yield FieldSpec("it.finished_at", TIME, level, doc, optional=True, served=False)
+    doc = "whether its quota is over its minimum"
+    yield FieldSpec("it.quota.over_min", BOOL, level, doc, served=False)
 
 
 def _results() -> Iterator[FieldSpec]:
@@ -260,7 +265,7 @@ def _results() -> Iterator[FieldSpec]:
         ("victims.latest_start", TIME, "latest start among the most important victims"),
     )
     for name, of, doc in later:
-        yield FieldSpec(name, of, Level.NODE, doc, optional=True, available=False)
+        yield FieldSpec(name, of, Level.NODE, doc, optional=True, served=False)
 
 
 FIELDS: Final = MappingProxyType(
@@ -391,6 +396,29 @@ UNIT_WORDS: Final = MappingProxyType(
         "cores": CORES,
         "seconds": SECONDS,
         "percent": PLAIN,
+    }
+)
+
+
+#: Fields of the outcome, and where alone they are known.
+RESULTS: Final = MappingProxyType(
+    {"score": "in `prebind` and `postbind`", "victims": "in `pick` of `preempt`"}
+)
+#: Fields with a key that is a resource, whose amounts have the resource's unit.
+AMOUNTS: Final = frozenset(
+    {"pod.request", "pod.limit", "it.request", "it.limit", "quota.min", "quota.max", "quota.used"}
+    | {f"node.resource.{part}" for part in ("capacity", "allocatable", "requested", "free")}
+)
+#: Sets of pods: over which domain they run, and which pods they hold.
+POD_SETS: Final = MappingProxyType(
+    {
+        "node.pods": ("node", "pods"),
+        "zone.pods": ("zone", "pods"),
+        "region.pods": ("region", "pods"),
+        "cluster.pods": ("cluster", "pods"),
+        "queue.pods": ("cluster", "queue"),
+        "node.nominated": ("node", "nominated"),
+        "node.finished": ("node", "finished"),
     }
 )
 

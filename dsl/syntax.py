@@ -311,6 +311,42 @@ class Clause(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Key(Node):
+    """One key of an order: `pod.priority desc`, `pod.qos [Guaranteed, Burstable]`.
+
+    `direction` is `ascending`, `descending` or `listed`.
+    """
+
+    value: Expr
+    direction: str
+    items: "Words | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeysClause(Node):
+    """A part of a statement that is a list of keys: `order a desc, b`."""
+
+    name: str
+    keys: tuple[Key, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Amount(Node):
+    """An amount of a resource: `memory 32Gi`."""
+
+    key: "Word | Text | Param"
+    value: Literal
+
+
+@dataclass(frozen=True, slots=True)
+class AmountsClause(Node):
+    """A part of a statement that is a list of amounts: `max cpu 10, memory 32Gi`."""
+
+    name: str
+    amounts: tuple[Amount, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class MetricDecl(Node):
     """`metric name = source clauses`."""
 
@@ -337,6 +373,20 @@ class Rule(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Special(Node):
+    """`keyword: [left ->] parts`: a statement whose right side is more than one expression.
+
+    `point` is the extension point: sort, preempt, spread, permit, prebind, bind, postbind, gang or
+    quota.
+    """
+
+    keyword: str
+    point: str
+    left: Expr | None
+    parts: tuple[Clause | KeysClause | AmountsClause, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NormalizeDecl(Node):
     """`normalize: N`, the default of the file's `score:` lines."""
 
@@ -345,7 +395,7 @@ class NormalizeDecl(Node):
 
 @dataclass(frozen=True, slots=True)
 class Other(Node):
-    """A statement of the grammar that this version reads but does not run."""
+    """A statement of the grammar that the checker does not know."""
 
     keyword: str
     keyword_span: Span
@@ -358,7 +408,9 @@ class Broken(Node):
     declares: str = ""
 
 
-Statement = Header | ParamDecl | LetDecl | MetricDecl | Rule | NormalizeDecl | Other | Broken
+Statement = (
+    Header | ParamDecl | LetDecl | MetricDecl | Rule | Special | NormalizeDecl | Other | Broken
+)
 
 
 @dataclass(frozen=True, slots=True)

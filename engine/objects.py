@@ -120,6 +120,17 @@ class Container(_Read, frozen=True):
     restart_policy: str | None = None
 
 
+class VolumeClaim(_Read, frozen=True):
+    """A volume's claim; that there is one is all that is read."""
+
+
+class Volume(_Read, frozen=True):
+    """A volume of a pod, read for whether storage has to be attached for it."""
+
+    persistent_volume_claim: VolumeClaim | None = None
+    ephemeral: VolumeClaim | None = None
+
+
 class SchedulingGate(_Read, frozen=True):
     """A gate that keeps the pod out of the queue."""
 
@@ -144,6 +155,7 @@ class PodSpec(_Read, frozen=True):
     scheduling_gates: list[SchedulingGate] | None = None
     service_account_name: str = ""
     host_network: bool = False
+    volumes: list[Volume] | None = None
 
 
 class Condition(_Read, frozen=True):
@@ -153,6 +165,7 @@ class Condition(_Read, frozen=True):
     status: str = ""
     reason: str = ""
     message: str = ""
+    last_transition_time: str | None = None
 
 
 class ContainerStatus(_Read, frozen=True):
@@ -190,6 +203,7 @@ class NodeSpec(_Read, frozen=True):
 
     unschedulable: bool = False
     taints: list[Taint] | None = None
+    pod_cidr: str = msgspec.field(default="", name="podCIDR")
 
 
 class NodeAddress(_Read, frozen=True):
@@ -205,6 +219,13 @@ class NodeSystemInfo(_Read, frozen=True):
     kernel_version: str = ""
 
 
+class ContainerImage(_Read, frozen=True):
+    """An image on a node, under all its names."""
+
+    names: list[str] | None = None
+    size_bytes: int = 0
+
+
 class NodeStatus(_Read, frozen=True):
     """`status` of a node."""
 
@@ -214,6 +235,7 @@ class NodeStatus(_Read, frozen=True):
     declared_features: list[str] | None = None
     addresses: list[NodeAddress] | None = None
     node_info: NodeSystemInfo | None = None
+    images: list[ContainerImage] | None = None
 
 
 class Node(_Read, frozen=True):

@@ -1,12 +1,12 @@
 """Aggregates over pods and over nodes, and what a bare `max` means."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker.fields import canonical
+from dsl.checker.fields import canonical, key_text
 from dsl.checker.scope import Flex, Refused, Typed, describe
-from dsl.schema import FIELDS
+from dsl.schema import FIELDS, POD_SETS
 from dsl.types import BOOL, NUMBER, Kind, Level, Type
 
 if TYPE_CHECKING:
@@ -15,10 +15,26 @@ if TYPE_CHECKING:
 _TESTS: Final = ("count", "any", "all")
 _NODE_SETS: Final = ("nodes", "candidates")
 _MAX_SHOWN: Final = 3
+_CONTAINERS: Final = "pod.containers"
+#: What has a value of its own for each node.
+OF_NODE: Final = (ir.Read, ir.KeyedRead, ir.Metric, ir.Pair, ir.PodAggregate)
+_READS: Final = (ir.Read, ir.KeyedRead, ir.Metric, ir.ContainerAggregate)
+
+
+class PodSet(NamedTuple):
+    """A set of pods: over which domain, which pods, as written."""
+
+    over: str
+    table: str
+    text: str
 
 
 def aggregate(typer: "Typer", node: s.Aggregate) -> ir.Expr:
     """Returns an aggregate with parentheses."""
+    if _is_containers(node.over):
+        return _over_containers(typer, node, node.args)
+    if node.over is None and len(node.args) == 1 and _is_containers(node.args[0]):
+        return _over_containers(typer, node, ())
     pods = _pod_set(typer, node.over) if node.over is not None else None
     if pods is None and node.over is None and len(node.args) == 1:
         pods = _pod_set(typer, node.args[0])
@@ -33,16 +49,36 @@ def aggregate(typer: "Typer", node: s.Aggregate) -> ir.Expr:
     return _over_nodes(typer, node)
 
 
-def _pod_set(typer: "Typer", node: s.Expr) -> str | None:
-    """Returns whose pods a set of pods holds: node, zone, region or cluster."""
+def _pod_set(typer: "Typer", node: s.Expr) -> PodSet | None:
+    """Returns which set of pods is meant, None if none is."""
+    if isinstance(node, s.Call) and node.name == "pods_in":
+        return _pods_in(typer, node)
     if not isinstance(node, s.Field) or node.key is not None:
         return None
-    spec = FIELDS.get(canonical(node.path))
-    if spec is not None and not spec.available:
-        raise typer.scope.later(f"`{spec.name}`", node.span)
-    if spec is None or spec.type.kind is not Kind.PODS:
+    name = canonical(node.path)
+    if name not in POD_SETS:
         return None
-    return spec.name.split(".", 1)[0]
+    over, table = POD_SETS[name]
+    return PodSet(over, table, name)
+
+
+def _pods_in(typer: "Typer", node: s.Call) -> PodSet:
+    (key,) = node.args if len(node.args) == 1 else (None,)
+    if not isinstance(key, s.Text | s.Param):
+        raise typer.scope.refuse(
+            "P209",
+            "`pods_in` takes the key of a label in quotes",
+            node.span,
+            'write  pods_in("topology.kubernetes.io/rack")',
+        )
+    return PodSet(f"label:{key_text(typer, key)}", "pods", typer.scope.text(node))
+
+
+def sets_read(node: ir.PodAggregate) -> tuple[str, ...]:
+    """Returns the schema names of what an aggregate runs over."""
+    place = (node.over, node.table)
+    named = tuple(name for name, one in POD_SETS.items() if one == place)
+    return named or ("cluster.pods", f"node.{node.over.partition(':')[0]}")
 
 
 def _result_type(function: str, value: Typed | None) -> Type:
@@ -56,29 +92,29 @@ def _result_type(function: str, value: Typed | None) -> Type:
 # ---- over pods
 
 
-def _over_pods(typer: "Typer", node: s.Aggregate, over: str, written: s.Expr | None) -> ir.Expr:
+def _over_pods(typer: "Typer", node: s.Aggregate, of: PodSet, written: s.Expr | None) -> ir.Expr:
     if written is None and (node.function not in _TESTS):
         raise typer.scope.refuse(
             "P209",
             f"`{node.function}` needs a value of each pod",
             node.span,
-            f"write  {node.function}(it.cpu over {over}.pods)",
+            f"write  {node.function}(it.cpu over {of.text})",
         )
     if written is None and node.function != "count" and node.where is None:
         raise typer.scope.refuse(
             "P209",
             f"`{node.function}` needs a condition",
             node.span,
-            f"write  {node.function}({over}.pods where it.priority > 0)",
+            f"write  {node.function}({of.text} where it.priority > 0)",
         )
-    inside, typer.in_pods = typer.in_pods, True
-    try:
+    with typer.inside(pods=True, placed=of.table != "queue"):
         value = _pod_value(typer, node, written) if written is not None else None
         where = _condition(typer, node.where) if node.where is not None else None
-    finally:
-        typer.in_pods = inside
+    if of.table != "pods":
+        _no_sets_within(typer, of.text, value, where)
+    over = of.over
     if over != "node":
-        _no_node_fields(typer, over, value, where)
+        _no_node_fields(typer, of.text, value, where)
     level = Level.NODE if over != "cluster" else _outer_level(value, where)
     return ir.PodAggregate(
         span=node.span,
@@ -88,7 +124,16 @@ def _over_pods(typer: "Typer", node: s.Aggregate, over: str, written: s.Expr | N
         over=over,
         value=value,
         where=where,
+        table=of.table,
     )
+
+
+def _no_sets_within(typer: "Typer", name: str, *parts: ir.Expr | None) -> None:
+    for one in ir.walk(*(part for part in parts if part is not None)):
+        if isinstance(one, ir.PodAggregate):
+            raise typer.scope.refuse(
+                "P202", f"an aggregate over `{name}` may not hold one over other pods", one.span
+            )
 
 
 def _pod_value(typer: "Typer", node: s.Aggregate, written: s.Expr) -> ir.Expr:
@@ -128,10 +173,10 @@ def _no_node_fields(typer: "Typer", over: str, *parts: ir.Expr | None) -> None:
         seen.add(id(node))
         stack.extend(ir.children(node))
         # An aggregate below node level has its own nodes; only what is left is in question.
-        if node.level is Level.NODE and isinstance(node, ir.Read | ir.Metric | ir.PodAggregate):
+        if node.level is Level.NODE and isinstance(node, OF_NODE):
             raise typer.scope.refuse(
                 "P202",
-                f"a condition on `{over}.pods` may not read a field of the node",
+                f"a condition on `{over}` may not read a field of the node",
                 node.span,
                 "use `node.pods`, or compare outside of the aggregate",
             )
@@ -142,9 +187,49 @@ def _outer_level(*parts: ir.Expr | None) -> Level:
     reads = [
         one.level
         for one in ir.walk(*(part for part in parts if part is not None))
-        if isinstance(one, ir.Read) and one.level <= Level.POD
+        if isinstance(one, _READS) and one.level <= Level.POD
     ]
     return max([Level.CYCLE, *reads])
+
+
+# ---- over containers
+
+
+def _is_containers(node: s.Expr | None) -> bool:
+    return isinstance(node, s.Field) and node.path == _CONTAINERS and not node.tail
+
+
+def _over_containers(typer: "Typer", node: s.Aggregate, args: tuple[s.Expr, ...]) -> ir.Expr:
+    """Returns an aggregate over the containers of the pod to place."""
+    counts = node.function == "count" and not args
+    if len(args) > 1 or (not args and node.function not in _TESTS):
+        raise typer.scope.refuse(
+            "P209",
+            f"`{node.function}` over containers takes one value",
+            node.span,
+            f"write  {node.function}(it.limit[memory] over pod.containers)",
+        )
+    if not args and node.where is None and not counts:
+        raise typer.scope.refuse("P209", f"`{node.function}` needs a condition", node.span)
+    with typer.inside(containers=True):
+        value = _pod_value(typer, node, args[0]) if args else None
+        where = _condition(typer, node.where) if node.where is not None else None
+    for one in ir.walk(*(part for part in (value, where) if part is not None)):
+        if one.level > Level.POD or isinstance(one, ir.NodeAggregate | ir.PodAggregate):
+            raise typer.scope.refuse(
+                "P202",
+                "an aggregate over containers looks at the pod alone",
+                one.span,
+                "compare outside of the aggregate",
+            )
+    return ir.ContainerAggregate(
+        span=node.span,
+        type=_result_type(node.function, value),
+        level=Level.POD,
+        function=node.function,
+        value=value,
+        where=where,
+    )
 
 
 # ---- over nodes

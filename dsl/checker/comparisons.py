@@ -167,19 +167,19 @@ def word_or_expression(typer: "Typer", node: s.Expr, left: Typed) -> ir.Expr:
         if isinstance(node, s.Word):
             _looks_like_field(typer.scope, node)
         word = read_word(typer.scope, node, left)
-        _closed_set(typer.scope, left, word)
+        closed_set(typer.scope, left, word)
         return word
     typed = typer.check(node)
     if isinstance(typed, Flex):
         unit = PLAIN if isinstance(left, Flex) else left.type.unit or PLAIN
         if isinstance(node, s.Param) and not isinstance(left, Flex):
             word = read_word(typer.scope, s.Text(node.span, typed.text), left)
-            _closed_set(typer.scope, left, word)
+            closed_set(typer.scope, left, word)
             return word
         return settle(typer.scope, typed, unit, left)
     if isinstance(typed, ir.Const) and isinstance(typed.value, str):
         word = read_word(typer.scope, s.Text(node.span, typed.value), left)
-        _closed_set(typer.scope, left, word)
+        closed_set(typer.scope, left, word)
         return word
     return typed
 
@@ -196,12 +196,13 @@ def _looks_like_field(scope: Scope, node: s.Word) -> None:
 
 def _closed_set_compare(scope: Scope, left: ir.Expr, right: ir.Expr) -> None:
     if isinstance(right, ir.Const):
-        _closed_set(scope, left, right)
+        closed_set(scope, left, right)
     elif isinstance(left, ir.Const):
-        _closed_set(scope, right, left)
+        closed_set(scope, right, left)
 
 
-def _closed_set(scope: Scope, left: Typed, word: ir.Const) -> None:
+def closed_set(scope: Scope, left: Typed, word: ir.Const) -> None:
+    """Refuses a word that a field with a closed set of words never has."""
     if not isinstance(left, ir.Read) or not FIELDS[left.field].words:
         return
     words = FIELDS[left.field].words

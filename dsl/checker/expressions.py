@@ -4,13 +4,14 @@ One `Typer` serves one file. `check` gives a typed tree or raises `Refused` with
 recorded; constants keep their unit open until a neighbour settles it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 from typing import Final, cast
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker import aggregates, comparisons, fields
+from dsl.checker import aggregates, calls, comparisons, fields
 from dsl.checker.literals import constant, fold, read_literal, settle
 from dsl.checker.scope import (
     Flex,
@@ -23,13 +24,11 @@ from dsl.checker.scope import (
     describe,
 )
 from dsl.diagnostics import Label
-from dsl.functions import FUNCTIONS, FunctionSpec
 from dsl.schema import CATALOGUE, FIELDS
 from dsl.source import Span
 from dsl.types import (
     BOOL,
     DURATION,
-    MILLI,
     NUMBER,
     PLAIN,
     SECONDS,
@@ -44,13 +43,12 @@ from dsl.types import (
 )
 
 _MAX_TOTAL_DEPTH: Final = 128
-_GIVES: Final = {
-    "n": NUMBER,
-    "s": TEXT,
-    "time": TIME,
-    "seconds": DURATION,
-    "cores": number_of(Unit(core=1)),
-    "bytes": number_of(Unit(byte=1)),
+_METRIC_LEVELS: Final = {
+    "node": Level.NODE,
+    "cluster": Level.CYCLE,
+    "namespace": Level.POD,
+    "workload": Level.POD,
+    "pod": Level.POD,
 }
 
 
@@ -69,8 +67,13 @@ class Typer:
         self.find_metric = find_metric
         #: The expression whose subject a bare `max` means.
         self.root: s.Expr | None = None
-        #: Whether `it` means something here.
+        #: Whether `it` means a pod of a set here, whether those pods are on nodes, and whether it
+        #: means a container.
         self.in_pods = False
+        self.placed = True
+        self.in_containers = False
+        #: Fields that only some statements know: `score.total`, `victims.count`.
+        self.results: frozenset[str] = frozenset()
         self._depths: dict[int, int] = {}
         self._kept: list[ir.Expr] = []
 
@@ -105,6 +108,18 @@ class Typer:
     def plain(self, typed: Typed) -> ir.Expr:
         """Settles a constant as a plain number."""
         return settle(self.scope, typed, PLAIN)
+
+    @contextmanager
+    def inside(
+        self, *, pods: bool = False, placed: bool = True, containers: bool = False
+    ) -> Iterator[None]:
+        """Says what `it` means while an expression is checked."""
+        before = self.in_pods, self.placed, self.in_containers
+        self.in_pods, self.placed, self.in_containers = pods, placed, containers
+        try:
+            yield
+        finally:
+            self.in_pods, self.placed, self.in_containers = before
 
     def _limit_depth(self, root: ir.Expr, span: Span) -> None:
         stack: list[ir.Expr] = [root]
@@ -175,7 +190,7 @@ class Typer:
             case s.Fallback():
                 return self._fallback(node)
             case s.Call():
-                return self._call(node)
+                return calls.call(self, node)
             case s.Aggregate():
                 return aggregates.aggregate(self, node)
             case s.BareAggregate():
@@ -276,14 +291,28 @@ class Typer:
         if entry.spec is None:
             raise Refused
         entry.used = True
+        if entry.spec.of == "pair":
+            raise self.scope.refuse(
+                "P209", f"`{name}` is a metric of pairs", span, f"write  {name}(node.name, it.node)"
+            )
         kind = DURATION if age else number_of(entry.unit)
+        level = _METRIC_LEVELS[entry.spec.of]
+        if level is Level.POD and entry.spec.of == "pod" and self.in_pods:
+            level = Level.IT
         read = ir.Metric(
-            span=span, type=kind, level=Level.NODE, name=name, id=entry.spec.id, age=age
+            span=span,
+            type=kind,
+            level=level,
+            name=name,
+            id=entry.spec.id,
+            age=age,
+            of=entry.spec.of,
+            source=entry.spec.source,
         )
         if entry.spec.default is None or age:
             return read
         default = constant(span, entry.spec.default, kind)
-        return ir.Coalesce(span=span, type=kind, level=Level.NODE, operands=(read, default))
+        return ir.Coalesce(span=span, type=kind, level=level, operands=(read, default))
 
     def _let(self, entry: LetEntry, span: Span) -> Typed:
         entry.used = True
@@ -305,16 +334,17 @@ class Typer:
             )
         if entry.state == "new":
             entry.state = "open"
-            inside, self.in_pods = self.in_pods, False
+            results, self.results = self.results, frozenset()
             try:
-                entry.value = self.expression(entry.written.value)
+                with self.inside():
+                    entry.value = self.expression(entry.written.value)
             except RecursionError:
                 raise self.scope.refuse(
                     "P006", "this let needs too long a row of others", entry.written.name_span
                 ) from None
             finally:
                 entry.state = "bad" if entry.value is None else "known"
-                self.in_pods = inside
+                self.results = results
         if entry.value is None:
             raise Refused
         return entry.value
@@ -343,7 +373,24 @@ class Typer:
 
     # ---- arithmetic
 
+    def _tight_fallbacks(self, node: s.Chain) -> None:
+        """Warns of `a ?? b * c`, where `??` binds tighter than it looks."""
+        text = self.scope.source.text
+        for one in node.operands:
+            if isinstance(one, s.Fallback):
+                before = text[: one.span.start].rstrip()[-1:]
+                behind = text[one.span.end :].lstrip()[:1]
+                if (before, behind) != ("(", ")"):
+                    written = self.scope.text(one)
+                    self.scope.warn(
+                        "P221",
+                        "`??` binds tighter than arithmetic",
+                        one.span,
+                        f"if that is what you mean, write  ({written})",
+                    )
+
     def _sum(self, node: s.Chain) -> Typed:
+        self._tight_fallbacks(node)
         parts = self.each(node.operands)
         if all(isinstance(one, Flex) for one in parts):
             return fold(self.scope, node.operators, cast("list[Flex]", parts), node.span)
@@ -386,6 +433,7 @@ class Typer:
         raise self.mixed("P201", f"`{operator}` wants two numbers", left, right)
 
     def _product(self, node: s.Chain) -> Typed:
+        self._tight_fallbacks(node)
         parts = self.each(node.operands)
         if all(isinstance(one, Flex) for one in parts):
             return fold(self.scope, node.operators, cast("list[Flex]", parts), node.span)
@@ -478,6 +526,10 @@ class Typer:
                     "P201", f"`if` wants a condition, and this is {describe(one)}", one.span
                 )
         values, kind = self.unify(checked[count:], "`then` and `else` want")
+        if kind.kind is Kind.LIST and level_of((*values, *_solid(checked[:count]))) > Level.POD:
+            raise self.scope.refuse(
+                "P201", "a list may not differ from node to node here", node.span
+            )
         result = values[-1]
         for condition, then in zip(
             reversed(cast("list[ir.Expr]", checked[:count])), reversed(values[:-1]), strict=True
@@ -495,122 +547,18 @@ class Typer:
     def _fallback(self, node: s.Fallback) -> ir.Expr:
         parts = self.each(node.operands)
         for one in parts[:-1]:
-            if not isinstance(one, Flex) and one.type.kind is Kind.BOOL:
+            if not isinstance(one, Flex) and one.type.kind in (Kind.BOOL, Kind.LIST):
                 raise self.scope.refuse(
-                    "P201", "`??` is for values that may be missing; a condition never is", one.span
+                    "P201",
+                    f"`??` is for values that may be missing; {describe(one)} never is",
+                    one.span,
                 )
         values, kind = self.unify(parts, "`??` wants")
         return ir.Coalesce(span=node.span, type=kind, level=level_of(values), operands=values)
 
-    # ---- functions
 
-    def _call(self, node: s.Call) -> Typed:
-        spec = FUNCTIONS.get(node.name)
-        if spec is None:
-            near = closest(node.name, FUNCTIONS)
-            raise self.scope.refuse(
-                "P106",
-                f"there is no function `{node.name}`",
-                node.name_span,
-                *([f"did you mean `{near}`?"] if near else []),
-                fix=near,
-            )
-        if not spec.available:
-            raise self.scope.later(f"`{node.name}`", node.name_span)
-        few = len(node.args) < len(spec.takes)
-        if few or (len(node.args) > len(spec.takes) and not spec.variadic):
-            count = len(spec.takes)
-            wants = f"{count} argument{'s' if count > 1 else ''}"
-            wants = f"at least {wants}" if spec.variadic else wants
-            raise self.scope.refuse(
-                "P209", f"`{node.name}` takes {wants}, not {len(node.args)}", node.span, spec.doc
-            )
-        if spec.takes == "m":
-            return self._metric_age(node)
-        return self._apply(node, spec, self.each(node.args))
-
-    def _metric_age(self, node: s.Call) -> ir.Expr:
-        name = node.args[0]
-        found = self.metric(name.name, node.span, age=True) if isinstance(name, s.Name) else None
-        if found is None:
-            raise self.scope.refuse("P209", "`metric_age` takes the name of a metric", name.span)
-        return found
-
-    def _apply(self, node: s.Call, spec: FunctionSpec, args: list[Typed]) -> ir.Expr:
-        takes = spec.takes + spec.takes[-1] * (len(args) - len(spec.takes))
-        if "u" in takes:
-            solid, first = self.unify(args, f"`{node.name}` wants")
-            if not first.is_number:
-                raise self._argument(node.name, solid[0], "a number")
-        else:
-            solid = tuple(
-                self._argument_of(node.name, letter, one)
-                for letter, one in zip(takes, args, strict=True)
-            )
-            first = solid[0].type
-        kind = first if spec.gives == "same" else _GIVES[spec.gives]
-        return self._make_call(node, kind, solid)
-
-    def _argument_of(self, name: str, letter: str, typed: Typed) -> ir.Expr:
-        solid = self.plain(typed)
-        kind = solid.type
-        fits = {
-            "n": kind.is_number and (kind.unit or PLAIN).is_plain,
-            "s": kind.kind is Kind.TEXT,
-            "l": kind.kind in (Kind.TEXT, Kind.LIST),
-            "a": kind.kind in (Kind.TEXT, Kind.NUMBER),
-        }[letter]
-        if fits:
-            if letter == "a" and name in ("join", "hash") and kind.is_number:
-                return self._as_text(solid)
-            return solid
-        wants = {"n": "a plain number", "s": "a text", "l": "a text or a list"}.get(
-            letter, "a text or a number"
-        )
-        raise self._argument(name, solid, wants)
-
-    def _argument(self, name: str, typed: ir.Expr, wants: str) -> Refused:
-        unit = typed.type.is_number and wants == "a plain number"
-        hint = (f"write  number({self.scope.text(typed)})",) if unit else ()
-        return self.scope.refuse(
-            "P209", f"`{name}` takes {wants}, and this is {describe(typed)}", typed.span, *hint
-        )
-
-    def _as_text(self, solid: ir.Expr) -> ir.Expr:
-        plain = self._without_unit(solid, solid.span)
-        return ir.Func(span=solid.span, type=TEXT, level=solid.level, name="string", args=(plain,))
-
-    def _without_unit(self, solid: ir.Expr, span: Span) -> ir.Expr:
-        power = (solid.type.unit or PLAIN).core
-        if power == 0:
-            return ir.Func(span=span, type=NUMBER, level=solid.level, name="plain", args=(solid,))
-        factor = constant(span, float(MILLI) ** abs(power), NUMBER)
-        sign = "/" if power > 0 else "*"
-        return ir.Arith(
-            span=span, type=NUMBER, level=solid.level, operators=(sign,), operands=(solid, factor)
-        )
-
-    def _make_call(self, node: s.Call, kind: Type, args: tuple[ir.Expr, ...]) -> ir.Expr:
-        first = args[0]
-        level = level_of(args)
-        name = node.name
-        if name in ("number", "string") and first.type.is_number:
-            plain = self._without_unit(first, node.span)
-            return plain if name == "number" else self._as_text(first)
-        if name == "string":
-            return first
-        if name == "cores":
-            factor = constant(node.span, float(MILLI), NUMBER)
-            return ir.Arith(
-                span=node.span, type=kind, level=level, operators=("*",), operands=(first, factor)
-            )
-        if name in ("bytes", "seconds"):
-            return ir.Func(span=node.span, type=kind, level=level, name="plain", args=args)
-        if name == "clamp":
-            low = ir.Func(span=node.span, type=kind, level=level, name="max", args=args[:2])
-            args = (low, args[2])
-            name = "min"
-        return ir.Func(span=node.span, type=kind, level=level, name=name, args=args)
+def _solid(parts: Sequence[Typed]) -> list[ir.Expr]:
+    return [one for one in parts if not isinstance(one, Flex)]
 
 
 def _unit_hint(kind: Type, other: ir.Expr) -> str | None:

@@ -8,14 +8,22 @@ from dsl.checker.literals import constant
 from dsl.checker.scope import Flex, Refused, Typed, closest, describe
 from dsl.diagnostics import Fix, Label
 from dsl.functions import parse_number
-from dsl.schema import FIELDS, KUBERNETES_PATHS, PLURALS, FieldSpec, request_unit
+from dsl.schema import (
+    AMOUNTS,
+    FIELDS,
+    KUBERNETES_PATHS,
+    PLURALS,
+    RESULTS,
+    FieldSpec,
+    request_unit,
+)
 from dsl.source import Span
 from dsl.types import BOOL, NUMBER, TEXT, Kind, Level, Type, is_missing, number_of
 
 if TYPE_CHECKING:
     from dsl.checker.expressions import Typer
 
-_REQUESTS: Final = ("pod.request", "pod.limit", "it.request", "it.limit")
+_OF_CONTAINER: Final = ("it.name", "it.image", "it.request", "it.limit")
 _MAX_LISTED: Final = 8
 
 
@@ -30,24 +38,40 @@ def read_field(typer: "Typer", node: s.Field) -> ir.Expr:
     """Returns the read of a field."""
     name = canonical(node.path) + node.tail
     has_key = node.key is not None or node.computed is not None
-    spec = FIELDS.get(name)
+    of_its_node = name.startswith("it.node.")
+    spec = FIELDS.get(name.removeprefix("it.") if of_its_node else name)
     if spec is None:
         raise _unknown(typer, node, name, has_key=has_key)
-    _available(typer, spec, node.span)
-    if node.computed is not None:
-        raise typer.scope.later("a computed key", node.computed.span)
     if spec.keyed and not has_key:
         raise typer.scope.refuse(
             "P101", f"`{name}` needs a key", node.span, f"write  {_keyed(name, 'KEY')}"
         )
     if has_key and not spec.keyed:
         raise typer.scope.refuse("P101", f"`{name}` takes no key", node.span, f"write  {name}")
+    if of_its_node:
+        return _of_its_node(typer, node, spec)
+    if node.computed is not None:
+        return _computed(typer, node, spec)
     key = key_text(typer, node.key) if node.key is not None else None
     return make_read(typer, spec, key, node.span)
 
 
 def make_read(typer: "Typer", spec: FieldSpec, key: str | None, span: Span) -> ir.Expr:
     """Returns the read of a field whose key is known."""
+    if spec.level is Level.IT and typer.in_containers:
+        return _of_container(typer, spec, key, span)
+    _may_be_read(typer, spec, span)
+    kind = _amount_type(spec, key)
+    return ir.Read(span=span, type=kind, level=spec.level, field=spec.name, key=key)
+
+
+def _amount_type(spec: FieldSpec, key: str | None) -> Type:
+    if key is not None and spec.name in AMOUNTS:
+        return number_of(request_unit(key))
+    return spec.type
+
+
+def _may_be_read(typer: "Typer", spec: FieldSpec, span: Span) -> None:
     if spec.level is Level.IT and not typer.in_pods:
         raise typer.scope.refuse(
             "P202",
@@ -55,17 +79,80 @@ def make_read(typer: "Typer", spec: FieldSpec, key: str | None, span: Span) -> i
             span,
             "write for example  count(node.pods where it.priority > 0)",
         )
-    kind = spec.type
-    if kind.kind is Kind.PODS:
+    if spec.type.kind is Kind.PODS:
         raise typer.scope.refuse(
             "P201",
             f"`{spec.name}` is a set of pods, not a value",
             span,
             f"write  count({spec.name})   or   sum(it.cpu over {spec.name})",
         )
-    if key is not None and (spec.name in _REQUESTS or spec.name.startswith("node.resource.")):
-        kind = number_of(request_unit(key))
-    return ir.Read(span=span, type=kind, level=spec.level, field=spec.name, key=key)
+    root = spec.name.split(".", 1)[0]
+    if root in RESULTS and not {root, spec.name} & typer.results:
+        raise typer.scope.refuse("P202", f"`{spec.name}` is known only {RESULTS[root]}", span)
+
+
+def _of_container(typer: "Typer", spec: FieldSpec, key: str | None, span: Span) -> ir.Expr:
+    if spec.name not in _OF_CONTAINER:
+        raise typer.scope.refuse(
+            "P202",
+            f"`{spec.name}` is a field of a pod, and `it` is a container here",
+            span,
+            f"a container has {', '.join(_OF_CONTAINER)}",
+        )
+    return ir.ContainerRead(
+        span=span,
+        type=_amount_type(spec, key),
+        level=Level.POD,
+        field=spec.name.removeprefix("it."),
+        key=key,
+    )
+
+
+def _of_its_node(typer: "Typer", node: s.Field, spec: FieldSpec) -> ir.Expr:
+    """Returns the read of a field of the node that a pod of a set is on."""
+    if not typer.in_pods:
+        raise typer.scope.refuse(
+            "P202", "`it` means a pod of a set, and there is no set here", node.span
+        )
+    if spec.of_pod or spec.type.kind in (Kind.PODS, Kind.LIST) or not typer.placed:
+        raise typer.scope.refuse(
+            "P202",
+            f"`{spec.name}` cannot be read of the node of another pod"
+            if typer.placed
+            else "the pods of this set are on no node yet",
+            node.span,
+        )
+    if node.computed is not None:
+        raise typer.scope.refuse(
+            "P201", "the key of a field of `it.node` is a fixed word", node.computed.span
+        )
+    key = key_text(typer, node.key) if node.key is not None else None
+    kind = _amount_type(spec, key)
+    return ir.Read(span=node.span, type=kind, level=Level.IT, field=spec.name, key=key)
+
+
+def _computed(typer: "Typer", node: s.Field, spec: FieldSpec) -> ir.Expr:
+    """Returns the read of a field whose key is an expression."""
+    assert node.computed is not None
+    typed = typer.check(node.computed)
+    if isinstance(typed, Flex):
+        return make_read(typer, spec, typed.text, node.span)
+    if typed.type.kind is not Kind.TEXT:
+        raise typer.scope.refuse(
+            "P201",
+            f"a key is a text, and this is {describe(typed)}",
+            node.computed.span,
+            *([f"write  string({typer.scope.text(typed)})"] if typed.type.is_number else []),
+        )
+    if isinstance(typed, ir.Const) and isinstance(typed.value, str):
+        return make_read(typer, spec, typed.value, node.span)
+    if typer.in_containers and spec.level is Level.IT:
+        raise typer.scope.refuse(
+            "P201", "the key of a field of a container is a fixed word", node.computed.span
+        )
+    _may_be_read(typer, spec, node.span)
+    level = max(spec.level, typed.level)
+    return ir.KeyedRead(span=node.span, type=spec.type, level=level, field=spec.name, key=typed)
 
 
 def key_text(typer: "Typer", key: s.Expr) -> str:
@@ -87,15 +174,8 @@ def _keyed(name: str, key: str) -> str:
     return f"{name}[{key}]"
 
 
-def _available(typer: "Typer", spec: FieldSpec, span: Span) -> None:
-    if not spec.available:
-        raise typer.scope.later(f"`{spec.name}`", span)
-
-
 def _unknown(typer: "Typer", node: s.Field, name: str, *, has_key: bool) -> Refused:
     scope = typer.scope
-    if name.startswith("it.node."):
-        return scope.later("`it.node.` and a field", node.span)
     better = KUBERNETES_PATHS.get(name.lower()) or KUBERNETES_PATHS.get(f"pod.{name.lower()}")
     if better is None:
         flat = {one.replace("_", "").lower(): one for one in FIELDS}
@@ -123,7 +203,6 @@ def label_test(typer: "Typer", node: s.LabelTest) -> ir.Expr:
     if spec is None:
         field = s.Field(node.path_span, node.path)
         raise _unknown(typer, field, name, has_key=True)
-    _available(typer, spec, node.path_span)
     key = key_text(typer, node.key)
     operator, value = node.operator, node.value
     if not operator and not isinstance(node.key, s.Word):

@@ -5,6 +5,7 @@ from typing import Final
 
 from dsl import ir
 from dsl import syntax as s
+from dsl.checker.aggregates import OF_NODE, sets_read
 from dsl.checker.expressions import Typer, level_of
 from dsl.checker.literals import constant, read_number, settle
 from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
@@ -70,14 +71,24 @@ def reads_of(*roots: ir.Expr | None) -> Reads:
             case ir.Read():
                 fields.add(node.field)
                 changes = changes or FIELDS[node.field].changes
+            case ir.KeyedRead():
+                fields.add(node.field)
+                changes = changes or FIELDS[node.field].changes
             case ir.Metric():
                 fields.add(f"metric_age:{node.name}" if node.age else f"metric:{node.name}")
+                if node.source == "annotation":
+                    fields |= {"node.annotation", "now"}
                 metrics = True
                 time = time or node.age
-            case ir.NodeAggregate():
+            case ir.Pair():
+                fields.add(f"metric:{node.name}")
+                metrics = True
+            case ir.NodeAggregate() | ir.Rank():
                 local = False
+            case ir.ContainerAggregate():
+                fields.add("pod.containers")
             case ir.PodAggregate():
-                fields.add(f"{node.over}.pods")
+                fields.update(sets_read(node))
                 pods = changes = True
                 local = local and node.over == "node"
             case _:
@@ -185,7 +196,7 @@ class RuleChecker:
     def _metrics_decided(self, node: s.Rule, *parts: ir.Expr | None) -> None:
         """Refuses a metric that may be missing and decides without a word on that (P231)."""
         guarded: set[str] = set()
-        reads: dict[str, ir.Metric] = {}
+        reads: dict[str, ir.Metric | ir.Pair] = {}
         for one in ir.walk(*(part for part in parts if part is not None)):
             match one:
                 case ir.Missing():
@@ -193,7 +204,7 @@ class RuleChecker:
                 case ir.Coalesce():
                     for operand in one.operands[:-1]:
                         guarded |= _metrics_in(operand)
-                case ir.Metric():
+                case ir.Metric() | ir.Pair():
                     reads.setdefault(one.name, one)
                 case _:
                     pass
@@ -201,7 +212,7 @@ class RuleChecker:
             if name not in guarded:
                 raise self._undecided(node, name, read)
 
-    def _undecided(self, node: s.Rule, name: str, read: ir.Metric) -> Refused:
+    def _undecided(self, node: s.Rule, name: str, read: ir.Metric | ir.Pair) -> Refused:
         scope = self._scope
         entry = scope.metrics[name]
         labels: tuple[Label, ...] = ()
@@ -378,7 +389,7 @@ class RuleChecker:
         """Refuses an expression that reads more than its place allows."""
         guilty = root
         for node in ir.walk(root):
-            if isinstance(node, ir.Read | ir.Metric | ir.PodAggregate) and node.level > most:
+            if isinstance(node, OF_NODE) and node.level > most:
                 guilty = node
                 break
         hints = []
@@ -423,4 +434,4 @@ def _over_nodes(root: ir.Expr) -> bool:
 
 
 def _metrics_in(root: ir.Expr) -> set[str]:
-    return {one.name for one in ir.walk(root) if isinstance(one, ir.Metric)}
+    return {one.name for one in ir.walk(root) if isinstance(one, ir.Metric | ir.Pair)}

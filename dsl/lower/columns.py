@@ -8,14 +8,31 @@ are computed once per pod and become its class key.
 import math
 import operator
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from dsl import functions, ir
-from dsl.lower import numbers, pods, texts
+from dsl.lower import numbers, pods, reads, texts
 from dsl.lower.frame import Frame, Memo, Run, Value
-from dsl.types import MISSING, Kind, Level, Type
+from dsl.lower.reads import (
+    ALL,
+    BOOLEAN,
+    CODE,
+    FLOAT,
+    ITS,
+    ROWS,
+    Result,
+    element_wise,
+    frame_count,
+    map_codes,
+    missing_of,
+    scalar_text,
+    several_columns,
+    string,
+)
+from dsl.schema import FIELDS
+from dsl.types import MISSING, Kind, Level
 
 _COMPARE: Final[dict[str, Callable[[Value, Value], Value]]] = {
     "==": operator.eq,
@@ -24,14 +41,7 @@ _COMPARE: Final[dict[str, Callable[[Value, Value], Value]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-#: Domains of an expression: rows of nodes, pods on those rows, all pods.
-ROWS, ITS, ALL = "rows", "its", "all"
 _MEMO_ROWS: Final = 16
-
-
-def missing_of(kind: Type) -> float | None:
-    """Returns the missing value of a scalar."""
-    return None if kind.kind is Kind.TEXT else MISSING
 
 
 class Builder:
@@ -49,6 +59,7 @@ class Builder:
         self._built: dict[tuple[int, str], Run] = {}
         self._plain: dict[int, bool] = {}
         self._kept: list[ir.Expr] = []
+        self._asked: dict[tuple[str, str], int] = {}
 
     # ---- hoisting
 
@@ -91,6 +102,20 @@ class Builder:
 
         return slot
 
+    def _of_subject(self, field: str, what: str) -> Run:
+        """Returns what the pod has for a field (`pairs`, `asks`), hoisted if need be."""
+
+        def read(frame: Frame) -> Value:
+            return getattr(frame.subject, what)(field)
+
+        if not self.hoist:
+            return read
+        place = self._asked.get((field, what))
+        if place is None:
+            place = self._asked[field, what] = len(self.slots)
+            self.slots.append(read)
+        return lambda frame, place=place: frame.parts[place]  # type: ignore[misc]
+
     def _gathered(self, run: Run) -> Run:
         def gathered(frame: Frame) -> Value:
             return run(frame)[frame.pods()[1]]
@@ -99,15 +124,23 @@ class Builder:
 
     # ---- the nodes
 
-    def _build(self, node: ir.Expr, domain: str) -> Run:
+    def _build(self, node: ir.Expr, domain: str) -> Run:  # noqa: C901 - one case a kind
         match node:
             case ir.Const():
                 value = node.value
                 return lambda _: value
             case ir.Read():
                 return self._read(node, domain)
+            case ir.KeyedRead():
+                key = self.build(node.key, domain)
+                return reads.keyed_read(node, key, domain, self._of_subject(node.field, "pairs"))
+            case ir.ContainerRead():
+                return reads.container_read(node)
             case ir.Metric():
-                return self._metric(node)
+                return reads.metric_read(node, domain)
+            case ir.Pair():
+                ends = self.build(node.left, domain), self.build(node.right, domain)
+                return reads.pair_read(node, *ends)
             case ir.Named():
                 return self._named(node, domain)
             case ir.Arith():
@@ -122,6 +155,10 @@ class Builder:
                 return self._node_aggregate(node)
             case ir.PodAggregate():
                 return self._pod_aggregate(node)
+            case ir.ContainerAggregate():
+                return self._container_aggregate(node)
+            case ir.Rank():
+                return self._rank(node)
             case _:
                 return self._test(node, domain)
 
@@ -157,30 +194,19 @@ class Builder:
     def _read(self, node: ir.Read, domain: str) -> Run:
         field, key, kind = node.field, node.key, node.type.kind
         if node.level is Level.NODE:
-            return _node_read(field, key, kind)
+            if not FIELDS[field].of_pod:
+                return reads.node_read(field, key, kind)
+            asked = self._of_subject(field, "asks")
+            return lambda frame: frame.take(frame.world.node_column(field, asked(frame)))
         if node.level is Level.IT:
-            return _it_read(field, key, kind, everywhere=domain == ALL)
+            return reads.it_read(field, key, kind, domain)
         if node.level is Level.POD:
-            return _pod_read(field, key, kind)
+            return reads.pod_read(field, key, kind)
         if field == "now":
             return lambda frame: frame.world.now
         if kind is Kind.TEXT:
             return lambda frame: frame.world.cycle_text(field)
         return lambda frame: float(frame.world.cycle_number(field))
-
-    def _metric(self, node: ir.Metric) -> Run:
-        name, age = node.id, node.age
-        key = ("metric", name, age)
-
-        def metric(frame: Frame) -> Value:
-            found = frame.cache.get(key)
-            if found is None:
-                world = frame.world
-                column = world.metric_age(name) if age else world.metric(name)
-                found = frame.cache[key] = frame.take(column)
-            return found
-
-        return metric
 
     def _named(self, node: ir.Named, domain: str) -> Run:
         body = self.build(node.body, domain)
@@ -231,24 +257,59 @@ class Builder:
 
     def _func(self, node: ir.Func, domain: str) -> Run:
         name = node.name
+        if node.args[0].type.kind is Kind.LIST:
+            return self._list_function(node, domain)
         runs = [self.build(one, domain) for one in node.args]
         scalar = node.level <= Level.POD
         if name == "plain":
             return runs[0]
         if name in ("min", "max", "median"):
-            return _element_wise(name, runs, scalar=scalar)
+            return element_wise(name, runs, scalar=scalar)
         if name == "string":
-            return _string(runs[0], scalar=scalar)
-        if name == "len" and node.args[0].type.kind is Kind.LIST:
-            return lambda frame: float(len(runs[0](frame)))
+            return string(runs[0], scalar=scalar)
         if name in functions.TEXT_FUNCTIONS:
-            kind = {Kind.TEXT: CODE}.get(node.type.kind, FLOAT)
+            kind = FLOAT if node.type.is_number or node.type.kind is Kind.TIME else CODE
             return self._text_function(functions.TEXT_FUNCTIONS[name], node.args, domain, kind)
         if scalar:
             function = functions.NUMBER_FUNCTIONS[name]
             return lambda frame: function(*(run(frame) for run in runs))
         columns = numbers.NUMBER_FUNCTIONS[name]
         return lambda frame: columns(*(run(frame) for run in runs))
+
+    # ---- lists
+
+    def _list_function(self, node: ir.Func, domain: str) -> Run:
+        """Returns `len` and `item` of a list."""
+        made = _split_of(node.args[0])
+        if made is not None:
+            if node.name == "len":
+                return self._text_function(_count_of_split, made.args, domain, FLOAT)
+            args = (*made.args, node.args[1])
+            return self._text_function(_item_of_split, args, domain, CODE)
+        if node.name == "len":
+            if node.level is Level.NODE:
+                return reads.list_lengths(_plain_list(node.args[0]).field)
+            items = self.build(node.args[0], domain)
+            return lambda frame: float(len(items(frame)))
+        items, place = (self.build(one, domain) for one in node.args)
+        missing = missing_of(node.type)
+
+        def one_item(frame: Frame, at: float) -> Value:
+            found = functions.item(items(frame), at)
+            return missing if found is None else found
+
+        if node.level <= Level.POD:
+            return lambda frame: one_item(frame, place(frame))
+        is_text = node.type.kind is Kind.TEXT
+
+        def column(frame: Frame) -> Value:
+            distinct, back = np.unique(place(frame), return_inverse=True)
+            found = [one_item(frame, one) for one in distinct.tolist()]
+            if is_text:
+                found = [texts.code_of(one, frame.world.dictionary) for one in found]
+            return np.array(found, np.int32 if is_text else np.float64)[back]
+
+        return column
 
     # ---- texts
 
@@ -257,14 +318,14 @@ class Builder:
         function: Callable[..., Value],
         args: tuple[ir.Expr, ...],
         domain: str,
-        kind: "_Result",
+        kind: Result,
     ) -> Run:
         runs = [self.build(one, domain) for one in args]
         columns = [place for place, one in enumerate(args) if one.level > Level.POD]
         if not columns:
-            return _scalar_text(function, runs, kind)
+            return scalar_text(function, runs, kind)
         if len(columns) > 1:
-            return _several_columns(function, runs, kind)
+            return several_columns(function, runs, kind)
         place = columns[0]
         tables = texts.Tables(function, kind.missing, kind.dtype)
         interns = kind is CODE
@@ -276,7 +337,7 @@ class Builder:
                 return np.full(len(codes), kind.missing, kind.dtype)
             dictionary = frame.world.dictionary
             if interns:
-                return _map_codes(function, place, codes, values, dictionary)
+                return map_codes(function, place, codes, values, dictionary)
             return tables.of(place, tuple(values)).take(codes, dictionary)
 
         return one_column
@@ -297,6 +358,12 @@ class Builder:
         return lambda frame: test(left(frame), right(frame))
 
     def _member(self, node: ir.Member, domain: str) -> Run:
+        made = _split_of(node.items)
+        if made is not None:
+            return self._text_function(_in_split, (node.item, *made.args), domain, BOOLEAN)
+        if node.items.level is Level.NODE:
+            field = _plain_list(node.items).field
+            return reads.in_list(field, self.build(node.item, domain), domain)
         item, items = self.build(node.item, domain), self.build(node.items, domain)
         is_text = node.item.type.kind is Kind.TEXT
         if node.level <= Level.POD:
@@ -414,9 +481,33 @@ class Builder:
         value = self.build(node.value, domain) if node.value is not None else None
         where = self.build(node.where, domain) if node.where is not None else None
         run = pods.pod_aggregate(node.function, node.over, value, where)
+        if node.table != "pods":
+            table = node.table
+            return lambda frame: run(frame.of_table(table))
         if not _snapshot_only(node):
             return run
         return self._remembered(run, id(node), scalar=node.over == "cluster")
+
+    def _container_aggregate(self, node: ir.ContainerAggregate) -> Run:
+        """Returns an aggregate over the containers of the subject, one after the other."""
+        value = self.build(node.value) if node.value is not None else None
+        where = self.build(node.where) if node.where is not None else None
+        return pods.container_aggregate(node.function, value, where)
+
+    def _rank(self, node: ir.Rank) -> Run:
+        value = self.build(node.value)
+        key = ("rank", id(node))
+
+        def rank(frame: Frame) -> Value:
+            ordered = frame.cache.get(key)
+            if ordered is None:
+                there = np.asarray(value(frame.candidate_frame("candidates")))
+                ordered = frame.cache[key] = np.sort(there[~np.isnan(there)])
+            raw = value(frame)
+            below = np.searchsorted(ordered, raw, side="left")
+            return np.where(np.isnan(raw), MISSING, below / max(len(ordered) - 1, 1))
+
+        return rank
 
     def _remembered(self, run: Run, key: int, *, scalar: bool) -> Run:
         """Keeps a column that the snapshot alone decides; single rows are computed anew."""
@@ -446,20 +537,43 @@ _SIGNS: Final[dict[str, Callable[[Value, Value], Value]]] = {
 def _snapshot_only(node: ir.Expr) -> bool:
     """Whether a value depends on nothing but the rows of the snapshot: no pod, no time."""
     return not any(
-        isinstance(one, ir.NodeAggregate | ir.Metric)
+        isinstance(one, ir.NodeAggregate | ir.Metric | ir.Pair | ir.Rank)
         or one.level is Level.POD
         or (isinstance(one, ir.Read) and one.level is Level.CYCLE)
+        or (isinstance(one, ir.Read) and FIELDS[one.field].of_pod)
+        or (isinstance(one, ir.KeyedRead) and FIELDS[one.field].level is Level.POD)
+        or (isinstance(one, ir.PodAggregate) and one.table != "pods")
         for one in ir.walk(node)
     )
 
 
-def frame_count(domain: str) -> Callable[[Frame], int]:
-    """Returns how many values an array of a domain has."""
-    if domain == ROWS:
-        return lambda frame: frame.count
-    if domain == ITS:
-        return lambda frame: len(frame.pods()[1])
-    return pods.count_all
+def _split_of(node: ir.Expr) -> ir.Func | None:
+    """Returns the `split` that makes a list, None for other lists."""
+    while isinstance(node, ir.Named):
+        node = node.body
+    return node if isinstance(node, ir.Func) and node.name == "split" else None
+
+
+def _plain_list(node: ir.Expr) -> ir.Read:
+    """Returns the read of a list of the node; there is no other list at its level."""
+    while isinstance(node, ir.Named):
+        node = node.body
+    assert isinstance(node, ir.Read)
+    return node
+
+
+def _in_split(item: str, text: str, separator: str) -> bool:
+    return item in (functions.split(text, separator) or ())
+
+
+def _count_of_split(text: str, separator: str) -> float:
+    parts = functions.split(text, separator)
+    return MISSING if parts is None else float(len(parts))
+
+
+def _item_of_split(text: str, separator: str, place: str) -> str | None:
+    found = functions.item(functions.split(text, separator) or (), functions.parse_number(place))
+    return found if isinstance(found, str) else None
 
 
 def _array_of(run: Run, count: Callable[[Frame], int]) -> Run:
@@ -472,144 +586,3 @@ def _array_of(run: Run, count: Callable[[Frame], int]) -> Run:
         return np.full(count(frame), value)
 
     return array
-
-
-# ---- reads
-
-
-def _node_read(field: str, key: str | None, kind: Kind) -> Run:
-    name = (field, key)
-
-    def read(frame: Frame) -> Value:
-        found = frame.cache.get(name)
-        if found is None:
-            world = frame.world
-            if kind is Kind.TEXT:
-                column: Value = world.node_text(field, key)
-            elif kind is Kind.BOOL:
-                column = world.node_flag(field, key)
-            else:
-                column = world.node_number(field, key)
-            found = frame.cache[name] = frame.take(column)
-        return found
-
-    return read
-
-
-def _it_read(field: str, key: str | None, kind: Kind, *, everywhere: bool) -> Run:
-    name = (field, key, everywhere)
-
-    def read(frame: Frame) -> Value:
-        found = frame.cache.get(name)
-        if found is None:
-            world = frame.world
-            if kind is Kind.TEXT:
-                column: Value = world.pod_text(field, key)
-            elif kind is Kind.BOOL:
-                column = world.pod_flag(field, key)
-            else:
-                column = world.pod_number(field, key)
-            chosen = pods.all_pods(frame)[0] if everywhere else frame.pods()[0]
-            found = frame.cache[name] = column[chosen]
-        return found
-
-    return read
-
-
-def _pod_read(field: str, key: str | None, kind: Kind) -> Run:
-    if kind is Kind.TEXT:
-        return lambda frame: frame.subject.text(field, key)  # type: ignore[union-attr]
-    if kind is Kind.LIST:
-        return lambda frame: frame.subject.texts(field)  # type: ignore[union-attr]
-    if kind is Kind.BOOL:
-        return lambda frame: frame.subject.flag(field, key)  # type: ignore[union-attr]
-    return lambda frame: frame.subject.number(field, key)  # type: ignore[union-attr]
-
-
-# ---- functions of texts and numbers
-
-
-class _Result(NamedTuple):
-    """What a function of texts gives, as a column."""
-
-    missing: float | bool
-    dtype: type[np.generic]
-
-
-BOOLEAN: Final = _Result(missing=False, dtype=np.bool_)
-FLOAT: Final = _Result(MISSING, np.float64)
-CODE: Final = _Result(-1, np.int32)
-
-
-def _scalar_text(function: Callable[..., Value], runs: list[Run], kind: _Result) -> Run:
-    missing = None if kind is CODE else kind.missing
-
-    def scalar(frame: Frame) -> Value:
-        values = [run(frame) for run in runs]
-        return missing if None in values else function(*values)
-
-    return scalar
-
-
-def _map_codes(
-    function: Callable[..., Value], place: int, codes: Value, others: list[Value], dictionary: Value
-) -> Value:
-    distinct, back = np.unique(codes, return_inverse=True)
-    known = dictionary.texts
-    out = []
-    for code in distinct.tolist():
-        text = None if code < 0 else function(*others[:place], known[code], *others[place:])
-        out.append(-1 if text is None else dictionary.code(text))
-    return np.array(out, np.int32)[back]
-
-
-def _several_columns(function: Callable[..., Value], runs: list[Run], kind: _Result) -> Run:
-    def several(frame: Frame) -> Value:
-        dictionary = frame.world.dictionary
-        values = texts.pairwise(function, tuple(run(frame) for run in runs), dictionary)
-        if kind is CODE:
-            values = [-1 if one is None else dictionary.code(one) for one in values]
-        else:
-            values = [kind.missing if one is None else one for one in values]
-        return np.array(values, kind.dtype)
-
-    return several
-
-
-def _string(run: Run, *, scalar: bool) -> Run:
-    def text_of(value: float) -> str | None:
-        return None if math.isnan(value) else functions.number_text(value)
-
-    if scalar:
-        return lambda frame: text_of(run(frame))
-
-    def column(frame: Frame) -> Value:
-        dictionary = frame.world.dictionary
-        distinct, back = np.unique(run(frame), return_inverse=True)
-        shown = [text_of(one) for one in distinct.tolist()]
-        codes = [-1 if one is None else dictionary.code(one) for one in shown]
-        return np.array(codes, np.int32)[back]
-
-    return column
-
-
-def _element_wise(name: str, runs: list[Run], *, scalar: bool) -> Run:
-    if scalar:
-        pick = functions.REDUCERS[name]
-
-        def one(frame: Frame) -> float:
-            values = [run(frame) for run in runs]
-            return MISSING if any(math.isnan(value) for value in values) else pick(values)
-
-        return one
-    if name == "median":
-        return lambda frame: numbers.median_of([run(frame) for run in runs])
-    join = np.minimum if name == "min" else np.maximum
-
-    def columns(frame: Frame) -> Value:
-        result = runs[0](frame)
-        for run in runs[1:]:
-            result = join(result, run(frame))
-        return result
-
-    return columns

@@ -42,6 +42,7 @@ class Frame:
         "_pods",
         "cache",
         "candidates",
+        "container",
         "count",
         "parts",
         "rows",
@@ -56,6 +57,7 @@ class Frame:
         parts: Parts = (),
         candidates: Rows | None = None,
         subject: Subject | None = None,
+        container: int = -1,
     ) -> None:
         self.world = world
         self.rows = rows
@@ -63,6 +65,7 @@ class Frame:
         self.parts = parts
         self.candidates = candidates
         self.subject = subject
+        self.container = container
         self.cache: dict[object, Value] = {}
         self._pods: Pods | None = None
         self._group: NDArray[np.intp] | None = None
@@ -82,6 +85,16 @@ class Frame:
         found: Frame | None = self.cache.get(key)
         if found is None:
             found = Frame(self.world, rows, self.parts, self.candidates, self.subject)
+            self.cache[key] = found
+        return found
+
+    def of_table(self, table: str) -> "Frame":
+        """Returns the frame of the same rows with other pods."""
+        key = ("table", table)
+        found: Frame | None = self.cache.get(key)
+        if found is None:
+            world = self.world.pod_table(table)
+            found = Frame(world, self.rows, self.parts, self.candidates, self.subject)
             self.cache[key] = found
         return found
 

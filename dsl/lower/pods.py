@@ -5,10 +5,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dsl import functions
 from dsl.lower import numbers
 from dsl.lower.frame import Frame, Pods, Run, Value, running
+from dsl.plan import World
 
-_DOMAINS: Final = {"zone": "node.zone", "region": "node.region"}
+_LABEL: Final = "label:"
 
 
 def all_pods(frame: Frame) -> tuple[Pods, NDArray[np.intp]]:
@@ -22,6 +24,13 @@ def all_pods(frame: Frame) -> tuple[Pods, NDArray[np.intp]]:
 def count_all(frame: Frame) -> int:
     """Returns how many pods there are."""
     return len(all_pods(frame)[1])
+
+
+def domain_codes(world: World, over: str) -> NDArray[np.int32]:
+    """Returns the code of each node's domain; -1 for a node without one."""
+    if over.startswith(_LABEL):
+        return world.node_text("node.label", over.removeprefix(_LABEL))
+    return world.node_text(f"node.{over}", None)
 
 
 def reduce_nodes(function: str, frame: Frame, value: Run | None, where: Run | None) -> Value:
@@ -70,7 +79,7 @@ def pod_aggregate(function: str, over: str, value: Run | None, where: Run | None
         return whole
 
     def per_domain(frame: Frame) -> Value:
-        codes = frame.world.node_text(_DOMAINS[over], None)
+        codes = domain_codes(frame.world, over)
         size = int(codes.max(initial=-1)) + 2
         # Nodes without a domain share the last group, which stays empty.
         group = codes[all_pods(frame)[1]].astype(np.intp)
@@ -106,3 +115,26 @@ def _reduce(
         keep = keep & chosen
     assert column is not None
     return numbers.grouped(function, group[keep], column[keep], count)
+
+
+def container_aggregate(function: str, value: Run | None, where: Run | None) -> Run:
+    """Returns the closure that reduces the containers of the pod to place."""
+
+    def aggregate(frame: Frame) -> Value:
+        subject = frame.subject
+        assert subject is not None
+        inner = [
+            Frame(frame.world, frame.rows, subject=subject, container=place)
+            for place in range(subject.containers)
+        ]
+        if function == "all" and value is None:
+            return all(where is None or where(one) for one in inner)
+        chosen = [one for one in inner if where is None or where(one)]
+        values = [True if value is None else value(one) for one in chosen]
+        if function == "count":
+            return float(sum(1 for one in values if one))
+        if function in ("any", "all"):
+            return any(values) if function == "any" else all(values)
+        return functions.REDUCERS[function](values)
+
+    return aggregate

@@ -34,6 +34,7 @@ from engine.framework.interface import (
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Rows, Snapshot
 from engine.framework.status import Code, Status
+from engine.policy.images import ImageIndex
 from engine.policy.world import DEFAULT_GPUS, PodSubject, SnapshotWorld
 
 _MINUTE: Final = 60.0
@@ -46,6 +47,7 @@ class Worlds:
     def __init__(self, zone: tzinfo, gpus: Sequence[str] = DEFAULT_GPUS) -> None:
         self.gpus = gpus
         self._zone = zone
+        self._images = ImageIndex()
         self._last: SnapshotWorld | None = None
         self._seen: tuple[int, int] | None = None
         self._stamp = 0
@@ -59,7 +61,9 @@ class Worlds:
             if seen != self._seen:
                 self._seen = seen
                 self._stamp += 1
-            last = self._last = SnapshotWorld(snapshot, self._stamp, self.gpus, self._zone)
+            last = self._last = SnapshotWorld(
+                snapshot, self._stamp, self.gpus, self._zone, self._images
+            )
         return last
 
 
@@ -298,7 +302,8 @@ _NODE_ACTIONS: Final = (
     # Uncordoning is a change of taints, cordoning is not.
     (("node.unschedulable",), Action.UPDATE_NODE_TAINT | Action.UPDATE_OTHER),
     (("node.ready", "node.condition"), Action.UPDATE_NODE_CONDITION),
-    (("node.kernel",), Action.UPDATE_OTHER),
+    (("node.kernel", "node.images", "node.missing_image_bytes"), Action.UPDATE_OTHER),
+    (("node.eligible",), Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT),
 )  # fmt: skip
 _AMOUNTS: Final = ("capacity", "allocatable", "requested", "free")
 _POD_SETS: Final = ("node.pods", "zone.pods", "region.pods", "cluster.pods")

@@ -5,16 +5,18 @@ Every field that `dsl.schema` calls available has its reader here; a test holds 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, tzinfo
+from ipaddress import ip_network
 from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl.functions import parse_time
+from dsl.functions import parse_number, parse_time
+from dsl.plan import Part
 from dsl.schema import WEEKDAYS, WELL_KNOWN_LABELS
 from dsl.types import MISSING
 from engine.framework.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, PodInfo
@@ -27,158 +29,26 @@ from engine.framework.snapshot import (
     annotation_column,
     label_column,
 )
-from engine.objects import Container, Node, ResourceList, ResourceRequirements, Toleration
-from engine.quantity import resource_amount
+from engine.objects import Node, ObjectMeta
+from engine.plugins.eligibility import eligibility_key, eligible
+from engine.policy.images import ImageIndex
+from engine.policy.podreads import (
+    POD_FLAGS,
+    POD_KEYED_NUMBERS,
+    POD_KEYED_TEXTS,
+    POD_NUMBERS,
+    POD_TEXTS,
+    container_number,
+    containers_of,
+    epoch_seconds,
+    pod_number,
+    pod_text,
+)
+
+__all__ = ["DEFAULT_GPUS", "PodSubject", "QueueTimes", "SnapshotWorld", "epoch_seconds"]
 
 DEFAULT_GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu")
-_COMPUTE: Final = (CPU, MEMORY)
 _RESOURCES: Final = MappingProxyType({CPU: CPU, MEMORY: MEMORY, "storage": EPHEMERAL_STORAGE})
-
-PodNumber = Callable[[PodInfo], float]
-PodText = Callable[[PodInfo], str | None]
-PodFlag = Callable[[PodInfo], bool]
-
-
-# ---- pods: the same readers serve the pod to be placed (`pod.x`) and the placed ones (`it.x`) ----
-
-
-def _limit(pod: PodInfo, resource: str) -> float:
-    """Sum of the containers' limits; missing if any container has none, as it is unlimited then."""
-    # Limits decide nothing in the scheduler, so they are read when a policy asks, not kept.
-    limits = [(c.resources and c.resources.limits) or {} for c in _containers(pod)]
-    if not limits or any(resource not in each for each in limits):
-        return MISSING
-    return float(sum(_amount(each, resource) for each in limits))
-
-
-def _amount(resources: ResourceList | None, resource: str) -> float:
-    """An amount as written in a pod; missing if it cannot be read, 0 if it is not named."""
-    try:
-        return float(resource_amount(resource, (resources or {}).get(resource, 0)))
-    except ValueError:
-        return MISSING
-
-
-def epoch_seconds(text: str | None) -> float:
-    """Seconds since the epoch; missing if there is no text or it is no RFC 3339 time."""
-    return MISSING if text is None else parse_time(text)
-
-
-def _controller(pod: PodInfo) -> tuple[str, str] | None:
-    for owner in pod.pod.metadata.owner_references or ():
-        if owner.controller:
-            return owner.kind, owner.name
-    return None
-
-
-def _containers(pod: PodInfo) -> Sequence[Container]:
-    return pod.pod.spec.containers or ()
-
-
-def _tolerates_everything(toleration: Toleration) -> bool:
-    return not toleration.key and toleration.operator == "Exists" and not toleration.effect
-
-
-def _or_none(text: str | None) -> str | None:
-    return text or None
-
-
-def qos_of(pod: PodInfo) -> str:
-    """The QoS class: what the server says, else what cpu and memory of the pod make it.
-
-    Source: kubernetes pkg/apis/core/v1/helper/qos/qos.go, ComputePodQOS.
-    """
-    said = pod.pod.status.qos_class
-    if said:
-        return said
-    spec = pod.pod.spec
-    of_all = [c.resources for c in (*_containers(pod), *(spec.init_containers or ()))]
-    asked = [_compute(each) for each in (of_all if spec.resources is None else [spec.resources])]
-    if not any(amounts for pair in asked for amounts in pair):
-        return "BestEffort"
-    requested, limited = (_sum(part) for part in zip(*asked, strict=True))
-    everywhere = all(len(limits) == len(_COMPUTE) for _, limits in asked)
-    return "Guaranteed" if everywhere and requested == limited else "Burstable"
-
-
-def _compute(of: ResourceRequirements | None) -> tuple[dict[str, float], dict[str, float]]:
-    """Requests and limits of cpu and memory above 0; a limit alone is the request too."""
-    if of is None:
-        return {}, {}
-    limits = {name: a for name in _COMPUTE if (a := _amount(of.limits, name)) > 0}
-    requests = {name: a for name in _COMPUTE if (a := _amount(of.requests, name)) > 0}
-    return limits | requests, limits
-
-
-def _sum(parts: Iterable[Mapping[str, float]]) -> Counter[str]:
-    total: Counter[str] = Counter()
-    for part in parts:
-        total.update(part)
-    return total
-
-
-POD_TEXTS: Final[Mapping[str, PodText]] = MappingProxyType(
-    {
-        "name": lambda p: p.name,
-        "namespace": lambda p: p.namespace,
-        "uid": lambda p: p.uid,
-        "qos": qos_of,
-        "scheduler": lambda p: _or_none(p.pod.spec.scheduler_name),
-        "service_account": lambda p: _or_none(p.pod.spec.service_account_name),
-        "priority_class": lambda p: _or_none(p.pod.spec.priority_class_name),
-        "preemption_policy": lambda p: p.pod.spec.preemption_policy or "PreemptLowerPriority",
-        "nominated_node": lambda p: _or_none(p.pod.status.nominated_node_name),
-        "owner.kind": lambda p: (_controller(p) or (None, None))[0],
-        "owner.name": lambda p: (_controller(p) or (None, None))[1],
-        "image": lambda p: _or_none(_containers(p)[0].image) if _containers(p) else None,
-        "phase": lambda p: _or_none(p.pod.status.phase),
-    }
-)
-POD_KEYED_TEXTS: Final[Mapping[str, Callable[[PodInfo, str], str | None]]] = MappingProxyType(
-    {
-        "label": lambda p, key: (p.pod.metadata.labels or {}).get(key),
-        "annotation": lambda p, key: (p.pod.metadata.annotations or {}).get(key),
-        "node_selector": lambda p, key: (p.pod.spec.node_selector or {}).get(key),
-    }
-)
-POD_NUMBERS: Final[Mapping[str, PodNumber]] = MappingProxyType(
-    {
-        "priority": lambda p: float(p.priority),
-        "created": lambda p: epoch_seconds(p.pod.metadata.creation_timestamp),
-        "started_at": lambda p: epoch_seconds(p.pod.status.start_time),
-        "cpu": lambda p: float(p.requests.get(CPU, 0)),
-        "memory": lambda p: float(p.requests.get(MEMORY, 0)),
-        "storage": lambda p: float(p.requests.get(EPHEMERAL_STORAGE, 0)),
-    }
-)
-POD_KEYED_NUMBERS: Final[Mapping[str, Callable[[PodInfo, str], float]]] = MappingProxyType(
-    {
-        "request": lambda p, key: float(p.requests.get(key, 0)),
-        "limit": _limit,
-    }
-)
-POD_FLAGS: Final[Mapping[str, PodFlag]] = MappingProxyType(
-    {
-        "terminating": lambda p: p.terminating,
-        "tolerates_all": lambda p: any(
-            _tolerates_everything(t) for t in p.pod.spec.tolerations or ()
-        ),
-    }
-)
-
-
-def _pod_number(pod: PodInfo, field: str, key: str | None, gpus: Sequence[str]) -> float:
-    if field == "gpu":
-        return float(sum(pod.requests.get(name, 0) for name in gpus))
-    if key is not None:
-        return POD_KEYED_NUMBERS[field](pod, key)
-    return POD_NUMBERS[field](pod)
-
-
-def _pod_text(pod: PodInfo, field: str, key: str | None) -> str | None:
-    if key is not None:
-        return POD_KEYED_TEXTS[field](pod, key)
-    return POD_TEXTS[field](pod)
 
 
 # ---- nodes ---------------------------------------------------------------------------------------
@@ -213,14 +83,48 @@ def _kernel(node: Node) -> str | None:
     return node.status.node_info.kernel_version or None if node.status.node_info else None
 
 
+def _addresses(node: Node) -> float:
+    """How many addresses the node's pods can have: its pod CIDR's size; infinite without one."""
+    try:
+        return float(ip_network(node.spec.pod_cidr, strict=False).num_addresses)
+    except ValueError:
+        return np.inf
+
+
+# ---- metrics from annotations --------------------------------------------------------------------
+
+
+def _annotation(key: str) -> Callable[[Node], float]:
+    """The number of an annotation; also of `value,timestamp`, as Crane writes it."""
+
+    def value(node: Node) -> float:
+        text, comma, when = (node.metadata.annotations or {}).get(key, "").partition(",")
+        return MISSING if comma and np.isnan(parse_time(when)) else parse_number(text)
+
+    return value
+
+
+def _annotated_at(key: str) -> Callable[[Node], float]:
+    def when(node: Node) -> float:
+        return parse_time((node.metadata.annotations or {}).get(key, "").partition(",")[2])
+
+    return when
+
+
 class SnapshotWorld:
     """`dsl.plan.World` over one snapshot. Columns made of several are kept until it changes."""
 
     def __init__(
-        self, snapshot: Snapshot, generation: int, gpus: Sequence[str], zone: tzinfo
+        self,
+        snapshot: Snapshot,
+        generation: int,
+        gpus: Sequence[str],
+        zone: tzinfo,
+        images: ImageIndex | None = None,
     ) -> None:
         self.snapshot = snapshot
         self.generation = generation
+        self._images = images or ImageIndex()
         self._gpus = gpus
         self._zone = zone
         self._made: dict[str, FloatColumn] = {}
@@ -286,20 +190,58 @@ class SnapshotWorld:
             return nodes.flag(f"taint:{key}", _tainted(key))
         raise KeyError(field)
 
+    def node_texts(self, field: str) -> tuple[NDArray[np.intp], CodeColumn]:
+        """See `World.node_texts`."""
+        if field == "node.images":
+            return self._images.lists(self.snapshot)
+        raise KeyError(field)
+
+    def node_column(self, field: str, asked: Part) -> FloatColumn | BoolColumn:
+        """See `World.node_column`."""
+        if field == "node.eligible" and isinstance(asked, bytes):
+            return eligible(asked, self.snapshot)
+        if field == "node.missing_image_bytes" and isinstance(asked, tuple):
+            return self._images.missing_bytes(self.snapshot, [str(one) for one in asked])
+        raise KeyError(field)
+
+    def pod_table(self, table: str) -> SnapshotWorld:
+        """See `World.pod_table`; `support` refuses policies that ask for other pods."""
+        raise KeyError(table)
+
     def metric(self, name: str) -> FloatColumn:
         """See `World.metric`."""
-        return self.snapshot.signals.column(name)
+        if not name.startswith("annotation:"):
+            return self.snapshot.signals.column(name)
+        _, stale, scale, key = name.split(":", 3)
+        column = self.snapshot.nodes.number(f"value {key}", _annotation(key)) * float(scale)
+        column[self.metric_age(name) > float(stale)] = np.nan
+        return column
 
     def metric_age(self, name: str) -> FloatColumn:
         """See `World.metric_age`."""
-        return self.snapshot.signals.age(name)
+        if not name.startswith("annotation:"):
+            return self.snapshot.signals.age(name)
+        key = name.split(":", 3)[3]
+        return self.now - self.snapshot.nodes.number(f"time of {key}", _annotated_at(key))
+
+    def cluster_metric(self, name: str) -> float:
+        """See `World.cluster_metric`; `support` refuses policies with such metrics."""
+        raise KeyError(name)
+
+    def pod_metric(self, name: str) -> FloatColumn:
+        """See `World.pod_metric`; `support` refuses policies with such metrics."""
+        raise KeyError(name)
+
+    def pair(self, name: str, left: str, right: str) -> float:
+        """See `World.pair`; `support` refuses policies with such metrics."""
+        raise KeyError(name, left, right)
 
     def pod_number(self, field: str, key: str | None) -> FloatColumn:
         """See `World.pod_number`."""
         name = field.removeprefix("it.")
         gpus = self._gpus
         return self.snapshot.pods.number(
-            f"{name} {key}", lambda pod: _pod_number(pod, name, key, gpus)
+            f"{name} {key}", lambda pod: pod_number(pod, name, key, gpus)
         )
 
     def pod_text(self, field: str, key: str | None) -> CodeColumn:
@@ -307,7 +249,7 @@ class SnapshotWorld:
         if field == "it.node":
             return self._node_names()
         name = field.removeprefix("it.")
-        return self.snapshot.pods.text(f"{name} {key}", lambda pod: _pod_text(pod, name, key))
+        return self.snapshot.pods.text(f"{name} {key}", lambda pod: pod_text(pod, name, key))
 
     def pod_flag(self, field: str, key: str | None) -> BoolColumn:  # noqa: ARG002 - none is keyed
         """See `World.pod_flag`."""
@@ -350,6 +292,8 @@ class SnapshotWorld:
         nodes = self.snapshot.nodes
         if field == "node.created":
             return nodes.number("created", lambda n: epoch_seconds(n.metadata.creation_timestamp))
+        if field.startswith("node.ips."):
+            return self._addresses(field.rpartition(".")[2])
         if field == "node.pods.capacity":
             return self._amount(PODS, "allocatable")
         if field == "node.pods.free":
@@ -363,6 +307,16 @@ class SnapshotWorld:
             return np.where(nodes.has_resource(key), amount, np.nan)
         return self._amount(_RESOURCES[kind], part)
 
+    def _addresses(self, part: str) -> FloatColumn:
+        nodes, pods = self.snapshot.nodes, self.snapshot.pods
+        size = np.minimum(self._amount(PODS, "allocatable"), nodes.number("cidr", _addresses))
+        size[~nodes.has_resource(PODS)] = np.nan
+        if part == "capacity":
+            return size
+        hosted = pods.flag("host network", lambda pod: pod.pod.spec.host_network)
+        rows = pods.node[(pods.node >= 0) & ~hosted]
+        return size - np.bincount(rows, minlength=nodes.size)
+
     def _amount(self, resource: str, part: str) -> FloatColumn:
         nodes = self.snapshot.nodes
         requested = nodes.pod_count if resource == PODS else nodes.requested(resource)
@@ -375,35 +329,107 @@ class SnapshotWorld:
         return nodes.capacity(resource).astype(np.float64)
 
 
+@dataclass(frozen=True, slots=True)
+class QueueTimes:
+    """What only the queue knows of a pod; rules outside of the queue go without."""
+
+    queued_at: float
+    first_attempt_at: float | None
+    attempts: int
+
+    def number(self, field: str) -> float:
+        """`queued_at`, `first_attempt_at` or `attempts`."""
+        value = getattr(self, field)
+        return MISSING if value is None else float(value)
+
+
+_QUEUE_FIELDS: Final = ("queued_at", "first_attempt_at", "attempts")
+
+
 class PodSubject:
-    """`dsl.plan.Subject` over the pod to be placed and its namespace."""
+    """`dsl.plan.Subject` over the pod to be placed and its namespace.
 
-    __slots__ = ("_gpus", "_pod", "_snapshot")
+    With `queued` (keys of the queue's order) the fields that the queue knows have values.
+    """
 
-    def __init__(self, pod: PodInfo, snapshot: Snapshot, gpus: Sequence[str]) -> None:
+    __slots__ = ("_gpus", "_pod", "_queued", "_snapshot")
+
+    def __init__(
+        self,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        gpus: Sequence[str],
+        queued: QueueTimes | None = None,
+    ) -> None:
         self._pod = pod
         self._snapshot = snapshot
         self._gpus = gpus
+        self._queued = queued
 
     def number(self, field: str, key: str | None) -> float:
         """See `Subject.number`."""
-        return _pod_number(self._pod, field.removeprefix("pod."), key, self._gpus)
+        name = field.removeprefix("pod.")
+        if name in _QUEUE_FIELDS:
+            return MISSING if self._queued is None else self._queued.number(name)
+        return pod_number(self._pod, name, key, self._gpus)
 
     def text(self, field: str, key: str | None) -> str | None:
         """See `Subject.text`."""
         if field.startswith("namespace."):
             return self._of_namespace(field.removeprefix("namespace."), key)
-        return _pod_text(self._pod, field.removeprefix("pod."), key)
+        return pod_text(self._pod, field.removeprefix("pod."), key)
 
     def texts(self, field: str) -> tuple[str, ...]:
         """See `Subject.texts`."""
         if field == "pod.images":
-            return tuple([c.image for c in _containers(self._pod) if c.image])
+            return tuple([c.image for c in containers_of(self._pod) if c.image])
+        if field == "pod.containers":
+            return tuple([c.name for c in containers_of(self._pod)])
         raise KeyError(field)
 
     def flag(self, field: str, key: str | None) -> bool:  # noqa: ARG002 - none is keyed
         """See `Subject.flag`."""
         return POD_FLAGS[field.removeprefix("pod.")](self._pod)
+
+    def pairs(self, field: str) -> tuple[tuple[str, str], ...]:
+        """See `Subject.pairs`."""
+        owner, _, name = field.partition(".")
+        if owner == "namespace":
+            namespace = self._snapshot.namespaces.get(self._pod.namespace)
+            meta = namespace.metadata if namespace else ObjectMeta()
+        else:
+            meta = self._pod.pod.metadata
+        spec = self._pod.pod.spec
+        if name == "toleration":
+            # The first of a key counts.
+            values = {one.key: one.value for one in reversed(spec.tolerations or ())}
+        elif name == "node_selector":
+            values = spec.node_selector or {}
+        else:
+            values = (meta.labels if name == "label" else meta.annotations) or {}
+        return tuple(sorted(values.items()))
+
+    def asks(self, field: str) -> Part:
+        """See `Subject.asks`."""
+        return eligibility_key(self._pod) if field == "node.eligible" else self.texts("pod.images")
+
+    def metric(self, name: str) -> float:
+        """See `Subject.metric`; `support` refuses policies with such metrics."""
+        raise KeyError(name)
+
+    @property
+    def containers(self) -> int:
+        """See `Subject.containers`."""
+        return len(containers_of(self._pod))
+
+    def container_number(self, place: int, field: str, key: str | None) -> float:
+        """See `Subject.container_number`."""
+        return container_number(containers_of(self._pod)[place], field, key or "")
+
+    def container_text(self, place: int, field: str) -> str | None:
+        """See `Subject.container_text`."""
+        container = containers_of(self._pod)[place]
+        return (container.name if field == "name" else container.image) or None
 
     def _of_namespace(self, field: str, key: str | None) -> str | None:
         name = self._pod.namespace
@@ -425,9 +451,13 @@ def readable_fields() -> Iterator[str]:
     for kind in ("cpu", "memory", "gpu"):
         yield from (f"cluster.{kind}.{part}" for part in parts[1:])
     pod = {*POD_TEXTS, *POD_KEYED_TEXTS, *POD_NUMBERS, *POD_KEYED_NUMBERS, *POD_FLAGS, "gpu"}
+    placed = {"phase", "terminating", "started_at", "scheduled_at", "ready", "bound", "nominated"}
     yield from (f"it.{field}" for field in pod)
-    yield from (f"pod.{field}" for field in pod - {"phase", "terminating", "started_at"})
-    yield from ("it.node", "pod.images")
+    yield from (f"pod.{field}" for field in pod - placed)
+    yield from (f"pod.{field}" for field in _QUEUE_FIELDS)
+    yield from ("it.node", "pod.images", "pod.containers")
+    yield from ("node.images", "node.eligible", "node.missing_image_bytes")
+    yield from ("node.ips.capacity", "node.ips.free")
     yield from ("namespace.name", "namespace.label", "namespace.annotation")
     yield from ("node.name", "node.kernel", "node.label", "node.annotation", "node.condition")
     yield from WELL_KNOWN_LABELS

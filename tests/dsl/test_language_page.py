@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "language.md"
 KINDS = {Kind.BOOL: "condition", Kind.TEXT: "text", Kind.TIME: "time", Kind.LIST: "list of texts",
          Kind.PODS: "set of pods"}  # fmt: skip
 TAKES = {"n": "number", "u": "number", "s": "text", "a": "text or number", "l": "text or list",
-         "m": "metric", "t": "topology"}  # fmt: skip
+         "m": "metric", "t": "topology", "k": "key", "i": "list"}  # fmt: skip
 COMPILER = Compiler()
 
 
@@ -31,7 +31,7 @@ def fields_table():
     yield "| field | type | may be missing | meaning |"
     yield "| --- | --- | --- | --- |"
     for name, spec in FIELDS.items():
-        if spec.available:
+        if spec.served:
             shown = f"{name}[KEY]" if spec.keyed else name
             if name.startswith("node.resource."):
                 shown = name.replace("node.resource", "node.resource[KEY]")
@@ -41,7 +41,7 @@ def fields_table():
 
 
 def later_table():
-    yield ", ".join(f"`{name}`" for name, spec in FIELDS.items() if not spec.available)
+    yield ", ".join(f"`{name}`" for name, spec in FIELDS.items() if not spec.served)
 
 
 def functions_table():

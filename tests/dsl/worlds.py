@@ -1,6 +1,7 @@
 """Builders of worlds and pods for tests: columns from plain dictionaries."""
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from itertools import count
 
 import numpy as np
@@ -38,7 +39,9 @@ class FakeWorld:
     """A world whose nodes and pods are dictionaries of `field` or `field[key]` to value.
 
     A node may have `metrics`: name to value; a pod has `on`: the row of its node (-1: unused row).
-    A node that is None is an empty row. Metrics are found by the name before the id's `:`.
+    A node that is None is an empty row. A list (`node.images`) is a tuple. `tables` are the pods
+    of other sets: `queue`, `nominated`, `finished`. `given` holds metrics by name: a number for
+    the cluster, or numbers by pair.
     """
 
     def __init__(
@@ -50,7 +53,11 @@ class FakeWorld:
         cycle: Mapping | None = None,
         metrics: Mapping[str, str] | None = None,
         dictionary=None,
+        tables: Mapping[str, Sequence[Mapping]] | None = None,
+        given: Mapping | None = None,
     ):
+        self._tables = dict(tables or {})
+        self._given = dict(given or {})
         self.generation = next(_GENERATIONS)
         self._nodes = [node or {} for node in nodes]
         self._pods = pods
@@ -67,6 +74,37 @@ class FakeWorld:
         for spec in plan.metrics:
             self._metric_names[spec.id] = spec.name
         return self
+
+    def pod_table(self, table):
+        other = copy(self)
+        other._pods = self._tables.get(table, ())
+        other.pod_node = np.array([pod["on"] for pod in other._pods], np.int32)
+        return other
+
+    def node_texts(self, field):
+        lists = [[self.dictionary.code(one) for one in node.get(field, ())] for node in self._nodes]
+        starts = np.cumsum([0, *map(len, lists)]).astype(np.intp)
+        return starts, np.array([code for one in lists for code in one], np.int32)
+
+    def node_column(self, field, asked):
+        if field == "node.eligible":
+            rows = [asked in (None, node.get("node.label[k]")) for node in self._nodes]
+            return self._freeze(np.array(rows, np.bool_))
+        images = [node.get("node.images", ()) for node in self._nodes]
+        missing = [sum(one not in here for one in asked or ()) for here in images]
+        return self._freeze(np.array(missing, np.float64))
+
+    def cluster_metric(self, name):
+        return float(self._given.get(self._metric_names.get(name, name), MISSING))
+
+    def pod_metric(self, name):
+        name = self._metric_names.get(name, name)
+        rows = [pod.get("metrics", {}) for pod in self._pods]
+        return self._freeze(np.array([float(row.get(name, MISSING)) for row in rows], np.float64))
+
+    def pair(self, name, left, right):
+        found = self._given.get(self._metric_names.get(name, name), {})
+        return float(found.get((left, right), MISSING))
 
     def _numbers(self, rows, name):
         default = _ALWAYS.get(name.split(".", 1)[1], MISSING) if "." in name else MISSING
@@ -124,6 +162,12 @@ class FakePod:
 
     def __init__(self, **fields):
         self._fields = {name.replace("__", "."): value for name, value in fields.items()}
+        self._metric_names = {}
+
+    def knows(self, plan):
+        """Tells the pod which metric ids the plan's metrics have."""
+        self._metric_names = {spec.id: spec.name for spec in plan.metrics}
+        return self
 
     @classmethod
     def of(cls, fields: Mapping):
@@ -140,7 +184,36 @@ class FakePod:
     def text(self, field, key):
         return self._fields.get(field_name(field, key))
 
+    def pairs(self, field):
+        start = f"{field}["
+        found = [(k[len(start) : -1], v) for k, v in self._fields.items() if k.startswith(start)]
+        return tuple(sorted(found))
+
+    def asks(self, field):
+        if field == "node.eligible":
+            return self._fields.get("pod.node_selector[k]")
+        return tuple(self._fields.get("pod.images", ()))
+
+    def metric(self, name):
+        name = self._metric_names.get(name, name)
+        return float(self._fields.get("metrics", {}).get(name, MISSING))
+
+    @property
+    def containers(self):
+        return len(self._fields.get("pod.containers", ()))
+
+    def _container(self, place, field, key, default):
+        return self._fields["pod.containers"][place].get(field_name(field, key), default)
+
+    def container_number(self, place, field, key):
+        return float(self._container(place, field, key, 0.0 if field == "request" else MISSING))
+
+    def container_text(self, place, field):
+        return self._container(place, field, None, None)
+
     def texts(self, field):
+        if field == "pod.containers":
+            return tuple(one["name"] for one in self._fields.get(field, ()))
         return tuple(self._fields.get(field, ()))
 
     def flag(self, field, key):

@@ -20,6 +20,7 @@ metric mb = promql "c" unit bytes
 param word: string = web
 param names: list of string = [web, db]
 param factor: number = 2.5
+param sizes: list of number = [3, 7]
 """
 WORDS = ["web", "db", "a-1", "Web", "", "x.y/z", "7", "2Gi", "30%", "n-12"]
 NUMBERS = [0.0, 1.0, -1.0, 2.0, 3.0, 0.1, 0.3, 1e-9, 7.5, 100.0, 2000.0, 2.0**53, 1e300, -1e308]
@@ -50,13 +51,30 @@ def plain(draw, depth, its, guard):  # noqa: C901 - one case a shape
         "hash(pod.uid)",
         "number(node.cpu.free)",
         "m2",
+        "len(node.images)",
+        "len(pod.containers)",
+        "len(split(node.label[k], '-'))",
+        "number(node.label[(pod.label[app])])",
+        "number(pod.label[(node.name)])",
+        "number(item(split(node.name, '-'), 1))",
+        "node.resource[(node.label[k])].free",
+        "rank(node.gpu.free)",
+        "max(number(it.limit[cpu]) over pod.containers)",
+        "count(pod.containers where it.image contains web)",
+        "sum(it.priority over node.nominated)",
+        "count(queue.pods where it.namespace == pod.namespace)",
+        "(node.missing_image_bytes/1Ki)",
+        "pod.volumes.count",
+        "item($sizes, pod.priority)",
+        "item($sizes, node.gpu.free)",
     ]
     leaves += ["(m1 ?? 4)"] if guard else ["m1", "(metric_age(m1)/1s)"]
     if its:
-        leaves += ["it.priority", "it.gpu", "number(it.label[k])"]
+        leaves += ["it.priority", "it.gpu", "number(it.label[k])", "number(it.node.label[k])"]
+        leaves += ["number(it.label[(node.name)])", "number(pod.label[(it.name)])"]
     if depth <= 0 or draw(st.booleans()):
         return draw(st.sampled_from(leaves))
-    shape = draw(st.integers(0, 12))
+    shape = draw(st.integers(0, 13))
     a = draw(plain(depth - 1, its, guard))
     b = draw(plain(depth - 1, its, guard))
     if shape <= 3:
@@ -78,6 +96,8 @@ def plain(draw, depth, its, guard):  # noqa: C901 - one case a shape
         return f"{draw(st.integers(0, 150))}% of ({a})"
     if shape == 10:
         return f"-({a})"
+    if shape == 13:
+        return f"rank({draw(plain(depth - 1, False, guard))} + node.gpu.free)"
     name = draw(st.sampled_from(["min", "max", "sum", "avg", "median"]))
     where = ""
     if shape == 11:
@@ -87,7 +107,7 @@ def plain(draw, depth, its, guard):  # noqa: C901 - one case a shape
         if draw(st.integers(0, 3)) == 0:
             return f"count({draw(condition(depth - 1, False, guard))}{where})"
         return f"{name}({value}{draw(st.sampled_from(['', ' over nodes']))}{where})"
-    pods = draw(st.sampled_from(["node.pods", "cluster.pods", "zone.pods"]))
+    pods = draw(st.sampled_from(["node.pods", "cluster.pods", "zone.pods", 'pods_in("k")']))
     level = depth - 1
     if pods == "node.pods":
         value = draw(plain(level, True, guard))
@@ -96,7 +116,14 @@ def plain(draw, depth, its, guard):  # noqa: C901 - one case a shape
         value = draw(st.sampled_from(["it.gpu", "it.priority + pod.priority", "it.priority/7"]))
         where = draw(
             st.sampled_from(
-                ["", " where it.name contains web", " where it.namespace == pod.namespace"]
+                [
+                    "",
+                    " where it.name contains web",
+                    " where it.namespace == pod.namespace",
+                    " where it.node.label[k] is web",
+                    " where it.node.name == pod.label[app]",
+                    " where it.label[(pod.label[app])] is present",
+                ]
             )
         )
     if draw(st.integers(0, 3)) == 0:
@@ -117,9 +144,18 @@ def text(draw, depth, its):
         "'web'",
         "$word",
         "lower(time.weekday)",
+        "node.label[(pod.label[app])]",
+        "node.label[(node.zone)]",
+        "pod.label[(node.zone)]",
+        "pod.label[(pod.name)]",
+        "item(split(pod.label[app], '-'), 0)",
+        "item(split(node.name, '-'), pod.gpu)",
+        "item($names, node.gpu.free)",
+        "item(pod.images, 0)",
     ]
     if its:
-        leaves += ["it.name", "it.label[app]"]
+        leaves += ["it.name", "it.label[app]", "it.node.zone", "it.label[(it.name)]"]
+        leaves += ["it.label[(pod.name)]", "node.label[(it.name)]"]
     if depth <= 0 or draw(st.booleans()):
         return draw(st.sampled_from(leaves))
     a = draw(text(depth - 1, its))
@@ -160,10 +196,23 @@ def condition(draw, depth, its, guard):  # noqa: C901 - one case a shape
             "true",
             "time.hour in 22..6",
             "pod.images contains web",
+            "node.images contains web",
+            "pod.name in node.images",
+            "node.name not in node.images",
+            "pod.name in pod.images",
+            "node.zone in split('web,db', ',')",
+            "pod.name in split(node.label[k], '/')",
+            "node.zone in split(pod.label[app], '-')",
+            "node.taint[(pod.label[app])]",
+            "node.eligible",
+            "any(it.limit[memory] > 1Ki over pod.containers)",
+            "all(pod.containers where it.name is web)",
             "node.gpu.free in 0..3",
         ]
         if its:
             leaves += ["it.label app=web", "it.terminating", "it.qos is Guaranteed"]
+            leaves += ["it.name in node.images", "it.name in split(node.label[k], '-')"]
+            leaves += ["it.node.ready", "it.ready", "it.bound"]
         return draw(st.sampled_from(leaves))
     d = depth - 1
     if shape <= 2:
@@ -272,6 +321,12 @@ node = st.fixed_dictionaries(
         "node.ready": st.booleans(),
         "node.taint[t]": st.booleans(),
         "node.taint[t=1]": st.booleans(),
+        "node.taint[web]": st.booleans(),
+        "node.label[web]": word,
+        "node.label[7]": word,
+        "node.resource.free[7]": whole,
+        "node.resource.free[cpu]": whole,
+        "node.images": st.lists(st.sampled_from(WORDS), max_size=3).map(tuple),
         "node.created": st.one_of(st.none(), st.sampled_from([1_740_823_100.0, 1_740_800_000.0])),
         "metrics": st.fixed_dictionaries({"m1": value, "m2": value, "mb": value}).map(_clean),
         "ages": st.fixed_dictionaries({"m1": value}).map(_clean),
@@ -288,6 +343,17 @@ running = st.fixed_dictionaries(
         "it.memory": st.sampled_from([0.0, 2048.0]),
         "it.terminating": st.booleans(),
         "it.qos": st.sampled_from(["Guaranteed", "BestEffort"]),
+        "it.ready": st.booleans(),
+        "it.bound": st.booleans(),
+        "it.label[web]": word,
+    }
+).map(_clean)
+container = st.fixed_dictionaries(
+    {
+        "name": st.sampled_from(WORDS),
+        "image": word,
+        "limit[cpu]": whole,
+        "limit[memory]": whole,
     }
 ).map(_clean)
 subject = st.fixed_dictionaries(
@@ -302,6 +368,11 @@ subject = st.fixed_dictionaries(
         "pod.memory": st.sampled_from([0.0, 2.0**30]),
         "pod.qos": st.sampled_from(["Guaranteed", "BestEffort"]),
         "pod.images": st.lists(st.sampled_from(WORDS), max_size=2).map(tuple),
+        "pod.containers": st.lists(container, max_size=3),
+        "pod.volumes.count": st.sampled_from([0.0, 2.0]),
+        "pod.label[web]": word,
+        "pod.label[n-1]": word,
+        "pod.node_selector[k]": word,
     }
 ).map(_clean)
 
@@ -318,7 +389,14 @@ def worlds(draw):
         "time.hour": draw(st.sampled_from([0.0, 6.0, 14.0, 22.0])),
         "time.weekday": "sat",
     }
-    return FakeWorld(nodes, pods, cycle=cycle)
+    tables = {
+        "queue": [{**pod, "on": 0} for pod in draw(st.lists(running, max_size=3))],
+        "nominated": [
+            {**pod, "on": draw(st.sampled_from(places))}
+            for pod in draw(st.lists(running, max_size=3))
+        ],
+    }
+    return FakeWorld(nodes, pods, cycle=cycle, tables=tables)
 
 
 def same(left, right):

@@ -13,21 +13,18 @@ from dsl.types import Kind, Level
 from engine.cache import Cache
 from engine.framework.podinfo import make_pod_info
 from engine.objects import Namespace, Node, Pod, from_builtins
+from engine.policy.images import ImageIndex
 from engine.policy.world import (
     DEFAULT_GPUS,
     PodSubject,
+    QueueTimes,
     SnapshotWorld,
     epoch_seconds,
     readable_fields,
 )
 from tests.builders import make_node, make_pod, pod_object
 
-AVAILABLE = {
-    spec.name: spec
-    for spec in FIELDS.values()
-    # What the queue knows of a pod is read by rules that this version does not have.
-    if spec.available and spec.name not in ("pod.queued_at", "pod.first_attempt_at", "pod.attempts")
-}
+AVAILABLE = {spec.name: spec for spec in FIELDS.values() if spec.served}
 GIB = 1 << 30
 NOON = datetime(2025, 3, 1, 12, 34, tzinfo=ZoneInfo("UTC")).timestamp()
 KEYS = {"node.taint": "dedicated", "pod.request": "cpu", "it.request": "cpu"}
@@ -139,6 +136,8 @@ def test_every_field_can_be_read(name, cache):
     key = KEYS.get(name, "some.key/of-it") if spec.keyed else None
     kind, level = spec.type.kind, spec.level
     number = kind in (Kind.NUMBER, Kind.TIME)
+    if spec.of_pod or (kind is Kind.LIST and level is Level.NODE):
+        pytest.skip("tested on its own below")
     if kind is Kind.PODS:
         assert world.pod_node.dtype == np.int32
     elif level is Level.CYCLE:
@@ -469,3 +468,123 @@ def test_an_assumed_pod_is_on_its_node(cache):
     world = world_of(cache)
     row = next(r for r in np.flatnonzero(world.pod_node >= 0) if cache.pods.pod(r).name != "runs")
     assert text(world, world.pod_text("it.node", None)[row]) == "bare"
+
+
+# ---- fields of their own kind --------------------------------------------------------------------
+
+
+@pytest.fixture
+def rich():
+    cache = Cache()
+    images = [{"names": ["nginx:1", "nginx@sha"], "sizeBytes": 100}, {"names": ["redis"]}]
+    cache.add_node(
+        node("a", meta={"labels": {"disk": "ssd"}},
+             spec={"podCIDR": "10.0.0.0/30"},
+             status={"images": images, "allocatable": {"pods": "110"}})
+    )  # fmt: skip
+    cache.add_node(node("b", spec={"unschedulable": True}, status={"allocatable": {"pods": "5"}}))
+    cache.add_node(node("c", meta={"labels": {"disk": "hdd"}}))
+    ready = [
+        {"type": "Ready", "status": "True"},
+        {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2025-03-01T12:00:00Z"},
+    ]
+    owner = {"kind": "ReplicaSet", "name": "web-5d9", "controller": True}
+    meta = {"name": "one", "uid": "1", "labels": {"pod-template-hash": "5d9"}}
+    pod = {
+        "metadata": {**meta, "ownerReferences": [owner]},
+        "spec": {"nodeName": "a"},
+        "status": {"conditions": ready},
+    }
+    cache.add_pod(make_pod_info(from_builtins(Pod, pod)), "a")
+    cache.assume(make_pod("two", spec={"hostNetwork": True}), "a")
+    return cache
+
+
+def test_images_are_lists_of_names_kept_between_snapshots(rich):
+    world = world_of(rich)
+    starts, codes = world.node_texts("node.images")
+    assert starts.tolist() == [0, 3, 3, 3]
+    assert [text(world, code) for code in codes] == ["nginx:1", "nginx@sha", "redis"]
+    index = ImageIndex()
+    first = index.lists(rich.snapshot(NOON))
+    assert index.lists(rich.snapshot(NOON)) is first
+    rich.update_node(node("b", status={"images": [{"names": ["redis"], "sizeBytes": 7}]}))
+    starts, codes = index.lists(rich.snapshot(NOON))
+    assert starts.tolist() == [0, 3, 4, 4]
+    assert index.on_nodes(rich.snapshot(NOON), "redis").tolist() == [True, True, False]
+    rich.remove_node("a")
+    assert index.on_nodes(rich.snapshot(NOON), "redis").tolist() == [False, True, False]
+
+
+def test_missing_image_bytes_count_what_some_node_has(rich):
+    world = world_of(rich)
+    column = world.node_column("node.missing_image_bytes", ("nginx:1", "redis", "unknown"))
+    assert column.tolist() == [0.0, 100.0, 100.0]
+
+
+def test_eligible_is_selector_affinity_and_no_cordon(rich):
+    world = world_of(rich)
+    free = PodSubject(make_pod("p"), world.snapshot, DEFAULT_GPUS)
+    assert world.node_column("node.eligible", free.asks("node.eligible")).tolist() == [
+        True, False, True,
+    ]  # fmt: skip
+    terms = [{"matchExpressions": [{"key": "disk", "operator": "In", "values": ["hdd"]}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    bound = make_pod("p", spec={"affinity": {"nodeAffinity": required}})
+    key = PodSubject(bound, world.snapshot, DEFAULT_GPUS).asks("node.eligible")
+    assert world.node_column("node.eligible", key).tolist() == [False, False, True]
+
+
+def test_addresses_are_slots_or_the_cidr_where_it_is_smaller(rich):
+    world = world_of(rich)
+    assert world.node_number("node.ips.capacity", None)[:2].tolist() == [4.0, 5.0]
+    assert world.node_number("node.ips.free", None)[:2].tolist() == [3.0, 5.0]
+    assert np.isnan(world.node_number("node.ips.free", None)[2])
+
+
+def test_state_of_placed_pods(rich):
+    world = world_of(rich)
+    assert world.pod_flag("it.ready", None).tolist() == [True, False]
+    assert world.pod_flag("it.bound", None).tolist() == [True, False]
+    assert text(world, world.pod_text("it.workload", None)[0]) == "web"
+    noon = datetime(2025, 3, 1, 12, tzinfo=ZoneInfo("UTC")).timestamp()
+    assert world.pod_number("it.scheduled_at", None)[0] == noon
+
+
+def test_a_pod_knows_its_containers_volumes_tolerations_and_times():
+    limits = {"resources": {"limits": {"memory": "1Gi"}}}
+    pod = make_pod(
+        "p",
+        spec={
+            "containers": [{"name": "a", "image": "x", **limits}, {"name": "b"}],
+            "volumes": [{"persistentVolumeClaim": {"claimName": "c"}}, {"ephemeral": {}}, {}],
+            "tolerations": [{"key": "k", "value": "v"}, {"key": "e", "operator": "Exists"}],
+        },
+    )
+    times = QueueTimes(5.0, None, 3)
+    subject = PodSubject(pod, Cache().snapshot(NOON), DEFAULT_GPUS, times)
+    assert subject.containers == 2
+    assert subject.container_text(0, "image") == "x"
+    assert subject.container_text(1, "image") is None
+    assert subject.container_number(0, "limit", "memory") == GIB
+    assert np.isnan(subject.container_number(1, "limit", "memory"))
+    assert subject.container_number(1, "request", "memory") == 0
+    assert subject.number("pod.volumes.count", None) == 2
+    assert subject.text("pod.toleration", "k") == "v"
+    assert subject.text("pod.toleration", "e") == ""
+    assert subject.pairs("pod.toleration") == (("e", ""), ("k", "v"))
+    assert subject.number("pod.queued_at", None) == 5
+    assert np.isnan(subject.number("pod.first_attempt_at", None))
+    assert subject.number("pod.attempts", None) == 3
+
+
+def test_metrics_from_annotations(rich):
+    now = datetime(2025, 3, 1, 12, 34, tzinfo=ZoneInfo("UTC")).timestamp()
+    for name, value in (("a", "0.5,2025-03-01T12:33:00Z"), ("b", "40%"), ("c", "1,soon")):
+        rich.update_node(node(name, meta={"annotations": {"cpu:avg": value}}))
+    world = world_of(rich, now=now)
+    assert world.metric("annotation:120.0:1.0:cpu:avg")[:2].tolist() == [0.5, 0.4]
+    assert np.isnan(world.metric("annotation:120.0:1.0:cpu:avg")[2])
+    assert np.isnan(world.metric("annotation:30.0:1.0:cpu:avg")[0])
+    assert world.metric_age("annotation:30.0:1.0:cpu:avg")[0] == 60
+    assert np.isnan(world.metric_age("annotation:30.0:1.0:cpu:avg")[1])

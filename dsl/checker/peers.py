@@ -1,0 +1,167 @@
+"""`peers(T)` and `peers by X`: how many pods like this one a node's domain holds already.
+
+Both become an aggregate over the pods of the domain; a node without the domain's key is missing.
+"""
+
+from typing import TYPE_CHECKING, Final
+
+from dsl import ir
+from dsl import syntax as s
+from dsl.checker.literals import constant
+from dsl.checker.scope import Flex, Refused, Scope, describe
+from dsl.schema import FIELDS
+from dsl.source import Span
+from dsl.types import BOOL, MISSING, NUMBER, TEXT, Kind, Level
+
+if TYPE_CHECKING:
+    from dsl.checker.expressions import Typer
+
+_NAMED: Final = ("node", "zone", "region", "rack")
+
+
+def domain(typer: "Typer", node: s.Expr | s.Template) -> str:
+    """Returns the domain that a topology names: `zone`, or `label:` and a key."""
+    if isinstance(node, s.Param):
+        value = typer.param(node)
+        if isinstance(value, ir.Const) and isinstance(value.value, str):
+            return value.value if value.value in _NAMED else f"label:{value.value}"
+    if isinstance(node, s.Text) and node.value:
+        return f"label:{node.value}"
+    name = node.name if isinstance(node, s.Name) else ""
+    name = node.value if isinstance(node, s.Word) else name
+    if name not in _NAMED:
+        raise typer.scope.refuse(
+            "P209",
+            f"`{typer.scope.text(node)}` is no topology",
+            node.span,
+            'write  node, zone, region, rack   or a label key in quotes: "example.com/row"',
+        )
+    return name
+
+
+def call(typer: "Typer", node: s.Call) -> ir.Expr:
+    """Returns what `peers(T)` means."""
+    if len(node.args) != 1:
+        raise typer.scope.refuse(
+            "P209", "`peers` takes one topology", node.span, "write  peers(zone)"
+        )
+    return count(domain(typer, node.args[0]), None, node.span)
+
+
+def count(over: str, by: tuple[ir.Expr, ir.Expr] | None, span: Span) -> ir.Expr:
+    """Returns the number of peers in the node's domain.
+
+    Args:
+        over: the domain.
+        by: what peers have in common, of the pod and of `it`; None for the workload.
+        span: the text it comes from.
+    """
+    if by is None:
+        by = (_read("pod.workload", Level.POD, span), _read("it.workload", Level.IT, span))
+    parts = (
+        _equal(_read("it.namespace", Level.IT, span), _read("pod.namespace", Level.POD, span)),
+        _equal(by[1], by[0]),
+        ir.Not(
+            span=span,
+            type=BOOL,
+            level=Level.IT,
+            operand=ir.Read(span=span, type=BOOL, level=Level.IT, field="it.terminating"),
+        ),
+    )
+    where = ir.Logical(span=span, type=BOOL, level=Level.IT, operator="and", operands=parts)
+    total = ir.PodAggregate(
+        span=span,
+        type=NUMBER,
+        level=Level.NODE,
+        function="count",
+        over=over,
+        value=None,
+        where=where,
+    )
+    if over == "node":
+        return total
+    field, key = domain_field(over)
+    here = ir.Read(span=span, type=TEXT, level=Level.NODE, field=field, key=key)
+    gone = ir.Missing(span=span, type=BOOL, level=Level.NODE, operand=here)
+    nothing = constant(span, MISSING, NUMBER)
+    return ir.If(
+        span=span, type=NUMBER, level=Level.NODE, condition=gone, then=nothing, other=total
+    )
+
+
+def domain_field(over: str) -> tuple[str, str | None]:
+    """Returns the field, and its key, in which nodes of one domain are equal."""
+    if over.startswith("label:"):
+        return "node.label", over.removeprefix("label:")
+    return f"node.{over}", None
+
+
+def _read(field: str, level: Level, span: Span) -> ir.Read:
+    return ir.Read(span=span, type=TEXT, level=level, field=field)
+
+
+def _equal(left: ir.Expr, right: ir.Expr) -> ir.Expr:
+    level = max(left.level, right.level)
+    return ir.Compare(
+        span=right.span, type=BOOL, level=level, operator="==", left=left, right=right
+    )
+
+
+def member(typer: "Typer", written: s.Expr, what: str) -> tuple[ir.Expr, ir.Expr]:
+    """Checks a `by`, and returns it asked of the pod and of a pod of a set."""
+    scope = typer.scope
+    by = typer.expression(written)
+    if isinstance(by, Flex) or by.type.kind not in (Kind.TEXT, Kind.NUMBER):
+        raise scope.refuse(
+            "P201",
+            f"`{what}` wants a text or a number of the pod, and this is {describe(by)}",
+            written.span,
+            "write for example  by pod.label[app]",
+        )
+    return by, lifted(scope, by, what)
+
+
+def lifted(scope: Scope, node: ir.Expr, what: str) -> ir.Expr:
+    """Returns an expression of the pod as one of `it`: each `pod.x` becomes `it.x`."""
+
+    def lift(one: ir.Expr) -> ir.Expr:
+        return lifted(scope, one, what)
+
+    match node:
+        case ir.Const():
+            return node
+        case ir.Read():
+            field = "it." + node.field.removeprefix("pod.")
+            if not node.field.startswith("pod.") or field not in FIELDS:
+                raise _no_member(scope, node, what)
+            return ir.Read(
+                span=node.span, type=node.type, level=Level.IT, field=field, key=node.key
+            )
+        case ir.Named():
+            return lift(node.body)
+        case ir.Func():
+            args = tuple(lift(one) for one in node.args)
+            return ir.Func(
+                span=node.span, type=node.type, level=_level(args), name=node.name, args=args
+            )
+        case ir.Coalesce():
+            operands = tuple(lift(one) for one in node.operands)
+            return ir.Coalesce(
+                span=node.span, type=node.type, level=_level(operands), operands=operands
+            )
+        case _:
+            raise _no_member(scope, node, what)
+
+
+def _level(parts: tuple[ir.Expr, ...]) -> Level:
+    return max((one.level for one in parts), default=Level.CONST)
+
+
+def _no_member(scope: Scope, node: ir.Expr, what: str) -> Refused:
+    return scope.refuse(
+        "P202",
+        f"`{what}` is asked of other pods too, and `{scope.text(node)}` is not a value of every"
+        " pod",
+        node.span,
+        "use a field of the pod: pod.namespace, pod.label[KEY], pod.annotation[KEY]",
+    )

@@ -1,0 +1,353 @@
+"""Reads of fields and metrics, and functions of texts and numbers, as closures over a frame."""
+
+import math
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from dsl import functions, ir
+from dsl.lower import numbers, pods, texts
+from dsl.lower.frame import Frame, Run, Value
+from dsl.schema import AMOUNTS, FIELDS, request_unit
+from dsl.types import MISSING, Kind, Level, Type, scale_of
+
+#: Domains of an expression: rows of nodes, pods on those rows, all pods.
+ROWS, ITS, ALL = "rows", "its", "all"
+
+
+def missing_of(kind: Type) -> float | None:
+    """Returns the missing value of a scalar."""
+    return None if kind.kind in (Kind.TEXT, Kind.LIST) else MISSING
+
+
+def frame_count(domain: str) -> Callable[[Frame], int]:
+    """Returns how many values an array of a domain has."""
+    if domain == ROWS:
+        return lambda frame: frame.count
+    if domain == ITS:
+        return lambda frame: len(frame.pods()[1])
+    return pods.count_all
+
+
+# ---- reads
+
+
+def _column(frame: Frame, field: str, key: str | None, kind: Kind) -> Value:
+    """Returns the whole column of a field of nodes or of `it`."""
+    world = frame.world
+    if field.startswith("it."):
+        if kind is Kind.TEXT:
+            return world.pod_text(field, key)
+        if kind is Kind.BOOL:
+            return world.pod_flag(field, key)
+        return world.pod_number(field, key)
+    if kind is Kind.TEXT:
+        return world.node_text(field, key)
+    if kind is Kind.BOOL:
+        return world.node_flag(field, key)
+    return world.node_number(field, key)
+
+
+def node_read(field: str, key: str | None, kind: Kind) -> Run:
+    """Returns the read of a field on the rows of the frame."""
+    name = (field, key)
+
+    def read(frame: Frame) -> Value:
+        found = frame.cache.get(name)
+        if found is None:
+            found = frame.cache[name] = frame.take(_column(frame, field, key, kind))
+        return found
+
+    return read
+
+
+def it_read(field: str, key: str | None, kind: Kind, domain: str) -> Run:
+    """Returns the read of a field of pods, or of the nodes they are on."""
+    name = (field, key, domain)
+    of_its_node = field.startswith("node.")
+
+    def read(frame: Frame) -> Value:
+        found = frame.cache.get(name)
+        if found is None:
+            column = _column(frame, field, key, kind)
+            chosen = pods.all_pods(frame)[0] if domain == ALL else frame.pods()[0]
+            rows = frame.world.pod_node[chosen] if of_its_node else chosen
+            found = frame.cache[name] = column[rows]
+        return found
+
+    return read
+
+
+def pod_read(field: str, key: str | None, kind: Kind) -> Run:
+    """Returns the read of a field of the pod to place."""
+    if kind is Kind.TEXT:
+        return lambda frame: frame.subject.text(field, key)  # type: ignore[union-attr]
+    if kind is Kind.LIST:
+        return lambda frame: frame.subject.texts(field)  # type: ignore[union-attr]
+    if kind is Kind.BOOL:
+        return lambda frame: frame.subject.flag(field, key)  # type: ignore[union-attr]
+    return lambda frame: frame.subject.number(field, key)  # type: ignore[union-attr]
+
+
+def container_read(node: ir.ContainerRead) -> Run:
+    """Returns the read of a field of the container in question."""
+    field, key = node.field, node.key
+    if node.type.kind is Kind.TEXT:
+        return lambda frame: frame.subject.container_text(frame.container, field)  # type: ignore[union-attr]
+    return lambda frame: frame.subject.container_number(frame.container, field, key)  # type: ignore[union-attr]
+
+
+def metric_read(node: ir.Metric, domain: str) -> Run:
+    """Returns the read of a metric at its level."""
+    name, age = node.id, node.age
+    if node.of == "cluster":
+        return lambda frame: float(frame.world.cluster_metric(name))
+    if node.level is Level.POD:
+        return lambda frame: float(frame.subject.metric(name))  # type: ignore[union-attr]
+    key = ("metric", name, age, domain)
+    of_pods = node.level is Level.IT
+
+    def metric(frame: Frame) -> Value:
+        found = frame.cache.get(key)
+        if found is None:
+            world = frame.world
+            if of_pods:
+                chosen = pods.all_pods(frame)[0] if domain == ALL else frame.pods()[0]
+                found = world.pod_metric(name)[chosen]
+            else:
+                found = frame.take(world.metric_age(name) if age else world.metric(name))
+            frame.cache[key] = found
+        return found
+
+    return metric
+
+
+# ---- keys that are computed
+
+
+def keyed_read(node: ir.KeyedRead, key: Run, domain: str, of_subject: Run) -> Run:
+    """Returns the read of a field whose key `key` gives: one text, or a column of codes.
+
+    `of_subject` gives the keys and values of a field of the pod where the key is a column.
+    """
+    field, kind = node.field, node.type.kind
+    level = FIELDS[field].level
+    amount = field in AMOUNTS
+    if node.level <= Level.POD:
+        return _scalar_keyed(node, key, amount=amount)
+
+    def value_for(frame: Frame, text: str) -> Value:
+        if level is Level.NODE:
+            rows = frame.take(_column(frame, field, text, kind))
+            found = rows[frame.pods()[1]] if domain == ITS else rows
+        else:
+            chosen = pods.all_pods(frame)[0] if domain == ALL else frame.pods()[0]
+            found = _column(frame, field, text, kind)[chosen]
+        return found / scale_of(request_unit(text)) if amount else found
+
+    count = frame_count(domain)
+    empty = {Kind.TEXT: (-1, np.int32), Kind.BOOL: (False, np.bool_)}.get(kind, (np.nan, float))
+
+    def column(frame: Frame) -> Value:
+        codes = key(frame)
+        if codes is None:
+            return np.full(count(frame), *empty)
+        if isinstance(codes, str):
+            return value_for(frame, codes)
+        if level is Level.POD:
+            pairs = dict(of_subject(frame))
+            return _looked_up(codes, pairs, frame)
+        out = np.full(len(codes), *empty)
+        for code in np.unique(codes).tolist():
+            if code >= 0:
+                here = codes == code
+                out[here] = value_for(frame, frame.world.dictionary.texts[code])[here]
+        return out
+
+    return column
+
+
+def _scalar_keyed(node: ir.KeyedRead, key: Run, *, amount: bool) -> Run:
+    field, kind = node.field, node.type.kind
+    missing = False if kind is Kind.BOOL else missing_of(node.type)
+
+    def read(frame: Frame) -> Value:
+        text = key(frame)
+        if text is None:
+            return missing
+        value = pod_read(field, text, kind)(frame)
+        return value / scale_of(request_unit(text)) if amount else value
+
+    return read
+
+
+def _looked_up(codes: Value, pairs: dict[str, str], frame: Frame) -> Value:
+    """Returns the codes of the values of the pod's map under a column of keys."""
+    dictionary = frame.world.dictionary
+    distinct, back = np.unique(codes, return_inverse=True)
+    found = [None if one < 0 else pairs.get(dictionary.texts[one]) for one in distinct.tolist()]
+    out = [-1 if one is None else dictionary.code(one) for one in found]
+    return np.array(out, np.int32)[back]
+
+
+# ---- lists of the nodes
+
+
+def list_lengths(field: str) -> Run:
+    """Returns how long the list of each node is."""
+
+    def lengths(frame: Frame) -> Value:
+        starts, _ = frame.world.node_texts(field)
+        return frame.take(np.diff(starts).astype(np.float64))
+
+    return lengths
+
+
+def in_list(field: str, item: Run, domain: str) -> Run:
+    """Returns whether the list of each node has a text, one for all or one for each."""
+
+    def rows_with(frame: Frame, code: int) -> Value:
+        starts, codes = frame.world.node_texts(field)
+        before = np.concatenate(([0], np.cumsum(codes == code)))
+        found = frame.take(before[starts[1:]] > before[starts[:-1]])
+        return found[frame.pods()[1]] if domain == ITS else found
+
+    count = frame_count(domain)
+
+    def has(frame: Frame) -> Value:
+        value = item(frame)
+        if not isinstance(value, np.ndarray):
+            code = texts.find(value, frame.world.dictionary)
+            return rows_with(frame, code) if code >= 0 else np.zeros(count(frame), np.bool_)
+        out = np.zeros(len(value), np.bool_)
+        for code in np.unique(value).tolist():
+            if code >= 0:
+                here = value == code
+                out[here] = rows_with(frame, code)[here]
+        return out
+
+    return has
+
+
+# ---- metrics of pairs
+
+
+def pair_read(node: ir.Pair, left: Run, right: Run) -> Run:
+    """Returns the value of a metric for two texts; each distinct pair is looked up once."""
+    name = node.id
+
+    if node.level <= Level.POD:
+
+        def scalar(frame: Frame) -> float:
+            ends = left(frame), right(frame)
+            return MISSING if None in ends else float(frame.world.pair(name, *ends))
+
+        return scalar
+
+    def column(frame: Frame) -> Value:
+        world = frame.world
+
+        def look_up(one: str, other: str) -> float:
+            return float(world.pair(name, one, other))
+
+        values = texts.pairwise(look_up, (left(frame), right(frame)), world.dictionary)
+        return np.array([MISSING if one is None else one for one in values], np.float64)
+
+    return column
+
+
+# ---- functions of texts and numbers
+
+
+class Result(NamedTuple):
+    """What a function of texts gives, as a column."""
+
+    missing: float | bool
+    dtype: type[np.generic]
+
+
+BOOLEAN: Final = Result(missing=False, dtype=np.bool_)
+FLOAT: Final = Result(MISSING, np.float64)
+CODE: Final = Result(-1, np.int32)
+
+
+def scalar_text(function: Callable[..., Value], runs: list[Run], kind: Result) -> Run:
+    """Applies a function to texts of the pod."""
+    missing = None if kind is CODE else kind.missing
+
+    def scalar(frame: Frame) -> Value:
+        values = [run(frame) for run in runs]
+        return missing if None in values else function(*values)
+
+    return scalar
+
+
+def map_codes(
+    function: Callable[..., Value], place: int, codes: Value, others: list[Value], dictionary: Value
+) -> Value:
+    """Applies a function that gives a text to each distinct code."""
+    distinct, back = np.unique(codes, return_inverse=True)
+    known = dictionary.texts
+    out = []
+    for code in distinct.tolist():
+        text = None if code < 0 else function(*others[:place], known[code], *others[place:])
+        out.append(-1 if text is None else dictionary.code(text))
+    return np.array(out, np.int32)[back]
+
+
+def several_columns(function: Callable[..., Value], runs: list[Run], kind: Result) -> Run:
+    """Applies a function to several columns of texts."""
+
+    def several(frame: Frame) -> Value:
+        dictionary = frame.world.dictionary
+        values = texts.pairwise(function, tuple(run(frame) for run in runs), dictionary)
+        if kind is CODE:
+            values = [-1 if one is None else dictionary.code(one) for one in values]
+        else:
+            values = [kind.missing if one is None else one for one in values]
+        return np.array(values, kind.dtype)
+
+    return several
+
+
+def string(run: Run, *, scalar: bool) -> Run:
+    """Returns numbers as texts."""
+
+    def text_of(value: float) -> str | None:
+        return None if math.isnan(value) else functions.number_text(value)
+
+    if scalar:
+        return lambda frame: text_of(run(frame))
+
+    def column(frame: Frame) -> Value:
+        dictionary = frame.world.dictionary
+        distinct, back = np.unique(run(frame), return_inverse=True)
+        shown = [text_of(one) for one in distinct.tolist()]
+        codes = [-1 if one is None else dictionary.code(one) for one in shown]
+        return np.array(codes, np.int32)[back]
+
+    return column
+
+
+def element_wise(name: str, runs: list[Run], *, scalar: bool) -> Run:
+    """Returns the least, most or median of several values."""
+    if scalar:
+        pick = functions.REDUCERS[name]
+
+        def one(frame: Frame) -> float:
+            values = [run(frame) for run in runs]
+            return MISSING if any(math.isnan(value) for value in values) else pick(values)
+
+        return one
+    if name == "median":
+        return lambda frame: numbers.median_of([run(frame) for run in runs])
+    join = np.minimum if name == "min" else np.maximum
+
+    def columns(frame: Frame) -> Value:
+        result = runs[0](frame)
+        for run in runs[1:]:
+            result = join(result, run(frame))
+        return result
+
+    return columns

@@ -1,0 +1,49 @@
+"""Which nodes a pod's own words allow: its nodeSelector and required node affinity, and no cordon.
+
+What of the pod decides is one key, so that pods alike share a class; the key says all.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from engine.framework.podinfo import PodInfo
+from engine.framework.snapshot import BoolColumn, Snapshot
+from engine.objects import Affinity, NodeSelector
+from engine.plugins.node_selector import Selector, Term, parse_labels, parse_selector
+
+_REMEMBERED: Final = 1024
+_Key = tuple[list[tuple[str, str]], NodeSelector | None]
+
+
+def eligibility_key(pod: PodInfo) -> bytes:
+    """The pod's selector and required node affinity, empty without any."""
+    spec = pod.pod.spec
+    affinity = (spec.affinity or Affinity()).node_affinity
+    required = affinity and affinity.required_during_scheduling_ignored_during_execution
+    if not spec.node_selector and required is None:
+        return b""
+    return msgspec.msgpack.encode((sorted((spec.node_selector or {}).items()), required))
+
+
+def eligible(key: bytes, snapshot: Snapshot) -> BoolColumn:
+    """(N,) nodes that match and are not cordoned."""
+    mask = snapshot.nodes.present & ~snapshot.nodes.unschedulable
+    if not key:
+        return mask
+    labels, required = _parsed(key)
+    everywhere = slice(0, snapshot.nodes.size)
+    if labels is not None:
+        mask &= labels.mask(snapshot, everywhere)
+    if required is not None:
+        mask &= required.mask(snapshot, everywhere)
+    return mask
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _parsed(key: bytes) -> tuple[Term | None, Selector | None]:
+    labels, required = msgspec.msgpack.decode(key, type=_Key)
+    return parse_labels(labels), None if required is None else parse_selector(required)

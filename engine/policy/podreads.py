@@ -1,0 +1,212 @@
+"""What policies read of a pod: the same readers serve the one to be placed and the placed ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from dsl.functions import parse_time
+from dsl.types import MISSING
+from engine.framework.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PodInfo
+from engine.objects import Container, ResourceList, ResourceRequirements, Toleration
+from engine.quantity import resource_amount
+
+_COMPUTE: Final = (CPU, MEMORY)
+_TEMPLATE_HASH: Final = "pod-template-hash"
+
+PodNumber = Callable[[PodInfo], float]
+PodText = Callable[[PodInfo], str | None]
+PodFlag = Callable[[PodInfo], bool]
+
+
+def _limit(pod: PodInfo, resource: str) -> float:
+    """Sum of the containers' limits; missing if any container has none, as it is unlimited then."""
+    # Limits decide nothing in the scheduler, so they are read when a policy asks, not kept.
+    limits = [(c.resources and c.resources.limits) or {} for c in containers_of(pod)]
+    if not limits or any(resource not in each for each in limits):
+        return MISSING
+    return float(sum(amount_of(each, resource) for each in limits))
+
+
+def amount_of(resources: ResourceList | None, resource: str) -> float:
+    """An amount as written in a pod; missing if it cannot be read, 0 if it is not named."""
+    try:
+        return float(resource_amount(resource, (resources or {}).get(resource, 0)))
+    except ValueError:
+        return MISSING
+
+
+def epoch_seconds(text: str | None) -> float:
+    """Seconds since the epoch; missing if there is no text or it is no RFC 3339 time."""
+    return MISSING if text is None else parse_time(text)
+
+
+def _controller(pod: PodInfo) -> tuple[str, str] | None:
+    for owner in pod.pod.metadata.owner_references or ():
+        if owner.controller:
+            return owner.kind, owner.name
+    return None
+
+
+def containers_of(pod: PodInfo) -> Sequence[Container]:
+    """The containers without those that initialise."""
+    return pod.pod.spec.containers or ()
+
+
+def workload_of(pod: PodInfo) -> str | None:
+    """The top owner's name: of a ReplicaSet that a Deployment made, the Deployment's."""
+    kind, name = _controller(pod) or (None, None)
+    suffix = (pod.pod.metadata.labels or {}).get(_TEMPLATE_HASH)
+    if kind == "ReplicaSet" and name and suffix and name.endswith(f"-{suffix}"):
+        return name[: -len(suffix) - 1]
+    return name
+
+
+def _toleration(pod: PodInfo, key: str) -> str | None:
+    for toleration in pod.pod.spec.tolerations or ():
+        if toleration.key == key:
+            return toleration.value
+    return None
+
+
+def _volumes(pod: PodInfo) -> float:
+    volumes = pod.pod.spec.volumes or ()
+    return float(sum(1 for one in volumes if one.persistent_volume_claim or one.ephemeral))
+
+
+def _has(pod: PodInfo, condition: str) -> bool:
+    conditions = pod.pod.status.conditions or ()
+    return any(one.type == condition and one.status == "True" for one in conditions)
+
+
+def _scheduled_at(pod: PodInfo) -> float:
+    for one in pod.pod.status.conditions or ():
+        if one.type == "PodScheduled" and one.status == "True":
+            return epoch_seconds(one.last_transition_time)
+    return MISSING
+
+
+def container_number(container: Container, field: str, key: str) -> float:
+    """Request (0 if none) or limit (missing if none) of a container."""
+    resources = container.resources or ResourceRequirements()
+    if field == "request":
+        return amount_of(resources.requests, key)
+    limits = resources.limits or {}
+    return amount_of(limits, key) if key in limits else MISSING
+
+
+def _tolerates_everything(toleration: Toleration) -> bool:
+    return not toleration.key and toleration.operator == "Exists" and not toleration.effect
+
+
+def _or_none(text: str | None) -> str | None:
+    return text or None
+
+
+def qos_of(pod: PodInfo) -> str:
+    """The QoS class: what the server says, else what cpu and memory of the pod make it.
+
+    Source: kubernetes pkg/apis/core/v1/helper/qos/qos.go, ComputePodQOS.
+    """
+    said = pod.pod.status.qos_class
+    if said:
+        return said
+    spec = pod.pod.spec
+    of_all = [c.resources for c in (*containers_of(pod), *(spec.init_containers or ()))]
+    asked = [_compute(each) for each in (of_all if spec.resources is None else [spec.resources])]
+    if not any(amounts for pair in asked for amounts in pair):
+        return "BestEffort"
+    requested, limited = (_sum(part) for part in zip(*asked, strict=True))
+    everywhere = all(len(limits) == len(_COMPUTE) for _, limits in asked)
+    return "Guaranteed" if everywhere and requested == limited else "Burstable"
+
+
+def _compute(of: ResourceRequirements | None) -> tuple[dict[str, float], dict[str, float]]:
+    """Requests and limits of cpu and memory above 0; a limit alone is the request too."""
+    if of is None:
+        return {}, {}
+    limits = {name: a for name in _COMPUTE if (a := amount_of(of.limits, name)) > 0}
+    requests = {name: a for name in _COMPUTE if (a := amount_of(of.requests, name)) > 0}
+    return limits | requests, limits
+
+
+def _sum(parts: Iterable[Mapping[str, float]]) -> Counter[str]:
+    total: Counter[str] = Counter()
+    for part in parts:
+        total.update(part)
+    return total
+
+
+POD_TEXTS: Final[Mapping[str, PodText]] = MappingProxyType(
+    {
+        "name": lambda p: p.name,
+        "namespace": lambda p: p.namespace,
+        "uid": lambda p: p.uid,
+        "qos": qos_of,
+        "scheduler": lambda p: _or_none(p.pod.spec.scheduler_name),
+        "service_account": lambda p: _or_none(p.pod.spec.service_account_name),
+        "priority_class": lambda p: _or_none(p.pod.spec.priority_class_name),
+        "preemption_policy": lambda p: p.pod.spec.preemption_policy or "PreemptLowerPriority",
+        "nominated_node": lambda p: _or_none(p.pod.status.nominated_node_name),
+        "owner.kind": lambda p: (_controller(p) or (None, None))[0],
+        "owner.name": lambda p: (_controller(p) or (None, None))[1],
+        "image": lambda p: _or_none(containers_of(p)[0].image) if containers_of(p) else None,
+        "phase": lambda p: _or_none(p.pod.status.phase),
+        "workload": workload_of,
+    }
+)
+POD_KEYED_TEXTS: Final[Mapping[str, Callable[[PodInfo, str], str | None]]] = MappingProxyType(
+    {
+        "label": lambda p, key: (p.pod.metadata.labels or {}).get(key),
+        "annotation": lambda p, key: (p.pod.metadata.annotations or {}).get(key),
+        "node_selector": lambda p, key: (p.pod.spec.node_selector or {}).get(key),
+        "toleration": _toleration,
+    }
+)
+POD_NUMBERS: Final[Mapping[str, PodNumber]] = MappingProxyType(
+    {
+        "priority": lambda p: float(p.priority),
+        "created": lambda p: epoch_seconds(p.pod.metadata.creation_timestamp),
+        "scheduled_at": _scheduled_at,
+        "volumes.count": _volumes,
+        "started_at": lambda p: epoch_seconds(p.pod.status.start_time),
+        "cpu": lambda p: float(p.requests.get(CPU, 0)),
+        "memory": lambda p: float(p.requests.get(MEMORY, 0)),
+        "storage": lambda p: float(p.requests.get(EPHEMERAL_STORAGE, 0)),
+    }
+)
+POD_KEYED_NUMBERS: Final[Mapping[str, Callable[[PodInfo, str], float]]] = MappingProxyType(
+    {
+        "request": lambda p, key: float(p.requests.get(key, 0)),
+        "limit": _limit,
+    }
+)
+POD_FLAGS: Final[Mapping[str, PodFlag]] = MappingProxyType(
+    {
+        "terminating": lambda p: p.terminating,
+        "ready": lambda p: _has(p, "Ready"),
+        "bound": lambda p: bool(p.pod.spec.node_name),
+        "nominated": lambda p: bool(p.pod.status.nominated_node_name),
+        "tolerates_all": lambda p: any(
+            _tolerates_everything(t) for t in p.pod.spec.tolerations or ()
+        ),
+    }
+)
+
+
+def pod_number(pod: PodInfo, field: str, key: str | None, gpus: Sequence[str]) -> float:
+    """A number of a pod, the field without its owner; missing is NaN."""
+    if field == "gpu":
+        return float(sum(pod.requests.get(name, 0) for name in gpus))
+    if key is not None:
+        return POD_KEYED_NUMBERS[field](pod, key)
+    return POD_NUMBERS[field](pod)
+
+
+def pod_text(pod: PodInfo, field: str, key: str | None) -> str | None:
+    """A text of a pod."""
+    if key is not None:
+        return POD_KEYED_TEXTS[field](pod, key)
+    return POD_TEXTS[field](pod)
