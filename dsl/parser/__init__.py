@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dsl.diagnostics import Diagnostic, Fix, Severity
 from dsl.parser.build import StatementReader
 from dsl.parser.layout import Chunk, cut
+from dsl.parser.tests import parse_test
 from dsl.source import SourceFile, Span, TextProblem
 from dsl.syntax import Broken, Expr, Lexeme, Statement
 
@@ -57,17 +58,17 @@ class Parser:
         self, source: SourceFile, *, tests: bool = False
     ) -> tuple[tuple[tuple[Lexeme, ...], ...], tuple[Diagnostic, ...]]:
         """Returns the words of each statement of a policy, or of a policy test; or findings."""
-        chunks, problems = cut(source)
-        found = [problem_diagnostic(source, problem) for problem in problems]
+        # The builders refuse more than the grammar: escapes, holes of messages, limits.
+        if tests:
+            found = list(parse_test(source, self._reader)[1])
+        else:
+            found = [one for _, findings in self.statements(source) for one in findings]
         read = []
-        for chunk in chunks:
-            if not tests:
-                # The builder refuses more than the grammar: escapes, holes of messages, limits.
-                found.extend(self._reader.statement(source, chunk.span)[1])
+        for chunk in cut(source)[0] if not found else ():
             words, refused = self._reader.lexemes(
                 source, chunk.span, "testfile" if tests else "start"
             )
-            found.extend(refused if tests else ())
+            found.extend(refused)
             read.append(words)
         return (() if found else tuple(read)), tuple(found)
 
