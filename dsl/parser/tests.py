@@ -49,6 +49,10 @@ def parse_test(
     found = [_of_problem(source, one) for one in problems]
     statements: list[t.TestStatement] = []
     for chunk in chunks:
+        run_on = _run_on(source, chunk.span)
+        if run_on is not None:
+            found.append(run_on.diagnostic(source, chunk.span.start, len(source.text)))
+            continue
         made, findings = reader.built(source, chunk.span, "testfile", _statement, _complain)
         found.extend(findings)
         if made is not None:
@@ -197,6 +201,31 @@ _PLAIN: Final = (
 )
 
 
+# ---- why a statement could not be read: before the grammar looks
+
+
+def _run_on(source: SourceFile, span: Span) -> Refusal | None:
+    """`given pods`: where only words may stand, the grammar would take the `pod` of it."""
+    text = source.slice(span)
+    bare = QUOTED_OR_COMMENT.sub(_blank, text)
+    for found in re.finditer(r"^(?:test:.*?)?[ \t]*\bgiven[ \t]+([\w-]+)", bare, re.MULTILINE):
+        if found.group(1) not in GIVEN:
+            return _no_given(found.start(1), found.group(1))
+    for found in re.finditer(r"\b(running|finished)\b:?[ \t]+(on[\w-]+)", bare):
+        help_ = f"write  on {found.group(2).removeprefix('on')}"
+        what = f"`{found.group(1)}` says on which node the pod is"
+        return _refuse(found.start(2), found.end(2), "P009", what, help_)
+    return None
+
+
+def _no_given(start: int, met: str) -> Refusal:
+    end = start + max(len(met), 1)
+    near = closest(met, GIVEN) if met else None
+    what = f"there is no `given {met}`" if met else "nothing follows `given`"
+    help_ = f"did you mean `{near}`?" if near else f"given takes {_listed(list(GIVEN))}"
+    return _refuse(start, end, "P001", what, help_)
+
+
 # ---- why a statement could not be read
 
 
@@ -260,8 +289,7 @@ def _unknown_head(word: str) -> Refusal:
             "name the policy to test:  use NAME",
         )  # fmt: skip
     near = closest(word, HEADS)
-    listed = _listed([f"`{one}`" for one in HEADS])
-    help_ = f"did you mean `{near}`?" if near else f"a test file has {listed}"
+    help_ = f"did you mean `{near}`?" if near else f"a test file has {_listed(HEADS)}"
     return _refuse(0, len(word), "P004", f"a test file has no statement `{word}`", help_)
 
 
@@ -309,11 +337,7 @@ def _clause_word(bare: str, start: int, met: str, accepts: frozenset[str]) -> Re
     """What follows `given` and `expect`, and words that should be one of them."""
     before = bare[:start].rstrip()
     if before.endswith("given") and "POD" in accepts:
-        end = start + max(len(met), 1)
-        near = closest(met, GIVEN) if met else None
-        what = f"there is no `given {met}`" if met else "nothing follows `given`"
-        help_ = f"did you mean `{near}`?" if near else f"given takes {_listed(list(GIVEN))}"
-        return _refuse(start, end, "P001", what, help_)
+        return _no_given(start, met)
     if re.search(r"given[ \t]+(running|finished)\Z", before):
         word = before.rsplit(None, 1)[-1]
         help_ = f"write  given {word} on NODE name web"
@@ -322,11 +346,14 @@ def _clause_word(bare: str, start: int, met: str, accepts: frozenset[str]) -> Re
         end = start + max(len(met), 1)
         what = f"`{met}` is not something to expect" if met else "nothing follows `expect`"
         return _refuse(start, end, "P009", what, "write  expect feasible [a, b]")
-    if "GIVEN" in accepts and met:
-        near = closest(met, ("given", "expect"))
+    line = bare.rfind("\n", 0, start) + 1
+    first = re.compile(r"[ \t]+(\w+)").match(bare, line)
+    if first is not None and line and first.group(1) not in ("given", "expect", *KEYED):
+        near = closest(first.group(1), ("given", "expect"))
         if near is not None:
             help_ = f"did you mean `{near}`?"
-            return _refuse(start, start + len(met), "P001", f"`{met}` does not fit here", help_)
+            what = f"`{first.group(1)}` does not fit here"
+            return _refuse(first.start(1), first.end(1), "P001", what, help_)
     return None
 
 

@@ -107,26 +107,27 @@ def _list(names: Sequence[str]) -> str:
 
 def _judge_nodes(expected: Expected, answers: Answers) -> Failure | None:
     rejections = answers.rejections()
-    feasible = [one for one in answers.nodes() if one not in rejections]
-    got = feasible if expected.name == "feasible" else list(rejections)
-    wrong = tuple(sorted({*got} ^ {*expected.names}))
+    there = [one for one in answers.nodes() if (one in rejections) == (expected.name == "rejected")]
+    if expected.message is not None:
+        # A message may name its node, so it picks the nodes that are meant.
+        there = [one for one in there if rejections[one].message == expected.message]
+    wrong = tuple(one for one in answers.nodes() if (one in there) != (one in expected.names))
     if wrong:
-        ordered = [one for one in answers.nodes() if one in got]
-        lines = [
-            f"{expected.name} are {_list(ordered)}" if ordered else f"no node is {expected.name}"
-        ]
-        for name in wrong:
-            there = rejections.get(name)
-            why = f'is rejected by {there.place}: "{there.message}"' if there else "passes"
-            lines.append(f"{name} {why}")
-        return Failure("\n".join(lines), wrong)
-    for name in expected.names if expected.name == "rejected" else ():
+        what = expected.name + (" with this message" if expected.message is not None else "")
+        lines = [f"{what} are {_list(there)}" if there else f"no node is {what}"]
+        return Failure("\n".join((*lines, *(_fate(name, rejections) for name in wrong))), wrong)
+    for name in expected.names if expected.status is not None else ():
         given = rejections[name]
-        if expected.message is not None and given.message != expected.message:
-            return Failure(f'{name} is rejected by {given.place} with\n"{given.message}"', (name,))
-        if expected.status is not None and given.status != expected.status:
+        if given.status != expected.status:
             return Failure(f"{name} is rejected by {given.place} as {given.status}", (name,))
     return None
+
+
+def _fate(name: str, rejections: Mapping[str, Rejection]) -> str:
+    there = rejections.get(name)
+    if there is None:
+        return f"{name} passes"
+    return f'{name} is rejected by {there.place}: "{there.message}"'
 
 
 def _judge_score(expected: Expected, answers: Answers) -> Failure | None:

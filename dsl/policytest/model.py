@@ -105,11 +105,15 @@ class Cluster:
     def with_thing(self, new: Thing) -> "Cluster":
         """With one more object, or with that object changed. Pods to place are never merged."""
         for at, old in enumerate(self.things):
-            same = new.name and new.kind != "pod" and _identity(old) == _identity(new)
-            if same:
+            if new.name and new.kind != "pod" and same_object(old, new):
                 things = (*self.things[:at], old.merged(new), *self.things[at + 1 :])
                 return replace(self, things=things)
         return replace(self, things=(*self.things, new))
+
+
+def same_object(left: Thing, right: Thing) -> bool:
+    """Whether two fixtures are about one object of the cluster."""
+    return _identity(left) == _identity(right)
 
 
 def _identity(thing: Thing) -> tuple[str, str, str]:

@@ -43,6 +43,7 @@ from dsl.policytest.model import (
     Use,
     listed,
     pod_names,
+    same_object,
 )  # fmt: skip
 from dsl.source import SourceFile, Span, read_source
 from dsl.types import is_missing
@@ -62,6 +63,9 @@ def read_suite(name: str, data: str | bytes, reader: StatementReader | None = No
     made = _Reader(source)
     made.found.extend(findings)
     return made.suite(file)
+
+
+_CLAUSES: Final = ("given", "expect")
 
 
 def _amount(text: str) -> str | None:
@@ -118,6 +122,7 @@ class _Reader:
                     "move it before the first `test:`, or indent it there as `given ...`",
                 )  # fmt: skip
             else:
+                self._twice(base, statement)
                 base = self._given(base, statement)
         whole = Span(0, 0)
         broken = bool(self.found)
@@ -129,6 +134,19 @@ class _Reader:
         cases = [self._case(base, one) for one in tests]
         found = tuple(sorted(self.found, key=sort_key))
         return Suite(self.source, tuple(uses), tuple(cases), found)
+
+    def _twice(self, base: Cluster, node: t.Given) -> None:
+        """Above the tests each object stands once; changing it is for tests."""
+        if not isinstance(node, t.Fixture):
+            return
+        found = len(self.found)
+        new = self._thing(node)
+        del self.found[found:]
+        if new.name and any(same_object(old, new) for old in base.things):
+            written = self.source.slice(node.span).split(":", 1)
+            rest = " ".join(written[-1].split())
+            help_ = f"write all of it in one place; in a test  given {node.kind} {rest}"
+            self._report("P703", f"`{new.name}` is given a second time", node.span, help_)
 
     def _report(self, code: str, message: str, span: Span, *helps: str) -> None:
         trimmed = self.source.slice(span).rstrip()
@@ -369,7 +387,7 @@ class _Reader:
         self._report("P701", f"there is no node `{name}`", span, help_)
 
     def _unknown(self, name: str, span: Span, known: Mapping[str, object], what: str) -> _Refused:
-        near = closest(name, known)
+        near = closest(name, [*known, *_CLAUSES])
         help_ = _did_you_mean(near) or f"there are {listed(sorted(known))}"
         return self._refuse("P701", f"{what} `{name}`", span, help_)
 

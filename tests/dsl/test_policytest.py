@@ -1,0 +1,408 @@
+"""Test files: what is read, what is refused and how, what merges, what holds."""
+
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dsl.diagnostics import render
+from dsl.functions import parse_time
+from dsl.parser.build import StatementReader
+from dsl.parser.tests import GIVEN, HEADS, KEYED, parse_test
+from dsl.policytest import Rejection, judge, read_suite
+from dsl.policytest.attributes import ATTRIBUTES, EXPECTATIONS
+from dsl.source import make_source
+
+READER = StatementReader()
+NODES = "use p\nnode: a  cpu 4\nnode: b\n"
+
+
+def suite(text):
+    return read_suite("t.policytest", text, READER)
+
+
+def only_case(body, head=NODES):
+    made = suite(f'{head}test: "t"\n{body}')
+    assert made.ok, render(made.diagnostics)
+    return made.cases[-1]
+
+
+# ---- wrong in every habit: text, code, what is underlined, what the help says
+
+WRONG = [
+    ("nodes: a\n", "P004", "nodes", "did you mean `node`?"),
+    ("Node: a\n", "P004", "Node", "did you mean `node`?"),
+    ("cluster: a\n", "P004", "cluster", "use, now, node"),
+    ("filter: node.ready\n", "P004", "filter", "use NAME"),
+    ("applies to: x\n", "P004", "applies", "use NAME"),
+    ("node a cpu 4\n", "P005", "node", "node: a cpu 4"),
+    ("node:\n", "P009", "", "node: NAME cpu 4"),
+    ("node: cpu=4\n", "P009", "cpu", "node: NAME cpu VALUE"),
+    ("node: a cpu=4\n", "P001", "=", "cpu 4"),
+    ("node: a cpu: 4\n", "P001", ":", "cpu 4"),
+    ("node: a cpu\n", "P009", "cpu", "cpu VALUE"),
+    ("node: a label zone\n", "P001", "", "label zone=VALUE"),
+    ("node: a label zone: z1\n", "P001", ":", "label zone=VALUE"),
+    ("node: a, b\n", "P001", ",", "an attribute"),
+    ("node: a cpus 4\n", "P701", "cpus", "did you mean `cpu`?"),
+    ("node: a flavour 4\n", "P701", "flavour", "annotation, condition, cpu"),
+    ("node: a cpu four\n", "P702", "four", "500m, 4 or 8Gi"),
+    ("node: a cpu -1\n", "P702", "-1", "500m, 4 or 8Gi"),
+    ("node: a cpu [1, 2]\n", "P702", "[1, 2]", "500m"),
+    ("node: a pods many\n", "P702", "many", "3"),
+    ("node: a pods 1.5\n", "P702", "1.5", "3"),
+    ("node: a ready yes\n", "P702", "yes", ""),
+    ('node: a created "yesterday"\n', "P702", '"yesterday"', "2025-03-01T10:00:00Z"),
+    ("node: a created 2025-03-01T10:00:00Z\n", "P001", "2025-03-01T10:00:00Z", '"2025-03-01T'),
+    ("node: a metric load high\n", "P702", "high", ""),
+    ("node: a metric load 1 age soon\n", "P702", "soon", "30s"),
+    ("node: a\nnode: a cpu 4\n", "P703", "node: a cpu 4", "given node a"),
+    ("now: 2025-03-01T10:00:00Z\n", "P001", "2025-03-01T10:00:00Z", 'now: "2025'),
+    ('now: "noon"\n', "P702", '"noon"', "2025-03-01T10:00:00Z"),
+    ("running: a name web\n", "P009", "a", "running: on NODE"),
+    ("running: on z name web\n", "P701", "running: on z name web", "nodes are a and b"),
+    ("running: on a qos guaranteed\n", "P702", "guaranteed", "did you mean `Guaranteed`?"),
+    ("running: on a qos Best\n", "P702", "Best", "Guaranteed, Burstable or BestEffort"),
+    ("running: on a image nginx:1.25\n", "P001", "nginx:1.25", '"nginx:1.25"'),
+    ("running: on a count 0\n", "P702", "0", "3"),
+    (
+        "running: on a name web\nrunning: on b name web\n",
+        "P703",
+        "running: on b name web",
+        "given running",
+    ),
+    ("metric: load 5\n", "P005", "5", "metric: load = 5"),
+    ("metric: load = high\n", "P702", "high", ""),
+    ("expect feasible [a]\n", "P012", "expect", "indent it"),
+    ("given pod name p\n", "P012", "given", "indent it"),
+    ("use\n", "P009", "use", ""),
+    ("use p weight -1\n", "P702", "-1", ""),
+    ('use "p\n', "P002", '"', ""),
+    ("  node: c\n", "P012", "node", "given node"),
+    ("test: all nodes\n", "P009", "all", 'test: "all nodes"'),
+    ("node: a label x=“y\n", "P003", "“", '"'),
+]
+WRONG_IN_TEST = [
+    ("  node: c\n", "P012", "node", "given node ..."),
+    ("  givn pod name p\n", "P701", "givn", "did you mean `given`?"),
+    ("  expct feasible [a]\n", "P001", "expct", "did you mean `expect`?"),
+    ("  given\n", "P001", "", "given takes pod, node"),
+    ("  given pods name p\n", "P001", "pods", "did you mean `pod`?"),
+    ("  given running a name x\n", "P009", "a", "given running on NODE"),
+    ("  given pod name $x\n", "P001", "$x", "the value itself"),
+    ("  given pod label a=(b)\n", "P001", "b", "the value itself"),
+    ('  given pod name "p\n', "P002", '"', ""),
+    ("  expect\n", "P009", "", "expect feasible [a, b]"),
+    ("  expect feasible a, b\n", "P001", "a, b", "[a, b]"),
+    ("  expect feasible a\n", "P702", "a", "feasible [a, b]"),
+    ("  expect feasible [a\n", "P002", "[", ""),
+    ("  expect feasable [a]\n", "P701", "feasable", "did you mean `feasible`?"),
+    ("  expect placed [a]\n", "P701", "placed", "annotation, best, error"),
+    ("  expect feasible [c]\n", "P701", "c", "the nodes are a and b"),
+    ("  expect best z\n", "P701", "z", "the nodes are a and b"),
+    ("  expect best [a]\n", "P702", "[a]", "best a"),
+    ("  expect score a\n", "P702", "a", "score a 75"),
+    ("  expect score a high\n", "P702", "high", "score a 75"),
+    ("  expect best a 5\n", "P702", "5", "best a"),
+    ("  expect skipped first\n", "P702", "first", "skipped 1"),
+    ("  expect skipped 0\n", "P702", "0", "skipped 1"),
+    ("  expect permit maybe\n", "P702", "maybe", "permit wait"),
+    ('  expect feasible [a] message "x"\n', "P702", 'message "x"', "feasible [a, b]"),
+    ("  expect rejected [a] message hello\n", "P001", "hello", 'message "hello"'),
+    ('  expect rejected [a] mesage "x"\n', "P001", "mesage", "did you mean `message`?"),
+    ("  expect order [p, q]\n", "P701", "q", "given are p"),
+    ("  expect error P101\n  expect feasible [a]\n", "P703", "expect error P101", ""),
+]
+
+
+@pytest.mark.parametrize(("text", "code", "underlined", "help_"), WRONG)
+def test_wrong_statements(text, code, underlined, help_):
+    _check(NODES.replace("node: a  cpu 4\nnode: b\n", "") + text, code, underlined, help_, text)
+
+
+@pytest.mark.parametrize(("text", "code", "underlined", "help_"), WRONG_IN_TEST)
+def test_wrong_tests(text, code, underlined, help_):
+    whole = f'{NODES}test: "t"\n  given pod name p\n{text}'
+    _check(whole, code, underlined, help_, text)
+
+
+def _check(whole, code, underlined, help_, text):
+    if "running: on" in text or "running: a" in text:
+        whole = whole.replace("use p\n", NODES)
+    if "test:" not in whole:
+        whole += 'test: "t"\n  given pod name p\n  expect feasible []\n'
+    found = suite(whole).diagnostics
+    assert [one.code for one in found] == [code], render(found)
+    (one,) = found
+    assert one.source.slice(one.span).strip() == underlined, render(found)
+    assert help_ in "\n".join(one.helps), render(found)
+    assert one.message == one.message.strip()
+    assert not one.message.endswith(".")
+
+
+def test_each_broken_statement_is_told_and_the_others_are_read():
+    made = suite(
+        'use p\nnoed: a\nnode: b cpus 1\nnode: c\ntest: "t"\n  given pod\n  expect best d\n'
+    )
+    assert [one.code for one in made.diagnostics] == ["P004", "P701", "P701"]
+    assert [thing.name for thing in made.cases[0].cluster.of("node")] == ["b", "c"]
+
+
+def test_a_file_needs_a_policy_and_a_test():
+    assert [one.message for one in suite("node: a\n").diagnostics] == [
+        "the file says of no policy that it tests it",
+        "the file has no test",
+    ]
+
+
+def test_a_test_needs_a_pod_and_fixtures_stand_first():
+    made = suite('use p\nnode: a\ntest: "t"\n  expect feasible [a]\nnode: b\n')
+    assert [one.message for one in made.diagnostics] == [
+        "this test gives no pod",
+        "this stands behind a test, so no test would see it",
+    ]
+
+
+SIGNS = ["=", ":", "[", "]", "(", ")", '"x"', '"', "\n", "\n  ", "#", "$p", ",", "->", "é", "\\"]
+WORDS = ["given", "expect", "on", "from", "a", "5", "8Gi", "age", "test: ", "pods"]
+PIECES = st.sampled_from([*HEADS, *GIVEN, *KEYED, *SIGNS, *WORDS])
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(PIECES, max_size=40).map(" ".join) | st.text(max_size=60))
+def test_no_text_makes_it_raise(text):
+    made = suite(text)
+    render(made.diagnostics)
+    parse_test(make_source("t", text), READER)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_cut_and_mixed_examples_do_not_make_it_raise(data):
+    text = (
+        'use p (x = 1)\nnow: "2025-03-01T10:00:00Z"\nnode: a  cpu 4  label k=v  metric m 5 age 3m\n'
+        'running: on a  name web  count 3\ntest: "t"\n  given pod name p  priority -5\n'
+        '  expect rejected [a] message "x" status unresolvable\n  expect score a 7\n'
+    )
+    start = data.draw(st.integers(0, len(text)))
+    end = data.draw(st.integers(start, len(text)))
+    more = data.draw(st.sampled_from(["", " ", "\n", "=", "[", '"', ": ", "expect "]))
+    render(suite(text[:start] + more + text[end:]).diagnostics)
+
+
+def test_limits():
+    assert suite("# x\n" * 40_000).diagnostics[0].code == "P006"
+    deep = "(" * 100
+    assert suite(f"use p ({deep}\n").diagnostics[0].code == "P006"
+    long = ", ".join(["a"] * 300)
+    assert suite(f'use p\ntest: "t"\n  expect feasible [{long}]\n').diagnostics[0].code == "P006"
+    assert suite(b"\xff\xfeu\x00").diagnostics[0].code == "P003"
+
+
+# ---- what is given
+
+
+def test_given_changes_an_object_for_one_test_only():
+    text = (
+        f'{NODES}running: on a  name web  cpu 1  label app=web\ntest: "one"\n  given pod\n'
+        "  given node a  memory 1Gi\n  given node c\n  given running on b name web priority 7\n"
+        '  expect feasible []\ntest: "two"\n  given pod\n  expect feasible []\n'
+    )
+    made = suite(text)
+    assert made.ok, render(made.diagnostics)
+    first, second = (one.cluster for one in made.cases)
+    assert [one.name for one in first.of("node")] == ["a", "b", "c"]
+    assert dict(first.of("node")[0].plain) == {"cpu": "4", "memory": "1Gi"}
+    (web,) = first.of("running")
+    assert web.node == "b"
+    assert web.plain == {"name": "web", "cpu": "1", "priority": 7}
+    assert web.maps == {"label": {"app": "web"}}
+    assert [one.name for one in second.of("node")] == ["a", "b"]
+    assert second.of("running")[0].node == "a"
+
+
+def test_later_attributes_win_and_maps_merge():
+    case = only_case(
+        "  given pod cpu 1 cpu 2 label a=1 label b=2 label a=3\n"
+        "  given node a label x=1\n  given node a label y=2\n  expect feasible []\n"
+    )
+    (pod,) = case.cluster.of("pod")
+    assert pod.plain == {"cpu": "2"}
+    assert pod.maps == {"label": {"a": "3", "b": "2"}}
+    assert case.cluster.of("node")[0].maps == {"label": {"x": "1", "y": "2"}}
+
+
+def test_several_given_pods_stay_several():
+    case = only_case("  given pod name p\n  given pod name q\n  expect order [p, q]\n")
+    assert [one.name for one in case.cluster.of("pod")] == ["p", "q"]
+
+
+def test_the_time_and_its_default():
+    assert only_case("  given pod\n  expect feasible []\n").cluster.now == parse_time(
+        "2025-03-01T10:00:00Z"
+    )
+    case = only_case('  given pod\n  given now "2025-03-02T11:00:00Z"\n  expect feasible []\n')
+    assert case.cluster.now == parse_time("2025-03-02T11:00:00Z")
+
+
+def test_samples_uses_and_params():
+    made = suite(
+        "use p (a = 1, list = [x, y]) as q weight 2\nuse node-name\n"
+        "node: n metric load 5 age 5m\nmetric: rtt [n, m] = 7\nmetric: rtt [n, m] = 8\n"
+        'test: "t"\n  given pod waited 90s\n  given param a = 2\n  expect feasible none\n'
+    )
+    assert made.ok, render(made.diagnostics)
+    first, second = made.uses
+    assert (first.name, first.alias, first.weight) == ("p", "q", 2.0)
+    assert first.params == {"a": "1", "list": ("x", "y")}
+    assert (second.name, second.weight) == ("node-name", None)
+    case = made.cases[0]
+    sample = case.cluster.of("node")[0].metrics["load"]
+    assert (sample.text, sample.age_seconds) == ("5", 300.0)
+    assert [(one.keys, one.text) for one in case.cluster.settings] == [(("n", "m"), "8")]
+    assert case.params["a"][0] == "2"
+    assert case.cluster.of("pod")[0].plain["waited"] == 90.0
+
+
+def test_every_attribute_can_be_written():
+    examples = {
+        "a text": "x", "an amount": "5", "a whole number": "3", "true or false": "true",
+        "a time": '"2025-03-01T10:00:00Z"', "a duration": "30s", "a list": "[x]",
+    }  # fmt: skip
+    fitting = {"qos": "Burstable", "phase": "Running", "preemption_policy": "Never", "from": '"f"'}
+    for kind, attributes in ATTRIBUTES.items():
+        parts = []
+        for name, of in attributes.items():
+            value = fitting.get(name, examples[of])
+            keyed = name in KEYED
+            parts.append(
+                f"{name} k={value}"
+                if keyed
+                else f"metric m {value}"
+                if name == "metric"
+                else f"{name} {value}"
+            )
+        head = {"pod": "", "pending": "", "running": "on a ", "finished": "on a "}.get(kind, "x ")
+        text = " ".join(parts).replace("chosen x", "chosen a")
+        if kind in ("quota", "pdb"):
+            above, inside = f"{kind}: {head}{text}\n", ""
+        else:
+            above, inside = "", f"  given {kind} {head}{text}\n"
+        made = suite(f'{NODES}{above}test: "t"\n  given pod\n{inside}  expect feasible []\n')
+        assert made.ok, render(made.diagnostics)
+        (*_, thing) = [one for one in made.cases[0].cluster.of(kind) if one.plain or one.maps]
+        assert {*thing.plain, *thing.maps, *(["metric"] if thing.metrics else [])} == {*attributes}
+
+
+# ---- what holds
+
+
+@dataclass
+class Said:
+    """Answers made up."""
+
+    rejected: dict = field(default_factory=dict)
+    scored: dict | None = None
+    top: tuple = ()
+    skips: dict = field(default_factory=dict)
+    queue: tuple = ()
+    held: dict = field(default_factory=dict)
+    permit: tuple = ("allow", "")
+    set: dict = field(default_factory=dict)
+    preempted: tuple = ((), None)
+
+    def nodes(self):
+        return ["a", "b"]
+
+    def rejections(self):
+        return {name: Rejection(*said, "p.policy:1") for name, said in self.rejected.items()}
+
+    def scores(self):
+        return self.scored
+
+    def best(self):
+        return self.top
+
+    def skipped(self, number):
+        return self.skips.get(number)
+
+    def rule_numbers(self):
+        return sorted(self.skips)
+
+    def order(self):
+        return self.queue
+
+    def gate(self, pod):
+        return self.held.get(pod)
+
+    def permission(self):
+        return self.permit
+
+    def annotations(self):
+        return self.set
+
+    def preemption(self):
+        return self.preempted
+
+
+NO_B = {"b": ("no room", "unresolvable")}
+BOTH = {"a": ("a is full", "unschedulable"), "b": ("no room", "unresolvable")}
+JUDGED = [
+    ("feasible [a]", Said(NO_B), None),
+    ("feasible [a, b]", Said(NO_B), "feasible are [a]\nb is rejected by p.policy:1: \"no room\""),
+    ("feasible none", Said(BOTH), None),
+    ("feasible []", Said(NO_B), "feasible are [a]\na passes"),
+    ("rejected [b]", Said(NO_B), None),
+    ("rejected none", Said(), None),
+    ("rejected [a]", Said(), "no node is rejected\na passes"),
+    ('rejected [b] message "no room" status unresolvable', Said(NO_B), None),
+    ('rejected [b] message "no room"', Said(BOTH), None),
+    ('rejected [b] message "no room."', Said(NO_B),
+     "no node is rejected with this message\nb is rejected by p.policy:1: \"no room\""),
+    ("rejected [b] status unschedulable", Said(NO_B),
+     "b is rejected by p.policy:1 as unresolvable"),
+    ("score a 75", Said(scored={"a": 75.0000019, "b": 0}), None),
+    ("score a 75", Said(scored={"a": 75.1, "b": 0}), "the score of a is 75.1"),
+    ("score a 0", Said(), "a has no score: every scoring rule abstained"),
+    ("score b 0", Said(NO_B, {"a": 1.0}),
+     'b has no score: it is rejected by p.policy:1: "no room"'),
+    ("best a", Said(top=("a",)), None),
+    ("best a", Said(top=("a", "b"), scored={"a": 5.0, "b": 5.0}),
+     "the best are [a, b]\nscores: a 5, b 5"),
+    ("best a", Said(BOTH), "no node is feasible"),
+    ("skipped 1", Said(skips={1: True}), None),
+    ("skipped 1", Said(skips={1: False}), "rule 1 did apply"),
+    ("skipped 3", Said(skips={1: True, 2: True}),
+     "there is no rule 3; the rules that can be asked are 1 and 2"),
+    ("order [p, q]", Said(queue=("p", "q")), None),
+    ("order [q, p]", Said(queue=("p", "q")), "the order is [p, q]"),
+    ("gated p", Said(held={"p": "wait"}), None),
+    ('gated p message "no"', Said(held={"p": "wait"}), 'the message is\n"wait"'),
+    ("gated p", Said(), "nothing holds p before the queue"),
+    ("ungated p", Said(), None),
+    ("ungated p", Said(held={"p": "wait"}), 'p is held: "wait"'),
+    ("permit allow", Said(), None),
+    ('permit wait message "x"', Said(permit=("wait", "x")), None),
+    ("permit allow", Said(permit=("reject", "no")), 'permit says reject: "no"'),
+    ("annotation k v", Said(set={"k": "v"}), None),
+    ("annotation k w", Said(set={"k": "v"}), 'k is set to "v"'),
+    ("annotation l v", Said(set={"k": "v"}), "l is not set; set are [k]"),
+    ("victims [x, y]", Said(preempted=(("y", "x"), "a")), None),
+    ("victims none", Said(), None),
+    ("victims [x]", Said(), "the victims are []"),
+    ("nominated a", Said(preempted=((), "a")), None),
+    ("nominated none", Said(preempted=((), "a")), "nominated is a"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "answers", "message"), JUDGED)
+def test_judging(text, answers, message):
+    case = only_case(f"  given pod name p\n  given pod name q\n  expect {text}\n")
+    failure = judge(case.expected[0], answers)
+    assert (None if failure is None else failure.message) == message
+
+
+def test_every_expectation_is_judged_somewhere():
+    judged = {text.split()[0] for text, _, _ in JUDGED}
+    assert judged == {*EXPECTATIONS} - {"error"}
