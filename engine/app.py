@@ -69,6 +69,7 @@ class Hooks:
     observers: list[Observer] = field(default_factory=list)
     accepted: list[Callable[[Bundle], None]] = field(default_factory=list)
     refused: list[Callable[[Refusal], None]] = field(default_factory=list)
+    synced: list[Callable[[], None]] = field(default_factory=list)
 
 
 class App:
@@ -139,6 +140,8 @@ class App:
                 if refresher is not None:
                     running.append(group.create_task(refresher.run()))
                 await self._synced(reflectors, stop)
+                for hook in self._hooks.synced:
+                    hook()
                 await self.scheduler.run(stop)
                 await events.flush(_FLUSH_SECONDS)
                 for task in running:

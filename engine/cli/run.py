@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import sys
@@ -87,13 +88,15 @@ def _with_flags(settings: Any, flags: dict[str, str | None]) -> Any:  # noqa: AN
 
 
 async def _run(settings: Any, kubeconfig: str | None, journal: Any) -> None:  # noqa: ANN401 - see engine.cli
-    from engine.app import App, RunOptions  # noqa: PLC0415 - see engine.cli
+    from engine.app import App, Hooks, RunOptions  # noqa: PLC0415 - see engine.cli
     from engine.clock import SystemClock  # noqa: PLC0415 - see engine.cli
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    app = App(RunOptions(settings, kubeconfig, journal), clock=SystemClock())
+    # What the first lists brought stays: the collector need not look at it again.
+    hooks = Hooks(synced=[gc.freeze])
+    app = App(RunOptions(settings, kubeconfig, journal), clock=SystemClock(), hooks=hooks)
     await app.run(stop)
     logging.getLogger("engine").info("Stopped; no binding is in flight")
