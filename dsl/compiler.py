@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dsl import reference
+from dsl.analysis import FileFacts, Inventory, RuleFacts, Size, analyse
 from dsl.checker import CheckedPolicy, FileChecker, FilterDraft, ParamValue, ScoreDraft
 from dsl.diagnostics import Diagnostic, sort_key
 from dsl.lower import Memo, combine, lower_filter, lower_score
@@ -62,6 +63,8 @@ class Compiler:
         *,
         params: Params | None = None,
         metrics: Mapping[str, MetricDefinition] | None = None,
+        size: Size | None = None,
+        stock: Inventory | None = None,
     ) -> CompileResult:
         """Compiles all files of a source.
 
@@ -69,8 +72,10 @@ class Compiler:
             files: text by file name; the file name is the policy's name unless it has a header.
             params: values of parameters by policy name, from the configuration.
             metrics: metrics of the configuration, beside or instead of the bundled ones.
+            size: the cluster that the cost of the policies is bounded for.
+            stock: what the cluster has, to compare with what the policies ask for.
         """
-        steps = self.steps(files, params=params, metrics=metrics)
+        steps = self.steps(files, params=params, metrics=metrics, size=size, stock=stock)
         while True:
             try:
                 next(steps)
@@ -84,17 +89,24 @@ class Compiler:
         *,
         params: Params | None = None,
         metrics: Mapping[str, MetricDefinition] | None = None,
+        size: Size | None = None,
+        stock: Inventory | None = None,
     ) -> Generator[None, None, CompileResult]:
         """Does the same step by step; the generator's return value is the result."""
         self.warm()
         found: list[Diagnostic] = []
         plans: list[Plan] = []
+        facts: list[FileFacts] = []
         given = dict(params or {})
         for name in sorted(files):
-            plan = yield from self._file(name, files[name], (given, metrics or {}), found)
+            plan = yield from self._file(name, files[name], (given, metrics or {}), found, facts)
             if plan is not None:
                 plans.append(plan)
         found.extend(_same_names(plans))
+        for one in analyse(facts, size or Size(), stock):
+            if one is not None and one not in found:
+                found.append(one)
+            yield
         diagnostics = tuple(sorted(found, key=sort_key))
         refused = any(one.is_error for one in diagnostics)
         ordered = sorted(plans, key=lambda one: (one.order, one.name, one.source.name))
@@ -107,6 +119,7 @@ class Compiler:
         data: str | bytes,
         options: tuple[Mapping[str, Mapping[str, ParamValue]], Mapping[str, MetricDefinition]],
         found: list[Diagnostic],
+        facts: list[FileFacts],
     ) -> Generator[None, None, Plan | None]:
         source, problems = read_source(name, data)
         if problems:
@@ -127,7 +140,9 @@ class Compiler:
         yield from checker.steps()
         policy, findings = checker.result()
         found.extend(findings)
-        if broken or any(one.is_error for one in findings):
+        wrong = broken or any(one.is_error for one in findings)
+        facts.append(_facts(policy, statements, sound=not wrong))
+        if wrong:
             return None
         return (yield from _lower(policy))
 
@@ -147,6 +162,19 @@ def _name_of(source: SourceFile, statements: Sequence[Statement]) -> str:
         if isinstance(one, Header) and one.name == "policy" and isinstance(one.value, Word):
             return one.value.value
     return source.name.rsplit("/", 1)[-1].removesuffix(".policy")
+
+
+def _facts(policy: CheckedPolicy, statements: Sequence[Statement], *, sound: bool) -> FileFacts:
+    source = policy.source
+    return FileFacts(
+        source,
+        statements,
+        [RuleFacts(source, one.written, one.core, one.reads.changes) for one in policy.rules],
+        {one.name: one for one in policy.metrics},
+        sound=sound,
+        rank=(policy.order, policy.name, source.name),
+        active=policy.mode != "off",
+    )
 
 
 def _same_names(plans: Sequence[Plan]) -> Iterator[Diagnostic]:

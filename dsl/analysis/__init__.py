@@ -1,0 +1,39 @@
+"""Rules without errors in, warnings out: what is odd, contradicts itself or costs too much.
+
+Reads the tree as understood; changes nothing. Where it does not know, it is silent.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from dsl.analysis.cost import over_budget
+from dsl.analysis.facts import FileFacts, Inventory, RuleFacts, Size
+from dsl.analysis.logic import Logic
+from dsl.analysis.names import contradicting_status, unused
+from dsl.analysis.ranges import Ranges
+from dsl.analysis.stock import not_in_stock, read_inventory
+from dsl.diagnostics import Diagnostic
+
+__all__ = ["FileFacts", "Inventory", "RuleFacts", "Size", "analyse", "read_inventory"]
+
+
+def analyse(
+    files: Sequence[FileFacts], size: Size, stock: Inventory | None = None
+) -> Iterator[Diagnostic | None]:
+    """Yields the findings about the files of one chain; None where a caller may pause.
+
+    Args:
+        files: every file that was read.
+        size: the cluster that costs are bounded for.
+        stock: what the cluster has, if known.
+    """
+    logic = Logic()
+    for one in files:
+        yield from unused(one)
+        yield from contradicting_status(one)
+        yield from logic.file(one)
+        yield from Ranges(one).file()
+        yield from over_budget(one, size)
+        if stock is not None:
+            yield from not_in_stock(one, stock)
+        yield None
+    yield from logic.chain(files)

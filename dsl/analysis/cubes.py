@@ -1,0 +1,354 @@
+"""Conditions as a few cubes: each a conjunction of limits on values; no cube means never true.
+
+Gives up (`Unknown`) above `MAX_CUBES`; what it calls impossible is impossible in every world.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from dsl import ir
+from dsl.analysis.keys import NO, YES, Keys, at_first, bare
+from dsl.analysis.sets import (
+    Limit,
+    Numbers,
+    Outcomes,
+    Test,
+    Texts,
+    numbers_between,
+    numbers_of,
+    numbers_where,
+)
+from dsl.functions import parse_number
+from dsl.types import Kind, Level, is_missing
+
+MAX_CUBES: Final = 64
+MAX_DEPTH: Final = 96
+_MAX_PAIRS: Final = 4096
+
+Cube = Mapping[int, Limit]
+#: True in every world.
+ALWAYS: Final[tuple[Cube, ...]] = ({},)
+NEVER: Final[tuple[Cube, ...]] = ()
+
+_FLIPPED: Final = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_OUTCOMES: Final = {
+    "==": frozenset({"equal"}),
+    "<": frozenset({"less"}),
+    "<=": frozenset({"less", "equal"}),
+    ">": frozenset({"more"}),
+    ">=": frozenset({"more", "equal"}),
+}
+_TURNED: Final = {"less": "more", "more": "less"}
+_ALL: Final = frozenset({"less", "equal", "more", "none"})
+
+
+class Unknown(Exception):  # noqa: N818 - "no answer", not an error
+    """The condition is too large to be understood."""
+
+
+class Cubes:
+    """Turns conditions of one set of files into cubes."""
+
+    def __init__(self) -> None:
+        self.keys = Keys()
+        self._known: dict[tuple[int, bool], tuple[Cube, ...] | None] = {}
+        #: The two sides of each comparison of two values.
+        self._pairs: dict[int, tuple[int, int]] = {}
+        self._depth = 0
+
+    def of(self, node: ir.Expr, *, wanted: bool = True) -> tuple[Cube, ...]:
+        """Returns when a condition is true (or, not `wanted`, false). Raises `Unknown`."""
+        node = bare(node)
+        if node.level is Level.CONST and not isinstance(node, ir.Logical | ir.Not):
+            return self._fixed(node, wanted=wanted)
+        known = (self.keys.key(node), wanted)
+        if known not in self._known:
+            self._known[known] = None
+            self._depth += 1
+            try:
+                if self._depth > MAX_DEPTH:
+                    raise Unknown
+                self._known[known] = self._of(node, wanted=wanted)
+            finally:
+                self._depth -= 1
+        found = self._known[known]
+        if found is None:
+            raise Unknown
+        return found
+
+    def both(self, left: Sequence[Cube], right: Sequence[Cube]) -> tuple[Cube, ...]:
+        """Returns when both hold. Raises `Unknown`."""
+        if len(left) * len(right) > _MAX_PAIRS:
+            raise Unknown
+        out: list[Cube] = []
+        for one in left:
+            for other in right:
+                met = self.meet(one, other)
+                if met is not None and met not in out:
+                    out.append(met)
+                    if len(out) > MAX_CUBES:
+                        raise Unknown
+        return tuple(out)
+
+    def either(self, left: Sequence[Cube], right: Sequence[Cube]) -> tuple[Cube, ...]:
+        """Returns when one or the other holds. Raises `Unknown`."""
+        out = [*left, *(one for one in right if one not in left)]
+        if {} in out:
+            return ALWAYS
+        if len(out) > MAX_CUBES:
+            raise Unknown
+        return tuple(out)
+
+    def all_of(
+        self, nodes: Sequence[ir.Expr | None], *, start: Sequence[Cube] = ALWAYS
+    ) -> tuple[Cube, ...]:
+        """Returns when all conditions hold; None holds always. Raises `Unknown`."""
+        out = tuple(start)
+        for node in nodes:
+            if node is not None:
+                out = self.both(out, self.of(node))
+        return out
+
+    # ---- kinds of conditions
+
+    def _of(self, node: ir.Expr, *, wanted: bool) -> tuple[Cube, ...]:
+        match node:
+            case ir.Logical():
+                return self._logical(node, wanted=wanted)
+            case ir.Not():
+                return self.of(node.operand, wanted=not wanted)
+            case ir.If():
+                yes = self.both(self.of(node.condition), self.of(node.then, wanted=wanted))
+                no = self.both(
+                    self.of(node.condition, wanted=False), self.of(node.other, wanted=wanted)
+                )
+                return self.either(yes, no)
+            case ir.Compare():
+                return self._compare(node, wanted=wanted)
+            case ir.Missing():
+                limit = (
+                    Limit(missing=True)
+                    if wanted
+                    else Limit(missing=False, values=at_first(node.operand).values)
+                )
+                return self._limited(node.operand, limit)
+            case ir.Between() if node.low <= node.high:
+                inside = numbers_between(node.low, node.high)
+                return self._limited(node.item, _numbers(inside, wanted=wanted))
+            case ir.Member():
+                return self._member(node, wanted=wanted)
+            case ir.TextTest():
+                right = bare(node.right)
+                if isinstance(right, ir.Const) and isinstance(right.value, str):
+                    test = Test(node.operator, right.value, wanted)
+                    limit = Limit(not wanted, Texts(tests=frozenset({test})))
+                    return self._limited(node.left, limit)
+                return self._opaque(node, wanted=wanted)
+            case _:
+                return self._opaque(node, wanted=wanted)
+
+    def _fixed(self, node: ir.Expr, *, wanted: bool) -> tuple[Cube, ...]:
+        """A condition over parameters alone: their values may be others tomorrow."""
+        self.keys.key(node)
+        key = self.keys.intern(("fixed", id(node)))
+        return ({key: Limit(missing=False, values=YES if wanted else NO)},)
+
+    def _opaque(self, node: ir.Expr, *, wanted: bool) -> tuple[Cube, ...]:
+        return ({self.keys.key(node): Limit(missing=False, values=YES if wanted else NO)},)
+
+    def _logical(self, node: ir.Logical, *, wanted: bool) -> tuple[Cube, ...]:
+        joined = (node.operator == "and") == wanted
+        out = ALWAYS if joined else NEVER
+        for one in node.operands:
+            part = self.of(one, wanted=wanted)
+            out = self.both(out, part) if joined else self.either(out, part)
+        return out
+
+    def _compare(self, node: ir.Compare, *, wanted: bool) -> tuple[Cube, ...]:
+        left, right, operator = bare(node.left), bare(node.right), node.operator
+        if left.type.kind is Kind.BOOL:
+            same = self.both(self.of(left), self.of(right, wanted=wanted))
+            apart = self.both(self.of(left, wanted=False), self.of(right, wanted=not wanted))
+            return self.either(same, apart)
+        if isinstance(left, ir.Const):
+            left, right, operator = right, left, _FLIPPED[operator]
+        if isinstance(right, ir.Const):
+            if is_missing(right.value):
+                return NEVER if wanted else ALWAYS
+            if isinstance(right.value, str):
+                return self._limited(left, _texts(frozenset({right.value}), wanted=wanted))
+            assert isinstance(right.value, float)
+            found = numbers_where(operator, right.value)
+            return self._limited(left, _numbers(found, wanted=wanted))
+        return self._pair(left, right, operator, wanted=wanted)
+
+    def _pair(
+        self, left: ir.Expr, right: ir.Expr, operator: str, *, wanted: bool
+    ) -> tuple[Cube, ...]:
+        outcomes = _OUTCOMES[operator] if wanted else _ALL - _OUTCOMES[operator]
+        a, b = self.keys.key(left), self.keys.key(right)
+        if a == b:
+            missing, there = "none" in outcomes, "equal" in outcomes
+            limit = Limit(missing, at_first(left).values if there else None)
+            return self._limited(left, limit)
+        if a > b:
+            a, b = b, a
+            outcomes = frozenset(_TURNED.get(one, one) for one in outcomes)
+        key = self.keys.intern(("pair", a, b))
+        self._pairs[key] = (a, b)
+        return self._one({key: Limit(missing=False, values=Outcomes(outcomes))})
+
+    def _member(self, node: ir.Member, *, wanted: bool) -> tuple[Cube, ...]:
+        items = bare(node.items)
+        if not isinstance(items, ir.Const) or not isinstance(items.value, tuple):
+            return self._opaque(node, wanted=wanted)
+        if bare(node.item).type.kind is Kind.TEXT:
+            texts = frozenset(one for one in items.value if isinstance(one, str))
+            return self._limited(node.item, _texts(texts, wanted=wanted))
+        numbers = numbers_of(one for one in items.value if isinstance(one, float))
+        return self._limited(node.item, _numbers(numbers, wanted=wanted))
+
+    def _limited(self, node: ir.Expr, limit: Limit) -> tuple[Cube, ...]:
+        """Returns when the value of an expression is within a limit."""
+        node = bare(node)
+        there = Limit(missing=False, values=limit.values)
+        match node:
+            case ir.Const():
+                return self._opaque_value(node, limit)
+            case ir.If():
+                yes = self.both(self.of(node.condition), self._limited(node.then, limit))
+                no = self.both(
+                    self.of(node.condition, wanted=False), self._limited(node.other, limit)
+                )
+                return self.either(yes, no)
+            case ir.Coalesce():
+                out: tuple[Cube, ...] = NEVER
+                before = ALWAYS
+                for one in node.operands[:-1]:
+                    if there.values is not None:
+                        out = self.either(out, self.both(before, self._limited(one, there)))
+                    before = self.both(before, self._limited(one, Limit(missing=True)))
+                return self.either(out, self.both(before, self._limited(node.operands[-1], limit)))
+            case _:
+                return self._one({self.keys.key(node): limit})
+
+    def _opaque_value(self, node: ir.Const, limit: Limit) -> tuple[Cube, ...]:
+        value, values = node.value, limit.values
+        if is_missing(value):
+            return ALWAYS if limit.missing else NEVER
+        held = False
+        if isinstance(value, str) and isinstance(values, Texts):
+            held = values.holds(value)
+        elif isinstance(value, float) and isinstance(values, Numbers):
+            held = not values.meet(numbers_of([value])).is_empty
+        return ALWAYS if held else NEVER
+
+    # ---- cubes
+
+    def _one(self, cube: Cube) -> tuple[Cube, ...]:
+        met = self._checked(cube)
+        return () if met is None else (met,)
+
+    def meet(self, left: Cube, right: Cube) -> Cube | None:
+        """Returns both as one cube; None where they contradict each other."""
+        if not left or not right:
+            return left or right
+        out = dict(left)
+        for key, limit in right.items():
+            out[key] = out[key].meet(limit) if key in out else limit
+        return self._checked(out)
+
+    def _checked(self, cube: Cube) -> Cube | None:
+        out = dict(cube)
+        for key in tuple(out):
+            node = self.keys.nodes.get(key)
+            if node is not None:
+                out[key] = out[key].meet(at_first(node))
+            if out[key].is_empty:
+                return None
+        if not self._there(out):
+            return None
+        if not all(self._comparable(out, key) for key in out if key in self._pairs):
+            return None
+        if not all(self._number_of_text(out, key) for key in out):
+            return None
+        return out
+
+    def _there(self, cube: dict[int, Limit]) -> bool:
+        """A result that is there has arguments that are there; False on a contradiction."""
+        stack = [key for key, limit in cube.items() if not limit.missing]
+        seen: set[int] = set()
+        while stack:
+            key = stack.pop()
+            if key in seen:
+                continue
+            seen.add(key)
+            limit = cube.get(key)
+            if limit is not None:
+                limit = Limit(missing=False, values=limit.values)
+                if limit.is_empty:
+                    return False
+                cube[key] = limit
+            stack.extend(self._needs(key, limit))
+        return True
+
+    def _needs(self, key: int, limit: Limit | None) -> list[int]:
+        pair = self._pairs.get(key)
+        if pair is not None:
+            values = None if limit is None else limit.values
+            strict = isinstance(values, Outcomes) and "none" not in values.left
+            return list(pair) if strict else []
+        node = self.keys.nodes.get(key)
+        if isinstance(node, ir.Func | ir.Arith | ir.Negate):
+            return [self.keys.key(one) for one in ir.children(node)]
+        return []
+
+    def _comparable(self, cube: dict[int, Limit], key: int) -> bool:
+        """Whether the outcomes of a comparison fit what is known of its sides."""
+        a, b = (self._side(cube, one) for one in self._pairs[key])
+        values = cube[key].values
+        assert isinstance(values, Outcomes)
+        left = values.left
+        if not a.missing and not b.missing:
+            left -= {"none"}
+        if a.values is None or b.values is None:
+            left &= {"none"}
+        elif (
+            Limit(missing=False, values=a.values)
+            .meet(Limit(missing=False, values=b.values))
+            .is_empty
+        ):
+            left -= {"equal"}
+        if isinstance(a.values, Numbers) and isinstance(b.values, Numbers):
+            if a.values.low >= b.values.high:
+                left -= {"less"}
+            if b.values.low >= a.values.high:
+                left -= {"more"}
+        cube[key] = Limit(missing=False, values=Outcomes(left))
+        return bool(left)
+
+    def _side(self, cube: Mapping[int, Limit], key: int) -> Limit:
+        return cube[key] if key in cube else at_first(self.keys.nodes[key])
+
+    def _number_of_text(self, cube: dict[int, Limit], key: int) -> bool:
+        """Whether `number(label) > 2` fits the few texts the label may have."""
+        node = self.keys.nodes.get(key)
+        if not isinstance(node, ir.Func) or node.name != "number":
+            return True
+        limit = cube[key]
+        text = cube.get(self.keys.key(node.args[0]))
+        if text is None or text.missing or limit.missing or not isinstance(limit.values, Numbers):
+            return True
+        if not isinstance(text.values, Texts) or text.values.only is None:
+            return True
+        numbers = [parse_number(one) for one in text.values.only if text.values.holds(one)]
+        there = numbers_of(one for one in numbers if not is_missing(one))
+        return not there.meet(limit.values).is_empty
+
+
+def _numbers(found: Numbers, *, wanted: bool) -> Limit:
+    return Limit(not wanted, found if wanted else found.others())
+
+
+def _texts(found: frozenset[str], *, wanted: bool) -> Limit:
+    return Limit(not wanted, Texts(only=found) if wanted else Texts(never=found))

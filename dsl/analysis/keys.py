@@ -1,0 +1,157 @@
+"""Expressions by structure: equal trees get equal numbers, and what is known of their values.
+
+Lets are looked through. Linear in the graph.
+"""
+
+from dataclasses import fields
+from math import inf, isnan
+from typing import Final
+
+from dsl import ir
+from dsl.analysis.sets import Limit, Numbers, Outcomes, Texts, numbers_between
+from dsl.schema import FIELDS
+from dsl.source import Span
+from dsl.types import Kind, Level
+
+_HOURS: Final = {"time.hour": 23.0, "time.minute": 59.0}
+_AMOUNTS: Final = ("capacity", "allocatable", "requested")
+_ASKED: Final = ("cpu", "memory", "storage", "gpu", "request", "limit")
+YES: Final = Outcomes(frozenset({"yes"}))
+NO: Final = Outcomes(frozenset({"no"}))
+BOTH: Final = Outcomes(frozenset({"yes", "no"}))
+#: Fields that are another name of the same thing.
+_SAME: Final = {"namespace.name": "pod.namespace"}
+
+
+def bare(node: ir.Expr) -> ir.Expr:
+    """Returns what stands behind the names of lets."""
+    while isinstance(node, ir.Named):
+        node = node.body
+    return node
+
+
+def same_field(name: str) -> str:
+    """Returns the one name of a field that has two."""
+    return _SAME.get(name, name)
+
+
+class Keys:
+    """Numbers for expressions; equal expressions have equal numbers."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, int] = {}
+        self._by_shape: dict[tuple[object, ...], int] = {}
+        self._alive: list[ir.Expr] = []
+        self.nodes: dict[int, ir.Expr] = {}
+
+    def key(self, root: ir.Expr) -> int:
+        """Returns the number of an expression."""
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            if id(node) in self._by_id:
+                stack.pop()
+                continue
+            todo = [one for one in ir.children(node) if id(one) not in self._by_id]
+            if todo:
+                stack.extend(todo)
+                continue
+            stack.pop()
+            self._alive.append(node)
+            if isinstance(node, ir.Named):
+                self._by_id[id(node)] = self._by_id[id(node.body)]
+                continue
+            number = self.intern(self._shape(node))
+            self._by_id[id(node)] = number
+            self.nodes.setdefault(number, node)
+        return self._by_id[id(root)]
+
+    def intern(self, shape: tuple[object, ...]) -> int:
+        """Returns the number of a made-up shape."""
+        return self._by_shape.setdefault(shape, len(self._by_shape))
+
+    def _shape(self, node: ir.Expr) -> tuple[object, ...]:
+        match node:
+            case ir.Const():
+                value = node.value
+                if isinstance(value, bool):
+                    # The value of a parameter may be another one tomorrow.
+                    return ("bool", id(node))
+                if isinstance(value, float) and isnan(value):
+                    return ("missing", node.type)
+                return ("const", node.type, value)
+            case ir.Read():
+                return ("read", same_field(node.field), node.key, node.level)
+            case _:
+                own = (self._part(getattr(node, one.name)) for one in fields(node))
+                return (type(node).__name__, *own)
+
+    def _part(self, value: object) -> object:
+        """Returns what a part of a node adds to its shape; the place in the text adds nothing."""
+        if isinstance(value, Span):
+            return None
+        if isinstance(value, tuple):
+            return tuple(self._part(one) for one in value)
+        return ("node", self._by_id[id(value)]) if isinstance(value, ir.Core) else value
+
+
+def never_missing(node: ir.Expr) -> bool:
+    """Whether a value is surely there."""
+    match node:
+        case ir.Read():
+            elsewhere = node.level is Level.IT and not node.field.startswith("it.")
+            return not FIELDS[node.field].optional and not elsewhere
+        case ir.Const():
+            return not (isinstance(node.value, float) and isnan(node.value))
+        case ir.PodAggregate():
+            return node.function == "count" and node.over in ("node", "cluster")
+        case ir.NodeAggregate():
+            return node.function == "count"
+        case _:
+            return node.type.kind in (Kind.BOOL, Kind.LIST)
+
+
+def at_first(node: ir.Expr) -> Limit:
+    """Returns what a value may be before any condition."""
+    missing = not never_missing(node)
+    if node.type.kind is Kind.BOOL:
+        return Limit(missing=False, values=BOTH)
+    if node.type.kind is Kind.TEXT:
+        words = FIELDS[node.field].words if isinstance(node, ir.Read) else ()
+        return Limit(missing, Texts(frozenset(words)) if words else Texts())
+    low, high = natural_bounds(node)
+    if (low, high) == (-inf, inf):
+        return Limit(missing, Numbers())
+    return Limit(missing, numbers_between(low, high))
+
+
+def natural_bounds(node: ir.Expr) -> tuple[float, float]:
+    """Returns the least and the greatest value that a number can have, as far as known."""
+    match node:
+        case ir.Const(value=float() as value):
+            return (-inf, inf) if isnan(value) else (value, value)
+        case ir.Read():
+            return field_bounds(node)
+        case ir.Func(name="hash"):
+            return 0.0, 1.0
+        case ir.Func(name="len"):
+            return 0.0, inf
+        case ir.PodAggregate(function="count") | ir.NodeAggregate(function="count"):
+            return 0.0, inf
+        case _:
+            return -inf, inf
+
+
+def field_bounds(node: ir.Read) -> tuple[float, float]:
+    """Returns the least and the greatest value of a field."""
+    name = node.field
+    if name in _HOURS:
+        return 0.0, _HOURS[name]
+    owner, _, part = name.rpartition(".")
+    if name == "cluster.nodes" or name == "node.pods.capacity":
+        return 0.0, inf
+    if part in _AMOUNTS and node.level in (Level.NODE, Level.CYCLE):
+        return 0.0, inf
+    if owner in ("pod", "it") and part in _ASKED:
+        return 0.0, inf
+    return -inf, inf

@@ -1,0 +1,356 @@
+"""Conditions that are never or always true, rules that shadow or contradict each other (P301-P305).
+
+Silent where it does not know.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dsl import ir
+from dsl.analysis.cubes import NEVER, Cube, Cubes, Unknown
+from dsl.analysis.facts import FileFacts, RuleFacts, warning
+from dsl.analysis.witness import example
+from dsl.diagnostics import Diagnostic, Label
+from dsl.source import SourceFile, Span
+from dsl.types import Kind, Level
+
+#: Pairs of rules that are compared; beyond that the analysis is silent.
+_MAX_PAIRS: Final = 4_000
+
+
+@dataclass(slots=True)
+class _Known:
+    """What was found out about one rule."""
+
+    facts: RuleFacts
+    name: str
+    dead: bool = False
+    #: When it rejects a node; None where that is not known.
+    rejects: tuple[Cube, ...] | None = None
+    passes: tuple[Cube, ...] | None = None
+
+
+class Logic:
+    """Looks at the conditions of one or several files."""
+
+    def __init__(self) -> None:
+        self._cubes = Cubes()
+        self._seen: set[tuple[str, Span]] = set()
+
+    def file(self, facts: FileFacts) -> Iterator[Diagnostic | None]:
+        """Yields findings about single rules; None between two."""
+        for rule in facts.rules:
+            yield from self._rule(rule)
+            yield None
+
+    def chain(self, files: Sequence[FileFacts]) -> Iterator[Diagnostic | None]:
+        """Yields findings about pairs of filters, in the order in which they are asked."""
+        known = [
+            _Known(rule, _place(rule))
+            for one in sorted(files, key=lambda one: one.rank)
+            if one.active
+            for rule in one.rules
+            if isinstance(rule.core, ir.FilterCore)
+        ]
+        for one in known:
+            self._understand(one)
+            yield None
+        left = _MAX_PAIRS
+        for index, later in enumerate(known):
+            for earlier in known[:index]:
+                left -= 1
+                if left < 0:
+                    return
+                found = self._pair(earlier, later)
+                if found is not None:
+                    yield found
+                    break
+            yield None
+        yield from self._scores(files)
+
+    # ---- one rule
+
+    def _rule(self, rule: RuleFacts) -> Iterator[Diagnostic]:
+        core = rule.core
+        shown = [*_conjuncts(core.guard)]
+        if isinstance(core, ir.FilterCore):
+            roots = [*shown, *([core.left] if core.left is not None else []), core.right]
+        else:
+            roots = [*shown, core.value]
+        found: list[Diagnostic] = []
+        odd = self._parts(rule.source, roots, found)
+        yield from found
+        if not odd:
+            one = self._whole(rule)
+            if one is not None:
+                yield one
+
+    def _whole(self, rule: RuleFacts) -> Diagnostic | None:
+        core, written = rule.core, rule.written
+        left = core.left if isinstance(core, ir.FilterCore) else None
+        place = written.left.span if written.left is not None else written.right.span
+        try:
+            applies = self._cubes.all_of([core.guard, left])
+            if not applies:
+                return self._never_applies(rule, place)
+            if not isinstance(core, ir.FilterCore) or core.right.level is Level.CONST:
+                return None
+            holds = self._cubes.all_of([core.right], start=applies)
+            fails = self._cubes.both(applies, self._cubes.of(core.right, wanted=False))
+        except Unknown:
+            return None
+        where = self._where(rule)
+        if not holds:
+            effect = "never rejects a node" if core.forbids else "rejects every node"
+            return warning(
+                "P301",
+                f"this is never true{where}, so the rule {effect}",
+                rule.source,
+                written.right.span,
+                labels=self._labels(rule, written.right.span),
+            )
+        if not fails:
+            effect = "rejects every node" if core.forbids else "never rejects a node"
+            return warning(
+                "P303",
+                f"this is always true{where}, so the rule {effect}",
+                rule.source,
+                written.right.span,
+                labels=self._labels(rule, written.right.span),
+            )
+        return None
+
+    def _where(self, rule: RuleFacts) -> str:
+        if rule.written.left is not None:
+            return " where the left side holds"
+        return " for the pods of `applies to`" if rule.core.guard is not None else ""
+
+    def _never_applies(self, rule: RuleFacts, place: Span) -> Diagnostic:
+        return warning(
+            "P301",
+            "this rule never applies",
+            rule.source,
+            place,
+            label="never true together with `applies to`" if rule.written.left is not None else "",
+            labels=self._labels(rule, place),
+        )
+
+    def _labels(self, rule: RuleFacts, place: Span) -> tuple[Label, ...]:
+        inside = rule.written.span
+        for one in _conjuncts(rule.core.guard):
+            if one.span.start < inside.start or one.span.end > inside.end:
+                return (Label(one.span, "the pods of this file"),)
+        left = rule.written.left
+        return () if left is None or left.span == place else (Label(left.span, "given this"),)
+
+    def _parts(self, source: SourceFile, roots: Sequence[ir.Expr], found: list[Diagnostic]) -> bool:
+        """Finds the smallest conditions that are never or always true; whether there are any."""
+        done: set[int] = set()
+        bad: set[int] = set()
+        stack = [(one, False) for one in reversed(roots)]
+        while stack:
+            node, ready = stack.pop()
+            if not ready:
+                if id(node) not in done:
+                    done.add(id(node))
+                    stack.append((node, True))
+                    stack.extend((one, False) for one in reversed(_below(node)))
+                continue
+            if any(id(one) in bad for one in _below(node)):
+                bad.add(id(node))
+                continue
+            one = self._constant(source, node)
+            if one is not None:
+                bad.add(id(node))
+                if (one.source.name, one.span) not in self._seen:
+                    self._seen.add((one.source.name, one.span))
+                    found.append(one)
+        return bool(bad)
+
+    def _constant(self, source: SourceFile, node: ir.Expr) -> Diagnostic | None:
+        if node.type.kind is not Kind.BOOL or node.level is Level.CONST:
+            return None
+        if isinstance(node, ir.Named):
+            return None
+        verdict = self._verdict(node)
+        if verdict is None:
+            return None
+        if verdict:
+            return warning(
+                "P303", "this is always true", source, node.span, *self._not_one(source, node)
+            )
+        return warning("P301", "this is never true", source, node.span, *self._not_both(node))
+
+    def _verdict(self, node: ir.Expr) -> bool | None:
+        try:
+            if self._cubes.of(node) == NEVER:
+                return False
+        except Unknown:
+            pass
+        try:
+            if self._cubes.of(node, wanted=False) == NEVER:
+                return True
+        except Unknown:
+            pass
+        return None
+
+    def _not_one(self, source: SourceFile, node: ir.Expr) -> list[str]:
+        """`x != a or x != b`."""
+        if not isinstance(node, ir.Logical) or node.operator != "or":
+            return []
+        if not all(isinstance(one, ir.Not) for one in node.operands):
+            return []
+        parts = [" ".join(source.slice(one.span).split()) for one in node.operands]
+        return [f"write  {' and '.join(parts)}"]
+
+    def _not_both(self, node: ir.Expr) -> list[str]:
+        """`x is a and x is b`."""
+        if isinstance(node, ir.Logical) and node.operator == "and":
+            return ["no value fulfils all parts; write `or` if one of them shall do"]
+        return []
+
+    # ---- two rules
+
+    def _understand(self, known: _Known) -> None:
+        core = known.facts.core
+        assert isinstance(core, ir.FilterCore)
+        cubes = self._cubes
+        try:
+            fails = cubes.of(core.test, wanted=False)
+            known.rejects = cubes.all_of([core.guard], start=fails)
+            known.dead = not known.rejects or not cubes.all_of([core.guard, core.test])
+            passes = cubes.of(core.test)
+            if core.guard is not None:
+                passes = cubes.either(cubes.of(core.guard, wanted=False), passes)
+            known.passes = passes
+        except Unknown:
+            return
+
+    def _pair(self, earlier: _Known, later: _Known) -> Diagnostic | None:
+        if earlier.dead or later.dead:
+            return None
+        try:
+            return self._implied(earlier, later) or self._contradiction(earlier, later)
+        except Unknown:
+            return None
+
+    def _implied(self, earlier: _Known, later: _Known) -> Diagnostic | None:
+        if later.rejects is None or earlier.passes is None:
+            return None
+        try:
+            if self._cubes.both(later.rejects, earlier.passes):
+                return None
+        except Unknown:
+            return None
+        rule, label = later.facts, self._label(earlier, later)
+        if self._implies(earlier, later):
+            return warning(
+                "P305",
+                f"this rule rejects the same nodes as {earlier.name}",
+                rule.source,
+                rule.written.span,
+                "remove one of them",
+                labels=label,
+            )
+        return warning(
+            "P304",
+            f"what this rule rejects is already rejected by {earlier.name}",
+            rule.source,
+            rule.written.span,
+            "remove it, or the stricter rule before it",
+            labels=label,
+        )
+
+    def _implies(self, later: _Known, earlier: _Known) -> bool:
+        if later.rejects is None or earlier.passes is None:
+            return False
+        try:
+            return not self._cubes.both(later.rejects, earlier.passes)
+        except Unknown:
+            return False
+
+    def _contradiction(self, earlier: _Known, later: _Known) -> Diagnostic | None:
+        a, b = earlier.facts.core, later.facts.core
+        assert isinstance(a, ir.FilterCore)
+        assert isinstance(b, ir.FilterCore)
+        cubes = self._cubes
+        pods = cubes.all_of([a.guard, b.guard])
+        first, second = cubes.of(a.test), cubes.of(b.test)
+        for one in pods or ():
+            start = (one,)
+            if not cubes.both(start, first) or not cubes.both(start, second):
+                continue
+            if cubes.both(cubes.both(start, first), second):
+                continue
+            pod = example(one, cubes.keys)
+            if pod is not None:
+                return self._rejects_all(earlier, later, pod)
+        return None
+
+    def _rejects_all(self, earlier: _Known, later: _Known, pod: str) -> Diagnostic:
+        rule = later.facts
+        return warning(
+            "P302",
+            f"together with {earlier.name} this rule rejects every node for some pods",
+            rule.source,
+            rule.written.right.span,
+            labels=self._label(earlier, later, right=True),
+            notes=(f"for example: {pod}",),
+        )
+
+    def _label(self, earlier: _Known, later: _Known, *, right: bool = False) -> tuple[Label, ...]:
+        if earlier.facts.source is not later.facts.source:
+            return ()
+        written = earlier.facts.written
+        return (Label(written.right.span if right else written.span, "the other rule"),)
+
+    # ---- scores
+
+    def _scores(self, files: Sequence[FileFacts]) -> Iterator[Diagnostic]:
+        keys = self._cubes.keys
+        for one in files:
+            seen: dict[tuple[object, ...], RuleFacts] = {}
+            for rule in one.rules:
+                core = rule.core
+                if isinstance(core, ir.FilterCore):
+                    continue
+                guard = -1 if core.guard is None else keys.key(core.guard)
+                value = keys.key(core.value)
+                shape = (guard, value, core.norm, core.reverse, core.missing)
+                earlier = seen.setdefault(shape, rule)
+                if earlier is not rule:
+                    yield warning(
+                        "P305",
+                        f"this rule gives the same scores as {_place(earlier)}",
+                        rule.source,
+                        rule.written.span,
+                        "remove one of them, or give one a larger weight",
+                        labels=(Label(earlier.written.span, "the other rule"),),
+                    )
+
+
+def _place(rule: RuleFacts) -> str:
+    line, _ = rule.source.position(rule.written.span.start)
+    return f"the rule of {rule.source.name}:{line}"
+
+
+def _conjuncts(guard: ir.Expr | None) -> tuple[ir.Expr, ...]:
+    if guard is None:
+        return ()
+    if isinstance(guard, ir.Logical) and guard.operator == "and":
+        return guard.operands
+    return (guard,)
+
+
+def _below(node: ir.Expr) -> list[ir.Expr]:
+    """Returns the parts of a node; a part of the same text is not a part of its own."""
+    out: list[ir.Expr] = []
+    stack = list(reversed(ir.children(node)))
+    while stack:
+        one = stack.pop()
+        if one.span == node.span and one.type == node.type and not isinstance(node, ir.Named):
+            stack.extend(reversed(ir.children(one)))
+        else:
+            out.append(one)
+    return out

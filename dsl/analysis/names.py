@@ -1,0 +1,94 @@
+"""Declarations nobody uses (P316) and a `status` that contradicts the rule (P318)."""
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from dsl import ir
+from dsl import syntax as s
+from dsl.analysis.facts import FileFacts, warning
+from dsl.diagnostics import Diagnostic
+
+_IN_TEXT: Final = re.compile(r"\$([A-Za-z_]\w*)")
+
+
+def unused(facts: FileFacts) -> Iterator[Diagnostic]:
+    """Yields lets, parameters and metrics that nothing reads, directly or through a let."""
+    statements = facts.statements
+    if not facts.sound or any(isinstance(one, s.Broken | s.Other) for one in statements):
+        return
+    inside = {
+        one.name: _names(one) for one in statements if isinstance(one, s.LetDecl | s.MetricDecl)
+    }
+    used: set[str] = set()
+    todo = [
+        name
+        for one in statements
+        if not isinstance(one, s.LetDecl | s.MetricDecl | s.ParamDecl)
+        for name in _names(one)
+    ]
+    while todo:
+        name = todo.pop()
+        if name not in used:
+            used.add(name)
+            todo.extend(inside.get(name, ()))
+    words = {s.LetDecl: "let", s.ParamDecl: "parameter", s.MetricDecl: "metric"}
+    for one in statements:
+        if isinstance(one, s.LetDecl | s.ParamDecl | s.MetricDecl) and one.name not in used:
+            word = words[type(one)]
+            yield warning(
+                "P316",
+                f"the {word} `{one.name}` is not used",
+                facts.source,
+                one.name_span,
+                "remove it, or use it in a rule",
+            )
+
+
+def _names(root: object) -> set[str]:
+    """Returns every name below a node that could be a declared one."""
+    found: set[str] = set()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, tuple):
+            stack.extend(node)
+            continue
+        if isinstance(node, s.Name | s.Param):
+            found.add(node.name)
+        elif isinstance(node, s.Text | s.Word):
+            found.update(_IN_TEXT.findall(node.value))
+        elif isinstance(node, s.Call):
+            found.add(node.name)
+            found.update(one.value for one in node.args if isinstance(one, s.Word))
+        elif isinstance(node, s.Field):
+            found.add(node.path)
+        if dataclasses.is_dataclass(node):
+            stack.extend(getattr(node, one.name) for one in dataclasses.fields(node))
+    return found
+
+
+def contradicting_status(facts: FileFacts) -> Iterator[Diagnostic]:
+    """Yields a `status` that says other than what the rule reads."""
+    for rule in facts.rules:
+        core = rule.core
+        if not isinstance(core, ir.FilterCore) or core.status is None:
+            continue
+        resolvable = core.status == "Unschedulable"
+        if resolvable == rule.changes:
+            continue
+        clause = next(one for one in rule.written.clauses if one.name == "status")
+        if resolvable:
+            message = "no eviction changes what this rule reads, so preemption would be in vain"
+            better = "unresolvable"
+        else:
+            message = "evicting pods can change what this rule reads, and preemption would not try"
+            better = "unschedulable"
+        yield warning(
+            "P318",
+            message,
+            rule.source,
+            clause.span,
+            f"drop the clause, which gives  status {better}",
+        )

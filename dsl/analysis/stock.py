@@ -1,0 +1,241 @@
+"""Labels, namespaces and images that a policy asks for and a saved cluster does not have (P401).
+
+Looks only at what must be there for a test to hold, never at what must not.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from dsl import ir
+from dsl.analysis.facts import FileFacts, Inventory, RuleFacts, warning
+from dsl.analysis.keys import bare
+from dsl.diagnostics import Diagnostic
+from dsl.functions import TEXT_TESTS
+from dsl.schema import WELL_KNOWN_LABELS
+from dsl.types import Level
+
+_FAR: Final = 3
+_MAX_SHOWN: Final = 5
+
+
+def read_inventory(data: object) -> Inventory:
+    """Reads the plain values of an inventory file.
+
+    Raises:
+        ValueError: it is none; the text says why.
+    """
+    if not isinstance(data, Mapping) or data.get("inventory") != 1:
+        raise ValueError('it does not start with "inventory": 1')
+    nodes, spaces, images = (data.get(one, []) for one in ("nodes", "namespaces", "images"))
+    if not all(isinstance(one, list) for one in (nodes, spaces, images)):
+        raise ValueError("nodes, namespaces and images are lists")
+    labels: dict[str, Counter[str]] = {}
+    for node in nodes:
+        for key, value in _labels(node).items():
+            labels.setdefault(key, Counter())[value] += 1
+    pods = data.get("pods", 0)
+    if not isinstance(pods, int):
+        raise ValueError("pods is a number")  # noqa: TRY004 - of a file, not of an argument
+    return Inventory(
+        node_labels=labels,
+        namespaces={str(one.get("name", "")): _labels(one) for one in spaces},
+        images=frozenset(str(one) for one in images),
+        nodes=len(nodes),
+        pods=pods,
+    )
+
+
+def _labels(entry: object) -> dict[str, str]:
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("labels", {}), Mapping):
+        raise ValueError(  # noqa: TRY004 - of a file, not of an argument
+            "a node or namespace has a name and labels"
+        )
+    return {str(key): str(value) for key, value in entry.get("labels", {}).items()}
+
+
+def not_in_stock(facts: FileFacts, stock: Inventory) -> Iterator[Diagnostic]:
+    """Yields tests for things that the cluster does not have."""
+    seen: set[int] = set()
+    for rule in facts.rules:
+        core = rule.core
+        if isinstance(core, ir.FilterCore):
+            roots = [(core.guard, True), (core.left, True), (core.right, not core.forbids)]
+        else:
+            roots = [(core.guard, True), (core.value, True)]
+        for root, wanted in roots:
+            for node in _wanted(root, wanted=wanted):
+                if id(node) not in seen:
+                    seen.add(id(node))
+                    yield from _look(rule, node, stock)
+
+
+def _wanted(root: ir.Expr | None, *, wanted: bool) -> Iterator[ir.Expr]:
+    """Yields the tests that must hold, not those that must not."""
+    stack = [] if root is None else [(root, wanted)]
+    while stack:
+        node, good = stack.pop()
+        match node:
+            case ir.Not():
+                stack.append((node.operand, not good))
+            case ir.Logical():
+                stack.extend((one, good) for one in node.operands)
+            case ir.Compare() | ir.Member() | ir.TextTest() if good:
+                yield node
+            case ir.Missing() if not good:
+                yield node
+            case ir.If():
+                if isinstance(node.then, ir.Const) and isinstance(node.other, ir.Const):
+                    a, b = node.then.value, node.other.value
+                    rises = isinstance(a, float) and isinstance(b, float) and a > b
+                    if rises:
+                        stack.append((node.condition, good))
+                else:
+                    stack.extend((one, good) for one in (node.condition, node.then, node.other))
+            case ir.Named():
+                stack.append((node.body, good))
+            case _:
+                pass
+
+
+def _look(rule: RuleFacts, node: ir.Expr, stock: Inventory) -> Iterator[Diagnostic]:
+    match node:
+        case ir.Missing():
+            yield from _test(rule, node, node.operand, None, stock)
+        case ir.Compare(operator="==") if isinstance(node.right, ir.Const):
+            yield from _test(rule, node, node.left, (node.right.value,), stock)
+        case ir.Member():
+            items = bare(node.items)
+            if isinstance(items, ir.Const) and isinstance(items.value, tuple):
+                yield from _test(rule, node, node.item, items.value, stock)
+            elif isinstance(items, ir.Read) and isinstance(node.item, ir.Const):
+                yield from _image(rule, node, items, "is", node.item.value, stock)
+        case ir.TextTest() if isinstance(node.right, ir.Const):
+            yield from _image(rule, node, node.left, node.operator, node.right.value, stock)
+        case _:
+            return
+
+
+def _test(  # noqa: C901 - one case a field
+    rule: RuleFacts,
+    node: ir.Expr,
+    operand: ir.Expr,
+    values: tuple[object, ...] | None,
+    stock: Inventory,
+) -> Iterator[Diagnostic]:
+    read = bare(operand)
+    if not isinstance(read, ir.Read) or read.level > Level.NODE:
+        return
+    name = read.field
+    if name == "node.label" and read.key is not None:
+        yield from _label(rule, node, "node", read.key, values, stock.node_labels, stock.nodes)
+    elif name in WELL_KNOWN_LABELS:
+        key = WELL_KNOWN_LABELS[name]
+        yield from _label(rule, node, "node", key, values, stock.node_labels, stock.nodes)
+    elif name == "namespace.label" and read.key is not None:
+        found: dict[str, Counter[str]] = {}
+        for labels in stock.namespaces.values():
+            for key, value in labels.items():
+                found.setdefault(key, Counter())[value] += 1
+        many = len(stock.namespaces)
+        yield from _label(rule, node, "namespace", read.key, values, found, many)
+    elif name in ("pod.namespace", "namespace.name") and values is not None:
+        missing = [str(one) for one in values if one not in stock.namespaces]
+        if len(missing) == len(values) and values:
+            yield _finding(
+                rule, node, f"there is no namespace {_listed(missing)}", missing[0],
+                stock.namespaces,
+            )  # fmt: skip
+    elif name == "pod.image" and values is not None:
+        for one in values[:1]:
+            if not any(value in stock.images for value in values):
+                yield from _image(rule, node, read, "is", one, stock)
+
+
+def _label(
+    rule: RuleFacts,
+    node: ir.Expr,
+    owner: str,
+    key: str,
+    values: tuple[object, ...] | None,
+    known: Mapping[str, Mapping[str, int]],
+    many: int,
+) -> Iterator[Diagnostic]:
+    if key not in known:
+        yield _finding(rule, node, f"no {owner} has the label {key}", key, known)
+        return
+    there = known[key]
+    if not values or any(one in there for one in values):
+        return
+    wanted = _listed([f"{key}={one}" for one in values])
+    most = sorted(there.items(), key=lambda one: (-one[1], one[0]))
+    near = _nearest(str(values[0]), there)
+    shown = near if near is not None else most[0][0]
+    count = there[shown]
+    yield warning(
+        "P401",
+        f"no {owner} has the label {wanted} ({count} of {many} have {key}={shown})",
+        rule.source,
+        node.span,
+        *([f"did you mean `{near}`?"] if near is not None else []),
+    )
+
+
+def _image(
+    rule: RuleFacts, node: ir.Expr, left: ir.Expr, operator: str, value: object, stock: Inventory
+) -> Iterator[Diagnostic]:
+    read = bare(left)
+    if not isinstance(read, ir.Read) or read.field not in ("pod.image", "pod.images"):
+        return
+    if not isinstance(value, str) or not stock.images:
+        return
+    if operator == "is":
+        if value not in stock.images:
+            yield _finding(rule, node, f"no pod runs the image {value}", value, stock.images)
+    elif not any(TEXT_TESTS[operator](one, value) for one in stock.images):
+        yield warning(
+            "P401",
+            f"no image of a running pod {operator} {value}".replace(" like ", " is like "),
+            rule.source,
+            node.span,
+        )
+
+
+def _finding(
+    rule: RuleFacts, node: ir.Expr, message: str, word: str, known: Iterable[str]
+) -> Diagnostic:
+    near = _nearest(word, known)
+    hints = [f"did you mean `{near}`?"] if near is not None else []
+    return warning("P401", message, rule.source, node.span, *hints)
+
+
+def _listed(words: list[str]) -> str:
+    shown = words[:_MAX_SHOWN]
+    return " or ".join(shown) + (" ..." if len(words) > len(shown) else "")
+
+
+def _nearest(word: str, words: Iterable[str]) -> str | None:
+    """Returns the nearest word, None if none is near."""
+    best, least = None, _FAR
+    for one in sorted(words):
+        far = _distance(word, one, least)
+        if far < least and far * 2 < max(len(word), 2):
+            best, least = one, far
+    return best
+
+
+def _distance(left: str, right: str, enough: int) -> int:
+    """Returns how many insertions, deletions, changes or swaps lead from one to the other."""
+    if abs(len(left) - len(right)) >= enough:
+        return enough
+    older: list[int] = []
+    row = list(range(len(right) + 1))
+    for i, a in enumerate(left, 1):
+        older, before, row = row if i == 1 else older, row, [i]
+        for j, b in enumerate(right, 1):
+            one = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == right[j - 2] and left[i - 2] == b:
+                one = min(one, older[j - 2] + 1)
+            row.append(one)
+        older = before
+    return row[-1]
