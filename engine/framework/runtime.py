@@ -182,8 +182,14 @@ class Framework:
     # ---- filters -----------------------------------------------------------------------------
 
     def class_key(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Hashable, ...]:
-        """What tells the pod's class: pods with equal keys get equal answers."""
-        return tuple([plugin.class_key(pod, snapshot) for plugin in self._keyed])
+        """What tells the pod's class: pods with equal keys get equal answers.
+
+        Raises:
+            PluginError: a plugin raised.
+        """
+        return tuple(
+            [self._guard(p.name, "PreFilter", p.class_key, pod, snapshot) for p in self._keyed]
+        )
 
     def filter(self, pod: PodInfo, snapshot: Snapshot) -> PodClass:
         """The pod's class with its masks brought up to the snapshot.
@@ -238,7 +244,7 @@ class Framework:
         allowed_by: list[str] = []
         wanted: frozenset[str] | None = None
         for i, plugin in enumerate(self.filters):
-            known.filter_versions[i] = plugin.version(snapshot)
+            known.filter_versions[i] = self._version(plugin, snapshot)
             result = self._guard(plugin.name, "PreFilter", plugin.pre_filter, pod, snapshot)
             if not result.status.ok and result.status.code is not Code.SKIP:
                 raise _pre_filter_end(result.status.by(plugin.name), snapshot)
@@ -276,7 +282,7 @@ class Framework:
             rows = rows[known.allowed[rows]]
         refilled = changed = False
         for i, plugin in enumerate(self.filters):
-            version = plugin.version(snapshot)
+            version = self._version(plugin, snapshot)
             moved = self._of_all_rows[i] and known.generation != snapshot.generation
             if moved or version != known.filter_versions[i]:
                 self._refilter(known, i, pod, snapshot, version)
@@ -454,7 +460,7 @@ class Framework:
         self, known: PodClass, i: int, pod: PodInfo, snapshot: Snapshot, candidates: Candidates
     ) -> Scores | None:
         plugin, _ = self.scorers[i]
-        version = plugin.version(snapshot)
+        version = self._version(plugin, snapshot)
         pre = known.score_pre[i]
         if pre is None or version != known.score_versions[i]:
             pre = self._guard(plugin.name, "PreScore", plugin.pre_score, pod, snapshot)
@@ -517,6 +523,9 @@ class Framework:
             self._classes = OrderedDict()
             self._classes_for = nodes
         return self._classes
+
+    def _version(self, plugin: FilterPlugin | ScorePlugin, snapshot: Snapshot) -> Hashable:
+        return self._guard(plugin.name, "PreFilter", plugin.version, snapshot)
 
     def _guard(
         self, plugin: str, point: str, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs

@@ -161,10 +161,10 @@ class Faulty:
         return ()
 
     def class_key(self, pod, snapshot):
-        return pod.name
+        return self._answer("class_key", pod.name)
 
     def version(self, snapshot):
-        return 0
+        return self._answer("version", 0)
 
     def _answer(self, point, otherwise):
         answer = self.answers.get(point, otherwise)
@@ -194,7 +194,9 @@ def with_plugin(plugin, faults=None):
     return Framework(profile, on_fault=None if faults is None else faults.append)
 
 
-@pytest.mark.parametrize("point", ["pre_filter", "filter", "pre_score", "score", "normalize"])
+@pytest.mark.parametrize(
+    "point", ["class_key", "version", "pre_filter", "filter", "pre_score", "score", "normalize"]
+)
 def test_a_plugin_that_raises_fails_the_pod_and_not_the_scheduler(point):
     faults = []
     framework = with_plugin(Faulty(**{point: ZeroDivisionError("oops")}), faults)
