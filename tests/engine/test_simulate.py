@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.app import signal_spec
-from engine.cli.replay import command, frameworks_of
+from engine.cli import main
+from engine.cli.replay import frameworks_of
 from engine.clock import ManualClock
 from engine.config import Settings
 from engine.cycle import decide
@@ -274,7 +275,7 @@ def test_a_pod_assumed_twice_is_named(journal):
 
 
 def run(*args):
-    return CliRunner().invoke(command, [str(each) for each in args])
+    return CliRunner().invoke(main, ["replay", *(str(each) for each in args)])
 
 
 def test_replay_says_that_all_are_the_same(journal):
