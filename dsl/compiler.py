@@ -6,25 +6,71 @@ stop for long.
 
 import hashlib
 import json
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
-from dsl import reference
+from dsl import ir, reference
 from dsl.analysis import FileFacts, Inventory, RuleFacts, Size, analyse
-from dsl.checker import CheckedPolicy, FileChecker, FilterDraft, ParamValue, ScoreDraft
+from dsl.checker import (
+    CheckedPolicy,
+    Draft,
+    FileChecker,
+    FilterDraft,
+    ParamValue,
+    ScoreDraft,
+    StatementDraft,
+)
 from dsl.diagnostics import Diagnostic, sort_key
 from dsl.lower import Memo, combine, lower_filter, lower_score
+from dsl.lower.statements import lower_condition, lower_key, lower_tier
 from dsl.parser import Parser, problem_diagnostic
-from dsl.plan import FilterRule, Plan, ScoreRule, Subject, World
+from dsl.plan import (
+    ActionRule,
+    BindRule,
+    ConditionRule,
+    Effect,
+    FilterRule,
+    Fits,
+    Gang,
+    GangRule,
+    Parts,
+    PermitRule,
+    Plan,
+    PreemptRule,
+    QuotaRule,
+    Results,
+    RuleBase,
+    ScoreRule,
+    SortRule,
+    Subject,
+    TierRule,
+    World,
+)
 from dsl.schema import MetricDefinition
 from dsl.source import SourceFile, read_source
-from dsl.syntax import Header, Statement, Word
+from dsl.syntax import Header, Rule, Statement, Word
+from dsl.usage import Instance, Library, Parsed, instances
 
 Params = Mapping[str, Mapping[str, ParamValue]]
 Files = Mapping[str, str | bytes]
 
 _LANGUAGE: Final = "1"
+#: Where the rules of a point stand in a plan, filters and scores apart.
+_SLOTS: Final = {
+    "gate": "gates",
+    "sort": "sorts",
+    "prefilter": "prefilters",
+    "first": "tiers",
+    "reserve": "reserves",
+    "permit": "permits",
+    "prebind": "prebinds",
+    "bind": "binds",
+    "postbind": "postbinds",
+    "preempt": "preempts",
+    "gang": "gangs",
+    "quota": "quotas",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +111,7 @@ class Compiler:
         metrics: Mapping[str, MetricDefinition] | None = None,
         size: Size | None = None,
         stock: Inventory | None = None,
+        bundled: Mapping[str, str] | None = None,
     ) -> CompileResult:
         """Compiles all files of a source.
 
@@ -74,8 +121,11 @@ class Compiler:
             metrics: metrics of the configuration, beside or instead of the bundled ones.
             size: the cluster that the cost of the policies is bounded for.
             stock: what the cluster has, to compare with what the policies ask for.
+            bundled: texts of the policies that `use` may name besides those of the files.
         """
-        steps = self.steps(files, params=params, metrics=metrics, size=size, stock=stock)
+        steps = self.steps(
+            files, params=params, metrics=metrics, size=size, stock=stock, bundled=bundled
+        )
         while True:
             try:
                 next(steps)
@@ -91,6 +141,7 @@ class Compiler:
         metrics: Mapping[str, MetricDefinition] | None = None,
         size: Size | None = None,
         stock: Inventory | None = None,
+        bundled: Mapping[str, str] | None = None,
     ) -> Generator[None, None, CompileResult]:
         """Does the same step by step; the generator's return value is the result."""
         self.warm()
@@ -98,11 +149,23 @@ class Compiler:
         plans: list[Plan] = []
         facts: list[FileFacts] = []
         given = dict(params or {})
+        parsed: list[Parsed] = []
         for name in sorted(files):
-            plan = yield from self._file(name, files[name], (given, metrics or {}), found, facts)
+            options = given, metrics or {}
+            plan = yield from self._file(name, files[name], options, found, (facts, parsed))
+            if plan is not None:
+                plans.append(plan)
+
+        def read(name: str, text: str) -> Parsed | None:
+            return self._parsed(name, text, found)
+
+        library = Library(parsed, bundled or {}, read)
+        for instance in instances(tuple(parsed), library, given, found):
+            plan = yield from self._instance(instance, metrics or {}, found)
             if plan is not None:
                 plans.append(plan)
         found.extend(_same_names(plans))
+        found.extend(_two_sorts(plans))
         for one in analyse(facts, size or Size(), stock):
             if one is not None and one not in found:
                 found.append(one)
@@ -119,8 +182,9 @@ class Compiler:
         data: str | bytes,
         options: tuple[Mapping[str, Mapping[str, ParamValue]], Mapping[str, MetricDefinition]],
         found: list[Diagnostic],
-        facts: list[FileFacts],
+        out: tuple[list[FileFacts], list[Parsed]],
     ) -> Generator[None, None, Plan | None]:
+        facts, parsed = out
         source, problems = read_source(name, data)
         if problems:
             found.extend(problem_diagnostic(source, one) for one in problems)
@@ -133,6 +197,7 @@ class Compiler:
             if statement is not None:
                 statements.append(statement)
             yield
+        parsed.append((source, tuple(statements)))
         params, metrics = options
         checker = FileChecker(
             source, statements, params=params.get(_name_of(source, statements)), metrics=metrics
@@ -145,6 +210,36 @@ class Compiler:
         if wrong:
             return None
         return (yield from _lower(policy))
+
+
+    def _parsed(self, name: str, text: str, found: list[Diagnostic]) -> Parsed | None:
+        """Returns a bundled policy; None, and why in `found`, if it cannot be read."""
+        source, problems = read_source(name, text)
+        found.extend(problem_diagnostic(source, one) for one in problems)
+        statements: list[Statement] = []
+        for statement, findings in self._parser.statements(source):
+            found.extend(findings)
+            if statement is not None:
+                statements.append(statement)
+        return None if problems else (source, tuple(statements))
+
+    def _instance(
+        self,
+        instance: Instance,
+        metrics: Mapping[str, MetricDefinition],
+        found: list[Diagnostic],
+    ) -> Generator[None, None, Plan | None]:
+        """Compiles what a `use` asks for."""
+        checker = FileChecker(
+            instance.source, instance.statements, params=instance.params, metrics=metrics
+        )
+        yield from checker.steps()
+        policy, findings = checker.result()
+        found.extend(one for one in findings if one not in found)
+        if any(one.is_error for one in findings):
+            return None
+        weight = policy.weight if instance.weight is None else instance.weight
+        return (yield from _lower(replace(policy, name=instance.name, weight=weight)))
 
 
 def compile_policies(
@@ -169,7 +264,11 @@ def _facts(policy: CheckedPolicy, statements: Sequence[Statement], *, sound: boo
     return FileFacts(
         source,
         statements,
-        [RuleFacts(source, one.written, one.core, one.reads.changes) for one in policy.rules],
+        [
+            RuleFacts(source, one.written, one.core, one.reads.changes)
+            for one in policy.rules
+            if isinstance(one, FilterDraft | ScoreDraft) and isinstance(one.written, Rule)
+        ],
         {one.name: one for one in policy.metrics},
         sound=sound,
         rank=(policy.order, policy.name, source.name),
@@ -192,6 +291,19 @@ def _same_names(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
             )
 
 
+def _two_sorts(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
+    sorts = [(plan, rule) for plan in plans for rule in plan.sorts if plan.mode != "off"]
+    for plan, rule in sorts[1:]:
+        first = sorts[0][0].source.name
+        yield Diagnostic(
+            "P501",
+            f"{first} sorts the queue already, and a queue has one order",
+            plan.source,
+            rule.span,
+            helps=(f"keep one of the two:  {sorts[0][1].text}",),
+        )
+
+
 def _digest(files: Files, params: Params, metrics: Mapping[str, MetricDefinition]) -> str:
     state = hashlib.sha256(_LANGUAGE.encode())
     for name in sorted(files):
@@ -212,13 +324,20 @@ def _lower(policy: CheckedPolicy) -> Generator[None, None, Plan]:
     memo = Memo()
     filters: list[FilterRule] = []
     scores: list[ScoreRule] = []
+    others: dict[str, list[Any]] = {name: [] for name in _SLOTS.values()}
+    rules: list[RuleBase] = []
     for draft in policy.rules:
-        if isinstance(draft, FilterDraft):
-            filters.append(_filter(policy, draft, memo))
-        else:
+        if isinstance(draft, ScoreDraft):
             scores.append(_score(policy, draft, memo))
+            rules.append(scores[-1])
+        elif isinstance(draft, FilterDraft) and draft.written.point not in _SLOTS:
+            filters.append(_filter(policy, draft, memo))
+            rules.append(filters[-1])
+        else:
+            rules.append(_statement(policy.source, draft, memo))
+            others[_SLOTS[draft.written.point]].append(rules[-1])
         yield
-    reads = frozenset(one for rule in (*filters, *scores) for one in rule.reads)
+    reads = frozenset(one for rule in rules for one in rule.reads)
     return Plan(
         name=policy.name,
         name_span=policy.name_span,
@@ -233,27 +352,19 @@ def _lower(policy: CheckedPolicy) -> Generator[None, None, Plan]:
         filters=tuple(filters),
         scores=tuple(scores),
         combine=combine,
+        **{name: tuple(found) for name, found in others.items()},
     )
 
 
 def _filter(policy: CheckedPolicy, draft: FilterDraft, memo: Memo) -> FilterRule:
-    core, source, reads = draft.core, policy.source, draft.reads
+    core, source = draft.core, policy.source
     lowered = lower_filter(core, memo)
 
     def message(subject: Subject, world: World, row: int) -> str:
         return reference.message(core, source.text, reference.View(world, subject, row))
 
     return FilterRule(
-        id=f"{source.name}#{draft.number}",
-        line=source.position(draft.written.span.start)[0],
-        text=" ".join(source.slice(draft.written.span).split()),
-        span=draft.written.span,
-        source=source,
-        reads=reads.fields,
-        row_local=reads.row_local,
-        reads_pods=reads.pods,
-        reads_metrics=reads.metrics,
-        reads_time=reads.time,
+        **_base(source, draft),
         prepare=lowered.prepare,
         core=core,
         status=draft.status,
@@ -263,22 +374,143 @@ def _filter(policy: CheckedPolicy, draft: FilterDraft, memo: Memo) -> FilterRule
 
 
 def _score(policy: CheckedPolicy, draft: ScoreDraft, memo: Memo) -> ScoreRule:
-    core, source, reads = draft.core, policy.source, draft.reads
+    core = draft.core
     lowered = lower_score(core, memo)
     return ScoreRule(
-        id=f"{source.name}#{draft.number}",
-        line=source.position(draft.written.span.start)[0],
-        text=" ".join(source.slice(draft.written.span).split()),
-        span=draft.written.span,
-        source=source,
-        reads=reads.fields,
-        row_local=reads.row_local,
-        reads_pods=reads.pods,
-        reads_metrics=reads.metrics,
-        reads_time=reads.time,
+        **_base(policy.source, draft),
         prepare=lowered.prepare,
         core=core,
         weight=core.weight,
         column=lowered.column,
         finish=lowered.finish,
     )
+
+
+def _base(source: SourceFile, draft: Draft) -> dict[str, Any]:
+    """Returns what all rules have, but for `prepare`."""
+    reads = draft.reads
+    return {
+        "id": f"{source.name}#{draft.number}",
+        "line": source.position(draft.written.span.start)[0],
+        "text": " ".join(source.slice(draft.written.span).split()),
+        "span": draft.written.span,
+        "source": source,
+        "reads": reads.fields,
+        "row_local": reads.row_local,
+        "reads_pods": reads.pods,
+        "reads_metrics": reads.metrics,
+        "reads_time": reads.time,
+    }
+
+
+def _statement(source: SourceFile, draft: FilterDraft | StatementDraft, memo: Memo) -> RuleBase:
+    """Returns the rule of any statement but filters and scores."""
+    core = draft.core
+    base = _base(source, draft)
+    if isinstance(core, ir.FilterCore):
+        return _condition(base, core, draft.status, memo)
+    if isinstance(core, ir.TierCore):
+        prepare, mask = lower_tier(core, memo)
+        return TierRule(**base, prepare=prepare, core=core, mask=mask)
+    if isinstance(core, ir.SortCore):
+        key = lower_key(core, memo)
+        return SortRule(**base, prepare=_always, core=core, key=key)
+    base["prepare"] = _guarded(core.guard, memo)
+    match core:
+        case ir.PermitCore():
+            return _permit(base, core, draft.status, memo)
+        case ir.ActionCore():
+            return _action(base, core)
+        case ir.BindCore():
+            return BindRule(**base, core=core)
+        case ir.PreemptCore():
+            return _preempt(base, core)
+        case ir.GangCore():
+            return _gang(base, core)
+        case ir.QuotaCore():
+            return _quota(base, core, draft.status)
+
+
+def _always(_subject: Subject, _world: World) -> Parts:
+    return ()
+
+
+def _guarded(guard: ir.Expr | None, memo: Memo) -> Callable[[Subject, World], Parts | None]:
+    if guard is None:
+        return _always
+    holds = lower_condition((guard,), memo)
+    return lambda subject, world: () if holds(subject, world, -1) else None
+
+
+def _condition(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Memo) -> ConditionRule:
+    prepare = _guarded(core.guard, memo)
+    test = lower_condition((core.test,), memo)
+    text = base["source"].text
+
+    def holds(subject: Subject, world: World, row: int) -> bool:
+        return prepare(subject, world) is None or test(subject, world, row)
+
+    def message(subject: Subject, world: World, row: int) -> str:
+        return reference.message(core, text, reference.View(world, subject, row))
+
+    return ConditionRule(
+        **base, prepare=prepare, core=core, status=status, holds=holds, message=message
+    )
+
+
+def _permit(base: dict[str, Any], core: ir.PermitCore, status: str, memo: Memo) -> PermitRule:
+    until = lower_condition((core.until,), memo)
+    words, rule = core.message, base["text"]
+
+    def message(subject: Subject, world: World, row: int) -> str:
+        if words is None:
+            return str(rule)
+        return reference.words(words, reference.View(world, subject, row))
+
+    return PermitRule(
+        **base,
+        core=core,
+        status=status,
+        applies=lower_condition((core.guard, core.left), memo),
+        until=until,
+        message=message,
+    )
+
+
+def _action(base: dict[str, Any], core: ir.ActionCore) -> ActionRule:
+    def effects(subject: Subject, world: World, row: int, results: Results) -> tuple[Effect, ...]:
+        return reference.effects(core, reference.View(world, subject, row, results=results))
+
+    return ActionRule(**base, core=core, effects=effects)
+
+
+def _preempt(base: dict[str, Any], core: ir.PreemptCore) -> PreemptRule:
+    def victims(
+        subject: Subject, world: World, row: int, fits: Fits, protected: frozenset[int]
+    ) -> tuple[int, ...] | None:
+        return reference.victims(core, reference.View(world, subject, row), fits, protected)
+
+    def best(
+        subject: Subject,
+        world: World,
+        choices: Mapping[int, Sequence[int]],
+        violations: Mapping[int, int],
+    ) -> int:
+        view = reference.View(world, subject, -1)
+        return reference.best_node(core, view, choices, violations)
+
+    return PreemptRule(**base, core=core, victims=victims, best=best)
+
+
+def _gang(base: dict[str, Any], core: ir.GangCore) -> GangRule:
+    def gang(subject: Subject, world: World) -> Gang | None:
+        return reference.gang(core, reference.View(world, subject, -1))
+
+    return GangRule(**base, core=core, gang=gang)
+
+
+def _quota(base: dict[str, Any], core: ir.QuotaCore, status: str) -> QuotaRule:
+    def exceeded(subject: Subject, world: World) -> str | None:
+        return reference.over_quota(core, reference.View(world, subject, -1))
+
+    return QuotaRule(**base, core=core, status=status, exceeded=exceeded)

@@ -51,6 +51,8 @@ def evaluate(node: ir.Expr, view: View) -> Value:  # noqa: C901 - one case a kin
     match node:
         case ir.Const():
             return node.value
+        case ir.Read() if node.field.startswith(("score.", "victims.")):
+            return view.results.get(node.field, MISSING)
         case ir.Read():
             return _read(node, view)
         case ir.KeyedRead():
@@ -169,8 +171,6 @@ def _call(node: ir.Func, args: list[Value]) -> Value:
 
 def _read(node: ir.Read, view: View) -> Value:
     world, field_name, key = view.world, node.field, node.key
-    if field_name.startswith(("score.", "victims.")):
-        return view.results.get(field_name, MISSING)
     if node.level is Level.POD:
         return _read_subject(node, view.subject)
     if node.level is Level.CYCLE:

@@ -11,8 +11,9 @@ from typing import Final
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker.declarations import declare_metric, declare_name, declare_param, metric_spec
+from dsl.checker.engines import EngineChecker
 from dsl.checker.expressions import Typer
-from dsl.checker.rules import FilterDraft, RuleChecker, ScoreDraft
+from dsl.checker.rules import Draft, FilterDraft, RuleChecker, ScoreDraft, StatementDraft
 from dsl.checker.scope import (
     LetEntry,
     MetricEntry,
@@ -20,6 +21,7 @@ from dsl.checker.scope import (
     Refused,
     Scope,
 )
+from dsl.checker.statements import StatementChecker
 from dsl.diagnostics import Diagnostic
 from dsl.functions import exact_decimal
 from dsl.plan import MetricSpec
@@ -27,10 +29,19 @@ from dsl.schema import CATALOGUE, MetricDefinition
 from dsl.source import SourceFile, Span
 from dsl.types import Level
 
-__all__ = ["CheckedPolicy", "FileChecker", "FilterDraft", "ParamValue", "ScoreDraft"]
+__all__ = [
+    "CheckedPolicy",
+    "Draft",
+    "FileChecker",
+    "FilterDraft",
+    "ParamValue",
+    "ScoreDraft",
+    "StatementDraft",
+]
 
 LANGUAGE: Final = 1
 MAX_WEIGHT: Final = 1_000_000.0
+_ALL: Final = 100
 _EXTENSIONS: Final = (".policy",)
 
 
@@ -47,7 +58,7 @@ class CheckedPolicy:
     order: int
     weight: float
     metrics: tuple[MetricSpec, ...]
-    rules: tuple[FilterDraft | ScoreDraft, ...]
+    rules: tuple[Draft, ...]
 
 
 @dataclass(slots=True)
@@ -90,7 +101,9 @@ class FileChecker:
         self._scope = Scope(source, {**CATALOGUE, **(metrics or {})})
         self._typer = Typer(self._scope, self._find_metric)
         self._header = _Header(policy_name(source, statements))
-        self._rules: list[FilterDraft | ScoreDraft] = []
+        self._rules: list[Draft] = []
+        self._prescores: list[ir.Expr] = []
+        self._sorts = False
         self._guard: ir.Expr | None = None
         self._norm: s.Clause | None = None
         self._used_metrics: dict[str, MetricSpec] = {}
@@ -103,12 +116,16 @@ class FileChecker:
                     self._attempt(node)
                     yield
         self._unknown_params()
+        for node in self._statements:
+            if isinstance(node, s.Rule) and node.point == "prescore":
+                self._prescore(node)
+                yield
         number = 0
         for node in self._statements:
             match node:
                 case s.LetDecl():
                     self._finish_let(node)
-                case s.Rule():
+                case s.Rule() | s.Special():
                     number += 1
                     self._rule(node, number)
                 case s.Other():
@@ -215,10 +232,12 @@ class FileChecker:
             )
 
     def _mode(self, text: str, span: Span) -> None:
-        word = text.split()[0]
-        if word not in ("enforce", "off"):
-            raise self._scope.later(f"`mode: {word}`", span)
-        self._header.mode = word
+        word, _, share = text.partition(" ")
+        if share and not 0 < float(share.strip().removesuffix("%")) <= _ALL:
+            raise self._scope.refuse(
+                "P111", "a canary is more than 0% and at most 100% of the pods", span
+            )
+        self._header.mode = f"{word} {share.strip()}".strip()
 
     def _whole(self, text: str, span: Span) -> int:
         exact = exact_decimal(text)
@@ -260,11 +279,35 @@ class FileChecker:
     # ---- rules
 
     def _rule_checker(self) -> RuleChecker:
-        return RuleChecker(self._scope, self._typer, self._guard, self._norm)
+        scores = tuple(self._prescores)
+        return RuleChecker(self._scope, self._typer, self._guard, self._norm, scores)
 
-    def _rule(self, node: s.Rule, number: int) -> None:
+    def _prescore(self, node: s.Rule) -> None:
         try:
-            draft = self._rule_checker().check(node, number)
+            self._prescores.append(self._rule_checker().prescore(node))
         except Refused:
             return
-        self._rules.append(draft)
+
+    def _rule(self, node: s.Rule | s.Special, number: int) -> None:
+        try:
+            draft = self._draft(node, number)
+        except Refused:
+            return
+        if draft is not None:
+            self._rules.append(draft)
+
+    def _draft(self, node: s.Rule | s.Special, number: int) -> Draft | None:
+        rules = self._rule_checker()
+        if isinstance(node, s.Rule):
+            return None if node.point == "prescore" else rules.check(node, number)
+        if node.point == "sort":
+            if self._sorts:
+                raise self._scope.refuse(
+                    "P501",
+                    "`sort:` stands twice in this file",
+                    node.span,
+                    "give all keys in one line:  sort: pod.priority desc, pod.queued_at",
+                )
+            self._sorts = True
+        kind = EngineChecker if node.point in ("preempt", "gang", "quota") else StatementChecker
+        return kind(self._scope, self._typer, rules).check(node, number)

@@ -1,4 +1,4 @@
-"""Rules: `filter`, `require`, `forbid`, `score`, `prefer`, `avoid` as filters and scores."""
+"""Rules: a condition or a value behind a keyword, as filters, scores, gates and tiers."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -20,6 +20,7 @@ _STATUS: Final = {
     "unresolvable": "UnschedulableAndUnresolvable",
 }
 _FULL: Final = 100.0
+_CONDITIONS: Final = ("filter", "forbid", "gate", "prefilter", "reserve")
 _TIME_FIELDS: Final = ("now", "time.hour", "time.minute", "time.weekday")
 
 
@@ -40,7 +41,7 @@ class FilterDraft:
     """A filter as understood, before it is lowered."""
 
     number: int
-    written: s.Rule
+    written: s.Rule | s.Special
     core: ir.FilterCore
     reads: Reads
 
@@ -57,9 +58,42 @@ class ScoreDraft:
     """A score as understood, before it is lowered."""
 
     number: int
-    written: s.Rule
+    written: s.Rule | s.Special
     core: ir.ScoreCore
     reads: Reads
+
+
+StatementCore = (
+    ir.TierCore
+    | ir.SortCore
+    | ir.PermitCore
+    | ir.ActionCore
+    | ir.BindCore
+    | ir.PreemptCore
+    | ir.GangCore
+    | ir.QuotaCore
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StatementDraft:
+    """Any other statement as understood."""
+
+    number: int
+    written: s.Rule | s.Special
+    core: StatementCore
+    reads: Reads
+
+    @property
+    def status(self) -> str:
+        """What a rejection means for preemption."""
+        given = getattr(self.core, "status", None)
+        if isinstance(given, str):
+            return given
+        return _STATUS["unschedulable" if self.reads.changes else "unresolvable"]
+
+
+Draft = FilterDraft | ScoreDraft | StatementDraft
 
 
 def reads_of(*roots: ir.Expr | None) -> Reads:
@@ -101,14 +135,20 @@ class RuleChecker:
     """Checks single rules of one file."""
 
     def __init__(
-        self, scope: Scope, typer: Typer, guard: ir.Expr | None, norm: s.Clause | None
+        self,
+        scope: Scope,
+        typer: Typer,
+        guard: ir.Expr | None,
+        norm: s.Clause | None,
+        prescores: tuple[ir.Expr, ...] = (),
     ) -> None:
         self._scope = scope
         self._typer = typer
         self._guard = guard
         self._norm = norm
+        self._prescores = prescores
 
-    def check(self, node: s.Rule, number: int) -> FilterDraft | ScoreDraft:
+    def check(self, node: s.Rule, number: int) -> Draft:
         """Returns the rule as understood. Raises `Refused`."""
         clauses = self._clauses(node)
         refused: Refused | None = None
@@ -118,8 +158,11 @@ class RuleChecker:
                 left = self._typer.condition(node.left, "the left side of `->`")
         except Refused as stop:
             refused = stop
-        if node.point in ("filter", "forbid"):
+        draft: Draft
+        if node.point in _CONDITIONS:
             draft = self._filter(node, number, left, clauses)
+        elif node.point == "first":
+            draft = self._tier(node, number, left)
         else:
             draft = self._score(node, number, left, clauses)
         if refused is not None:
@@ -139,15 +182,17 @@ class RuleChecker:
 
     def _filter(
         self, node: s.Rule, number: int, left: ir.Expr | None, clauses: dict[str, s.Clause]
-    ) -> FilterDraft | ScoreDraft:
+    ) -> FilterDraft:
         right = self._typer.condition(node.right, f"the right side of `{node.keyword}`")
-        message = self._message(clauses.get("message"))
-        status = None
-        if "status" in clauses:
-            word = clauses["status"].values[0]
-            assert isinstance(word, s.Word)
-            status = _STATUS[word.value]
-        guards, rest = self._split(left)
+        message = self.message(clauses.get("message"))
+        status = self.status(clauses.get("status"))
+        if node.point in ("gate", "prefilter"):
+            holes = message.parts if message is not None else ()
+            for part in (left, right, *(one for one in holes if not isinstance(one, str))):
+                if part is not None:
+                    what = f"`{node.keyword}` is asked before any node"
+                    self.pod_only(part, what, over_nodes=node.point == "prefilter")
+        guards, rest = self.split(left)
         test = right
         if node.point == "forbid":
             test = ir.Not(span=right.span, type=BOOL, level=right.level, operand=right)
@@ -169,10 +214,39 @@ class RuleChecker:
             message=message,
             status=status,
         )
-        self._metrics_decided(node, left, right)
+        self.decided(node.keyword, node.right, node.point, left, right)
         return FilterDraft(number, node, core, reads_of(guards, test))
 
-    def _split(self, left: ir.Expr | None) -> tuple[ir.Expr | None, ir.Expr | None]:
+    def _tier(self, node: s.Rule, number: int, left: ir.Expr | None) -> StatementDraft:
+        test = self._typer.condition(node.right, "the right side of `first`")
+        if left is not None:
+            self.pod_only(left, "the left side of `first` looks at the pod")
+        core = ir.TierCore(guard=self.split(left)[0], test=test)
+        return StatementDraft(number, node, core, reads_of(core.guard, test))
+
+    def prescore(self, node: s.Rule) -> ir.Expr:
+        """Returns the condition of a `prescore:`, on which all scores of the file depend."""
+        test = self._typer.condition(node.right, f"`{node.keyword}`")
+        self.pod_only(test, f"`{node.keyword}` looks at the pod")
+        return test
+
+    def scored(self, guard: ir.Expr | None) -> ir.Expr | None:
+        """Returns the guard of a score: what the file's `prescore:` lines say comes with it."""
+        return _both([one for one in (guard, *self._prescores) if one is not None])
+
+    def pod_only(self, root: ir.Expr, what: str, *, over_nodes: bool = False) -> None:
+        """Refuses what differs from node to node, and aggregates over nodes."""
+        if root.level > Level.POD:
+            raise self.too_high(root, Level.POD, what)
+        if over_nodes:
+            return
+        for node in ir.walk(root):
+            if isinstance(node, ir.NodeAggregate):
+                raise self._scope.refuse(
+                    "P202", f"{what}, and this aggregates over nodes", node.span
+                )
+
+    def split(self, left: ir.Expr | None) -> tuple[ir.Expr | None, ir.Expr | None]:
         """Parts a left side into what the pod alone decides and the rest."""
         pod = [self._guard] if self._guard is not None else []
         node: list[ir.Expr] = []
@@ -180,7 +254,16 @@ class RuleChecker:
             (pod if one.level <= Level.POD and not _over_nodes(one) else node).append(one)
         return _both(pod), _both(node)
 
-    def _message(self, clause: s.Clause | None) -> ir.Message | None:
+    def status(self, clause: s.Clause | None) -> str | None:
+        """Reads a `status`."""
+        if clause is None:
+            return None
+        word = clause.values[0]
+        assert isinstance(word, s.Word)
+        return _STATUS[word.value]
+
+    def message(self, clause: s.Clause | None) -> ir.Message | None:
+        """Checks a message and the expressions in it."""
         if clause is None:
             return None
         template = clause.values[0]
@@ -193,7 +276,7 @@ class RuleChecker:
     def _hole(self, node: s.Expr) -> ir.Expr:
         return self._typer.plain(self._typer.expression(node))
 
-    def _metrics_decided(self, node: s.Rule, *parts: ir.Expr | None) -> None:
+    def decided(self, keyword: str, node: s.Expr, point: str, *parts: ir.Expr | None) -> None:
         """Refuses a metric that may be missing and decides without a word on that (P231)."""
         guarded: set[str] = set()
         reads: dict[str, ir.Metric | ir.Pair] = {}
@@ -210,9 +293,12 @@ class RuleChecker:
                     pass
         for name, read in reads.items():
             if name not in guarded:
-                raise self._undecided(node, name, read)
+                raise self._undecided((keyword, node, point), name, read)
 
-    def _undecided(self, node: s.Rule, name: str, read: ir.Metric | ir.Pair) -> Refused:
+    def _undecided(
+        self, place: tuple[str, s.Expr, str], name: str, read: ir.Metric | ir.Pair
+    ) -> Refused:
+        keyword, node, point = place
         scope = self._scope
         entry = scope.metrics[name]
         labels: tuple[Label, ...] = ()
@@ -222,9 +308,18 @@ class RuleChecker:
             where = stale.span if stale is not None else written.name_span
             text = scope.text(stale).split()[1] if stale is not None else "2m"
             labels = (Label(where, f"after {text} without a new value it is missing"),)
-        text = scope.text(node.right)
+        text = scope.text(node)
         kept = text.replace(name, f"({name} ?? 0)", 1)
-        keyword = node.keyword
+        if point not in ("filter", "forbid"):
+            return scope.refuse(
+                "P231",
+                f"`{name}` may have no fresh sample, and this `{keyword}` does not say what"
+                " happens then",
+                read.span,
+                f"write  {name} is present and {text}   or   {kept}",
+                label="without data this is false",
+                labels=labels,
+            )
         return scope.refuse(
             "P231",
             f"`{name}` may have no fresh sample, and this filter does not say what happens then",
@@ -242,7 +337,7 @@ class RuleChecker:
 
     def _score(
         self, node: s.Rule, number: int, left: ir.Expr | None, clauses: dict[str, s.Clause]
-    ) -> FilterDraft | ScoreDraft:
+    ) -> ScoreDraft:
         typed = self._typer.expression(node.right)
         if node.point == "score":
             value, norm, reverse = self._plain_score(node, typed, clauses)
@@ -264,7 +359,7 @@ class RuleChecker:
             missing = self._percent_points(clauses["missing_score"])
         weight = self.weight(clauses["weight"].values[0]) if "weight" in clauses else 1.0
         core = ir.ScoreCore(
-            guard=_both([one for one in (self._guard, left) if one is not None]),
+            guard=self.scored(_both([one for one in (self._guard, left) if one is not None])),
             value=value,
             norm=norm,
             reverse=reverse,
@@ -359,7 +454,7 @@ class RuleChecker:
 
     def weight(self, node: s.Expr | s.Template) -> float:
         """Reads a weight: a number from 0 to 1,000,000."""
-        value = self._clause_number(node, "`weight`")
+        value = self.clause_number(node, "`weight`")
         if not 0 <= value <= _MAX_WEIGHT:
             raise self._scope.refuse(
                 "P111", f"a weight is a number from 0 to {_MAX_WEIGHT:,.0f}", node.span
@@ -367,12 +462,13 @@ class RuleChecker:
         return value
 
     def _percent_points(self, clause: s.Clause) -> float:
-        value = self._clause_number(clause.values[0], "`missing`")
+        value = self.clause_number(clause.values[0], "`missing`")
         if not 0 <= value <= _FULL:
             raise self._scope.refuse("P111", "a score is from 0 to 100", clause.span)
         return value
 
-    def _clause_number(self, node: s.Expr | s.Template, what: str) -> float:
+    def clause_number(self, node: s.Expr | s.Template, what: str) -> float:
+        """Reads a plain number of a clause, which may be a parameter."""
         typed: Typed | None = None
         if isinstance(node, s.Param):
             typed = self._typer.param(node)

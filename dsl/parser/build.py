@@ -4,7 +4,7 @@ Lark's objects do not leave this module.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.resources import files
 from typing import Any, Final, TypeVar, cast
 
@@ -27,6 +27,14 @@ _LEAVES: Final = ("true", "false", "name", "bare_agg", "field")
 _WRAPPERS: Final = ("word", "lit", "key", "num", "glob", "members", "set_ref")
 _ESCAPES: Final = {'\\"': '"', "\\\\": "\\", "\\n": "\n", "\\t": "\t"}
 _ESCAPE: Final = re.compile(r"\\.", re.DOTALL)
+_PART_WORDS: Final = """
+    keys never victims victim_order pick victim_limit across topo skew hard peers_by weight allow
+    reject wait_until wait_then message status annotate set_label event bind_default bind_with
+    bind_dry gang_min gang_wait gang_backoff gang_reject gang_within quota_clause quota_min
+    quota_max quota_elastic quota_reclaim
+"""
+#: What the grammar calls the parts of a statement that are more than one expression.
+_PARTS: Final = frozenset(_PART_WORDS.split())
 _KEYWORD: Final = re.compile(r"[A-Za-z]+")
 _BRACKETS: Final = re.compile(r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[(\[)\]]')
 
@@ -260,6 +268,21 @@ class _Builder:
             self.quoted(doc) if doc is not None else "",
         )
 
+    def st_use(self, tree: Raw) -> s.Use:
+        name, *args, alias, weight = tree.children
+        return s.Use(
+            self.span(tree),
+            str(name),
+            self.span(name),
+            tuple(
+                s.Argument(self.span(one), str(one.children[0]), self.expr(one.children[1]))
+                for one in args
+                if one is not None
+            ),
+            str(alias) if alias is not None else "",
+            self.expr(weight) if weight is not None else None,
+        )
+
     def st_let(self, tree: Raw) -> s.LetDecl:
         name, value = tree.children
         return s.LetDecl(self.span(tree), str(name), self.span(name), self.expr(value))
@@ -297,7 +320,10 @@ class _Builder:
             direction,
         )
 
-    st_filter = st_forbid = st_score = _rule
+    st_filter = st_forbid = st_score = st_gate = st_prefilter = st_reserve = st_first = _rule
+
+    def st_prescore(self, tree: Raw) -> s.Rule:
+        return self._make_rule(tree, None, tree.children[0], [])
 
     def _preference(self, tree: Raw) -> s.Rule:
         cond, target, *clauses = tree.children
@@ -309,6 +335,66 @@ class _Builder:
 
     def st_normalize(self, tree: Raw) -> s.NormalizeDecl:
         return s.NormalizeDecl(self.span(tree), self._norm(tree.children[0]))
+
+    def _special(self, tree: Raw) -> s.Special:
+        span = self.span(tree)
+        word = _KEYWORD.match(self.source.text, span.start)
+        keyword = word.group() if word else str(tree.data)
+        left: s.Expr | None = None
+        parts: list[s.Clause | s.KeysClause | s.AmountsClause] = []
+        for child in tree.children:
+            if child is None:
+                continue
+            if isinstance(child, Tree) and child.data == "cond":
+                left = self.expr(child.children[0])
+            else:
+                parts.extend(self._parts(child))
+        return s.Special(span, keyword, str(tree.data), left, tuple(parts))
+
+    st_sort = st_preempt = st_spread = st_permit = st_prebind = _special
+    st_bind = st_postbind = st_gang = st_quota = _special
+
+    def _parts(self, tree: Raw) -> Iterator[s.Clause | s.KeysClause | s.AmountsClause]:
+        """Yields a part of a statement, and the parts that the grammar nests in it."""
+        span, name = self.span(tree), "" if isinstance(tree, Token) else str(tree.data)
+        if name not in _PARTS:
+            yield s.Clause(span, "by", (self.expr(tree),))
+            return
+        children = [one for one in tree.children if one is not None]
+        inner = [one for one in children if isinstance(one, Tree) and one.data in _PARTS]
+        plain = [one for one in children if not any(one is part for part in inner)]
+        if name == "keys":
+            yield s.KeysClause(span, name, self._keys(tree))
+        elif name in ("victim_order", "pick", "quota_reclaim"):
+            yield s.KeysClause(span, name, self._keys(children[0]))
+        elif name in ("quota_min", "quota_max"):
+            yield s.AmountsClause(span, name, tuple(self._amount(one) for one in children))
+        elif name in ("message", "event"):
+            yield s.Clause(span, name, (self.template(children[0]),))
+        elif name == "topo":
+            yield s.Clause(span, "over", (self.expr(children[0]),))
+        elif name == "gang_within":
+            yield s.Clause(span, name, (self.expr(children[0].children[0]),))
+        else:
+            if name != "quota_clause":
+                yield s.Clause(span, name, tuple(self.expr(one) for one in plain))
+            for one in inner:
+                yield from self._parts(one)
+
+    def _keys(self, tree: Raw) -> tuple[s.Key, ...]:
+        return tuple(
+            s.Key(
+                self.span(one),
+                self.expr(one.children[0]),
+                str(one.data),
+                self.words(one.children[1]) if one.data == "listed" else None,
+            )
+            for one in tree.children
+        )
+
+    def _amount(self, tree: Raw) -> s.Amount:
+        key, value = tree.children
+        return s.Amount(self.span(tree), self.expr(key), self.expr(value))
 
     # ---- clauses
 

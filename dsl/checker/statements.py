@@ -1,0 +1,389 @@
+"""The statements around filters and scores: first, spread, sort, permit, bind, actions."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from dsl import ir
+from dsl import syntax as s
+from dsl.checker import comparisons, fields, peers
+from dsl.checker.expressions import Typer
+from dsl.checker.literals import constant, read_seconds, read_word, settle
+from dsl.checker.rules import Draft, FilterDraft, RuleChecker, ScoreDraft, StatementDraft, reads_of
+from dsl.checker.scope import Refused, Scope, describe
+from dsl.schema import FIELDS
+from dsl.types import BOOL, DURATION, NUMBER, SECONDS, Kind, Level
+
+Clauses = dict[str, s.Clause]
+_SCORES: Final = frozenset(name for name in FIELDS if name.startswith("score."))
+_PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+_LONGEST_NAME: Final = 63
+_LONGEST_PREFIX: Final = 253
+_PROTECTED: Final = ("kubernetes.io", "k8s.io")
+_DIRECTIONS: Final = {"ascending": "asc", "descending": "desc", "listed": "listed"}
+_CLOCK: Final = ("now", "time.", "cluster.", "queue.")
+
+
+class StatementChecker:
+    """Checks statements whose right side is more than a condition or a value."""
+
+    def __init__(self, scope: Scope, typer: Typer, rules: RuleChecker) -> None:
+        self.scope = scope
+        self.typer = typer
+        self.rules = rules
+
+    def check(self, node: s.Special, number: int) -> Draft:
+        """Returns the statement as understood. Raises `Refused`."""
+        clauses = self.clauses(node)
+        left: ir.Expr | None = None
+        refused: Refused | None = None
+        try:
+            if node.left is not None:
+                left = self.typer.condition(node.left, "the left side of `->`")
+        except Refused as stop:
+            refused = stop
+        draft = self._parts(node, number, left, clauses)
+        if refused is not None:
+            raise refused
+        return draft
+
+    def _parts(self, node: s.Special, number: int, left: ir.Expr | None, clauses: Clauses) -> Draft:
+        match node.point:
+            case "spread":
+                return self._spread(node, number, left, clauses)
+            case "sort":
+                return self._sort(node, number)
+            case "permit":
+                return self._permit(node, number, left, clauses)
+            case "bind":
+                return self._bind(node, number, left, clauses)
+            case _:
+                return self._actions(node, number, left)
+
+    # ---- shared parts
+
+    def clauses(self, node: s.Special) -> Clauses:
+        """Returns the clauses by name; refuses one that stands twice."""
+        out: Clauses = {}
+        seen: set[str] = set()
+        for part in node.parts:
+            several = part.name in ("annotate", "set_label", "event")
+            if part.name in seen and not several:
+                word = self.scope.text(part).split()[0]
+                raise self.scope.refuse("P109", f"`{word}` is given twice", part.span)
+            seen.add(part.name)
+            if isinstance(part, s.Clause):
+                out[part.name] = part
+        return out
+
+    def pod_guard(self, node: s.Special, left: ir.Expr | None) -> ir.Expr | None:
+        """Returns the guard of a statement whose left side may look at the pod only."""
+        if left is not None:
+            self.rules.pod_only(left, f"the left side of `{node.keyword}` looks at the pod")
+        return self.rules.split(left)[0]
+
+    def expression(self, node: s.Expr | s.Template) -> s.Expr:
+        """Returns an expression of a clause; a text never is one."""
+        assert not isinstance(node, s.Template)
+        return node
+
+    def whole(self, clause: s.Clause, what: str, low: int, high: int) -> int:
+        """Reads a whole number in a range."""
+        value = self.rules.clause_number(clause.values[0], f"`{what}`")
+        if value != int(value) or not low <= value <= high:
+            raise self.scope.refuse(
+                "P111", f"`{what}` is a whole number from {low} to {high:,}", clause.span
+            )
+        return int(value)
+
+    def seconds(self, node: s.Expr | s.Template, what: str) -> float:
+        """Reads a fixed duration, which may be a parameter."""
+        if not isinstance(node, s.Param):
+            return read_seconds(self.scope, node, what)
+        value = settle(self.scope, self.typer.param(node), SECONDS)
+        if not isinstance(value, ir.Const) or value.type != DURATION:
+            raise self.scope.refuse(
+                "P206",
+                f"`{what}` wants a duration, and `${node.name}` is {describe(value)}",
+                node.span,
+                f"declare it so:  param {node.name}: duration = 60s",
+            )
+        assert isinstance(value.value, float)
+        return value.value
+
+    @contextmanager
+    def knowing(self, results: frozenset[str], *, pods: bool = False) -> Iterator[None]:
+        """Lets expressions read results, or a pod of a set."""
+        typer = self.typer
+        before = typer.results, typer.in_pods
+        typer.results, typer.in_pods = results, pods
+        try:
+            yield
+        finally:
+            typer.results, typer.in_pods = before
+
+    # ---- spread
+
+    def _spread(
+        self, node: s.Special, number: int, left: ir.Expr | None, clauses: Clauses
+    ) -> Draft:
+        scope = self.scope
+        guard = self.pod_guard(node, left)
+        over = peers.domain(self.typer, clauses["over"].values[0])
+        skew = self.whole(clauses["skew"], "skew", 1, 1_000_000) if "skew" in clauses else 1
+        by: tuple[ir.Expr, ir.Expr] | None = None
+        if "peers_by" in clauses:
+            written = self.expression(clauses["peers_by"].values[0])
+            by = peers.member(self.typer, written, "peers by")
+        if "hard" not in clauses:
+            return self._soft_spread(node, number, guard, clauses, (over, skew, by))
+        if "weight" in clauses:
+            raise scope.refuse(
+                "P209",
+                "a hard `spread` is a filter, and filters have no weight",
+                clauses["weight"].span,
+                "drop `weight`, or write a second line without `hard`",
+            )
+        here, least = (peers.count(over, by, node.span) for _ in range(2))
+        eligible = ir.Read(span=node.span, type=BOOL, level=Level.NODE, field="node.eligible")
+        fewest = ir.NodeAggregate(
+            span=node.span,
+            type=NUMBER,
+            level=Level.POD,
+            function="min",
+            over="nodes",
+            value=least,
+            where=eligible,
+        )
+        one = constant(node.span, 1.0, NUMBER)
+        more = ir.Arith(
+            span=node.span,
+            type=NUMBER,
+            level=Level.NODE,
+            operators=("+", "-"),
+            operands=(here, one, fewest),
+        )
+        test = ir.Compare(
+            span=node.span,
+            type=BOOL,
+            level=Level.NODE,
+            operator="<=",
+            left=more,
+            right=constant(node.span, float(skew), NUMBER),
+        )
+        core = ir.FilterCore(
+            guard=guard,
+            test=test,
+            left=left,
+            right=test,
+            forbids=False,
+            message=self._spread_message(clauses["over"], skew),
+            status=None,
+        )
+        return FilterDraft(number, node, core, reads_of(guard, test))
+
+    def _spread_message(self, over: s.Clause, skew: int) -> ir.Message:
+        word = self.scope.text(over.values[0])
+        return ir.Message(over.span, (f"more than {skew} apart over {word}",))
+
+    def _soft_spread(
+        self,
+        node: s.Special,
+        number: int,
+        guard: ir.Expr | None,
+        clauses: Clauses,
+        what: tuple[str, int, tuple[ir.Expr, ir.Expr] | None],
+    ) -> ScoreDraft:
+        over, skew, by = what
+        value: ir.Expr = peers.count(over, by, node.span)
+        if "skew" in clauses:
+            free = constant(node.span, float(skew - 1), NUMBER)
+            above = ir.Arith(
+                span=node.span,
+                type=NUMBER,
+                level=Level.NODE,
+                operators=("-",),
+                operands=(value, free),
+            )
+            zero = constant(node.span, 0.0, NUMBER)
+            value = ir.Func(
+                span=node.span, type=NUMBER, level=Level.NODE, name="max", args=(zero, above)
+            )
+        weight = self.rules.weight(clauses["weight"].values[0]) if "weight" in clauses else 1.0
+        core = ir.ScoreCore(
+            guard=self.rules.scored(guard),
+            value=value,
+            norm="default",
+            reverse=True,
+            missing=None,
+            weight=weight,
+        )
+        return ScoreDraft(number, node, core, reads_of(core.guard, value))
+
+    # ---- orders
+
+    def keys(self, part: s.KeysClause) -> tuple[ir.SortKey, ...]:
+        """Returns the keys of an order."""
+        return tuple(self._key(one) for one in part.keys)
+
+    def _key(self, node: s.Key) -> ir.SortKey:
+        value = self.typer.plain(self.typer.expression(node.value))
+        if value.type.kind in (Kind.LIST, Kind.PODS):
+            raise self.scope.refuse(
+                "P201", f"an order wants values, and this is {describe(value)}", node.value.span
+            )
+        items: list[str | float] = []
+        for item in node.items.items if node.items is not None else ():
+            found = read_word(self.scope, self._word(item), value)
+            comparisons.closed_set(self.scope, value, found)
+            assert isinstance(found.value, str | float)
+            items.append(found.value)
+        return ir.SortKey(
+            value=value,
+            direction=_DIRECTIONS[node.direction],
+            items=tuple(items),  # type: ignore[arg-type]  # all of one kind, that of the value
+        )
+
+    def _word(self, item: s.Expr) -> s.Word | s.Text | s.Percent:
+        if isinstance(item, s.Param):
+            return s.Text(item.span, fields.key_text(self.typer, item))
+        if not isinstance(item, s.Word | s.Text | s.Percent):
+            raise self.scope.refuse("P201", "a list holds fixed words here", item.span)
+        return item
+
+    def _sort(self, node: s.Special, number: int) -> StatementDraft:
+        (part,) = node.parts
+        assert isinstance(part, s.KeysClause)
+        keys = self.keys(part)
+        for key in keys:
+            self._steady(key.value)
+        core = ir.SortCore(keys=keys)
+        return StatementDraft(number, node, core, reads_of(*(key.value for key in keys)))
+
+    def _steady(self, root: ir.Expr) -> None:
+        """Refuses what may change while a pod waits in its place of the queue."""
+        self.rules.pod_only(root, "`sort` looks at the pod")
+        for node in ir.walk(root):
+            aggregate = isinstance(node, ir.PodAggregate | ir.Metric)
+            clock = isinstance(node, ir.Read) and node.field.startswith(_CLOCK)
+            if aggregate or clock:
+                raise self.scope.refuse(
+                    "P202",
+                    f"a key of the queue is taken once, and `{self.scope.text(node)}` changes"
+                    " while pods wait",
+                    node.span,
+                    "sort by fields of the pod:  pod.priority desc, pod.queued_at",
+                )
+
+    # ---- permit
+
+    def _permit(
+        self, node: s.Special, number: int, left: ir.Expr | None, clauses: Clauses
+    ) -> StatementDraft:
+        guard, rest = self.rules.split(left)
+        name = next(one.name for one in node.parts if one.name not in ("message", "status"))
+        message = self.rules.message(clauses.get("message"))
+        status = self.rules.status(clauses.get("status"))
+        seconds, until, then = 0.0, None, "reject"
+        if name in ("wait_until", "wait_then"):
+            seconds = self.seconds(clauses[name].values[0], "wait")
+            written = self.expression(clauses[name].values[1])
+            until = self.typer.condition(written, "`until`")
+            self.rules.decided(node.keyword, written, "wait", until)
+        if name == "wait_then":
+            if any(one in clauses for one in ("wait_until",)):
+                raise self.scope.refuse(
+                    "P209",
+                    "after a wait the pod is allowed or rejected",
+                    node.span,
+                    "write  wait 60s until CONDITION, then allow   or   then reject",
+                )
+            then = "allow" if "allow" in clauses else "reject"
+        if left is not None and node.left is not None:
+            self.rules.decided(node.keyword, node.left, name, left)
+        core = ir.PermitCore(
+            guard=guard,
+            left=rest,
+            decision="wait" if name in ("wait_until", "wait_then") else name,
+            seconds=seconds,
+            until=until,
+            then=then,
+            message=message,
+            status=status,
+        )
+        return StatementDraft(number, node, core, reads_of(guard, rest, until))
+
+    # ---- bind, prebind, postbind
+
+    def _bind(
+        self, node: s.Special, number: int, left: ir.Expr | None, clauses: Clauses
+    ) -> StatementDraft:
+        guard = self.pod_guard(node, left)
+        (part,) = clauses.values()
+        name = ""
+        if part.name == "bind_with":
+            word = part.values[0]
+            assert isinstance(word, s.Word)
+            name = word.value
+        core = ir.BindCore(guard=guard, kind=part.name.removeprefix("bind_"), name=name)
+        return StatementDraft(number, node, core, reads_of(guard))
+
+    def _actions(self, node: s.Special, number: int, left: ir.Expr | None) -> StatementDraft:
+        guard, rest = self.rules.split(left)
+        actions = []
+        seen: set[tuple[str, str]] = set()
+        for part in node.parts:
+            assert isinstance(part, s.Clause)
+            action = self._action(part)
+            if action.kind != "event" and (action.kind, action.key) in seen:
+                raise self.scope.refuse("P109", f"`{action.key}` is set twice", part.span)
+            seen.add((action.kind, action.key))
+            actions.append(action)
+        core = ir.ActionCore(guard=guard, left=rest, actions=tuple(actions))
+        values = [
+            one
+            for action in actions
+            for one in (
+                action.value,
+                *(action.text.parts if action.text is not None else ()),
+            )
+            if one is not None and not isinstance(one, str)
+        ]
+        return StatementDraft(number, node, core, reads_of(guard, rest, *values))
+
+    def _action(self, part: s.Clause) -> ir.Action:
+        with self.knowing(_SCORES):
+            if part.name == "event":
+                return ir.Action(span=part.span, kind="event", text=self.rules.message(part))
+            key_node = self.expression(part.values[0])
+            key = fields.key_text(self.typer, key_node)
+            self._writable(key, key_node)
+            value = self.typer.plain(self.typer.expression(self.expression(part.values[1])))
+        if value.type.kind in (Kind.LIST, Kind.PODS):
+            raise self.scope.refuse(
+                "P201", f"`{key}` wants one value, and this is {describe(value)}", value.span
+            )
+        kind = "label" if part.name == "set_label" else "annotate"
+        return ir.Action(span=part.span, kind=kind, key=key, value=value)
+
+    def _writable(self, key: str, node: s.Expr) -> None:
+        prefix, slash, name = key.rpartition("/")
+        if any(prefix == one or prefix.endswith(f".{one}") for one in _PROTECTED):
+            raise self.scope.refuse(
+                "P117",
+                f"`{key}` belongs to Kubernetes, and policies do not set its keys",
+                node.span,
+                f"use a domain of your own:  example.com/{name}",
+            )
+        good = bool(_NAME.fullmatch(name)) and len(name) <= _LONGEST_NAME
+        if slash:
+            good = good and bool(_PREFIX.fullmatch(prefix)) and len(prefix) <= _LONGEST_PREFIX
+        if not good:
+            raise self.scope.refuse(
+                "P117",
+                f"`{key}` is not a key that Kubernetes takes",
+                node.span,
+                "write  example.com/name: letters, digits, `-`, `_` and `.`, at most 63 of them",
+            )
