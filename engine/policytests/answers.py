@@ -6,7 +6,8 @@ one node at a time. Both implement `dsl.policytest.Answers`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -137,9 +138,10 @@ class ByColumns:
 
     def _stopped(self, used: Used) -> Rejection | None:
         """What a prefilter or quota of a policy says."""
-        for name in ("stopped", "over_quota"):
-            ask = getattr(used.plan, name, None)
-            stop = ask(self.subject, self.world) if ask is not None else None
+        if used.plan is None:
+            return None
+        for ask in (used.plan.stopped, used.plan.over_quota):
+            stop = ask(self.subject, self.world)
             if stop is not None:
                 return Rejection(stop.message, _word(stop.status), _place(stop.rule))
         return None
@@ -230,8 +232,7 @@ class ByColumns:
         return [name for name in left if scores.get(name, 0.0) == top]
 
     def _preferred(self, plan: Plan, rows: Candidates) -> Sequence[bool] | None:
-        ask = getattr(plan, "preferred", None)
-        mask = ask(self.subject, self.world, rows) if ask is not None and len(rows) else None
+        mask = plan.preferred(self.subject, self.world, rows) if len(rows) else None
         return None if mask is None else list(mask.tolist())
 
     # ---- rules
@@ -281,30 +282,33 @@ class ByColumns:
         """See `Answers.order`: by the policy's keys, else as the profile sorts."""
         keys: dict[str, tuple[Any, ...]] = {}
         for pod in self.scene.pods:
-            queued = self.scene.queued_at[pod.name]
+            queued = self.scene.queued[pod.name].queued_at
+            queued = 0.0 if math.isnan(queued) else queued
             own = self._sort_key(pod)
             key = own if own is not None else self.framework.sort_key(pod, queued)
             keys[pod.name] = (key, queued, pod.uid)
         return sorted(keys, key=lambda name: keys[name])
 
     def _sort_key(self, pod: PodInfo) -> tuple[Any, ...] | None:
-        for plan in self.plans:
-            ask = getattr(plan, "sort_key", None)
-            key = ask(self.subject_of(pod, self.scene.snapshot), self.world) if ask else None
-            if key is not None:
-                return tuple(key)
-        return None
+        queued = self.scene.queued[pod.name]
+        subject = PodSubject(pod, self.scene.snapshot, self.worlds.gpus, queued)
+        keys = (plan.sort_key(subject, self.world) for plan in self.plans)
+        return next((key for key in keys if key is not None), None)
 
     def gate(self, pod: str) -> str | None:
         """See `Answers.gate`."""
         (one,) = [each for each in self.scene.pods if each.name == pod]
+        subject = self.subject_of(one, self.scene.snapshot)
         for plan in self.plans:
-            ask = getattr(plan, "gated", None)
-            stop = ask(self.subject_of(one, self.scene.snapshot), self.world) if ask else None
-            if stop is not None:
-                return str(stop.message)
+            held = self._held(plan, subject)
+            if held is not None:
+                return held
         status = self.framework.pre_enqueue(one)
         return None if status.ok else ", ".join(status.reasons)
+
+    def _held(self, plan: Plan, subject: PodSubject) -> str | None:
+        stop = plan.gated(subject, self.world)
+        return None if stop is None else stop.message
 
     # ---- the chosen node
 
@@ -313,8 +317,7 @@ class ByColumns:
         said: dict[str, str] = {}
         with self._placed() as (world, subject, row):
             for plan in self.plans:
-                ask = _method(plan, "permitted", "permit")
-                permission = ask(subject, world, row, self.scene.waited)
+                permission = plan.permitted(subject, world, row, self.scene.waited)
                 said.setdefault(permission.verdict, permission.message)
         verdict = next((one for one in ("reject", "wait") if one in said), "allow")
         return verdict, said.get(verdict, "")
@@ -325,8 +328,7 @@ class ByColumns:
         total = self._total(self._chosen())
         with self._placed() as (world, subject, row):
             for plan in self.plans:
-                ask = _method(plan, "annotations", "annotation")
-                done |= ask(subject, world, row, {"score.total": total})
+                done |= plan.annotations(subject, world, row, {"score.total": total})
         return done
 
     def _chosen(self) -> str:
@@ -356,13 +358,6 @@ class ByColumns:
         raise CannotJudgeError("this version cannot judge `victims` and `nominated` yet")
 
 
-def _method(plan: Plan, name: str, expectation: str) -> Callable[..., Any]:
-    ask: Callable[..., Any] | None = getattr(plan, name, None)
-    if ask is None:
-        raise CannotJudgeError(f"this version cannot judge `{expectation}` yet")
-    return ask
-
-
 class ByReference(ByColumns):
     """The meaning of each rule, one node at a time; plugins of the tree have their columns only."""
 
@@ -386,7 +381,7 @@ class ByReference(ByColumns):
         return said
 
     def _stopped(self, used: Used) -> Rejection | None:
-        for rule in getattr(used.plan, "prefilters", ()):
+        for rule in used.plan.prefilters if used.plan is not None else ():
             if not reference.passes(rule.core, self.world, self.subject, -1):
                 view = reference.View(self.world, self.subject, -1)
                 text = reference.message(rule.core, rule.source.text, view)
@@ -412,14 +407,20 @@ class ByReference(ByColumns):
 
     def _preferred(self, plan: Plan, rows: Candidates) -> Sequence[bool] | None:
         best: list[bool] | None = None
-        prefers: Any = getattr(reference, "prefers", None)
-        for rule in getattr(plan, "tiers", ()) if prefers is not None else ():
-            mask = prefers(rule.core, self.world, self.subject, rows.tolist())
+        for rule in plan.tiers:
+            mask = reference.prefers(rule.core, self.world, self.subject, rows.tolist())
             if mask is None:
                 continue
             both = mask if best is None else [a and b for a, b in zip(best, mask, strict=True)]
             best = both if any(both) else best
         return best
+
+    def _held(self, plan: Plan, subject: PodSubject) -> str | None:
+        for rule in plan.gates:
+            if not reference.passes(rule.core, self.world, subject, -1):
+                view = reference.View(self.world, subject, -1)
+                return reference.message(rule.core, rule.source.text, view)
+        return None
 
     def applies(self, rule: RuleBase) -> bool:
         """See `ByColumns.applies`."""
@@ -446,6 +447,10 @@ def differences(columns: ByColumns, meaning: ByReference) -> list[str]:
         found.append(f"scores: by columns {left}; by reference {right}")
     if list(columns.best()) != list(meaning.best()):
         found.append(f"best: by columns {columns.best()}; by reference {meaning.best()}")
+    for pod in columns.scene.pods:
+        held = columns.gate(pod.name), meaning.gate(pod.name)
+        if held[0] != held[1]:
+            found.append(f"the gate of {pod.name}: by columns {held[0]}; by reference {held[1]}")
     for plan in columns.plans:
         found.extend(
             f"whether {_place(rule)} applies"

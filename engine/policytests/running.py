@@ -9,7 +9,7 @@ from typing import Final
 
 from dsl.diagnostics import Diagnostic, render
 from dsl.parser.build import StatementReader
-from dsl.plan import RuleBase
+from dsl.plan import RuleBase, SortRule
 from dsl.policytest import (
     NOT_FOUND,
     CannotJudgeError,
@@ -21,6 +21,7 @@ from dsl.policytest import (
     read_suite,
 )
 from dsl.source import Span
+from engine.framework.runtime import PluginError
 from engine.policytests.answers import ByColumns, ByReference, differences, rules_of
 from engine.policytests.objects import FixtureError
 from engine.policytests.policies import Library, PolicyText, Refused, Used
@@ -138,10 +139,12 @@ class Runner:
             scene = make_scene(case, specs, lambda name: _text(folder, name))
             columns = ByColumns(scene, used, worlds)
             return self._judged(suite, case, columns, ByReference(scene, used, worlds))
-        except FixtureError as failed:
+        except (FixtureError, CannotJudgeError) as failed:
             return ERROR, render((_about(suite, case, str(failed)),))
-        except CannotJudgeError as failed:
-            return ERROR, render((_about(suite, case, str(failed)),))
+        except (PluginError, KeyError) as fault:
+            # A field that the world of this version does not have is a KeyError.
+            why = f"a fault of Berth: {type(fault).__name__}: {fault}"
+            return ERROR, render((_about(suite, case, why),))
 
     def _judged(
         self, suite: Suite, case: Case, columns: ByColumns, meaning: ByReference
@@ -228,7 +231,7 @@ def _nothing_matched(case: Case, columns: ByColumns) -> Iterator[str]:
 def _asked(rules: list[RuleBase], case: Case) -> list[RuleBase]:
     """Rules of the queue's order have no left side; they count where an order is expected."""
     wants_order = any(one.name == "order" for one in case.expected)
-    return [rule for rule in rules if wants_order or type(rule).__name__ != "SortRule"]
+    return [rule for rule in rules if wants_order or not isinstance(rule, SortRule)]
 
 
 def _unread_metrics(case: Case, columns: ByColumns) -> Iterator[str]:

@@ -18,7 +18,7 @@ from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import FloatColumn, NodeColumns, Snapshot
 from engine.policy.chain import worlds_of
 from engine.policy.plugin import Worlds
-from engine.policy.world import DEFAULT_GPUS
+from engine.policy.world import DEFAULT_GPUS, QueueTimes
 from engine.policytests.objects import (
     FixtureError,
     ReadText,
@@ -96,7 +96,7 @@ class Scene:
     cache: Cache
     snapshot: Snapshot
     pods: tuple[PodInfo, ...]
-    queued_at: Mapping[str, float]
+    queued: Mapping[str, QueueTimes]
     chosen: str
     waited: float
     rows: Mapping[str, int]
@@ -121,12 +121,12 @@ def make_scene(case: Case, specs: Mapping[str, MetricSpec], read: ReadText) -> S
         cache.set_namespace(namespace_of(thing))
     _run(cluster, cache, read)
     pods: list[PodInfo] = []
-    queued: dict[str, float] = {}
+    queued: dict[str, QueueTimes] = {}
     given = cluster.of("pod")
     for number, thing in enumerate(given, 1):
         for pod in pods_of(thing, "pod" if number == 1 else f"pod-{number}", read):
             pods.append(pod)
-            queued[pod.name] = _time(thing, "queued_at")
+            queued[pod.name] = _queue_times(thing)
     if not pods:
         raise FixtureError("this test gives no pod")
     signals = FixtureSignals(cache.nodes, cluster.of("node"), specs)
@@ -159,6 +159,10 @@ def _run(cluster: Cluster, cache: Cache, read: ReadText) -> None:
                 cache.assume(pod, thing.node)
 
 
-def _time(thing: Thing, name: str) -> float:
-    text = thing.text(name)
-    return parse_time(text) if text else 0.0
+def _queue_times(thing: Thing) -> QueueTimes:
+    first = parse_time(thing.text("first_attempt_at"))
+    return QueueTimes(
+        parse_time(thing.text("queued_at")),
+        None if is_missing(first) else first,
+        thing.number("attempts", 0),
+    )
