@@ -294,6 +294,25 @@ class ParamDecl(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Argument(Node):
+    """`name = value` of a `use`."""
+
+    name: str
+    value: Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Use(Node):
+    """`use name (arguments) as alias weight w`; without an alias it is empty."""
+
+    name: str
+    name_span: Span
+    args: tuple[Argument, ...]
+    alias: str
+    weight: Expr | None
+
+
+@dataclass(frozen=True, slots=True)
 class LetDecl(Node):
     """`let name = expression`."""
 
@@ -409,7 +428,16 @@ class Broken(Node):
 
 
 Statement = (
-    Header | ParamDecl | LetDecl | MetricDecl | Rule | Special | NormalizeDecl | Other | Broken
+    Header
+    | ParamDecl
+    | LetDecl
+    | MetricDecl
+    | Use
+    | Rule
+    | Special
+    | NormalizeDecl
+    | Other
+    | Broken
 )
 
 

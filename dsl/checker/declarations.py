@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from dataclasses import replace
 from typing import Final
 
 from dsl import ir
@@ -24,6 +25,8 @@ from dsl.schema import UNIT_WORDS, MetricDefinition
 from dsl.source import Span
 from dsl.types import (
     BOOL,
+    BYTES,
+    CORES,
     DURATION,
     NUMBERS,
     PLAIN,
@@ -39,6 +42,9 @@ from dsl.types import (
 
 _PARAM_IN_QUERY: Final = re.compile(r"\$(\$|[A-Za-z_]\w*)?")
 _PERCENT: Final = 0.01
+_LEVELS: Final = ("cluster", "namespace", "workload", "pod")
+_PAIR: Final = 2
+_USAGE: Final = {"cpu": CORES, "memory": BYTES}
 _NEAR_UNITS: Final = {
     "b": "bytes",
     "byte": "bytes",
@@ -277,13 +283,6 @@ def declare_metric(scope: Scope, node: s.MetricDecl) -> None:
     declare_name(scope, node.name, node.name_span)
     entry = MetricEntry(node.name, None, PLAIN, node)
     scope.metrics[node.name] = entry
-    if node.source != "promql":
-        words = {
-            "from_annotation": "a metric from an annotation",
-            "from_usage": "a metric from `usage`",
-            "from_object": "a metric from an object",
-        }
-        raise scope.later(words.get(node.source, "this source"), node.span)
     clauses: dict[str, s.Clause] = {}
     for clause in node.clauses:
         if clause.name in clauses:
@@ -291,28 +290,115 @@ def declare_metric(scope: Scope, node: s.MetricDecl) -> None:
             raise scope.refuse("P109", f"`{word}` is given twice", clause.span)
         clauses[clause.name] = clause
     unit, percent = _unit(scope, clauses.get("metric_unit"))
+    source = node.source.removeprefix("from_")
+    if source == "usage":
+        unit, percent = _usage_unit(scope, node, clauses.get("metric_unit")), False
     entry.unit = unit
-    query = node.arguments[0]
-    assert isinstance(query, s.Text)
+    of, keys = _of(scope, clauses.get("metric_by"))
     definition = MetricDefinition(
-        query=_query(scope, query),
-        by=_by(scope, clauses.get("metric_by")),
+        query=_source_text(scope, node),
+        by=keys[0] if source == "promql" and of == "node" and keys else None,
         every_seconds=_seconds(scope, clauses.get("metric_every"), "every", 15.0),
         stale_seconds=_seconds(scope, clauses.get("metric_stale"), "stale", 120.0),
         default=_default(scope, clauses.get("metric_default"), unit),
         unit=unit,
         percent=percent,
     )
-    entry.spec = metric_spec(node.name, definition)
+    if source != "promql" or of != "node":
+        _fits_source(scope, node, of)
+        entry.spec = _other_spec(metric_spec(node.name, definition), source, of, keys)
+    else:
+        entry.spec = metric_spec(node.name, definition)
 
 
-def _by(scope: Scope, clause: s.Clause | None) -> str | None:
+def _source_text(scope: Scope, node: s.MetricDecl) -> str:
+    """Returns the query, the key, `cpu` or `memory`, or the kind of object and its field."""
+    texts = []
+    for one in node.arguments:
+        if node.source == "promql" and isinstance(one, s.Text):
+            texts.append(_query(scope, one))
+        elif isinstance(one, s.Param):
+            texts.append(_param_text(scope, one))
+        else:
+            texts.append(_text_of(scope, one))
+    if node.source == "from_object" and texts[0].count("/") != 1:
+        raise scope.refuse(
+            "P111",
+            f"`{texts[0]}` is not a kind of objects",
+            node.arguments[0].span,
+            'write the group and the plural:  object "apps/deployments" field "spec.replicas"',
+        )
+    return "#".join(texts)
+
+
+def _param_text(scope: Scope, node: s.Param) -> str:
+    entry = scope.params.get(node.name)
+    if entry is None or entry.value is None:
+        if entry is not None or node.name in scope.broken:
+            raise Refused
+        raise scope.refuse("P105", f"there is no parameter `${node.name}`", node.span)
+    entry.used = True
+    return entry.value.text if isinstance(entry.value, Flex) else _shown(entry.value)
+
+
+def _usage_unit(scope: Scope, node: s.MetricDecl, clause: s.Clause | None) -> Unit:
+    word = _text_of(scope, node.arguments[0])
+    unit = _USAGE.get(word)
+    if unit is None:
+        near = closest(word, _USAGE)
+        raise scope.refuse(
+            "P111",
+            f"there is no usage of `{word}`",
+            node.arguments[0].span,
+            f"did you mean {near}?" if near else "write  usage cpu   or   usage memory",
+        )
+    if clause is not None:
+        raise scope.refuse("P209", f"the usage of {word} is in {unit}", clause.span)
+    return unit
+
+
+def _of(scope: Scope, clause: s.Clause | None) -> tuple[str, tuple[str, ...]]:
+    """Returns whose values a metric has, and the labels of the result that say so."""
     if clause is None:
-        return None
-    words = [one.value for one in clause.values if isinstance(one, s.Word)]
-    if len(words) > 1 or words[0] in ("cluster", "namespace", "workload", "pod"):
-        raise scope.later(f"`by {', '.join(words)}`", clause.span)
-    return words[0]
+        return "node", ()
+    words = tuple(one.value for one in clause.values if isinstance(one, s.Word))
+    if words == ("namespace", "workload"):
+        return "workload", words
+    if len(words) == _PAIR:
+        return "pair", words
+    if len(words) > _PAIR:
+        raise scope.refuse("P209", "`by` takes one label, or the two of a pair", clause.span)
+    if words[0] in _LEVELS:
+        return words[0], words
+    return "node", words
+
+
+def _fits_source(scope: Scope, node: s.MetricDecl, of: str) -> None:
+    """Refuses clauses that a source has no use for."""
+    wrong = {
+        "from_annotation": ("metric_by", "metric_every"),
+        "from_object": ("metric_every", "metric_stale"),
+    }.get(node.source, ())
+    for clause in node.clauses:
+        word = clause.name.removeprefix("metric_")
+        if clause.name in wrong:
+            reason = "is read from the node" if word == "by" else "is known at once"
+            raise scope.refuse(
+                "P209", f"a metric from an {node.source[5:]} {reason}; drop `{word}`", clause.span
+            )
+    if node.source == "from_usage" and of not in ("node", "pod"):
+        raise scope.refuse("P209", "there is usage of nodes and of pods", node.span)
+
+
+def _other_spec(spec: MetricSpec, source: str, of: str, keys: tuple[str, ...]) -> MetricSpec:
+    """Returns the spec of a metric that is not one of Prometheus by node."""
+    if source == "annotation":
+        # The key stands last, as it may hold anything.
+        name = f"annotation:{spec.stale_seconds!r}:{spec.scale!r}:{spec.query}"
+    else:
+        digest = hashlib.sha256("\0".join((spec.id, of, *keys)).encode()).hexdigest()[:12]
+        name = f"{source}:{digest}"
+    return replace(spec, id=name, source=source, of=of, keys=keys)
 
 
 def _seconds(scope: Scope, clause: s.Clause | None, word: str, otherwise: float) -> float:

@@ -268,7 +268,9 @@ class _Builder:
             self.quoted(doc) if doc is not None else "",
         )
 
-    def st_use(self, tree: Raw) -> s.Use:
+    def st_decl(self, tree: Raw) -> s.Use:
+        """Reads a `use`, the one declaration that is a rule of its own in the grammar."""
+        (tree,) = tree.children
         name, *args, alias, weight = tree.children
         return s.Use(
             self.span(tree),

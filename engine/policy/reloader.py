@@ -45,8 +45,9 @@ class Bundle:
 
     @property
     def metrics(self) -> tuple[MetricSpec, ...]:
-        """Every metric that some policy reads, each once."""
-        return tuple({spec.id: spec for plan in self.plans for spec in plan.metrics}.values())
+        """Every metric of Prometheus that some policy reads, each once."""
+        specs = {spec.id: spec for plan in self.plans for spec in plan.metrics}
+        return tuple(spec for spec in specs.values() if spec.source == "promql")
 
     def changed_since(self, older: Bundle | None) -> frozenset[str] | None:
         """Names of the policies that came, went or changed; None: look at everything again."""

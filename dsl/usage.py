@@ -1,0 +1,258 @@
+"""`use NAME (args) as ALIAS weight W`: which policy is meant, and with which parameters.
+
+Finds further instances of policies for the compiler; checks names and arguments, nothing inside
+of the policies.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dsl import syntax as s
+from dsl.checker import ParamValue, policy_name
+from dsl.checker.declarations import declare_param
+from dsl.checker.literals import read_number
+from dsl.checker.scope import Flex, Refused, Scope, closest
+from dsl.diagnostics import Diagnostic
+from dsl.functions import to_float
+from dsl.source import SourceFile
+
+MAX_DEPTH: Final = 8
+MAX_WEIGHT: Final = 1_000_000.0
+#: Plugins that every scheduler runs; naming them says that they are wanted.
+IN_TREE: Final = frozenset(
+    {
+        "node-affinity",
+        "node-name",
+        "node-resources-fit",
+        "node-unschedulable",
+        "priority-sort",
+        "scheduling-gates",
+        "taint-toleration",
+    }
+)
+#: What a file is made of: its text and its statements.
+Parsed = tuple[SourceFile, Sequence[s.Statement]]
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A policy under another name and with other parameters."""
+
+    source: SourceFile
+    statements: Sequence[s.Statement]
+    name: str
+    params: Mapping[str, ParamValue]
+    weight: float | None
+
+
+class Library:
+    """The policies that may be used: those beside the file, then the bundled ones."""
+
+    def __init__(
+        self,
+        files: Sequence[Parsed],
+        bundled: Mapping[str, str],
+        read: Callable[[str, str], Parsed | None],
+    ) -> None:
+        self._files = files
+        self._bundled = bundled
+        self._read = read
+        self._known: dict[str, Parsed | None] = {}
+
+    def find(self, name: str, user: SourceFile) -> Parsed | None:
+        """Returns the policy of that name for the user of it."""
+        folder = user.name.rpartition("/")[0]
+        beside = [one for one in self._files if one[0].name.rpartition("/")[0] == folder]
+        for source, statements in beside:
+            if policy_name(source, statements) == name:
+                return source, statements
+        for source, statements in beside:
+            if source.name.rpartition("/")[2] == f"{name}.policy":
+                return source, statements
+        if name not in self._known and name in self._bundled:
+            self._known[name] = self._read(f"bundled/{name}.policy", self._bundled[name])
+        return self._known.get(name)
+
+    def names(self) -> list[str]:
+        """Returns all names that may be used."""
+        return [*(policy_name(*one) for one in self._files), *self._bundled, *sorted(IN_TREE)]
+
+
+def instances(
+    files: Sequence[Parsed],
+    library: Library,
+    params: Mapping[str, Mapping[str, ParamValue]],
+    found: list[Diagnostic],
+) -> Iterator[Instance]:
+    """Yields what the `use` lines of files ask for, and reports what is wrong with them.
+
+    Args:
+        files: the files of the source.
+        library: where policies are found.
+        params: parameters of the configuration by policy name; they win over arguments.
+        found: where findings go.
+    """
+    finder = _Finder(library, params, found)
+    for one in files:
+        yield from finder.of_file(one, params.get(policy_name(*one), {}), (one[0].name,))
+
+
+class _Finder:
+    def __init__(
+        self,
+        library: Library,
+        params: Mapping[str, Mapping[str, ParamValue]],
+        found: list[Diagnostic],
+    ) -> None:
+        self._library = library
+        self._params = params
+        self._found = found
+
+    def of_file(
+        self, file: Parsed, given: Mapping[str, ParamValue], path: tuple[str, ...]
+    ) -> Iterator[Instance]:
+        """Yields the instances that a file asks for; `path` are the files that led to it."""
+        source, statements = file
+        for node in statements:
+            if isinstance(node, s.Use):
+                scope = Scope(source, {})
+                _declare_params(scope, statements, given)
+                try:
+                    instance = self._instance(scope, node, path)
+                except Refused:
+                    instance = None
+                self._found.extend(one for one in scope.found if one not in self._found)
+                if instance is not None:
+                    yield instance
+                    inner = instance.source, instance.statements
+                    yield from self.of_file(inner, instance.params, (*path, instance.source.name))
+
+    def _instance(self, scope: Scope, node: s.Use, path: tuple[str, ...]) -> Instance | None:
+        if node.name in IN_TREE:
+            if node.args or node.alias or node.weight is not None:
+                raise scope.refuse(
+                    "P108",
+                    f"`{node.name}` is a plugin of the scheduler and takes nothing here",
+                    node.span,
+                    "its arguments and weight stand in the configuration of the scheduler",
+                )
+            return None
+        target = self._library.find(node.name, scope.source)
+        if target is None:
+            near = closest(node.name, self._library.names())
+            raise scope.refuse(
+                "P107",
+                f"there is no policy `{node.name}`",
+                node.name_span,
+                *([f"did you mean `{near}`?"] if near else []),
+                fix=near,
+            )
+        if target[0].name in path:
+            raise scope.refuse("P503", f"`{node.name}` is used by way of itself", node.span)
+        if len(path) > MAX_DEPTH:
+            raise scope.refuse(
+                "P503", f"policies use each other more than {MAX_DEPTH} deep", node.span
+            )
+        name = node.alias or policy_name(*target)
+        params = {**self._arguments(scope, node, target), **self._params.get(name, {})}
+        for decl in target[1]:
+            if isinstance(decl, s.ParamDecl) and decl.default is None and decl.name not in params:
+                raise scope.refuse(
+                    "P104",
+                    f"`{node.name}` needs a value for `{decl.name}`",
+                    node.span,
+                    f"write  use {node.name} ({decl.name} = VALUE)",
+                )
+        return Instance(*target, name, params, _weight(scope, node))
+
+    def _arguments(self, scope: Scope, node: s.Use, target: Parsed) -> dict[str, ParamValue]:
+        declared = {one.name: one for one in target[1] if isinstance(one, s.ParamDecl)}
+        out: dict[str, ParamValue] = {}
+        for arg in node.args:
+            if arg.name not in declared:
+                near = closest(arg.name, declared)
+                raise scope.refuse(
+                    "P108",
+                    f"`{node.name}` has no parameter `{arg.name}`",
+                    arg.span,
+                    *([f"did you mean `{near}`?"] if near else []),
+                    "it has " + ", ".join(declared) if declared else "it has no parameters",
+                )
+            if arg.name in out:
+                raise scope.refuse("P108", f"`{arg.name}` is given twice", arg.span)
+            out[arg.name] = _value(scope, arg.value)
+            reason = _why_not(target[0], declared[arg.name], out[arg.name])
+            if reason is not None:
+                raise scope.refuse("P108", reason.message, arg.span, *reason.helps)
+        return out
+
+
+def _declare_params(
+    scope: Scope, statements: Sequence[s.Statement], given: Mapping[str, ParamValue]
+) -> None:
+    """Declares the parameters of the using file; what is wrong with them is told elsewhere."""
+    for decl in statements:
+        if isinstance(decl, s.ParamDecl):
+            try:
+                declare_param(scope, decl, given.get(decl.name))
+            except Refused:
+                scope.broken.add(decl.name)
+    scope.found.clear()
+
+
+def _value(scope: Scope, node: s.Expr) -> ParamValue:
+    match node:
+        case s.Word() | s.Text():
+            return node.value
+        case s.Percent():
+            return node.text
+        case s.Words():
+            return [str(_value(scope, one)) for one in node.items]
+        case s.Param():
+            return _param(scope, node)
+        case _:
+            raise scope.refuse("P108", "an argument is a word, a number or a list", node.span)
+
+
+def _param(scope: Scope, node: s.Param) -> ParamValue:
+    entry = scope.params.get(node.name)
+    value = entry.value if entry is not None else None
+    if isinstance(value, Flex):
+        return value.text
+    plain = getattr(value, "value", None)
+    if node.name in scope.broken:
+        raise Refused
+    if isinstance(plain, tuple):
+        return [str(one) for one in plain]
+    if isinstance(plain, str | bool):
+        return plain
+    if isinstance(plain, float) and entry is not None and entry.written.default is not None:
+        return _value(scope, entry.written.default)
+    raise scope.refuse("P105", f"there is no parameter `${node.name}`", node.span)
+
+
+def _why_not(source: SourceFile, decl: s.ParamDecl, value: ParamValue) -> Diagnostic | None:
+    """Returns what a policy has against a value of its parameter."""
+    scope = Scope(source, {})
+    try:
+        declare_param(scope, decl, value)
+    except Refused:
+        return scope.found[0]
+    return None
+
+
+def _weight(scope: Scope, node: s.Use) -> float | None:
+    written = node.weight
+    if written is None:
+        return None
+    typed = None
+    if isinstance(written, s.Word | s.Text):
+        typed = read_number(written.value, written.span)
+    elif isinstance(written, s.Param) and written.name in scope.params:
+        typed = scope.params[written.name].value
+    if isinstance(typed, Flex) and typed.exact is not None:
+        value = to_float(typed.exact)
+        if 0 <= value <= MAX_WEIGHT:
+            return value
+    raise scope.refuse("P111", f"a weight is a number from 0 to {MAX_WEIGHT:,.0f}", written.span)
