@@ -10,8 +10,11 @@ import click
 _COMMANDS: Final = {
     "check": "Check policy files and say what is wrong with them.",
     "demo": "Show it all in half a minute, with a cluster of its own.",
+    "eval": "Evaluate an expression of the policy language.",
     "explain": "Explain an error code of the policy language.",
     "fmt": "Put policies and their tests into the one style.",
+    "policies": "List the bundled policies, or show one.",
+    "repl": "Try expressions of the policy language line by line.",
     "replay": "Make the decisions of a journal again and compare.",
     "run": "Run the scheduler against a cluster.",
     "test": "Run policy tests.",

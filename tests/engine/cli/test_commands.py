@@ -50,8 +50,9 @@ def test_help_lists_every_command(flag):
 
 
 def test_every_command_is_a_file_and_every_file_a_command():
-    files = {path.stem for path in (ROOT / "engine" / "cli").glob("*.py")}
-    assert files - {"__init__", "demo_view"} == set(_COMMANDS)
+    files = (ROOT / "engine" / "cli").glob("*.py")
+    commands = {path.stem for path in files if "\n@click.command(" in path.read_text("utf-8")}
+    assert commands == set(_COMMANDS)
 
 
 @pytest.mark.parametrize("name", sorted(_COMMANDS))

@@ -1,0 +1,197 @@
+"""One expression on its own becomes a typed one, or diagnostics: for `berth eval` and `repl`.
+
+Never raises. An expression is read as in a policy that has the given declarations.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from dsl import ir
+from dsl import syntax as s
+from dsl.checker.declarations import declare_metric, declare_name, declare_param, metric_spec
+from dsl.checker.expressions import Typer
+from dsl.checker.scope import LetEntry, MetricEntry, Refused, Scope
+from dsl.diagnostics import Diagnostic
+from dsl.parser import Parser, problem_diagnostic
+from dsl.plan import MetricSpec
+from dsl.schema import CATALOGUE, FIELDS, POD_SETS, MetricDefinition
+from dsl.source import SourceFile, Span, read_source
+
+_Findings = tuple[Diagnostic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Understood:
+    """An expression with its meaning.
+
+    Attributes:
+        expr: the typed tree; `expr.type` and `expr.level` are its own.
+        reads: the fields and metrics that it reads, each once, in the order of the text.
+        metrics: the metrics among them, by `MetricSpec.id`.
+        of_pod: whether it reads the pod to place.
+        unserved: the fields among them that no running scheduler has yet.
+    """
+
+    expr: ir.Expr
+    reads: tuple[str, ...]
+    metrics: Mapping[str, MetricSpec]
+    of_pod: bool
+    unserved: tuple[str, ...]
+
+
+def understand(
+    parser: Parser,
+    text: str,
+    *,
+    declarations: str = "",
+    name: str = "expression",
+    metrics: Mapping[str, MetricDefinition] | None = None,
+) -> tuple[Understood | None, _Findings]:
+    """Reads an expression.
+
+    Args:
+        parser: holds the tables of the grammar.
+        text: the expression.
+        declarations: lines of `let`, `param` and `metric` that it may use; each ends with one.
+        name: what diagnostics call the text.
+        metrics: metrics of the configuration, beside or instead of the bundled ones.
+    """
+    source, problems = read_source(name, declarations + text.rstrip())
+    if problems:
+        return None, tuple(problem_diagnostic(source, one) for one in problems)
+    before, _ = read_source(name, declarations)
+    span = Span(len(before.text), len(source.text))
+    written, refused = parser.expression(source, span)
+    if written is None:
+        return None, () if refused is None else (_of_expression(refused),)
+    used: dict[str, MetricSpec] = {}
+    typer = _typer(parser, source, before, used, metrics)
+    scope = typer.scope
+    try:
+        tree = typer.plain(typer.expression(written))
+    except Refused:
+        return None, tuple(scope.found)
+    if any(one.is_error for one in scope.found):
+        return None, tuple(scope.found)
+    return _understood(tree, used), tuple(scope.found)
+
+
+def check_declarations(parser: Parser, text: str, *, declarations: str = "") -> _Findings:
+    """Returns what is wrong with a line of `let`, `param` or `metric` after others."""
+    source, problems = read_source("line", declarations + text.rstrip() + "\n")
+    if problems:
+        return tuple(problem_diagnostic(source, one) for one in problems)
+    typer = _typer(parser, source, source, {}, None)
+    for entry in typer.scope.lets.values():
+        try:
+            typer.let_value(entry)
+        except Refused:
+            continue
+    return tuple(typer.scope.found)
+
+
+def declaration_name(parser: Parser, text: str) -> str | None:
+    """Returns the name that a single `let`, `param` or `metric` line declares, else None."""
+    source, problems = read_source("declaration", text)
+    if problems:
+        return None
+    there = [one for one, _ in parser.statements(source)]
+    one = there[0] if len(there) == 1 else None
+    return one.name if isinstance(one, s.LetDecl | s.ParamDecl | s.MetricDecl) else None
+
+
+def _typer(
+    parser: Parser,
+    source: SourceFile,
+    declarations: SourceFile,
+    used: dict[str, MetricSpec],
+    metrics: Mapping[str, MetricDefinition] | None,
+) -> Typer:
+    """What checks an expression of `source`; `declarations` is how its text begins."""
+    scope = Scope(source, {**CATALOGUE, **(metrics or {})})
+    for statement, found in parser.statements(declarations):
+        scope.found.extend(found)
+        if statement is not None:
+            _declare(scope, statement)
+    return Typer(scope, lambda name, _: _find_metric(scope, name, used))
+
+
+def _of_expression(refused: Diagnostic) -> Diagnostic:
+    """Findings about the start of a statement, said of an expression."""
+    if refused.code != "P004":
+        return refused
+    word = refused.source.slice(refused.span)
+    message = f"an expression does not start with `{word}`" if word else "there is no expression"
+    return replace(refused, code="P001", message=message, helps=())
+
+
+def _declare(scope: Scope, statement: s.Statement) -> None:
+    try:
+        match statement:
+            case s.ParamDecl():
+                declare_param(scope, statement, None)
+            case s.MetricDecl():
+                declare_metric(scope, statement)
+            case s.LetDecl():
+                declare_name(scope, statement.name, statement.name_span)
+                scope.lets[statement.name] = LetEntry(statement)
+            case _:
+                return
+    except Refused:
+        return
+
+
+def _find_metric(scope: Scope, name: str, used: dict[str, MetricSpec]) -> MetricEntry | None:
+    entry = scope.metrics.get(name)
+    if entry is None and name in scope.catalogue:
+        definition = scope.catalogue[name]
+        entry = MetricEntry(name, metric_spec(name, definition), definition.unit)
+        scope.metrics[name] = entry
+    if entry is not None and entry.spec is not None:
+        used[entry.spec.id] = entry.spec
+    return entry
+
+
+def _understood(tree: ir.Expr, used: Mapping[str, MetricSpec]) -> Understood:
+    fields: dict[str, None] = {}
+    reads: dict[str, None] = {}
+    for node in ir.walk(tree):
+        for field, shown in _reads(node):
+            reads.setdefault(shown)
+            if field in FIELDS:
+                fields.setdefault(field)
+    of_pod = any(one.startswith(("pod.", "namespace.", "workload.")) for one in fields)
+    return Understood(
+        expr=tree,
+        reads=tuple(reads),
+        metrics=dict(used),
+        of_pod=of_pod or any(FIELDS[one].of_pod for one in fields),
+        unserved=tuple(one for one in fields if not FIELDS[one].served),
+    )
+
+
+def _reads(node: ir.Expr) -> Iterator[tuple[str, str]]:
+    """The field that a node reads itself, and how it is shown."""
+    match node:
+        case ir.Read(field=field, key=key) | ir.ContainerRead(field=field, key=key):
+            yield field, field if key is None else _keyed(field, key)
+        case ir.KeyedRead(field=field):
+            yield field, _keyed(field, "...")
+        case ir.Metric(name=name):
+            yield "", name
+        case ir.Pair(name=name):
+            yield "", f"{name}(...)"
+        case ir.PodAggregate(over=over, table=table):
+            named = (one for one, place in POD_SETS.items() if place == (over, table))
+            field = next(named, "cluster.pods")
+            yield field, field
+        case ir.ContainerAggregate():
+            yield "pod.containers", "pod.containers"
+        case _:
+            return
+
+
+def _keyed(field: str, key: str) -> str:
+    """A field and its key as they are written: `node.resource[cpu].free`."""
+    owner, kind, *part = field.split(".")
+    return ".".join((owner, f"{kind}[{key}]", *part))

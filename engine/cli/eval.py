@@ -1,0 +1,229 @@
+"""`berth eval`: an expression in, its type, level and values out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from datetime import UTC
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from engine.cli.manifests import Objects
+from engine.clock import SystemClock
+
+if TYPE_CHECKING:
+    from dsl.evaluate import Understood
+    from dsl.plan import MetricSpec
+    from engine.framework.snapshot import FloatColumn, NodeColumns
+
+#: A metric and the node it is of, or None for all -> its sample as written.
+Given = Mapping[tuple[str, str | None], str]
+#: A value that does not differ between nodes has no name.
+Values = tuple[tuple[str, Any], ...]
+_PERCENT: Final = 0.01
+
+
+class _Given:
+    """Samples from the command line. Implements `framework.snapshot.Signals`."""
+
+    version = 1
+
+    def __init__(self, nodes: NodeColumns, given: Given, specs: Mapping[str, MetricSpec]) -> None:
+        self._nodes = nodes
+        self._given = given
+        self._specs = specs
+
+    def column(self, metric: str) -> FloatColumn:
+        """See `Signals.column`."""
+        from dsl.functions import parse_number  # noqa: PLC0415 - as the command's
+
+        spec = self._specs[metric]
+        column = self._empty(spec.default)
+        for row, text in self._rows(spec):
+            plain = text.endswith("%") and spec.scale == _PERCENT
+            column[row] = parse_number(text) * (1.0 if plain else spec.scale)
+        return column
+
+    def age(self, metric: str) -> FloatColumn:
+        """See `Signals.age`: what is given is new."""
+        column = self._empty(None)
+        for row, _ in self._rows(self._specs[metric]):
+            column[row] = 0.0
+        return column
+
+    def _empty(self, default: float | None) -> FloatColumn:
+        import numpy as np  # noqa: PLC0415 - as the command's
+
+        return np.full(self._nodes.size, np.nan if default is None else default)
+
+    def _rows(self, spec: MetricSpec) -> Iterator[tuple[int, str]]:
+        for (name, node), text in self._given.items():
+            if name == spec.name and node is None:
+                yield from ((row, text) for row in range(self._nodes.size))
+        for (name, node), text in self._given.items():
+            if name == spec.name and node is not None:
+                yield self._nodes.row(node), text
+
+
+def read_metrics(given: tuple[str, ...], objects: Objects) -> dict[tuple[str, str | None], str]:
+    """Reads `NAME=VALUE` and `NAME@NODE=VALUE`.
+
+    Raises:
+        click.ClickException: one of them is neither, or names no node.
+    """
+    from dsl.functions import parse_number  # noqa: PLC0415 - as the command's
+    from dsl.types import is_missing  # noqa: PLC0415
+
+    samples: dict[tuple[str, str | None], str] = {}
+    for one in given:
+        left, equals, value = one.partition("=")
+        name, at, node = left.strip().partition("@")
+        if not equals or not name or is_missing(parse_number(value.strip())):
+            raise click.ClickException(f"{one} is no NAME=NUMBER and no NAME@NODE=NUMBER")
+        if at and node not in objects.nodes:
+            raise click.ClickException(f"{one}: no --node file holds a node called {node}")
+        samples[name, node if at else None] = value.strip()
+    return samples
+
+
+def values_of(understood: Understood, objects: Objects, given: Given, now: float) -> Values | str:
+    """Evaluates: a value for each node, or one without a name; or why there is none."""
+    from dsl import reference  # noqa: PLC0415 - as the command's
+    from dsl.types import Level  # noqa: PLC0415
+    from engine.framework.podinfo import make_pod_info  # noqa: PLC0415
+    from engine.objects import ObjectMeta, Pod  # noqa: PLC0415
+    from engine.policy.chain import worlds_of  # noqa: PLC0415
+    from engine.policy.world import DEFAULT_GPUS, PodSubject  # noqa: PLC0415
+
+    if understood.unserved:
+        return f"{understood.unserved[0]} has no value in this version"
+    pod = objects.pod
+    if understood.of_pod and pod is None:
+        return "needs a pod: --pod FILE"
+    of_node = understood.expr.level is Level.NODE
+    if of_node and not objects.nodes:
+        return "needs nodes: --node FILE"
+    cache = objects.cache()
+    signals = _Given(cache.nodes, given, understood.metrics)
+    snapshot = cache.snapshot(now, signals)
+    world = worlds_of(UTC, DEFAULT_GPUS).of(snapshot)
+    nobody = Pod(metadata=ObjectMeta(name="pod", namespace="default", uid="pod"))
+    subject = PodSubject(pod or make_pod_info(nobody), snapshot, DEFAULT_GPUS)
+    places = {name: cache.nodes.row(name) for name in objects.nodes} if of_node else {"": -1}
+    return tuple(
+        (name, reference.evaluate(understood.expr, reference.View(world, subject, row)))
+        for name, row in places.items()
+    )
+
+
+def properties(understood: Understood) -> tuple[tuple[str, str], ...]:
+    """Type, unit, level and reads of an expression, in words."""
+    kind = understood.expr.type
+    unit = "none" if kind.unit is None or kind.unit.is_plain else str(kind.unit)
+    return (
+        ("type", kind.kind.value if kind.is_number else str(kind)),
+        *((("unit", unit),) if kind.is_number else ()),
+        ("level", understood.expr.level.noun),
+        ("reads", ", ".join(understood.reads) or "nothing"),
+    )
+
+
+def value_lines(understood: Understood, values: Values | str) -> Iterator[str]:
+    """The values as they are shown, one line a node."""
+    from dsl.types import show  # noqa: PLC0415 - as the command's
+
+    if isinstance(values, str):
+        yield f"<none>  {values}"
+        return
+    width = max((len(name) for name, _ in values), default=0)
+    for name, value in values:
+        shown = show(value, understood.expr.type)
+        yield f"{name:<{width}}  {shown}" if name else shown
+
+
+@click.command("eval", help="Evaluate an expression of the policy language.")
+@click.argument("expression")
+@click.option("--pod", "pods", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
+              help="A manifest: the first pod without a node is the one to place.")  # fmt: skip
+@click.option("--node", "nodes", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
+              help="Manifests of nodes, of the pods on them, of namespaces.")  # fmt: skip
+@click.option("--metric", "metrics", multiple=True, metavar="NAME[@NODE]=VALUE",
+              help="A sample of a metric, of one node or of all.")  # fmt: skip
+@click.option("--now", metavar="TIME", help="The time, such as 2025-03-01T10:00:00Z.")
+@click.option("--format", "style", type=click.Choice(["text", "json"]), default="text",
+              show_default=True, help="How to print the result.")  # fmt: skip
+def command(
+    expression: str,
+    pods: tuple[Path, ...],
+    nodes: tuple[Path, ...],
+    metrics: tuple[str, ...],
+    now: str | None,
+    style: str,
+) -> None:
+    """Exit 1 if the expression is wrong."""
+    # The language is imported by the commands that need it: it costs what `version` should not.
+    from dsl.diagnostics import render, to_json  # noqa: PLC0415
+    from dsl.evaluate import understand  # noqa: PLC0415
+    from dsl.parser import Parser  # noqa: PLC0415
+
+    objects = Objects()
+    for path in (*nodes, *pods):
+        objects.read(path)
+    given = read_metrics(metrics, objects)
+    moment = read_time(now)
+    understood, found = understand(Parser(), expression)
+    if style == "text" and found:
+        click.echo(render(found, color=sys.stdout.isatty()), err=understood is not None)
+    if understood is None:
+        if style == "json":
+            click.echo(to_json(found))
+        sys.exit(1)
+    values = values_of(understood, objects, given, moment)
+    if style == "json":
+        click.echo(json.dumps(_as_object(understood, values), ensure_ascii=False, indent=2))
+        return
+    for name, words in properties(understood):
+        click.echo(f"{name:<6} {words}")
+    for number, line in enumerate(value_lines(understood, values)):
+        click.echo(f"{'value' if number == 0 else '':<6} {line}")
+
+
+def read_time(text: str | None) -> float:
+    """Epoch seconds of a time as written; of now without one.
+
+    Raises:
+        click.ClickException: it is no time.
+    """
+    from dsl.functions import parse_time  # noqa: PLC0415 - as the command's
+    from dsl.types import is_missing  # noqa: PLC0415
+
+    if text is None:
+        return SystemClock().time()
+    moment = parse_time(text)
+    if is_missing(moment):
+        raise click.ClickException(f"{text} is no time: write 2025-03-01T10:00:00Z")
+    return moment
+
+
+def _as_object(understood: Understood, values: Values | str) -> dict[str, object]:
+    from dsl.types import PLAIN, is_missing, scale_of, show  # noqa: PLC0415 - as the command's
+
+    told: dict[str, object] = dict(properties(understood)) | {"reads": list(understood.reads)}
+    if isinstance(values, str):
+        return told | {"missing": values}
+    kind = understood.expr.type
+
+    def plain(value: Any) -> Any:  # noqa: ANN401 - a value of the language
+        if is_missing(value):
+            return None
+        return value / scale_of(kind.unit or PLAIN) if kind.is_number else value
+
+    return told | {
+        "values": [
+            {"node": name or None, "value": plain(value), "shown": show(value, kind)}
+            for name, value in values
+        ]
+    }

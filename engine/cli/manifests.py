@@ -1,0 +1,114 @@
+"""Manifests of nodes, pods and namespaces, read from files into a small cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+import yaml
+
+from engine.cache import Cache
+from engine.framework.podinfo import PodInfo, UnreadablePod, make_pod_info
+from engine.objects import Namespace, Node, Pod, from_builtins
+
+_TEMPLATES: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
+
+
+@dataclass(slots=True)
+class Objects:
+    """What the files hold; the pods without a node are to be placed."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    namespaces: dict[str, Namespace] = field(default_factory=dict)
+    pods: list[PodInfo] = field(default_factory=list)
+
+    @property
+    def pod(self) -> PodInfo | None:
+        """The pod to place: the first that is on no node, else none."""
+        return next((one for one in self.pods if not one.pod.spec.node_name), None)
+
+    def read(self, path: Path) -> None:
+        """Adds the objects of a file; those of the same name are replaced.
+
+        Raises:
+            click.ClickException: the file cannot be read or used.
+        """
+        found = 0
+        for tree in _documents(path):
+            found += self._add(tree, path)
+        if not found:
+            raise click.ClickException(f"{path} holds no Node, Pod, Namespace or workload")
+
+    def cache(self) -> Cache:
+        """The cluster of these objects, in which the pods with a node run."""
+        cache = Cache()
+        for node in self.nodes.values():
+            cache.add_node(node)
+        for namespace in self.namespaces.values():
+            cache.set_namespace(namespace)
+        for pod in self.pods:
+            if pod.pod.spec.node_name in self.nodes:
+                cache.add_pod(pod, str(pod.pod.spec.node_name))
+        return cache
+
+    def _add(self, tree: dict[str, Any], path: Path) -> bool:
+        kind = tree.get("kind")
+        try:
+            if kind == "Node":
+                node = from_builtins(Node, tree)
+                self.nodes[node.metadata.name] = node
+            elif kind == "Namespace":
+                namespace = from_builtins(Namespace, tree)
+                self.namespaces[namespace.metadata.name] = namespace
+            elif kind == "Pod" or kind in _TEMPLATES:
+                self._add_pod(make_pod_info(from_builtins(Pod, _pod(tree))))
+            else:
+                return False
+        except (msgspec.ValidationError, UnreadablePod) as failed:
+            raise click.ClickException(f"{path}: {failed}") from failed
+        return True
+
+    def _add_pod(self, pod: PodInfo) -> None:
+        self.pods = [one for one in self.pods if one.key != pod.key]
+        self.pods.append(pod)
+
+
+def _documents(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        documents = list(yaml.safe_load_all(path.read_text("utf-8")))
+    except OSError as failed:
+        raise click.ClickException(f"{path}: cannot be read: {failed.strerror}") from failed
+    except (yaml.YAMLError, UnicodeDecodeError) as failed:
+        text = " ".join(str(failed).split())
+        raise click.ClickException(f"{path} is not YAML: {text}") from failed
+    for one in documents:
+        yield from _flat(one)
+
+
+def _flat(document: object) -> Iterator[dict[str, Any]]:
+    if not isinstance(document, dict):
+        return
+    items = document.get("items")
+    if str(document.get("kind", "")).endswith("List") and isinstance(items, Iterable):
+        for one in items:
+            yield from _flat(one)
+    else:
+        yield document
+
+
+def _pod(tree: dict[str, Any]) -> dict[str, Any]:
+    """The pod of a manifest: its own, or the one of a workload's template; named and numbered."""
+    meta = dict(tree.get("metadata") or {})
+    if tree.get("kind") != "Pod":
+        template = (tree.get("spec") or {}).get("template") or {}
+        owner, tree = meta, template
+        meta = {"namespace": owner.get("namespace"), **(template.get("metadata") or {})}
+        meta.setdefault("name", owner.get("name") or "pod")
+    meta["namespace"] = meta.get("namespace") or "default"
+    meta["name"] = meta.get("name") or "pod"
+    meta["uid"] = meta.get("uid") or f"{meta['namespace']}/{meta['name']}"
+    return {"metadata": meta, "spec": tree.get("spec") or {}, "status": tree.get("status") or {}}

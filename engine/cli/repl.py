@@ -1,0 +1,233 @@
+"""`berth repl`: expressions in, values out, until the end of the input."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from engine.cli.eval import properties, read_metrics, read_time, value_lines, values_of
+from engine.cli.manifests import Objects
+
+if TYPE_CHECKING:
+    from dsl.diagnostics import Diagnostic
+    from dsl.parser import Parser
+
+_PROMPT: Final = "berth> "
+_HELP: Final = """\
+An expression is answered with its value, and on every node if it reads one:
+  node.cpu.free - pod.cpu
+  let share = node.cpu.requested/node.cpu.allocatable   also param and metric; share*100 works then
+Commands:
+  :node FILE, :pod FILE      read manifests; the first pod without a node is the one to place
+  :metric NAME[@NODE]=VALUE  a sample of a metric
+  :now TIME                  the time of the cycle, such as 2025-03-01T10:00:00Z
+  :type EXPRESSION           type, unit, level and what is read
+  :fields [WORD]             the fields, or those with WORD in their name
+  :functions, :metrics       the functions, the bundled metrics
+  :names                     what was declared; :forget NAME takes it away
+  :help, :quit"""
+_STATEMENT: Final = re.compile(r"[A-Za-z]+( to)?:")
+_DECLARES: Final = ("let", "param", "metric")
+
+
+@dataclass(slots=True)
+class Session:
+    """What was declared and read so far; `answer` is all that a terminal needs."""
+
+    parser: Parser
+    color: bool = False
+    over: bool = False
+    objects: Objects = field(default_factory=Objects)
+    declared: dict[str, str] = field(default_factory=dict)
+    samples: dict[tuple[str, str | None], str] = field(default_factory=dict)
+    now: str | None = None
+
+    def answer(self, line: str) -> str:
+        """What a line says back. Never raises for what stands in it."""
+        line = line.strip()
+        if not line or line.startswith("#"):
+            return ""
+        try:
+            if line.startswith(":"):
+                return "\n".join(self._command(line[1:]))
+            if line.split(maxsplit=1)[0] in _DECLARES and self._is_declaration(line):
+                return "\n".join(self._declare(line))
+            if _STATEMENT.match(line):
+                return "a rule stands in a file, for `berth check`; here write its expressions"
+            return "\n".join(self._evaluate(line))
+        except click.ClickException as wrong:
+            return wrong.format_message()
+
+    # ---- expressions and declarations
+
+    def _evaluate(self, line: str, *, only_type: bool = False) -> Iterator[str]:
+        from dsl.evaluate import understand  # noqa: PLC0415 - as the command's
+
+        declared = "".join(f"{one}\n" for one in self.declared.values())
+        understood, found = understand(self.parser, line, declarations=declared, name="line")
+        if found:
+            yield self._shown(found)
+        if understood is None:
+            return
+        if only_type:
+            yield from (f"{name:<6} {words}" for name, words in properties(understood))
+            return
+        values = values_of(understood, self.objects, self.samples, read_time(self.now))
+        yield from value_lines(understood, values)
+
+    def _is_declaration(self, line: str) -> bool:
+        from dsl.evaluate import declaration_name  # noqa: PLC0415 - as the command's
+
+        # `let` alone, or `metric > 3`, is an expression with an error of its own.
+        return "=" in line or declaration_name(self.parser, line) is not None
+
+    def _declare(self, line: str) -> Iterator[str]:
+        from dsl.evaluate import check_declarations, declaration_name  # noqa: PLC0415
+
+        name = declaration_name(self.parser, line)
+        kept = {key: text for key, text in self.declared.items() if key != name}
+        declared = "".join(f"{one}\n" for one in kept.values())
+        found = check_declarations(self.parser, line, declarations=declared)
+        if found:
+            yield self._shown(found)
+        if name is not None and not any(one.is_error for one in found):
+            self.declared = {**kept, name: line}
+
+    def _shown(self, found: tuple[Diagnostic, ...]) -> str:
+        from dsl.diagnostics import render  # noqa: PLC0415 - as the command's
+
+        return render(found, color=self.color).rstrip()
+
+    # ---- commands
+
+    def _command(self, line: str) -> Iterator[str]:
+        word, _, rest = line.partition(" ")
+        rest = rest.strip()
+        known: dict[str, Callable[[str], Iterator[str]]] = {
+            "help": lambda _: iter([_HELP]),
+            "node": self._read,
+            "pod": self._read,
+            "metric": self._metric,
+            "now": self._now,
+            "type": lambda text: self._evaluate(text, only_type=True),
+            "fields": _fields,
+            "functions": lambda _: _functions(),
+            "metrics": lambda _: _metrics(),
+            "names": lambda _: iter(self.declared.values()),
+            "forget": self._forget,
+            "quit": self._quit,
+        }
+        if word not in known:
+            raise click.ClickException(f"there is no command :{word}; see :help")
+        return known[word](rest)
+
+    def _read(self, rest: str) -> Iterator[str]:
+        try:
+            paths = shlex.split(rest)
+        except ValueError as wrong:
+            raise click.ClickException(f"{rest}: {wrong}") from wrong
+        if not paths:
+            raise click.ClickException("name a file:  :node nodes.yaml")
+        for path in paths:
+            self.objects.read(Path(path))
+        pod = self.objects.pod
+        yield f"{len(self.objects.nodes)} nodes; to place: {'no pod' if pod is None else pod.key}"
+
+    def _metric(self, rest: str) -> Iterator[str]:
+        self.samples |= read_metrics((rest,), self.objects)
+        return iter(())
+
+    def _now(self, rest: str) -> Iterator[str]:
+        read_time(rest)
+        self.now = rest
+        return iter(())
+
+    def _forget(self, rest: str) -> Iterator[str]:
+        if self.declared.pop(rest, None) is None:
+            raise click.ClickException(f"nothing is called {rest}; see :names")
+        return iter(())
+
+    def _quit(self, _: str) -> Iterator[str]:
+        self.over = True
+        return iter(())
+
+
+def _fields(word: str) -> Iterator[str]:
+    from dsl.schema import FIELDS  # noqa: PLC0415 - as the command's
+
+    shown = {name: spec for name, spec in FIELDS.items() if word in name}
+    if not shown:
+        raise click.ClickException(f"no field has {word} in its name")
+    width = max(len(name) for name in shown)
+    for name, spec in shown.items():
+        yield f"{name:<{width}}  {spec.doc}"
+
+
+def _functions() -> Iterator[str]:
+    from dsl.functions import FUNCTIONS  # noqa: PLC0415 - as the command's
+
+    width = max(len(name) for name in FUNCTIONS)
+    yield from (f"{name:<{width}}  {spec.doc}" for name, spec in sorted(FUNCTIONS.items()))
+
+
+def _metrics() -> Iterator[str]:
+    from dsl.schema import CATALOGUE  # noqa: PLC0415 - as the command's
+
+    width = max(len(name) for name in CATALOGUE)
+    yield from (f"{name:<{width}}  {spec.doc}" for name, spec in CATALOGUE.items())
+
+
+@click.command("repl", help="Try expressions of the policy language line by line.")
+def command() -> None:
+    """Reads lines until the end of the input."""
+    # The language is imported by the commands that need it: it costs what `version` should not.
+    from dsl.parser import Parser  # noqa: PLC0415
+
+    session = Session(Parser(), color=sys.stdout.isatty())
+    asking = sys.stdin.isatty()
+    if asking:
+        _complete()
+        click.echo("Expressions of the policy language; :help says more, :quit ends.")
+    while not session.over:
+        try:
+            line = input(_PROMPT if asking else "")
+        except KeyboardInterrupt:
+            click.echo()
+            continue
+        except UnicodeDecodeError as wrong:
+            click.echo(f"the line is not UTF-8: {wrong.reason}")
+            continue
+        except EOFError:
+            break
+        answer = session.answer(line)
+        if answer:
+            click.echo(answer)
+    if asking:
+        click.echo()
+
+
+def _complete() -> None:
+    """Names of fields and functions by the tab key, where the terminal can."""
+    try:
+        import readline  # noqa: PLC0415 - not everywhere
+    except ImportError:
+        return
+    from dsl.functions import FUNCTIONS  # noqa: PLC0415 - as the command's
+    from dsl.schema import FIELDS  # noqa: PLC0415
+
+    words = [*FIELDS, *(f"{name}(" for name in FUNCTIONS)]
+
+    def complete(text: str, state: int) -> str | None:
+        there = [one for one in words if one.startswith(text)]
+        return there[state] if state < len(there) else None
+
+    readline.set_completer_delims(" \t\n()[]+-*/<>=!,")
+    readline.set_completer(complete)
+    readline.parse_and_bind("tab: complete")
