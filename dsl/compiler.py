@@ -239,7 +239,8 @@ class Compiler:
         if any(one.is_error for one in findings):
             return None
         weight = policy.weight if instance.weight is None else instance.weight
-        return (yield from _lower(replace(policy, name=instance.name, weight=weight)))
+        plan = yield from _lower(replace(policy, name=instance.name, weight=weight))
+        return replace(plan, variant=repr(sorted(instance.params.items())))
 
 
 def compile_policies(
@@ -338,12 +339,14 @@ def _lower(policy: CheckedPolicy) -> Generator[None, None, Plan]:
             others[_SLOTS[draft.written.point]].append(rules[-1])
         yield
     reads = frozenset(one for rule in rules for one in rule.reads)
+    slots: dict[str, Any] = {name: tuple(found) for name, found in others.items()}
     return Plan(
         name=policy.name,
         name_span=policy.name_span,
         source=policy.source,
         description=policy.description,
         version=policy.version,
+        variant="",
         mode=policy.mode,
         order=policy.order,
         weight=policy.weight,
@@ -352,7 +355,7 @@ def _lower(policy: CheckedPolicy) -> Generator[None, None, Plan]:
         filters=tuple(filters),
         scores=tuple(scores),
         combine=combine,
-        **{name: tuple(found) for name, found in others.items()},
+        **slots,
     )
 
 

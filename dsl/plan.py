@@ -403,13 +403,17 @@ _NOWHERE: Final = -1
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Plan:
-    """A compiled policy. `weight` may be changed by configuration, everything else is text."""
+    """A compiled policy. `weight` may be changed by configuration, everything else is text.
+
+    `variant` tells instances of one text apart: the parameters that a `use` gave.
+    """
 
     name: str
     name_span: Span
     source: SourceFile
     description: str = ""
     version: str = ""
+    variant: str = ""
     mode: str = "enforce"
     order: int = 100
     weight: float = 1.0

@@ -17,6 +17,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+import policies
 from dsl.compiler import Compiler, CompileResult
 from dsl.diagnostics import Diagnostic, render
 from dsl.functions import parse_duration
@@ -27,6 +28,7 @@ from engine.clock import Clock
 from engine.config import BerthDocument, MetricSection, PolicyOverride
 from engine.plugins.registry import DEFAULT_WEIGHTS
 from engine.policy.sources import Texts
+from engine.policy.support import unsupported
 
 _HASH_DIGITS: Final = 12
 
@@ -59,7 +61,7 @@ class Bundle:
 
 
 def _identity(plan: Plan) -> tuple[object, ...]:
-    return plan.source.text, plan.mode, plan.order, plan.weight
+    return plan.source.text, plan.variant, plan.mode, plan.order, plan.weight
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +127,16 @@ def _steps(
     compiler: Compiler, files: Texts, settings: CompileSettings
 ) -> Generator[None, None, CompileResult]:
     params = {name: override.params for name, override in settings.overrides.items()}
-    return compiler.steps(files, params=params, metrics=settings.metrics)
+    bundled = {name: policies.text(name) for name in policies.names()}
+    return compiler.steps(files, params=params, metrics=settings.metrics, bundled=bundled)
 
 
 def _outcome(
     result: CompileResult, files: Texts, settings: CompileSettings, title: str
 ) -> Bundle | Refusal:
-    diagnostics = (*result.diagnostics, *_names_of_plugins(result.plans))
+    run = [plan for plan in map(settings.applied, result.plans) if plan.mode != "off"]
+    missing = (one for plan in run for one in unsupported(plan))
+    diagnostics = (*result.diagnostics, *_names_of_plugins(result.plans), *missing)
     errors = [d for d in diagnostics if d.is_error]
     if not errors:
         plans = tuple([settings.applied(plan) for plan in result.plans])
