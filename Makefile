@@ -15,7 +15,7 @@ $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Berth needs Python 3.11 or later; say which with PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(RUN): pyproject.toml requirements.lock | $(VENV)/bin/python
+$(RUN): pyproject.toml requirements.lock dsl/grammar.lark | $(VENV)/bin/python
 	$(BIN)/pip install --quiet --disable-pip-version-check --requirement requirements.lock
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --editable .
 	@touch $@

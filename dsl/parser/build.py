@@ -5,7 +5,6 @@ Lark's objects do not leave this module.
 
 import re
 from collections.abc import Callable, Iterator
-from importlib.resources import files
 from typing import Any, Final, TypeVar, cast
 
 from lark import Lark, Token, Tree
@@ -15,6 +14,7 @@ from dsl import syntax as s
 from dsl.diagnostics import Diagnostic
 from dsl.parser.complaint import Refusal, complain
 from dsl.parser.lexemes import read_lexemes
+from dsl.parser.tables import load_tables
 from dsl.source import MAX_DEPTH, MAX_ITEMS, SourceFile, Span
 
 #: A node of Lark's tree; its stubs say little more.
@@ -22,7 +22,6 @@ Raw = Any
 #: Names what is wrong at a place of a statement: text, start, end, what would do, what was met.
 Tell = Callable[[str, int, int, frozenset[str], str], Refusal]
 _T = TypeVar("_T")
-_STARTS: Final = ["start", "testfile", "expr"]
 _LEAVES: Final = ("true", "false", "name", "bare_agg", "field")
 _WRAPPERS: Final = ("word", "lit", "key", "num", "glob", "members", "set_ref")
 _ESCAPES: Final = {'\\"': '"', "\\\\": "\\", "\\n": "\n", "\\t": "\t"}
@@ -37,24 +36,6 @@ _PART_WORDS: Final = """
 _PARTS: Final = frozenset(_PART_WORDS.split())
 _KEYWORD: Final = re.compile(r"[A-Za-z]+")
 _BRACKETS: Final = re.compile(r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[(\[)\]]')
-
-
-def grammar_text() -> str:
-    """Returns the grammar that ships with the package."""
-    return files("dsl").joinpath("grammar.lark").read_text(encoding="utf-8")
-
-
-def build_tables(*, strict: bool = False) -> Lark:
-    """Builds the tables of all three start symbols."""
-    return Lark(
-        grammar_text(),
-        parser="lalr",
-        lexer="contextual",
-        start=_STARTS,
-        propagate_positions=True,
-        maybe_placeholders=True,
-        strict=strict,
-    )
 
 
 class _StopError(Exception):
@@ -80,7 +61,7 @@ class StatementReader:
 
     def _tables(self) -> Lark:
         if self._lark is None:
-            self._lark = build_tables()
+            self._lark = load_tables()
         return self._lark
 
     def statement(

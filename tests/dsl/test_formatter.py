@@ -15,7 +15,7 @@ from dsl.formatter import WIDTH, format_source
 from dsl.formatter import pieces as layout
 from dsl.formatter.canon import canonical_texts
 from dsl.parser import Parser
-from dsl.parser.build import build_tables
+from dsl.parser.tables import load_tables
 from dsl.schema import PLURALS
 from dsl.source import Span, make_source
 from engine.cli import main
@@ -142,7 +142,7 @@ def test_tests_of_the_specification_keep_their_words(text):
 
 
 def test_names_of_rules_and_terminals_are_those_of_the_grammar():
-    tables = build_tables()
+    tables = load_tables()
     rules = {str(one.alias or one.origin.name) for one in tables.rules}
     terminals = {one.name for one in tables.terminals}
     named = (

@@ -8,7 +8,8 @@ import pytest
 
 from dsl import syntax as s
 from dsl.parser import Parser
-from dsl.parser.build import _Builder, build_tables, grammar_text
+from dsl.parser.build import _Builder
+from dsl.parser.tables import build_tables, grammar_text, load_tables, write_tables
 from dsl.source import make_source
 
 EXAMPLES = (Path(__file__).parent / "data" / "examples.txt").read_text(encoding="utf-8")
@@ -59,7 +60,7 @@ def test_grammar_has_no_conflicts():
 
 def test_no_literal_hides_a_pattern_in_any_state():
     """In each state, a literal that a pattern would also match is a word of the language."""
-    tables = build_tables()
+    tables = load_tables()
     literals = {
         one.name: one.pattern.value for one in tables.terminals if one.pattern.type == "str"
     }
@@ -74,7 +75,7 @@ def test_no_literal_hides_a_pattern_in_any_state():
 
 
 def test_every_expression_of_the_grammar_has_a_builder():
-    tables = build_tables()
+    tables = load_tables()
     built = {name for name, _ in inspect.getmembers(_Builder)}
     made = {str(one.alias or one.origin.name) for one in tables.rules}
     inside = {
@@ -196,3 +197,12 @@ def test_message_holes_have_their_place():
     text, hole, rest = statement.clauses[0].values[0].parts
     assert (text, rest) == ("on ", " {x}")
     assert source.slice(hole.span) == "node.name"
+
+
+def test_kept_tables_are_those_of_this_grammar_and_read_the_same(tmp_path):
+    write_tables(tmp_path / "tables")
+    head, _, _ = (tmp_path / "tables").read_bytes().partition(b"\n")
+    kept, built = load_tables(), build_tables()
+    text = "filter: pod.name contains nginx -> node.label test=test\n"
+    assert len(head) == 64
+    assert kept.parse(text, start="start") == built.parse(text, start="start")

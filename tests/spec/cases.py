@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dsl.functions import parse_duration, parse_quantity, parse_time
-from dsl.parser.build import build_tables
+from dsl.parser.tables import load_tables
 from dsl.schema import WELL_KNOWN_LABELS
 from tests.dsl.worlds import FakePod, FakeWorld
 
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RESOURCES = ("cpu", "memory", "storage", "gpu")
 TIMES = ("created", "heartbeat", "queued_at", "first_attempt_at", "started_at")
-TABLES = build_tables()
+TABLES = load_tables()
 
 
 @dataclass
