@@ -211,7 +211,6 @@ class Compiler:
             return None
         return (yield from _lower(policy))
 
-
     def _parsed(self, name: str, text: str, found: list[Diagnostic]) -> Parsed | None:
         """Returns a bundled policy; None, and why in `found`, if it cannot be read."""
         source, problems = read_source(name, text)

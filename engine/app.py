@@ -27,6 +27,7 @@ from engine.framework.effects import Emit
 from engine.framework.podinfo import make_pod_info
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework, PluginError
+from engine.framework.snapshot import Snapshot
 from engine.kube.errors import ConfigError as KubeConfigError
 from engine.kube.events import KubeEventSink
 from engine.kube.session import Session
@@ -95,6 +96,7 @@ class App:
         self.signals = SignalStore(clock=clock)
         berth = self.settings.berth
         self._worlds = worlds_of(ZoneInfo(berth.time_zone), berth.gpu_resources)
+        self._worlds.source = self._snapshot
         self._in_tree = default_plugins()
         plain = Framework(Profile(self.settings.scheduler_name, self._in_tree, berth.seed))
         self.queue = SchedulingQueue(
@@ -295,6 +297,10 @@ class App:
         self._tell_source("Normal", "PoliciesInForce", f"bundle {bundle.hash} is in force")
         for hook in self._hooks.accepted:
             hook(bundle)
+
+    def _snapshot(self) -> Snapshot:
+        now = self._clock.time()
+        return self.cache.snapshot(now, self.signals.view(self.cache, now))
 
     def framework_of(self, bundle: Bundle) -> Framework:
         """The profile that a bundle makes."""

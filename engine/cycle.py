@@ -78,6 +78,9 @@ def _choose(
     if len(candidates) > 1:  # with one feasible node kube-scheduler does not score either
         answers = framework.scores(known, pod, snapshot, candidates)
         totals = _sum(answers, len(candidates))
+        tier = framework.best_tier(pod, snapshot, candidates)
+        if tier is not None:
+            totals = np.where(tier, totals, -np.inf)
         best = int(totals.argmax())
         total = float(totals[best])
         is_best = totals == total

@@ -28,6 +28,7 @@ from engine.cache import Cache
 from engine.clock import Clock
 from engine.cycle import NO_NODES, decide
 from engine.eventhandlers import POD_FREED, on_node
+from engine.framework.acting import NOTHING, Acts
 from engine.framework.decision import Decision, Placed
 from engine.framework.edge import Binder, BindOutcome, EventSink, PodStatusWriter
 from engine.framework.effects import Bind, SetUnschedulable, pod_event
@@ -35,6 +36,7 @@ from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Signals
+from engine.framework.status import Status
 from engine.queue import QueuedPod, SchedulingQueue
 from engine.telemetry import Count, Telemetry
 
@@ -244,7 +246,21 @@ class Scheduler:
             self._unplaced(queued, decision)
             return
         self._cache.assume(pod, decision.node)
-        task = asyncio.get_running_loop().create_task(self._bind(queued, decision, decision.node))
+        acts = NOTHING
+        if framework.acts:
+            there = self._cache.snapshot(now, self._signals.view(self._cache, now))
+            acts = framework.act(pod, there, decision)
+            if not acts.status.ok:
+                self._taken_back(queued, acts.status, decision.node)
+                return
+            for note in acts.before:
+                self._edge.events.emit(note)
+            if acts.dry_run:
+                self._dry_run(pod, decision.node)
+                return
+        task = asyncio.get_running_loop().create_task(
+            self._bind(queued, decision, decision.node, acts)
+        )
         self._tasks.add(task)
         task.add_done_callback(self._bound)
 
@@ -264,6 +280,25 @@ class Scheduler:
         plugins = frozenset() if fit_error is None else fit_error.plugins
         message = NO_NODES if fit_error is None or not fit_error.nodes else fit_error.message()
         self._fail(queued, "Unschedulable", message, plugins)
+
+    def _taken_back(self, queued: QueuedPod, status: Status, node: str) -> None:
+        """A plugin refuses the chosen node, or fails: the pod is queued again."""
+        words = " ".join(status.reasons)
+        if status.rejected:
+            self._telemetry.add(Count.ATTEMPTS_UNSCHEDULABLE)
+            message = f"node {node} was chosen and refused: {words}"
+            self._fail(queued, "Unschedulable", message, frozenset({status.plugin}))
+        else:
+            self._telemetry.add(Count.ATTEMPTS_ERROR)
+            self._fail(queued, "SchedulerError", words, None)
+        self._forget(queued.pod, node)
+
+    def _dry_run(self, pod: PodInfo, node: str) -> None:
+        """A rule says that the pod is not bound: it is told where it would go, and left alone."""
+        self._queue.done(pod.uid)
+        self._forget(pod, node)
+        note = f"Would assign {pod.namespace}/{pod.name} to {node}; dry run, nothing was bound"
+        self._edge.events.emit(pod_event(pod, "Normal", "DryRun", "Binding", note))
 
     def _fail(
         self, queued: QueuedPod, reason: str, message: str, rejected_by: frozenset[str] | None
@@ -294,9 +329,9 @@ class Scheduler:
 
     # ---- binding -----------------------------------------------------------------------------
 
-    async def _bind(self, queued: QueuedPod, decision: Decision, node: str) -> None:
+    async def _bind(self, queued: QueuedPod, decision: Decision, node: str, acts: Acts) -> None:
         pod = queued.pod
-        effect = Bind(pod, node)
+        effect = Bind(pod, node, acts.annotations)
         if self._cache.nodes.row(node) < 0:
             # The API server would bind to a node that does not exist.
             outcome, why = BindOutcome.REFUSED, f"node {node} is gone"
@@ -307,6 +342,8 @@ class Scheduler:
         match outcome:
             case BindOutcome.BOUND:
                 self._succeeded(pod, decision, node)
+                for note in acts.after:
+                    self._edge.events.emit(note)
             case BindOutcome.TAKEN | BindOutcome.GONE:
                 self._queue.done(pod.uid)
                 self._forget(pod, node)

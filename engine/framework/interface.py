@@ -12,7 +12,7 @@ depends on others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol, runtime_checkable
@@ -20,6 +20,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.framework.decision import Decision
+from engine.framework.effects import Emit
 from engine.framework.events import ClusterEventWithHint
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Rows, Snapshot
@@ -174,4 +176,72 @@ class ScorePlugin(Plugin, Protocol):
 
     def normalize(self, state: State, scores: Scores) -> Scores:
         """Raw scores of all feasible nodes -> 0..100."""
+        ...
+
+
+@runtime_checkable
+class TierPlugin(Plugin, Protocol):
+    """Says which candidates come before others, whatever the scores are."""
+
+    def preferred(
+        self, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp]
+    ) -> Sequence[BoolColumn]:
+        """Masks over `rows`, the most important first."""
+        ...
+
+
+@runtime_checkable
+class ReservePlugin(Plugin, Protocol):
+    """Looks at the chosen node once more, with the pod on it."""
+
+    def reserve(self, pod: PodInfo, snapshot: Snapshot, row: int) -> Status:
+        """Anything but Success takes the pod back."""
+        ...
+
+
+@runtime_checkable
+class PermitPlugin(Plugin, Protocol):
+    """Allows or rejects the pod on the chosen node."""
+
+    def permit(self, pod: PodInfo, snapshot: Snapshot, row: int) -> Status:
+        """Anything but Success takes the pod back."""
+        ...
+
+
+@runtime_checkable
+class PreBindPlugin(Plugin, Protocol):
+    """Has something done before the pod is bound."""
+
+    def pre_bind(
+        self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision
+    ) -> tuple[Mapping[str, str], Sequence[Emit]]:
+        """Annotations that go with the Binding, and Events."""
+        ...
+
+
+class Binding(Enum):
+    """How a pod is bound."""
+
+    NO_SAY = "no say"
+    DEFAULT = "default"
+    DRY_RUN = "dry run"
+
+
+@runtime_checkable
+class BindPlugin(Plugin, Protocol):
+    """Says how the pod is bound; the first that has a say wins."""
+
+    def bind(self, pod: PodInfo, snapshot: Snapshot) -> Binding:
+        """How."""
+        ...
+
+
+@runtime_checkable
+class PostBindPlugin(Plugin, Protocol):
+    """Has something told after the pod was bound."""
+
+    def post_bind(
+        self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision
+    ) -> Sequence[Emit]:
+        """Events."""
         ...

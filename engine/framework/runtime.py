@@ -20,7 +20,8 @@ from typing import Final, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.decision import FitError
+from engine.framework.acting import NOTHING, Actors, Acts
+from engine.framework.decision import Decision, FitError
 from engine.framework.events import ClusterEventWithHint
 from engine.framework.interface import (
     FilterPlugin,
@@ -31,6 +32,7 @@ from engine.framework.interface import (
     ScorePlugin,
     Scores,
     State,
+    TierPlugin,
     Verdicts,
 )
 from engine.framework.podinfo import PodInfo
@@ -141,6 +143,8 @@ class Framework:
         self.bundle = bundle
         self.pre_enqueuers = tuple(p for p in plugins if isinstance(p, PreEnqueuePlugin))
         self.filters = tuple(p for p in plugins if isinstance(p, FilterPlugin))
+        self._tiers = tuple(p for p in plugins if isinstance(p, TierPlugin))
+        self._actors = Actors(plugins)
         self.scorers = tuple(
             (w.plugin, w.weight) for w in profile.plugins if isinstance(w.plugin, ScorePlugin)
         )
@@ -494,6 +498,39 @@ class Framework:
             elif raw[rows].tobytes() != fresh.tobytes():
                 raw[rows] = fresh
                 known.normal[i] = None
+
+    def best_tier(
+        self, pod: PodInfo, snapshot: Snapshot, candidates: Candidates
+    ) -> BoolColumn | None:
+        """Which candidates come before all others, whatever their scores; None: all are equal.
+
+        Raises:
+            PluginError: a plugin raised.
+        """
+        best: BoolColumn | None = None
+        for plugin in self._tiers:
+            for mask in self._guard(
+                plugin.name, "Tier", plugin.preferred, pod, snapshot, candidates
+            ):
+                both = mask if best is None else best & mask
+                best = both if both.any() else best
+        return best
+
+    # ---- the chosen node ---------------------------------------------------------------------
+
+    @property
+    def acts(self) -> bool:
+        """Whether anybody has a say once the node is chosen."""
+        return self._actors.any
+
+    def act(self, pod: PodInfo, snapshot: Snapshot, decision: Decision) -> Acts:
+        """What plugins want done with the pod, which the snapshot has on its node; no raising."""
+        if not self.acts:
+            return NOTHING
+        try:
+            return self._actors.act(self._guard, pod, snapshot, decision)
+        except PluginError as fault:
+            return Acts(fault.status)
 
     # ---- ties --------------------------------------------------------------------------------
 

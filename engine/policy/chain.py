@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import tzinfo
 
+from engine.framework.interface import QueueSortPlugin
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework, PluginError
-from engine.policy.plugin import PolicyPlugin, Worlds
+from engine.policy.plugin import Worlds
+from engine.policy.points import plugin_of
 from engine.policy.reloader import Bundle
 
 
@@ -25,7 +27,9 @@ def framework_of(
         (plan for plan in bundle.plans if plan.mode == "enforce"),
         key=lambda plan: (plan.order, plan.name),
     )
-    policies = [Weighted(PolicyPlugin(plan, worlds), plan.weight) for plan in enforced]
+    policies = [Weighted(plugin_of(plan, worlds), plan.weight) for plan in enforced]
+    if any(plan.sorts for plan in enforced):
+        in_tree = [one for one in in_tree if not isinstance(one.plugin, QueueSortPlugin)]
     profile = Profile(scheduler_name, (*in_tree, *policies), seed)
     return Framework(profile, bundle=bundle.hash, on_fault=on_fault)
 

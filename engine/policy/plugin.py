@@ -6,7 +6,7 @@ The policy's text decides nothing here; this room only asks the plan about the s
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from types import MappingProxyType
@@ -15,7 +15,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl.plan import FilterRule, Parts, Plan, RuleBase
+from dsl.plan import FilterRule, Parts, Plan, RuleBase, Stop
+from engine.cache import Cache
 from engine.framework.events import (
     Action,
     ClusterEvent,
@@ -35,7 +36,7 @@ from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Rows, Snapshot
 from engine.framework.status import Code, Status
 from engine.policy.images import ImageIndex
-from engine.policy.world import DEFAULT_GPUS, PodSubject, SnapshotWorld
+from engine.policy.world import DEFAULT_GPUS, PodSubject, QueueTimes, SnapshotWorld
 
 _MINUTE: Final = 60.0
 _KEPT: Final = 128
@@ -51,6 +52,14 @@ class Worlds:
         self._last: SnapshotWorld | None = None
         self._seen: tuple[int, int] | None = None
         self._stamp = 0
+        self.source: Callable[[], Snapshot] | None = None
+        """The newest snapshot, for rules that are asked outside of a cycle."""
+
+    def newest(self) -> Snapshot:
+        """The newest snapshot there is; without a source that of the last cycle."""
+        if self.source is not None:
+            return self.source()
+        return self._last.snapshot if self._last is not None else Cache().snapshot(0.0)
 
     def of(self, snapshot: Snapshot) -> SnapshotWorld:
         """The world over this snapshot; made once a snapshot."""
@@ -75,6 +84,7 @@ class _Asked:
     snapshot: Snapshot
     filters: tuple[Parts | None, ...]
     scores: tuple[Parts | None, ...]
+    stop: Stop | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,10 +129,15 @@ class PolicyPlugin:
         return tuple(
             ClusterEventWithHint(event)
             for event in sorted(
-                {event for rule in self.plan.filters for event in _events_of_rule(rule)},
+                {event for rule in self._deciding() for event in _events_of_rule(rule)},
                 key=str,
             )
         )
+
+    def _deciding(self) -> tuple[RuleBase, ...]:
+        """The rules that can turn a pod away, wherever they are asked."""
+        plan = self.plan
+        return (*plan.gates, *plan.prefilters, *plan.filters, *plan.reserves, *plan.permits)
 
     def version(self, snapshot: Snapshot) -> Hashable:
         """See `FilterPlugin.version`."""
@@ -134,11 +149,17 @@ class PolicyPlugin:
     def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
         """See `FilterPlugin.class_key`: what the rules read of the pod, as their verdicts."""
         asked = self._ask(pod, snapshot)
-        return asked.filters, asked.scores
+        if not self.plan.prefilters:
+            return asked.filters, asked.scores
+        return asked.filters, asked.scores, "" if asked.stop is None else asked.stop.rule.id
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         """See `FilterPlugin.pre_filter`. Skips when no filter applies to the pod."""
         asked = self._ask(pod, snapshot)
+        if asked.stop is not None:
+            stop = asked.stop
+            reason = f"{stop.message} ({place_of(stop.rule)})"
+            return PreFilterResult(Status(Code(stop.status), (reason,)))
         if all(parts is None for parts in asked.filters):
             return PreFilterResult(Status.SKIP)
         return PreFilterResult(state=asked.filters)
@@ -263,8 +284,19 @@ class PolicyPlugin:
                 snapshot,
                 tuple([rule.prepare(subject, world) for rule in self.plan.filters]),
                 tuple([rule.prepare(subject, world) for rule in self.plan.scores]),
+                self.plan.stopped(subject, world),
             )
         return asked
+
+    def _subject(
+        self, pod: PodInfo, snapshot: Snapshot, queued: QueueTimes | None = None
+    ) -> PodSubject:
+        return PodSubject(pod, snapshot, self._worlds.gpus, queued)
+
+
+def place_of(rule: RuleBase) -> str:
+    """File and line of a rule."""
+    return f"{rule.source.name}:{rule.line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,7 +359,7 @@ _ROOTS: Final[Mapping[str, tuple[ClusterEvent, ...]]] = MappingProxyType(
 """By the first word of a field, up to the dot or colon."""
 
 
-def _events_of_rule(rule: FilterRule) -> set[ClusterEvent]:
+def _events_of_rule(rule: RuleBase) -> set[ClusterEvent]:
     """A rule that compares nodes or counts over several can change when one of them goes."""
     gone = set() if rule.row_local else {ClusterEvent(Resource.NODE, Action.DELETE)}
     return gone | events_of_reads(rule.reads)

@@ -1,0 +1,189 @@
+"""Gates, orders, prefilters, tiers and what acts on the chosen node, in the running scheduler."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.config import BerthDocument
+from engine.policy.reloader import Refusal, compile_at_once, compile_settings
+from engine.queue import SubQueue
+from tests.builders import make_node
+from tests.engine.policy.builders import compiled, compiler
+from tests.engine.test_scheduler import World, in_a_loop
+
+
+def world(text, *, nodes=("n1",)):
+    made = World({"p.policy": text}, nodes=nodes)
+    for weighted in made.framework.profile.plugins:
+        worlds = getattr(weighted.plugin, "_worlds", None)
+        if worlds is not None:
+            worlds.source = lambda: made.cache.snapshot(made.clock.time(), made.samples)
+    return made
+
+
+def refusal(text, **berth):
+    settings = compile_settings(BerthDocument.model_validate(berth))
+    return compile_at_once(compiler(), {"p.policy": text}, settings)
+
+
+def messages(made):
+    return [note for _, _, reason, note in made.edge.events if reason == "FailedScheduling"]
+
+
+@in_a_loop
+async def test_a_gate_holds_a_pod_until_it_is_changed():
+    made = world('gate: pod.annotation approved=yes message "{pod.name} waits"\n')
+    pod = made.comes()
+    await made.turn()
+    assert made.where() is SubQueue.GATED
+    assert made.queue.get(pod.metadata.uid).gating_reasons == ("p waits (p.policy:1)",)
+    made.handlers.pods.on_update(pod, _annotated(pod, approved="yes"))
+    await made.turn()
+    assert made.assigned() == ("n1", True)
+
+
+def _annotated(pod, **annotations):
+    import msgspec  # noqa: PLC0415 - here only
+
+    meta = msgspec.structs.replace(pod.metadata, annotations=annotations)
+    return msgspec.structs.replace(pod, metadata=meta)
+
+
+@in_a_loop
+async def test_a_gate_may_count_pods_of_the_cluster():
+    made = world("gate: count(cluster.pods where it.label app=x) < 1\n")
+    first = made.comes("a", labels={"app": "x"})
+    await made.turn()
+    assert made.assigned("a") == ("n1", True)
+    made.bound(first, "n1")
+    made.comes("b", labels={"app": "x"})
+    await made.turn()
+    assert made.where("b") is SubQueue.GATED
+
+
+@in_a_loop
+async def test_a_sort_replaces_the_order_of_the_queue():
+    made = world("sort: pod.label[rank] [gold, silver], pod.name desc\n")
+    for name, rank in (("a", "silver"), ("b", "gold"), ("c", None), ("d", "gold"), ("e", "tin")):
+        made.comes(name, labels={} if rank is None else {"rank": rank}, priority=1)
+    await made.turn()
+    assert [decision.pod.name for decision in made.decisions] == ["d", "b", "a", "e", "c"]
+
+
+@in_a_loop
+async def test_a_prefilter_looks_at_the_newest_cluster():
+    made = world(
+        "prefilter: count(cluster.pods where it.label app=x) < 1\n"
+        '  message "{count(cluster.pods where it.label app=x)} run already"\n'
+    )
+    made.comes("a", labels={"app": "x"})
+    made.comes("b", labels={"app": "x"})
+    await made.turn()
+    assert made.assigned("a") == ("n1", True)
+    assert made.where("b") is SubQueue.UNSCHEDULABLE
+    assert messages(made) == ["0/1 nodes are available: 1 run already (p.policy:1)."]
+
+
+@in_a_loop
+async def test_the_first_tier_comes_before_every_score():
+    text = "first: node.label tier=gold\nscore: 100 - bandwidth/max*100 weight 1000\nweight: 1000\n"
+    made = world(text, nodes=())
+    made.handlers.nodes.on_add(make_node("a", cpu="2"))
+    made.handlers.nodes.on_add(make_node("b", cpu="2", labels={"tier": "gold"}))
+    made.samples.put("bandwidth", {"a": 0.0, "b": 10.0})
+    made.comes("p")
+    await made.turn()
+    assert made.assigned() == ("b", True)
+
+
+@in_a_loop
+async def test_a_reserve_sees_the_pod_on_its_node():
+    made = world('reserve: count(node.pods) <= 1 message "{node.name} is taken"\n')
+    made.comes("a")
+    made.comes("b")
+    await made.turn()
+    assert (made.assigned("a"), made.assigned("b")) == (("n1", True), None)
+    assert made.where("b") is SubQueue.UNSCHEDULABLE
+    assert messages(made) == ["node n1 was chosen and refused: n1 is taken (p.policy:1)"]
+
+
+@in_a_loop
+async def test_a_permit_allows_and_rejects():
+    made = world(
+        "permit: pod.namespace is kube-system -> allow\n"
+        'permit: node.label closed -> reject message "{node.name} is closed"\n',
+        nodes=(),
+    )
+    made.handlers.nodes.on_add(make_node("n1", cpu="2", labels={"closed": "yes"}))
+    made.comes("a", namespace="kube-system")
+    made.comes("b")
+    await made.turn()
+    assert [name for name, _ in made.edge.binds] == ["a"]
+    assert messages(made) == ["node n1 was chosen and refused: n1 is closed (p.policy:2)"]
+
+
+@in_a_loop
+async def test_annotations_ride_on_the_binding_and_events_follow_it():
+    made = world(
+        "prebind: annotate example.com/zone = node.label[zone], annotate example.com/none ="
+        " node.label[none]\n"
+        'postbind: pod.priority >= 10 -> event "on {node.name}"\n',
+        nodes=(),
+    )
+    made.handlers.nodes.on_add(make_node("n1", cpu="2", labels={"zone": "z1"}))
+    seen = []
+    bind = made.edge.bind
+
+    async def spy(effect):
+        seen.append(dict(effect.annotations))
+        return await bind(effect)
+
+    made.edge.bind = spy
+    made.comes("a", priority=10)
+    made.comes("b", priority=0)
+    await made.turn()
+    assert seen == [{"example.com/zone": "z1"}] * 2
+    assert [one for one in made.edge.events if one[2] == "Policy"] == [
+        ("a", "Normal", "Policy", "on n1")
+    ]
+
+
+@in_a_loop
+async def test_a_dry_run_binds_nothing_and_says_so():
+    made = world("bind: pod.label sandbox -> dry run\nbind: default\n")
+    made.comes("a", labels={"sandbox": "yes"})
+    made.comes("b")
+    await made.turn()
+    assert [name for name, _ in made.edge.binds] == ["b"]
+    assert made.assigned("a") is None
+    note = "Would assign default/a to n1; dry run, nothing was bound"
+    assert ("a", "Normal", "DryRun", note) in made.edge.events
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("gang: by pod.label[app] min 2\n", "gang:"),
+        ("quota: by pod.namespace max cpu 2\n", "quota:"),
+        ("preempt: never\n", "preempt:"),
+        ("permit: wait 5s until node.ready\n", "permit: ... wait"),
+        ("prebind: label example.com/a = node.name\n", "prebind: label"),
+        ("postbind: annotate example.com/a = node.name\n", "postbind: annotate"),
+        ("bind: with other\n", "bind: with other"),
+        ("mode: shadow\nfilter: node.ready\n", "mode: shadow"),
+        ("mode: canary 10%\nfilter: node.ready\n", "mode: canary 10%"),
+    ],
+)
+def test_what_a_scheduler_cannot_run_is_refused_when_it_is_loaded(text, what):
+    found = refusal(text)
+    assert isinstance(found, Refusal)
+    assert f"`{what}` is understood, but this scheduler cannot run it yet" in found.text
+    assert compiler().compile({"p.policy": text}).ok
+    off = text.replace("mode: shadow", "mode: off").replace("mode: canary 10%", "mode: off")
+    off = off if "mode:" in off else f"mode: off\n{off}"
+    assert not isinstance(refusal(off), Refusal)
+
+
+def test_results_and_sort_fields_are_served():
+    assert compiled({"p.policy": "prebind: annotate example.com/s = score.total\n"})
+    assert compiled({"p.policy": "sort: pod.queued_at\n"})
