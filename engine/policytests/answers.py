@@ -7,7 +7,7 @@ one node at a time. Both implement `dsl.policytest.Answers`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -71,12 +71,17 @@ class ByColumns:
         self.used = used
         self.worlds = worlds
         self.plans = [one.plan for one in used if one.plan is not None]
+        if any(plan.gangs for plan in self.plans):
+            raise CannotJudgeError("this version cannot judge gangs yet")
+        if any(rule.core.elastic for plan in self.plans for rule in plan.quotas):
+            raise CannotJudgeError("this version cannot judge elastic quotas yet")
         self.world = worlds.of(scene.snapshot)
         self.subject = self.subject_of(scene.pod, scene.snapshot)
         weighted = [Weighted(one.plugin, one.weight) for one in used]
         if all(one.plugin.name != "PrioritySort" for one in used):
             weighted.append(Weighted(PrioritySort()))
         self.framework = Framework(Profile("berth", tuple(weighted)))
+        self.stopped_early = False
         self._rejections: dict[str, Rejection] | None = None
         self._scores: Mapping[str, float] | None = None
         self._scored = False
@@ -113,6 +118,8 @@ class ByColumns:
             return dict.fromkeys(left, self._read(used, pre.status))
         stopped = self._stopped(used)
         if stopped is not None:
+            # The plan says so where the plugin did not: there is no cycle to compare with.
+            self.stopped_early = True
             return dict.fromkeys(left, stopped)
         if pre.status.code is Code.SKIP:
             return {}
@@ -351,11 +358,53 @@ class ByColumns:
         finally:
             scene.cache.forget(scene.pod.uid)
 
+    # ---- preemption
+
     def preemption(self) -> tuple[Sequence[str], str | None]:
-        """See `Answers.preemption`."""
-        if len(self._candidates()):
+        """See `Answers.preemption`: the first `preempt:` that applies, node by node."""
+        if len(self._candidates()) or self.scene.pod.pod.spec.preemption_policy == "Never":
             return (), None
-        raise CannotJudgeError("this version cannot judge `victims` and `nominated` yet")
+        rules = (plan.preemption(self.subject, self.world) for plan in self.plans)
+        rule = next((one for one in rules if one is not None), None)
+        if rule is None or rule.core.never:
+            return (), None
+        choices: dict[int, tuple[int, ...]] = {}
+        violations: dict[int, int] = {}
+        for name, row in self.scene.rows.items():
+            if self.rejections()[name].status == "unresolvable":
+                continue
+            protected = self._protected(row)
+            victims = rule.victims(self.subject, self.world, row, self._fits(name), protected)
+            if victims is not None:
+                choices[row] = victims
+                violations[row] = len(protected.intersection(victims))
+        if not choices:
+            if rule.core.across > 1:
+                raise CannotJudgeError("this version cannot judge `across` yet")
+            return (), None
+        best = rule.best(self.subject, self.world, choices, violations)
+        pods = self.scene.snapshot.pods
+        (node,) = [name for name, row in self.scene.rows.items() if row == best]
+        return [pods.pod(place).name for place in choices[best]], node
+
+    def _fits(self, node: str) -> Callable[[frozenset[int]], bool]:
+        def fits(gone: frozenset[int]) -> bool:
+            after = ByColumns(self.scene.without(gone), self.used, self.worlds)
+            return node not in after.rejections()
+
+        return fits
+
+    def _protected(self, row: int) -> frozenset[int]:
+        """Rows of the node's pods that a disruption budget spares, the least important first."""
+        pods = self.scene.snapshot.pods
+        there = [place for place, node in enumerate(pods.node.tolist()) if node == row]
+        # Source: kubernetes default_preemption.go, filterPodsWithPDBViolation: most important first
+        there.sort(key=lambda place: -pods.pod(place).priority)
+        spared: set[int] = set()
+        for budget in self.scene.budgets:
+            matching = [place for place in there if budget.covers(pods.pod(place))]
+            spared.update(matching[budget.allowed :])
+        return frozenset(spared)
 
 
 class ByReference(ByColumns):
@@ -440,7 +489,7 @@ def differences(columns: ByColumns, meaning: ByReference) -> list[str]:
             f"rejections: by columns {_told(columns.rejections())};"
             f" by reference {_told(meaning.rejections())}"
         )
-    elif not columns.cycle_agrees():
+    elif not columns.stopped_early and not columns.cycle_agrees():
         found.append(f"a scheduling cycle leaves other nodes than {_told(columns.rejections())}")
     left, right = columns.scores(), meaning.scores()
     if left != right:

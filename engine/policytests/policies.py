@@ -129,10 +129,7 @@ class Library:
             result = self._compile(there, {**use.params, **own})
             if not result.ok:
                 refused.extend(one for one in result.diagnostics if one.is_error)
-            for plan in result.plans:
-                weight = use.weight if use.weight is not None else plan.weight
-                named = replace(plan, name=use.alias or plan.name, weight=weight)
-                policies.append(Used(PolicyPlugin(named, worlds), weight, named))
+            policies.extend(_used(use, there, plan, worlds) for plan in result.plans)
         if refused:
             return Refused(tuple(refused))
         order = list(DEFAULT_WEIGHTS)
@@ -145,8 +142,19 @@ class Library:
         if key not in self._compiled:
             given = {there.name: dict(params)} if params else None
             files = {there.path: there.text}
-            self._compiled[key] = self._compiler.compile(files, params=given)
+            beside = (*self._policies(self._bundled), *self._policies(Path(there.path).parent))
+            others = {one.name: one.text.decode("utf-8", "replace") for one in beside}
+            others.pop(there.name, None)
+            self._compiled[key] = self._compiler.compile(files, params=given, bundled=others)
         return self._compiled[key]
+
+
+def _used(use: Use, there: PolicyText, plan: Plan, worlds: Worlds) -> Used:
+    """One plan as a plugin; alias and weight are for the policy itself, not for what it uses."""
+    if plan.name == there.name:
+        weight = use.weight if use.weight is not None else plan.weight
+        plan = replace(plan, name=use.alias or plan.name, weight=weight)
+    return Used(PolicyPlugin(plan, worlds), plan.weight, plan)
 
 
 def _name_of(path: Path, text: bytes) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic, render
 from dsl.parser.build import StatementReader
 from dsl.plan import RuleBase, SortRule
@@ -94,9 +95,14 @@ def find_files(paths: Iterable[Path]) -> Iterator[Path]:
 class Runner:
     """Runs test files; policies and the tables of the grammar are kept between them."""
 
-    def __init__(self, bundled: Path | None) -> None:
-        self._library = Library(bundled)
-        self._reader = StatementReader()
+    def __init__(
+        self,
+        bundled: Path | None,
+        compiler: Compiler | None = None,
+        reader: StatementReader | None = None,
+    ) -> None:
+        self._library = Library(bundled, compiler)
+        self._reader = reader or StatementReader()
         self.report = Report()
 
     def run(self, path: Path) -> None:
@@ -142,8 +148,10 @@ class Runner:
         except (FixtureError, CannotJudgeError) as failed:
             return ERROR, render((_about(suite, case, str(failed)),))
         except (PluginError, KeyError) as fault:
-            # A field that the world of this version does not have is a KeyError.
-            why = f"a fault of Berth: {type(fault).__name__}: {fault}"
+            # What the world of this version has no column for is a KeyError.
+            why = str(fault)
+            if isinstance(fault, KeyError):
+                why = f"this version has nothing to read for {fault} yet"
             return ERROR, render((_about(suite, case, why),))
 
     def _judged(

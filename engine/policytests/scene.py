@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC
 from typing import Final
 
@@ -90,6 +90,22 @@ class FixtureSignals:
 
 
 @dataclass(frozen=True, slots=True)
+class Budget:
+    """A PodDisruptionBudget: how many of the pods with these labels may still go."""
+
+    namespace: str
+    labels: Mapping[str, str]
+    allowed: int
+
+    def covers(self, pod: PodInfo) -> bool:
+        """Whether the pod is one of its pods."""
+        labels = pod.pod.metadata.labels or {}
+        return pod.namespace == self.namespace and all(
+            labels.get(key) == value for key, value in self.labels.items()
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Scene:
     """The cluster of a test, and the pods it is about; the first is the pod of the cycle."""
 
@@ -100,11 +116,25 @@ class Scene:
     chosen: str
     waited: float
     rows: Mapping[str, int]
+    budgets: tuple[Budget, ...]
 
     @property
     def pod(self) -> PodInfo:
         """The pod of the cycle."""
         return self.pods[0]
+
+    def without(self, gone: frozenset[int]) -> Scene:
+        """The same cluster when the pods of these rows are gone; rows of nodes stay."""
+        old, cache = self.snapshot, Cache()
+        for name, row in self.rows.items():
+            cache.add_node(old.nodes.node(row))
+            assert cache.nodes.row(name) == row
+        for namespace in old.namespaces.values():
+            cache.set_namespace(namespace)
+        for place, row in enumerate(old.pods.node.tolist()):
+            if row >= 0 and place not in gone:
+                cache.add_pod(old.pods.pod(place), old.nodes.name(row))
+        return replace(self, cache=cache, snapshot=cache.snapshot(old.now, old.signals))
 
 
 def make_scene(case: Case, specs: Mapping[str, MetricSpec], read: ReadText) -> Scene:
@@ -140,6 +170,14 @@ def make_scene(case: Case, specs: Mapping[str, MetricSpec], read: ReadText) -> S
         given[0].text("chosen"),
         waited if isinstance(waited, float) else 0.0,
         {name: cache.nodes.row(name) for name in nodes},
+        tuple(
+            Budget(
+                one.text("namespace") or "default",
+                one.maps.get("label", {}),
+                one.number("allowed", 0),
+            )
+            for one in cluster.of("pdb")
+        ),
     )
 
 

@@ -1,0 +1,67 @@
+"""`berth test` as it is called."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+from click.testing import CliRunner
+
+from engine.cli import main
+
+EXAMPLE = Path(__file__).parent / "policytests" / "nginx"
+
+
+def berth(*args):
+    return CliRunner().invoke(main, ["test", *map(str, args)])
+
+
+def test_all_pass():
+    done = berth(EXAMPLE)
+    assert (done.exit_code, done.output) == (0, "4 passed\n")
+
+
+def test_coverage_and_junit(tmp_path):
+    done = berth(EXAMPLE / "nginx.policytest", "--coverage", "--junit", tmp_path / "j.xml")
+    assert done.exit_code == 0
+    assert done.output.splitlines()[0].split() == [
+        "rule",
+        "rejected",
+        "passed",
+        "skipped",
+        "scored",
+    ]
+    assert ET.parse(tmp_path / "j.xml").getroot().get("tests") == "4"
+
+
+def test_json():
+    listed = json.loads(berth(EXAMPLE, "--format", "json").output)
+    assert {one["outcome"] for one in listed} == {"passed"}
+
+
+@pytest.mark.parametrize(
+    ("content", "code", "said"),
+    [
+        ("use node-name\nnode: a\ntest: \"t\"\n  given pod\n  expect feasible []\n", 1, "1 failed"),
+        ("use node-name\nnode: a\ntest: \"t\"\n  given pod\n  expect feasible [b]\n", 2, "P701"),
+        ("use nothing-like-it\nnode: a\ntest: \"t\"\n  given pod\n  expect best a\n", 2, "P704"),
+        ("noed: a\n", 2, "did you mean `node`?"),
+    ],
+)  # fmt: skip
+def test_what_fails(tmp_path, content, code, said):
+    (tmp_path / "t.policytest").write_text(content)
+    done = berth(tmp_path)
+    assert done.exit_code == code, done.output
+    assert said in done.output
+
+
+def test_nothing_to_run(tmp_path):
+    done = berth(tmp_path)
+    assert done.exit_code == 2
+    assert "there is no .policytest file" in done.output
+    assert berth(tmp_path / "none").exit_code == 2
+    bad = berth(EXAMPLE, "--junit", tmp_path / "no" / "j.xml")
+    assert bad.exit_code == 2
+    assert "cannot be written" in bad.output

@@ -1,0 +1,629 @@
+"""Policy tests run: objects, the two evaluators, messages, coverage, reports."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from textwrap import dedent
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pytest
+
+from dsl.compiler import Compiler
+from dsl.parser.build import StatementReader
+from dsl.policytest import read_suite
+from engine.framework.podinfo import CPU, MEMORY
+from engine.policy.plugin import PolicyPlugin
+from engine.policytests.answers import ByColumns, ByReference, differences
+from engine.policytests.objects import FixtureError, node_of, pods_of
+from engine.policytests.policies import Used
+from engine.policytests.report import as_json, as_junit, as_text
+from engine.policytests.running import Runner, find_files
+from engine.policytests.scene import make_scene, new_worlds
+
+COMPILER = Compiler()
+READER = StatementReader()
+HERE = Path(__file__).parent / "policytests"
+NODES = """\
+    use p
+    node: a  cpu 4  memory 8Gi  label test=test  metric bandwidth 10
+    node: b  cpu 4  metric bandwidth 40
+    """
+POLICY = """\
+    filter: pod.name contains nginx -> node.label test=test
+      message "not {node.name}" status unresolvable
+    score: 100 - bandwidth/max*100
+    """
+
+
+def text(part):
+    return dedent(part)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs one test file beside some policies; gives the results."""
+
+    def go(tests, *, head=NODES, **files):
+        files = {"p": POLICY} | files
+        for name, content in files.items():
+            (tmp_path / f"{name}.policy").write_text(text(content))
+        path = tmp_path / "t.policytest"
+        path.write_text(text(head) + text(tests))
+        runner = Runner(None, COMPILER, READER)
+        runner.run(path)
+        go.report = runner.report
+        return runner.report.results
+
+    go.folder = tmp_path
+    return go
+
+
+def outcome(results):
+    (one,) = results
+    return one.outcome, one.message
+
+
+# ---- the example of the language's reference
+
+
+def test_the_example_passes():
+    runner = Runner(None, COMPILER, READER)
+    runner.run(HERE / "nginx" / "nginx.policytest")
+    assert [(one.test, one.outcome, one.message) for one in runner.report.results] == [
+        ("nginx pods may only go to nodes with test=test", "passed", ""),
+        ("other pods are not affected", "passed", ""),
+        ("no traffic at all", "passed", ""),
+        ("queue order", "passed", ""),
+    ]
+    assert runner.report.exit_code == 0
+    rules = [(one.text.split(":")[0], one.outcomes) for one in runner.report.coverage.values()]
+    assert rules == [
+        ("filter", {"passed": 1, "rejected": 1, "skipped": 3}),
+        ("score", {"scored": 4}),
+    ]
+
+
+# ---- failures say what came out
+
+
+def test_a_failure_shows_the_values_of_the_rule(run):
+    results = run('test: "t"\n  given pod name my-nginx\n  expect feasible [a, b]\n')
+    assert outcome(results)[0] == "failed"
+    said = results[0].message.replace(f"{run.folder}/", "")
+    assert said == text("""\
+        t.policytest:6: expect feasible [a, b]
+        feasible are [a]
+        b is rejected by p.policy:1: "not b"
+        p.policy:1: filter: pod.name contains nginx -> node.label test=test message "not {node.name}" status unresolvable
+          applies to default/my-nginx
+            pod.name contains nginx  true
+            pod.name                 my-nginx
+          b is rejected
+            node.label test=test  false
+            node.label[test]      <none>""")  # noqa: E501 - as it is printed
+
+
+def test_a_wrong_score_shows_how_it_comes_about(run):
+    (one,) = run('test: "t"\n  given pod\n  expect score a 70\n')
+    assert one.outcome == "failed"
+    assert one.line == 4
+    lines = [line.split() for line in one.message.splitlines()]
+    assert ["the", "score", "of", "a", "is", "75"] in lines
+    assert ["bandwidth/max*100", "25"] in lines
+    assert ["max", "40/s"] in lines
+
+
+@pytest.mark.parametrize(
+    ("clause", "said"),
+    [
+        ('rejected [b] message "not c"', 'b is rejected by p.policy:1: "not b"'),
+        ("rejected [b] status unschedulable", "b is rejected by p.policy:1 as unresolvable"),
+        ("score b 0", 'b has no score: it is rejected by p.policy:1: "not b"'),
+        ("best b", "the best is a"),
+        ("skipped 1", "rule 1 did apply"),
+        ("skipped 3", "there is no rule 3; the rules that can be asked are 1 and 2"),
+        ("order [nginx]", None),
+        ("ungated nginx", None),
+        ("gated nginx", "nothing holds nginx before the queue"),
+        ('rejected [b] message "not b" status unresolvable', None),
+    ],
+)
+def test_expectations(run, clause, said):
+    got, message = outcome(run(f'test: "t"\n  given pod name nginx\n  expect {clause}\n'))
+    assert got == ("passed" if said is None else "failed"), message
+    assert said is None or said in message.replace(f"{run.folder}/", "")
+
+
+def test_a_test_that_expects_nothing_fails(run):
+    got, message = outcome(run('test: "t"\n  given pod name nginx\n'))
+    assert got == "failed"
+    assert "expects nothing" in message
+
+
+def test_a_test_that_no_rule_has_a_part_in_fails(run):
+    policy = "filter: pod.name contains nginx -> node.label test=test\n"
+    head = "use p\nnode: a\n"
+    tests = 'test: "t"\n  given pod name redis\n  expect feasible [a]\n'
+    got, message = outcome(run(tests, head=head, p=policy))
+    assert got == "failed"
+    assert "no rule applies to default/redis" in message
+    assert outcome(run(tests + "  expect skipped 1\n", head=head, p=policy)) == ("passed", "")
+
+
+def test_a_score_that_abstains_is_no_score(run):
+    head = "use p\nnode: a\n"
+    tests = 'test: "t"\n  given pod\n  expect score a 0\n'
+    got, message = outcome(
+        run(tests, head=head, p="filter: node.ready\nscore: bandwidth normalize minmax\n")
+    )
+    assert got == "failed"
+    assert "every scoring rule abstained" in message
+
+
+def test_a_metric_that_nobody_reads_is_told(run):
+    tests = 'test: "t"\n  given pod\n  given node a metric bandwith 5\n  expect best a\n'
+    got, message = outcome(run(tests))
+    assert got == "failed"
+    assert "reads the metric `bandwith`" in message
+
+
+# ---- policies
+
+
+def test_policies_are_found_by_header_then_file_then_bundled_then_in_tree(tmp_path):
+    folder, bundled = tmp_path / "mine", tmp_path / "bundled"
+    folder.mkdir()
+    bundled.mkdir()
+    (folder / "x.policy").write_text("policy: y\nforbid: node.name is a\n")
+    (folder / "y.policy").write_text("forbid: node.name is b\n")
+    (bundled / "z.policy").write_text("forbid: node.name is c\n")
+    (bundled / "x.policy").write_text("forbid: node.name is d\n")
+    for name, rejected in (("y", "a"), ("x", "a"), ("z", "c")):
+        (folder / "t.policytest").write_text(
+            f'use {name}\nnode: a\nnode: b\nnode: c\nnode: d\ntest: "t"\n'
+            f"  given pod\n  expect rejected [{rejected}]\n"
+        )
+        runner = Runner(bundled, COMPILER, READER)
+        runner.run(folder / "t.policytest")
+        assert [one.outcome for one in runner.report.results] == ["passed"], name
+
+
+def test_a_policy_that_is_not_there(run):
+    (one,) = run('test: "t"\n  given pod\n  expect feasible [a]\n', head="use q\nnode: a\n", qq="")
+    assert one.outcome == "error"
+    assert "error[P704]: there is no policy `q`" in one.message
+    (one,) = run('test: "t"\n  given pod\n  expect best a\n', head="use node-nme\nnode: a\n")
+    assert "did you mean `node-name`?" in one.message
+
+
+def test_in_tree_plugins_take_part_when_they_are_used(run):
+    head = "use node-resources-fit\nuse taint-toleration\nnode: a  cpu 1\nnode: b\nnode: c cpu 9\n"
+    tests = """\
+        test: "t"
+          given node c  taint dedicated=x
+          given pod cpu 1
+          expect feasible [a]
+          expect rejected [b] message "Insufficient cpu" status unresolvable
+          expect rejected [c] message "node(s) had untolerated taint(s)"
+        test: "tolerated"
+          given node c  taint dedicated=x
+          given pod cpu 1 toleration dedicated=x
+          expect feasible [a, c]
+          expect best c
+        """
+    results = run(tests, head=head)
+    assert [one.outcome for one in results] == ["passed", "passed"], results[0].message
+
+
+def test_the_weighted_sum_of_several_policies(run):
+    head = "use p weight 2\nuse p as again\nnode: a metric bandwidth 10\nnode: b\n"
+    tests = 'test: "t"\n  given pod\n  given node b metric bandwidth 40\n  expect score a 225\n'
+    assert outcome(run(tests, head=head)) == ("passed", "")
+
+
+def test_a_policy_that_uses_another(run):
+    head = "use p\nnode: a\nnode: b\n"
+    tests = 'test: "t"\n  given pod\n  expect rejected [b]\n'
+    files = {"p": "use other\nscore: 1\n", "other": "forbid: node.name is b\n"}
+    assert outcome(run(tests, head=head, **files)) == ("passed", "")
+
+
+PREEMPT = """\
+    preempt: victims where it.priority < pod.priority and not it.label critical=true
+      order it.priority asc, it.started_at desc
+    require: node.cpu.free >= pod.cpu
+    """
+BUSY = """\
+    use p
+    node: a  cpu 2
+    node: b  cpu 2
+    running: on a  name low   cpu 1  priority 1  started_at "2025-03-01T08:00:00Z"
+    running: on a  name late  cpu 1  priority 1  started_at "2025-03-01T09:00:00Z"
+    running: on b  name crit  cpu 2  priority 1  label critical=true
+    """
+
+
+@pytest.mark.parametrize(
+    ("clauses", "outcome_", "said"),
+    [
+        ("given pod cpu 1 priority 5\n  expect victims [late]\n  expect nominated a", "passed", ""),
+        ("given pod cpu 2 priority 5\n  expect victims [late, low]", "passed", ""),
+        ("given pod cpu 1 priority 1\n  expect nominated none", "passed", ""),
+        ("given pod priority 5\n  expect victims none", "passed", ""),
+        ("given pod cpu 1 priority 5 preemption_policy Never\n  expect victims []", "passed", ""),
+        ("given pod cpu 1 priority 5\n  expect victims [low]", "failed", "the victims are [late]"),
+    ],
+)  # fmt: skip
+def test_victims(run, clauses, outcome_, said):
+    results = run(f'test: "t"\n  {clauses}\n', head=BUSY, p=PREEMPT)
+    got, message = outcome(results)
+    assert got == outcome_, message
+    assert said in message
+
+
+def test_disruption_budgets_spare_pods(run):
+    head = text(BUSY) + "running: on a  name kept  cpu 0  priority 1\n"
+    budget = "pdb: web  label app=web  allowed 0\n"
+    tests = """\
+        test: "t"
+          given running on a name late label app=web
+          given pod cpu 1 priority 5
+          expect victims [low]
+        """
+    assert outcome(run(tests, head=head + budget, p=PREEMPT)) == ("passed", "")
+
+
+POINTS = """\
+    sort: pod.qos [Guaranteed, Burstable, BestEffort], pod.queued_at
+    gate: pod.annotation ok=yes message "wait for {pod.name}"
+    prefilter: pod.gpu > 0 -> cluster.gpu.free >= pod.gpu message "no {pod.gpu} GPUs"
+    first: node.label tier=gold
+    permit: group.name is present -> reject
+    permit: pod.label slow=yes -> wait 60s until node.label go=yes message "not yet"
+    prebind: annotate example.com/node = node.name
+    """
+
+
+def test_the_other_extension_points(run):
+    head = "use p\nnode: a\nnode: b  label tier=gold  label go=yes\n"
+    tests = """\
+        test: "the queue"
+          given pod name low qos BestEffort annotation ok=yes
+          given pod name high qos Guaranteed
+          expect order [high, low]
+          expect gated high message "wait for high"
+          expect ungated low
+        test: "a prefilter stops the pod on every node"
+          given pod gpu 2
+          expect rejected [a, b] message "no 2 GPUs" status unschedulable
+          expect feasible none
+        test: "the best tier"
+          given pod
+          expect best b
+          expect annotation example.com/node b
+        test: "permit"
+          given pod label slow=yes chosen a
+          expect permit wait message "not yet"
+        test: "permit, later"
+          given pod label slow=yes chosen a waited 60s
+          expect permit reject
+        test: "permit, there"
+          given pod label slow=yes chosen b
+          expect permit allow
+        """
+    policy = POINTS.replace("    permit: group.name is present -> reject\n", "")
+    results = run(tests, head=head, p=policy)
+    assert [(one.outcome, one.message) for one in results] == [("passed", "")] * 6
+
+
+def test_what_cannot_be_judged_is_an_error(run):
+    tests = 'test: "t"\n  given pod\n  expect permit allow\n'
+    got, message = outcome(run(tests, head="use p\nnode: a\nnode: b\n", p="filter: node.ready\n"))
+    assert got == "error"
+    assert "no node is chosen; say which:  given pod chosen NODE" in message
+    gang = "gang: by pod.label[gang] min 3 wait 60s\n"
+    got, message = outcome(run(tests, head="use p\nnode: a\n", p=gang))
+    assert got == "error"
+    assert "this version cannot judge gangs yet" in message
+
+
+def test_parameters(run):
+    policy = (
+        "param pool: string = test\nparam limit: number = 5 from 0 to 9\n"
+        "filter: node.label test=$pool\n"
+    )
+    tests = """\
+        test: "of the file"
+          given pod
+          expect feasible [b]
+        test: "of the test"
+          given pod
+          given param pool = one
+          expect feasible [a]
+        test: "out of range"
+          given param limit = 10
+          expect error P111
+        test: "accepted"
+          expect error P111
+        test: "unknown"
+          given pod
+          given param pol = one
+          expect feasible [a]
+        """
+    head = "use p (pool = two)\nnode: a label test=one\nnode: b label test=two\n"
+    results = run(tests, head=head, p=policy)
+    assert [one.outcome for one in results] == ["passed", "passed", "passed", "failed", "error"]
+    assert "the policy is accepted" in results[3].message
+    assert "has a parameter `pol`" in results[4].message
+
+
+def test_a_policy_with_errors_is_an_error_of_each_test(run):
+    tests = 'test: "t"\n  given pod\n  expect best a\ntest: "u"\n  expect error P101\n'
+    results = run(tests, p="filter: node.lable[x] is y\n")
+    assert [one.outcome for one in results] == ["error", "passed"]
+    assert "error[P101]" in results[0].message
+    assert run.report.exit_code == 2
+
+
+# ---- objects
+
+
+def thing(line, kind="node"):
+    head = "use p\nnode: on-it\n"
+    made = read_suite("t", f'{head}{kind}: {line}\ntest: "t"\n  given pod\n  expect best on-it\n')
+    assert made.ok, made.diagnostics
+    return made.cases[0].cluster.of(kind)[-1]
+
+
+def no_file(name):
+    raise FixtureError(name)
+
+
+def test_a_node_has_what_is_said_and_defaults():
+    node = node_of(
+        thing("n cpu 4 gpu 2 resource rdma/hca=3 taint k=v ready false condition Bad=True "
+              'unschedulable true created "2025-01-01T00:00:00Z"'),
+        no_file,
+    )  # fmt: skip
+    assert node.status.allocatable == node.status.capacity == {
+        "cpu": "4", "memory": "0", "pods": "110", "nvidia.com/gpu": "2", "rdma/hca": "3",
+    }  # fmt: skip
+    assert node.metadata.labels == {"kubernetes.io/hostname": "n"}
+    assert [(t.key, t.value, t.effect) for t in node.spec.taints] == [("k", "v", "NoSchedule")]
+    assert {c.type: c.status for c in node.status.conditions} == {"Ready": "False", "Bad": "True"}
+    assert node.spec.unschedulable
+    assert node.metadata.creation_timestamp == "2025-01-01T00:00:00Z"
+
+
+def test_a_pod_has_what_is_said_and_defaults():
+    (pod,) = pods_of(
+        thing("on on-it name p cpu 2 limit memory=1Gi label a=b toleration k=v "
+              'images ["x:1", y] owner_kind Job owner_name j terminating true priority -3',
+              "running"),
+        "pod", no_file,
+    )  # fmt: skip
+    assert pod.key == "default/p"
+    assert pod.requests == {CPU: 2000}
+    assert pod.priority == -3
+    assert pod.terminating
+    spec = pod.pod.spec
+    assert (spec.node_name, spec.scheduler_name) == ("on-it", "berth")
+    assert [c.image for c in spec.containers] == ["x:1", "y"]
+    assert spec.containers[0].resources.limits == {"memory": "1Gi"}
+    (owner,) = pod.pod.metadata.owner_references
+    assert (owner.kind, owner.name, owner.controller) == ("Job", "j", True)
+    assert pod.pod.status.phase == "Running"
+
+
+def test_pods_of_a_count_are_numbered():
+    pods = pods_of(thing("on on-it name web count 3", "running"), "pod", no_file)
+    assert [pod.name for pod in pods] == ["web-1", "web-2", "web-3"]
+    assert len({pod.uid for pod in pods}) == 3
+
+
+DEPLOYMENT = """\
+    apiVersion: v1
+    kind: Service
+    metadata: {name: web}
+    ---
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: web, namespace: shop}
+    spec:
+      template:
+        metadata: {labels: {app: web}}
+        spec:
+          containers:
+            - {name: a, image: "nginx:1.25", resources: {limits: {cpu: 500m, memory: 1Gi}}}
+            - {name: b, resources: {requests: {cpu: 250m}}}
+    """
+
+
+def test_a_manifest_gives_what_a_cluster_would_have():
+    (pod,) = pods_of(thing('from "web.yaml"', "pending"), "pod", lambda _: text(DEPLOYMENT))
+    assert pod.key == "shop/web"
+    assert pod.requests == {CPU: 750, MEMORY: 1 << 30}
+    assert pod.pod.metadata.labels == {"app": "web"}
+    assert pod.pod.metadata.owner_references[0].kind == "Deployment"
+    assert pod.pod.spec.service_account_name == "default"
+
+
+def test_attributes_win_over_the_manifest():
+    (pod,) = pods_of(
+        thing('from "w.yaml" name x namespace y cpu 2 image z label app=other', "pending"),
+        "pod", lambda _: text(DEPLOYMENT),
+    )  # fmt: skip
+    assert pod.key == "y/x"
+    assert pod.requests == {CPU: 2000, MEMORY: 1 << 30}
+    assert pod.pod.spec.containers[0].image == "z"
+    assert pod.pod.metadata.labels == {"app": "other"}
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("kind: Pod\n", "holds no Node, but Pod"),
+        ("", "holds no Node, but nothing"),
+        ("a: [\n", "is not YAML"),
+        ("kind: Node\nspec: {taints: [{key: 5}]}\n", "n.yaml: Expected `str`"),
+        ("kind: Node\nstatus: {capacity: [1]}\nmetadata: nothing\n", None),
+        ("kind: List\nitems: [{kind: Pod}, {kind: Node}]\n", None),
+    ],
+)
+def test_manifests_that_are_none(content, said):
+    if said is None:
+        assert node_of(thing('n from "n.yaml"'), lambda _: content).metadata.name == "n"
+        return
+    with pytest.raises(
+        FixtureError,
+        match=said.replace("`", "."),
+    ):
+        node_of(thing('n from "n.yaml"'), lambda _: content)
+
+
+def test_a_manifest_that_is_not_there(run):
+    tests = 'test: "t"\n  given pod from "none.yaml"\n  expect best a\n'
+    got, message = outcome(run(tests))
+    assert got == "error"
+    assert "none.yaml cannot be read: No such file or directory" in message
+
+
+# ---- what policies read
+
+
+def test_namespaces_running_pods_and_the_time(run):
+    policy = """\
+        filter: namespace.label team=red -> count(node.pods where it.label app=web) < 2
+        filter: time.hour in 9..11 and time.weekday is sat
+        """
+    tests = """\
+        test: "now"
+          given pod namespace shop
+          expect feasible [b]
+        test: "later"
+          given pod namespace shop
+          given now "2025-03-01T12:00:00Z"
+          expect feasible none
+        test: "finished and leaving pods"
+          given running on a name web-2 phase Succeeded label app=web
+          given pod namespace shop
+          expect feasible [a, b]
+        """
+    head = """\
+        use p
+        node: a
+        node: b
+        namespace: shop  label team=red
+        running: on a name web-1  label app=web
+        running: on a name web-2  label app=web  bound false
+        running: on b name web-3  label app=other
+        """
+    results = run(tests, head=head, p=policy)
+    assert [(one.outcome, one.message) for one in results] == [("passed", "")] * 3
+
+
+def test_samples_have_units_and_turn_stale(run):
+    policy = """\
+        metric load = promql "load" unit percent stale 2m
+        metric room = promql "room" unit bytes default 5Gi
+        metric wait = promql "wait" unit seconds
+        filter: load is present and load < 60%
+        score: if wait is present and room >= 2Gi then 100 else 0
+        """
+    head = """\
+        use p
+        node: a  metric load 50   metric room 1Gi  metric wait 200ms
+        node: b  metric load 55%  metric wait 5m
+        node: c  metric load 70   metric wait 1
+        node: d  metric load 10 age 3m  metric wait 1
+        node: e  metric load 10 age 2m  metric wait 1
+        """
+    tests = """\
+        test: "t"
+          given pod
+          expect feasible [a, b, e]
+          expect score a 0
+          expect score b 100
+        """
+    assert outcome(run(tests, head=head, p=policy)) == ("passed", "")
+
+
+def test_the_order_of_the_queue_and_gates_of_the_tree(run):
+    head = "use p\nuse scheduling-gates\nnode: a\n"
+    (run.folder / "gated.yaml").write_text("kind: Pod\nspec: {schedulingGates: [{name: x}]}\n")
+    tests = """\
+        test: "order"
+          given pod name old queued_at "2025-03-01T09:00:00Z"
+          given pod name new queued_at "2025-03-01T09:30:00Z"
+          given pod name high priority 5 queued_at "2025-03-01T09:40:00Z"
+          expect order [high, old, new]
+        test: "gates"
+          given pod name held from "gated.yaml"
+          given pod name free
+          expect gated held
+          expect ungated free
+        """
+    results = run(tests, head=head, p="filter: node.ready\n")
+    assert [(one.outcome, one.message) for one in results] == [("passed", "")] * 2
+
+
+# ---- the two evaluators
+
+
+def test_a_column_that_lies_is_found_out():
+    made = read_suite("t", text(NODES) + 'test: "t"\n  given pod name nginx\n  expect best a\n')
+    plan = COMPILER.compile({"p.policy": text(POLICY)}).plans[0]
+    (rule,) = plan.filters
+    lying = replace(
+        rule,
+        verdict=lambda parts, world, rows: np.ones(len(np.arange(world.nodes)[rows]), np.bool_),
+    )
+    for each, agree in ((plan, True), (replace(plan, filters=(lying,)), False)):
+        worlds = new_worlds()
+        used = [Used(PolicyPlugin(each, worlds), 1.0, each)]
+        specs = {spec.id: spec for spec in each.metrics}
+        scene = make_scene(made.cases[0], specs, no_file)
+        found = differences(ByColumns(scene, used, worlds), ByReference(scene, used, worlds))
+        assert (not found) == agree, found
+    assert 'by reference b "not b" unresolvable' in found[0]
+
+
+# ---- reports
+
+
+def test_reports(run):
+    tests = (
+        'test: "good"\n  given pod\n  expect best a\n'
+        'test: "bad \\"<&>"\n  given pod\n  expect best b\n'
+        'test: "none"\n  given pod from "no.yaml"\n  expect best b\n'
+    )
+    run(tests)
+    report = run.report
+    assert report.exit_code == 2
+    listed = json.loads(as_json(report, coverage=False))
+    assert [list(one) for one in listed] == [["file", "test", "line", "outcome", "message"]] * 3
+    assert [one["outcome"] for one in listed] == ["passed", "failed", "error"]
+    covered = json.loads(as_json(report, coverage=True))
+    assert covered["tests"] == listed
+    assert covered["coverage"][1]["scored"] == 2
+    root = ET.fromstring(as_junit(report))
+    assert root.attrib == {"tests": "3", "failures": "1", "errors": "1"}
+    cases = root.findall("testsuite/testcase")
+    assert [case.get("name") for case in cases] == ["good", 'bad "<&>', "none"]
+    assert [[part.tag for part in case] for case in cases] == [[], ["failure"], ["error"]]
+    said = as_text(report, coverage=True)
+    assert said.endswith("1 passed, 1 failed, 1 could not be run")
+    assert "rejected  passed  skipped  scored" in said
+
+
+def test_files_are_found_below_folders(tmp_path):
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    for name in ("a/b/x.policytest", "a/y.policytest", "a/z.policy"):
+        (tmp_path / name).write_text("")
+    found = [str(one.relative_to(tmp_path)) for one in find_files([tmp_path])]
+    assert found == ["a/b/x.policytest", "a/y.policytest"]
+    with pytest.raises(FileNotFoundError):
+        list(find_files([tmp_path / "none"]))
