@@ -17,6 +17,11 @@ HEADER = """\
 metric m1 = promql "a" by node
 metric m2 = promql "b" default 3
 metric mb = promql "c" unit bytes
+metric mc = promql "d" by cluster
+metric mn = promql "e" by namespace default 2
+metric mp = promql "f" by pod
+metric ma = annotation some/load stale 5m
+metric rtt = promql "g" by src, dst
 param word: string = web
 param names: list of string = [web, db]
 param factor: number = 2.5
@@ -67,10 +72,17 @@ def plain(draw, depth, its, guard):  # noqa: C901 - one case a shape
         "pod.volumes.count",
         "item($sizes, pod.priority)",
         "item($sizes, node.gpu.free)",
+        "mn",
+        "(ma ?? 1)",
+        "(mc ?? 3)",
+        "(mp ?? 4)",
+        "(rtt(node.name, pod.name) ?? 5)",
+        "(rtt(pod.name, pod.label[app]) ?? 6)",
     ]
     leaves += ["(m1 ?? 4)"] if guard else ["m1", "(metric_age(m1)/1s)"]
     if its:
         leaves += ["it.priority", "it.gpu", "number(it.label[k])", "number(it.node.label[k])"]
+        leaves += ["(rtt(node.name, it.name) ?? 7)", "(rtt(it.name, it.node) ?? 7)"]
         leaves += ["number(it.label[(node.name)])", "number(pod.label[(it.name)])"]
     if depth <= 0 or draw(st.booleans()):
         return draw(st.sampled_from(leaves))
@@ -328,7 +340,9 @@ node = st.fixed_dictionaries(
         "node.resource.free[cpu]": whole,
         "node.images": st.lists(st.sampled_from(WORDS), max_size=3).map(tuple),
         "node.created": st.one_of(st.none(), st.sampled_from([1_740_823_100.0, 1_740_800_000.0])),
-        "metrics": st.fixed_dictionaries({"m1": value, "m2": value, "mb": value}).map(_clean),
+        "metrics": st.fixed_dictionaries({"m1": value, "m2": value, "mb": value, "ma": value}).map(
+            _clean
+        ),
         "ages": st.fixed_dictionaries({"m1": value}).map(_clean),
     }
 ).map(_clean)
@@ -346,6 +360,8 @@ running = st.fixed_dictionaries(
         "it.ready": st.booleans(),
         "it.bound": st.booleans(),
         "it.label[web]": word,
+        "it.node": word,
+        "metrics": st.fixed_dictionaries({"mp": value}).map(_clean),
     }
 ).map(_clean)
 container = st.fixed_dictionaries(
@@ -372,6 +388,7 @@ subject = st.fixed_dictionaries(
         "pod.volumes.count": st.sampled_from([0.0, 2.0]),
         "pod.label[web]": word,
         "pod.label[n-1]": word,
+        "metrics": st.fixed_dictionaries({"mp": value, "mn": value}).map(_clean),
         "pod.node_selector[k]": word,
     }
 ).map(_clean)
@@ -396,7 +413,12 @@ def worlds(draw):
             for pod in draw(st.lists(running, max_size=3))
         ],
     }
-    return FakeWorld(nodes, pods, cycle=cycle, tables=tables)
+    ends = st.sampled_from(WORDS)
+    given = {
+        "mc": draw(st.sampled_from(NUMBERS)),
+        "rtt": draw(st.dictionaries(st.tuples(ends, ends), st.sampled_from(NUMBERS), max_size=6)),
+    }
+    return FakeWorld(nodes, pods, cycle=cycle, tables=tables, given=given)
 
 
 def same(left, right):
@@ -469,14 +491,14 @@ SETTINGS = settings(
 @given(st.one_of(condition(3, False, True), sized()), worlds(), subject, st.booleans())
 def test_filters_agree(test, world, pod, forbid):
     plan = compiled(HEADER + f"{'forbid' if forbid else 'filter'}: {test}\n")
-    check_filter(plan, world.knows(plan), FakePod.of(pod))
+    check_filter(plan, world.knows(plan), FakePod.of(pod).knows(plan))
 
 
 @SETTINGS
 @given(condition(2, False, True), condition(2, False, True), worlds(), subject)
 def test_filters_with_a_left_side_agree(left, right, world, pod):
     plan = compiled(HEADER + f"filter: {left} and pod.priority < 50 -> {right}\n")
-    check_filter(plan, world.knows(plan), FakePod.of(pod))
+    check_filter(plan, world.knows(plan), FakePod.of(pod).knows(plan))
 
 
 NORMS = [
@@ -498,7 +520,7 @@ def test_scores_agree(test, world, pod, norm, data):
     plan = compiled(HEADER + f"score: {test} {norm}\n")
     rows = np.flatnonzero(world.present).tolist()
     chosen = data.draw(st.lists(st.sampled_from(rows), unique=True)) if rows else []
-    check_score(plan, world.knows(plan), FakePod.of(pod), np.array(chosen, np.intp))
+    check_score(plan, world.knows(plan), FakePod.of(pod).knows(plan), np.array(chosen, np.intp))
 
 
 @SETTINGS
@@ -507,7 +529,7 @@ def test_lets_agree(number, test, world, pod):
     text = f"let a = {number}\nlet b = {test}\nlet c = if b then a + a else a\nscore: c - a * 2\n"
     plan = compiled(HEADER + text)
     rows = np.flatnonzero(world.present)
-    check_score(plan, world.knows(plan), FakePod.of(pod), rows)
+    check_score(plan, world.knows(plan), FakePod.of(pod).knows(plan), rows)
 
 
 @pytest.mark.slow
@@ -515,7 +537,7 @@ def test_lets_agree(number, test, world, pod):
 @given(plain(4, False, False), worlds(), subject, st.sampled_from(NORMS))
 def test_scores_agree_long(test, world, pod, norm):
     plan = compiled(HEADER + f"score: {test} {norm}\n")
-    check_score(plan, world.knows(plan), FakePod.of(pod), np.flatnonzero(world.present))
+    check_score(plan, world.knows(plan), FakePod.of(pod).knows(plan), np.flatnonzero(world.present))
 
 
 @pytest.mark.slow
@@ -523,4 +545,4 @@ def test_scores_agree_long(test, world, pod, norm):
 @given(st.one_of(condition(4, False, True), sized()), worlds(), subject)
 def test_filters_agree_long(test, world, pod):
     plan = compiled(HEADER + f"filter: {test}\n")
-    check_filter(plan, world.knows(plan), FakePod.of(pod))
+    check_filter(plan, world.knows(plan), FakePod.of(pod).knows(plan))

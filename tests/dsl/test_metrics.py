@@ -1,0 +1,105 @@
+"""Where metrics come from and whose they are: what is declared, read and refused."""
+
+import pytest
+
+from dsl import reference
+from dsl.compiler import Compiler
+from dsl.types import BYTES, CORES
+from tests.dsl.worlds import FakePod, FakeWorld
+
+COMPILER = Compiler()
+
+
+def spec_of(text):
+    result = COMPILER.compile({"a.policy": f"metric x = {text}\nscore: x normalize minmax\n"})
+    assert [one.message for one in result.diagnostics if one.is_error] == []
+    (spec,) = result.plans[0].metrics
+    return spec
+
+
+def refusals(text):
+    found = COMPILER.compile({"a.policy": text}).diagnostics
+    return [(one.code, " ".join((one.message, *one.helps))) for one in found if one.is_error]
+
+
+def test_an_annotation_says_all_in_its_id():
+    spec = spec_of("annotation cpu_usage_avg_5m stale 6m")
+    assert spec.source == "annotation"
+    assert spec.id == "annotation:360.0:1.0:cpu_usage_avg_5m"
+    assert spec_of("annotation a/b unit percent").id == "annotation:120.0:0.01:a/b"
+
+
+def test_usage_brings_its_unit():
+    cpu, memory = spec_of("usage cpu every 30s"), spec_of("usage memory")
+    assert (cpu.source, cpu.query, cpu.unit, cpu.every_seconds) == ("usage", "cpu", "cores", 30)
+    assert memory.unit == "bytes"
+    assert cpu.scale == 1000
+    assert (CORES.core, BYTES.byte) == (1, 1)
+
+
+def test_an_object_is_named_by_kind_and_field():
+    spec = spec_of('object "apps/deployments" field "spec.replicas" by name')
+    assert (spec.source, spec.query, spec.keys) == (
+        "object",
+        "apps/deployments#spec.replicas",
+        ("name",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("by", "of"),
+    [("instance", "node"), ("cluster", "cluster"), ("namespace", "namespace"), ("pod", "pod"),
+     ("workload", "workload"), ("namespace, workload", "workload"), ("src, dst", "pair")],
+)  # fmt: skip
+def test_by_says_whose_it_is(by, of):
+    text = f'metric x = promql "q" by {by}\nscore: node.pods.free\nlet y = x\n'
+    if of == "pair":
+        text = text.replace("let y = x", 'let y = x(node.name, "b")')
+    result = COMPILER.compile({"a.policy": text.replace("node.pods.free", "y")})
+    assert [one.message for one in result.diagnostics if one.is_error] == []
+    assert result.plans[0].metrics[0].of == of
+
+
+def test_levels_are_read_where_they_belong():
+    text = """\
+metric all = promql "a" by cluster
+metric space = promql "b" by namespace
+metric hot = promql "c" by pod
+metric rtt = promql "d" by src, dst
+score: (load_all ?? 0) + space + hot + rtt(node.name, pod.name)
+score: max(hot over node.pods)
+"""
+    text = text.replace("metric all", "metric load_all")
+    result = COMPILER.compile({"a.policy": text})
+    assert [one.message for one in result.diagnostics if one.is_error] == []
+    plan = result.plans[0]
+    given = {"load_all": 1.0, "rtt": {("a", "p"): 40.0, ("b", "p"): 20.0}}
+    nodes = [{"node.name": "a"}, {"node.name": "b"}]
+    pods = [{"on": 0, "metrics": {"hot": 7.0}}, {"on": 0, "metrics": {"hot": 9.0}}]
+    world = FakeWorld(nodes, pods, given=given).knows(plan)
+    pod = FakePod.of({"pod.name": "p", "metrics": {"space": 2.0, "hot": 3.0}}).knows(plan)
+    first, second = plan.scores
+    assert reference.scores(first.core, world, pod, [0, 1]) == [46.0, 26.0]
+    assert reference.scores(second.core, world, pod, [0, 1]) == [9.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "part"),
+    [
+        ("metric x = usage disk", "P111", "no usage of `disk`"),
+        ("metric x = usage cpu unit bytes", "P209", "in cores"),
+        ("metric x = annotation a by node", "P209", "drop `by`"),
+        ('metric x = object "deployments" field "a" by name', "P111", "kind of objects"),
+        ('metric x = object "a/b" field "c" by name stale 5m', "P209", "drop `stale`"),
+        ('metric x = promql "q" by a, b, c', "P209", "two of a pair"),
+        ('metric x = promql "q" by a, b\nscore: x', "P209", "metric of pairs"),
+        ('metric x = promql "q" by a, b\nscore: x(node.name)', "P209", "two texts"),
+        ('metric x = promql "q"\nscore: x(node.name, "b")', "P209", "one value a node"),
+        ("metric x = annotation a\nfilter: x < 3", "P231", "may have no fresh sample"),
+        ('metric x = promql "q" by a, b\nfilter: x(node.name, "b") < 3', "P231", "no fresh"),
+    ],
+)
+def test_what_is_refused(text, code, part):
+    ((found, words),) = refusals(text + "\n")
+    assert found == code
+    assert part in words
