@@ -561,8 +561,8 @@ def gang(core: ir.GangCore, view: View) -> Gang | None:
     if is_missing(key):
         return None
     world = view.world
-    namespace = world.dictionary.find(view.subject.text("pod.namespace", None) or "")
     spaces = world.pod_text("it.namespace", None).tolist()
+    namespace = world.dictionary.find(view.subject.text("pod.namespace", None) or "")
     members = tuple(
         pod
         for pod, node in enumerate(world.pod_node.tolist())
