@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from aiohttp import web
+from aiohttp import ClientConnectionResetError, web
 
 from engine.clock import Clock
 from engine.embedded import discovery, errors, protobuf
@@ -368,7 +369,10 @@ class ApiServer:
             await self._follow(stream, seconds)
         except ApiError as refusal:
             await response.write(_line("ERROR", _encode(refusal.status())))
-        await response.write_eof()
+        except ClientConnectionResetError:
+            return response  # the client left, as watchers do
+        with contextlib.suppress(ClientConnectionResetError):
+            await response.write_eof()
         return response
 
     async def _follow(self, stream: _Stream, seconds: float) -> None:
