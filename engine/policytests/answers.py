@@ -16,7 +16,13 @@ import numpy as np
 from dsl import reference
 from dsl.plan import FilterRule, Plan, RuleBase, ScoreRule
 from dsl.policytest import CannotJudgeError, Rejection
-from engine.framework.interface import FilterPlugin, PreFilterResult, ScorePlugin
+from engine.cycle import decide
+from engine.framework.interface import (
+    FilterPlugin,
+    PreFilterResult,
+    QueueSortPlugin,
+    ScorePlugin,
+)
 from engine.framework.podinfo import PodInfo
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Candidates, Framework, Unfit
@@ -78,7 +84,10 @@ class ByColumns:
         self.world = worlds.of(scene.snapshot)
         self.subject = self.subject_of(scene.pod, scene.snapshot)
         weighted = [Weighted(one.plugin, one.weight) for one in used]
-        if all(one.plugin.name != "PrioritySort" for one in used):
+        sorts = [isinstance(one.plugin, QueueSortPlugin) for one in used]
+        if sum(sorts) > 1:
+            raise CannotJudgeError("two of the policies sort the queue; a profile has one order")
+        if not any(sorts):
             weighted.append(Weighted(PrioritySort()))
         self.framework = Framework(Profile("berth", tuple(weighted)))
         self.stopped_early = False
@@ -171,6 +180,10 @@ class ByColumns:
         except Unfit:
             rows = set()
         return rows == set(self._candidates().tolist())
+
+    def cycle_chooses(self) -> str | None:
+        """The node that a scheduling cycle takes; of equal ones any."""
+        return decide(self.scene.pod, self.scene.snapshot, self.framework).node
 
     def _candidates(self) -> Candidates:
         rejected = self.rejections()
@@ -491,6 +504,8 @@ def differences(columns: ByColumns, meaning: ByReference) -> list[str]:
         )
     elif not columns.stopped_early and not columns.cycle_agrees():
         found.append(f"a scheduling cycle leaves other nodes than {_told(columns.rejections())}")
+    else:
+        found.extend(_choice(columns))
     left, right = columns.scores(), meaning.scores()
     if left != right:
         found.append(f"scores: by columns {left}; by reference {right}")
@@ -507,6 +522,15 @@ def differences(columns: ByColumns, meaning: ByReference) -> list[str]:
             if columns.applies(rule) != meaning.applies(rule)
         )
     return found
+
+
+def _choice(columns: ByColumns) -> Iterator[str]:
+    """A scheduling cycle takes one of the best nodes, but for a nominated one."""
+    if columns.stopped_early or columns.scene.pod.pod.status.nominated_node_name:
+        return
+    chosen, best = columns.cycle_chooses(), list(columns.best())
+    if (chosen is None) == bool(best) or (chosen is not None and chosen not in best):
+        yield f"a scheduling cycle takes {chosen}, not one of {best}"
 
 
 def _told(rejections: Mapping[str, Rejection]) -> str:
