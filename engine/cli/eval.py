@@ -89,8 +89,13 @@ def read_metrics(given: tuple[str, ...], objects: Objects) -> dict[tuple[str, st
     return samples
 
 
-def values_of(understood: Understood, objects: Objects, given: Given, now: float) -> Values | str:
-    """Evaluates: a value for each node, or one without a name; or why there is none."""
+def values_of(
+    understood: Understood, objects: Objects, given: Given, now: float, option: str = "--"
+) -> Values | str:
+    """Evaluates: a value for each node, or one without a name; or why there is none.
+
+    `option` is what stands before the names of options, as the user writes them.
+    """
     from dsl import reference  # noqa: PLC0415 - as the command's
     from dsl.types import Level  # noqa: PLC0415
     from engine.framework.podinfo import make_pod_info  # noqa: PLC0415
@@ -102,10 +107,10 @@ def values_of(understood: Understood, objects: Objects, given: Given, now: float
         return f"{understood.unserved[0]} has no value in this version"
     pod = objects.pod
     if understood.of_pod and pod is None:
-        return "needs a pod: --pod FILE"
+        return f"needs a pod: {option}pod FILE"
     of_node = understood.expr.level is Level.NODE
     if of_node and not objects.nodes:
-        return "needs nodes: --node FILE"
+        return f"needs nodes: {option}node FILE"
     cache = objects.cache()
     signals = _Given(cache.nodes, given, understood.metrics)
     snapshot = cache.snapshot(now, signals)

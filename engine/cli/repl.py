@@ -79,7 +79,8 @@ class Session:
         if only_type:
             yield from (f"{name:<6} {words}" for name, words in properties(understood))
             return
-        values = values_of(understood, self.objects, self.samples, read_time(self.now))
+        now = read_time(self.now)
+        values = values_of(understood, self.objects, self.samples, now, ":")
         yield from value_lines(understood, values)
 
     def _is_declaration(self, line: str) -> bool:

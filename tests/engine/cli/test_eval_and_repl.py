@@ -1,0 +1,281 @@
+"""`berth eval` and `berth repl`: what they print, and what they survive."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dsl.parser import Parser
+from engine.cli import main
+from engine.cli.repl import Session
+
+PARSER = Parser()
+NODES = """\
+kind: Node
+metadata: {name: a, labels: {zone: z1}}
+status: {capacity: {cpu: "4", memory: 8Gi}, allocatable: {cpu: "4", memory: 8Gi}}
+---
+apiVersion: v1
+kind: List
+items:
+  - kind: Node
+    metadata: {name: long-name}
+    status: {capacity: {cpu: "4"}, allocatable: {cpu: "2"}}
+  - kind: Pod
+    metadata: {name: there}
+    spec: {nodeName: long-name, containers: [{name: c, resources: {requests: {cpu: 500m}}}]}
+  - kind: Namespace
+    metadata: {name: default, labels: {team: ml}}
+"""
+POD = """\
+kind: Deployment
+metadata: {name: web}
+spec:
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, resources: {requests: {cpu: 500m}}}]}
+"""
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    path = tmp_path / "nodes.yaml"
+    path.write_text(NODES, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def pod(tmp_path):
+    path = tmp_path / "pod.yaml"
+    path.write_text(POD, encoding="utf-8")
+    return path
+
+
+def evaluate(*args):
+    return CliRunner().invoke(main, ["eval", *map(str, args)])
+
+
+def session():
+    return Session(PARSER)
+
+
+# ---- eval
+
+
+@pytest.mark.parametrize(
+    ("expression", "lines"),
+    [
+        ("1 + 2", ["type   a number", "unit   none", "level  a constant",
+                   "reads  nothing", "value  3"]),
+        ("2Gi", ["type   a number", "unit   bytes", "level  a constant",
+                 "reads  nothing", "value  2Gi"]),
+        ('"a" is a', ["type   yes or no", "level  a constant", "reads  nothing", "value  true"]),
+        ("cluster.nodes", ["type   a number", "unit   none", "level  the cycle",
+                           "reads  cluster.nodes", "value  0"]),
+    ],
+)  # fmt: skip
+def test_what_an_expression_is(expression, lines):
+    result = evaluate(expression)
+    assert (result.exit_code, result.stdout.splitlines()) == (0, lines)
+
+
+def test_values_on_each_node(nodes, pod):
+    result = evaluate("node.cpu.free - pod.cpu", "--node", nodes, "--pod", pod)
+    assert result.stdout.splitlines() == [
+        "type   a number",
+        "unit   cores",
+        "level  the node",
+        "reads  node.cpu.free, pod.cpu",
+        "value  a          3500m",
+        "       long-name  1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("expression", "value"),
+    [
+        ("pod.name", "web"),
+        ("pod.label app=web", "true"),
+        ("namespace.label[team]", "ml"),
+        ("count(cluster.pods)", "1"),
+        ("max(node.cpu.allocatable)", "4"),
+        ("now - time(\"2025-03-01T09:00:00Z\")", "1h"),
+    ],
+)  # fmt: skip
+def test_values_of_the_pod_and_the_cycle(nodes, pod, expression, value):
+    options = ("--node", nodes, "--pod", pod, "--now", "2025-03-01T10:00:00Z")
+    result = evaluate(expression, *options)
+    assert result.stdout.splitlines()[-1] == f"value  {value}"
+
+
+@pytest.mark.parametrize(
+    ("expression", "option"), [("pod.cpu", "--pod"), ("node.cpu.free", "--node")]
+)
+def test_what_is_needed_for_a_value(expression, option):
+    result = evaluate(expression)
+    assert result.exit_code == 0
+    assert option in result.stdout.splitlines()[-1]
+
+
+def test_metrics(nodes):
+    given_ones = ("--metric", "bandwidth=10k", "--metric", "bandwidth@a=40k")
+    result = evaluate("100 - bandwidth/max*100", "--node", nodes, *given_ones)
+    assert [line.split()[-1] for line in result.stdout.splitlines()[-2:]] == ["0", "75"]
+    result = evaluate("bandwidth", "--node", nodes)
+    assert result.stdout.splitlines()[-1].endswith("<none>")
+
+
+def test_json(nodes):
+    told = json.loads(evaluate("node.cpu.free", "--node", nodes, "--format", "json").stdout)
+    assert told["unit"] == "cores"
+    assert told["reads"] == ["node.cpu.free"]
+    assert told["values"][1] == {"node": "long-name", "value": 1.5, "shown": "1500m"}
+    told = json.loads(evaluate("nod.cpu", "--format", "json").stdout)
+    assert told["diagnostics"][0]["code"] == "P101"
+
+
+@pytest.mark.parametrize(
+    ("expression", "code", "carets"),
+    [
+        ("node.cpu.fre", "P101", "^^^^^^^^^^^^"),
+        ("node.cpu.free > pod.memory", "P203", "^^^^^^^^^^^^^"),
+        (")", "P001", "^"),
+        ("5m", "P206", "^^"),
+        ("node.pods", "P201", "^^^^^^^^^"),
+    ],
+)
+def test_errors_have_carets(expression, code, carets):
+    result = evaluate(expression)
+    assert result.exit_code == 1
+    assert f"error[{code}]" in result.stdout
+    assert " --> expression:1:1\n" in result.stdout
+    assert f"| {carets}" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--node", "none.yaml"), "cannot be read"),
+        (("--metric", "load"), "NAME=NUMBER"),
+        (("--metric", "load@n=3"), "no --node file holds a node called n"),
+        (("--now", "noon"), "is no time"),
+    ],
+)
+def test_options_that_are_wrong(options, said):
+    result = evaluate("1", *options)
+    assert result.exit_code == 1
+    assert said in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("kind: Service", "holds no Node"),
+        ("a: [", "is not YAML"),
+        ("kind: Node\nmetadata: {name: [1]}", "metadata.name"),
+        ("kind: Pod\nspec: {containers: [{name: c, resources: {requests: {cpu: much}}}]}", "much"),
+    ],
+)
+def test_manifests_that_are_wrong(tmp_path, text, said):
+    path = tmp_path / "it.yaml"
+    path.write_text(text, encoding="utf-8")
+    result = evaluate("1", "--node", path)
+    assert result.exit_code == 1
+    assert said in result.stderr
+
+
+# ---- repl
+
+
+def test_a_session(nodes, pod):
+    there = session()
+    dialogue = [
+        ("", ""),
+        ("# nothing", ""),
+        ("1 + 2", "3"),
+        ("let free = node.cpu.free", ""),
+        ("free", "<none>  needs nodes: :node FILE"),
+        (f":node {nodes}", "2 nodes; to place: no pod"),
+        ("free", "a          4\nlong-name  1500m"),
+        (f":pod '{pod}'", "2 nodes; to place: default/web"),
+        ("pod.cpu", "500m"),
+        ("param top: number = 5", ""),
+        ("$top * 2", "10"),
+        ("let free = 3", ""),
+        ("free", "3"),
+        (":names", "param top: number = 5\nlet free = 3"),
+        (":forget free", ""),
+        (":names", "param top: number = 5"),
+        (":now 2025-03-01T10:00:00Z", ""),
+        ("now", "2025-03-01T10:00:00Z"),
+        ('metric heat = promql "celsius" by node', ""),
+        (":metric heat@a=40", ""),
+        ("heat", "a          40\nlong-name  <none>"),
+        (":type heat", "type   a number\nunit   none\nlevel  the node\nreads  heat"),
+        (":fields cluster.n", "cluster.nodes  number of nodes"),
+    ]
+    assert [(line, there.answer(line)) for line, _ in dialogue] == dialogue
+    assert not there.over
+    assert there.answer(":quit") == ""
+    assert there.over
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("let x = nod.cpu", "P101"),
+        ("let max = 3", "P103"),
+        ("let x = x", "P110"),
+        ("let x", "P"),
+        ("metric > 3", "P102"),
+        ("filter: node.ready", "a rule stands in a file"),
+        (":nothing", "there is no command :nothing"),
+        (":node", "name a file"),
+        (":node '", "No closing quotation"),
+        (":node none.yaml", "cannot be read"),
+        (":metric load", "NAME=NUMBER"),
+        (":now noon", "is no time"),
+        (":forget x", "nothing is called x"),
+        (":fields nothing", "no field has"),
+        ("“x”", "curly quote"),
+    ],
+)
+def test_a_bad_line_says_why_and_changes_nothing(line, said):
+    there = session()
+    assert said in there.answer(line)
+    assert there.declared == {}
+    assert there.answer("1") == "1"
+
+
+def test_lists_of_what_there_is():
+    there = session()
+    assert ":type" in there.answer(":help")
+    assert "node.cpu.free " in there.answer(":fields")
+    assert "clamp" in there.answer(":functions")
+    assert "bandwidth" in there.answer(":metrics")
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.one_of(
+        st.text(),
+        st.text(":()[]$\"'#{}letparmnodcu. 0123456789+-*/<>=?\n", max_size=40),
+        st.sampled_from(("let ", "param ", "metric ", ":metric ", ":now ", "not ", "(((((((((")).flatmap(
+            lambda start: st.text(max_size=20).map(lambda rest: start + rest)
+        ),
+    ).filter(lambda line: not line.strip().startswith((":node", ":pod")))
+)  # fmt: skip
+def test_no_line_ends_it(line):
+    assert isinstance(session().answer(line), str)
+
+
+def test_the_command_reads_to_the_end():
+    result = CliRunner().invoke(main, ["repl"], input="1\nnod.x\nlet a = 2\na\n")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("1\nerror[P101]")
+    assert result.stdout.endswith("\n2\n")
+    assert CliRunner().invoke(main, ["repl"], input=":quit\n1\n").stdout == ""
