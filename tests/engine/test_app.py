@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -130,8 +131,8 @@ async def process(cluster, settings=None, kubeconfig=None):
 
 
 @asynccontextmanager
-async def embedded(nodes=6, files=TWO):
-    async with EmbeddedCluster(nodes=nodes, clock=SystemClock(), pace=FAST) as cluster:
+async def embedded(nodes=6, files=TWO, pace=FAST):
+    async with EmbeddedCluster(nodes=nodes, clock=SystemClock(), pace=pace) as cluster:
         cluster.create("namespaces", {"metadata": {"name": NAMESPACE}})
         if files is not None:
             config_map = {"metadata": {"name": "policies"}, "data": files}
@@ -171,7 +172,8 @@ def test_two_policies_in_a_config_map_place_our_pods_and_no_others():
 
 def test_the_least_busy_node_wins_once_samples_are_there():
     async def main():
-        async with embedded() as cluster:
+        still = replace(FAST, signal_seconds=float("inf"))
+        async with embedded(pace=still) as cluster:
             nodes = [node["metadata"]["name"] for node in cluster.list("nodes")]
             for number, name in enumerate(nodes):
                 cluster.nodes.set_bandwidth(name, 0.0 if number == 3 else 9e7)
