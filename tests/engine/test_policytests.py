@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
@@ -14,6 +15,7 @@ import pytest
 from dsl.compiler import Compiler
 from dsl.parser.build import StatementReader
 from dsl.policytest import read_suite
+from dsl.policytest.attributes import ATTRIBUTES, EXPECTATIONS
 from engine.framework.podinfo import CPU, MEMORY
 from engine.policy.plugin import PolicyPlugin
 from engine.policytests.answers import ByColumns, ByReference, differences
@@ -627,6 +629,16 @@ def test_files_are_found_below_folders(tmp_path):
     assert found == ["a/b/x.policytest", "a/y.policytest"]
     with pytest.raises(FileNotFoundError):
         list(find_files([tmp_path / "none"]))
+
+
+def test_the_language_page_has_the_example_and_every_name():
+    page = (Path(__file__).parents[2] / "docs" / "language.md").read_text(encoding="utf-8")
+    section = page.split("## Testing policies", 1)[1]
+    example = (HERE / "nginx" / "nginx.policytest").read_text(encoding="utf-8")
+    assert f"```policytest\n{example}```" in section
+    words = set(re.findall(r"[a-z_]+", "".join(re.findall(r"`[^`]+`", section))))
+    names = {name for attributes in ATTRIBUTES.values() for name in attributes}
+    assert names | {*EXPECTATIONS} <= words
 
 
 def test_the_bundled_policies_pass_their_tests():
