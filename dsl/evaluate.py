@@ -5,9 +5,12 @@ Never raises. An expression is read as in a policy that has the given declaratio
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from dsl import ir
 from dsl import syntax as s
+from dsl.analysis import Size
+from dsl.analysis.cost import BUDGET, units_of
 from dsl.checker.declarations import declare_metric, declare_name, declare_param, metric_spec
 from dsl.checker.expressions import Typer
 from dsl.checker.scope import LetEntry, MetricEntry, Refused, Scope
@@ -17,6 +20,9 @@ from dsl.plan import MetricSpec
 from dsl.schema import CATALOGUE, FIELDS, POD_SETS, MetricDefinition
 from dsl.source import SourceFile, Span, read_source
 
+__all__ = ["BUDGET", "SIZE", "Understood", "check_declarations", "declaration_name", "understand"]
+
+SIZE: Final = Size()
 _Findings = tuple[Diagnostic, ...]
 
 
@@ -30,6 +36,7 @@ class Understood:
         metrics: the metrics among them, by `MetricSpec.id`.
         of_pod: whether it reads the pod to place.
         unserved: the fields among them that no running scheduler has yet.
+        units: what it costs at most per pod, in a cluster of `SIZE`.
     """
 
     expr: ir.Expr
@@ -37,6 +44,7 @@ class Understood:
     metrics: Mapping[str, MetricSpec]
     of_pod: bool
     unserved: tuple[str, ...]
+    units: float
 
 
 def understand(
@@ -167,6 +175,7 @@ def _understood(tree: ir.Expr, used: Mapping[str, MetricSpec]) -> Understood:
         metrics=dict(used),
         of_pod=of_pod or any(FIELDS[one].of_pod for one in fields),
         unserved=tuple(one for one in fields if not FIELDS[one].served),
+        units=units_of(tree, SIZE),
     )
 
 

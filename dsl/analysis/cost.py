@@ -58,6 +58,11 @@ def cost(facts: FileFacts, size: Size) -> tuple[float, Part | None]:
     return total, dearest
 
 
+def units_of(root: ir.Expr, size: Size) -> float:
+    """Returns the units of one expression."""
+    return sum(_units(one, size) for one in _distinct(Keys(), root))
+
+
 def _distinct(keys: Keys, root: ir.Expr) -> list[ir.Expr]:
     found: dict[int, ir.Expr] = {}
     for node in ir.walk(root):

@@ -125,7 +125,9 @@ def values_of(
 
 
 def properties(understood: Understood) -> tuple[tuple[str, str], ...]:
-    """Type, unit, level and reads of an expression, in words."""
+    """Type, unit, level, reads and cost of an expression, in words."""
+    from dsl.evaluate import BUDGET, SIZE  # noqa: PLC0415 - as the command's
+
     kind = understood.expr.type
     unit = "none" if kind.unit is None or kind.unit.is_plain else str(kind.unit)
     return (
@@ -133,7 +135,15 @@ def properties(understood: Understood) -> tuple[tuple[str, str], ...]:
         *((("unit", unit),) if kind.is_number else ()),
         ("level", understood.expr.level.noun),
         ("reads", ", ".join(understood.reads) or "nothing"),
+        ("cost", _cost(understood.units / BUDGET, SIZE.nodes, SIZE.pods)),
     )
+
+
+def _cost(share: float, nodes: int, pods: int) -> str:
+    """The share of what a policy may take, in a cluster of that size."""
+    least = 0.001
+    words = "nearly nothing" if share < least else f"{share:.1%} of what a policy may take"
+    return f"{words}, with {nodes:,} nodes and {pods:,} pods"
 
 
 def value_lines(understood: Understood, values: Values | str) -> Iterator[str]:
@@ -216,7 +226,8 @@ def read_time(text: str | None) -> float:
 def _as_object(understood: Understood, values: Values | str) -> dict[str, object]:
     from dsl.types import PLAIN, is_missing, scale_of, show  # noqa: PLC0415 - as the command's
 
-    told: dict[str, object] = dict(properties(understood)) | {"reads": list(understood.reads)}
+    told: dict[str, object] = dict(properties(understood))
+    told |= {"reads": list(understood.reads), "cost": understood.units}
     if isinstance(values, str):
         return told | {"missing": values}
     kind = understood.expr.type

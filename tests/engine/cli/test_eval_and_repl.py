@@ -14,6 +14,8 @@ from engine.cli import main
 from engine.cli.repl import Session
 
 PARSER = Parser()
+CHEAP = "cost   nearly nothing, with 1,000 nodes and 20,000 pods"
+
 NODES = """\
 kind: Node
 metadata: {name: a, labels: {zone: z1}}
@@ -70,12 +72,13 @@ def session():
     ("expression", "lines"),
     [
         ("1 + 2", ["type   a number", "unit   none", "level  a constant",
-                   "reads  nothing", "value  3"]),
+                   "reads  nothing", CHEAP, "value  3"]),
         ("2Gi", ["type   a number", "unit   bytes", "level  a constant",
-                 "reads  nothing", "value  2Gi"]),
-        ('"a" is a', ["type   yes or no", "level  a constant", "reads  nothing", "value  true"]),
+                 "reads  nothing", CHEAP, "value  2Gi"]),
+        ('"a" is a', ["type   yes or no", "level  a constant",
+                      "reads  nothing", CHEAP, "value  true"]),
         ("cluster.nodes", ["type   a number", "unit   none", "level  the cycle",
-                           "reads  cluster.nodes", "value  0"]),
+                           "reads  cluster.nodes", CHEAP, "value  0"]),
     ],
 )  # fmt: skip
 def test_what_an_expression_is(expression, lines):
@@ -90,6 +93,7 @@ def test_values_on_each_node(nodes, pod):
         "unit   cores",
         "level  the node",
         "reads  node.cpu.free, pod.cpu",
+        CHEAP,
         "value  a          3500m",
         "       long-name  1",
     ]
@@ -215,7 +219,7 @@ def test_a_session(nodes, pod):
         ('metric heat = promql "celsius" by node', ""),
         (":metric heat@a=40", ""),
         ("heat", "a          40\nlong-name  <none>"),
-        (":type heat", "type   a number\nunit   none\nlevel  the node\nreads  heat"),
+        (":type heat", "type   a number\nunit   none\nlevel  the node\nreads  heat\n" + CHEAP),
         (":fields cluster.n", "cluster.nodes  number of nodes"),
     ]
     assert [(line, there.answer(line)) for line, _ in dialogue] == dialogue
