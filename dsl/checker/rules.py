@@ -191,7 +191,12 @@ class RuleChecker:
             for part in (left, right, *(one for one in holes if not isinstance(one, str))):
                 if part is not None:
                     what = f"`{node.keyword}` is asked before any node"
-                    self.pod_only(part, what, over_nodes=node.point == "prefilter")
+                    self.pod_only(
+                        part,
+                        what,
+                        over_nodes=node.point == "prefilter",
+                        hint=f"nodes are asked by  filter: {self._scope.text(node.right)}",
+                    )
         guards, rest = self.split(left)
         test = right
         if node.point == "forbid":
@@ -234,10 +239,12 @@ class RuleChecker:
         """Returns the guard of a score: what the file's `prescore:` lines say comes with it."""
         return _both([one for one in (guard, *self._prescores) if one is not None])
 
-    def pod_only(self, root: ir.Expr, what: str, *, over_nodes: bool = False) -> None:
+    def pod_only(
+        self, root: ir.Expr, what: str, *, over_nodes: bool = False, hint: str = ""
+    ) -> None:
         """Refuses what differs from node to node, and aggregates over nodes."""
         if root.level > Level.POD:
-            raise self.too_high(root, Level.POD, what)
+            raise self.too_high(root, Level.POD, what, hint=hint)
         if over_nodes:
             return
         for node in ir.walk(root):
@@ -480,15 +487,16 @@ class RuleChecker:
         return to_float(typed.exact)
 
     def too_high(
-        self, root: ir.Expr, most: Level, what: str, rule: s.Rule | None = None
+        self, root: ir.Expr, most: Level, what: str, rule: s.Rule | None = None, hint: str = ""
     ) -> Refused:
         """Refuses an expression that reads more than its place allows."""
         guilty = root
         for node in ir.walk(root):
-            if isinstance(node, OF_NODE) and node.level > most:
+            # What is asked of each pod of a set is no value of a node.
+            if isinstance(node, OF_NODE) and most < node.level <= Level.NODE:
                 guilty = node
                 break
-        hints = []
+        hints = [hint] if hint else []
         if rule is not None and rule.left is not None:
             left, right = self._scope.text(rule.left), self._scope.text(rule.right)
             if rule.point == "score":

@@ -55,6 +55,10 @@ class Worlds:
         self.source: Callable[[], Snapshot] | None = None
         """The newest snapshot, for rules that are asked outside of a cycle."""
 
+    def at_hand(self) -> Snapshot:
+        """Any snapshot, for rules that read the pod alone."""
+        return self._last.snapshot if self._last is not None else self.newest()
+
     def newest(self) -> Snapshot:
         """The newest snapshot there is; without a source that of the last cycle."""
         if self.source is not None:

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl.plan import Effect, Plan, Stop
+from dsl.plan import Effect, Plan, RuleBase, Stop
 from engine.framework.decision import Decision
 from engine.framework.effects import Emit, pod_event
 from engine.framework.interface import Binding
@@ -28,12 +28,18 @@ def status_of(stop: Stop) -> Status:
     return Status(Code(stop.status), (f"{stop.message} ({place_of(stop.rule)})",))
 
 
+def _snapshot_for(rules: Sequence[RuleBase], worlds: Worlds) -> Snapshot:
+    """The newest snapshot for rules that read more than the pod; it is made anew each time."""
+    alone = all(read.startswith("pod.") for rule in rules for read in rule.reads)
+    return worlds.at_hand() if alone else worlds.newest()
+
+
 class Gating(PolicyPlugin):
     """Implements `PreEnqueuePlugin`."""
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """See `PreEnqueuePlugin.pre_enqueue`."""
-        snapshot = self._worlds.newest()
+        snapshot = _snapshot_for(self.plan.gates, self._worlds)
         stop = self.plan.gated(self._subject(pod, snapshot), self._worlds.of(snapshot))
         if stop is None:
             return Status.SUCCESS
@@ -47,7 +53,7 @@ class Sorting(PolicyPlugin):
 
     def sort_key(self, pod: PodInfo, queued_at: float) -> tuple[Any, ...]:
         """See `QueueSortPlugin.sort_key`."""
-        snapshot = self._worlds.newest()
+        snapshot = _snapshot_for(self.plan.sorts, self._worlds)
         times = QueueTimes(queued_at, None, 0)
         key = self.plan.sort_key(self._subject(pod, snapshot, times), self._worlds.of(snapshot))
         return key if key is not None else ()

@@ -1,5 +1,8 @@
 """What plans answer at every extension point, on columns and on the reference."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -372,3 +375,15 @@ def test_two_sorts_of_two_files():
     files = {"a.policy": "sort: pod.name", "b.policy": "sort: pod.uid"}
     assert [one.code for one in COMPILER.compile(files).diagnostics] == ["P501"]
     assert COMPILER.compile({**files, "b.policy": "mode: off\nsort: pod.uid"}).ok
+
+
+def examples():
+    text = (Path(__file__).parent / "data" / "examples.txt").read_text(encoding="utf-8")
+    parts = re.split(r"^=== (.*)$", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+@pytest.mark.parametrize("name", examples())
+def test_every_example_is_checked_without_errors(name):
+    # P107: the policies that it uses are not there.
+    assert set(codes(examples()[name])) <= {"P107"}
