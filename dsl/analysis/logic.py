@@ -25,6 +25,7 @@ class _Known:
 
     facts: RuleFacts
     name: str
+    by_parameter: bool = False
     dead: bool = False
     #: When it rejects a node; None where that is not known.
     rejects: tuple[Cube, ...] | None = None
@@ -47,7 +48,7 @@ class Logic:
     def chain(self, files: Sequence[FileFacts]) -> Iterator[Diagnostic | None]:
         """Yields findings about pairs of filters, in the order in which they are asked."""
         known = [
-            _Known(rule, _place(rule))
+            _Known(rule, _place(rule), _by_parameter(one.source, _roots(rule)))
             for one in sorted(files, key=lambda one: one.rank)
             if one.active
             for rule in one.rules
@@ -88,6 +89,8 @@ class Logic:
 
     def _whole(self, rule: RuleFacts) -> Diagnostic | None:
         core, written = rule.core, rule.written
+        if _by_parameter(rule.source, _roots(rule)):
+            return None
         left = core.left if isinstance(core, ir.FilterCore) else None
         place = written.left.span if written.left is not None else written.right.span
         try:
@@ -101,8 +104,11 @@ class Logic:
         except Unknown:
             return None
         where = self._where(rule)
+        one, every = (
+            ("a node", "every node") if _point(rule) == "filter" else ("a pod", "every pod")
+        )
         if not holds:
-            effect = "never rejects a node" if core.forbids else "rejects every node"
+            effect = f"never rejects {one}" if core.forbids else f"rejects {every}"
             return warning(
                 "P301",
                 f"this is never true{where}, so the rule {effect}",
@@ -111,7 +117,7 @@ class Logic:
                 labels=self._labels(rule, written.right.span),
             )
         if not fails:
-            effect = "rejects every node" if core.forbids else "never rejects a node"
+            effect = f"rejects {every}" if core.forbids else f"never rejects {one}"
             return warning(
                 "P303",
                 f"this is always true{where}, so the rule {effect}",
@@ -171,7 +177,7 @@ class Logic:
     def _constant(self, source: SourceFile, node: ir.Expr) -> Diagnostic | None:
         if node.type.kind is not Kind.BOOL or node.level is Level.CONST:
             return None
-        if isinstance(node, ir.Named):
+        if isinstance(node, ir.Named) or _by_parameter(source, [node]):
             return None
         verdict = self._verdict(node)
         if verdict is None:
@@ -228,14 +234,20 @@ class Logic:
             return
 
     def _pair(self, earlier: _Known, later: _Known) -> Diagnostic | None:
-        if earlier.dead or later.dead:
+        point = _point(later.facts)
+        if earlier.dead or later.dead or _point(earlier.facts) != point:
             return None
         try:
-            return self._implied(earlier, later) or self._contradiction(earlier, later)
+            found = self._implied(earlier, later)
+            if found is not None or point != "filter":
+                return found
+            return self._contradiction(earlier, later)
         except Unknown:
             return None
 
     def _implied(self, earlier: _Known, later: _Known) -> Diagnostic | None:
+        if earlier.by_parameter or later.by_parameter:
+            return None
         if later.rejects is None or earlier.passes is None:
             return None
         try:
@@ -247,7 +259,7 @@ class Logic:
         if self._implies(earlier, later):
             return warning(
                 "P305",
-                f"this rule rejects the same nodes as {earlier.name}",
+                f"this rule rejects the same {_things(rule)} as {earlier.name}",
                 rule.source,
                 rule.written.span,
                 "remove one of them",
@@ -313,7 +325,7 @@ class Logic:
             seen: dict[tuple[object, ...], RuleFacts] = {}
             for rule in one.rules:
                 core = rule.core
-                if isinstance(core, ir.FilterCore):
+                if isinstance(core, ir.FilterCore) or _by_parameter(one.source, _roots(rule)):
                     continue
                 guard = -1 if core.guard is None else keys.key(core.guard)
                 value = keys.key(core.value)
@@ -333,6 +345,29 @@ class Logic:
 def _place(rule: RuleFacts) -> str:
     line, _ = rule.source.position(rule.written.span.start)
     return f"the rule of {rule.source.name}:{line}"
+
+
+def _point(rule: RuleFacts) -> str:
+    """Returns where a rule is asked; what one point rejects the next one never sees."""
+    point = rule.written.point
+    return "filter" if point == "forbid" else point
+
+
+def _things(rule: RuleFacts) -> str:
+    return "nodes" if _point(rule) == "filter" else "pods"
+
+
+def _roots(rule: RuleFacts) -> list[ir.Expr]:
+    core = rule.core
+    value = core.test if isinstance(core, ir.FilterCore) else core.value
+    return [one for one in (core.guard, value) if one is not None]
+
+
+def _by_parameter(source: SourceFile, roots: Sequence[ir.Expr]) -> bool:
+    """Whether a parameter takes part: with another value the finding may not hold."""
+    return any(
+        isinstance(one, ir.Const) and "$" in source.slice(one.span) for one in ir.walk(*roots)
+    )
 
 
 def _conjuncts(guard: ir.Expr | None) -> tuple[ir.Expr, ...]:

@@ -355,12 +355,13 @@ class Ranges:
 
     def _attracting(self, rule: RuleFacts, core: ir.ScoreCore) -> Iterator[Diagnostic]:
         metrics = {one.name: one for one in ir.walk(core.value) if isinstance(one, ir.Metric)}
-        for name, read in metrics.items():
-            spec = self._metrics.get(name)
-            if read.age or spec is None or core.missing == _FULL:
-                continue
-            default = spec.default
-            if default is None:
+        specs = {name: self._metrics.get(name) for name in metrics}
+        # Without data for one without default the score is missing: the worst, not the best.
+        certain = all(one is not None and one.default is not None for one in specs.values())
+        for name, read in metrics.items() if certain and core.missing != _FULL else ():
+            spec = specs[name]
+            default = None if spec is None else spec.default
+            if read.age or spec is None or default is None:
                 continue
             slope = self._slope(core.value, name)
             if slope is None or slope == 0:

@@ -1,0 +1,304 @@
+"""What the analysis finds, and above all where it is silent."""
+
+import json
+import re
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from click.testing import CliRunner
+
+from dsl.analysis import Size, read_inventory
+from dsl.compiler import Compiler
+from dsl.diagnostics import render
+from engine.cli import main
+
+EXAMPLES = (Path(__file__).parent / "data" / "examples.txt").read_text(encoding="utf-8")
+COMPILER = Compiler()
+STOCK = read_inventory(
+    {
+        "inventory": 1,
+        "nodes": [
+            {"name": "a", "labels": {"test": "test", "topology.kubernetes.io/zone": "eu-1a"}},
+            {"name": "b", "labels": {"disk": "ssd"}},
+        ],
+        "namespaces": [{"name": "prod", "labels": {"team": "ml"}}],
+        "images": ["registry/app:1"],
+        "pods": 3,
+    }
+)
+DEFAULT = 'metric m = promql "q" default 0\n'
+
+
+def found(text, **options):
+    return COMPILER.compile({"a.policy": text}, **options).diagnostics
+
+
+def codes(text, **options):
+    return [one.code for one in found(text, **options)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("filter: pod.priority > 5 and pod.priority < 3", ["P301"]),
+        ("applies to: pod.namespace is b\nfilter: pod.namespace is a -> node.ready", ["P301"]),
+        ("applies to: pod.namespace is b\nscore: pod.namespace is a -> node.gpu.free", ["P301"]),
+        ("filter: pod.namespace is a -> namespace.name is b", ["P301"]),
+        ("filter: pod.name starts with web and not pod.name contains eb", ["P301"]),
+        ("filter: pod.name starts with web and pod.name starts with db", ["P301"]),
+        ("filter: pod.name like web-* and not pod.name starts with web", ["P301"]),
+        ("filter: node.label k=1 and node.label k>3", ["P301"]),
+        ("filter: node.label k=1 and not node.label k", ["P301"]),
+        ("filter: pod.name is missing", ["P301"]),
+        ("filter: time.hour > 23", ["P301"]),
+        ("filter: node.cpu.capacity < 0", ["P301"]),
+        ("filter: pod.cpu > node.cpu.free and pod.cpu <= node.cpu.free", ["P301"]),
+        ("filter: any(node.pods where it.qos is BestEffort and it.qos is Burstable)", ["P301"]),
+        ("let a = node.label k=1\nlet b = node.label k=2\nfilter: a and b", ["P301"]),
+        ("filter: node.label k!=1 or node.label k!=2", ["P303"]),
+        ("filter: node.label k or not node.label k", ["P303"]),
+        ("filter: pod.gpu > 1 -> pod.gpu > 0", ["P303"]),
+        ("prefer: node.cpu.capacity >= 0", ["P303"]),
+        ("filter: node.ready\nfilter: pod.gpu > 0 -> node.ready", ["P304"]),
+        ("filter: node.ready\nfilter: node.ready", ["P305"]),
+        ("forbid: not node.ready\nfilter: node.ready", ["P305"]),
+        ("prefer: node.ready\nscore: if node.ready then 100 else 0 normalize minmax", []),
+        ("prefer: node.ready\nprefer: node.ready", ["P305"]),
+        ("filter: node.label k=1\nfilter: node.label k=2", ["P302"]),
+        ("filter: pod.label a=1 -> node.label k=1\nforbid: pod.gpu > 3 -> node.label k", ["P302"]),
+        ("score: 100 - cpu_usage*200", ["P310"]),
+        ("score: if node.ready then 150 else 0", ["P310"]),
+        ("score: number(pod.cpu) / node.gpu.free", ["P311"]),
+        ("filter: node.memory.free / count(node.pods) > 1Gi", ["P311"]),
+        ("score: pod.priority", ["P312"]),
+        ("weight: 0\nscore: node.gpu.free", ["P312"]),
+        ("score: node.gpu.free weight 0", ["P312"]),
+        (DEFAULT + "score: 100 - m/max*100", ["P314"]),
+        (DEFAULT + "prefer: least m", ["P314"]),
+        ("score: 100 - cpu_usage*100 missing 100", ["P314"]),
+        ("let a = 5\nfilter: node.ready", ["P316"]),
+        ("let a = b\nlet b = 5\nfilter: node.ready", ["P316", "P316"]),
+        ("filter: node.cpu.free > 2 status unresolvable", ["P318"]),
+        ("filter: node.label k=1 status unschedulable", ["P318"]),
+    ],
+)  # fmt: skip
+def test_found(text, expected):
+    assert codes(text + "\n") == expected, render(found(text + "\n"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "filter: pod.priority > 3 and pod.priority < 5",
+        "filter: pod.name contains a and not pod.name contains ab",
+        "filter: pod.name starts with we and pod.name starts with web",
+        "filter: pod.name matches 'a.*' and pod.name matches 'b.*'",
+        "filter: node.label k!=1 and node.label k!=2",
+        "filter: pod.cpu <= node.cpu.free or pod.cpu > node.cpu.free and node.label k",
+        "filter: not (node.label k > 3) and not (node.label k <= 3)",
+        "param mode: string = a\nfilter: $mode is b -> node.ready",
+        "param mode: string = a\nscore: if $mode is a then node.gpu.free else -node.gpu.free",
+        "param on: bool = true\nfilter: $on -> node.ready\nfilter: not $on -> node.label k",
+        "param a: string = x\nparam b: string = x\nfilter: $a is x and not $b is x -> node.ready",
+        "filter: false",
+        "param closed: list of string = []\nfilter: time.weekday not in $closed and node.ready",
+        "param n: number = 0\nfilter: node.gpu.capacity >= $n",
+        "param n: number = 0\nlet enough = node.gpu.capacity >= $n\nfilter: enough and node.ready",
+        "param a: number = 1\nparam b: number = 1\nfilter: load is present and load < $a\n"
+        "filter: load is present and load < $b",
+        "filter: pod.label a=1 -> node.label k=1\nfilter: pod.label a=2 -> node.label k=2",
+        "filter: pod.priority < 10\nfilter: pod.priority > 5 -> node.ready",
+        "filter: pod.images contains a -> node.label k=1\nfilter: pod.image is b -> node.label k=2",
+        "filter: pod.qos is Guaranteed -> node.label k=1\nfilter: pod.cpu == 0 -> node.label k=2",
+        "filter: pod.gpu > 0 -> node.ready\nfilter: pod.gpu > 1 -> node.label k=1",
+        "score: 100 - bandwidth/max*100",
+        "score: bandwidth*100/max(bandwidth)",
+        "score: if cpu_usage > 0.5 then cpu_usage*200 - 100 else 0",
+        "score: cpu_usage*100 - cpu_usage*50",
+        "score: load",
+        "score: cpu_usage*200 normalize minmax",
+        "score: time.hour < 10 -> time.hour*10 + node.gpu.free*0",
+        "score: (node.gpu.requested + pod.gpu)/node.gpu.allocatable*100",
+        "score: if node.gpu.free > 0 then 5/node.gpu.free else 0",
+        "score: pod.gpu > 0 -> node.pods.free/pod.gpu",
+        "score: number(pod.cpu)/node.gpu.free missing 0",
+        "score: (number(pod.cpu)/node.gpu.free) ?? 0",
+        DEFAULT + "score: m/max*100",
+        DEFAULT + "score: 100 - cpu_usage*50 - m*10 missing 0",
+        DEFAULT + "prefer: most m",
+        DEFAULT + "score: if m > 3 then m else 100 - m",
+        "score: 100 - cpu_usage*100 missing 0",
+        "metric m = promql 'q[$span]'\nparam span: duration = 3m\nprefer: least m",
+        'let a = node.gpu.free\nfilter: a > 0 message "only {a}"',
+        'let a = node.gpu.free\nfilter: node.ready message "only {a}"',
+        "filter: node.label k=1 status unresolvable",
+    ],
+)
+def test_silent(text):
+    assert codes(text + "\n") == [], render(found(text + "\n"))
+
+
+def test_off_and_other_files():
+    first, second = "filter: node.label k=1\n", "filter: node.label k=2\n"
+    result = COMPILER.compile({"a.policy": first, "b.policy": second})
+    assert [one.code for one in result.diagnostics] == ["P302"]
+    assert result.ok
+    result = COMPILER.compile({"a.policy": "mode: off\n" + first, "b.policy": second})
+    assert result.diagnostics == ()
+
+
+def test_many_rules_end_soon():
+    text = "".join(f"filter: pod.priority > {i} -> node.label k{i}=1\n" for i in range(900))
+    assert codes(text) == []
+
+
+def test_wide_conditions_are_not_followed():
+    text = " and ".join(f"(node.label a{i} or node.label b{i})" for i in range(40))
+    assert codes(f"filter: {text} and pod.priority > 5 and pod.priority < 3\n") == []
+
+
+def test_cost_depends_on_the_size():
+    tests = " or ".join(f"it.name contains a{i}" for i in range(6))
+    text = f"filter: count(cluster.pods where {tests}) < 9\n"
+    assert codes(text) == ["P320"]
+    assert codes(text, size=Size(1_000, 2_000)) == []
+    result = COMPILER.compile({"a.policy": text}, size=Size(1_000, 200_000))
+    assert [one.code for one in result.diagnostics] == ["P321"]
+    assert not result.ok
+
+
+def test_equal_parts_count_once():
+    part = " or ".join(f"it.name contains a{i}" for i in range(3))
+    rule = f"filter: count(cluster.pods where {part}) < "
+    assert codes("".join(f"{rule}{i}\n" for i in (7, 3))) in (["P304"], [])
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("filter: node.label test=tset", "no node has the label test=tset"),
+        ("filter: node.label tets", "no node has the label tets"),
+        ("filter: node.zone is eu-1b", "no node has the label topology.kubernetes.io/zone=eu-1b"),
+        ("filter: pod.namespace is prd -> node.ready", "there is no namespace prd"),
+        ("filter: namespace.label team=m1 -> node.ready", "no namespace has the label team=m1"),
+        ("filter: pod.image is 'registry/app:2' -> node.ready", "no pod runs the image"),
+        ("filter: pod.image starts with 'other/' -> node.ready", "no image of a running pod"),
+        ("prefer: node.label disk=sdd", "no node has the label disk=sdd"),
+    ],
+)
+def test_not_in_stock(rule, message):
+    (one,) = found(rule + "\n", stock=STOCK)
+    assert one.code == "P401"
+    assert one.message.startswith(message)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "filter: node.label test=test",
+        "filter: node.label disk in [nvme, ssd]",
+        "forbid: node.label drain",
+        "filter: not node.label drain",
+        "filter: node.label test!=other",
+        "avoid: node.label spot=true",
+        "filter: pod.namespace in [prod, staging] -> node.ready",
+        "filter: pod.label any=thing -> node.ready",
+    ],
+)
+def test_in_stock(rule):
+    assert codes(rule + "\n", stock=STOCK) == []
+
+
+def test_golden():
+    text = '\nmetric net = promql "q" default 0 stale 1m\n\n\nscore: 100 - net/max*100\n'
+    expected = """\
+    warning[P314]: a node without data gets the best score of this rule
+     --> a.policy:5:14
+      |
+    2 | metric net = promql "q" default 0 stale 1m
+      |                         --------- used when there is no sample or it is older than 1m
+    5 | score: 100 - net/max*100
+      |              ^^^ lower is better, so 0 is the best
+      = help: drop `default 0` and end the score with  missing 0
+    """
+    assert render(found(text)) == dedent(expected)
+
+
+#: Warnings of the examples that are right.
+EXPECTED = {
+    "08-params-typed": {"P316"},
+    "09-metric-full": {"P314"},
+    "63-neg-numbers": {"P316"},
+    "72-no-final-newline": {"P312"},
+}
+
+
+def examples():
+    return [part.partition("\n")[::2] for part in re.split(r"(?m)^=== ", EXAMPLES)[1:]]
+
+
+@pytest.mark.parametrize(("name", "text"), examples(), ids=[one[0] for one in examples()])
+def test_examples_give_no_false_alarm(name, text):
+    assert {one for one in codes(text) if one[:2] in ("P3", "P4")} <= EXPECTED.get(name, set())
+
+
+# ---- the command line
+
+
+def check(tmp_path, *args, **files):
+    for name, text in files.items():
+        (tmp_path / f"{name}.policy").write_text(text, encoding="utf-8")
+    paths = [str(tmp_path / f"{name}.policy") for name in files]
+    return CliRunner().invoke(main, ["check", *paths, *args])
+
+
+def test_formats(tmp_path):
+    text = "filter: node.label é!=1 or node.label é!=2\n".replace("é", '"é"')
+    result = check(tmp_path, "--format", "sarif", a=text)
+    assert result.exit_code == 0
+    log = json.loads(result.stdout)
+    assert log["version"] == "2.1.0"
+    (run,) = log["runs"]
+    assert run["tool"]["driver"]["name"] == "berth"
+    (one,) = run["results"]
+    assert (one["ruleId"], one["level"]) == ("P303", "warning")
+    assert one["message"]["text"].startswith("this is always true")
+    place = one["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"].endswith("a.policy")
+    assert place["region"] == {"startLine": 1, "startColumn": 9, "endLine": 1, "endColumn": 47}
+    result = check(tmp_path, "--format", "github", a=text)
+    assert re.match(r"::warning file=.*a\.policy,line=1,endLine=1,title=P303,col=9,", result.stdout)
+    assert result.stdout.count("\n") == 1
+    result = check(tmp_path, "--format", "github", a="filter: node.lable a=b\n")
+    assert result.exit_code == 1
+    assert result.stdout.startswith("::error file=")
+
+
+def test_chain_and_warnings(tmp_path):
+    files = {"a": "filter: node.label k=1\n", "b": "filter: node.label k=2\n"}
+    assert check(tmp_path, **files).stderr.endswith("2 files checked: all good\n")
+    result = check(tmp_path, "--chain", **files)
+    assert (result.exit_code, "P302" in result.stdout) == (0, True)
+    assert check(tmp_path, "--chain", "--deny-warnings", **files).exit_code == 1
+
+
+def test_size_and_inventory(tmp_path):
+    text = "filter: count(cluster.pods where it.name contains a) < 9\n"
+    assert check(tmp_path, a=text).exit_code == 0
+    result = check(tmp_path, "--pods", "1000000", a=text)
+    assert result.exit_code == 1
+    assert "P321" in result.stdout
+    stock = tmp_path / "cluster.json"
+    stock.write_text('{"inventory": 1, "nodes": [], "pods": 600000}', encoding="utf-8")
+    assert "P321" in check(tmp_path, "--inventory", str(stock), a=text).stdout
+    stock.write_text("[]", encoding="utf-8")
+    result = check(tmp_path, "--inventory", str(stock), a=text)
+    assert result.exit_code == 1
+    assert "not an inventory" in result.stderr
+
+
+def test_a_missing_parameter_is_a_note(tmp_path):
+    result = check(tmp_path, "--deny-warnings", a="param p: string\nfilter: node.label k=$p\n")
+    assert result.exit_code == 0
+    assert "note[P104]" in result.stdout

@@ -1,0 +1,42 @@
+"""`berth inventory` writes what `berth check --inventory` reads."""
+
+import asyncio
+import json
+
+from dsl.analysis import read_inventory
+from engine.cli.inventory import take
+from engine.kube.session import Response
+
+PAGES = {
+    "/api/v1/nodes": [
+        [{"metadata": {"name": "b", "labels": {"disk": "ssd"}}}],
+        [{"metadata": {"name": "a", "labels": {"disk": "hdd"}}}],
+    ],
+    "/api/v1/namespaces": [[{"metadata": {"name": "prod", "labels": {"team": "ml"}}}]],
+    "/api/v1/pods": [
+        [
+            {"metadata": {"name": "x"}, "spec": {"containers": [{"name": "c", "image": "i:1"}]}},
+            {"metadata": {"name": "y"}, "status": {"phase": "Succeeded"}},
+        ]
+    ],
+}
+
+
+class Server:
+    async def request(self, method, path, *, params=None, **_):
+        assert method == "GET"
+        at = int(params.get("continue", 0))
+        pages = PAGES[path]
+        meta = {"continue": str(at + 1)} if at + 1 < len(pages) else {}
+        body = {"metadata": meta, "items": pages[at]}
+        return Response(200, {}, json.dumps(body).encode())
+
+
+def test_written_and_read():
+    found = json.loads(json.dumps(asyncio.run(take(Server()))))
+    assert [one["name"] for one in found["nodes"]] == ["a", "b"]
+    stock = read_inventory(found)
+    assert (stock.nodes, stock.pods) == (2, 1)
+    assert stock.node_labels == {"disk": {"ssd": 1, "hdd": 1}}
+    assert stock.namespaces == {"prod": {"team": "ml"}}
+    assert stock.images == {"i:1"}
