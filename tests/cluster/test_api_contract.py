@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.cluster.process import wait_until
 from tests.cluster.wire import MERGE, STRATEGIC, Answer, Wire
 
 LEASES = "apis/coordination.k8s.io/v1"
@@ -402,6 +403,9 @@ def test_a_pod_on_a_node_is_given_time(api: Wire) -> None:
     api.create_node(node)
     api.create("pods", pod("p"))
     api.bind("p", node)
+    # The real server decides the period by its watch cache, which may not know the binding yet.
+    cached = api.path("pods", "p", resourceVersion="0")
+    wait_until("the binding is cached", lambda: api.get(cached).body["spec"].get("nodeName"))
     marked = api.delete(api.path("pods", "p")).body
     assert marked["metadata"]["deletionTimestamp"]
     assert marked["metadata"]["deletionGracePeriodSeconds"] == 30

@@ -55,7 +55,9 @@ def test_the_real_scheduler_schedules(
 
     wait_until("the pod is bound", bound)
     wanted = {"verb": "create", "resource": "pods", "subresource": "binding"}
-    [entry] = control_plane.audit(**wanted, namespace=namespace, name="p")
+    entries = control_plane.audit(**wanted, namespace=namespace, name="p")
+    assert [entry["stage"] for entry in entries] == ["RequestReceived", "ResponseComplete"]
+    entry = entries[-1]
     assert entry["responseStatus"]["code"] == 201
     assert entry["requestObject"]["target"]["name"] == "n"
     assert entry["user"]["username"] == "admin"
