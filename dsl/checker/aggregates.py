@@ -113,9 +113,11 @@ def _over_pods(typer: "Typer", node: s.Aggregate, of: PodSet, written: s.Expr | 
     if of.table != "pods":
         _no_sets_within(typer, of.text, value, where)
     over = of.over
+    across = _ends_across(value) if over != "node" and node.function not in _TESTS else None
     if over != "node":
-        _no_node_fields(typer, of.text, value, where)
-    level = Level.NODE if over != "cluster" else _outer_level(value, where)
+        _no_node_fields(typer, of.text, where, *((value,) if across is None else across))
+    pod_or_cycle = over == "cluster" and across is None
+    level = _outer_level(value, where) if pod_or_cycle else Level.NODE
     return ir.PodAggregate(
         span=node.span,
         type=_result_type(node.function, value),
@@ -161,6 +163,23 @@ def _condition(typer: "Typer", written: s.Expr) -> ir.Expr:
             "P208", f"`where` is a condition, and this is {describe(where)}", written.span
         )
     return where
+
+
+def _ends_across(value: ir.Expr | None) -> tuple[ir.Expr, ...] | None:
+    """Returns the ends at the pods of a pair of node and pod, None for other values.
+
+    Such a value, with a default or not, may stand over pods of other nodes: it is looked up for
+    each node and each distinct text of the pods.
+    """
+    if isinstance(value, ir.Coalesce):
+        first, *others = value.operands
+        value = first if len(others) == 1 and isinstance(others[0], ir.Const) else value
+    if not isinstance(value, ir.Pair):
+        return None
+    ends = value.left, value.right
+    if {one.level for one in ends} != {Level.NODE, Level.IT}:
+        return None
+    return tuple(one for one in ends if one.level is Level.IT)
 
 
 def _no_node_fields(typer: "Typer", over: str, *parts: ir.Expr | None) -> None:

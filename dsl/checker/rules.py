@@ -316,6 +316,8 @@ class RuleChecker:
             text = scope.text(stale).split()[1] if stale is not None else "2m"
             labels = (Label(where, f"after {text} without a new value it is missing"),)
         text = scope.text(node)
+        if isinstance(read, ir.Pair):
+            name = scope.text(read)
         kept = text.replace(name, f"({name} ?? 0)", 1)
         if point not in ("filter", "forbid"):
             return scope.refuse(

@@ -14,6 +14,7 @@ import numpy as np
 
 from dsl import functions, ir
 from dsl.lower import numbers, pods, reads, texts
+from dsl.lower.across import Across, across
 from dsl.lower.frame import Frame, Memo, Run, Value
 from dsl.lower.reads import (
     ALL,
@@ -477,6 +478,9 @@ class Builder:
         return aggregate
 
     def _pod_aggregate(self, node: ir.PodAggregate) -> Run:
+        pair = _pair_across(node)
+        if pair is not None:
+            return self._across(node, *pair)
         domain = ITS if node.over == "node" else ALL
         value = self.build(node.value, domain) if node.value is not None else None
         where = self.build(node.where, domain) if node.where is not None else None
@@ -487,6 +491,27 @@ class Builder:
         if not _snapshot_only(node):
             return run
         return self._remembered(run, id(node), scalar=node.over == "cluster")
+
+    def _across(self, node: ir.PodAggregate, pair: ir.Pair, default: float) -> Run:
+        """Returns an aggregate over pods of other nodes of a metric of node and pod."""
+        node_first = pair.left.level is Level.NODE
+        of_node, of_pod = (pair.left, pair.right) if node_first else (pair.right, pair.left)
+        run = across(
+            Across(
+                node.function,
+                node.over,
+                pair.id,
+                self.build(of_node),
+                self.build(of_pod, ALL),
+                self.build(node.where, ALL) if node.where is not None else None,
+                default,
+                node_first,
+            )
+        )
+        if node.table == "pods":
+            return run
+        table = node.table
+        return lambda frame: run(frame.of_table(table))
 
     def _container_aggregate(self, node: ir.ContainerAggregate) -> Run:
         """Returns an aggregate over the containers of the subject, one after the other."""
@@ -545,6 +570,20 @@ def _snapshot_only(node: ir.Expr) -> bool:
         or (isinstance(one, ir.PodAggregate) and one.table != "pods")
         for one in ir.walk(node)
     )
+
+
+def _pair_across(node: ir.PodAggregate) -> tuple[ir.Pair, float] | None:
+    """Returns a pair of node and pod over pods of other nodes, and its default."""
+    value, default = node.value, MISSING
+    if isinstance(value, ir.Coalesce) and isinstance(value.operands[-1], ir.Const):
+        if len(value.operands) > 2:  # noqa: PLR2004 - the value and what stands in for it
+            return None
+        default = float(value.operands[-1].value)  # type: ignore[arg-type]  # a number by its type
+        value = value.operands[0]
+    if node.over == "node" or not isinstance(value, ir.Pair):
+        return None
+    levels = {value.left.level, value.right.level}
+    return (value, default) if levels == {Level.NODE, Level.IT} else None
 
 
 def _split_of(node: ir.Expr) -> ir.Func | None:

@@ -125,7 +125,10 @@ def plain(draw, depth, its, guard):  # noqa: C901 - one case a shape
         value = draw(plain(level, True, guard))
         where = f" where {draw(condition(level, True, guard))}" if draw(st.booleans()) else ""
     else:
-        value = draw(st.sampled_from(["it.gpu", "it.priority + pod.priority", "it.priority/7"]))
+        values = ["it.gpu", "it.priority + pod.priority", "it.priority/7"]
+        values += ["(rtt(it.label[app], node.name) ?? 2)", "(rtt(it.name, node.zone) ?? 3)"]
+        values += [] if guard else ["rtt(node.name, it.name)", "rtt(node.label[k], it.node)"]
+        value = draw(st.sampled_from(values))
         where = draw(
             st.sampled_from(
                 [
