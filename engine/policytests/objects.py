@@ -36,6 +36,16 @@ class FixtureError(Exception):
     """A fixture cannot be made into an object; the message says why, in the user's words."""
 
 
+class _Loader(yaml.SafeLoader):
+    """Leaves times the texts that they are in JSON."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [one for one in tags if not one[0].endswith(":timestamp")]
+    for first, tags in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
 # ---- manifests -------------------------------------------------------------------------------
 
 
@@ -45,8 +55,8 @@ def _manifest(thing: Thing, kinds: Sequence[str], read: ReadText) -> Tree:
     if not path:
         return {}
     try:
-        documents = list(yaml.safe_load_all(read(path)))
-    except yaml.YAMLError as failed:
+        documents = list(yaml.load_all(read(path), Loader=_Loader))
+    except (yaml.YAMLError, ValueError) as failed:
         raise FixtureError(f"{path} is not YAML: {' '.join(str(failed).split())}") from failed
     objects = [
         one

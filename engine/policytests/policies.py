@@ -92,7 +92,8 @@ class Library:
         if folder is None:
             return []
         if folder not in self._folders:
-            texts = [(path, path.read_bytes()) for path in sorted(folder.glob("*.policy"))]
+            paths = [path for path in sorted(folder.glob("*.policy")) if path.is_file()]
+            texts = [(path, path.read_bytes()) for path in paths]
             self._folders[folder] = [
                 PolicyText(str(path), _name_of(path, text), text) for path, text in texts
             ]

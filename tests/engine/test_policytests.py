@@ -464,6 +464,12 @@ def test_attributes_win_over_the_manifest():
     assert pod.pod.metadata.labels == {"app": "other"}
 
 
+def test_times_of_a_manifest_are_texts():
+    content = "kind: Node\nmetadata: {creationTimestamp: 2025-01-01T00:00:00Z}\n"
+    node = node_of(thing('n from "n.yaml"'), lambda _: content)
+    assert node.metadata.creation_timestamp == "2025-01-01T00:00:00Z"
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
