@@ -128,8 +128,8 @@ def _of_expression(refused: Diagnostic) -> Diagnostic:
     """Findings about the start of a statement, said of an expression."""
     if refused.code != "P004":
         return refused
-    word = refused.source.slice(refused.span)
-    message = f"an expression does not start with `{word}`" if word else "there is no expression"
+    there = refused.source.slice(refused.span)
+    message = "this cannot be read as an expression" if there else "there is no expression"
     return replace(refused, code="P001", message=message, helps=())
 
 

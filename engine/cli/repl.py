@@ -168,7 +168,7 @@ def _fields(word: str) -> Iterator[str]:
         raise click.ClickException(f"no field has {word} in its name")
     width = max(len(name) for name in shown)
     for name, spec in shown.items():
-        yield f"{name:<{width}}  {spec.doc}"
+        yield f"{name:<{width}}  {spec.doc}{'' if spec.served else '; not in this version'}"
 
 
 def _functions() -> Iterator[str]:

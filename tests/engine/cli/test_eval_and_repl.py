@@ -148,6 +148,7 @@ def test_json(nodes):
         ("node.cpu.fre", "P101", "^^^^^^^^^^^^"),
         ("node.cpu.free > pod.memory", "P203", "^^^^^^^^^^^^^"),
         (")", "P001", "^"),
+        ("cluster..nodes", "P001", "^^^^^^^"),
         ("5m", "P206", "^^"),
         ("node.pods", "P201", "^^^^^^^^^"),
     ],
