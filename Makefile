@@ -34,11 +34,11 @@ check: $(DEV) ## format, lint, types, import contracts, fast tests; under a minu
 	@$(BIN)/pytest -q -n $(WORKERS) -m "not cluster and not bench and not slow"
 
 test: check ## everything that gates, real API server and Prometheus included
-	@$(BIN)/pytest -q -m "slow and not cluster"
+	@EFFORT=1 $(BIN)/pytest -q -n $(WORKERS) -m "slow and not cluster"
 	@$(BIN)/pytest -q -m cluster
 
 test-long: $(DEV) ## many more examples and seeds
-	@HYPOTHESIS_PROFILE=long $(BIN)/pytest -q -n $(WORKERS) -m "not cluster and not bench"
+	@EFFORT=20 $(BIN)/pytest --timeout 3600 -q -n $(WORKERS) -m "not cluster and not bench"
 
 bench: $(DEV) ## how fast, as a table and JSON lines
 	@$(BIN)/python -m tests.bench

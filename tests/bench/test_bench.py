@@ -10,6 +10,8 @@ from rich.console import Console
 from tests.bench import cluster, decisions, language, report
 from tests.bench.measure import Measurement
 
+pytestmark = pytest.mark.slow
+
 
 def shown(part, rows):
     console = Console(width=130, file=None, record=True, quiet=True)

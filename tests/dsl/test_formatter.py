@@ -19,6 +19,7 @@ from dsl.parser.tables import load_tables
 from dsl.schema import PLURALS
 from dsl.source import Span, make_source
 from engine.cli import main
+from tests import effort
 
 HERE = Path(__file__).parent
 SPEC = sorted((HERE.parent / "spec").glob("*.md"))
@@ -447,7 +448,7 @@ def stirred(draw, text, *, notes):
 
 
 @given(st.data(), st.sampled_from(sorted(EXAMPLES)))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=effort.examples(100))
 def test_blanks_and_line_ends_change_nothing(data, name):
     text = EXAMPLES[name]
     other = stirred(data.draw, text, notes=False)
@@ -455,7 +456,7 @@ def test_blanks_and_line_ends_change_nothing(data, name):
 
 
 @given(st.data(), st.sampled_from(sorted(EXAMPLES)))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=effort.examples(100))
 def test_comments_anywhere_stay_and_change_no_meaning(data, name):
     text = EXAMPLES[name]
     other = stirred(data.draw, text, notes=True)
@@ -467,7 +468,7 @@ def test_comments_anywhere_stay_and_change_no_meaning(data, name):
 
 
 @given(st.data(), st.sampled_from(sorted(EXAMPLES)), st.integers(8, 90), st.booleans())
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=effort.examples(100))
 def test_narrow_lines_change_nothing_either(data, name, width, notes):
     other = stirred(data.draw, EXAMPLES[name], notes=notes)
     written = fmt(other, width=width)
@@ -493,7 +494,7 @@ WORDS = st.sampled_from(
 
 
 @given(st.one_of(st.text(), st.lists(WORDS, max_size=25).map("".join)), st.booleans())
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=effort.examples(300))
 def test_any_text_gives_a_text_or_is_left_alone(text, tests):
     formatted = outcome(text, tests)
     if formatted.text is not None:
@@ -502,7 +503,7 @@ def test_any_text_gives_a_text_or_is_left_alone(text, tests):
 
 
 @given(st.lists(WORDS, max_size=12), st.integers(0, 5))
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=effort.examples(200))
 def test_near_statements_give_a_text_or_are_left_alone(parts, at):
     heads = ["filter: pod.name ", "score: 5", "let x = ", "param p ", "sort: a ", "node: a "]
     text = heads[at] + " ".join(parts)

@@ -13,6 +13,7 @@ from dsl.parser.tests import GIVEN, HEADS, KEYED, parse_test
 from dsl.policytest import Rejection, judge, read_suite
 from dsl.policytest.attributes import ATTRIBUTES, EXPECTATIONS
 from dsl.source import make_source
+from tests.effort import examples
 
 READER = StatementReader()
 NODES = "use p\nnode: a  cpu 4\nnode: b\n"
@@ -169,7 +170,7 @@ WORDS = ["given", "expect", "on", "from", "a", "5", "8Gi", "age", "test: ", "pod
 PIECES = st.sampled_from([*HEADS, *GIVEN, *KEYED, *SIGNS, *WORDS])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(PIECES, max_size=40).map(" ".join) | st.text(max_size=60))
 def test_no_text_makes_it_raise(text):
     made = suite(text)
@@ -177,7 +178,7 @@ def test_no_text_makes_it_raise(text):
     parse_test(make_source("t", text), READER)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_cut_and_mixed_examples_do_not_make_it_raise(data):
     text = (

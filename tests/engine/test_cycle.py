@@ -15,6 +15,7 @@ from engine.framework.runtime import Framework
 from engine.framework.status import Code, Status, unschedulable
 from engine.plugins.registry import default_plugins
 from tests.builders import make_node, make_pod
+from tests.effort import examples
 
 SIZES = ("100m", "1", "3", "4", "5")
 TAINTS = (
@@ -84,7 +85,7 @@ def run(events, memo_bytes):
     return decisions
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(st.one_of(node_events, pod_events, pod_events, gone_events), max_size=25))
 def test_what_is_remembered_never_changes_a_decision(events):
     assert run(events, 1 << 20) == run(events, 0)

@@ -20,6 +20,7 @@ from engine.policy.chain import worlds_of
 from engine.policy.plugin import PolicyPlugin
 from engine.policy.reloader import Bundle, compile_at_once, compile_settings
 from tests.builders import make_node, make_pod
+from tests.effort import examples
 
 POLICIES = (
     "filter: pod.name contains nginx -> node.label test=test\nscore: 100 - bandwidth/max*100\n",
@@ -118,7 +119,7 @@ def run(happenings, text, memo_bytes):
 
 @pytest.mark.parametrize("text", POLICIES)
 def test_what_is_remembered_never_changes_a_decision(text):
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=examples(40), deadline=None)
     @given(st.lists(events, max_size=25))
     def remembered(happenings):
         assert run(happenings, text, 1 << 20) == run(happenings, text, 0)

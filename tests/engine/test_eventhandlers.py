@@ -22,6 +22,7 @@ from engine.framework.status import Status
 from engine.objects import Namespace, Node, Pod, from_builtins
 from engine.queue import QueuedPod, SchedulingQueue, SubQueue
 from engine.telemetry import Count, Telemetry
+from tests.effort import examples
 
 HINTS = Path(__file__).parents[1] / "conformance" / "data" / "hint.jsonl.gz"
 OURS = frozenset({"berth", "default-scheduler"})
@@ -443,7 +444,7 @@ class History(World):
         assert queued | assumed == {u for u, p in places.items() if p is Place.PENDING}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(STATES | WORK | st.sampled_from(["-a", "-b", "-c"]), max_size=40))
 def test_whatever_happens_every_pod_is_where_it_belongs(history: list[Pod | str]) -> None:
     world = History()

@@ -25,6 +25,7 @@ from engine.queue import SchedulingQueue, SubQueue
 from engine.scheduler import MOST_IN_FLIGHT, Edge, Scheduler
 from engine.telemetry import Count, Telemetry
 from tests.builders import make_node, make_pod, pod_object
+from tests.effort import examples
 from tests.engine.policy.builders import Samples, chain
 
 BOUND = (BindOutcome.BOUND, "")
@@ -912,7 +913,7 @@ async def live(script, fates):
     return life.world, life.server
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(steps, max_size=40), st.lists(st.sampled_from(FATES), max_size=25))
 def test_no_pod_is_lost_or_bound_twice(script, fates):
     world, server = asyncio.run(live(script, fates))

@@ -23,6 +23,7 @@ from engine.policy.reloader import Bundle, compile_at_once, compile_settings
 from engine.signals.store import Series, SignalStore
 from engine.simulate import Recorder, replay
 from tests.builders import make_node, make_pod
+from tests.effort import examples
 from tests.engine.policy.builders import NOW, compiler
 
 FILES = {
@@ -171,7 +172,7 @@ steps = st.one_of(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.lists(steps, max_size=20))
 def test_any_history_is_made_again(tmp_path_factory, history):
     recording = Recording()

@@ -14,6 +14,7 @@ from dsl.analysis.ranges import Ranges
 from dsl.compiler import Compiler
 from dsl.diagnostics import render
 from tests.dsl.worlds import FakePod, FakeWorld
+from tests.effort import examples
 
 COMPILER = Compiler()
 WORDS = ["web", "db", "web-1", "a-web", "w", "1", "2Gi", "3"]
@@ -142,7 +143,7 @@ WORLDS = make_worlds(1, 3)
 HEADER = 'metric m1 = promql "a" by node\nscore: m1 ?? 1\n'
 SETTINGS = settings(
     deadline=None,
-    max_examples=60,
+    max_examples=examples(60),
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )

@@ -11,6 +11,7 @@ from dsl import reference
 from dsl.compiler import Compiler
 from dsl.diagnostics import render
 from tests.dsl.worlds import FakePod, FakeWorld
+from tests.effort import examples
 
 COMPILER = Compiler()
 HEADER = """\
@@ -484,7 +485,7 @@ def check_score(plan, world, pod, candidates):
 
 SETTINGS = settings(
     deadline=None,
-    max_examples=40,
+    max_examples=examples(40),
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dsl.compiler import Compiler
 from dsl.diagnostics import render, to_json
+from tests.effort import examples
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = (ROOT / "dsl" / "data" / "examples.txt").read_text(encoding="utf-8")
@@ -18,7 +19,7 @@ TOKENS = [*WORDS, "\n", "\n  ", " ", '"""', "\t"]
 COMPILER = Compiler()
 SETTINGS = settings(
     deadline=None,
-    max_examples=150,
+    max_examples=examples(150),
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )

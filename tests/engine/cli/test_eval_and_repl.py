@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dsl.parser import Parser
 from engine.cli import main
 from engine.cli.repl import Session
+from tests.effort import examples
 
 PARSER = Parser()
 CHEAP = "cost   nearly nothing, with 1,000 nodes and 20,000 pods"
@@ -272,7 +273,7 @@ LINES = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(LINES.filter(lambda line: not line.strip().startswith((":node", ":pod"))))
 def test_no_line_ends_it(line):
     assert isinstance(session().answer(line), str)

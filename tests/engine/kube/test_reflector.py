@@ -32,6 +32,7 @@ from engine.kube.reflector import (
 )
 from engine.objects import Pod
 from engine.telemetry import Count, Telemetry
+from tests.effort import examples
 from tests.engine.kube.recording import Recorder
 from tests.scenarios.fake_server import FakeServer
 
@@ -316,7 +317,9 @@ class ReflectorMachine(RuleBasedStateMachine):
 
 
 TestReflectorMachine = ReflectorMachine.TestCase
-TestReflectorMachine.settings = settings(max_examples=120, stateful_step_count=30, deadline=None)
+TestReflectorMachine.settings = settings(
+    max_examples=examples(120), stateful_step_count=30, deadline=None
+)
 
 
 def test_an_object_that_cannot_be_read_is_passed_over_and_kept(bench: Bench) -> None:

@@ -17,6 +17,7 @@ from engine.framework.snapshot import Rows, Snapshot
 from engine.framework.status import Code
 from engine.objects import Node
 from engine.plugins.registry import default_plugins, make_plugin
+from tests.effort import examples
 from tests.engine.plugins.builders import make_cache, make_node, make_pod
 
 CPU = st.sampled_from(["0", "1m", "100m", "333m", "1", "1500m", "3", "16"])
@@ -146,7 +147,7 @@ STRATEGIES: tuple[Mapping[str, Any], ...] = (
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data())
 def test_all_rows_and_single_rows_get_the_same_answer(data: st.DataObject) -> None:
     plugins: list[Any] = [weighted.plugin for weighted in default_plugins()]

@@ -18,6 +18,7 @@ from engine.framework.status import Code
 from engine.objects import Namespace, from_builtins
 from engine.policy.plugin import events_of_reads
 from tests.builders import make_node, make_pod
+from tests.effort import examples
 from tests.engine.policy.builders import NOW, Samples, chain, policies
 
 FILTER = "filter: pod.name contains nginx -> node.label test=test\n"
@@ -415,7 +416,7 @@ def run(events, memo_bytes):
     return told
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(node_events, min_size=1, max_size=5),
     st.lists(st.one_of(pod_events, pod_events, pod_events, node_events, other_events), max_size=25),

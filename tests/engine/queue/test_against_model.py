@@ -29,6 +29,7 @@ from engine.framework.podinfo import PodInfo
 from engine.framework.status import Status, unresolvable
 from engine.queue.queued import QueuedPod, SubQueue
 from engine.queue.scheduling_queue import SchedulingQueue
+from tests.effort import examples
 from tests.engine.queue.builders import waiting
 
 NODE_ADD = ClusterEvent(Resource.NODE, Action.ADD)
@@ -399,7 +400,7 @@ class QueueMachine(RuleBasedStateMachine):
 
 TestQueue = QueueMachine.TestCase
 TestQueue.settings = settings(
-    max_examples=200,
+    max_examples=examples(200),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
