@@ -79,12 +79,13 @@ def test_nothing_is_lost_or_bound_twice_when_the_api_server_dies_twice(
         wait_until(
             "all pods are bound", lambda: len(bound_pods(plane, namespace)) == PODS, seconds=120
         )
-        # When Berth has seen this one, it has seen everything before it.
-        marker = pod("marker", namespace, scheduler="nobody")
+        # When Berth has seen this one, it has seen everything before it: last by name as well, as
+        # a list that follows the restart comes in that order.
+        marker = pod("zz-marker", namespace, scheduler="nobody")
         marker["spec"]["nodeName"] = "n00"
         assert plane.request("POST", pods_path, marker)[0] == 201
         wait_until(
-            "the watch has caught up", lambda: b'"marker"' in journal.read_bytes(), seconds=60
+            "the watch has caught up", lambda: b'"zz-marker"' in journal.read_bytes(), seconds=60
         )
         bound = bound_pods(plane, namespace)
         assert berth.end() == 0, berth.process.tail()
@@ -141,7 +142,7 @@ def check_capacity(plane, bound):
         for n in nodes["items"]
     }
     for placed in bound:
-        if placed["metadata"]["name"] == "marker":
+        if placed["metadata"]["name"] == "zz-marker":
             continue
         requests = placed["spec"]["containers"][0]["resources"]["requests"]
         cpu, memory = free[placed["spec"]["nodeName"]]
