@@ -322,7 +322,8 @@ class App:
             if kept is None
             else f"bundle {kept.hash} stays in force"
         )
-        log.error("%s; %s\n%s", refusal.summary, stay, refusal.text)
+        details = "" if refusal.text == refusal.summary else f"\n{refusal.text}"
+        log.error("%s; %s%s", refusal.summary, stay, details)
         note = f"{refusal.text}\n{stay}"
         self._tell_source("Warning", "PoliciesRefused", note[:_EVENT_NOTE])
         for hook in self._hooks.refused:

@@ -19,7 +19,7 @@ from engine.config import Settings
 from engine.embedded import EmbeddedCluster
 
 _NAMESPACE = "berth-system"
-_CONFIG_MAP = "berth-policies"
+_CONFIG_MAP = "policies"
 
 
 @click.command("up", help="Keep an embedded cluster running to play with.")
