@@ -238,11 +238,6 @@ class Cache:
         if known is not None:
             self._drop(known)
 
-    def forget_derived(self) -> None:
-        """Drops columns that were built on demand, after the rules changed."""
-        self.nodes.forget_derived()
-        self.pods.forget_derived()
-
     # ---- inside ----------------------------------------------------------------------------
 
     def _put(self, pod: PodInfo, node_name: str, *, assumed: bool) -> None:

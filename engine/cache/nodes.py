@@ -231,10 +231,6 @@ class NodeTable:
             cell[row] = wrap_int64(cell[row] + sign * amount)
         self._pod_count.cell[row] += sign
 
-    def forget_derived(self) -> None:
-        """Drops the columns built on demand; whoever still reads one builds it again."""
-        self._derived.clear()
-
     # ---- inside ----------------------------------------------------------------------------
 
     def _columns(self) -> list[Column]:

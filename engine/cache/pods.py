@@ -108,10 +108,6 @@ class PodTable:
             column.clear(row)
         self._rows.give_back(row)
 
-    def forget_derived(self) -> None:
-        """Drops the columns built on demand; whoever still reads one builds it again."""
-        self._derived.clear()
-
     def _columns(self) -> list[Column]:
         return [self._node, self._priority, *(column for column, _ in self._derived.values())]
 
