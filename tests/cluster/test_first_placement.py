@@ -49,6 +49,24 @@ def wait_bound(control_plane, namespace, count, seconds=60):
     )
 
 
+def probe_until_chosen(control_plane, namespace, kubectl, node_name, made):
+    """Creates pods, one at a time, until one is placed on the node; how many there are now."""
+
+    def lands_there():
+        nonlocal made
+        probe = pod(f"probe-{made}", namespace, cpu="1m", memory="1Mi")
+        apply(kubectl, {"apiVersion": "v1", "kind": "Pod", **probe})
+        made += 1
+        name = probe["metadata"]["name"]
+        wait_until(
+            f"{name} is bound", lambda: placements(control_plane, namespace)[name] is not None
+        )
+        return placements(control_plane, namespace)[name] == node_name
+
+    wait_until(f"{node_name} is chosen for being quiet", lands_there)
+    return made
+
+
 @pytest.fixture
 def berth(control_plane, namespace, tmp_path):
     started = []
@@ -108,12 +126,18 @@ def test_two_lines_place_200_pods_and_every_decision_can_be_replayed(
         for i in range(PODS)
     ]
     others = [pod(f"other-{i}", namespace, scheduler="someone-else") for i in range(3)]
+    probes = 0
     for start in range(0, PODS, 50):
         batch = [{"apiVersion": "v1", "kind": "Pod", **p} for p in pods[start : start + 50]]
         apply(kubectl, *batch)
+        wait_bound(control_plane, namespace, start + 50 + probes)
+        # Another node falls quiet: sooner or later a pod lands there, and nothing else draws it.
+        quiet = names[start // 50 + 1]
         for name in names:
-            prometheus.exporter.set_bandwidth(name, chance.uniform(1e5, 1e7))
-        wait_bound(control_plane, namespace, start + 50)
+            prometheus.exporter.set_bandwidth(
+                name, 1e3 if name == quiet else chance.uniform(5e6, 1e7)
+            )
+        probes = probe_until_chosen(control_plane, namespace, kubectl, quiet, probes)
     apply(kubectl, *[{"apiVersion": "v1", "kind": "Pod", **p} for p in others])
 
     # An edit is obeyed by the pods that come after it, without a restart.
@@ -121,14 +145,14 @@ def test_two_lines_place_200_pods_and_every_decision_can_be_replayed(
     kubectl("replace", "-f", "-", stdin=yaml.safe_dump(edited))
     scheduler.wait_for_log("Policies in force", count=2)
     apply(kubectl, {"apiVersion": "v1", "kind": "Pod", **pod("nginx-after-edit", namespace)})
-    wait_bound(control_plane, namespace, PODS + 1)
+    wait_bound(control_plane, namespace, PODS + probes + 1)
 
     # A broken edit changes nothing, and is said where its author looks.
     broken = config_map(namespace, "filter: pod.name contains nginx -> node.label test==\n")
     kubectl("replace", "-f", "-", stdin=yaml.safe_dump(broken))
     scheduler.wait_for_log("stays in force")
     apply(kubectl, {"apiVersion": "v1", "kind": "Pod", **pod("nginx-after-break", namespace)})
-    wait_bound(control_plane, namespace, PODS + 2)
+    wait_bound(control_plane, namespace, PODS + probes + 2)
     wait_until(
         "an Event on the ConfigMap says why",
         lambda: "PoliciesRefused" in kubectl("get", "events", "-n", namespace, "-o", "yaml").stdout,
@@ -144,12 +168,13 @@ def test_two_lines_place_200_pods_and_every_decision_can_be_replayed(
 
     entries = [json.loads(line) for line in journal.read_text().splitlines()]
     decided = [e for e in entries if e["what"] == "decision" and e.get("chosen")]
-    assert len(decided) == PODS + 2
+    made = PODS + probes + 2
+    assert len(decided) == made
     columns = [e["signals"] for e in entries if e["what"] == "signals"]
     assert len({json.dumps(c, sort_keys=True) for c in columns}) > 3, "bandwidths changed meanwhile"
     result = CliRunner().invoke(replay_command, [str(journal)])
     assert result.exit_code == 0, result.output
-    assert f"{PODS + 2} decisions replayed, {PODS + 2} the same" in result.output
+    assert f"{made} decisions replayed, {made} the same" in result.output
     assert {e["pod"]["metadata"]["name"]: e["chosen"] for e in decided} == {
         name: chosen for name, chosen in where.items() if not name.startswith("other")
     }
