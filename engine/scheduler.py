@@ -104,6 +104,7 @@ class Scheduler:
     ) -> None:
         self._cache = cache
         self._queue = queue
+        queue.on_gated = self._gated
         # None until the first rules are in force; nothing is scheduled before.
         self.framework = framework
         self._edge = edge
@@ -312,6 +313,22 @@ class Scheduler:
             return  # deleted or bound meanwhile
         self.report(queued.pod, reason, message)
 
+    def _gated(self, queued: QueuedPod) -> None:
+        """A gate holds the pod: its owner is told, as of any other wait.
+
+        The pod's own `schedulingGates` are left out: the API server has said so by itself. The
+        reason is the API server's for them too, so that kubectl shows SchedulingGated and
+        autoscalers add no nodes for the pod.
+        """
+        pod = queued.pod
+        if pod.pod.spec.scheduling_gates:
+            return
+        why = " ".join(queued.gating_reasons)
+        log.info('Gated pod="%s" plugin="%s" reason="%s"', pod.key, queued.gating_plugin, why)
+        note = pod_event(pod, "Normal", "SchedulingGated", "Gating", why)
+        self._edge.events.emit(note)
+        self._set_condition(pod, "SchedulingGated", why)
+
     def report(self, pod: PodInfo, reason: str, message: str) -> None:
         """Tells the user why the pod waits.
 
@@ -319,6 +336,9 @@ class Scheduler:
         """
         note = pod_event(pod, "Warning", "FailedScheduling", "Scheduling", message)
         self._edge.events.emit(note)
+        self._set_condition(pod, reason, message)
+
+    def _set_condition(self, pod: PodInfo, reason: str, message: str) -> None:
         if not _says(pod, reason, message):
             effect = SetUnschedulable(pod, reason, message)
             task = asyncio.get_running_loop().create_task(

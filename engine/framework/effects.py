@@ -27,8 +27,8 @@ class Bind:
 class SetUnschedulable:
     """Set the condition PodScheduled=False.
 
-    `reason` is Unschedulable (rejected) or SchedulerError (an error of ours): cluster autoscalers
-    read it.
+    `reason` is Unschedulable (rejected), SchedulerError (an error of ours) or SchedulingGated (held
+    before the queue): cluster autoscalers read it.
     """
 
     pod: PodInfo

@@ -31,7 +31,7 @@ class SubQueue(Enum):
 class QueuedPod:
     """A pod between its arrival and its binding; equal only to itself.
 
-    Times are seconds since the epoch, as policies read them, but `parked_at`, which is monotonic.
+    Times are seconds since the epoch, as policies read them, but for those said to be monotonic.
     """
 
     pod: PodInfo
@@ -61,6 +61,8 @@ class QueuedPod:
     """What put it where it is: an event as kube-scheduler words it, such as `Node/Add`."""
     moved_at: float = 0.0
 
+    gated_told_at: float = field(default=0.0, repr=False)
+    """When its owner was last told who holds it (monotonic)."""
     parked_at: float = field(default=0.0, repr=False)
     """When it was last found unschedulable or gated (monotonic)."""
     backs_off_until: float = field(default=0.0, repr=False)

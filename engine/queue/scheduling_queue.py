@@ -64,6 +64,8 @@ _POPPED_EARLY: Final = "PopFromBackoffQ"
 _ACTIVATED: Final = "ForceActivate"
 _TIMED_OUT: Final = "UnschedulableTimeout"
 
+_TELL_GATED_AGAIN: Final = 30.0
+
 SortKeyFn = Callable[[PodInfo, float], SortKey]
 PreEnqueueFn = Callable[[PodInfo], Status]
 Hints = Mapping[str, Sequence[ClusterEventWithHint]]
@@ -112,6 +114,8 @@ class SchedulingQueue:
         self._gated_by: dict[str, Parked] = {}
         self._in_flight = InFlight()
         self._earlier_faults: Counter[str] = Counter()
+        self.on_gated: Callable[[QueuedPod], None] | None = None
+        """Told of a pod that a gate begins to hold, or holds for another reason than before."""
         self.incoming: Counter[tuple[SubQueue, str]] = Counter()
         """How often pods came into a sub-queue, by what brought them."""
 
@@ -500,12 +504,27 @@ class SchedulingQueue:
             queued.rules = self._rules
             queued.gating_plugin, queued.gating_reasons = "", ()
             return True
+        held_before = queued.gating_plugin, queued.gating_reasons
         queued.gating_plugin, queued.gating_reasons = status.plugin, status.reasons
         self._arrive(queued, SubQueue.GATED, why)
         queued.parked_at = self._clock.monotonic()
         self._gated[queued] = None
         self._gated_by.setdefault(status.plugin, OrderedDict())[queued] = None
+        self._tell_gated(queued, *held_before)
         return False
+
+    def _tell_gated(self, queued: QueuedPod, plugin: str, reasons: tuple[str, ...]) -> None:
+        """Passes on who holds it now, if that is news after `plugin` and its `reasons`."""
+        if self.on_gated is None or (plugin, reasons) == (
+            queued.gating_plugin,
+            queued.gating_reasons,
+        ):
+            return
+        # Words with numbers in them may change with every event; each told costs a write.
+        waited = self._clock.monotonic() - queued.gated_told_at
+        if plugin != queued.gating_plugin or waited >= _TELL_GATED_AGAIN:
+            queued.gated_told_at = self._clock.monotonic()
+            self.on_gated(queued)
 
     def _arrive(self, queued: QueuedPod, where: SubQueue, why: str) -> None:
         queued.where = where

@@ -927,3 +927,33 @@ def test_no_pod_is_lost_or_bound_twice(script, fates):
         there = [pod for uid, pod in server.pods.items() if placed.get(uid) == name]
         requested = sum(make_pod_info(pod).requests["cpu"] for pod in there)
         assert world.cache.nodes.requested("cpu")[world.cache.nodes.row(name)] == requested
+
+
+# ---- gates ---------------------------------------------------------------------------------------
+
+GATE = {"g.policy": 'gate: pod.label ok=yes message "ask {pod.namespace} for ok=yes"\n'}
+
+
+@in_a_loop
+async def test_a_pod_that_a_gate_holds_is_told_so_once():
+    world = World(GATE)
+    pod = world.comes()
+    await world.turn()
+    assert world.where() is SubQueue.GATED
+    words = "ask default for ok=yes (g.policy:1)"
+    assert world.edge.events == [("p", "Normal", "SchedulingGated", words)]
+    assert world.edge.conditions == [("p", "SchedulingGated", words)]
+    changed = msgspec.structs.replace(pod.metadata, labels={"ok": "no"})
+    world.handlers.pods.on_update(pod, msgspec.structs.replace(pod, metadata=changed))
+    await world.turn()
+    assert world.where() is SubQueue.GATED
+    assert len(world.edge.events) == len(world.edge.conditions) == 1
+
+
+@in_a_loop
+async def test_a_pod_held_by_its_own_gates_is_left_to_the_api_server():
+    world = World(GATE)
+    world.comes(spec={"schedulingGates": [{"name": "mine"}]})
+    await world.turn()
+    assert world.where() is SubQueue.GATED
+    assert (world.edge.events, world.edge.conditions) == ([], [])

@@ -307,3 +307,22 @@ def test_a_new_order_holds_for_pods_that_back_off_from_errors_too(
     clock.advance(10)
     queue.flush()
     assert [pop(queue).pod.name for _ in range(2)] == ["a", "b"]
+
+
+def test_words_that_change_all_the_time_are_told_now_and_then(clock: ManualClock) -> None:
+    told: list[str] = []
+    words = iter(f"{n} to go" for n in range(100))
+    queue = SchedulingQueue(
+        clock=clock,
+        sort_key=by_priority,
+        pre_enqueue=lambda pod: unresolvable(next(words)).by("Gates"),
+        hints=HINTS,
+    )
+    queue.on_gated = lambda queued: told.append(queued.gating_reasons[0])
+    queue.add(waiting("p"))
+    for _ in range(3):
+        queue.update(waiting("p"))
+    assert told == ["0 to go"]
+    clock.advance(30.0)
+    queue.update(waiting("p"))
+    assert told == ["0 to go", "4 to go"]
