@@ -36,7 +36,14 @@ from engine.objects import Node, Pod
 from engine.plugins.registry import default_plugins
 from engine.policy.chain import framework_of, worlds_of
 from engine.policy.plugin import Worlds
-from engine.policy.reloader import Bundle, Listener, Refusal, Reloader, compile_settings
+from engine.policy.reloader import (
+    Bundle,
+    Listener,
+    Refusal,
+    Reloader,
+    compile_settings,
+    in_a_line,
+)
 from engine.policy.sources import ConfigMapSource, FolderSource, Offer
 from engine.queue import SchedulingQueue
 from engine.scheduler import Edge, Observer, Scheduler
@@ -218,7 +225,7 @@ class App:
             source.title,
             Compiler(),
             compile_settings(self.settings.berth),
-            Listener(self._accepted, self._refused),
+            Listener(self._accepted, self._refused, self._mended),
             self._clock,
         )
         if isinstance(source, FolderSource):
@@ -293,10 +300,21 @@ class App:
                 ", ".join(sorted({spec.name for spec in bundle.metrics})),
             )
         for diagnostic in bundle.warnings:
-            log.warning("%s: %s", diagnostic.code, diagnostic.message)
-        self._tell_source("Normal", "PoliciesInForce", f"bundle {bundle.hash} is in force")
+            log.warning("%s", in_a_line(diagnostic))
+        self._tell_in_force(bundle)
         for hook in self._hooks.accepted:
             hook(bundle)
+
+    def _mended(self, bundle: Bundle) -> None:
+        assert self.reloader is not None
+        log.info(
+            'Policies are well again source="%s" bundle="%s"', self.reloader.title, bundle.hash
+        )
+        self._tell_in_force(bundle)
+
+    def _tell_in_force(self, bundle: Bundle) -> None:
+        names = ", ".join(plan.name for plan in bundle.plans) or "no policy"
+        self._tell_source("Normal", "PoliciesInForce", f"in force: {names} (bundle {bundle.hash})")
 
     def _snapshot(self) -> Snapshot:
         now = self._clock.time()
@@ -324,8 +342,7 @@ class App:
         )
         details = "" if refusal.text == refusal.summary else f"\n{refusal.text}"
         log.error("%s; %s%s", refusal.summary, stay, details)
-        note = f"{refusal.text}\n{stay}"
-        self._tell_source("Warning", "PoliciesRefused", note[:_EVENT_NOTE])
+        self._tell_source("Warning", "PoliciesRefused", f"{refusal.summary}; {stay}{details}")
         for hook in self._hooks.refused:
             hook(refusal)
 
@@ -334,6 +351,8 @@ class App:
         if source is None or self._events is None:
             return
         uid = source.seen.metadata.uid if source.seen is not None else ""
+        if len(note) > _EVENT_NOTE:
+            note = note[: _EVENT_NOTE - 3] + "..."
         self._events.emit(
             Emit("ConfigMap", source.namespace, source.name, uid, kind, reason, "Reload", note)
         )

@@ -144,8 +144,15 @@ def _outcome(
         digest = hashlib.sha256(f"{result.hash}{settings.overrides!r}".encode())
         return Bundle(digest.hexdigest()[:_HASH_DIGITS], plans, texts, diagnostics)
     more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
-    summary = f"{title} was refused: {errors[0].code} {errors[0].message}{more}"
+    summary = f"{title} was refused: {in_a_line(errors[0])}{more}"
     return Refusal(summary, render(diagnostics), diagnostics)
+
+
+def in_a_line(diagnostic: Diagnostic) -> str:
+    """A finding for a log: `FILE:LINE:COLUMN: CODE MESSAGE`."""
+    line, column = diagnostic.source.position(diagnostic.span.start)
+    place = f"{diagnostic.source.name}:{line}:{column}"
+    return f"{place}: {diagnostic.code} {diagnostic.message}"
 
 
 def _names_of_plugins(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
@@ -163,10 +170,14 @@ def _names_of_plugins(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Who is told: `accepted` puts the bundle in force, before it returns."""
+    """Who is told: `accepted` puts the bundle in force, before it returns.
+
+    `mended`: after a refusal the texts are again those of the bundle in force.
+    """
 
     accepted: Callable[[Bundle], None]
     refused: Callable[[Refusal], None]
+    mended: Callable[[Bundle], None]
 
 
 class Reloader:
@@ -225,10 +236,12 @@ class Reloader:
         if isinstance(outcome, Refusal):
             self._refuse(outcome)
             return
-        self.refusal = None
+        refused, self.refusal = self.refusal, None
         if self.bundle is None or self.bundle.hash != outcome.hash:
             self._listener.accepted(outcome)
             self.bundle = outcome
+        elif refused is not None:
+            self._listener.mended(self.bundle)
 
     def _refuse(self, refusal: Refusal) -> None:
         # The same refusal again says nothing new.

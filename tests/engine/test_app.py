@@ -88,9 +88,9 @@ class Process:
         )
 
     def refused_for(self, text):
-        """The Event about the ConfigMap that begins so."""
+        """The Event about the ConfigMap that says so in its first line."""
         notes = (note for reason, note in self.events("ConfigMap") if reason == "PoliciesRefused")
-        return next((note for note in notes if note.startswith(text)), None)
+        return next((note for note in notes if text in note.partition("\n")[0]), None)
 
     def events(self, kind):
         return [
@@ -220,7 +220,7 @@ def test_an_edit_is_obeyed_without_a_restart():
 
 def test_a_source_that_is_no_good_keeps_the_rules_and_says_so(caplog):
     said = {
-        "broken": "error[P101]: there is no field `node.lable`",
+        "broken": "was refused: home.policy:1:36: P101 there is no field `node.lable`",
         "emptied": "ConfigMap rules/policies has no file whose name ends in .policy",
         "deleted": "ConfigMap rules/policies is gone",
     }
@@ -240,7 +240,8 @@ def test_a_source_that_is_no_good_keeps_the_rules_and_says_so(caplog):
                 await berth.until(lambda number=number: len(berth.refusals) == number)
                 assert await berth.lands(berth.pod(f"nginx-{number}")) in berth.test_nodes
                 await berth.until(lambda text=text: berth.refused_for(text))
-                assert berth.refused_for(text).endswith(stays)
+                assert stays in berth.refused_for(text)
+            assert "did you mean" in berth.refused_for(said["broken"])
             assert len(berth.bundles) == 1
             assert berth.app.telemetry[Count.POLICY_RELOADS_REFUSED] == 3
             berth.rules({"home.policy": "filter: node.name is node-02\n"})

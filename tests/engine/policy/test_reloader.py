@@ -42,7 +42,7 @@ class World:
             "folder x",
             compiler(),
             compile_settings(BerthDocument.model_validate(berth)),
-            Listener(self._accepted, self._refused),
+            Listener(self._accepted, self._refused, self._mended),
             self.clock,
         )
 
@@ -52,6 +52,9 @@ class World:
 
     def _refused(self, refusal):
         self.told.append(refusal)
+
+    def _mended(self, bundle):
+        self.told.append(("mended", bundle.hash))
 
     def offer(self, files):
         self.reloader.offer(files)
@@ -81,7 +84,7 @@ def test_a_broken_file_keeps_the_last_good_bundle_of_all_files():
     assert isinstance(refusal, Refusal)
     assert world.text == GOOD
     assert world.reloader.refusal is refusal
-    assert refusal.summary.startswith("folder x was refused: P")
+    assert refusal.summary.startswith("folder x was refused: a.policy:1:9: P")
     assert "\n" not in refusal.summary
     assert " --> a.policy:1:9" in refusal.text
     assert "^" in refusal.text
@@ -112,11 +115,11 @@ def test_the_same_files_again_say_nothing():
     assert world.reloader.bundle is bundle
 
 
-def test_mended_by_going_back_to_what_is_in_force_says_nothing_and_forgets_the_refusal():
+def test_mended_by_going_back_to_what_is_in_force_says_so_and_forgets_the_refusal():
     world = World()
-    world.offer(GOOD)
+    ((bundle, _),) = world.offer(GOOD)
     world.offer(BROKEN)
-    assert world.offer(GOOD) == []
+    assert world.offer(GOOD) == [("mended", bundle.hash)]
     assert world.reloader.refusal is None
 
 
