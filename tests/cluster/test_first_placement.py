@@ -219,3 +219,29 @@ def test_a_pod_that_fits_nowhere_is_told_why_and_wakes_when_it_fits(
             in kubectl("get", "events", "-n", namespace).stdout
         ),
     )
+
+
+def test_a_pod_that_a_gate_holds_shows_it_and_goes_on_when_the_gate_opens(
+    control_plane, namespace, no_nodes, kubectl, berth, tmp_path
+):
+    policies = tmp_path / "policies"
+    policies.mkdir()
+    (policies / "approval.policy").write_text(
+        'gate: pod.annotation approved=yes message "wants the annotation approved=yes"\n'
+    )
+    control_plane.request("POST", "/api/v1/nodes", node("only", cpu="2"))
+    berth("--policies", policies).start()
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    control_plane.request("POST", path, pod("p", namespace))
+    words = "wants the annotation approved=yes (approval.policy:1)"
+    wait_until(
+        "kubectl shows that it is gated",
+        lambda: "SchedulingGated" in kubectl("get", "pod", "p", "-n", namespace).stdout,
+    )
+    wait_until(
+        "kubectl describe says why",
+        lambda: kubectl("describe", "pod", "p", "-n", namespace).stdout.count(words) == 1,
+    )
+    assert placements(control_plane, namespace) == {"p": None}
+    kubectl("annotate", "pod", "p", "-n", namespace, "approved=yes")
+    wait_bound(control_plane, namespace, 1)
