@@ -1,0 +1,90 @@
+"""What a plan answers where nothing applies, and what it is when the file does not say."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dsl.compiler import Compiler
+from dsl.diagnostics import render
+from dsl.plan import MetricSpec, Permission
+from tests.dsl.worlds import FakePod, FakeWorld
+
+COMPILER = Compiler()
+NODES = [{"node.name": "a", "node.zone": "z1"}, {"node.name": "b"}]
+POD = {"pod.name": "p", "pod.namespace": "default", "pod.uid": "u", "pod.gpu": 1.0}
+
+
+def plan_of(text):
+    result = COMPILER.compile({"p.policy": text})
+    assert result.ok, render(result.diagnostics)
+    return result.plans[0]
+
+
+@pytest.mark.parametrize("text", ["score: 1", "preempt: pod.label a=b -> victims"])
+def test_nobody_is_evicted_where_no_preempt_line_applies(text):
+    assert plan_of(text).preemption(FakePod.of(POD), FakeWorld(NODES)) is None
+
+
+@pytest.mark.parametrize("text", ["score: 1", "permit: pod.label a=b -> reject"])
+def test_a_pod_that_no_permit_line_is_about_is_allowed(text):
+    found = plan_of(text).permitted(FakePod.of(POD), FakeWorld(NODES), 0)
+    assert found == Permission("allow", rule=None, seconds=0.0, status="", message="")
+
+
+def test_only_a_pod_that_is_held_or_sent_away_is_told_why():
+    plan = plan_of(
+        'permit: wait 1m until node.zone is present, then reject message "on {node.name}"'
+    )
+    world, pod = FakeWorld(NODES), FakePod.of(POD)
+    assert [plan.permitted(pod, world, 0).verdict, plan.permitted(pod, world, 0).message] == [
+        "allow",
+        "",
+    ]
+    assert plan.permitted(pod, world, 1).message == "on b"
+    last = plan.permitted(pod, world, 1, waited=60.0)
+    assert (last.verdict, last.message, last.seconds) == ("reject", "on b", 60.0)
+
+
+def test_a_pod_has_not_waited_before_it_is_first_asked_about():
+    plan = plan_of("permit: wait 1s until node.zone is present")
+    assert plan.permitted(FakePod.of(POD), FakeWorld(NODES), 1).verdict == "wait"
+
+
+def test_what_a_file_does_not_say_of_itself():
+    plan = plan_of("filter: node.ready")
+    assert (plan.name, plan.description, plan.version, plan.variant) == ("p", "", "", "")
+    assert (plan.mode, plan.order, plan.weight) == ("enforce", 100, 1.0)
+    assert plan.metrics == ()
+
+
+def test_a_metric_is_of_nodes_asked_of_prometheus_and_as_it_comes_unless_said_otherwise():
+    asked = MetricSpec("id", "m", "q", None, 15.0, 120.0, None, "")
+    assert (asked.scale, asked.source, asked.of, asked.keys) == (1.0, "promql", "node", ())
+
+
+def test_a_tier_among_no_candidates_prefers_none():
+    plan = plan_of("first: node.zone is z1")
+    assert plan.preferred(FakePod.of(POD), FakeWorld(NODES), np.array([], np.intp)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "slot"), [("gate: true", "gates"), ("prefilter: true", "prefilters")]
+)
+def test_before_a_node_is_chosen_rules_are_asked_about_row_minus_one(text, slot):
+    seen = []
+
+    def holds(_subject, _world, row):
+        seen.append(row)
+        return False
+
+    def message(_subject, _world, row):
+        seen.append(row)
+        return "no"
+
+    plan = plan_of(text)
+    rule = replace(getattr(plan, slot)[0], holds=holds, message=message)
+    plan = replace(plan, **{slot: (rule,)})
+    ask = plan.gated if slot == "gates" else plan.stopped
+    assert ask(FakePod.of(POD), FakeWorld(NODES)).message == "no"
+    assert seen == [-1, -1]
