@@ -43,6 +43,8 @@ _COMPARE: Final[dict[str, Callable[[Value, Value], Value]]] = {
     ">=": operator.ge,
 }
 _MEMO_ROWS: Final = 16
+#: Fields of what was decided; they come with the call, not with the snapshot.
+_OUTCOMES: Final = ("score.", "victims.")
 
 
 class Builder:
@@ -195,6 +197,8 @@ class Builder:
     def _read(self, node: ir.Read, domain: str) -> Run:
         field, key, kind = node.field, node.key, node.type.kind
         if node.level is Level.NODE:
+            if field.startswith(_OUTCOMES):
+                return lambda frame: np.full(frame.count, frame.results.get(field, MISSING))
             if not FIELDS[field].of_pod:
                 return reads.node_read(field, key, kind)
             asked = self._of_subject(field, "asks")

@@ -1,12 +1,13 @@
 """One evaluation of one rule: which rows, which pod's parts, what was already computed."""
 
 from collections.abc import Callable
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl.plan import Dictionary, Parts, Rows, Subject, World
+from dsl.plan import Dictionary, Parts, Results, Rows, Subject, World
 
 #: What an expression gives: a Python scalar below node level, else an array.
 Value = Any
@@ -14,6 +15,7 @@ Run = Callable[["Frame"], Value]
 Pods = slice | NDArray[np.intp]
 
 ALL: Final = slice(None)
+NO_RESULTS: Final[Results] = MappingProxyType({})
 
 
 class Memo:
@@ -45,6 +47,7 @@ class Frame:
         "container",
         "count",
         "parts",
+        "results",
         "rows",
         "subject",
         "world",
@@ -58,6 +61,7 @@ class Frame:
         candidates: Rows | None = None,
         subject: Subject | None = None,
         container: int = -1,
+        results: Results = NO_RESULTS,
     ) -> None:
         self.world = world
         self.rows = rows
@@ -66,6 +70,7 @@ class Frame:
         self.candidates = candidates
         self.subject = subject
         self.container = container
+        self.results = results
         self.cache: dict[object, Value] = {}
         self._pods: Pods | None = None
         self._group: NDArray[np.intp] | None = None

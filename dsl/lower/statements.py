@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from dsl import functions, ir
 from dsl.lower.columns import Builder
-from dsl.lower.frame import Frame, Memo
-from dsl.plan import Mask, Parts, Subject, World
-from dsl.types import MISSING, Level
+from dsl.lower.frame import NO_RESULTS, Frame, Memo, Value
+from dsl.plan import Effect, Mask, Parts, Results, Subject, World
+from dsl.types import MISSING, Kind, Level, is_missing, show
 
 _NO_ROWS = slice(0, 0)
 Condition = Callable[[Subject, World, int], bool]
@@ -30,6 +30,72 @@ def lower_condition(parts: tuple[ir.Expr | None, ...], memo: Memo) -> Condition:
         return True
 
     return holds
+
+
+def lower_value(node: ir.Expr, memo: Memo) -> Callable[[Subject, World, int, Results], Value]:
+    """Compiles any value of a pod on one node: a float, text, flag or tuple as in `reference`."""
+    run = _builder(memo).build(node)
+    is_text = node.type.kind is Kind.TEXT
+
+    def value(subject: Subject, world: World, row: int, results: Results = NO_RESULTS) -> Value:
+        rows = np.array([row], np.intp) if row >= 0 else _NO_ROWS
+        with np.errstate(all="ignore"):
+            found = run(Frame(world, rows, subject=subject, results=results))
+        if not isinstance(found, np.ndarray):
+            return found
+        one = found.item()
+        if not is_text:
+            return one
+        return None if one < 0 else world.dictionary.texts[one]
+
+    return value
+
+
+def lower_words(message: ir.Message, memo: Memo) -> Callable[[Subject, World, int, Results], str]:
+    """Compiles a message."""
+    parts = [
+        one if isinstance(one, str) else (lower_value(one, memo), one.type) for one in message.parts
+    ]
+
+    def words(subject: Subject, world: World, row: int, results: Results = NO_RESULTS) -> str:
+        return "".join(
+            one if isinstance(one, str) else show(one[0](subject, world, row, results), one[1])
+            for one in parts
+        )
+
+    return words
+
+
+def lower_actions(
+    core: ir.ActionCore, memo: Memo
+) -> Callable[[Subject, World, int, Results], tuple[Effect, ...]]:
+    """Compiles a `prebind:` or `postbind:`; what has no value is not set."""
+    applies = lower_condition((core.guard, core.left), memo)
+    actions = [_action(one, memo) for one in core.actions]
+
+    def effects(subject: Subject, world: World, row: int, results: Results) -> tuple[Effect, ...]:
+        if not applies(subject, world, row):
+            return ()
+        found = (one(subject, world, row, results) for one in actions)
+        return tuple(one for one in found if one is not None)
+
+    return effects
+
+
+def _action(
+    core: ir.Action, memo: Memo
+) -> Callable[[Subject, World, int, Results], Effect | None]:
+    if core.text is not None:
+        words = lower_words(core.text, memo)
+        return lambda *where: Effect(core.kind, core.key, words(*where))
+    assert core.value is not None
+    run, kind = lower_value(core.value, memo), core.value.type
+
+    def effect(subject: Subject, world: World, row: int, results: Results) -> Effect | None:
+        value = run(subject, world, row, results)
+        return None if is_missing(value) else Effect(core.kind, core.key, show(value, kind))
+
+    return effect
 
 
 def _builder(memo: Memo) -> Builder:
