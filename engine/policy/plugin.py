@@ -74,10 +74,17 @@ class Worlds:
             if seen != self._seen:
                 self._seen = seen
                 self._stamp += 1
-            last = self._last = SnapshotWorld(
-                snapshot, self._stamp, self.gpus, self._zone, self._images
-            )
+            last = self._last = self._world(snapshot, self._stamp)
         return last
+
+    def _world(self, snapshot: Snapshot, stamp: int) -> SnapshotWorld:
+        return SnapshotWorld(snapshot, stamp, self.gpus, self._zone, self._images)
+
+    def subject(
+        self, pod: PodInfo, snapshot: Snapshot, queued: QueueTimes | None = None
+    ) -> PodSubject:
+        """The pod as policies read it, beside this snapshot."""
+        return PodSubject(pod, snapshot, self.gpus, queued)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +200,7 @@ class PolicyPlugin:
     ) -> StatusGroups:
         """Each rejected row under the first rule that rejects it, told with one sample node."""
         groups = []
-        subject = PodSubject(pod, snapshot, self._worlds.gpus)
+        subject = self._worlds.subject(pod, snapshot)
         world = self._worlds.of(snapshot)
         numbers = np.arange(snapshot.nodes.size)[rows]
         left = snapshot.nodes.present[rows].copy()
@@ -281,7 +288,7 @@ class PolicyPlugin:
     def _ask(self, pod: PodInfo, snapshot: Snapshot) -> _Asked:
         asked = self._asked
         if asked is None or asked.pod is not pod or asked.snapshot is not snapshot:
-            subject = PodSubject(pod, snapshot, self._worlds.gpus)
+            subject = self._worlds.subject(pod, snapshot)
             world = self._worlds.of(snapshot)
             asked = self._asked = _Asked(
                 pod,
@@ -295,7 +302,7 @@ class PolicyPlugin:
     def _subject(
         self, pod: PodInfo, snapshot: Snapshot, queued: QueueTimes | None = None
     ) -> PodSubject:
-        return PodSubject(pod, snapshot, self._worlds.gpus, queued)
+        return self._worlds.subject(pod, snapshot, queued)
 
 
 def place_of(rule: RuleBase) -> str:
