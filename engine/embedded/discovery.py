@@ -5,7 +5,7 @@ Pure data from the table of resources; built once.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from engine.embedded.resources import GROUP_VERSIONS, RESOURCES, VERBS, Resource
 
@@ -23,6 +23,11 @@ VERSION: Object = {
     "platform": "",
 }
 
+OPENAPI_V2: Final = "openapi/v2"
+OPENAPI_V2_PROTOBUF: Final = b"\x0a\x032.0"
+"""A document of field 1 alone, `swagger: "2.0"`. kubectl asks for it when it meets a kind that is
+not served, and must be able to read it to say so."""
+
 
 def documents() -> dict[str, Object]:
     """Path (without slash in front) -> the document served there."""
@@ -31,7 +36,7 @@ def documents() -> dict[str, Object]:
         "version": VERSION,
         "api": {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []},
         "apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups},
-        "openapi/v2": _openapi_v2(),
+        OPENAPI_V2: _openapi_v2(),
     }
     pages |= {f"apis/{group['name']}": {"apiVersion": "v1"} | group for group in groups}
     for group, version in GROUP_VERSIONS:

@@ -129,6 +129,8 @@ class ApiServer:
         mounted = self._mounts.get(root)
         if mounted is not None:
             return await mounted(request, rest)
+        if path == discovery.OPENAPI_V2 and "protobuf" in request.headers.get("Accept", ""):
+            return web.Response(body=discovery.OPENAPI_V2_PROTOBUF)
         if path in self._documents:
             return web.Response(body=self._documents[path], content_type=JSON)
         if root in HEALTH:

@@ -101,6 +101,12 @@ def test_patch(run: Run) -> None:
     assert run("get", "configmap", "c", "-o", "jsonpath={.data.key}") == "two"
 
 
+def test_a_kind_that_is_not_served_is_named(run: Run) -> None:
+    wanted = {"apiVersion": "none.example/v1", "kind": "Nothing", "metadata": {"name": "x"}}
+    said = run("apply", "-f", "-", stdin=json.dumps(wanted), fails=True)
+    assert 'no matches for kind "Nothing" in version "none.example/v1"' in said
+
+
 def test_wrong_fields_are_told(run: Run) -> None:
     wrong = CONFIG.replace("data:", "dta:") % "one"
     assert 'unknown field "dta"' in run("create", "-f", "-", stdin=wrong, fails=True)
