@@ -125,6 +125,8 @@ def _pod_like(owner: str, level: Level) -> Iterator[FieldSpec]:
     yield number("limit", NUMBER, "limit of a resource", keyed=True, optional=True)
     yield number("volumes.count", NUMBER, "claims and generic ephemeral volumes")
     yield FieldSpec(f"{owner}.tolerates_all", BOOL, level, "tolerates every taint")
+    doc = "whether it uses the network of its node"
+    yield FieldSpec(f"{owner}.host_network", BOOL, level, doc)
 
 
 def _pod() -> Iterator[FieldSpec]:
@@ -302,6 +304,8 @@ KUBERNETES_PATHS: Final = MappingProxyType(
         "pod.spec.serviceaccountname": "pod.service_account",
         "pod.spec.preemptionpolicy": "pod.preemption_policy",
         "pod.spec.containers.image": "pod.image",
+        "pod.spec.hostnetwork": "pod.host_network",
+        "pod.hostnetwork": "pod.host_network",
         "pod.status.nominatednodename": "pod.nominated_node",
         "pod.status.qosclass": "pod.qos",
         "pod.qosclass": "pod.qos",

@@ -204,6 +204,7 @@ class NodeSpec(_Read, frozen=True):
     unschedulable: bool = False
     taints: list[Taint] | None = None
     pod_cidr: str = msgspec.field(default="", name="podCIDR")
+    pod_cidrs: list[str] | None = msgspec.field(default=None, name="podCIDRs")
 
 
 class NodeAddress(_Read, frozen=True):

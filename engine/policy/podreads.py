@@ -189,6 +189,7 @@ POD_FLAGS: Final[Mapping[str, PodFlag]] = MappingProxyType(
         "ready": lambda p: _has(p, "Ready"),
         "bound": lambda p: bool(p.pod.spec.node_name),
         "nominated": lambda p: bool(p.pod.status.nominated_node_name),
+        "host_network": lambda p: p.pod.spec.host_network,
         "tolerates_all": lambda p: any(
             _tolerates_everything(t) for t in p.pod.spec.tolerations or ()
         ),

@@ -84,11 +84,18 @@ def _kernel(node: Node) -> str | None:
 
 
 def _addresses(node: Node) -> float:
-    """How many addresses the node's pods can have: its pod CIDR's size; infinite without one."""
+    """How many addresses the node's pods can have: its pod CIDRs' size; infinite without one.
+
+    A second family gives every pod a second address, not room for more pods.
+    """
     try:
-        return float(ip_network(node.spec.pod_cidr, strict=False).num_addresses)
+        ranges = [
+            ip_network(one, strict=False) for one in node.spec.pod_cidrs or [node.spec.pod_cidr]
+        ]
     except ValueError:
         return np.inf
+    family = ranges[0].version
+    return float(sum(one.num_addresses for one in ranges if one.version == family))
 
 
 # ---- metrics from annotations --------------------------------------------------------------------

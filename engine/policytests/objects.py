@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
+from ipaddress import IPv4Address
 from typing import Any, Final
 
 import msgspec
@@ -119,6 +121,8 @@ def node_of(thing: Thing, read: ReadText) -> Node:
     ]
     if "unschedulable" in thing.plain:
         spec["unschedulable"] = thing.plain["unschedulable"]
+    if "ips" in thing.plain:
+        spec["podCIDRs"] = _ranges(thing.number("ips", 0))
     amounts = _amounts(thing)
     capacity = _part(status, "capacity")
     least = {CPU: "0", MEMORY: "0", PODS: _SLOTS}
@@ -132,6 +136,18 @@ def node_of(thing: Thing, read: ReadText) -> Node:
     status["images"] = [*_items(status, "images"), *images]
     made: Node = _made(Node, {"metadata": meta, "spec": spec, "status": status}, thing)
     return made
+
+
+def _ranges(addresses: int) -> list[str]:
+    """Ranges that have so many addresses together, as a node's pod CIDRs."""
+    if not addresses:
+        raise FixtureError("`ips` is at least 1; a node without a free one has pods on all")
+    sizes = [2**bit for bit in range(31, -1, -1) if addresses >> bit & 1]
+    starts = itertools.accumulate(sizes, initial=0)
+    return [
+        f"{IPv4Address(start)}/{32 - size.bit_length() + 1}"
+        for start, size in zip(starts, sizes, strict=False)
+    ]
 
 
 def _amounts(thing: Thing) -> dict[str, str]:
@@ -265,6 +281,11 @@ def _spec(thing: Thing, spec: Tree, *, from_file: bool) -> Tree:
     spec |= {field: thing.plain[name] for name, field in _SPEC if name in thing.plain}
     if thing.node and thing.flag("bound", default=True):
         spec["nodeName"] = thing.node
+    if "volumes" in thing.plain:
+        spec["volumes"] = [
+            {"name": f"volume-{at}", "persistentVolumeClaim": {"claimName": f"claim-{at}"}}
+            for at in range(1, thing.number("volumes", 0) + 1)
+        ]
     return spec | {
         "nodeSelector": _part(spec, "nodeSelector") | dict(thing.maps.get("node_selector", {})),
         "tolerations": _tolerations(thing, _items(spec, "tolerations")),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Final
 
 import numpy as np
@@ -146,7 +146,7 @@ def make_scene(case: Case, specs: Mapping[str, MetricSpec], read: ReadText) -> S
     cluster = case.cluster
     cache = Cache()
     for thing in cluster.of("node"):
-        cache.add_node(node_of(thing, read))
+        cache.add_node(node_of(_annotated(thing, specs.values(), cluster.now), read))
     for thing in cluster.of("namespace"):
         cache.set_namespace(namespace_of(thing))
     _run(cluster, cache, read)
@@ -179,6 +179,17 @@ def make_scene(case: Case, specs: Mapping[str, MetricSpec], read: ReadText) -> S
             for one in cluster.of("pdb")
         ),
     )
+
+
+def _annotated(thing: Thing, specs: Iterable[MetricSpec], now: float) -> Thing:
+    """The node with the samples of metrics that are annotations where they are read."""
+    written = dict(thing.maps.get("annotation", {}))
+    for spec in specs:
+        if spec.source == "annotation" and spec.name in thing.metrics:
+            sample = thing.metrics[spec.name]
+            at = datetime.fromtimestamp(now - sample.age_seconds, UTC).isoformat()
+            written[spec.query] = f"{value_of(sample, spec) / spec.scale!r},{at}"
+    return replace(thing, maps={**thing.maps, "annotation": written})
 
 
 def _run(cluster: Cluster, cache: Cache, read: ReadText) -> None:

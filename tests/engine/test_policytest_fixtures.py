@@ -1,0 +1,79 @@
+"""What the attributes of a test's nodes and pods come to when a policy reads them."""
+
+from __future__ import annotations
+
+from textwrap import dedent
+
+import pytest
+
+from engine.policytests.running import Runner
+
+
+def results(tmp_path, policy, tests):
+    (tmp_path / "p.policy").write_text(policy)
+    (tmp_path / "t.policytest").write_text("use p\n" + dedent(tests))
+    runner = Runner(None)
+    runner.run(tmp_path / "t.policytest")
+    return [(one.outcome, one.message) for one in runner.report.results]
+
+
+def test_addresses_of_any_number_and_those_that_are_taken(tmp_path):
+    policy = "score: node.ips.free + node.ips.capacity*0.01\n"
+    tests = """\
+        node: a  ips 13
+        node: b  ips 64
+        node: c  pods 20
+        running: on a  name x  count 3
+        running: on a  name y  host_network true
+        test: "the network of the node takes no address"
+          given pod name p
+          expect score a 10.13
+          expect score b 64.64
+          expect score c 20.2
+        """
+    assert results(tmp_path, policy, tests) == [("passed", "")]
+
+
+def test_no_address_at_all_cannot_be_said(tmp_path):
+    tests = 'node: a  ips 0\ntest: "t"\n  given pod name p\n  expect best a\n'
+    ((outcome, message),) = results(tmp_path, "score: node.ips.free\n", tests)
+    assert outcome == "error"
+    assert "`ips` is at least 1" in message
+
+
+def test_volumes_and_the_network_of_the_node(tmp_path):
+    policy = (
+        "filter: sum(it.volumes.count over node.pods) + pod.volumes.count <= 3\n"
+        "filter: pod.host_network -> not any(node.pods where it.host_network)\n"
+    )
+    tests = """\
+        node: a
+        node: b
+        running: on a  name x  volumes 2
+        running: on b  name y  host_network true
+        test: "volumes"
+          given pod name p  volumes 2
+          expect feasible [b]
+        test: "network"
+          given pod name p  host_network true
+          expect feasible [a]
+        """
+    assert results(tmp_path, policy, tests) == [("passed", "")] * 2
+
+
+@pytest.mark.parametrize(
+    ("unit", "sample", "score"),
+    [
+        ("", "0.5", 0.5), ("", "0.5 age 5m", 0.5), ("", "0.5 age 7m", 0),
+        ("unit percent", "80", 0.8), ("unit percent", "80%", 0.8), ("unit cores", "500m", 0.5),
+    ],
+)  # fmt: skip
+def test_samples_of_metrics_that_are_annotations(tmp_path, unit, sample, score):
+    policy = f"metric m = annotation cpu stale 6m {unit}\nscore: number(m) missing 0\n"
+    tests = f"""\
+        node: a  metric m {sample}
+        test: "t"
+          given pod name p
+          expect score a {score}
+        """
+    assert results(tmp_path, policy, tests) == [("passed", "")]
