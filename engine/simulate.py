@@ -192,6 +192,8 @@ class ReplayReport:
     decisions: int = 0
     equal: int = 0
     differences: list[str] = field(default_factory=list)
+    cut: bool = False
+    """Whether the journal ends within a line."""
     cache: Cache = field(default_factory=Cache)
     """The cache as it was at the journal's end."""
 
@@ -203,6 +205,8 @@ FrameworkOf = Callable[[Mapping[str, str], Mapping[str, str]], Framework]
 def replay(path: Path, framework_of: FrameworkOf) -> ReplayReport:
     """Makes every decision of a journal again from what it was made from.
 
+    A last line without its end was cut off when the writer was killed: it is left out.
+
     Raises:
         ValueError: the file is no journal; the message names the line.
     """
@@ -210,6 +214,9 @@ def replay(path: Path, framework_of: FrameworkOf) -> ReplayReport:
     number = 0
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
+            if number > 1 and not line.endswith(b"\n"):
+                again.report.cut = True
+                break
             try:
                 again.take(number, line)
             except (ValueError, LookupError) as wrong:

@@ -54,6 +54,8 @@ def command(journal: Path) -> None:
         raise click.ClickException(str(wrong)) from wrong
     for difference in report.differences:
         click.echo(difference)
+    if report.cut:
+        click.echo("the last line is cut off (was Berth killed?) and left out", err=True)
     click.echo(f"{report.decisions} decisions replayed, {report.equal} the same")
     if report.differences:
         sys.exit(1)

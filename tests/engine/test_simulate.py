@@ -267,7 +267,7 @@ def test_a_line_that_does_not_follow_is_named(what, to, said, journal):
 def test_a_pod_assumed_twice_is_named(journal):
     lines = journal.path.read_text("utf-8").splitlines()
     twice = next(number for number, line in enumerate(lines) if '"assume"' in line)
-    journal.path.write_text("\n".join([*lines[: twice + 1], lines[twice]]), "utf-8")
+    journal.path.write_text("\n".join([*lines[: twice + 1], lines[twice], ""]), "utf-8")
     with pytest.raises(ValueError, match=f":{twice + 2}: .* is already on "):
         replay(journal.path, FRAMEWORK_OF)
 
@@ -282,6 +282,15 @@ def run(*args):
 def test_replay_says_that_all_are_the_same(journal):
     result = run(journal.path)
     assert (result.exit_code, result.stdout) == (0, "15 decisions replayed, 15 the same\n")
+
+
+def test_replay_leaves_out_a_last_line_that_was_cut_off(journal):
+    whole = journal.path.read_bytes()
+    last = whole.rindex(b'{"what":"decision"')
+    journal.path.write_bytes(whole[: last + 20])
+    result = run(journal.path)
+    assert (result.exit_code, result.stdout) == (0, "14 decisions replayed, 14 the same\n")
+    assert "the last line is cut off" in result.stderr
 
 
 def test_replay_exits_1_and_shows_what_differs(journal):
