@@ -22,6 +22,7 @@ from dsl.checker import (
     StatementDraft,
 )
 from dsl.diagnostics import Diagnostic, sort_key
+from dsl.engines import gang_rule, preempt_rule, quota_rule
 from dsl.lower import Memo, combine, lower_filter, lower_score
 from dsl.lower.statements import lower_condition, lower_key, lower_tier
 from dsl.parser import Parser, problem_diagnostic
@@ -31,14 +32,9 @@ from dsl.plan import (
     ConditionRule,
     Effect,
     FilterRule,
-    Fits,
-    Gang,
-    GangRule,
     Parts,
     PermitRule,
     Plan,
-    PreemptRule,
-    QuotaRule,
     Results,
     RuleBase,
     ScoreRule,
@@ -426,11 +422,11 @@ def _statement(source: SourceFile, draft: FilterDraft | StatementDraft, memo: Me
         case ir.BindCore():
             return BindRule(**base, core=core)
         case ir.PreemptCore():
-            return _preempt(base, core)
+            return preempt_rule(base, core, memo)
         case ir.GangCore():
-            return _gang(base, core)
+            return gang_rule(base, core, memo)
         case ir.QuotaCore():
-            return _quota(base, core, draft.status)
+            return quota_rule(base, core, draft.status, memo)
 
 
 def _always(_subject: Subject, _world: World) -> Parts:
@@ -484,35 +480,3 @@ def _action(base: dict[str, Any], core: ir.ActionCore) -> ActionRule:
         return reference.effects(core, reference.View(world, subject, row, results=results))
 
     return ActionRule(**base, core=core, effects=effects)
-
-
-def _preempt(base: dict[str, Any], core: ir.PreemptCore) -> PreemptRule:
-    def victims(
-        subject: Subject, world: World, row: int, fits: Fits, protected: frozenset[int]
-    ) -> tuple[int, ...] | None:
-        return reference.victims(core, reference.View(world, subject, row), fits, protected)
-
-    def best(
-        subject: Subject,
-        world: World,
-        choices: Mapping[int, Sequence[int]],
-        violations: Mapping[int, int],
-    ) -> int:
-        view = reference.View(world, subject, -1)
-        return reference.best_node(core, view, choices, violations)
-
-    return PreemptRule(**base, core=core, victims=victims, best=best)
-
-
-def _gang(base: dict[str, Any], core: ir.GangCore) -> GangRule:
-    def gang(subject: Subject, world: World) -> Gang | None:
-        return reference.gang(core, reference.View(world, subject, -1))
-
-    return GangRule(**base, core=core, gang=gang)
-
-
-def _quota(base: dict[str, Any], core: ir.QuotaCore, status: str) -> QuotaRule:
-    def exceeded(subject: Subject, world: World) -> str | None:
-        return reference.over_quota(core, reference.View(world, subject, -1))
-
-    return QuotaRule(**base, core=core, status=status, exceeded=exceeded)

@@ -17,11 +17,12 @@ A `Plan` has a tuple of rules for each extension point (`gates`, `sorts`, `prefi
     postbind(subject, world, row, results)      the same
     annotations(subject, world, row, results)   dict of what prebind and postbind annotate
     binder(subject, world)                      BindRule | None: the first that applies
-    preemption(subject, world)                  PreemptRule | None: the first that applies; then
-        rule.victims(subject, world, row, fits, protected)   pod rows | None for one node
-        rule.best(subject, world, victims, violations)       the node row to choose
-    gang(subject, world)                        Gang | None: key, member rows, minimum
-    over_quota(subject, world)                  Stop | None: the first quota the pod would exceed
+    preemption(subject, world)                  PreemptRule | None: the first that applies
+    gang(subject, world)                        Gang | None: key, members, minimum
+    over_quota(subject, world, quotas)          Stop | None: the first quota the pod would exceed
+
+What a preemption, a gang and a quota come to is told by `dsl.collective`; `dsl.engines` searches
+for victims and places gangs.
 
 From `reserve` on, `world` holds the pod itself on the chosen node. `results` are the scores of the
 chosen node: `{"score.total": 93.5}`.
@@ -29,12 +30,14 @@ chosen node: `{"score.total": 93.5}`.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dsl import ir
+from dsl.collective import Evictions, Gang, Limits, QuotaUse
 from dsl.ir import FilterCore, ScoreCore
 from dsl.source import SourceFile, Span
 
@@ -45,6 +48,9 @@ Part = float | str | bytes | bool | tuple[str, ...] | tuple[tuple[str, str], ...
 Parts = tuple[Part, ...]
 Column = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+#: Quotas that are objects of the cluster, by what they are the quota of: their namespace.
+Quotas = Mapping[str | float, Limits]
+NO_QUOTAS: Final[Quotas] = MappingProxyType({})
 
 
 class Dictionary(Protocol):
@@ -329,33 +335,12 @@ class BindRule(RuleBase):
     core: ir.BindCore
 
 
-#: Whether the pod fits a node when these pod rows are gone.
-Fits = Callable[[frozenset[int]], bool]
-
-
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class PreemptRule(RuleBase):
-    """A compiled `preempt:`.
-
-    `victims(subject, world, row, fits, protected)` gives the pod rows to evict from one node, in
-    the order of eviction; None where evicting does not help or takes too many. `protected` are
-    the pod rows that a disruption budget protects: they are spared first.
-    `best(subject, world, victims, violations)` chooses among nodes: both by node row.
-    """
+    """A compiled `preempt:`; `evictions` says who may go, None for `never`."""
 
     core: ir.PreemptCore
-    victims: Callable[[Subject, World, int, Fits, frozenset[int]], tuple[int, ...] | None]
-    best: Callable[[Subject, World, Mapping[int, Sequence[int]], Mapping[int, int]], int]
-
-
-@dataclass(frozen=True, slots=True)
-class Gang:
-    """The gang of a pod: its key, the pod rows of its members, how many it needs."""
-
-    key: str | float
-    members: tuple[int, ...]
-    minimum: float
-    wait_seconds: float
+    evictions: Callable[[Subject, World], Evictions | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -368,11 +353,17 @@ class GangRule(RuleBase):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class QuotaRule(RuleBase):
-    """A compiled `quota:`; `exceeded` gives why the pod does not fit into it, or None."""
+    """A compiled `quota:`; all three take the quotas that are objects of the cluster, by key.
+
+    `exceeded` gives why the pod does not fit into its quota, or None; `reclaim` whom the quota
+    evicts for it, None if it evicts nobody.
+    """
 
     core: ir.QuotaCore
     status: str
-    exceeded: Callable[[Subject, World], str | None]
+    use: Callable[[Subject, World, Quotas], QuotaUse]
+    exceeded: Callable[[Subject, World, Quotas], str | None]
+    reclaim: Callable[[Subject, World, Quotas], Evictions | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -466,10 +457,12 @@ class Plan:
         """Returns why the pod fits nowhere now; None: the nodes decide."""
         return _first_stop(self.prefilters, subject, world, _NOWHERE)
 
-    def over_quota(self, subject: Subject, world: World) -> Stop | None:
-        """Returns which quota the pod would exceed."""
+    def over_quota(
+        self, subject: Subject, world: World, quotas: Quotas = NO_QUOTAS
+    ) -> Stop | None:
+        """Returns which quota the pod would exceed; `quotas` are objects of the cluster."""
         for rule in self.quotas:
-            message = rule.exceeded(subject, world)
+            message = rule.exceeded(subject, world, quotas)
             if message is not None:
                 return Stop(rule, rule.status, message)
         return None

@@ -7,13 +7,15 @@ one node at a time. Both implement `dsl.policytest.Answers`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
 
 from dsl import reference
+from dsl.collective import Budget as Covered
+from dsl.engines.preemption import search
 from dsl.plan import FilterRule, Plan, RuleBase, ScoreRule
 from dsl.policytest import CannotJudgeError, Rejection
 from engine.cycle import decide
@@ -381,43 +383,48 @@ class ByColumns:
         rule = next((one for one in rules if one is not None), None)
         if rule is None or rule.core.never:
             return (), None
-        choices: dict[int, tuple[int, ...]] = {}
-        violations: dict[int, int] = {}
-        for name, row in self.scene.rows.items():
-            if self.rejections()[name].status == "unresolvable":
-                continue
-            protected = self._protected(row)
-            victims = rule.victims(self.subject, self.world, row, self._fits(name), protected)
-            if victims is not None:
-                choices[row] = victims
-                violations[row] = len(protected.intersection(victims))
-        if not choices:
-            if rule.core.across > 1:
-                raise CannotJudgeError("this version cannot judge `across` yet")
+        evictions = rule.evictions(self.subject, self.world)
+        if evictions is None:
             return (), None
-        best = rule.best(self.subject, self.world, choices, violations)
+        rejections, rows = self.rejections(), self.scene.rows
+        open_ = [row for name, row in rows.items() if rejections[name].status != "unresolvable"]
+        found = search(
+            evictions, self.world, _Dry(self), rows=open_, budgets=self._budgets(), spans=True
+        )
+        if found.row < 0:
+            return (), None
         pods = self.scene.snapshot.pods
-        (node,) = [name for name, row in self.scene.rows.items() if row == best]
-        return [pods.pod(place).name for place in choices[best]], node
+        (node,) = [name for name, row in rows.items() if row == found.row]
+        return [pods.pod(place).name for place in found.victims], node
 
-    def _fits(self, node: str) -> Callable[[frozenset[int]], bool]:
-        def fits(gone: frozenset[int]) -> bool:
-            after = ByColumns(self.scene.without(gone), self.used, self.worlds)
-            return node not in after.rejections()
-
-        return fits
-
-    def _protected(self, row: int) -> frozenset[int]:
-        """Rows of the node's pods that a disruption budget spares, the least important first."""
+    def _budgets(self) -> list[Covered]:
         pods = self.scene.snapshot.pods
-        there = [place for place, node in enumerate(pods.node.tolist()) if node == row]
-        # Source: kubernetes default_preemption.go, filterPodsWithPDBViolation: most important first
-        there.sort(key=lambda place: -pods.pod(place).priority)
-        spared: set[int] = set()
-        for budget in self.scene.budgets:
-            matching = [place for place in there if budget.covers(pods.pod(place))]
-            spared.update(matching[budget.allowed :])
-        return frozenset(spared)
+        there = [place for place, node in enumerate(pods.node.tolist()) if node >= 0]
+        return [
+            Covered(
+                frozenset(place for place in there if budget.covers(pods.pod(place))),
+                budget.allowed,
+            )
+            for budget in self.scene.budgets
+        ]
+
+
+class _Dry:
+    """Implements `DryRun`."""
+
+    def __init__(self, answers: ByColumns) -> None:
+        self._answers = answers
+
+    def fits(self, row: int, gone: frozenset[int]) -> bool:
+        """See `DryRun.fits`."""
+        return row in self.nodes(gone)
+
+    def nodes(self, gone: frozenset[int]) -> Sequence[int]:
+        """See `DryRun.nodes`."""
+        answers = self._answers
+        after = ByColumns(answers.scene.without(gone), answers.used, answers.worlds)
+        rejected = after.rejections()
+        return [row for name, row in answers.scene.rows.items() if name not in rejected]
 
 
 class ByReference(ByColumns):

@@ -9,7 +9,6 @@ import pytest
 from dsl import reference
 from dsl.compiler import Compiler
 from dsl.diagnostics import render
-from dsl.reference import View
 from tests.dsl.worlds import FakePod, FakeWorld
 
 COMPILER = Compiler()
@@ -244,82 +243,6 @@ def test_the_first_binder_that_applies():
     assert plan.binder(pod(**{"label[virtual]": "yes"}), FakeWorld([])).core.name == "other"
     assert plan.binder(pod(), FakeWorld([])).core.kind == "dry"
     assert plan_of("score: 1").binder(pod(), FakeWorld([])) is None
-
-
-# ---- engines
-
-
-VICTIMS = [
-    running(0, priority=5.0, cpu=1.0, started_at=10.0),
-    running(0, priority=1.0, cpu=1.0, started_at=20.0),
-    running(0, priority=1.0, cpu=1.0, started_at=30.0),
-    running(0, priority=1.0, cpu=1.0, **{"label[critical]": "true"}),
-    running(1, priority=0.0, cpu=9.0),
-]
-
-
-def frees(world, wanted):
-    cpu = world.pod_number("it.cpu", None)
-    return lambda gone: sum(cpu[one] for one in gone) >= wanted
-
-
-@pytest.mark.parametrize(
-    ("text", "wanted", "protected", "expected"),
-    [
-        ("preempt: victims where not it.label critical=true", 1, (), (2,)),
-        ("preempt: victims where not it.label critical=true", 1, (2,), (1,)),
-        ("preempt: victims where not it.label critical=true", 2, (), (2, 1)),
-        ("preempt: victims where not it.label critical=true", 4, (), None),
-        ("preempt: victims where not it.label critical=true limit 1", 2, (), None),
-        ("preempt: victims order it.started_at asc", 1, (), (1,)),
-        ("preempt: victims where it.priority > 1", 1, (), (0,)),
-        ("preempt: never", 1, (), None),
-    ],
-)
-def test_victims_of_one_node(text, wanted, protected, expected):
-    plan, world, subject = plan_of(text), FakeWorld(NODES, VICTIMS), pod(priority=3.0)
-    rule = plan.preemption(subject, world)
-    got = rule.victims(subject, world, 0, frees(world, wanted), frozenset(protected))
-    assert got == expected
-
-
-def test_the_node_is_chosen_by_pick_or_as_kubernetes_does():
-    world = FakeWorld(NODES, VICTIMS)
-    choices = {0: (0,), 1: (4,), 2: (1, 2)}
-    plain = plan_of("preempt: victims").preempts[0]
-    assert plain.best(pod(), world, choices, {}) == 1
-    assert plain.best(pod(), world, choices, {1: 1}) == 2
-    few = plan_of("preempt: victims pick victims.count, victims.max_priority desc").preempts[0]
-    assert few.best(pod(), world, choices, {}) == 0
-
-
-def test_gang_members_share_namespace_and_key():
-    plan = plan_of(
-        "gang: pod.label[job] is present -> by pod.label[job] min"
-        " number(pod.annotation[size]) wait 2m"
-    )
-    pods = [
-        running(0, **{"label[job]": "x"}),
-        running(1, **{"label[job]": "y"}),
-        running(2, **{"label[job]": "x"}),
-        running(2, namespace="elsewhere", **{"label[job]": "x"}),
-    ]
-    subject = pod(**{"label[job]": "x", "annotation[size]": "4"})
-    gang = plan.gang(subject, FakeWorld(NODES, pods))
-    assert (gang.key, gang.members, gang.minimum, gang.wait_seconds) == ("x", (0, 2), 4.0, 120.0)
-    assert plan.gang(pod(), FakeWorld(NODES, pods)) is None
-
-
-def test_quota_counts_what_is_asked_for():
-    plan = plan_of(
-        'quota: by pod.namespace max cpu 2, memory 1Gi message "{pod.namespace} is full"'
-    )
-    pods = [running(0, **{"request[cpu]": 1500.0, "request[memory]": 0.0})]
-    pods.append(running(0, namespace="b", **{"request[cpu]": 9000.0, "request[memory]": 0.0}))
-    world = FakeWorld(NODES, pods)
-    assert plan.over_quota(pod(**{"request[cpu]": 500.0}), world) is None
-    assert plan.over_quota(pod(**{"request[cpu]": 501.0}), world).message == "default is full"
-    assert View(world, pod(), -1).results == {}
 
 
 # ---- refused

@@ -1,0 +1,355 @@
+"""Statements about several pods, as understood, become what they come to for one pod.
+
+Each function takes the values of the statement's expressions, from columns or from the reference.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from dsl import ir
+from dsl.collective import Amounts, Evictions, Gang, Limits, QuotaUse
+from dsl.engines import preemption, quotas
+from dsl.engines.values import Columns, Values
+from dsl.lower.frame import Memo
+from dsl.plan import GangRule, PreemptRule, QuotaRule, Subject, World
+from dsl.reference import View, words
+from dsl.schema import request_unit
+from dsl.source import Span
+from dsl.types import BOOL, MISSING, NUMBER, TEXT, TIME, Level, Type, is_missing, number_of
+
+#: How long members of a gang wait for each other where the policy does not say.
+WAIT_SECONDS: Final = 60.0
+Limited = Mapping[str | float, Limits]
+_NOWHERE: Final = Span(0, 0)
+#: Later than any start: a pod that did not start yet is the youngest.
+_LATE: Final = 1e18
+#: What one victim weighs more than the priority of any, in the sum that Kubernetes makes.
+_A_VICTIM: Final = float(1 << 31)
+
+
+def _read(field: str, kind: Type, level: Level, key: str | None = None) -> ir.Read:
+    return ir.Read(span=_NOWHERE, type=kind, level=level, field=field, key=key)
+
+
+def _const(value: float, kind: Type) -> ir.Const:
+    return ir.Const(span=_NOWHERE, type=kind, level=Level.CONST, value=value)
+
+
+def _late(field: str, level: Level) -> ir.Expr:
+    parts = (_read(field, TIME, level), _const(_LATE, TIME))
+    return ir.Coalesce(span=_NOWHERE, type=TIME, level=level, operands=parts)
+
+
+def _same(left: ir.Expr, right: ir.Expr) -> ir.Expr:
+    return ir.Compare(
+        span=_NOWHERE, type=BOOL, level=Level.IT, operator="==", left=left, right=right
+    )
+
+
+def _both(*parts: ir.Expr) -> ir.Expr:
+    return ir.Logical(span=_NOWHERE, type=BOOL, level=Level.IT, operator="and", operands=parts)
+
+
+def _not(part: ir.Expr) -> ir.Expr:
+    return ir.Not(span=_NOWHERE, type=BOOL, level=Level.IT, operand=part)
+
+
+_NAMESPACE: Final = _same(
+    _read("it.namespace", TEXT, Level.IT), _read("pod.namespace", TEXT, Level.POD)
+)
+_ITSELF: Final = _same(_read("it.uid", TEXT, Level.IT), _read("pod.uid", TEXT, Level.POD))
+_BOUND: Final = _read("it.bound", BOOL, Level.IT)
+_PRIORITY: Final = _read("it.priority", NUMBER, Level.IT)
+_OWN_PRIORITY: Final = _read("pod.priority", NUMBER, Level.POD)
+_STARTED: Final = _read("it.started_at", TIME, Level.IT)
+_LESS: Final = ir.Compare(
+    span=_NOWHERE, type=BOOL, level=Level.IT, operator="<", left=_PRIORITY, right=_OWN_PRIORITY
+)
+#: Least important first, of those who started last; then by name, never by row.
+_BY_NAME: Final = tuple(
+    ir.SortKey(value=_read(field, TEXT, Level.IT)) for field in ("it.namespace", "it.name")
+)
+ORDER: Final = (
+    ir.SortKey(value=_PRIORITY),
+    ir.SortKey(value=_late("it.started_at", Level.IT), direction="desc"),
+)
+
+
+def _victims(field: str) -> ir.Read:
+    return _read(f"victims.{field}", NUMBER, Level.NODE)
+
+
+#: Source: kubernetes preemption.go, pickOneNodeForPreemption.
+PICK: Final = (
+    ir.SortKey(value=_victims("pdb_violations")),
+    ir.SortKey(value=_victims("max_priority")),
+    ir.SortKey(
+        value=ir.Arith(
+            span=_NOWHERE,
+            type=NUMBER,
+            level=Level.NODE,
+            operators=("+",),
+            operands=(
+                _victims("sum_priority"),
+                ir.Arith(
+                    span=_NOWHERE,
+                    type=NUMBER,
+                    level=Level.NODE,
+                    operators=("*",),
+                    operands=(_victims("count"), _const(_A_VICTIM, NUMBER)),
+                ),
+            ),
+        )
+    ),
+    ir.SortKey(value=_victims("count")),
+    ir.SortKey(value=_late("victims.latest_start", Level.NODE), direction="desc"),
+)
+_NODE_NAME: Final = (ir.SortKey(value=_read("node.name", TEXT, Level.NODE)),)
+
+
+# ---- preempt
+
+
+def evictions(core: ir.PreemptCore, values: Values) -> Evictions | None:
+    """Returns who may be evicted for the pod; None for `never`."""
+    if core.never or core.where is None:
+        return None
+    ordered = values.ordered(values.chosen(core.where), (*(core.order or ORDER), *_BY_NAME))
+    return Evictions(
+        ordered=ordered,
+        cost=_cost(core.pick or PICK, values, ordered),
+        limit=core.limit,
+        across=core.across,
+    )
+
+
+def _cost(
+    keys: tuple[ir.SortKey, ...], values: Values, ordered: Sequence[int]
+) -> Callable[[int, Sequence[int], int], tuple[Any, ...]]:
+    # Asked of many nodes, and the columns are the same for all of them.
+    known: dict[int, tuple[float, float]] = {}
+
+    def cost(row: int, pods: Sequence[int], violations: int) -> tuple[Any, ...]:
+        if not known:
+            columns = values.each(_PRIORITY, ordered), values.each(_STARTED, ordered)
+            known.update(zip(ordered, zip(*columns, strict=True), strict=True))
+        results = preemption.results_of([known[pod] for pod in pods], violations)
+        return values.cost((*keys, *_NODE_NAME), row, results)
+
+    return cost
+
+
+def preempt_rule(base: dict[str, Any], core: ir.PreemptCore, memo: Memo) -> PreemptRule:
+    """Compiles a `preempt:`."""
+    columns = Columns(memo)
+
+    def evictions_of(subject: Subject, world: World) -> Evictions | None:
+        return evictions(core, columns.of(subject, world))
+
+    return PreemptRule(**base, core=core, evictions=evictions_of)
+
+
+# ---- gang
+
+
+class GangParts:
+    """The conditions of a `gang:` that say who is a member."""
+
+    def __init__(self, core: ir.GangCore) -> None:
+        self.core = core
+        same = _both(_NAMESPACE, _same(core.member, core.by))
+        self.bound = _both(same, _BOUND, _not(_ITSELF))
+        self.assumed = _both(same, _not(_BOUND))
+        self.itself = _both(same, _ITSELF)
+        self.pending = _both(same, _not(_ITSELF))
+
+
+def gang(parts: GangParts, values: Values) -> Gang | None:
+    """Returns the gang of the pod; None: it is in none."""
+    core = parts.core
+    if core.guard is not None and not values.one(core.guard):
+        return None
+    key = values.one(core.by)
+    if is_missing(key):
+        return None
+    subject = values.subject
+    minimum = values.one(core.minimum) if core.minimum is not None else (
+        subject.number("group.min_member", None)
+    )  # fmt: skip
+    wait = values.one(core.wait) if core.wait is not None else MISSING
+    failed = subject.number("group.last_failure", None) if core.backoff_seconds else MISSING
+    itself = values.chosen(parts.itself)
+    return Gang(
+        key=key,
+        minimum=float(minimum),
+        bound=values.chosen(parts.bound),
+        assumed=tuple(sorted({*values.chosen(parts.assumed), *itself})),
+        pending=values.chosen(parts.pending, "queue"),
+        placed=bool(itself),
+        wait_seconds=WAIT_SECONDS if is_missing(wait) else float(wait),
+        rests_until=float(failed) + core.backoff_seconds,
+        tolerance=core.reject_above or 0.0,
+        within=core.within,
+    )
+
+
+def gang_rule(base: dict[str, Any], core: ir.GangCore, memo: Memo) -> GangRule:
+    """Compiles a `gang:`."""
+    columns, parts = Columns(memo), GangParts(core)
+
+    def gang_of(subject: Subject, world: World) -> Gang | None:
+        return gang(parts, columns.of(subject, world))
+
+    return GangRule(**base, core=core, gang=gang_of)
+
+
+# ---- quota
+
+
+class QuotaParts:
+    """What a `quota:` reads of each pod: its key, what it asks for, whether it comes before."""
+
+    def __init__(self, core: ir.QuotaCore) -> None:
+        self.core = core
+        own = _read("pod.priority", NUMBER, Level.POD)
+        before = ir.Compare(
+            span=_NOWHERE, type=BOOL, level=Level.IT, operator="<=", left=own, right=_PRIORITY
+        )
+        self.before = _both(before, _not(_ITSELF))
+        self.others = _not(_ITSELF)
+        self._amounts: dict[str, tuple[ir.Expr, ir.Expr]] = {}
+
+    def amount(self, resource: str) -> tuple[ir.Expr, ir.Expr]:
+        """Returns what a pod of a set, and what the pod to place asks for of a resource."""
+        found = self._amounts.get(resource)
+        if found is None:
+            kind = number_of(request_unit(resource))
+            found = self._amounts[resource] = (
+                _read("it.request", kind, Level.IT, resource),
+                _read("pod.request", kind, Level.POD, resource),
+            )
+        return found
+
+
+def quota_use(parts: QuotaParts, values: Values, objects: Limited) -> QuotaUse:
+    """Returns the quotas as the pod finds them.
+
+    `objects` are those that the cluster has, by namespace; lists of the policy itself count before.
+    """
+    core = parts.core
+    key = values.one(core.by)
+    if is_missing(key) or (core.guard is not None and not values.one(core.guard)):
+        key = None
+    explicit = Limits(dict(core.minimum), dict(core.maximum))
+    listed = bool(core.minimum or core.maximum)
+    resources = sorted(
+        {name for one in (explicit, *objects.values()) for part in (one.minimum, one.maximum)
+         for name in part}
+    )  # fmt: skip
+    theirs = [parts.amount(name)[0] for name in resources]
+    # The pod itself is in the table once it has a node; what it asks for is counted apart.
+    sums = values.totals(core.member, theirs, parts.others)
+    used = {one: dict(zip(resources, row, strict=True)) for one, row in sums.items()}
+    if listed:
+        limits: Limited = dict.fromkeys([*used, *([] if key is None else [key])], explicit)
+    else:
+        limits = objects
+    used = {one: amounts for one, amounts in used.items() if one in limits}
+    asked = {name: float(values.one(parts.amount(name)[1])) for name in resources}
+    own, all_ = _ahead(parts, values, limits, used, key) if core.elastic else ({}, {})
+    return QuotaUse(
+        key=key if key in limits else None,
+        limits=limits,
+        used=used,
+        asked=asked,
+        ahead=own,
+        ahead_in_all=all_,
+    )
+
+
+def _ahead(
+    parts: QuotaParts,
+    values: Values,
+    limits: Limited,
+    used: Mapping[str | float, Amounts],
+    key: str | float | None,
+) -> tuple[Amounts, Amounts]:
+    """Returns what pods that are nominated to nodes will take before this one.
+
+    In its own quota those at least as important; in all together also those of quotas that are
+    within their minimum.
+    """
+    names = quotas.guaranteed(limits)
+    resources = sorted({*names, *(r for one in limits.values() for r in one.maximum)})
+    theirs = [parts.amount(name)[0] for name in resources]
+
+    def sums(where: ir.Expr) -> dict[str | float, Amounts]:
+        found = values.totals(parts.core.member, theirs, where, "nominated")
+        return {one: dict(zip(resources, row, strict=True)) for one, row in found.items()}
+
+    own: Amounts = {} if key is None else sums(parts.before).get(key, {})
+    together = dict(own)
+    for other, amounts in sums(parts.others).items():
+        if other == key or other not in limits:
+            continue
+        if not quotas.is_over_minimum(used.get(other, {}), limits[other], names):
+            for name, amount in amounts.items():
+                together[name] = together.get(name, 0.0) + amount
+    return own, together
+
+
+def exceeded(core: ir.QuotaCore, use: QuotaUse, view: View) -> str | None:
+    """Returns why the pod does not fit into its quota, in the policy's words if it has some."""
+    found = quotas.exceeded(use, elastic=core.elastic)
+    if found is not None and core.message is not None:
+        return words(core.message, view)
+    return found
+
+
+def reclaim(parts: QuotaParts, values: Values, objects: Limited) -> Evictions | None:
+    """Returns whom an elastic quota evicts for the pod; None: this quota evicts nobody.
+
+    Within its minimum a pod gets back what others use beyond theirs; beyond it, and without a
+    quota, it replaces less important pods of its own.
+    """
+    core = parts.core
+    if not core.elastic:
+        return None
+    use = quota_use(parts, values, objects)
+    rows = values.chosen(parts.others)
+    keys = dict(zip(rows, values.each(core.member, rows), strict=True))
+    if use.key is None:
+        less = values.chosen(_both(_LESS, parts.others))
+        may = [pod for pod in less if is_missing(keys[pod]) or keys[pod] not in use.limits]
+    elif quotas.over_minimum_with_pod(use):
+        less = values.chosen(_both(_LESS, parts.others))
+        may = [pod for pod in less if keys[pod] == use.key]
+    else:
+        may = [pod for pod in rows if keys[pod] != use.key and keys[pod] in use.limits]
+    ordered = values.ordered(may, (*(core.reclaim or ORDER), *_BY_NAME))
+    cost = _cost(PICK, values, ordered)
+    if use.key is None or quotas.over_minimum_with_pod(use):
+        return Evictions(ordered=ordered, cost=cost)
+    columns = {name: values.each(parts.amount(name)[0], ordered) for name in use.asked}
+    amounts = {
+        pod: {name: column[at] for name, column in columns.items()}
+        for at, pod in enumerate(ordered)
+    }
+    return Evictions(ordered=ordered, cost=cost, taken=quotas.lenders(use, keys, amounts))
+
+
+def quota_rule(base: dict[str, Any], core: ir.QuotaCore, status: str, memo: Memo) -> QuotaRule:
+    """Compiles a `quota:`."""
+    columns, parts = Columns(memo), QuotaParts(core)
+
+    def use(subject: Subject, world: World, objects: Limited) -> QuotaUse:
+        return quota_use(parts, columns.of(subject, world), objects)
+
+    def reclaim_of(subject: Subject, world: World, objects: Limited) -> Evictions | None:
+        return reclaim(parts, columns.of(subject, world), objects)
+
+    def stop(subject: Subject, world: World, objects: Limited) -> str | None:
+        view = View(world, subject, -1)
+        return exceeded(core, use(subject, world, objects), view)
+
+    return QuotaRule(**base, core=core, status=status, use=use, exceeded=stop, reclaim=reclaim_of)

@@ -1,0 +1,242 @@
+"""Expressions of an engine's statement get values: by columns, or one pod at a time.
+
+Both answer the same questions, so that what stands around the expressions is written once.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsl import functions, ir, reference
+from dsl.lower.columns import Builder
+from dsl.lower.frame import Frame, Memo, Run
+from dsl.lower.reads import ITS
+from dsl.plan import Subject, World
+from dsl.types import Kind, Level, is_missing
+
+#: A float, text or flag; NaN or None where it is missing.
+Value = Any
+_NO_ROWS: Final = slice(0, 0)
+
+
+class Values(Protocol):
+    """What a statement's expressions are for one pod on one snapshot."""
+
+    @property
+    def subject(self) -> Subject:
+        """The pod to place."""
+
+    @property
+    def world(self) -> World:
+        """The snapshot."""
+
+    def one(self, expr: ir.Expr) -> Value:
+        """Returns the value of an expression about the pod."""
+
+    def chosen(self, where: ir.Expr, table: str = "pods") -> tuple[int, ...]:
+        """Returns the rows of the pods for which a condition holds, ascending."""
+
+    def ordered(self, rows: Sequence[int], keys: Sequence[ir.SortKey]) -> tuple[int, ...]:
+        """Returns rows of the table `pods` in an order; equal ones stay as they are."""
+
+    def totals(
+        self, key: ir.Expr, amounts: Sequence[ir.Expr], where: ir.Expr | None, table: str = "pods"
+    ) -> dict[str | float, tuple[float, ...]]:
+        """Returns the sums of amounts of the pods with an equal key, those without one left out."""
+
+    def each(self, expr: ir.Expr, rows: Sequence[int]) -> list[Value]:
+        """Returns the value of an expression for some rows of the table `pods`."""
+
+    def cost(
+        self, keys: Sequence[ir.SortKey], row: int, results: Mapping[str, float]
+    ) -> tuple[Any, ...]:
+        """Returns what compares as the keys rank a node whose outcome would be `results`."""
+
+
+# ---- one at a time
+
+
+@dataclass(frozen=True, slots=True)
+class ByReference:
+    """The meaning, by `dsl.reference`."""
+
+    subject: Subject
+    world: World
+
+    def _view(self, pod: int, world: World | None = None) -> reference.View:
+        world = world or self.world
+        return reference.View(world, self.subject, int(world.pod_node[pod]), pod=pod)
+
+    def one(self, expr: ir.Expr) -> Value:
+        """See `Values.one`."""
+        return reference.evaluate(expr, reference.View(self.world, self.subject, -1))
+
+    def _rows(self, world: World) -> list[int]:
+        return [pod for pod, node in enumerate(world.pod_node.tolist()) if node >= 0]
+
+    def chosen(self, where: ir.Expr, table: str = "pods") -> tuple[int, ...]:
+        """See `Values.chosen`."""
+        world = _table(self.world, table)
+        return tuple(
+            pod for pod in self._rows(world) if reference.evaluate(where, self._view(pod, world))
+        )
+
+    def ordered(self, rows: Sequence[int], keys: Sequence[ir.SortKey]) -> tuple[int, ...]:
+        """See `Values.ordered`."""
+        return tuple(sorted(rows, key=lambda pod: reference.order_key(keys, self._view(pod))))
+
+    def totals(
+        self, key: ir.Expr, amounts: Sequence[ir.Expr], where: ir.Expr | None, table: str = "pods"
+    ) -> dict[str | float, tuple[float, ...]]:
+        """See `Values.totals`."""
+        world = _table(self.world, table)
+        found: dict[str | float, list[list[float]]] = {}
+        for pod in self._rows(world):
+            view = self._view(pod, world)
+            own = reference.evaluate(key, view)
+            if is_missing(own) or not (where is None or reference.evaluate(where, view)):
+                continue
+            found.setdefault(own, []).append([reference.evaluate(one, view) for one in amounts])
+        return {
+            own: tuple(functions.total(list(column)) for column in zip(*parts, strict=True))
+            for own, parts in found.items()
+        }
+
+    def each(self, expr: ir.Expr, rows: Sequence[int]) -> list[Value]:
+        """See `Values.each`."""
+        return [reference.evaluate(expr, self._view(pod)) for pod in rows]
+
+    def cost(
+        self, keys: Sequence[ir.SortKey], row: int, results: Mapping[str, float]
+    ) -> tuple[Any, ...]:
+        """See `Values.cost`."""
+        view = reference.View(self.world, self.subject, row, results=results)
+        return reference.order_key(keys, view)
+
+
+def _table(world: World, table: str) -> World:
+    return world if table == "pods" else world.pod_table(table)
+
+
+# ---- by columns
+
+
+class Columns:
+    """The compiled expressions of one statement; `of` looks at them for a pod."""
+
+    def __init__(self, memo: Memo) -> None:
+        self._memo = memo
+        self._runs: dict[int, tuple[ir.Expr, Run]] = {}
+
+    def of(self, subject: Subject, world: World) -> Values:
+        """Returns the values for one pod on one snapshot."""
+        return _ByColumns(self, subject, world)
+
+    def run(self, expr: ir.Expr) -> Run:
+        """Returns the closure of an expression, made once."""
+        found = self._runs.get(id(expr))
+        if found is None:
+            builder = Builder(self._memo, hoist=False)
+            domain = ITS if expr.level is Level.IT else "rows"
+            # The expression is kept, so that its id is not taken by another one.
+            found = self._runs[id(expr)] = expr, builder.build(expr, domain)
+        return found[1]
+
+
+class _ByColumns:
+    """Implements `Values`."""
+
+    def __init__(self, columns: Columns, subject: Subject, world: World) -> None:
+        self._columns = columns
+        self.subject = subject
+        self.world = world
+
+    def one(self, expr: ir.Expr) -> Value:
+        frame = Frame(self.world, _NO_ROWS, subject=self.subject)
+        with np.errstate(all="ignore"):
+            return self._columns.run(expr)(frame)
+
+    def _of_pods(self, expr: ir.Expr, world: World) -> tuple[NDArray[np.intp], NDArray[Any]]:
+        """Returns the used rows of a table, ascending, and a value for each."""
+        frame = Frame(world, slice(0, world.nodes), subject=self.subject)
+        rows = np.flatnonzero(world.pod_node >= 0)
+        with np.errstate(all="ignore"):
+            found = self._columns.run(expr)(frame)
+        if expr.level is Level.NODE:
+            found = np.asarray(found)[world.pod_node[rows]]
+        elif expr.level is not Level.IT and expr.type.kind is Kind.TEXT:
+            found = -1 if found is None else world.dictionary.code(found)
+        return rows, np.broadcast_to(found, rows.shape)
+
+    def chosen(self, where: ir.Expr, table: str = "pods") -> tuple[int, ...]:
+        rows, mask = self._of_pods(where, _table(self.world, table))
+        return tuple(rows[mask].tolist())
+
+    def ordered(self, rows: Sequence[int], keys: Sequence[ir.SortKey]) -> tuple[int, ...]:
+        places = [self._places(key, rows) for key in keys]
+        if not places:
+            return tuple(rows)
+        # The last column of lexsort is its first key, and it leaves equal ones as they are.
+        return tuple(np.asarray(rows)[np.lexsort(places[::-1])].tolist())
+
+    def _places(self, key: ir.SortKey, rows: Sequence[int]) -> NDArray[np.intp]:
+        """Returns where the value of each row stands among the distinct ones."""
+        used, column = self._of_pods(key.value, self.world)
+        values, back = np.unique(column[np.searchsorted(used, rows)], return_inverse=True)
+        kinds = [
+            functions.place(one, key.direction, key.items)
+            for one in _plain(values, key.value, self.world)
+        ]
+        rank = {place: number for number, place in enumerate(sorted(set(kinds)))}
+        return np.array([rank[one] for one in kinds], np.intp)[back]
+
+    def totals(
+        self, key: ir.Expr, amounts: Sequence[ir.Expr], where: ir.Expr | None, table: str = "pods"
+    ) -> dict[str | float, tuple[float, ...]]:
+        world = _table(self.world, table)
+        _, keys = self._of_pods(key, world)
+        keep = (keys >= 0) if key.type.kind is Kind.TEXT else ~np.isnan(keys)
+        if where is not None:
+            keep &= self._of_pods(where, world)[1]
+        values, back = np.unique(keys[keep], return_inverse=True)
+        sums = [
+            # Amounts are whole numbers, so the order of the sum does not matter.
+            np.bincount(back, _or_nothing(self._of_pods(one, world)[1][keep]), len(values)).tolist()
+            for one in amounts
+        ]
+        names = _plain(values, key, world)
+        return {name: tuple(row[at] for row in sums) for at, name in enumerate(names)}
+
+    def each(self, expr: ir.Expr, rows: Sequence[int]) -> list[Value]:
+        used, column = self._of_pods(expr, self.world)
+        return _plain(column[np.searchsorted(used, rows)], expr, self.world)
+
+    def cost(
+        self, keys: Sequence[ir.SortKey], row: int, results: Mapping[str, float]
+    ) -> tuple[Any, ...]:
+        rows = np.array([row], np.intp)
+        frame = Frame(self.world, rows, subject=self.subject, results=results)
+        places = []
+        with np.errstate(all="ignore"):
+            for key in keys:
+                value = self._columns.run(key.value)(frame)
+                if key.value.level >= Level.NODE:
+                    (value,) = _plain(np.atleast_1d(value), key.value, self.world)
+                places.append(functions.place(value, key.direction, key.items))
+        return tuple(places)
+
+
+def _or_nothing(column: NDArray[Any]) -> NDArray[Any]:
+    return np.where(np.isnan(column), 0.0, column)
+
+
+def _plain(column: NDArray[Any], expr: ir.Expr, world: World) -> list[Value]:
+    """Returns the values behind a column: texts for codes."""
+    if expr.type.kind is not Kind.TEXT:
+        values: list[Value] = column.tolist()
+        return values
+    texts = world.dictionary.texts
+    return [None if code < 0 else texts[code] for code in column.tolist()]
