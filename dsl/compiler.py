@@ -39,13 +39,14 @@ from dsl.plan import (
     RuleBase,
     ScoreRule,
     SortRule,
+    UseLine,
     Subject,
     TierRule,
     World,
 )
 from dsl.schema import MetricDefinition
 from dsl.source import SourceFile, read_source
-from dsl.syntax import Header, Rule, Statement, Word
+from dsl.syntax import Header, Statement, Word
 from dsl.usage import Instance, Library, Parsed, instances
 
 Params = Mapping[str, Mapping[str, ParamValue]]
@@ -157,7 +158,7 @@ class Compiler:
 
         library = Library(parsed, bundled or {}, read)
         for instance in instances(tuple(parsed), library, given, found):
-            plan = yield from self._instance(instance, metrics or {}, found)
+            plan = yield from self._instance(instance, metrics or {}, found, facts)
             if plan is not None:
                 plans.append(plan)
         found.extend(_same_names(plans))
@@ -221,6 +222,7 @@ class Compiler:
     def _instance(
         self,
         instance: Instance,
+        facts: list[FileFacts],
         metrics: Mapping[str, MetricDefinition],
         found: list[Diagnostic],
     ) -> Generator[None, None, Plan | None]:
@@ -234,8 +236,11 @@ class Compiler:
         if any(one.is_error for one in findings):
             return None
         weight = policy.weight if instance.weight is None else instance.weight
-        plan = yield from _lower(replace(policy, name=instance.name, weight=weight))
-        return replace(plan, variant=repr(sorted(instance.params.items())))
+        policy = replace(policy, name=instance.name, weight=weight)
+        facts.append(_facts(policy, instance.statements, sound=True, used=instance.used))
+        plan = yield from _lower(policy)
+        variant = repr(sorted(instance.params.items()))
+        return replace(plan, variant=variant, used=instance.used)
 
 
 def compile_policies(
@@ -255,18 +260,21 @@ def _name_of(source: SourceFile, statements: Sequence[Statement]) -> str:
     return source.name.rsplit("/", 1)[-1].removesuffix(".policy")
 
 
-def _facts(policy: CheckedPolicy, statements: Sequence[Statement], *, sound: bool) -> FileFacts:
+def _facts(
+    policy: CheckedPolicy,
+    statements: Sequence[Statement],
+    *,
+    sound: bool,
+    used: UseLine | None = None,
+) -> FileFacts:
     source = policy.source
     return FileFacts(
         source,
         statements,
-        [
-            RuleFacts(source, one.written, one.core, one.reads.changes)
-            for one in policy.rules
-            if isinstance(one, FilterDraft | ScoreDraft) and isinstance(one.written, Rule)
-        ],
+        [RuleFacts(source, one.written, one.core, one.reads.changes, used) for one in policy.rules],
         {one.name: one for one in policy.metrics},
         sound=sound,
+        used=used,
         rank=(policy.order, policy.name, source.name),
         active=policy.mode != "off",
     )
@@ -290,12 +298,14 @@ def _same_names(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
 def _two_sorts(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
     sorts = [(plan, rule) for plan in plans for rule in plan.sorts if plan.mode != "off"]
     for plan, rule in sorts[1:]:
-        first = sorts[0][0].source.name
+        first = sorts[0][0]
+        name = first.source.name if first.used is None else f"`{first.used.name}`"
+        source, span = (plan.source, rule.span) if plan.used is None else plan.used.place
         yield Diagnostic(
             "P501",
-            f"{first} sorts the queue already, and a queue has one order",
-            plan.source,
-            rule.span,
+            f"{name} sorts the queue already, and a queue has one order",
+            source,
+            span,
             helps=(f"keep one of the two:  {sorts[0][1].text}",),
         )
 

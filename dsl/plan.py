@@ -392,11 +392,25 @@ class Permission:
 _NOWHERE: Final = -1
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class UseLine:
+    """The line `use NAME ...` in a file of the user's that a policy came by."""
+
+    source: SourceFile
+    span: Span
+    name: str
+
+    @property
+    def place(self) -> tuple[SourceFile, Span]:
+        """Where findings about the policy are shown."""
+        return self.source, self.span
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Plan:
     """A compiled policy. `weight` may be changed by configuration, everything else is text.
 
-    `variant` tells instances of one text apart: the parameters that a `use` gave.
+    `variant` tells instances of one text apart: the parameters that a `use` gave, in line `used`.
     """
 
     name: str
@@ -405,6 +419,7 @@ class Plan:
     description: str = ""
     version: str = ""
     variant: str = ""
+    used: UseLine | None = None
     mode: str = "enforce"
     order: int = 100
     weight: float = 1.0

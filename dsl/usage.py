@@ -15,6 +15,7 @@ from dsl.checker.literals import read_number
 from dsl.checker.scope import Flex, Refused, Scope, closest
 from dsl.diagnostics import Diagnostic
 from dsl.functions import to_float
+from dsl.plan import UseLine
 from dsl.source import SourceFile
 
 MAX_DEPTH: Final = 8
@@ -44,6 +45,7 @@ class Instance:
     name: str
     params: Mapping[str, ParamValue]
     weight: float | None
+    used: UseLine
 
 
 class Library:
@@ -110,25 +112,36 @@ class _Finder:
         self._found = found
 
     def of_file(
-        self, file: Parsed, given: Mapping[str, ParamValue], path: tuple[str, ...]
+        self,
+        file: Parsed,
+        given: Mapping[str, ParamValue],
+        path: tuple[str, ...],
+        used: UseLine | None = None,
     ) -> Iterator[Instance]:
-        """Yields the instances that a file asks for; `path` are the files that led to it."""
+        """Yields the instances that a file asks for; `path` are the files that led to it.
+
+        `used` is the line of the first of these files, None while that is looked at.
+        """
         source, statements = file
         for node in statements:
             if isinstance(node, s.Use):
                 scope = Scope(source, {})
                 _declare_params(scope, statements, given)
+                line = used or UseLine(source, node.span, node.name)
                 try:
-                    instance = self._instance(scope, node, path)
+                    instance = self._instance(scope, node, path, line)
                 except Refused:
                     instance = None
                 self._found.extend(one for one in scope.found if one not in self._found)
                 if instance is not None:
                     yield instance
                     inner = instance.source, instance.statements
-                    yield from self.of_file(inner, instance.params, (*path, instance.source.name))
+                    further = (*path, instance.source.name)
+                    yield from self.of_file(inner, instance.params, further, line)
 
-    def _instance(self, scope: Scope, node: s.Use, path: tuple[str, ...]) -> Instance | None:
+    def _instance(
+        self, scope: Scope, node: s.Use, path: tuple[str, ...], used: UseLine
+    ) -> Instance | None:
         if node.name in IN_TREE:
             if node.args or node.alias or node.weight is not None:
                 raise scope.refuse(
@@ -145,7 +158,9 @@ class _Finder:
                 "P107",
                 f"there is no policy `{node.name}`",
                 node.name_span,
-                *([f"did you mean `{near}`?"] if near else []),
+                f"did you mean `{near}`?"
+                if near
+                else "`berth policies` lists the bundled ones; others are files in this folder",
                 fix=near,
             )
         if target[0].name in path:
@@ -164,7 +179,7 @@ class _Finder:
                     node.span,
                     f"write  use {node.name} ({decl.name} = VALUE)",
                 )
-        return Instance(*target, name, params, _weight(scope, node))
+        return Instance(*target, name, params, _weight(scope, node), used)
 
     def _arguments(self, scope: Scope, node: s.Use, target: Parsed) -> dict[str, ParamValue]:
         declared = {one.name: one for one in target[1] if isinstance(one, s.ParamDecl)}

@@ -5,15 +5,25 @@ Reads the tree as understood; changes nothing. Where it does not know, it is sil
 
 from collections.abc import Iterator, Sequence
 
+from dsl.analysis.candidates import unsaid_sets
 from dsl.analysis.cost import over_budget
-from dsl.analysis.facts import FileFacts, Inventory, RuleFacts, Size
+from dsl.analysis.facts import FileFacts, Inventory, MetricStock, RuleFacts, Size
 from dsl.analysis.logic import Logic
 from dsl.analysis.names import contradicting_status, unused
+from dsl.analysis.order import decided, same_keys
 from dsl.analysis.ranges import Ranges
 from dsl.analysis.stock import not_in_stock, read_inventory
 from dsl.diagnostics import Diagnostic
 
-__all__ = ["FileFacts", "Inventory", "RuleFacts", "Size", "analyse", "read_inventory"]
+__all__ = [
+    "FileFacts",
+    "Inventory",
+    "MetricStock",
+    "RuleFacts",
+    "Size",
+    "analyse",
+    "read_inventory",
+]
 
 
 def analyse(
@@ -28,12 +38,17 @@ def analyse(
     """
     logic = Logic()
     for one in files:
+        yield from over_budget(one, size)
+        if one.used is not None:
+            continue
         yield from unused(one)
         yield from contradicting_status(one)
         yield from logic.file(one)
+        yield from same_keys(one, logic)
+        yield from unsaid_sets(one)
         yield from Ranges(one).file()
-        yield from over_budget(one, size)
         if stock is not None:
             yield from not_in_stock(one, stock)
         yield None
     yield from logic.chain(files)
+    yield from decided(files, logic)

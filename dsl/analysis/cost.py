@@ -9,7 +9,7 @@ from math import log2
 from typing import Final
 
 from dsl import ir
-from dsl.analysis.facts import FileFacts, Size, warning
+from dsl.analysis.facts import FileFacts, RuleFacts, Size, roots, warning
 from dsl.analysis.keys import Keys, bare
 from dsl.diagnostics import Diagnostic, Label, Severity
 from dsl.source import Span
@@ -21,10 +21,15 @@ _WARN: Final = 0.5
 _LENGTH: Final = 16.0
 
 
+#: Points that ask about one node, the chosen one.
+_CHOSEN: Final = ("reserve", "permit", "prebind", "postbind")
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """A part of a policy and what it costs with all that is in it."""
 
+    rule: RuleFacts
     span: Span
     units: float
     rows: str
@@ -34,28 +39,68 @@ def cost(facts: FileFacts, size: Size) -> tuple[float, Part | None]:
     """Returns the units of a file's rules and its dearest aggregate, else its dearest rule."""
     keys = Keys()
     counted: set[int] = set()
-    total, dearest = 0.0, None
+    total = 0.0
     parts: list[Part] = []
     for rule in facts.rules:
-        core = rule.core
-        value = core.test if isinstance(core, ir.FilterCore) else core.value
-        roots = [one for one in (core.guard, value) if one is not None]
-        own = 0.0
-        for node in ir.walk(*roots):
-            if isinstance(node, ir.NodeAggregate | ir.PodAggregate):
+        here = Size(1, size.pods) if rule.point in _CHOSEN else size
+        own = _engine(rule, size)
+        for node in ir.walk(*_roots(rule)):
+            if isinstance(node, ir.NodeAggregate | ir.PodAggregate | ir.Rank):
                 units = sum(_units(one, size) for one in _distinct(keys, node))
                 rows = "P" if isinstance(node, ir.PodAggregate) else "N"
-                parts.append(Part(node.span, units, rows))
+                parts.append(Part(rule, node.span, units, rows))
             key = keys.key(bare(node))
             if key not in counted:
                 counted.add(key)
-                own += _units(node, size)
-        parts.append(Part(rule.written.span, own, "N"))
+                sets = isinstance(node, ir.NodeAggregate | ir.PodAggregate)
+                own += _units(node, size if sets else here)
+        of_pods = isinstance(rule.core, ir.PreemptCore | ir.QuotaCore | ir.GangCore)
+        parts.append(Part(rule, rule.written.span, own, "P" if of_pods else "N"))
         total += own
+    if not parts:
+        return total, None
+    whole = max(parts, key=lambda one: one.units)
     aggregates = [one for one in parts if one.rows == "P"]
-    if parts:
-        dearest = max(aggregates or parts, key=lambda one: one.units)
-    return total, dearest
+    part = max(aggregates, key=lambda one: one.units, default=whole)
+    # An aggregate is named where it is most of what its rule costs.
+    return total, part if 2 * part.units >= whole.units else whole
+
+
+def _roots(rule: RuleFacts) -> list[ir.Expr]:
+    """Returns what is computed for a rule: its conditions as lowered, not as written."""
+    core = rule.core
+    match core:
+        case ir.FilterCore():
+            return [one for one in (core.guard, core.test) if one is not None]
+        case ir.QuotaCore():
+            return [*roots(core), core.member, *(test for _, test in core.within)]
+        case ir.GangCore():
+            return [*roots(core), core.member]
+        case _:
+            return roots(core)
+
+
+def _engine(rule: RuleFacts, size: Size) -> float:
+    """Returns what a statement costs besides its expressions: scales and orders."""
+    nodes, pods = float(size.nodes), float(size.pods)
+    match rule.core:
+        case ir.ScoreCore(norm="rank"):
+            return _sorting(nodes)
+        case ir.ScoreCore(norm="minmax" | "default"):
+            return nodes
+        case ir.PreemptCore(never=False) as core:
+            # Without an order of its own: by priority, then by start.
+            return _sorting(pods) * max(len(core.order), 2) + nodes * max(len(core.pick), 1)
+        case ir.QuotaCore(elastic=True) as core:
+            return _sorting(pods) * max(len(core.reclaim), 1) + pods
+        case ir.GangCore():
+            return pods
+        case _:
+            return 0.0
+
+
+def _sorting(rows: float) -> float:
+    return rows * max(log2(max(rows, 2)), 1.0)
 
 
 def units_of(root: ir.Expr, size: Size) -> float:
@@ -77,11 +122,11 @@ def _units(node: ir.Expr, size: Size) -> float:
         case ir.Const() | ir.Read() | ir.Metric() | ir.Named():
             return 0.0
         case ir.PodAggregate(function="median"):
-            return pods * max(log2(max(pods, 2)), 1.0) + nodes
+            return _sorting(pods) + nodes
         case ir.PodAggregate():
             return pods + nodes
-        case ir.NodeAggregate(function="median"):
-            return nodes * max(log2(max(nodes, 2)), 1.0)
+        case ir.NodeAggregate(function="median") | ir.Rank():
+            return _sorting(nodes)
         case ir.NodeAggregate():
             return nodes
         case ir.TextTest():
@@ -99,30 +144,37 @@ def over_budget(facts: FileFacts, size: Size) -> Iterator[Diagnostic]:
     if share <= _WARN or dearest is None:
         return
     rows, name = (size.pods, "pods") if dearest.rows == "P" else (size.nodes, "nodes")
-    labels = (
-        Label(
-            dearest.span,
-            f"{dearest.units:,.0f} of them, {dearest.units / max(rows, 1):.0f} for each of the"
-            f" {rows:,} {name}",
-        ),
-    )
+    rule = dearest.rule
+    share_of = f"{dearest.units / max(rows, 1):.0f} for each of the {rows:,} {name}"
+    each = f"{dearest.units:,.0f} of them, {share_of}"
     refused = share > 1
-    place = facts.rules[0].written
-    for rule in facts.rules:
-        if rule.written.span.start <= dearest.span.start < rule.written.span.end:
-            place = rule.written
-    line = facts.source.position(place.span.start)[0]
+    code, severity = ("P321", Severity.ERROR) if refused else ("P320", Severity.WARNING)
+    size_of = (
+        f"with {size.nodes:,} nodes and {size.pods:,} pods; the budget is {BUDGET:,} units,"
+        " about 5 ms"
+    )
+    needs = f"may take {total:,.0f} units for one pod, {share:.0%} of its budget"
+    hint = "look at fewer pods (node.pods instead of cluster.pods), or at fewer things of each"
+    if facts.used is not None:
+        text = " ".join(rule.source.slice(dearest.span).split())
+        yield warning(
+            code,
+            f"`{facts.used.name}` {needs}",
+            facts.used.source,
+            facts.used.span,
+            notes=(f"the dearest part is  {text}  with {each}", size_of),
+            severity=severity,
+        )
+        return
+    line = facts.source.position(rule.written.span.start)[0]
     start = facts.source.line_starts[line - 1]
     yield warning(
-        "P321" if refused else "P320",
-        f"this policy may take {total:,.0f} units for one pod, {share:.0%} of its budget",
+        code,
+        f"this policy {needs}",
         facts.source,
-        Span(start, start + len(place.keyword)),
-        "look at fewer pods (node.pods instead of cluster.pods), or at fewer things of each",
-        labels=labels,
-        notes=(
-            f"with {size.nodes:,} nodes and {size.pods:,} pods; the budget is {BUDGET:,} units,"
-            " about 5 ms",
-        ),
-        severity=Severity.ERROR if refused else Severity.WARNING,
+        Span(start, start + len(rule.written.keyword)),
+        hint,
+        labels=(Label(dearest.span, each),),
+        notes=(size_of,),
+        severity=severity,
     )

@@ -10,7 +10,7 @@ from typing import Final
 from dsl import ir
 from dsl import syntax as s
 from dsl.diagnostics import Diagnostic, Label, Severity
-from dsl.plan import MetricSpec
+from dsl.plan import MetricSpec, UseLine
 from dsl.source import SourceFile, Span
 
 DEFAULT_NODES: Final = 1_000
@@ -26,6 +26,23 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
+class MetricStock:
+    """What Prometheus said to the query of a metric.
+
+    Attributes:
+        series: how many series it gave.
+        nodes: how many nodes have one; None where no nodes were known.
+        of: how many nodes there were.
+        error: why the server refused the query, empty if it did not.
+    """
+
+    series: int
+    nodes: int | None = None
+    of: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Inventory:
     """What a cluster has, as `berth inventory` writes it.
 
@@ -35,6 +52,7 @@ class Inventory:
         images: images of running pods.
         nodes: number of nodes.
         pods: number of pods.
+        metrics: answers of Prometheus, by query and the label that names the node (empty: any).
     """
 
     node_labels: Mapping[str, Mapping[str, int]]
@@ -42,6 +60,22 @@ class Inventory:
     images: frozenset[str]
     nodes: int
     pods: int
+    metrics: Mapping[tuple[str, str], MetricStock] = field(default_factory=dict)
+
+
+#: What any statement with an extension point means.
+AnyCore = (
+    ir.FilterCore
+    | ir.ScoreCore
+    | ir.TierCore
+    | ir.SortCore
+    | ir.PermitCore
+    | ir.ActionCore
+    | ir.BindCore
+    | ir.PreemptCore
+    | ir.GangCore
+    | ir.QuotaCore
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,12 +86,91 @@ class RuleFacts:
         written: the rule as written.
         core: the rule as understood.
         changes: whether it reads anything that evicting pods could change.
+        used: the `use` line that it came by, None for a rule of the file itself.
     """
 
     source: SourceFile
-    written: s.Rule
-    core: ir.FilterCore | ir.ScoreCore
+    written: s.Rule | s.Special
+    core: AnyCore
     changes: bool
+    used: UseLine | None = None
+
+    @property
+    def right(self) -> Span:
+        """Where the right side stands; the whole statement where it is several clauses."""
+        return self.written.right.span if isinstance(self.written, s.Rule) else self.written.span
+
+    @property
+    def clauses(self) -> tuple[s.Clause, ...]:
+        """The clauses that have a value."""
+        if isinstance(self.written, s.Rule):
+            return self.written.clauses
+        return tuple(one for one in self.written.parts if isinstance(one, s.Clause))
+
+    @property
+    def point(self) -> str:
+        """Where a rule is asked; what one point rejects the next one never sees."""
+        if isinstance(self.core, ir.FilterCore):
+            filters = ("filter", "forbid", "spread")
+            return "filter" if self.written.point in filters else self.written.point
+        return "score" if isinstance(self.core, ir.ScoreCore) else self.written.point
+
+    def place(self, span: Span) -> tuple[SourceFile, Span]:
+        """Where a finding about a part of the rule is shown: in a file of the user's."""
+        return (self.source, span) if self.used is None else (self.used.source, self.used.span)
+
+
+def conditions(core: AnyCore) -> tuple[ir.Expr, ...]:
+    """Returns the conditions of a statement but for its guard."""
+    match core:
+        case ir.FilterCore():
+            found: tuple[ir.Expr | None, ...] = (core.left, core.right)
+        case ir.TierCore():
+            found = (core.test,)
+        case ir.PermitCore():
+            found = (core.left, core.until)
+        case ir.ActionCore():
+            found = (core.left,)
+        case ir.PreemptCore():
+            found = (core.where,)
+        case _:
+            found = ()
+    return tuple(one for one in found if one is not None)
+
+
+def values(core: AnyCore) -> tuple[ir.Expr, ...]:
+    """Returns what a statement computes besides its conditions: scores, keys, texts."""
+    match core:
+        case ir.ScoreCore():
+            found: tuple[ir.Expr | None, ...] = (core.value,)
+        case ir.SortCore():
+            found = tuple(one.value for one in core.keys)
+        case ir.ActionCore():
+            texts = [part for one in core.actions if one.text for part in one.text.parts]
+            found = (
+                *(one.value for one in core.actions),
+                *(one for one in texts if not isinstance(one, str)),
+            )
+        case ir.PreemptCore():
+            found = tuple(one.value for one in (*core.order, *core.pick))
+        case ir.GangCore():
+            found = (core.by, core.minimum, core.wait)
+        case ir.QuotaCore():
+            found = (core.by, *(one.value for one in core.reclaim))
+        case _:
+            found = ()
+    return tuple(one for one in found if one is not None)
+
+
+def guard_of(core: AnyCore) -> ir.Expr | None:
+    """Returns for which pods a statement speaks; None: for all."""
+    return None if isinstance(core, ir.SortCore) else core.guard
+
+
+def roots(core: AnyCore) -> list[ir.Expr]:
+    """Returns all expressions of a statement as it is written."""
+    guard = guard_of(core)
+    return [*([] if guard is None else [guard]), *conditions(core), *values(core)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,6 +181,7 @@ class FileFacts:
         sound: whether nothing of the file is wrong, so that what is not there is not used.
         rank: the place of its rules among those of other files.
         active: whether its rules have any effect (`mode: off` has none).
+        used: the `use` line that it came by; then its text was looked at elsewhere.
     """
 
     source: SourceFile
@@ -77,6 +191,7 @@ class FileFacts:
     sound: bool = True
     rank: tuple[int, str, str] = (100, "", "")
     active: bool = True
+    used: UseLine | None = None
 
 
 def warning(  # noqa: PLR0913 - the parts of a finding, all but four by name

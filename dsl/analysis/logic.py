@@ -9,7 +9,7 @@ from typing import Final
 
 from dsl import ir
 from dsl.analysis.cubes import NEVER, Cube, Cubes, Unknown
-from dsl.analysis.facts import FileFacts, RuleFacts, warning
+from dsl.analysis.facts import FileFacts, RuleFacts, conditions, guard_of, roots, values, warning
 from dsl.analysis.witness import example
 from dsl.diagnostics import Diagnostic, Label
 from dsl.source import SourceFile, Span
@@ -17,6 +17,7 @@ from dsl.types import Kind, Level
 
 #: Pairs of rules that are compared; beyond that the analysis is silent.
 _MAX_PAIRS: Final = 4_000
+_PODS: Final = ("a pod", "every pod")
 
 
 @dataclass(slots=True)
@@ -39,6 +40,11 @@ class Logic:
         self._cubes = Cubes()
         self._seen: set[tuple[str, Span]] = set()
 
+    @property
+    def cubes(self) -> Cubes:
+        """What was understood of conditions so far."""
+        return self._cubes
+
     def file(self, facts: FileFacts) -> Iterator[Diagnostic | None]:
         """Yields findings about single rules; None between two."""
         for rule in facts.rules:
@@ -48,7 +54,7 @@ class Logic:
     def chain(self, files: Sequence[FileFacts]) -> Iterator[Diagnostic | None]:
         """Yields findings about pairs of filters, in the order in which they are asked."""
         known = [
-            _Known(rule, _place(rule), _by_parameter(one.source, _roots(rule)))
+            _Known(rule, name_of(rule), by_parameter(rule.source, roots(rule.core)))
             for one in sorted(files, key=lambda one: one.rank)
             if one.active
             for rule in one.rules
@@ -74,13 +80,9 @@ class Logic:
 
     def _rule(self, rule: RuleFacts) -> Iterator[Diagnostic]:
         core = rule.core
-        shown = [*_conjuncts(core.guard)]
-        if isinstance(core, ir.FilterCore):
-            roots = [*shown, *([core.left] if core.left is not None else []), core.right]
-        else:
-            roots = [*shown, core.value]
+        looked = [*_conjuncts(guard_of(core)), *conditions(core), *values(core)]
         found: list[Diagnostic] = []
-        odd = self._parts(rule.source, roots, found)
+        odd = self._parts(rule.source, looked, found)
         yield from found
         if not odd:
             one = self._whole(rule)
@@ -89,48 +91,45 @@ class Logic:
 
     def _whole(self, rule: RuleFacts) -> Diagnostic | None:
         core, written = rule.core, rule.written
-        if _by_parameter(rule.source, _roots(rule)):
+        if by_parameter(rule.source, roots(core)):
             return None
-        left = core.left if isinstance(core, ir.FilterCore) else None
-        place = written.left.span if written.left is not None else written.right.span
+        place = written.left.span if written.left is not None else rule.right
         try:
-            applies = self._cubes.all_of([core.guard, left])
+            applies = self.applies(rule)
             if not applies:
                 return self._never_applies(rule, place)
-            if not isinstance(core, ir.FilterCore) or core.right.level is Level.CONST:
+            told = _told(rule)
+            if told is None or told.test.level is Level.CONST:
                 return None
-            holds = self._cubes.all_of([core.right], start=applies)
-            fails = self._cubes.both(applies, self._cubes.of(core.right, wanted=False))
+            holds = self._cubes.all_of([told.test], start=applies)
+            fails = self._cubes.both(applies, self._cubes.of(told.test, wanted=False))
         except Unknown:
             return None
-        where = self._where(rule)
-        one, every = (
-            ("a node", "every node") if _point(rule) == "filter" else ("a pod", "every pod")
+        if holds and fails:
+            return None
+        code, what, effect = (
+            ("P301", "never", told.never) if not holds else ("P303", "always", told.always)
         )
-        if not holds:
-            effect = f"never rejects {one}" if core.forbids else f"rejects {every}"
-            return warning(
-                "P301",
-                f"this is never true{where}, so the rule {effect}",
-                rule.source,
-                written.right.span,
-                labels=self._labels(rule, written.right.span),
-            )
-        if not fails:
-            effect = f"rejects {every}" if core.forbids else f"never rejects {one}"
-            return warning(
-                "P303",
-                f"this is always true{where}, so the rule {effect}",
-                rule.source,
-                written.right.span,
-                labels=self._labels(rule, written.right.span),
-            )
-        return None
+        return warning(
+            code,
+            f"this is {what} true{self._where(rule)}, so {effect}",
+            rule.source,
+            told.test.span,
+            labels=self._labels(rule, told.test.span),
+        )
+
+    def applies(self, rule: RuleFacts) -> tuple[Cube, ...]:
+        """Returns when the left side of a rule holds, `applies to` included. Raises `Unknown`."""
+        core = rule.core
+        left = (
+            core.left if isinstance(core, ir.FilterCore | ir.PermitCore | ir.ActionCore) else None
+        )
+        return self._cubes.all_of([guard_of(core), left])
 
     def _where(self, rule: RuleFacts) -> str:
         if rule.written.left is not None:
             return " where the left side holds"
-        return " for the pods of `applies to`" if rule.core.guard is not None else ""
+        return " for the pods of `applies to`" if guard_of(rule.core) is not None else ""
 
     def _never_applies(self, rule: RuleFacts, place: Span) -> Diagnostic:
         return warning(
@@ -144,7 +143,7 @@ class Logic:
 
     def _labels(self, rule: RuleFacts, place: Span) -> tuple[Label, ...]:
         inside = rule.written.span
-        for one in _conjuncts(rule.core.guard):
+        for one in _conjuncts(guard_of(rule.core)):
             if one.span.start < inside.start or one.span.end > inside.end:
                 return (Label(one.span, "the pods of this file"),)
         left = rule.written.left
@@ -177,7 +176,7 @@ class Logic:
     def _constant(self, source: SourceFile, node: ir.Expr) -> Diagnostic | None:
         if node.type.kind is not Kind.BOOL or node.level is Level.CONST:
             return None
-        if isinstance(node, ir.Named) or _by_parameter(source, [node]):
+        if isinstance(node, ir.Named) or by_parameter(source, [node]):
             return None
         verdict = self._verdict(node)
         if verdict is None:
@@ -234,8 +233,10 @@ class Logic:
             return
 
     def _pair(self, earlier: _Known, later: _Known) -> Diagnostic | None:
-        point = _point(later.facts)
-        if earlier.dead or later.dead or _point(earlier.facts) != point:
+        point = later.facts.point
+        if earlier.dead or later.dead or earlier.facts.point != point:
+            return None
+        if earlier.facts.used is not None and earlier.facts.used is later.facts.used:
             return None
         try:
             found = self._implied(earlier, later)
@@ -259,17 +260,15 @@ class Logic:
         if self._implies(earlier, later):
             return warning(
                 "P305",
-                f"this rule rejects the same {_things(rule)} as {earlier.name}",
-                rule.source,
-                rule.written.span,
+                f"{_this(rule)} rejects the same {_things(rule)} as {earlier.name}",
+                *rule.place(rule.written.span),
                 "remove one of them",
                 labels=label,
             )
         return warning(
             "P304",
-            f"what this rule rejects is already rejected by {earlier.name}",
-            rule.source,
-            rule.written.span,
+            f"what {_this(rule)} rejects is already rejected by {earlier.name}",
+            *rule.place(rule.written.span),
             "remove it, or the stricter rule before it",
             labels=label,
         )
@@ -304,18 +303,18 @@ class Logic:
         rule = later.facts
         return warning(
             "P302",
-            f"together with {earlier.name} this rule rejects every node for some pods",
-            rule.source,
-            rule.written.right.span,
+            f"together with {earlier.name} {_this(rule)} rejects every node for some pods",
+            *rule.place(rule.right),
             labels=self._label(earlier, later, right=True),
             notes=(f"for example: {pod}",),
         )
 
     def _label(self, earlier: _Known, later: _Known, *, right: bool = False) -> tuple[Label, ...]:
-        if earlier.facts.source is not later.facts.source:
+        one, other = earlier.facts, later.facts
+        source, span = one.place(one.right if right else one.written.span)
+        if source is not other.place(other.right)[0] or other.used is not None:
             return ()
-        written = earlier.facts.written
-        return (Label(written.right.span if right else written.span, "the other rule"),)
+        return (Label(span, "the other rule"),)
 
     # ---- scores
 
@@ -323,50 +322,82 @@ class Logic:
         keys = self._cubes.keys
         for one in files:
             seen: dict[tuple[object, ...], RuleFacts] = {}
-            for rule in one.rules:
+            for rule in one.rules if one.used is None else ():
                 core = rule.core
-                if isinstance(core, ir.FilterCore) or _by_parameter(one.source, _roots(rule)):
+                if not isinstance(core, ir.ScoreCore | ir.TierCore):
+                    continue
+                if by_parameter(one.source, roots(core)):
                     continue
                 guard = -1 if core.guard is None else keys.key(core.guard)
-                value = keys.key(core.value)
-                shape = (guard, value, core.norm, core.reverse, core.missing)
+                if isinstance(core, ir.TierCore):
+                    shape: tuple[object, ...] = (guard, keys.key(core.test))
+                    effect = "says the same of nodes as"
+                    hint = "remove one of them; the earlier one decides"
+                else:
+                    shape = (guard, keys.key(core.value), core.norm, core.reverse, core.missing)
+                    effect = "gives the same scores as"
+                    hint = "remove one of them, or give one a larger weight"
                 earlier = seen.setdefault(shape, rule)
                 if earlier is not rule:
                     yield warning(
                         "P305",
-                        f"this rule gives the same scores as {_place(earlier)}",
+                        f"this rule {effect} {name_of(earlier)}",
                         rule.source,
                         rule.written.span,
-                        "remove one of them, or give one a larger weight",
+                        hint,
                         labels=(Label(earlier.written.span, "the other rule"),),
                     )
 
 
-def _place(rule: RuleFacts) -> str:
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """The condition that decides in a rule, and what it means if it always goes one way."""
+
+    test: ir.Expr
+    never: str
+    always: str
+
+
+def _told(rule: RuleFacts) -> _Told | None:
+    core = rule.core
+    match core:
+        case ir.FilterCore():
+            one, every = ("a node", "every node") if rule.point == "filter" else _PODS
+            never, always = f"the rule rejects {every}", f"the rule never rejects {one}"
+            if core.forbids:
+                never, always = always, never
+            return _Told(core.right, never, always)
+        case ir.TierCore():
+            return _Told(core.test, "no node comes first", "no node comes before another")
+        case ir.PermitCore(until=ir.Core() as until):
+            end = "allowed" if core.then == "allow" else "rejected"
+            return _Told(until, f"every pod waits and is {end} then", "no pod waits")
+        case ir.PreemptCore(where=ir.Core() as where):
+            return _Told(where, "no pod is ever evicted", "every pod may be evicted")
+        case _:
+            return None
+
+
+def name_of(rule: RuleFacts) -> str:
+    """Returns how a rule is called in a message about another one."""
+    if rule.used is not None:
+        return f"a rule of `{rule.used.name}`"
     line, _ = rule.source.position(rule.written.span.start)
     return f"the rule of {rule.source.name}:{line}"
 
 
-def _point(rule: RuleFacts) -> str:
-    """Returns where a rule is asked; what one point rejects the next one never sees."""
-    point = rule.written.point
-    return "filter" if point == "forbid" else point
+def _this(rule: RuleFacts) -> str:
+    return "this rule" if rule.used is None else f"a rule of `{rule.used.name}`"
 
 
 def _things(rule: RuleFacts) -> str:
-    return "nodes" if _point(rule) == "filter" else "pods"
+    return "nodes" if rule.point == "filter" else "pods"
 
 
-def _roots(rule: RuleFacts) -> list[ir.Expr]:
-    core = rule.core
-    value = core.test if isinstance(core, ir.FilterCore) else core.value
-    return [one for one in (core.guard, value) if one is not None]
-
-
-def _by_parameter(source: SourceFile, roots: Sequence[ir.Expr]) -> bool:
-    """Whether a parameter takes part: with another value the finding may not hold."""
+def by_parameter(source: SourceFile, parts: Sequence[ir.Expr]) -> bool:
+    """Whether a parameter takes part: with another value a finding may not hold."""
     return any(
-        isinstance(one, ir.Const) and "$" in source.slice(one.span) for one in ir.walk(*roots)
+        isinstance(one, ir.Const) and "$" in source.slice(one.span) for one in ir.walk(*parts)
     )
 
 

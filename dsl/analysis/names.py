@@ -78,7 +78,7 @@ def contradicting_status(facts: FileFacts) -> Iterator[Diagnostic]:
         resolvable = core.status == "Unschedulable"
         if resolvable == rule.changes:
             continue
-        clause = next(one for one in rule.written.clauses if one.name == "status")
+        clause = next(one for one in rule.clauses if one.name == "status")
         if resolvable:
             message = "no eviction changes what this rule reads, so preemption would be in vain"
             better = "unresolvable"

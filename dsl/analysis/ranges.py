@@ -10,7 +10,7 @@ from typing import Final
 
 from dsl import functions, ir
 from dsl import syntax as s
-from dsl.analysis.facts import FileFacts, RuleFacts, warning
+from dsl.analysis.facts import FileFacts, RuleFacts, conditions, guard_of, values, warning
 from dsl.analysis.keys import Keys, bare, natural_bounds
 from dsl.diagnostics import Diagnostic, Label
 from dsl.plan import MetricSpec
@@ -70,14 +70,15 @@ class Ranges:
                 if one is not None:
                     yield one
                 yield from self._attracting(rule, rule.core)
+            elif isinstance(rule.core, ir.TierCore):
+                yield from _same_tier(rule, rule.core)
             yield from self._divisions(rule)
         yield from _no_weight(self._facts)
 
     # ---- P312, P310
 
     def _constant(self, rule: RuleFacts, core: ir.ScoreCore) -> Diagnostic | None:
-        written = rule.written
-        for clause in written.clauses:
+        for clause in rule.clauses:
             if (
                 clause.name == "weight"
                 and core.weight == 0
@@ -96,7 +97,7 @@ class Ranges:
             "P312",
             "this score is the same for all nodes, so it chooses none of them",
             rule.source,
-            written.right.span,
+            rule.right,
             "use something of the node, for example  node.cpu.free",
         )
 
@@ -113,7 +114,7 @@ class Ranges:
             "P310",
             f"this score can be from {low} to {high}, and a score is from 0 to 100",
             rule.source,
-            rule.written.right.span,
+            rule.right,
             "what is outside is cut off; scale it, or add  normalize minmax",
         )
 
@@ -287,13 +288,9 @@ class Ranges:
 
     def _divisions(self, rule: RuleFacts) -> Iterator[Diagnostic]:
         core = rule.core
-        if isinstance(core, ir.ScoreCore):
-            if core.missing is not None:
-                return
-            roots = _roots(core.guard, core.value)
-        else:
-            roots = _roots(core.guard, core.left, core.right)
-        nodes = ir.walk(*roots)
+        if isinstance(core, ir.ScoreCore) and core.missing is not None:
+            return
+        nodes = ir.walk(*_roots(guard_of(core), *conditions(core), *values(core)))
         if not any(isinstance(one, ir.Arith) and "/" in one.operators for one in nodes):
             return
         asked, caught = self._asked(nodes)
@@ -340,15 +337,13 @@ class Ranges:
     def _division(self, rule: RuleFacts, node: ir.Arith, divisor: ir.Expr) -> Diagnostic:
         text = " ".join(rule.source.slice(divisor.span).split())
         whole = " ".join(rule.source.slice(node.span).split())
-        score = isinstance(rule.core, ir.ScoreCore)
-        effect = "gets 0" if score else "fails the test"
         return warning(
             "P311",
             f"`{text}` can be 0, and a number divided by 0 is missing",
             rule.source,
             divisor.span,
             f"say what holds then:  ({whole}) ?? 0",
-            label=f"then the node {effect}",
+            label=_without(rule),
         )
 
     # ---- P314
@@ -372,7 +367,7 @@ class Ranges:
             if (slope < 0 and default <= 0) or (slope > 0 and default >= most):
                 yield self._best(rule, read, spec, slope)
         if core.missing == _FULL and metrics:
-            clause = next(one for one in rule.written.clauses if one.name == "missing_score")
+            clause = next(one for one in rule.clauses if one.name == "missing_score")
             yield warning(
                 "P314",
                 "a node without data gets the best score of this rule",
@@ -466,6 +461,32 @@ class Ranges:
         if found.low >= 0:
             return 1
         return -1 if found.high <= 0 else None
+
+
+def _without(rule: RuleFacts) -> str:
+    """Says what comes of a value that is missing."""
+    match rule.core:
+        case ir.ScoreCore():
+            return "then the node gets 0"
+        case ir.SortCore():
+            return "then the pod comes last"
+        case ir.FilterCore() if rule.point == "filter":
+            return "then the node fails the test"
+        case ir.FilterCore():
+            return "then the pod fails the test"
+        case _:
+            return "then there is no value"
+
+
+def _same_tier(rule: RuleFacts, core: ir.TierCore) -> Iterator[Diagnostic]:
+    if Level.CONST < core.test.level < Level.NODE:
+        yield warning(
+            "P312",
+            "this is the same for all nodes, so it puts none of them first",
+            rule.source,
+            rule.right,
+            "ask for something of the node, for example  node.label disktype=ssd",
+        )
 
 
 def _with_default(node: ir.Expr) -> ir.Metric | None:

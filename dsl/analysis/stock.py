@@ -8,7 +8,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from dsl import ir
-from dsl.analysis.facts import FileFacts, Inventory, RuleFacts, warning
+from dsl.analysis.facts import (
+    FileFacts,
+    Inventory,
+    RuleFacts,
+    conditions,
+    guard_of,
+    values,
+    warning,
+)
 from dsl.analysis.keys import bare
 from dsl.diagnostics import Diagnostic
 from dsl.functions import TEXT_TESTS
@@ -59,11 +67,12 @@ def not_in_stock(facts: FileFacts, stock: Inventory) -> Iterator[Diagnostic]:
     seen: set[int] = set()
     for rule in facts.rules:
         core = rule.core
+        asked: list[tuple[ir.Expr | None, bool]] = [(guard_of(core), True)]
         if isinstance(core, ir.FilterCore):
-            roots = [(core.guard, True), (core.left, True), (core.right, not core.forbids)]
+            asked += [(core.left, True), (core.right, not core.forbids)]
         else:
-            roots = [(core.guard, True), (core.value, True)]
-        for root, wanted in roots:
+            asked += [(one, True) for one in (*conditions(core), *values(core))]
+        for root, wanted in asked:
             for node in _wanted(root, wanted=wanted):
                 if id(node) not in seen:
                     seen.add(id(node))

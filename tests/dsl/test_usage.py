@@ -27,7 +27,8 @@ def test_an_instance_has_its_own_name_weight_and_parameters():
         {"a.policy": "use limit (pool = gold, top = 5) as gold weight 2\nuse limit (pool = x)\n"},
         bundled={"limit": LIMIT},
     )
-    assert result.diagnostics == ()
+    # No node is in both pools.
+    assert [one.code for one in result.diagnostics] == ["P302"]
     plans = {one.name: one for one in result.plans}
     assert sorted(plans) == ["a", "gold", "limit"]
     assert plans["gold"].weight == 2
@@ -40,7 +41,7 @@ def test_the_same_folder_comes_before_the_bundled_ones():
     other = "policy: other\nuse limit (pool = there) as second\n"
     files = {"x/b.policy": mine, "x/a.policy": other, "y/limit.policy": "policy: no\n"}
     result = compiled(files, bundled={"limit": LIMIT})
-    assert result.diagnostics == ()
+    assert [one.code for one in result.diagnostics] == ["P302"]
     assert {one.name: one.source.name for one in result.plans}["second"] == "x/b.policy"
 
 

@@ -1,0 +1,171 @@
+"""Statements of which one decides: lines never reached, keys that order nothing (P304, P312, P504).
+
+`permit:` decides by its first line that applies, `bind:` and `preempt:` by the first of all
+policies; a queue key that was asked before tells no two pods apart.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from dsl import ir
+from dsl.analysis.cubes import Cube, Unknown
+from dsl.analysis.facts import AnyCore, FileFacts, RuleFacts, roots, warning
+from dsl.analysis.logic import Logic, by_parameter, name_of
+from dsl.diagnostics import Diagnostic, Label, Severity
+from dsl.types import Level
+
+_MAX_RULES: Final = 100
+
+
+def decided(files: Sequence[FileFacts], logic: Logic) -> Iterator[Diagnostic]:
+    """Yields findings about the statements of a chain of which only the first decides."""
+    active = [one for one in sorted(files, key=lambda one: one.rank) if one.active]
+    for one in active:
+        if one.used is None:
+            yield from _unreached(logic, [rule for rule in one.rules if rule.point == "permit"])
+    for point in ("preempt", "bind"):
+        rules = [rule for one in active for rule in one.rules if rule.point == point]
+        yield from _unreached(logic, rules)
+    yield from _elastic(rule for one in active for rule in one.rules)
+
+
+def same_keys(facts: FileFacts, logic: Logic) -> Iterator[Diagnostic]:
+    """Yields keys of orders that tell nothing apart."""
+    for rule in facts.rules:
+        match rule.core:
+            case ir.SortCore():
+                lists = [(rule.core.keys, Level.POD, "pods")]
+            case ir.PreemptCore():
+                lists = [
+                    (rule.core.order, Level.IT, "pods"),
+                    (rule.core.pick, Level.NODE, "nodes"),
+                ]
+            case ir.QuotaCore():
+                lists = [(rule.core.reclaim, Level.IT, "pods")]
+            case _:
+                continue
+        for keys, level, things in lists:
+            yield from _keys(rule, keys, (level, things), logic)
+
+
+def _keys(
+    rule: RuleFacts, keys: Sequence[ir.SortKey], of: tuple[Level, str], logic: Logic
+) -> Iterator[Diagnostic]:
+    level, things = of
+    seen: set[int] = set()
+    for key in keys:
+        if by_parameter(rule.source, [key.value]):
+            continue
+        if key.value.level < level:
+            yield warning(
+                "P312",
+                f"this key is the same for all {things}, so it orders none of them",
+                rule.source,
+                key.value.span,
+                "remove it, or order by something that differs",
+            )
+            continue
+        number = logic.cubes.keys.key(key.value)
+        if number in seen:
+            yield warning(
+                "P305",
+                "this key is there already, so it tells no two apart",
+                rule.source,
+                key.value.span,
+                "remove it",
+            )
+        elif key.direction != "listed":
+            # What is in no list is told apart by a second key of the same value.
+            seen.add(number)
+
+
+def _unreached(logic: Logic, rules: Sequence[RuleFacts]) -> Iterator[Diagnostic]:
+    """Yields statements whose pods are all taken by one before."""
+    known: list[tuple[RuleFacts, tuple[Cube, ...] | None]] = []
+    for later in rules[:_MAX_RULES]:
+        takes = None if by_parameter(later.source, roots(later.core)) else _applies(logic, later)
+        if takes:
+            for earlier, others in known:
+                if others is not None and not _beyond(logic, takes, earlier):
+                    yield _never(earlier, later, same=not _beyond(logic, others, later))
+                    break
+        known.append((later, takes))
+
+
+def _applies(logic: Logic, rule: RuleFacts) -> tuple[Cube, ...] | None:
+    try:
+        return logic.applies(rule)
+    except Unknown:
+        return None
+
+
+def _beyond(logic: Logic, takes: tuple[Cube, ...], other: RuleFacts) -> bool:
+    """Whether some of these pods may not be those of the other rule."""
+    core = other.core
+    assert isinstance(core, ir.PermitCore | ir.BindCore | ir.PreemptCore)
+    left = core.left if isinstance(core, ir.PermitCore) else None
+    parts = [one for one in (core.guard, left) if one is not None]
+    try:
+        return any(logic.cubes.both(takes, logic.cubes.of(one, wanted=False)) for one in parts)
+    except Unknown:
+        return True
+
+
+def _never(earlier: RuleFacts, later: RuleFacts, *, same: bool) -> Diagnostic:
+    source, span = later.place(later.written.span)
+    other, place = earlier.place(earlier.written.span)
+    labels = (Label(place, "decides first"),) if other is source and place != span else ()
+    if _binder(later.core) != _binder(earlier.core):
+        return warning(
+            "P504",
+            f"{name_of(earlier)} binds all of these pods in another way",
+            source,
+            span,
+            "say which pods each of them is for:  bind: pod.namespace is NAME -> ...",
+            labels=labels,
+            severity=Severity.ERROR,
+        )
+    text = " ".join(later.source.slice(later.written.span).split())
+    before = " ".join(earlier.source.slice(earlier.written.span).split())
+    if same and text == before:
+        return warning(
+            "P305",
+            f"this line says the same as {name_of(earlier)}",
+            source,
+            span,
+            "remove one of them",
+            labels=labels,
+        )
+    return warning(
+        "P304",
+        f"this line never decides: {name_of(earlier)} does for all of its pods",
+        source,
+        span,
+        "put the narrower line first, or remove it",
+        labels=labels,
+    )
+
+
+def _binder(core: AnyCore) -> tuple[str, str]:
+    return (core.kind, core.name) if isinstance(core, ir.BindCore) else ("", "")
+
+
+def _elastic(rules: Iterator[RuleFacts]) -> Iterator[Diagnostic]:
+    first: RuleFacts | None = None
+    for rule in rules:
+        if not isinstance(rule.core, ir.QuotaCore) or not rule.core.elastic:
+            continue
+        if first is None:
+            first = rule
+            continue
+        source, span = rule.place(rule.written.span)
+        other, place = first.place(first.written.span)
+        yield warning(
+            "P505",
+            f"{name_of(first)} is an elastic quota already, and what one lends the other would too",
+            source,
+            span,
+            "keep one of the two; quotas with `max` alone may be several",
+            labels=(Label(place, "the other one"),) if other is source and place != span else (),
+            severity=Severity.ERROR,
+        )
