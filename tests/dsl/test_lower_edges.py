@@ -238,3 +238,320 @@ def test_a_divisor_out_of_range_is_missing_and_not_infinite(value, expected):
     world = FakeWorld([{"metrics": {"m": one}} for one in (1e300, 1.0)])
     found = raw(f'metric m = promql "a"\nscore: {value}', world, subject())
     assert all(map(same, found, expected))
+
+
+# ---- every kind of expression about a pod of a set, for few rows and for all
+
+HEADER = """\
+metric mp = promql "f" by pod
+metric m = promql "a" by node
+metric rtt = promql "g" by src, dst
+param words: list of string = [web, db]
+param sizes: list of number = [5, 6, 7]
+"""
+SET = [
+    {
+        "on": 0, "it.name": "web", "it.label[app]": "db", "it.label[k]": "2", "it.priority": 3.0,
+        "it.gpu": 2.0, "it.ready": True, "it.node": "n0", "metrics": {"mp": 4.0},
+    },
+    {"on": 1, "it.name": "db", "it.label[app]": "web", "it.priority": 8.0, "it.gpu": 1.0},
+    {"on": 1, "it.name": "a", "it.label[k]": "x", "it.priority": -1.0, "metrics": {"mp": 0.5}},
+    {"on": 2, "it.name": "b", "it.label[app]": "w", "it.label[k]": "7", "it.priority": 2.0},
+    {
+        "on": 2, "it.name": "web", "it.label[app]": "web", "it.label[web]": "1", "it.ready": True,
+        "it.priority": 5.0, "metrics": {"mp": 9.0},
+    },
+]  # fmt: skip
+HOSTS = [
+    {
+        "node.name": "n0", "node.zone": "web", "node.gpu.free": 3.0, "node.label[k]": "web-db",
+        "node.pods.free": 3.0,
+        "node.label[web]": "1", "node.images": ("web", "x"), "node.ready": True,
+        "metrics": {"m": 3.0},
+    },
+    {"node.name": "n1", "node.gpu.free": 1.0, "node.label[k]": "a", "node.images": ("db", "a")},
+    {"node.name": "n2", "node.zone": "7", "node.label[k]": "7", "metrics": {"m": 5.0},
+     "node.pods.free": 5.0},
+    {"node.name": "n3", "node.zone": "web", "node.ready": True},
+]  # fmt: skip
+OF_POD = [
+    "not it.ready",
+    "it.ready and it.priority > 1",
+    "it.ready or it.priority > 6",
+    "it.ready == (it.priority > 2)",
+    "it.priority in 2..5",
+    "it.priority in [2, 8, 9]",
+    "it.priority + it.gpu > 3",
+    "it.priority - 1 + it.gpu * 2 > 4",
+    "1 / (it.priority - 2) > 0",
+    "-it.priority < -2",
+    "abs(it.priority) < 3",
+    "mod(it.priority, 3) == 2",
+    "pow(it.priority, 2) > 10",
+    "max(it.priority, it.gpu, 2) > 2",
+    "min(it.priority, it.gpu) > 1",
+    "median(it.priority, it.gpu, 2) >= 2",
+    "number(it.label[k]) > 1",
+    "(number(it.label[k]) ?? it.priority) > 4",
+    "it.label[k] is missing",
+    "number(it.label[k]) is missing",
+    "it.label[app] is present",
+    "it.label[app] is (it.name)",
+    "it.label[app] == it.name",
+    "(it.label[app] ?? it.name) is web",
+    "(if it.ready then it.name else it.label[app]) is web",
+    "(if it.ready then it.priority else 9) > 4",
+    "it.name is web",
+    "it.name in [web, a]",
+    "it.name in $words",
+    "it.name in split(it.label[app], ',')",
+    "it.name matches 'w.*'",
+    "it.name starts with (it.label[app])",
+    "join(it.name, '-', it.label[app]) is web-db",
+    "upper(it.name) is WEB",
+    "len(it.name) > 1",
+    "len(split(it.label[app], 'e')) > 1",
+    "item(split(it.name, 'e'), 1) is b",
+    "item($words, it.gpu) is present",
+    "item($sizes, it.gpu) > 5",
+    "string(it.priority) is 3",
+    "it.label[(it.name)] is present",
+    "mp > 3",
+    "rtt(it.name, it.node) > 1",
+    "hash(it.name) > 0.5",
+    "it.node is n0",
+]
+OF_POD_AND_NODE = [
+    "not (it.ready and node.ready)",
+    "it.ready or node.ready",
+    "it.priority > node.gpu.free",
+    "it.priority + node.gpu.free > 4",
+    "it.priority * 2 - node.gpu.free / 2 > 4",
+    "node.gpu.free / (it.priority - 2) > 0",
+    "min(it.priority, node.gpu.free) >= 1",
+    "max(node.gpu.free, it.gpu, 2) > 2",
+    "(number(it.label[k]) ?? node.gpu.free) > 1",
+    "(node.zone ?? it.name) is web",
+    "(it.label[app] ?? node.zone) is web",
+    "(if it.ready then node.zone else it.name) is web",
+    "(if node.ready then it.priority else 9) > 4",
+    "(if it.ready then it.priority else node.gpu.free) > 2",
+    "it.name is (node.zone)",
+    "it.name == node.zone",
+    "it.name in [a, (node.zone)]",
+    "it.name in node.images",
+    "node.zone in split(it.name, ',')",
+    "it.name in split(node.label[k], '-')",
+    "join(it.name, node.zone) is webweb",
+    "node.label[k] starts with (it.name)",
+    "node.label[(it.name)] is present",
+    "item($words, it.gpu - node.gpu.free) is web",
+    "m > it.priority",
+    "node.gpu.free in 1..2 and it.gpu < 2",
+    "node.zone is missing or it.ready",
+    "rtt(node.zone, it.name) > 1",
+    "rtt(it.name, node.zone) > 1",
+    "pod.label[(it.name)] is (node.zone)",
+]
+SET_PAIRS = {
+    ("web", "n0"): 2.0, ("web", "web"): 3.0, ("b", "b"): 0.5, ("b", "web"): 4.0, ("web", "b"): 1.5,
+}  # fmt: skip
+
+
+def the_set():
+    return FakeWorld(HOSTS, SET, given={"rtt": SET_PAIRS}), subject(
+        gpu=1.0, **{"label[web]": "web"}
+    )
+
+
+@pytest.mark.parametrize("test", [*OF_POD, *OF_POD_AND_NODE])
+def test_conditions_of_the_pods_of_a_node(test):
+    world, pod = the_set()
+    found = raw(f"{HEADER}score: count(node.pods where {test})", world, pod)
+    assert 0 < sum(found) < len(SET)
+
+
+@pytest.mark.parametrize("test", OF_POD)
+@pytest.mark.parametrize("also", ["", " and it.gpu <= pod.gpu + 1"], ids=["alone", "with-the-pod"])
+def test_conditions_of_the_pods_of_the_cluster(test, also):
+    world, pod = the_set()
+    found = raw(f"{HEADER}score: count(cluster.pods where ({test}){also})", world, pod)
+    assert 0 < found[0] < len(SET)
+    zones = raw(f"{HEADER}score: count(zone.pods where ({test}){also})", world, pod)
+    assert max(zones) <= found[0]
+
+
+# ---- every kind of condition of the nodes, and of the pod
+
+OF_NODE = [
+    "not node.ready",
+    "node.ready and node.gpu.free > 2",
+    "node.ready == (node.gpu.free > 2)",
+    "node.gpu.free in 1..2",
+    "node.gpu.free in 3..4",
+    "node.gpu.free in 2..3",
+    "node.gpu.free in [1, 2]",
+    "node.pods.free in [3, 4, 9]",
+    "node.gpu.free + pod.gpu > 3",
+    "node.gpu.free - 1 + node.pods.free * 2 > 4",
+    "1 / (node.gpu.free - 3) < 0",
+    "-node.pods.free < -4",
+    "abs(node.pods.free) < 4",
+    "floor(node.pods.free / 2) == 1",
+    "ceil(node.pods.free / 2) == 2",
+    "round(node.pods.free / 2) == 3",
+    "round(-node.pods.free / 2) == -2",
+    "sqrt(node.pods.free) < 2",
+    "sqrt(node.gpu.free - 2) is missing",
+    "log2(node.gpu.free) > 1",
+    "exp(node.pods.free) > 100",
+    "mod(node.pods.free, 2) == 1",
+    "mod(2, node.pods.free - 3) == 0",
+    "pow(node.pods.free, 2) == 25",
+    "pow(node.pods.free, 2.5) > 20",
+    "max(node.pods.free, node.gpu.free, 2) > 2",
+    "min(node.gpu.free, 2) < 2",
+    "median(node.pods.free, node.gpu.free, 2) > 2",
+    "median(node.pods.free, 4) > 4",
+    "number(node.label[k]) > 1",
+    "(number(node.label[k]) ?? node.pods.free) > 4",
+    "m is missing",
+    "node.zone is present",
+    "node.zone == node.label[k]",
+    "node.zone != node.label[k]",
+    "(node.zone ?? node.name) is web",
+    "(node.zone ?? pod.name ?? node.name) is web",
+    "(if node.ready then pod.name else node.zone) is web",
+    "(if node.ready then node.pods.free else 9) > 4",
+    "node.name in [n0, a]",
+    "node.zone in $words",
+    "node.zone in [web, (pod.name)]",
+    "node.zone in split(node.label[k], '-')",
+    "node.zone in split(pod.label[app], '-')",
+    "node.images contains web",
+    "pod.name in node.images",
+    "len(node.images) > 1",
+    "len(node.images) == 0",
+    "len(pod.images) > node.gpu.free",
+    "len(node.zone) > 1",
+    "len(split(node.label[k], '-')) > 1",
+    "item(split(node.label[k], '-'), 1) is db",
+    "item(split(pod.label[app], '-'), node.pods.free - 3) is web",
+    "item(pod.images, node.gpu.free) is x",
+    "item($words, node.gpu.free - 2) is db",
+    "item($sizes, node.gpu.free) > 5",
+    "node.label[k] matches 'w.*'",
+    "node.label[k] starts with (node.zone)",
+    "node.label[k] starts with (pod.name)",
+    "before(node.label[k], '-') is web",
+    "after(node.label[k], '-') is db",
+    "join(node.name, '-', node.zone) is n0-web",
+    "upper(node.zone) is WEB",
+    "string(node.pods.free) is 3",
+    "node.label[(node.zone)] is present",
+    "node.label[(pod.name)] is present",
+    "pod.label[(node.zone)] is web",
+    "(rtt(node.zone, node.name) ?? 0) > 1",
+    "(rtt(node.zone, pod.name) ?? 0) > 1",
+    "(rtt(pod.name, node.zone) ?? 0) > 2",
+    "ordinal(node.name) > 1",
+    "quantity(node.label[k]) == 7",
+    "hash(node.name, pod.name) > 0.5",
+]
+OF_POD_TO_PLACE = [
+    "not pod.label app=web-b",
+    "pod.gpu in 1..2",
+    "pod.gpu in 0..0.5",
+    "pod.gpu in 2..3",
+    "pod.gpu in [1, 5]",
+    "pod.gpu + 1 - pod.priority > 0",
+    "pod.gpu * 2 / pod.priority > 0.5",
+    "1 / (pod.gpu - 1) is missing",
+    "-pod.gpu < 0",
+    "abs(0 - pod.gpu) == 1",
+    "floor(pod.gpu / 2) == 1",
+    "ceil(pod.gpu / 2) == 1",
+    "round(pod.gpu / 2) == 1",
+    "sqrt(pod.gpu) > 1",
+    "sqrt(pod.gpu - 1) is missing",
+    "log2(pod.gpu) == 1",
+    "exp(pod.gpu) > 5",
+    "mod(pod.gpu, 2) == 1",
+    "mod(1, pod.gpu) is missing",
+    "pow(pod.gpu, 2) == 4",
+    "min(pod.gpu, 1) == 1",
+    "max(pod.gpu, 1, pod.priority) == 2",
+    "median(pod.gpu, 1, 5) == 2",
+    "number(pod.label[n]) > 1",
+    "(number(pod.label[n]) ?? pod.gpu) > 1",
+    "(number(pod.label[n]) ?? number(pod.label[none])) is missing",
+    "pod.label[app] is missing",
+    "(pod.label[app] ?? pod.name) is web-b",
+    "(pod.label[none] ?? pod.label[app]) is missing",
+    "(if pod.gpu < 2 then pod.name else pod.label[app]) is web",
+    "pod.name in [web, b]",
+    "pod.name in $words",
+    "pod.name in pod.images",
+    "pod.images contains x",
+    "pod.name in split(pod.label[app], '-')",
+    "len(pod.images) > 1",
+    "len(pod.name) > 2",
+    "len(split(pod.label[app], '-')) == 2",
+    "item(split(pod.label[app], '-'), 1) is b",
+    "item(pod.images, pod.gpu) is x",
+    "item($sizes, pod.gpu) > 5",
+    "item(pod.images, pod.gpu) is missing",
+    "item($sizes, pod.gpu + 1) is missing",
+    "pod.name matches 'w.*'",
+    "pod.label[app] starts with (pod.name)",
+    "join(pod.name, '-', pod.label[app]) is web-web-b",
+    "upper(pod.name) is WEB",
+    "string(pod.gpu) is 2",
+    "string(number(pod.label[n])) is missing",
+    "pod.label[(pod.name)] is present",
+    "(rtt(pod.name, pod.label[app]) ?? 0) > 1",
+    "rtt(pod.name, pod.label[app]) is missing",
+    "any(it.name is main over pod.containers)",
+    "count(pod.containers where it.limit[cpu] > 1) > 0",
+    "count(pod.containers) == 1",
+    "sum(it.limit[cpu] over pod.containers) > 1.5",
+    "all(it.limit[cpu] > 1 over pod.containers where it.name is main)",
+    "all(pod.containers where it.name is main)",
+    "any(pod.containers where it.image is x)",
+]
+SUBJECTS = [
+    {"pod.name": "web", "pod.gpu": 1.0, "pod.label[app]": "web-b", "pod.images": ("web", "x")},
+    {"pod.name": "b", "pod.gpu": 2.0, "pod.priority": 1.0, "pod.label[n]": "7"},
+    {"pod.name": "x", "pod.label[x]": "1", "pod.label[n]": "x", "pod.priority": 2.0},
+]
+SUBJECTS[0]["pod.containers"] = [{"name": "main", "limit[cpu]": 2000.0}]
+SUBJECTS[1]["pod.containers"] = [
+    {"name": "main", "limit[cpu]": 500.0, "image": "x"},
+    {"name": "side", "limit[cpu]": 1000.0},
+]
+WITH_PAIRS = {**SET_PAIRS, ("web", "web-b"): 3.0, ("web", "web"): 3.0}
+
+
+@pytest.mark.parametrize("test", OF_NODE)
+def test_conditions_of_nodes(test):
+    world = FakeWorld(HOSTS, SET, given={"rtt": WITH_PAIRS})
+    pod = FakePod.of({**POD, **SUBJECTS[0], "pod.label[web]": "web"})
+    found = passing(f"{HEADER}filter: {test}", world, pod)
+    assert any(found)
+    assert not all(found)
+
+
+@pytest.mark.parametrize("test", OF_POD_TO_PLACE)
+def test_conditions_of_the_pod(test):
+    """Before the nodes, and as a filter that says the same of every node."""
+    before, of_nodes = plan_of(f"{HEADER}prefilter: {test}"), f"{HEADER}filter: {test}"
+    answers = []
+    for fields in SUBJECTS:
+        pod = FakePod.of({**POD, **fields}).knows(before)
+        world = FakeWorld(HOSTS, SET, given={"rtt": WITH_PAIRS}).knows(before)
+        expected = reference.passes(before.prefilters[0].core, world, pod, -1)
+        assert (before.stopped(pod, world) is None) == expected
+        assert passing(of_nodes, world, pod) == [expected] * len(HOSTS)
+        answers.append(expected)
+    assert any(answers)
+    assert not all(answers)
