@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 import yaml
 
+from dsl.functions import parse_quantity
 from dsl.policytest import Thing, pod_names
 from engine.framework.podinfo import (
     CPU,
@@ -132,7 +133,9 @@ def node_of(thing: Thing, read: ReadText) -> Node:
         "conditions": _conditions(thing, _items(status, "conditions")),
     }
     sizes = thing.maps.get("image_size", {})
-    images = [{"names": [name], "sizeBytes": size} for name, size in sizes.items()]
+    images = [
+        {"names": [name], "sizeBytes": int(parse_quantity(size))} for name, size in sizes.items()
+    ]
     status["images"] = [*_items(status, "images"), *images]
     made: Node = _made(Node, {"metadata": meta, "spec": spec, "status": status}, thing)
     return made
