@@ -1,0 +1,185 @@
+"""Arithmetic over columns is that of scalars, bit for bit."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dsl import functions
+from dsl.lower import numbers
+
+
+def same(left, right):
+    return left == right or (math.isnan(left) and math.isnan(right))
+
+
+ODD = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 0.1, 1e-9, 100.0, 2.0**52 + 0.5, 2.0**53]
+ODD += [-(2.0**53), 1e300, -1e308, 1.7e308, math.nan]
+
+
+def agree(left, right):
+    return all(map(same, np.asarray(left, np.float64).tolist(), map(float, right)))
+
+
+@pytest.mark.parametrize("name", sorted(numbers.NUMBER_FUNCTIONS))
+def test_functions_of_numbers(name):
+    of_columns, of_scalars = numbers.NUMBER_FUNCTIONS[name], functions.NUMBER_FUNCTIONS[name]
+    with np.errstate(all="ignore"):
+        if name in ("pow", "mod"):
+            for other in ODD:
+                column = np.full(len(ODD), other)
+                expected = [of_scalars(one, other) for one in ODD]
+                assert agree(of_columns(np.array(ODD), column), expected)
+                assert agree(of_columns(np.array(ODD), other), expected)
+        else:
+            assert agree(of_columns(np.array(ODD)), map(of_scalars, ODD))
+
+
+@pytest.mark.parametrize("sign", "+-*/")
+def test_arithmetic(sign):
+    step, column = functions.ARITHMETIC[sign], np.array(ODD)
+    with np.errstate(all="ignore"):
+        for other in ODD:
+            right = [step(one, other) for one in ODD]
+            left = [step(other, one) for one in ODD]
+            for there in (other, np.full(len(ODD), other)):
+                assert agree(numbers.settle(numbers.chain((sign,), (column, there))), right)
+                assert agree(numbers.settle(numbers.chain((sign,), (there, column))), left)
+            for one in ODD:
+                found = numbers.settle(numbers.chain((sign,), (one, other)))
+                assert same(found, step(one, other))
+
+
+def test_a_divisor_column_is_left_as_it_was():
+    left, right = np.array([0.0, 1.0, 4.0]), np.array([0.0, 0.0, 2.0])
+    with np.errstate(all="ignore"):
+        assert agree(numbers.settle(numbers.divide(left, right)), [0.0, math.nan, 2.0])
+    assert (left.tolist(), right.tolist()) == ([0.0, 1.0, 4.0], [0.0, 0.0, 2.0])
+
+
+def test_infinities_are_missing_and_a_sum_that_overflows_is_none():
+    fine = np.array([1.7e308, 1.7e308, 1.0])
+    with np.errstate(all="ignore"):
+        assert numbers.settle(fine) is fine
+        assert agree(
+            numbers.settle(np.array([math.inf, 1.0, -math.inf])), [math.nan, 1.0, math.nan]
+        )
+    assert same(numbers.settle(math.inf), math.nan)
+    gone = np.array([math.nan, 2.0])
+    assert agree(numbers.settle(gone), [math.nan, 2.0])
+
+
+COLUMNS = [
+    [],
+    [math.nan],
+    [math.nan, math.nan],
+    [3.0],
+    [3.0, 1.0, 2.0],
+    [4.0, math.nan, 1.0, 3.0],
+    [0.1, 0.2, 0.3],
+    [0.1] * 10,
+    [1e16, 1.0, -1e16, 1.0],
+    [2.0**53 - 1, 1.0],
+    [2.0**53, 1.0, 1.0],
+    [2.0**52, 2.0**52, 1.0],
+    [1e308, 1e308, -1e308],
+    [-1.0, -2.0, -2.0],
+    [0.5, 0.5],
+]
+REDUCING = ("max", "min", "sum", "avg", "median")
+
+
+@pytest.mark.parametrize("function", REDUCING)
+def test_reductions(function):
+    for column in COLUMNS:
+        with np.errstate(all="ignore"):
+            found = numbers.reduce(function, np.array(column, np.float64))
+        assert type(found) is float
+        assert same(found, functions.REDUCERS[function](column)), column
+
+
+@pytest.mark.parametrize("function", REDUCING)
+def test_reductions_by_group(function):
+    """Each column above is a group; a group in the middle and the last one have no pods."""
+    pairs = [(at * 2, one) for at, column in enumerate(COLUMNS) for one in column]
+    for chosen in (pairs, pairs[::-1], [one for one in pairs if not math.isnan(one[1])]):
+        count = 2 * len(COLUMNS) + 1
+        group = np.array([at for at, _ in chosen], np.intp)
+        column = np.array([one for _, one in chosen], np.float64)
+        wanted = [
+            functions.REDUCERS[function]([one for place, one in chosen if place == at])
+            for at in range(count)
+        ]
+        with np.errstate(all="ignore"):
+            found = numbers.grouped(function, group, column, count)
+        assert found.dtype == np.float64
+        assert agree(found, wanted)
+
+
+@pytest.mark.parametrize("function", REDUCING)
+def test_reductions_by_group_of_small_whole_numbers(function):
+    group, column = np.array([2, 0, 2, 2]), np.array([5.0, 1.0, 2.0, 2.0])
+    wanted = [functions.REDUCERS[function](one) for one in ([1.0], [], [5.0, 2.0, 2.0], [])]
+    with np.errstate(all="ignore"):
+        found = numbers.grouped(function, group, column, 4)
+        none = numbers.grouped(function, group[:0], column[:0], 2)
+    assert agree(found, wanted)
+    assert agree(none, [functions.REDUCERS[function]([])] * 2)
+
+
+def test_sums_are_added_plainly_only_where_the_order_does_not_matter():
+    assert numbers.whole_and_small(np.array([2.0**53 - 2, -1.0]))
+    assert not numbers.whole_and_small(np.array([2.0**53 - 1, -1.0]))
+    assert not numbers.whole_and_small(np.array([2.0**53]))
+    assert not numbers.whole_and_small(np.array([1.0, 0.5]))
+    assert numbers.whole_and_small(np.array([]))
+
+
+def test_medians_of_several_values():
+    columns = [np.array([1.0, 5.0, math.nan, 1e308]), 2.0, np.array([9.0, 4.0, 1.0, 1e308])]
+    expected = [functions.median([float(one) for one in row]) for row in ((1, 2, 9), (5, 2, 4))]
+    found = numbers.median_of(columns)
+    assert agree(found, [*expected, math.nan, 1e308])
+    with np.errstate(all="ignore"):
+        even = numbers.median_of([*columns, np.array([3.0, 3.0, 3.0, 1e308])])
+    assert agree(even, [2.5, 3.5, math.nan, math.nan])
+
+
+NORMS = ("none", "minmax", "default", "rank")
+RAWS = [
+    [5.0],
+    [0.0, 0.0],
+    [7.0, 7.0, 7.0],
+    [1.0, 2.0, 4.0],
+    [-3.0, -1.0, -2.0],
+    [-5.0, 0.0, 5.0],
+    [50.0, 150.0, -20.0, 33.3333333],
+    [math.nan, 1.0, 3.0],
+    [math.nan, math.nan],
+    [3.0, 1.0, 3.0, 1.0, 2.0],
+    [1e-7, 5e-7, 4.9999999e-7],
+    [0.0000005, 12.3456785, 99.9999995],
+    [1.5e308, -1.5e308, 0.0],
+    [1.5e308, 1.5e308, 0.0],
+]
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("missing", [None, 0.0, 40.0])
+def test_scores_from_raw_values(norm, reverse, missing):
+    for raw in RAWS:
+        with np.errstate(all="ignore"):
+            found = numbers.finish(np.array(raw), norm, missing, reverse=reverse)
+        if missing is None and all(map(math.isnan, raw)):
+            assert found is None
+            continue
+        scaled = functions.normalise(raw, norm, reverse=reverse)
+        instead = 0.0 if missing is None else missing
+        expected = [instead if math.isnan(one) else functions.round_score(one) for one in scaled]
+        assert found.tolist() == expected, raw
+        assert all(0.0 <= one <= 100.0 for one in expected)
+
+
+def test_no_candidates_have_no_scores():
+    assert numbers.finish(np.array([]), "minmax", 5.0, reverse=False) is None
