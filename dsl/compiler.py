@@ -76,11 +76,13 @@ class CompileResult:
 
     Attributes:
         plans: the policies, by (order, name, file).
+        understood: the policies without an error of their own, whatever the others have.
         diagnostics: all findings, by file and place.
         hash: a digest of files, parameters and metrics.
     """
 
     plans: tuple[Plan, ...]
+    understood: tuple[Plan, ...] = ()
     diagnostics: tuple[Diagnostic, ...]
     hash: str
 
@@ -169,9 +171,9 @@ class Compiler:
             yield
         diagnostics = tuple(sorted(found, key=sort_key))
         refused = any(one.is_error for one in diagnostics)
-        ordered = sorted(plans, key=lambda one: (one.order, one.name, one.source.name))
+        ordered = tuple(sorted(plans, key=lambda one: (one.order, one.name, one.source.name)))
         digest = _digest(files, params or {}, metrics or {})
-        return CompileResult(() if refused else tuple(ordered), diagnostics, digest)
+        return CompileResult(() if refused else ordered, diagnostics, digest, ordered)
 
     def _file(
         self,

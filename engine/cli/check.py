@@ -1,23 +1,53 @@
-"""`berth check`: policy files in, diagnostics out, exit 1 on errors."""
+"""`berth check`: policy files in, diagnostics out, exit 1 on errors.
+
+Besides what is wrong in a file it says what the scheduler would refuse to load.
+"""
 
 from __future__ import annotations
 
+import re
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from dsl.analysis import Inventory
+    from dsl.compiler import CompileResult
     from dsl.diagnostics import Diagnostic
+    from dsl.plan import Plan
+    from dsl.source import SourceFile, Span
+    from engine.policy.reloader import CompileSettings
 
 _LEAST_NODES, _LEAST_PODS = 1_000, 20_000
+_ENDING: Final = ".policy"
+_USES: Final = re.compile(rb"^use[ \t]", re.MULTILINE)
+_NAMED: Final = re.compile(r"^policy:[ \t]*([^\s#]+)", re.MULTILINE)
+#: Findings that are no fault of the text: it cannot be run yet, or not without a value.
+_LATER: Final = "P118"
+_NO_VALUE: Final = "P104"
+
+
+@dataclass(slots=True)
+class _Job:
+    """What is checked, and against what."""
+
+    texts: dict[str, bytes]
+    chain: bool
+    complete: bool = False
+    settings: CompileSettings | None = None
+    config: Path | None = None
+    stock: Inventory | None = None
+    size: tuple[int | None, int | None] = (None, None)
+    plans: list[Plan] = field(default_factory=list)
 
 
 @click.command("check", help="Check policy files and say what is wrong with them.")
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "--format",
     "style",
@@ -26,8 +56,14 @@ _LEAST_NODES, _LEAST_PODS = 1_000, 20_000
     show_default=True,
     help="How to print diagnostics.",
 )
-@click.option("--deny-warnings", is_flag=True, help="Exit 1 on warnings too.")
+@click.option(
+    "--deny-warnings", is_flag=True,
+    help="Exit 1 on warnings too, and on what this scheduler cannot run.",
+)  # fmt: skip
 @click.option("--chain", is_flag=True, help="The files work together in one scheduler.")
+@click.option("--config", "config_file", type=click.Path(path_type=Path), metavar="FILE",
+              help="Metrics, parameters and overrides of a BerthConfiguration; without FILES also"
+                   " its folder of policies.")  # fmt: skip
 @click.option("--nodes", type=click.IntRange(1), help="Nodes to bound the cost for.")
 @click.option("--pods", type=click.IntRange(1), help="Running pods to bound the cost for.")
 @click.option(
@@ -37,45 +73,65 @@ _LEAST_NODES, _LEAST_PODS = 1_000, 20_000
     metavar="FILE",
     help="What the cluster has, as `berth inventory` writes it.",
 )
-def command(
+def command(  # noqa: PLR0913 - click's signature
     files: tuple[Path, ...],
     style: str,
     nodes: int | None,
     pods: int | None,
     stock_file: Path | None,
+    config_file: Path | None,
     *,
     chain: bool,
     deny_warnings: bool,
 ) -> None:
-    """Checks each file on its own, or all as one chain."""
-    # The language is imported by the commands that need it: it costs what `version` should not.
-    import policies  # noqa: PLC0415
-    from dsl.analysis import Size  # noqa: PLC0415
-    from dsl.compiler import Compiler  # noqa: PLC0415
-    from dsl.diagnostics import Severity  # noqa: PLC0415
-
-    stock = None if stock_file is None else _inventory(stock_file)
-    actual = (0, 0) if stock is None else (stock.nodes, stock.pods)
-    size = Size(nodes or max(2 * actual[0], _LEAST_NODES), pods or max(2 * actual[1], _LEAST_PODS))
-    texts = {str(path): _read(path) for path in files}
-    compiler = Compiler()
-    usable = {name: policies.text(name) for name in policies.names()}
-    usable |= {Path(name).stem: text.decode("utf-8", "replace") for name, text in texts.items()}
-    groups: list[Mapping[str, bytes]] = (
-        [texts] if chain else [{name: text} for name, text in texts.items()]
-    )
-    diagnostics = [
-        _milder(one)
-        for group in groups
-        for one in compiler.compile(group, size=size, stock=stock, bundled=usable).diagnostics
-    ]
+    """Checks each file on its own, or all as one chain; a folder stands for its *.policy files."""
+    job = _Job({}, chain, complete=chain, config=config_file, size=(nodes, pods))
+    if config_file is not None:
+        files = _configured(job, config_file, files)
+    if not files:
+        raise click.UsageError("name the policy files or folders to check")
+    job.texts = {str(path): _read(path) for path in _expanded(files)}
+    job.stock = None if stock_file is None else _inventory(stock_file)
+    diagnostics = list(_diagnostics(job))
     _print(diagnostics, style)
-    errors = sum(one.is_error for one in diagnostics)
-    warnings = sum(one.severity is Severity.WARNING for one in diagnostics)
+    errors, warnings, notes = _counts(diagnostics)
     if style == "text":
-        click.echo(_summary(len(texts), errors, warnings), err=True)
-    if errors or (deny_warnings and warnings):
+        click.echo(_summary(len(job.texts), errors, warnings, notes), err=True)
+    denied = warnings or any(one.code == _LATER for one in diagnostics)
+    if errors or (deny_warnings and denied):
         sys.exit(1)
+
+
+# ---- what there is to check
+
+
+def _configured(job: _Job, path: Path, files: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Reads the configuration; returns the files that it or the command line names."""
+    from engine.config import ConfigError, load  # noqa: PLC0415 - see engine.cli
+    from engine.policy.reloader import compile_settings  # noqa: PLC0415 - see engine.cli
+
+    try:
+        berth = load(str(path)).berth
+    except ConfigError as wrong:
+        raise click.ClickException(str(wrong)) from wrong
+    job.settings = compile_settings(berth)
+    if files:
+        return files
+    if berth.policies.dir is None:
+        raise click.UsageError(f"{path} names no folder of policies; name the files to check")
+    job.chain = job.complete = True
+    return (Path(berth.policies.dir),)
+
+
+def _expanded(paths: Iterable[Path]) -> Iterator[Path]:
+    for path in paths:
+        if not path.is_dir():
+            yield path
+            continue
+        inside = sorted(one for one in path.iterdir() if one.name.endswith(_ENDING))
+        if not inside:
+            raise click.ClickException(f"{path}: has no file whose name ends in {_ENDING}")
+        yield from inside
 
 
 def _read(path: Path) -> bytes:
@@ -96,13 +152,122 @@ def _inventory(path: Path) -> Any:  # noqa: ANN401 - see engine.cli
         raise click.ClickException(f"{path}: not an inventory: {wrong}") from wrong
 
 
-def _milder(one: Diagnostic) -> Diagnostic:
-    """A parameter without value is an error where a scheduler loads the file, here a note."""
+# ---- what is wrong with it
+
+
+def _diagnostics(job: _Job) -> Iterator[Diagnostic]:
+    # The language is imported by the commands that need it: it costs what `version` should not.
+    import policies  # noqa: PLC0415
+    from dsl.analysis import Size  # noqa: PLC0415
+    from dsl.compiler import Compiler  # noqa: PLC0415
+    from dsl.diagnostics import sort_key  # noqa: PLC0415
+
+    stock = job.stock
+    actual = (0, 0) if stock is None else (stock.nodes, stock.pods)
+    nodes, pods = job.size
+    size = Size(nodes or max(2 * actual[0], _LEAST_NODES), pods or max(2 * actual[1], _LEAST_PODS))
+    bundled = {name: policies.text(name) for name in policies.names()}
+    settings = job.settings
+    overrides = {} if settings is None else settings.overrides
+    params = {name: one.params for name, one in overrides.items()}
+    compiler = Compiler()
+    groups: list[Mapping[str, bytes]] = (
+        [job.texts] if job.chain else [{name: text} for name, text in job.texts.items()]
+    )
+    for group in groups:
+        result = compiler.compile(
+            group,
+            params=params,
+            metrics={} if settings is None else settings.metrics,
+            size=size,
+            stock=stock,
+            bundled={**bundled, **_beside(group)},
+        )
+        told = [*(_milder(one, job) for one in result.diagnostics), *_at_load(result, job)]
+        yield from sorted(told, key=sort_key)
+    yield from _beyond_files(job)
+
+
+def _beside(group: Mapping[str, bytes]) -> dict[str, str]:
+    """The policies in the folders of files that use others, by file name, then by header."""
+    folders = {Path(name).parent for name, text in group.items() if _USES.search(text)}
+    there = [
+        one for folder in sorted(folders) for one in sorted(folder.glob(f"*{_ENDING}"))
+        if one.is_file()
+    ]  # fmt: skip
+    texts = {one.stem: _read(one).decode("utf-8", "replace") for one in there}
+    headers = {name: _NAMED.search(text) for name, text in texts.items()}
+    return texts | {found[1]: texts[name] for name, found in headers.items() if found}
+
+
+def _at_load(result: CompileResult, job: _Job) -> Iterator[Diagnostic]:
+    """What a scheduler would refuse although the text is right."""
+    from dataclasses import replace  # noqa: PLC0415 - see engine.cli
+
+    from dsl.diagnostics import Severity  # noqa: PLC0415 - see engine.cli
+    from engine.policy.support import names_of_plugins, unsupported  # noqa: PLC0415
+
+    yield from names_of_plugins(result.understood)
+    for plan in result.understood:
+        run = plan if job.settings is None else job.settings.applied(plan)
+        if run.mode != "off":
+            yield from (replace(one, severity=Severity.NOTE) for one in unsupported(run))
+    job.plans.extend(result.understood)
+
+
+def _beyond_files(job: _Job) -> Iterator[Diagnostic]:
+    """What shows only when all files are known."""
+    from dsl.diagnostics import Diagnostic, Severity  # noqa: PLC0415 - see engine.cli
+
+    sorts: dict[str, tuple[SourceFile, Span]] = {}
+    for plan in job.plans:
+        for rule in plan.sorts if plan.mode != "off" else ():
+            place = (plan.source, rule.span) if plan.used is None else plan.used.place
+            sorts.setdefault(place[0].name, place)
+    if not job.chain and len(sorts) > 1:
+        first, (source, span) = list(sorts.values())[:2]
+        yield Diagnostic(
+            "P501",
+            f"{first[0].name} sorts the queue, too, and one scheduler takes one order",
+            source,
+            span,
+            Severity.NOTE,
+            helps=("`--chain` checks the files as those of one scheduler",),
+        )
+    if job.complete and job.settings is not None and job.config is not None and job.plans:
+        from engine.policy.support import without_policy  # noqa: PLC0415 - see engine.cli
+
+        yield from without_policy(job.settings.overrides, job.plans, _Places(job.config))
+
+
+class _Places:
+    """Finds names in the text of a configuration."""
+
+    def __init__(self, path: Path) -> None:
+        from dsl.source import make_source  # noqa: PLC0415 - see engine.cli
+
+        self._source = make_source(str(path), path.read_text("utf-8"))
+
+    def __call__(self, name: str) -> tuple[Any, Any]:
+        from dsl.source import Span  # noqa: PLC0415 - see engine.cli
+
+        text = self._source.text
+        start = text.find("overrides")
+        found = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])").search(text, max(start, 0))
+        return self._source, Span(*found.span()) if found else Span(0, 0)
+
+
+def _milder(one: Diagnostic, job: _Job) -> Diagnostic:
+    """Without a configuration, a parameter without value is a note: a scheduler may give it."""
     from dataclasses import replace  # noqa: PLC0415 - see engine.cli
 
     from dsl.diagnostics import Severity  # noqa: PLC0415 - see engine.cli
 
-    return replace(one, severity=Severity.NOTE) if one.code == "P104" else one
+    mild = one.code == _NO_VALUE and job.settings is None
+    return replace(one, severity=Severity.NOTE) if mild else one
+
+
+# ---- how it is shown
 
 
 def _print(diagnostics: list[Diagnostic], style: str) -> None:
@@ -119,9 +284,18 @@ def _print(diagnostics: list[Diagnostic], style: str) -> None:
         click.echo(render(diagnostics, color=sys.stdout.isatty()), nl=False)
 
 
-def _summary(files: int, errors: int, warnings: int) -> str:
+def _counts(diagnostics: Sequence[Diagnostic]) -> tuple[int, int, int]:
+    words = [one.severity.value for one in diagnostics]
+    return words.count("error"), words.count("warning"), words.count("note")
+
+
+def _summary(files: int, errors: int, warnings: int, notes: int) -> str:
     def counted(number: int, word: str) -> str:
         return f"{number} {word}{'' if number == 1 else 's'}"
 
     found = f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
-    return f"{counted(files, 'file')} checked: {found if errors or warnings else 'all good'}"
+    if notes:
+        found = f"{found}, {counted(notes, 'note')}"
+    return (
+        f"{counted(files, 'file')} checked: {found if errors or warnings or notes else 'all good'}"
+    )

@@ -13,7 +13,7 @@ effect whole or not at all.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -23,12 +23,12 @@ from dsl.diagnostics import Diagnostic, render
 from dsl.functions import parse_duration
 from dsl.plan import MetricSpec, Plan
 from dsl.schema import UNIT_WORDS, MetricDefinition
+from dsl.source import SourceFile, Span, make_source
 from dsl.types import PLAIN, SECONDS
 from engine.clock import Clock
 from engine.config import BerthDocument, MetricSection, PolicyOverride
-from engine.plugins.registry import DEFAULT_WEIGHTS
 from engine.policy.sources import Texts
-from engine.policy.support import unsupported
+from engine.policy.support import names_of_plugins, unsupported, without_policy
 
 _HASH_DIGITS: Final = 12
 
@@ -136,10 +136,11 @@ def _outcome(
 ) -> Bundle | Refusal:
     run = [plan for plan in map(settings.applied, result.plans) if plan.mode != "off"]
     missing = (one for plan in run for one in unsupported(plan))
-    diagnostics = (*result.diagnostics, *_names_of_plugins(result.plans), *missing)
+    diagnostics = (*result.diagnostics, *names_of_plugins(result.plans), *missing)
     errors = [d for d in diagnostics if d.is_error]
     if not errors:
         plans = tuple([settings.applied(plan) for plan in result.plans])
+        diagnostics = (*diagnostics, *without_policy(settings.overrides, plans, _in_overrides))
         texts = {n: t if isinstance(t, str) else t.decode("utf-8") for n, t in files.items()}
         digest = hashlib.sha256(f"{result.hash}{settings.overrides!r}".encode())
         return Bundle(digest.hexdigest()[:_HASH_DIGITS], plans, texts, diagnostics)
@@ -155,17 +156,9 @@ def in_a_line(diagnostic: Diagnostic) -> str:
     return f"{place}: {diagnostic.code} {diagnostic.message}"
 
 
-def _names_of_plugins(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
-    """Decisions, hints and memos go by the name of a plugin, and a policy is one."""
-    for plan in plans:
-        if plan.name in DEFAULT_WEIGHTS:
-            yield Diagnostic(
-                "P502",
-                f"`{plan.name}` is the name of a built-in plugin",
-                plan.source,
-                plan.name_span,
-                helps=("give the policy another name:  policy: NAME",),
-            )
+def _in_overrides(name: str) -> tuple[SourceFile, Span]:
+    text = f"overrides: {name}"
+    return make_source("BerthConfiguration", text), Span(len(text) - len(name), len(text))
 
 
 @dataclass(frozen=True, slots=True)

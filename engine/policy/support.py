@@ -1,40 +1,107 @@
-"""What a running scheduler cannot serve yet: such policies are refused when they are loaded.
+"""Compiled policies in, diagnostics out: what a scheduler refuses at load though it is right.
 
-`berth check` accepts them, as they are right; here is told what this scheduler has no values for.
+`berth check` foretells it, as such policies are right and a later version may run them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import Final
 
-from dsl.diagnostics import Diagnostic
+from dsl.checker.scope import closest
+from dsl.diagnostics import Diagnostic, Severity
 from dsl.plan import MetricSpec, Plan, RuleBase
 from dsl.schema import FIELDS
+from dsl.source import SourceFile, Span
+from dsl.usage import IN_TREE
 
 _QUEUE_FIELDS: Final = ("pod.queued_at", "pod.first_attempt_at", "pod.attempts")
 _QUEUE_RULES: Final = ("sorts",)
 _ACTIONS: Final = ("prebinds", "postbinds")
 _SOURCES: Final = ("promql", "annotation")
+_LEAVE_OUT: Final = (
+    "until a version runs it, leave the line out, or the whole policy with  mode: off"
+)
+#: Stands for "this scheduler has no value for the field".
+_UNKNOWN: Final = "?"
+_SHOWN: Final = 8
+#: The names of the plugins that every scheduler runs.
+BUILT_IN: Final = frozenset(
+    "".join(word.capitalize() for word in name.split("-")) for name in IN_TREE
+)
+#: A name of the configuration -> the text it stands in, and where.
+Places = Callable[[str], tuple[SourceFile, Span]]
 
 
 def unsupported(plan: Plan) -> list[Diagnostic]:
     """What the scheduler has no values for, by place; empty where it can run the policy."""
     found: dict[tuple[int, str], Diagnostic] = {}
+
+    def add(span: Span, reason: str, help_: str) -> None:
+        if plan.used is None:
+            one = Diagnostic("P118", reason, plan.source, span, helps=(help_,))
+            found.setdefault((span.start, reason), one)
+            return
+        # The text of the other policy is not the user's to change: its `use` line is.
+        source, place = plan.used.place
+        reason = f"`use {plan.used.name}`: {reason}"
+        help_ = "leave the line out until a version of the scheduler runs it"
+        one = Diagnostic("P118", reason, source, place, helps=(help_,))
+        found.setdefault((place.start, reason), one)
+
+    told: set[int] = set()
     for rule, reason in _beyond(plan):
-        found[rule.span.start, reason] = Diagnostic("P118", reason, rule.source, rule.span)
+        told.add(rule.span.start)
+        add(rule.span, reason, _LEAVE_OUT)
     if plan.mode not in ("enforce", "off"):
-        reason = _later(f"mode: {plan.mode}")
-        found[-1, reason] = Diagnostic("P118", reason, plan.source, plan.name_span)
+        add(plan.name_span, _later(f"mode: {plan.mode}"), "write  mode: enforce   or   mode: off")
     metrics = {spec.name: spec for spec in plan.metrics}
     for point, rule in _rules(plan):
-        for read in sorted(rule.reads):
-            reason = _reason(point, read, metrics)
-            if reason:
-                one = Diagnostic("P118", reason, rule.source, rule.span)
-                found.setdefault((rule.span.start, reason), one)
+        # Where a whole statement waits for another version, what it reads is no second cause.
+        for reason in _reasons(point, rule, metrics) if rule.span.start not in told else ():
+            add(rule.span, reason, _LEAVE_OUT)
     return [found[key] for key in sorted(found)]
+
+
+def names_of_plugins(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
+    """Decisions, hints and memos go by the name of a plugin, and a policy is one."""
+    for plan in plans:
+        if plan.name in BUILT_IN:
+            yield Diagnostic(
+                "P502",
+                f"`{plan.name}` is the name of a built-in plugin",
+                *((plan.source, plan.name_span) if plan.used is None else plan.used.place),
+                helps=("give the policy another name:  policy: NAME",),
+            )
+
+
+def without_policy(
+    names: Iterable[str], plans: Sequence[Plan], place: Places
+) -> Iterator[Diagnostic]:
+    """What a configuration says of policies that are not there.
+
+    Args:
+        names: the policies that the configuration speaks of.
+        plans: all policies of the chain.
+        place: where a name stands in the configuration.
+    """
+    there = sorted({plan.name for plan in plans})
+    for name in names:
+        if name in there:
+            continue
+        near = closest(name, there)
+        yield Diagnostic(
+            "P107",
+            f"the configuration speaks of a policy `{name}`, and there is none",
+            *place(name),
+            Severity.WARNING,
+            helps=(
+                (f"did you mean `{near}`?",)
+                if near
+                else ("there is " + (", ".join(there[:_SHOWN]) or "no policy"),)
+            ),
+        )
 
 
 def _later(what: str) -> str:
@@ -67,6 +134,20 @@ def _rules(plan: Plan) -> Iterator[tuple[str, RuleBase]]:
         yield from ((attribute.name, one) for one in rules if isinstance(one, RuleBase))
 
 
+def _reasons(point: str, rule: RuleBase, metrics: dict[str, MetricSpec]) -> Iterator[str]:
+    """Why a rule cannot be run: a reason for each kind of thing that it reads."""
+    unknown: list[str] = []
+    for read in sorted(rule.reads):
+        reason = _reason(point, read, metrics)
+        if reason == _UNKNOWN:
+            unknown.append(f"`{read}`")
+        elif reason:
+            yield reason
+    if unknown:
+        names = " and ".join(filter(None, (", ".join(unknown[:-1]), unknown[-1])))
+        yield f"this scheduler does not know {names} yet"
+
+
 def _reason(point: str, read: str, metrics: dict[str, MetricSpec]) -> str:
     kind, _, name = read.partition(":")
     if kind in ("metric", "metric_age") and name in metrics:
@@ -77,7 +158,7 @@ def _reason(point: str, read: str, metrics: dict[str, MetricSpec]) -> str:
             return f"this scheduler does not read metrics by {_words(spec)} yet"
     known = point in _ACTIONS and read == "score.total"
     if read in FIELDS and not FIELDS[read].served and not known:
-        return f"this scheduler does not know `{read}` yet"
+        return _UNKNOWN
     if read in _QUEUE_FIELDS and (point not in _QUEUE_RULES or read != "pod.queued_at"):
         return f"this scheduler knows `pod.queued_at` in `sort` only, and not `{read}` here"
     return ""

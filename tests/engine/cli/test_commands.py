@@ -172,13 +172,18 @@ def test_check_in_json_is_one_object_of_the_same_findings(file):
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("none.policy", "No such file or directory"), (".", "Is a directory")]
+    ("name", "said"),
+    [
+        ("none.policy", "cannot be read: No such file or directory"),
+        ("empty", "has no file whose name ends in .policy"),
+    ],
 )
-def test_check_of_what_cannot_be_read(name, said, file):
+def test_check_of_what_cannot_be_read(name, said, file, tmp_path):
+    (tmp_path / "empty").mkdir()
     file("a.policy", GOOD)
     result = berth("check", "a.policy", name)
     assert result.exit_code == 1
-    assert result.stderr == f"Error: {name}: cannot be read: {said}\n"
+    assert result.stderr == f"Error: {name}: {said}\n"
 
 
 @pytest.mark.parametrize("text", [b"\xff\xfe\x00", b"", b"\x00\x01", "filter: \u2192".encode()])

@@ -1,0 +1,172 @@
+"""`berth check` foretells what a scheduler would refuse, and knows folders and configurations."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dsl.compiler import Compiler
+from engine.cli import main
+from engine.config import load
+from engine.plugins.registry import DEFAULT_WEIGHTS
+from engine.policy.reloader import Bundle, Refusal, compile_at_once, compile_settings
+from engine.policy.support import BUILT_IN
+
+GOOD = "filter: node.label a=b\n"
+COMPILER = Compiler()
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def write(name, text):
+        path = Path(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return name
+
+    return write
+
+
+def check(*args):
+    return CliRunner().invoke(main, ["check", *map(str, args)])
+
+
+def found(*args):
+    told = json.loads(check("--format", "json", *args).stdout)["diagnostics"]
+    return [(one["code"], one["severity"], one["line"]) for one in told]
+
+
+# ---- what cannot run yet
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        (GOOD + "mode: shadow\n", 1, "`mode: shadow`"),
+        ("prebind: label a.b/c = node.zone\n", 1, "`prebind: label`"),
+        (GOOD + "bind: with other\n", 2, "`bind: with other`"),
+        ("score: count(node.nominated)\n", 1, "`node.nominated`"),
+        ("metric m = usage cpu\n" + GOOD + "score: m/node.cpu.capacity*100\n", 3, "`usage`"),
+    ],
+)
+def test_what_a_scheduler_cannot_run_yet_is_a_note(text, line, said, file):
+    name = file("a.policy", text)
+    result = check(name)
+    assert result.exit_code == 0
+    assert result.stderr.endswith("0 errors, 0 warnings, 1 note\n")
+    assert said in result.stdout
+    assert "  = help: " in result.stdout
+    assert found(name) == [("P118", "note", line)]
+    assert check("--deny-warnings", name).exit_code == 1
+    refused = compile_at_once(COMPILER, {name: text}, compile_settings(load(None).berth))
+    assert isinstance(refused, Refusal)
+    assert [one.code for one in refused.diagnostics] == ["P118"]
+
+
+def test_a_policy_that_is_off_is_loaded(file):
+    name = file("a.policy", "mode: off\nprebind: label a.b/c = node.zone\n")
+    assert found(name) == []
+
+
+def test_what_a_used_policy_cannot_is_told_at_the_use_line(file):
+    file("b.policy", "prebind: label a.b/c = node.zone\n")
+    name = file("a.policy", GOOD + "use b\n")
+    assert found(name) == [("P118", "note", 2)]
+    assert "`use b`: `prebind: label`" in check(name).stdout
+
+
+def test_it_is_told_beside_other_errors(file):
+    text = "sort: pod.name\nuse qos-sort\nprebind: label a.b/c = node.zone\n"
+    codes = [one[0] for one in found(file("a.policy", text))]
+    assert codes == ["P501", "P118"]
+
+
+def test_names_of_plugins_are_taken(file):
+    assert frozenset(DEFAULT_WEIGHTS) == BUILT_IN
+    assert found(file("a.policy", "policy: NodeAffinity\n" + GOOD)) == [("P502", "error", 1)]
+
+
+def test_two_orders_in_files_that_stand_alone_are_a_note(file):
+    names = file("a.policy", "sort: pod.name\n"), file("b.policy", "sort: pod.priority desc\n")
+    assert found(*names) == [("P501", "note", 1)]
+    assert check("--deny-warnings", *names).exit_code == 0
+    assert found("--chain", *names) == [("P501", "error", 1)]
+    assert found(names[0]) == []
+
+
+# ---- folders and configurations
+
+
+def test_a_folder_is_its_policies(file):
+    file("rules/b.policy", GOOD)
+    file("rules/a.policy", "filter: node.lable a=b\n")
+    file("rules/README", "no policy")
+    result = check("rules")
+    assert result.exit_code == 1
+    assert re.findall(r"--> (\S+):\d+:\d+", result.stdout) == ["rules/a.policy"]
+    assert result.stderr == "2 files checked: 1 error, 0 warnings\n"
+
+
+CONFIG = """\
+kind: BerthConfiguration
+apiVersion: berth.dev/v1
+policies:
+  dir: rules
+  overrides:
+    first: {params: {pool: gold}}
+    "secnd": {mode: off}
+metrics:
+  heat: {promql: celsius, by: node, default: 0}
+"""
+
+
+def test_what_a_configuration_says(file):
+    text = "param pool: string\nfilter: node.label pool=$pool\nfilter: heat < 80\n"
+    file("rules/first.policy", text)
+    file("rules/second.policy", "prebind: label a.b/c = node.zone\n")
+    config = file("config.yaml", CONFIG)
+    assert [one[0] for one in found("rules/first.policy")] == ["P104", "P102"]
+    assert found("--config", config, "rules/first.policy") == []
+    assert found("--config", config) == [("P118", "note", 1), ("P107", "warning", 7)]
+    result = check("--config", config)
+    assert "did you mean `second`?" in result.stdout
+    assert " --> config.yaml:7:6\n" in result.stdout
+    file("config.yaml", CONFIG.replace("secnd", "second"))
+    assert found("--config", config) == []
+
+
+def test_with_a_configuration_a_parameter_needs_its_value(file):
+    file("rules/first.policy", "param pool: string\nfilter: node.label pool=$pool\n")
+    config = file(
+        "config.yaml",
+        CONFIG.replace("{pool: gold}", "{}").replace('    "secnd": {mode: off}\n', ""),
+    )
+    assert found("--config", config) == [("P104", "error", 1)]
+    file("config.yaml", CONFIG.replace("{pool: gold}", "{poll: gold}"))
+    assert ("P105", "error", 1) in found("--config", config)
+
+
+def test_a_configuration_that_cannot_be_used(file):
+    file("a.policy", GOOD)
+    result = check("--config", "none.yaml", "a.policy")
+    assert (result.exit_code, "cannot be read" in result.stderr) == (1, True)
+    result = check("--config", file("c.yaml", "kind: BerthConfiguration\n"))
+    assert (result.exit_code, "names no folder" in result.stderr) == (2, True)
+    assert check().exit_code == 2
+
+
+def test_a_scheduler_is_told_of_names_that_are_nobodys(file):
+    berth = load(file("config.yaml", CONFIG)).berth
+    files = {"first.policy": "param pool: string\nfilter: node.label pool=$pool\n"}
+    bundle = compile_at_once(COMPILER, files, compile_settings(berth))
+    assert isinstance(bundle, Bundle)
+    (one,) = bundle.warnings
+    assert (one.code, one.source.name, one.source.slice(one.span)) == (
+        "P107", "BerthConfiguration", "secnd",
+    )  # fmt: skip
