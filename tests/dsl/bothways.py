@@ -1,0 +1,111 @@
+"""Rules asked of the columns and of the reference at once; a cluster of four nodes to ask about."""
+
+import math
+
+import numpy as np
+
+from dsl import reference
+from dsl.compiler import Compiler
+from dsl.diagnostics import render
+from tests.dsl.worlds import FakePod
+
+COMPILER = Compiler()
+POD = {"pod.name": "p", "pod.namespace": "default", "pod.uid": "u"}
+
+
+def plan_of(text):
+    result = COMPILER.compile({"p.policy": text})
+    assert result.ok, render(result.diagnostics)
+    return result.plans[0]
+
+
+def subject(**fields):
+    return FakePod.of({**POD, **{f"pod.{name}": one for name, one in fields.items()}})
+
+
+def same(left, right):
+    return left == right or (math.isnan(left) and math.isnan(right))
+
+
+def passing(text, world, pod):
+    """Which rows pass, by columns of all nodes, of some rows, of single rows, and node by node."""
+    plan = plan_of(text)
+    rule, world, pod = plan.filters[0], world.knows(plan), pod.knows(plan)
+    parts = rule.prepare(pod, world)
+    rows = np.flatnonzero(world.present)
+    expected = [reference.passes(rule.core, world, pod, row) for row in rows.tolist()]
+    if parts is None:
+        assert all(expected)
+        return None
+    full = rule.verdict(parts, world, slice(0, world.nodes))
+    assert full.dtype == np.bool_
+    assert full.shape == (world.nodes,)
+    assert full[rows].tolist() == expected
+    assert rule.verdict(parts, world, rows[::-1]).tolist() == expected[::-1]
+    for row, one in zip(rows.tolist(), expected, strict=True):
+        assert rule.verdict(parts, world, np.array([row])).tolist() == [one]
+    return expected
+
+
+def raw(text, world, pod, candidates=None):
+    """The values before they become scores, likewise."""
+    plan = plan_of(text)
+    rule, world, pod = plan.scores[0], world.knows(plan), pod.knows(plan)
+    rows = np.flatnonzero(world.present) if candidates is None else np.array(candidates, np.intp)
+    parts = rule.prepare(pod, world)
+    assert parts is not None
+    chosen = tuple(rows.tolist())
+    views = (reference.View(world, pod, row, chosen) for row in chosen)
+    expected = [float(reference.evaluate(rule.core.value, view)) for view in views]
+    column = rule.column(parts, world, rows, rows)
+    assert column.dtype == np.float64
+    assert all(map(same, column.tolist(), expected))
+    whole = rule.column(parts, world, slice(0, world.nodes), rows)
+    assert all(map(same, whole[rows].tolist(), expected))
+    for row, one in zip(chosen, expected, strict=True):
+        assert same(rule.column(parts, world, np.array([row]), rows).item(), one)
+    finished = rule.finish(column)
+    assert (None if finished is None else finished.tolist()) == reference.scores(
+        rule.core, world, pod, list(chosen)
+    )
+    return expected
+
+
+HEADER = """\
+metric mp = promql "f" by pod
+metric m = promql "a" by node
+metric rtt = promql "g" by src, dst
+param words: list of string = [web, db]
+param sizes: list of number = [5, 6, 7]
+"""
+SET = [
+    {
+        "on": 0, "it.name": "web", "it.label[app]": "db", "it.label[k]": "2", "it.priority": 3.0,
+        "it.gpu": 2.0, "it.ready": True, "it.node": "n0", "metrics": {"mp": 4.0},
+    },
+    {"on": 1, "it.name": "db", "it.label[app]": "web", "it.priority": 8.0, "it.gpu": 1.0},
+    {"on": 1, "it.name": "a", "it.label[k]": "x", "it.priority": -1.0, "metrics": {"mp": 0.5}},
+    {"on": 2, "it.name": "b", "it.label[app]": "w", "it.label[k]": "7", "it.priority": 2.0},
+    {
+        "on": 2, "it.name": "web", "it.label[app]": "web", "it.label[web]": "1", "it.ready": True,
+        "it.priority": 5.0, "metrics": {"mp": 9.0},
+    },
+]  # fmt: skip
+HOSTS = [
+    {
+        "node.name": "n0", "node.zone": "web", "node.gpu.free": 3.0, "node.label[k]": "web-db",
+        "node.pods.free": 3.0,
+        "node.label[web]": "1", "node.images": ("web", "x"), "node.ready": True,
+        "metrics": {"m": 3.0},
+    },
+    {"node.name": "n1", "node.gpu.free": 1.0, "node.label[k]": "a", "node.images": ("db", "a")},
+    {"node.name": "n2", "node.zone": "7", "node.label[k]": "7", "metrics": {"m": 5.0},
+     "node.pods.free": 5.0},
+    {"node.name": "n3", "node.zone": "web", "node.ready": True},
+]  # fmt: skip
+
+SET_PAIRS = {
+    ("web", "n0"): 2.0, ("web", "web"): 3.0, ("b", "b"): 0.5, ("b", "web"): 4.0, ("web", "b"): 1.5,
+}  # fmt: skip
+
+WITH_PAIRS = {**SET_PAIRS, ("web", "web-b"): 3.0, ("web", "web"): 3.0}
