@@ -24,24 +24,22 @@ from dsl.checker import (
 from dsl.diagnostics import Diagnostic, sort_key
 from dsl.engines import gang_rule, preempt_rule, quota_rule
 from dsl.lower import Memo, combine, lower_filter, lower_score
-from dsl.lower.statements import lower_condition, lower_key, lower_tier
+from dsl.lower.statements import lower_actions, lower_condition, lower_key, lower_tier
 from dsl.parser import Parser, problem_diagnostic
 from dsl.plan import (
     ActionRule,
     BindRule,
     ConditionRule,
-    Effect,
     FilterRule,
     Parts,
     PermitRule,
     Plan,
-    Results,
     RuleBase,
     ScoreRule,
     SortRule,
-    UseLine,
     Subject,
     TierRule,
+    UseLine,
     World,
 )
 from dsl.schema import MetricDefinition
@@ -76,15 +74,15 @@ class CompileResult:
 
     Attributes:
         plans: the policies, by (order, name, file).
-        understood: the policies without an error of their own, whatever the others have.
         diagnostics: all findings, by file and place.
         hash: a digest of files, parameters and metrics.
+        understood: the policies without an error of their own, whatever the others have.
     """
 
     plans: tuple[Plan, ...]
-    understood: tuple[Plan, ...] = ()
     diagnostics: tuple[Diagnostic, ...]
     hash: str
+    understood: tuple[Plan, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -224,9 +222,9 @@ class Compiler:
     def _instance(
         self,
         instance: Instance,
-        facts: list[FileFacts],
         metrics: Mapping[str, MetricDefinition],
         found: list[Diagnostic],
+        facts: list[FileFacts],
     ) -> Generator[None, None, Plan | None]:
         """Compiles what a `use` asks for."""
         checker = FileChecker(
@@ -276,9 +274,9 @@ def _facts(
         [RuleFacts(source, one.written, one.core, one.reads.changes, used) for one in policy.rules],
         {one.name: one for one in policy.metrics},
         sound=sound,
-        used=used,
         rank=(policy.order, policy.name, source.name),
         active=policy.mode != "off",
+        used=used,
     )
 
 
@@ -430,7 +428,7 @@ def _statement(source: SourceFile, draft: FilterDraft | StatementDraft, memo: Me
         case ir.PermitCore():
             return _permit(base, core, draft.status, memo)
         case ir.ActionCore():
-            return _action(base, core)
+            return ActionRule(**base, core=core, effects=lower_actions(core, memo))
         case ir.BindCore():
             return BindRule(**base, core=core)
         case ir.PreemptCore():
@@ -485,10 +483,3 @@ def _permit(base: dict[str, Any], core: ir.PermitCore, status: str, memo: Memo) 
         until=until,
         message=message,
     )
-
-
-def _action(base: dict[str, Any], core: ir.ActionCore) -> ActionRule:
-    def effects(subject: Subject, world: World, row: int, results: Results) -> tuple[Effect, ...]:
-        return reference.effects(core, reference.View(world, subject, row, results=results))
-
-    return ActionRule(**base, core=core, effects=effects)

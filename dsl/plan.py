@@ -44,7 +44,7 @@ from dsl.source import SourceFile, Span
 #: `slice(0, n)` is a full pass; an index array names changed rows or candidates.
 Rows = slice | NDArray[np.intp]
 #: A pod's values that a rule needs: the pod's class key for that rule.
-Part = float | str | bytes | bool | tuple[str, ...] | tuple[tuple[str, str], ...] | None
+Part = float | str | bytes | bool | tuple[str, ...] | tuple[tuple[str, str | float], ...] | None
 Parts = tuple[Part, ...]
 Column = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -167,8 +167,8 @@ class Subject(Protocol):
     def flag(self, field: str, key: str | None) -> bool:
         """A flag."""
 
-    def pairs(self, field: str) -> tuple[tuple[str, str], ...]:
-        """All keys and values of a field with a key, in order."""
+    def pairs(self, field: str) -> tuple[tuple[str, str | float], ...]:
+        """All keys and values of a field with a key, in order; amounts of 0 may be left out."""
 
     def asks(self, field: str) -> Part:
         """What a field of the node that depends on the pod depends on."""
@@ -472,9 +472,7 @@ class Plan:
         """Returns why the pod fits nowhere now; None: the nodes decide."""
         return _first_stop(self.prefilters, subject, world, _NOWHERE)
 
-    def over_quota(
-        self, subject: Subject, world: World, quotas: Quotas = NO_QUOTAS
-    ) -> Stop | None:
+    def over_quota(self, subject: Subject, world: World, quotas: Quotas = NO_QUOTAS) -> Stop | None:
         """Returns which quota the pod would exceed; `quotas` are objects of the cluster."""
         for rule in self.quotas:
             message = rule.exceeded(subject, world, quotas)

@@ -113,10 +113,10 @@ def _over_pods(typer: "Typer", node: s.Aggregate, of: PodSet, written: s.Expr | 
     if of.table != "pods":
         _no_sets_within(typer, of.text, value, where)
     over = of.over
-    across = _ends_across(value) if over != "node" and node.function not in _TESTS else None
+    parts = [one for one in (value, where) if one is not None]
     if over != "node":
-        _no_node_fields(typer, of.text, where, *((value,) if across is None else across))
-    pod_or_cycle = over == "cluster" and across is None
+        _no_node_fields(typer, of.text, *parts)
+    pod_or_cycle = over == "cluster" and not any(map(_is_across, ir.walk(*parts)))
     level = _outer_level(value, where) if pod_or_cycle else Level.NODE
     return ir.PodAggregate(
         span=node.span,
@@ -165,32 +165,28 @@ def _condition(typer: "Typer", written: s.Expr) -> ir.Expr:
     return where
 
 
-def _ends_across(value: ir.Expr | None) -> tuple[ir.Expr, ...] | None:
-    """Returns the ends at the pods of a pair of node and pod, None for other values.
+def _is_across(node: ir.Expr) -> bool:
+    """Whether a value is that of a pair of the node and a pod of a set.
 
-    Such a value, with a default or not, may stand over pods of other nodes: it is looked up for
-    each node and each distinct text of the pods.
+    Such a pair may stand over pods of other nodes: it is looked up for each node and each distinct
+    text of the pods.
     """
-    if isinstance(value, ir.Coalesce):
-        first, *others = value.operands
-        value = first if len(others) == 1 and isinstance(others[0], ir.Const) else value
-    if not isinstance(value, ir.Pair):
-        return None
-    ends = value.left, value.right
-    if {one.level for one in ends} != {Level.NODE, Level.IT}:
-        return None
-    return tuple(one for one in ends if one.level is Level.IT)
+    return isinstance(node, ir.Pair) and {node.left.level, node.right.level} == {
+        Level.NODE,
+        Level.IT,
+    }
 
 
-def _no_node_fields(typer: "Typer", over: str, *parts: ir.Expr | None) -> None:
-    stack = [one for one in parts if one is not None]
+def _no_node_fields(typer: "Typer", over: str, *parts: ir.Expr) -> None:
+    stack = [*parts]
     seen: set[int] = set()
     while stack:
         node = stack.pop()
         if node.level <= Level.POD or id(node) in seen:
             continue
         seen.add(id(node))
-        stack.extend(ir.children(node))
+        ends = [one for one in ir.children(node) if one.level is not Level.NODE]
+        stack.extend(ends if _is_across(node) else ir.children(node))
         # An aggregate below node level has its own nodes; only what is left is in question.
         if node.level is Level.NODE and isinstance(node, OF_NODE):
             raise typer.scope.refuse(

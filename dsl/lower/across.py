@@ -1,63 +1,158 @@
-"""A metric of pairs of a node and a pod, reduced over pods that are on other nodes.
+"""Aggregates over pods of other nodes of what differs with each pair of a node and a pod.
 
-Pods are counted by the distinct texts at their end first, so that a node costs one look a text,
-not one a pod.
+Pods are grouped first by all that the value and the condition ask of them, so that a node costs one
+look a group, not one a pod.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dsl import ir
 from dsl.lower import numbers, pods
 from dsl.lower.frame import Frame, Run, Value
 from dsl.lower.texts import code_of
-from dsl.types import MISSING
+from dsl.plan import World
+from dsl.types import MISSING, Level
+
+_MOST_GROUPS: Final = 2**40
+Groups = NDArray[np.intp]
+
+
+def is_across(node: ir.Expr) -> bool:
+    """Whether a value is that of a pair of a node and of a pod that may be elsewhere."""
+    return isinstance(node, ir.Pair) and {node.left.level, node.right.level} == {
+        Level.NODE,
+        Level.IT,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is asked of the pods, and of the node where there are pairs."""
+
+    of_pods: tuple[ir.Expr, ...]
+    pairs: tuple[ir.Pair, ...]
+
+
+def asked(node: ir.PodAggregate) -> Asked | None:
+    """Returns what an aggregate over other nodes asks of both sides; None without pairs."""
+    of_pods: dict[int, ir.Expr] = {}
+    pairs: dict[int, ir.Pair] = {}
+
+    def look(one: ir.Expr) -> None:
+        if one.level is not Level.IT:
+            return
+        if not any(is_across(part) for part in ir.walk(one)):
+            of_pods[id(one)] = one
+            return
+        if isinstance(one, ir.Pair) and is_across(one):
+            pairs[id(one)] = one
+        for part in ir.children(one):
+            look(part)
+
+    for part in (node.value, node.where):
+        if part is not None:
+            look(part)
+    if node.over == "node" or not pairs:
+        return None
+    return Asked(tuple(of_pods.values()), tuple(pairs.values()))
+
+
+class GroupFrame(Frame):
+    """An evaluation for one node on groups of pods: what is asked of them, and the node's texts."""
+
+    __slots__ = ("of_node", "of_pods", "size")
+
+    def __init__(self, frame: Frame, of_pods: Sequence[Value], size: int) -> None:
+        super().__init__(frame.world, frame.rows, frame.parts, frame.candidates, frame.subject)
+        self.of_pods = of_pods
+        self.size = size
+        self.of_node: tuple[int, ...] = ()
+
+
+def group_count(frame: Frame) -> int:
+    """Returns how many values a column over groups has."""
+    assert isinstance(frame, GroupFrame)
+    return frame.size
+
+
+def of_group(place: int) -> Run:
+    """Returns the read of what is asked of each group."""
+
+    def read(frame: Frame) -> Value:
+        assert isinstance(frame, GroupFrame)
+        return frame.of_pods[place]
+
+    return read
+
+
+def pair_of_group(metric: str, place: int, end: Run, *, node_first: bool) -> Run:
+    """Returns the value of a metric for the node's text and that of each group."""
+
+    def look_up(frame: Frame) -> Value:
+        assert isinstance(frame, GroupFrame)
+        world, code = frame.world, frame.of_node[place]
+        codes = np.broadcast_to(code_of(end(frame), world.dictionary), frame.size)
+        texts = world.dictionary.texts
+        known: dict[int, float] = {}
+        for other in np.unique(codes).tolist():
+            value = MISSING
+            if code >= 0 and other >= 0:
+                ends = (texts[code], texts[other]) if node_first else (texts[other], texts[code])
+                value = float(world.pair(metric, *ends))
+            known[other] = value
+        return np.array([known[one] for one in codes.tolist()], np.float64)
+
+    return look_up
 
 
 @dataclass(frozen=True, slots=True)
 class Across:
-    """The parts of such an aggregate; `default` is put in where there is no value."""
+    """The closures of such an aggregate: of pods and of nodes each by itself, then of both."""
 
     function: str
     over: str
-    metric: str
-    of_node: Run
-    of_pod: Run
+    of_pods: tuple[Run, ...]
+    of_node: tuple[Run, ...]
+    value: Run | None
     where: Run | None
-    default: float
-    node_first: bool
 
 
 def across(plan: Across) -> Run:
     """Returns the closure that reduces the values of pairs to the rows of a frame."""
 
     def reduce(frame: Frame) -> Value:
-        ends, counts, groups = _counted(plan, frame)
-        known: dict[tuple[int, int], float] = {}
-        column = np.asarray(plan.of_node(frame))
-        nodes = np.broadcast_to(column, frame.count).tolist()
-        out = np.empty(frame.count)
-        for place, (node, group) in enumerate(zip(nodes, groups.tolist(), strict=True)):
-            key = node, group
+        of_pods, counts, domains = _grouped(plan, frame)
+        groups = GroupFrame(frame, of_pods, counts.shape[1])
+        dictionary = frame.world.dictionary
+        columns = [code_of(one(frame), dictionary) for one in plan.of_node]
+        codes = [np.broadcast_to(one, frame.count).tolist() for one in columns]
+        known: dict[tuple[int, ...], Value] = {}
+        out = []
+        for domain, *node in zip(domains.tolist(), *codes, strict=True):
+            key = (domain, *node)
             if key not in known:
-                values = _values(plan, frame, node, ends)
-                known[key] = numbers.reduce(plan.function, np.repeat(values, counts[group]))
-            out[place] = known[key]
-        return out
+                groups.of_node = tuple(node)
+                groups.cache.clear()
+                known[key] = _reduced(plan, groups, counts[domain])
+            out.append(known[key])
+        return np.array(out, np.bool_ if plan.function in ("any", "all") else np.float64)
 
     return reduce
 
 
-def _counted(
-    plan: Across, frame: Frame
-) -> tuple[NDArray[np.int32], NDArray[np.intp], NDArray[np.intp]]:
-    """Returns the distinct texts of the pods, their number in each domain, each row's domain.
+def _grouped(plan: Across, frame: Frame) -> tuple[list[Value], Groups, Groups]:
+    """Returns what is asked of each group, its pods in each domain, and each row's domain.
 
     The last domain is that of nodes without one; no pod counts there.
     """
     rows = pods.all_pods(frame)[1]
-    codes = np.broadcast_to(code_of(plan.of_pod(frame), frame.world.dictionary), len(rows))
+    columns = [_column(one(frame), frame.world, len(rows)) for one in plan.of_pods]
+    group, first = _numbered(columns, len(rows))
     if plan.over == "cluster":
         last = 1
         domain, here = np.zeros(len(rows), np.intp), np.zeros(frame.count, np.intp)
@@ -68,20 +163,48 @@ def _counted(
         index[of_nodes < 0] = last
         domain, here = index[rows], index[frame.rows]
     keep = domain < last
-    if plan.where is not None:
-        keep &= plan.where(frame)
-    ends, back = np.unique(codes[keep], return_inverse=True)
-    size = (last + 1) * len(ends)
-    flat = np.bincount(domain[keep] * len(ends) + back, minlength=size)
-    return ends, flat.reshape(last + 1, len(ends)), here
+    size = len(first)
+    flat = np.bincount(domain[keep] * size + group[keep], minlength=(last + 1) * size)
+    return [one[first] for one in columns], flat.reshape(last + 1, size), here
 
 
-def _values(plan: Across, frame: Frame, node: int, ends: NDArray[np.int32]) -> NDArray[np.float64]:
-    world = frame.world
-    texts = world.dictionary.texts
-    values = np.full(len(ends), MISSING)
-    for place, end in enumerate(ends.tolist()):
-        if node >= 0 and end >= 0:
-            pair = (texts[node], texts[end]) if plan.node_first else (texts[end], texts[node])
-            values[place] = world.pair(plan.metric, *pair)
-    return np.where(np.isnan(values), plan.default, values)
+def _column(value: Value, world: World, count: int) -> NDArray[Value]:
+    return np.broadcast_to(code_of(value, world.dictionary), count)
+
+
+def _numbered(columns: Sequence[NDArray[Value]], count: int) -> tuple[Groups, Groups]:
+    """Returns the number of each pod's group, and one pod of each group."""
+    number, size = np.zeros(count, np.intp), 1
+    for column in columns:
+        distinct, index = np.unique(column, return_inverse=True)
+        number = number * len(distinct) + index.reshape(-1)
+        size *= max(len(distinct), 1)
+        if size > _MOST_GROUPS:
+            distinct, number = np.unique(number, return_inverse=True)
+            size = len(distinct)
+    _, first, number = np.unique(number, return_index=True, return_inverse=True)
+    return number.reshape(-1), first
+
+
+def _reduced(plan: Across, groups: GroupFrame, counts: Groups) -> Value:
+    there = counts > 0
+    column = None if plan.value is None else _spread(plan.value, groups)
+    chosen = None if plan.where is None else _spread(plan.where, groups)
+    function = plan.function
+    if function == "all":
+        # Of a condition alone, all pods must fulfil it; with a value, those that it selects.
+        if column is None:
+            return not bool((there & ~chosen).any()) if chosen is not None else True
+        return not bool((there & ~column if chosen is None else there & chosen & ~column).any())
+    for mask in (column, chosen) if function in ("count", "any") else (chosen,):
+        there = there if mask is None else there & mask
+    if function == "any":
+        return bool(there.any())
+    if function == "count":
+        return float(counts[there].sum())
+    assert column is not None
+    return numbers.reduce(function, np.repeat(column[there], counts[there]))
+
+
+def _spread(run: Callable[[Frame], Value], groups: GroupFrame) -> NDArray[Value]:
+    return np.broadcast_to(run(groups), groups.size)

@@ -14,13 +14,14 @@ import numpy as np
 
 from dsl import functions, ir
 from dsl.lower import numbers, pods, reads, texts
-from dsl.lower.across import Across, across
+from dsl.lower.across import Across, Asked, across, asked, of_group, pair_of_group
 from dsl.lower.frame import Frame, Memo, Run, Value
 from dsl.lower.reads import (
     ALL,
     BOOLEAN,
     CODE,
     FLOAT,
+    GROUPS,
     ITS,
     ROWS,
     Result,
@@ -482,9 +483,9 @@ class Builder:
         return aggregate
 
     def _pod_aggregate(self, node: ir.PodAggregate) -> Run:
-        pair = _pair_across(node)
-        if pair is not None:
-            return self._across(node, *pair)
+        parts = asked(node)
+        if parts is not None:
+            return self._across(node, parts)
         domain = ITS if node.over == "node" else ALL
         value = self.build(node.value, domain) if node.value is not None else None
         where = self.build(node.where, domain) if node.where is not None else None
@@ -496,22 +497,22 @@ class Builder:
             return run
         return self._remembered(run, id(node), scalar=node.over == "cluster")
 
-    def _across(self, node: ir.PodAggregate, pair: ir.Pair, default: float) -> Run:
-        """Returns an aggregate over pods of other nodes of a metric of node and pod."""
-        node_first = pair.left.level is Level.NODE
-        of_node, of_pod = (pair.left, pair.right) if node_first else (pair.right, pair.left)
-        run = across(
-            Across(
-                node.function,
-                node.over,
-                pair.id,
-                self.build(of_node),
-                self.build(of_pod, ALL),
-                self.build(node.where, ALL) if node.where is not None else None,
-                default,
-                node_first,
-            )
-        )
+    def _across(self, node: ir.PodAggregate, parts: Asked) -> Run:
+        """Returns an aggregate over pods of other nodes of what differs with the node, too."""
+        of_pods = tuple(self.build(one, ALL) for one in parts.of_pods)
+        of_node = []
+        for place, one in enumerate(parts.of_pods):
+            self._built[id(one), GROUPS] = of_group(place)
+        for place, pair in enumerate(parts.pairs):
+            node_first = pair.left.level is Level.NODE
+            here, there = (pair.left, pair.right) if node_first else (pair.right, pair.left)
+            of_node.append(self.build(here))
+            end = self.build(there, GROUPS)
+            found = pair_of_group(pair.id, place, end, node_first=node_first)
+            self._built[id(pair), GROUPS] = found
+        value = self.build(node.value, GROUPS) if node.value is not None else None
+        where = self.build(node.where, GROUPS) if node.where is not None else None
+        run = across(Across(node.function, node.over, of_pods, tuple(of_node), value, where))
         if node.table == "pods":
             return run
         table = node.table
@@ -574,20 +575,6 @@ def _snapshot_only(node: ir.Expr) -> bool:
         or (isinstance(one, ir.PodAggregate) and one.table != "pods")
         for one in ir.walk(node)
     )
-
-
-def _pair_across(node: ir.PodAggregate) -> tuple[ir.Pair, float] | None:
-    """Returns a pair of node and pod over pods of other nodes, and its default."""
-    value, default = node.value, MISSING
-    if isinstance(value, ir.Coalesce) and isinstance(value.operands[-1], ir.Const):
-        if len(value.operands) > 2:  # noqa: PLR2004 - the value and what stands in for it
-            return None
-        default = float(value.operands[-1].value)  # type: ignore[arg-type]  # a number by its type
-        value = value.operands[0]
-    if node.over == "node" or not isinstance(value, ir.Pair):
-        return None
-    levels = {value.left.level, value.right.level}
-    return (value, default) if levels == {Level.NODE, Level.IT} else None
 
 
 def _split_of(node: ir.Expr) -> ir.Func | None:

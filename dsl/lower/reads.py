@@ -8,12 +8,13 @@ import numpy as np
 
 from dsl import functions, ir
 from dsl.lower import numbers, pods, texts
+from dsl.lower.across import group_count
 from dsl.lower.frame import Frame, Run, Value
 from dsl.schema import AMOUNTS, FIELDS, request_unit
 from dsl.types import MISSING, Kind, Level, Type, scale_of
 
-#: Domains of an expression: rows of nodes, pods on those rows, all pods.
-ROWS, ITS, ALL = "rows", "its", "all"
+#: Domains of an expression: rows of nodes, pods on those rows, all pods, groups of all pods.
+ROWS, ITS, ALL, GROUPS = "rows", "its", "all", "groups"
 
 
 def missing_of(kind: Type) -> float | None:
@@ -27,7 +28,7 @@ def frame_count(domain: str) -> Callable[[Frame], int]:
         return lambda frame: frame.count
     if domain == ITS:
         return lambda frame: len(frame.pods()[1])
-    return pods.count_all
+    return group_count if domain == GROUPS else pods.count_all
 
 
 # ---- reads
@@ -148,6 +149,7 @@ def keyed_read(node: ir.KeyedRead, key: Run, domain: str, of_subject: Run) -> Ru
 
     count = frame_count(domain)
     empty = {Kind.TEXT: (-1, np.int32), Kind.BOOL: (False, np.bool_)}.get(kind, (np.nan, float))
+    looked_up = _looked_up if kind is Kind.TEXT else _amounts_of(field)
 
     def column(frame: Frame) -> Value:
         codes = key(frame)
@@ -157,7 +159,7 @@ def keyed_read(node: ir.KeyedRead, key: Run, domain: str, of_subject: Run) -> Ru
             return value_for(frame, codes)
         if level is Level.POD:
             pairs = dict(of_subject(frame))
-            return _looked_up(codes, pairs, frame)
+            return looked_up(codes, pairs, frame)
         out = np.full(len(codes), *empty)
         for code in np.unique(codes).tolist():
             if code >= 0:
@@ -180,6 +182,24 @@ def _scalar_keyed(node: ir.KeyedRead, key: Run, *, amount: bool) -> Run:
         return value / scale_of(request_unit(text)) if amount else value
 
     return read
+
+
+def _amounts_of(field: str) -> Callable[[Value, dict[str, float], Frame], Value]:
+    """Returns the look-up of amounts of the pod under a column of resources, as plain numbers."""
+    # What is not asked for is 0, what is not limited is missing.
+    otherwise = MISSING if FIELDS[field].optional else 0.0
+
+    def amounts(codes: Value, pairs: dict[str, float], frame: Frame) -> Value:
+        known = frame.world.dictionary.texts
+        distinct, back = np.unique(codes, return_inverse=True)
+        names = [None if code < 0 else known[code] for code in distinct.tolist()]
+        found = [
+            MISSING if name is None else pairs.get(name, otherwise) / scale_of(request_unit(name))
+            for name in names
+        ]
+        return np.array(found, np.float64)[back]
+
+    return amounts
 
 
 def _looked_up(codes: Value, pairs: dict[str, str], frame: Frame) -> Value:

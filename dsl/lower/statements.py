@@ -82,9 +82,7 @@ def lower_actions(
     return effects
 
 
-def _action(
-    core: ir.Action, memo: Memo
-) -> Callable[[Subject, World, int, Results], Effect | None]:
+def _action(core: ir.Action, memo: Memo) -> Callable[[Subject, World, int, Results], Effect | None]:
     if core.text is not None:
         words = lower_words(core.text, memo)
         return lambda *where: Effect(core.kind, core.key, words(*where))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dsl.functions import parse_number, parse_time
 from dsl.plan import Part
-from dsl.schema import WEEKDAYS, WELL_KNOWN_LABELS
+from dsl.schema import AMOUNTS, WEEKDAYS, WELL_KNOWN_LABELS
 from dsl.types import MISSING
 from engine.framework.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, PodInfo
 from engine.framework.snapshot import (
@@ -398,9 +398,11 @@ class PodSubject:
         """See `Subject.flag`."""
         return POD_FLAGS[field.removeprefix("pod.")](self._pod)
 
-    def pairs(self, field: str) -> tuple[tuple[str, str], ...]:
+    def pairs(self, field: str) -> tuple[tuple[str, str | float], ...]:
         """See `Subject.pairs`."""
         owner, _, name = field.partition(".")
+        if field in AMOUNTS:
+            return self._amounts(name)
         if owner == "namespace":
             namespace = self._snapshot.namespaces.get(self._pod.namespace)
             meta = namespace.metadata if namespace else ObjectMeta()
@@ -415,6 +417,13 @@ class PodSubject:
         else:
             values = (meta.labels if name == "label" else meta.annotations) or {}
         return tuple(sorted(values.items()))
+
+    def _amounts(self, name: str) -> tuple[tuple[str, float], ...]:
+        pod = self._pod
+        limits = [(c.resources and c.resources.limits) or {} for c in containers_of(pod)]
+        named = pod.requests if name == "request" else {key for one in limits for key in one}
+        found = ((key, pod_number(pod, name, key, self._gpus)) for key in sorted(named))
+        return tuple((key, MISSING if one != one else one) for key, one in found)
 
     def asks(self, field: str) -> Part:
         """See `Subject.asks`."""

@@ -90,6 +90,10 @@ score: max(hot over node.pods)
         ("avg(rtt(node.name, it.node) over cluster.pods where it.label app=db)", [30.0, 15.0]),
         ("max(rtt(node.name, it.node) over cluster.pods)", [40.0, 20.0]),
         ("sum((rtt(it.node, node.name) ?? 1) over zone.pods)", [2.0, 1.0]),
+        ("sum(2 * rtt(node.name, it.node) over cluster.pods)", [100.0, 60.0]),
+        ("10*count(cluster.pods where rtt(node.name, it.node) > 15)", [30.0, 10.0]),
+        ("if any(zone.pods where rtt(node.name, it.node) <= 10) then 1 else 2", [2.0, 1.0]),
+        ("sum(clamp(rtt(node.name, it.node), 6, 30) over zone.pods)", [40.0, 6.0]),
     ],
 )
 def test_pairs_over_the_pods_of_other_nodes(rule, expected):
@@ -113,9 +117,9 @@ def test_pairs_over_the_pods_of_other_nodes(rule, expected):
     assert reference.scores(score.core, world, pod, [0, 1]) == expected
 
 
-def test_pairs_over_other_nodes_stand_alone():
+def test_pairs_over_other_nodes_have_no_other_value_of_the_node():
     text = 'metric rtt = promql "q" by src, dst\n'
-    rule = "score: sum(2 * rtt(node.name, it.node) over cluster.pods)\n"
+    rule = "score: sum(node.gpu.free * rtt(node.name, it.node) over cluster.pods)\n"
     ((code, words),) = refusals(text + rule)
     assert code == "P202"
     assert "may not read a field of the node" in words
