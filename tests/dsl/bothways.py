@@ -1,6 +1,7 @@
 """Rules asked of the columns and of the reference at once; a cluster of four nodes to ask about."""
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -13,6 +14,7 @@ COMPILER = Compiler()
 POD = {"pod.name": "p", "pod.namespace": "default", "pod.uid": "u"}
 
 
+@lru_cache(maxsize=16)
 def plan_of(text):
     result = COMPILER.compile({"p.policy": text})
     assert result.ok, render(result.diagnostics)

@@ -1,0 +1,131 @@
+"""Every aggregate over every set, with and without a value and a condition, both ways."""
+
+import numpy as np
+import pytest
+
+from dsl import reference
+from tests.dsl.bothways import HEADER, HOSTS, POD, SET, passing, plan_of, raw, subject
+from tests.dsl.worlds import FakePod, FakeWorld
+
+NUMBERS = ("sum", "avg", "min", "max", "median")
+#: A number, a condition and a second condition of the members of a set.
+OF_NODES = ("node.gpu.free", "node.ready", "not node.gpu.free < 2")
+OF_PODS = ("it.priority", "it.ready", "it.priority > 2")
+OF_CONTAINERS = ("it.limit[cpu]", "it.name is main", "it.limit[cpu] > 0.5")
+SETS = {
+    "nodes": OF_NODES,
+    "candidates": OF_NODES,
+    "node.pods": OF_PODS,
+    "zone.pods": OF_PODS,
+    "region.pods": OF_PODS,
+    "cluster.pods": OF_PODS,
+    "queue.pods": OF_PODS,
+    "node.nominated": OF_PODS,
+}
+
+
+def forms(over, value, flag, where):
+    for name in NUMBERS:
+        yield f"{name}({value} over {over})"
+        yield f"{name}({value} over {over} where {where})"
+    yield f"count({over})"
+    yield f"count({over} where {where})"
+    for name in ("any", "all"):
+        yield f"if {name}({over} where {where}) then 1 else 0"
+        yield f"if {name}({flag} over {over}) then 1 else 0"
+        yield f"if {name}({flag} over {over} where {where}) then 1 else 0"
+
+
+TABLES = {
+    "queue": [{"on": 0, "it.priority": 9.0, "it.ready": True}, {"on": 1, "it.priority": 1.0}],
+    "nominated": [{"on": 1, "it.priority": 4.0, "it.ready": True}, {"on": 1, "it.priority": 1.0}],
+}
+BUSY = [{"on": 0, "it.priority": 8.0}]
+#: All pods are on nodes; one row of pods and one of nodes are not in use.
+REGIONS = [
+    {**HOSTS[0], "node.region": "r"},
+    None,
+    {**HOSTS[1], "node.region": "r"},
+    {**HOSTS[2], "node.region": "s"},
+    HOSTS[3],
+]
+LIVES = [{"on": -1, "it.priority": 50.0}, *({**one, "on": (0, 2, 3)[one["on"]]} for one in SET)]
+LIVES.append({"on": 4, "it.priority": 6.0})
+
+
+@pytest.mark.parametrize("over", SETS)
+def test_aggregates(over):
+    holes = FakeWorld(REGIONS, LIVES, tables=TABLES)
+    full = FakeWorld(HOSTS, SET, tables=TABLES)
+    nothing = FakeWorld([{}, {}])
+    small = FakeWorld(
+        [{"node.gpu.free": 1.0, "node.ready": True}], tables=dict.fromkeys(TABLES, BUSY)
+    )
+    for form in forms(over, *SETS[over]):
+        seen = [raw(f"{HEADER}score: {form} missing 0", holes, subject())]
+        seen.append(raw(f"{HEADER}score: {form} missing 0", holes, subject(), [4, 0]))
+        seen.append(raw(f"{HEADER}score: {form} missing 0", full, subject()))
+        seen.append(raw(f"{HEADER}score: {form} missing 0", nothing, subject()))
+        seen.append(raw(f"{HEADER}score: {form} missing 0", small, subject()))
+        assert len({repr(one) for row in seen for one in row}) > 1, form
+
+
+@pytest.mark.parametrize("over", ["nodes", "cluster.pods", "queue.pods"])
+def test_aggregates_over_nothing_before_the_nodes(over):
+    for name, expected in (("any", False), ("all", True), ("0 < count", False)):
+        plan = plan_of(f"prefilter: {name}({over} where {SETS[over][2]})")
+        world, pod = FakeWorld([]), subject()
+        assert reference.passes(plan.prefilters[0].core, world, pod, -1) == expected
+        assert (plan.stopped(pod, world) is None) == expected
+
+
+CONTAINERS = [
+    [],
+    [{"name": "main", "limit[cpu]": 2000.0}],
+    [{"name": "side", "limit[cpu]": 750.0}, {"name": "main", "limit[cpu]": 500.0}],
+    [{"name": "side"}, {"name": "main", "limit[cpu]": 1000.0}, {"name": "log", "image": "x"}],
+]
+
+
+@pytest.mark.parametrize("form", list(forms("pod.containers", *OF_CONTAINERS)))
+def test_aggregates_over_containers(form):
+    test = form.removesuffix(" then 1 else 0").removeprefix("if ")
+    if test == form:
+        test = f"{form} > 0" if form.startswith("count") else f"({form} ?? cores(1)) > cores(1)"
+    answers = set()
+    for containers in CONTAINERS:
+        pod = FakePod.of({**POD, "pod.containers": containers})
+        found = passing(f"filter: {test}", FakeWorld([{}]), pod)
+        plan = plan_of(f"gate: {test}")
+        assert [plan.gated(pod, FakeWorld([])) is None] == found
+        answers.add(found[0])
+    assert answers == {True, False}
+
+
+def test_a_condition_of_the_pod_alone_is_the_same_for_all_members():
+    """Such a condition is one value, and the set may have any number of members."""
+    world = FakeWorld(HOSTS, SET)
+    for text in (
+        "count(node.pods where pod.gpu > 1)",
+        "count(cluster.pods where pod.gpu > 1)",
+        "count(nodes where pod.gpu > 1)",
+        "sum(pod.gpu over node.pods)",
+        "sum(pod.gpu over nodes where pod.gpu > 1)",
+        "if all(node.pods where pod.gpu > 1) then 1 else 0",
+        "if any(pod.gpu > 1 over zone.pods) then 1 else 0",
+    ):
+        for wanted in (0.0, 2.0):
+            raw(f"score: {text}", world, subject(gpu=wanted))
+
+
+def test_pods_of_a_node_are_found_from_any_selection_of_rows():
+    rule = plan_of(
+        "score: sum(it.priority over node.pods where it.priority > pod.priority)"
+    ).scores[0]
+    world, pod = FakeWorld(HOSTS, SET), subject(priority=-9.0)
+    parts, everything = rule.prepare(pod, world), np.arange(4)
+    full = rule.column(parts, world, slice(0, 4), everything).tolist()
+    assert full == [3.0, 7.0, 7.0, 0.0]
+    for rows in ([3, 0], [2, 1, 0], [3], [], [1, 3]):
+        chosen = np.array(rows, np.intp)
+        assert rule.column(parts, world, chosen, everything).tolist() == [full[at] for at in rows]
