@@ -159,7 +159,7 @@ class GangParts:
         self.core = core
         same = _both(_NAMESPACE, _same(core.member, core.by))
         self.bound = _both(same, _BOUND, _not(_ITSELF))
-        self.assumed = _both(same, _not(_BOUND))
+        self.assumed_others = _both(same, _not(_BOUND), _not(_ITSELF))
         self.itself = _both(same, _ITSELF)
         self.pending = _both(same, _not(_ITSELF))
 
@@ -183,7 +183,7 @@ def gang(parts: GangParts, values: Values) -> Gang | None:
         key=key,
         minimum=float(minimum),
         bound=values.chosen(parts.bound),
-        assumed=tuple(sorted({*values.chosen(parts.assumed), *itself})),
+        assumed=tuple(sorted({*values.chosen(parts.assumed_others), *itself})),
         pending=values.chosen(parts.pending, "queue"),
         placed=bool(itself),
         wait_seconds=WAIT_SECONDS if is_missing(wait) else float(wait),

@@ -1,7 +1,7 @@
-"""What policies say of one test's cluster, twice: by their columns and by the reference.
+"""What policies say of one test's cluster, by their columns, as a scheduling cycle asks them.
 
-`ByColumns` asks the plugins as a scheduling cycle does; `ByReference` asks what each rule means,
-one node at a time. Both implement `dsl.policytest.Answers`.
+`meaning` has the same by the reference, one node at a time. Both implement
+`dsl.policytest.Answers`.
 """
 
 from __future__ import annotations
@@ -9,20 +9,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 
-from dsl import reference
 from dsl.collective import Budget as Covered
+from dsl.collective import Evictions, Gang, GangPlan, Preemption
+from dsl.engines import gangs
 from dsl.engines.preemption import search
-from dsl.plan import FilterRule, Plan, RuleBase, ScoreRule
+from dsl.plan import Effect, GangRule, Plan, RuleBase, ScoreRule
 from dsl.policytest import CannotJudgeError, Rejection
 from engine.cycle import decide
 from engine.framework.interface import (
     FilterPlugin,
     PreFilterResult,
     QueueSortPlugin,
+    Scope,
     ScorePlugin,
 )
 from engine.framework.podinfo import PodInfo
@@ -31,10 +33,10 @@ from engine.framework.runtime import Candidates, Framework, Unfit
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status
 from engine.plugins.priority_sort import PrioritySort
-from engine.policy.plugin import Worlds
-from engine.policy.world import PodSubject, SnapshotWorld
+from engine.policytests.dryruns import Evicted, Members
 from engine.policytests.policies import Used
 from engine.policytests.scene import Scene
+from engine.policytests.world import SceneSubject, SceneWorld, SceneWorlds
 
 _WORDS: Final = {
     Code.UNSCHEDULABLE: "unschedulable",
@@ -42,6 +44,8 @@ _WORDS: Final = {
     Code.UNSCHEDULABLE_AND_UNRESOLVABLE: "unresolvable",
 }
 _DIGITS: Final = 6
+#: Of these the worst decides.
+_VERDICTS: Final = ("reject", "wait", "allow")
 
 
 def rules_of(plan: Plan) -> list[RuleBase]:
@@ -62,11 +66,12 @@ def number_of(rule: RuleBase) -> int:
     return int(rule.id.rpartition("#")[2])
 
 
-def _place(rule: RuleBase) -> str:
+def place_of(rule: RuleBase) -> str:
+    """File and line of a rule."""
     return f"{rule.source.name}:{rule.line}"
 
 
-def _word(status: str) -> str:
+def word_of(status: str) -> str:
     """A status as tests write it."""
     return "unschedulable" if status in ("Unschedulable", "unschedulable") else "unresolvable"
 
@@ -74,17 +79,32 @@ def _word(status: str) -> str:
 class ByColumns:
     """The plugins' own answers."""
 
-    def __init__(self, scene: Scene, used: Sequence[Used], worlds: Worlds) -> None:
+    def __init__(
+        self,
+        scene: Scene,
+        used: Sequence[Used],
+        worlds: SceneWorlds,
+        *,
+        with_gangs: bool = True,
+        only: frozenset[int] | None = None,
+    ) -> None:
+        """Sorts the plugins into a profile.
+
+        Args:
+            scene: the cluster, and the pods in question.
+            used: the plugins, in the order in which a profile asks them.
+            worlds: makes what policies read; the plugins have the same.
+            with_gangs: whether gangs have a say; not while one is planned.
+            only: the node rows that count; None: all.
+        """
         self.scene = scene
         self.used = used
         self.worlds = worlds
         self.plans = [one.plan for one in used if one.plan is not None]
-        if any(plan.gangs for plan in self.plans):
-            raise CannotJudgeError("this version cannot judge gangs yet")
-        if any(rule.core.elastic for plan in self.plans for rule in plan.quotas):
-            raise CannotJudgeError("this version cannot judge elastic quotas yet")
-        self.world = worlds.of(scene.snapshot)
+        self.world: SceneWorld = worlds.world(scene.snapshot)
         self.subject = self.subject_of(scene.pod, scene.snapshot)
+        self._with_gangs = with_gangs
+        self._only = only
         weighted = [Weighted(one.plugin, one.weight) for one in used]
         sorts = [isinstance(one.plugin, QueueSortPlugin) for one in used]
         if sum(sorts) > 1:
@@ -96,10 +116,15 @@ class ByColumns:
         self._rejections: dict[str, Rejection] | None = None
         self._scores: Mapping[str, float] | None = None
         self._scored = False
+        self._preempted: Preemption | None = None
 
-    def subject_of(self, pod: PodInfo, snapshot: Snapshot) -> PodSubject:
+    def again(self, scene: Scene, only: frozenset[int] | None = None) -> Self:
+        """The same policies about another scene, gangs left out."""
+        return type(self)(scene, self.used, self.worlds, with_gangs=False, only=only)
+
+    def subject_of(self, pod: PodInfo, snapshot: Snapshot) -> SceneSubject:
         """A pod as policies read it."""
-        return PodSubject(pod, snapshot, self.worlds.gpus)
+        return self.worlds.subject(pod, snapshot)
 
     # ---- nodes
 
@@ -116,6 +141,8 @@ class ByColumns:
                 if left and isinstance(used.plugin, FilterPlugin):
                     said |= self._rejected_by(used, used.plugin, left)
                     left = {name: row for name, row in left.items() if name not in said}
+            if left and self._with_gangs:
+                said |= self._gang_rejects(left)
             self._rejections = {name: said[name] for name in self.scene.rows if name in said}
         return self._rejections
 
@@ -158,20 +185,59 @@ class ByColumns:
         """What a prefilter or quota of a policy says."""
         if used.plan is None:
             return None
-        for ask in (used.plan.stopped, used.plan.over_quota):
-            stop = ask(self.subject, self.world)
+        quotas = self.scene.beside.quotas
+        for stop in (
+            used.plan.stopped(self.subject, self.world),
+            used.plan.over_quota(self.subject, self.world, quotas),
+        ):
             if stop is not None:
-                return Rejection(stop.message, _word(stop.status), _place(stop.rule))
+                return Rejection(stop.message, word_of(stop.status), place_of(stop.rule))
         return None
+
+    def _gang_rejects(self, left: Mapping[str, int]) -> dict[str, Rejection]:
+        """Which of the nodes that are left the pod's gang does not start on."""
+        found = self.gang()
+        if found is None:
+            return {}
+        rule, gang = found
+        self.stopped_early = True
+        place = place_of(rule)
+        reason = gangs.stop(gang, self.world.now)
+        if reason is not None:
+            return dict.fromkeys(left, Rejection(reason, "unresolvable", place))
+        planned = self.planned(gang)
+        text = gangs.why_not(gang, planned)
+        return {
+            name: Rejection(text, "unschedulable", place)
+            for name, row in left.items()
+            if not planned.fits or not (planned.allowed is None or row in planned.allowed)
+        }
+
+    def gang(self) -> tuple[GangRule, Gang] | None:
+        """The gang of the pod, and the rule that says so."""
+        return self._gang_in(self.subject, self.world)
+
+    def _gang_in(self, subject: SceneSubject, world: SceneWorld) -> tuple[GangRule, Gang] | None:
+        for plan in self.plans:
+            for rule in plan.gangs:
+                gang = rule.gang(subject, world)
+                if gang is not None:
+                    return rule, gang
+        return None
+
+    def planned(self, gang: Gang) -> GangPlan:
+        """Where the members of the gang fit together."""
+        members = Members(self, self.scene)
+        return gangs.plan(gang, self.world, members, members.larger_first(gang))
 
     def _read(self, used: Used, status: Status) -> Rejection:
         """A plugin's reason; policies put their place behind it."""
         text = ", ".join(status.reasons)
         word = _WORDS.get(status.code, "error")
         for rule in rules_of(used.plan) if used.plan is not None else ():
-            suffix = f" ({_place(rule)})"
+            suffix = f" ({place_of(rule)})"
             if text.endswith(suffix):
-                return Rejection(text.removesuffix(suffix), word, _place(rule))
+                return Rejection(text.removesuffix(suffix), word, place_of(rule))
         return Rejection(text, word, used.plugin.name)
 
     def cycle_agrees(self) -> bool:
@@ -190,7 +256,10 @@ class ByColumns:
     def _candidates(self) -> Candidates:
         rejected = self.rejections()
         rows = [row for name, row in self.scene.rows.items() if name not in rejected]
-        return np.array(sorted(rows), np.intp)
+        return np.array(sorted(one for one in rows if self._counts(one)), np.intp)
+
+    def _counts(self, row: int) -> bool:
+        return self._only is None or row in self._only
 
     # ---- scores
 
@@ -286,34 +355,21 @@ class ByColumns:
             return False
         return rule.finish(rule.column(parts, self.world, rows, rows)) is not None
 
-    def outcomes(self, rule: RuleBase) -> frozenset[str]:
-        """What a rule did in this test, for the coverage."""
-        if not self.applies(rule):
-            return frozenset({"skipped"})
-        if isinstance(rule, ScoreRule):
-            return frozenset({"scored"})
-        if isinstance(rule, FilterRule):
-            rows = list(self.scene.rows.values())
-            passes = {reference.passes(rule.core, self.world, self.subject, row) for row in rows}
-            return frozenset("passed" if one else "rejected" for one in passes)
-        return frozenset({"applied"})
-
     # ---- the queue
 
     def order(self) -> Sequence[str]:
         """See `Answers.order`: by the policy's keys, else as the profile sorts."""
         keys: dict[str, tuple[Any, ...]] = {}
         for pod in self.scene.pods:
-            queued = self.scene.queued[pod.name].queued_at
+            subject = self.subject_of(pod, self.scene.snapshot)
+            queued = subject.number("pod.queued_at", None)
             queued = 0.0 if math.isnan(queued) else queued
-            own = self._sort_key(pod)
+            own = self._sort_key(subject)
             key = own if own is not None else self.framework.sort_key(pod, queued)
             keys[pod.name] = (key, queued, pod.uid)
         return sorted(keys, key=lambda name: keys[name])
 
-    def _sort_key(self, pod: PodInfo) -> tuple[Any, ...] | None:
-        queued = self.scene.queued[pod.name]
-        subject = PodSubject(pod, self.scene.snapshot, self.worlds.gpus, queued)
+    def _sort_key(self, subject: SceneSubject) -> tuple[Any, ...] | None:
         keys = (plan.sort_key(subject, self.world) for plan in self.plans)
         return next((key for key in keys if key is not None), None)
 
@@ -328,32 +384,77 @@ class ByColumns:
         status = self.framework.pre_enqueue(one)
         return None if status.ok else ", ".join(status.reasons)
 
-    def _held(self, plan: Plan, subject: PodSubject) -> str | None:
+    def _held(self, plan: Plan, subject: SceneSubject) -> str | None:
         stop = plan.gated(subject, self.world)
         return None if stop is None else stop.message
 
     # ---- the chosen node
 
     def permission(self) -> tuple[str, str]:
-        """See `Answers.permission`: one that rejects decides, then one that waits."""
+        """See `Answers.permission`: one that rejects decides, then one that waits.
+
+        A pod that its node does not take any more at `reserve` never comes to be permitted.
+        """
         said: dict[str, str] = {}
-        with self._placed() as (world, subject, row):
+        with self.placed() as (world, subject, row):
             for plan in self.plans:
-                permission = plan.permitted(subject, world, row, self.scene.waited)
+                refused = self._reserved(plan, subject, world, row)
+                if refused is not None:
+                    return "reject", refused
+            for plan in self.plans:
+                verdict, message = self._permitted(plan, subject, world, row)
+                said.setdefault(verdict, message)
+            found = self._gang_in(subject, world)
+            if found is not None:
+                permission = gangs.permission(found[1], self.scene.waited)
                 said.setdefault(permission.verdict, permission.message)
-        verdict = next((one for one in ("reject", "wait") if one in said), "allow")
+        verdict = next((one for one in _VERDICTS if one in said), "allow")
         return verdict, said.get(verdict, "")
+
+    def _reserved(
+        self, plan: Plan, subject: SceneSubject, world: SceneWorld, row: int
+    ) -> str | None:
+        stop = plan.reserved(subject, world, row)
+        return None if stop is None else stop.message
+
+    def _permitted(
+        self, plan: Plan, subject: SceneSubject, world: SceneWorld, row: int
+    ) -> tuple[str, str]:
+        permission = plan.permitted(subject, world, row, self.scene.waited)
+        return permission.verdict, permission.message
 
     def annotations(self) -> Mapping[str, str]:
         """See `Answers.annotations`."""
-        done: dict[str, str] = {}
-        total = self._total(self._chosen())
-        with self._placed() as (world, subject, row):
-            for plan in self.plans:
-                done |= plan.annotations(subject, world, row, {"score.total": total})
-        return done
+        return {one.key: one.text for one in self.effects() if one.kind == "annotate"}
 
-    def _chosen(self) -> str:
+    def effects(self) -> tuple[Effect, ...]:
+        """All that prebind and then postbind would do."""
+        done: list[Effect] = []
+        results = {"score.total": self._total(self.chosen())}
+        with self.placed() as (world, subject, row):
+            for plan in self.plans:
+                done.extend(self._done(plan, subject, world, row, results))
+        return tuple(done)
+
+    def _done(
+        self,
+        plan: Plan,
+        subject: SceneSubject,
+        world: SceneWorld,
+        row: int,
+        results: Mapping[str, float],
+    ) -> Sequence[Effect]:
+        return (
+            *plan.prebind(subject, world, row, results),
+            *plan.postbind(subject, world, row, results),
+        )
+
+    def chosen(self) -> str:
+        """The node that is chosen for the pod.
+
+        Raises:
+            CannotJudgeError: none is, or several might be.
+        """
         if self.scene.chosen:
             return self.scene.chosen
         best = self.best()
@@ -362,40 +463,80 @@ class ByColumns:
         return best[0]
 
     @contextmanager
-    def _placed(self) -> Iterator[tuple[SnapshotWorld, PodSubject, int]]:
+    def placed(self) -> Iterator[tuple[SceneWorld, SceneSubject, int]]:
         """The world in which the pod is assumed on its node, as it is from reserve on."""
-        node, scene = self._chosen(), self.scene
+        node, scene = self.chosen(), self.scene
         scene.cache.assume(scene.pod, node)
         try:
             snapshot = scene.cache.snapshot(scene.snapshot.now, scene.snapshot.signals)
             subject = self.subject_of(scene.pod, snapshot)
-            yield self.worlds.of(snapshot), subject, scene.rows[node]
+            yield self.worlds.world(snapshot), subject, scene.rows[node]
         finally:
             scene.cache.forget(scene.pod.uid)
 
     # ---- preemption
 
     def preemption(self) -> tuple[Sequence[str], str | None]:
-        """See `Answers.preemption`: the first `preempt:` that applies, node by node."""
-        if len(self._candidates()) or self.scene.pod.pod.spec.preemption_policy == "Never":
-            return (), None
-        rules = (plan.preemption(self.subject, self.world) for plan in self.plans)
-        rule = next((one for one in rules if one is not None), None)
-        if rule is None or rule.core.never:
-            return (), None
-        evictions = rule.evictions(self.subject, self.world)
-        if evictions is None:
-            return (), None
-        rejections, rows = self.rejections(), self.scene.rows
-        open_ = [row for name, row in rows.items() if rejections[name].status != "unresolvable"]
-        found = search(
-            evictions, self.world, _Dry(self), rows=open_, budgets=self._budgets(), spans=True
-        )
+        """See `Answers.preemption`."""
+        found = self.preempted()
         if found.row < 0:
             return (), None
         pods = self.scene.snapshot.pods
-        (node,) = [name for name, row in rows.items() if row == found.row]
+        (node,) = [name for name, row in self.scene.rows.items() if row == found.row]
         return [pods.pod(place).name for place in found.victims], node
+
+    def preempted(self) -> Preemption:
+        """What the first `preempt:` that applies finds, or else a quota that takes back."""
+        if self._preempted is None:
+            self._preempted = self._preempt()
+        return self._preempted
+
+    def _preempt(self) -> Preemption:
+        if len(self._candidates()) or self.scene.pod.pod.spec.preemption_policy == "Never":
+            return Preemption()
+        evictions = self.evictions()
+        if evictions is None:
+            return Preemption()
+        rejections, rows = self.rejections(), self.scene.rows
+        open_ = [row for name, row in rows.items() if rejections[name].status != "unresolvable"]
+        return search(
+            evictions,
+            self.world,
+            Evicted(self, self.scene),
+            rows=open_,
+            budgets=self._budgets(),
+            spans=self.spans(),
+        )
+
+    def evictions(self) -> Evictions | None:
+        """Who may be evicted for the pod; None: nobody, by `never` or for want of a rule."""
+        for plan in self.plans:
+            rule = plan.preemption(self.subject, self.world)
+            if rule is not None:
+                return rule.evictions(self.subject, self.world)
+        quotas = self.scene.beside.quotas
+        found = (
+            rule.reclaim(self.subject, self.world, quotas)
+            for plan in self.plans
+            for rule in plan.quotas
+        )
+        return next((one for one in found if one is not None), None)
+
+    def spans(self) -> bool:
+        """Whether a constraint of the pod spans nodes."""
+        for used in self.used:
+            if used.plan is None:
+                plugin = used.plugin
+                if isinstance(plugin, FilterPlugin) and plugin.scope is Scope.ALL:
+                    return True
+                continue
+            plan = used.plan
+            if plan.quotas or any(
+                not rule.row_local and rule.prepare(self.subject, self.world) is not None
+                for rule in (*plan.filters, *plan.prefilters)
+            ):
+                return True
+        return False
 
     def _budgets(self) -> list[Covered]:
         pods = self.scene.snapshot.pods
@@ -407,139 +548,3 @@ class ByColumns:
             )
             for budget in self.scene.budgets
         ]
-
-
-class _Dry:
-    """Implements `DryRun`."""
-
-    def __init__(self, answers: ByColumns) -> None:
-        self._answers = answers
-
-    def fits(self, row: int, gone: frozenset[int]) -> bool:
-        """See `DryRun.fits`."""
-        return row in self.nodes(gone)
-
-    def nodes(self, gone: frozenset[int]) -> Sequence[int]:
-        """See `DryRun.nodes`."""
-        answers = self._answers
-        after = ByColumns(answers.scene.without(gone), answers.used, answers.worlds)
-        rejected = after.rejections()
-        return [row for name, row in answers.scene.rows.items() if name not in rejected]
-
-
-class ByReference(ByColumns):
-    """The meaning of each rule, one node at a time; plugins of the tree have their columns only."""
-
-    def _rejected_by(
-        self, used: Used, plugin: FilterPlugin, left: Mapping[str, int]
-    ) -> dict[str, Rejection]:
-        plan = used.plan
-        if plan is None:
-            return super()._rejected_by(used, plugin, left)
-        stopped = self._stopped(used)
-        if stopped is not None:
-            return dict.fromkeys(left, stopped)
-        said = {}
-        for name, row in left.items():
-            for rule in plan.filters:
-                if not reference.passes(rule.core, self.world, self.subject, row):
-                    view = reference.View(self.world, self.subject, row)
-                    text = reference.message(rule.core, rule.source.text, view)
-                    said[name] = Rejection(text, _word(rule.status), _place(rule))
-                    break
-        return said
-
-    def _stopped(self, used: Used) -> Rejection | None:
-        for rule in used.plan.prefilters if used.plan is not None else ():
-            if not reference.passes(rule.core, self.world, self.subject, -1):
-                view = reference.View(self.world, self.subject, -1)
-                text = reference.message(rule.core, rule.source.text, view)
-                return Rejection(text, _word(rule.status), _place(rule))
-        return super()._stopped(used)
-
-    def _columns(self, rows: Candidates) -> Iterator[tuple[float, list[float] | None]]:
-        by_columns = list(super()._columns(rows))
-        scoring = [
-            one
-            for one in self.used
-            if isinstance(one.plugin, ScorePlugin) and (one.plan is None or one.plan.scores)
-        ]
-        for used, (weight, column) in zip(scoring, by_columns, strict=True):
-            if used.plan is None:
-                yield weight, column
-                continue
-            parts = [
-                (rule.weight, reference.scores(rule.core, self.world, self.subject, rows.tolist()))
-                for rule in used.plan.scores
-            ]
-            yield weight, reference.policy_score(parts)
-
-    def _preferred(self, plan: Plan, rows: Candidates) -> Sequence[bool] | None:
-        best: list[bool] | None = None
-        for rule in plan.tiers:
-            mask = reference.prefers(rule.core, self.world, self.subject, rows.tolist())
-            if mask is None:
-                continue
-            both = mask if best is None else [a and b for a, b in zip(best, mask, strict=True)]
-            best = both if any(both) else best
-        return best
-
-    def _held(self, plan: Plan, subject: PodSubject) -> str | None:
-        for rule in plan.gates:
-            if not reference.passes(rule.core, self.world, subject, -1):
-                view = reference.View(self.world, subject, -1)
-                return reference.message(rule.core, rule.source.text, view)
-        return None
-
-    def applies(self, rule: RuleBase) -> bool:
-        """See `ByColumns.applies`."""
-        if isinstance(rule, ScoreRule):
-            rows = self._candidates().tolist()
-            return reference.scores(rule.core, self.world, self.subject, rows) is not None
-        core: Any = getattr(rule, "core", None)
-        guard = getattr(core, "guard", None)
-        return reference.applies(guard, self.world, self.subject)
-
-
-def differences(columns: ByColumns, meaning: ByReference) -> list[str]:
-    """What the two evaluators, and a scheduling cycle, do not agree on; empty: nothing."""
-    found = []
-    if dict(columns.rejections()) != dict(meaning.rejections()):
-        found.append(
-            f"rejections: by columns {_told(columns.rejections())};"
-            f" by reference {_told(meaning.rejections())}"
-        )
-    elif not columns.stopped_early and not columns.cycle_agrees():
-        found.append(f"a scheduling cycle leaves other nodes than {_told(columns.rejections())}")
-    else:
-        found.extend(_choice(columns))
-    left, right = columns.scores(), meaning.scores()
-    if left != right:
-        found.append(f"scores: by columns {left}; by reference {right}")
-    if list(columns.best()) != list(meaning.best()):
-        found.append(f"best: by columns {columns.best()}; by reference {meaning.best()}")
-    for pod in columns.scene.pods:
-        held = columns.gate(pod.name), meaning.gate(pod.name)
-        if held[0] != held[1]:
-            found.append(f"the gate of {pod.name}: by columns {held[0]}; by reference {held[1]}")
-    for plan in columns.plans:
-        found.extend(
-            f"whether {_place(rule)} applies"
-            for rule in rules_of(plan)
-            if columns.applies(rule) != meaning.applies(rule)
-        )
-    return found
-
-
-def _choice(columns: ByColumns) -> Iterator[str]:
-    """A scheduling cycle takes one of the best nodes, but for a nominated one."""
-    if columns.stopped_early or columns.scene.pod.pod.status.nominated_node_name:
-        return
-    chosen, best = columns.cycle_chooses(), list(columns.best())
-    if (chosen is None) == bool(best) or (chosen is not None and chosen not in best):
-        yield f"a scheduling cycle takes {chosen}, not one of {best}"
-
-
-def _told(rejections: Mapping[str, Rejection]) -> str:
-    said = [f'{name} "{one.message}" {one.status}' for name, one in rejections.items()]
-    return ", ".join(said) or "nothing rejected"

@@ -5,12 +5,20 @@ from __future__ import annotations
 import json
 import re
 from itertools import groupby
+from types import MappingProxyType
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from engine.policytests.running import ERROR, FAILED, PASSED, Report, Result
+from engine.policytests.coverage import OUTCOMES
+from engine.policytests.running import ERROR, FAILED, PASSED, SKIPPED, Report, Result
 
-_OUTCOMES: Final = ("rejected", "passed", "skipped", "scored", "applied")
+_COUNTED: Final = (
+    (PASSED, "passed"),
+    (FAILED, "failed"),
+    (ERROR, "could not be run"),
+    (SKIPPED, "skipped"),
+)
+_TAGS: Final = MappingProxyType({FAILED: "failure", ERROR: "error", SKIPPED: "skipped"})
 _MOST_TEXT: Final = 60
 _NO_XML: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -20,17 +28,27 @@ def as_text(report: Report, *, coverage: bool) -> str:
     parts = [_failure(one) for one in report.results if one.outcome != PASSED]
     if coverage:
         parts.append(_table(report))
-    passed, failed = report.count(PASSED), report.count(FAILED)
-    errors = report.count(ERROR)
-    counts = [f"{passed} passed"]
-    counts += [f"{failed} failed"] if failed else []
-    counts += [f"{errors} could not be run"] if errors else []
-    parts.append(", ".join(counts))
+        parts.append(_covered(report))
+    counts = {words: report.count(outcome) for outcome, words in _COUNTED}
+    told = [f"{count} {words}" for words, count in counts.items() if count]
+    parts.append(", ".join(told) or "0 passed")
     return "\n\n".join(parts)
 
 
+def _covered(report: Report) -> str:
+    """How much of what the rules can do was seen, and what was not."""
+    rules = report.coverage.values()
+    possible = sum(len(one.possible) for one in rules)
+    seen = possible - sum(len(one.missing) for one in rules)
+    whole = sum(not one.missing for one in rules)
+    share = 100 * seen // possible if possible else 100
+    lines = [f"coverage: {whole} of {len(rules)} rules whole, {share}% of their outcomes"]
+    lines += [f"  {one.place} never {' or '.join(one.missing)}" for one in rules if one.missing]
+    return "\n".join(lines)
+
+
 def _failure(result: Result) -> str:
-    word = "FAILED" if result.outcome == FAILED else "ERROR"
+    word = result.outcome.upper()
     head = f"{word} {result.file}:{result.line}"
     head += f' "{result.test}"' if result.test else ""
     body = "\n".join(f"  {line}".rstrip() for line in result.message.rstrip().splitlines())
@@ -38,9 +56,9 @@ def _failure(result: Result) -> str:
 
 
 def _table(report: Report) -> str:
-    rows: list[tuple[str, ...]] = [("rule", *_OUTCOMES, "")]
+    rows: list[tuple[str, ...]] = [("rule", *OUTCOMES, "")]
     for one in report.coverage.values():
-        counts = [str(one.outcomes.get(name, 0) or "-") for name in _OUTCOMES]
+        counts = [str(one.outcomes.get(name, 0) or "-") for name in OUTCOMES]
         text = one.text if len(one.text) <= _MOST_TEXT else f"{one.text[: _MOST_TEXT - 3]}..."
         rows.append((one.place, *counts, text))
     # Only rules of other points than filter and score fill the last column.
@@ -78,7 +96,8 @@ def as_json(report: Report, *, coverage: bool) -> str:
             "rule": key,
             "place": one.place,
             "text": one.text,
-            **{name: one.outcomes.get(name, 0) for name in _OUTCOMES},
+            **{name: one.outcomes.get(name, 0) for name in OUTCOMES},
+            "missing": one.missing,
         }
         for key, one in report.coverage.items()
     ]
@@ -96,7 +115,7 @@ def as_junit(report: Report) -> bytes:
             attributes = {"name": name, "classname": file, "file": file, "line": str(one.line)}
             case = ET.SubElement(suite, "testcase", attributes)
             if one.outcome != PASSED:
-                tag = "failure" if one.outcome == FAILED else "error"
+                tag = _TAGS[one.outcome]
                 first = one.message.split("\n", 1)[0]
                 said = ET.SubElement(case, tag, {"message": _clean(first)})
                 said.text = _clean(one.message)
@@ -111,6 +130,7 @@ def _counts(results: list[Result]) -> dict[str, str]:
         "tests": str(len(outcomes)),
         "failures": str(outcomes.count(FAILED)),
         "errors": str(outcomes.count(ERROR)),
+        "skipped": str(outcomes.count(SKIPPED)),
     }
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic, render
+from dsl.engines.rules import GangParts
 from dsl.parser.build import StatementReader
 from dsl.plan import RuleBase, SortRule
 from dsl.policytest import (
@@ -23,7 +24,10 @@ from dsl.policytest import (
 )
 from dsl.source import Span
 from engine.framework.runtime import PluginError
-from engine.policytests.answers import ByColumns, ByReference, differences, rules_of
+from engine.policytests.answers import ByColumns, rules_of
+from engine.policytests.comparing import differences
+from engine.policytests.coverage import RuleCoverage, coverage_of, rules_covered
+from engine.policytests.meaning import ByReference
 from engine.policytests.objects import FixtureError
 from engine.policytests.policies import Library, PolicyText, Refused, Used
 from engine.policytests.scene import make_scene, new_worlds
@@ -32,6 +36,7 @@ from engine.policytests.values import values_of_rules
 PASSED: Final = "passed"
 FAILED: Final = "failed"
 ERROR: Final = "error"
+SKIPPED: Final = "skipped"
 SUFFIX: Final = ".policytest"
 
 Found = list[tuple[Use, PolicyText | str]]
@@ -46,15 +51,6 @@ class Result:
     line: int
     outcome: str
     message: str = ""
-
-
-@dataclass(slots=True)
-class RuleCoverage:
-    """In how many tests a rule had each outcome."""
-
-    place: str
-    text: str
-    outcomes: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -142,17 +138,23 @@ class Runner:
             return ERROR, render(used.diagnostics)
         specs = {spec.id: spec for one in used if one.plan is not None for spec in one.plan.metrics}
         try:
-            scene = make_scene(case, specs, lambda name: _text(folder, name))
+            gangs = [
+                GangParts(rule.core)
+                for one in used
+                if one.plan is not None
+                for rule in one.plan.gangs
+            ]
+            scene = make_scene(case, specs, lambda name: _text(folder, name), gangs)
+            worlds.beside = scene.beside
             columns = ByColumns(scene, used, worlds)
             return self._judged(suite, case, columns, ByReference(scene, used, worlds))
         except (FixtureError, CannotJudgeError) as failed:
             return ERROR, render((_about(suite, case, str(failed)),))
-        except (PluginError, KeyError) as fault:
-            # What the world of this version has no column for is a KeyError.
-            why = str(fault)
-            if isinstance(fault, KeyError):
-                why = f"this version has nothing to read for {fault} yet"
-            return ERROR, render((_about(suite, case, why),))
+        except PluginError as fault:
+            return ERROR, render((_about(suite, case, str(fault)),))
+        except KeyError as fault:
+            # What no world of this version has a column for is a KeyError.
+            return SKIPPED, f"this version has nothing to read for {fault} yet"
 
     def _judged(
         self, suite: Suite, case: Case, columns: ByColumns, meaning: ByReference
@@ -175,12 +177,10 @@ class Runner:
         return (FAILED, "\n".join(failures)) if failures else (PASSED, "")
 
     def _cover(self, columns: ByColumns) -> None:
-        for plan in columns.plans:
-            for rule in rules_of(plan):
-                place = f"{rule.source.name}:{rule.line}"
-                there = self.report.coverage.setdefault(rule.id, RuleCoverage(place, rule.text))
-                for outcome in columns.outcomes(rule):
-                    there.outcomes[outcome] = there.outcomes.get(outcome, 0) + 1
+        for rule, outcomes in rules_covered(columns):
+            there = self.report.coverage.setdefault(rule.id, coverage_of(rule))
+            for outcome in outcomes:
+                there.outcomes[outcome] = there.outcomes.get(outcome, 0) + 1
 
 
 def _text(folder: Path, name: str) -> str:
@@ -245,9 +245,8 @@ def _asked(rules: list[RuleBase], case: Case) -> list[RuleBase]:
 def _unread_metrics(case: Case, columns: ByColumns) -> Iterator[str]:
     """A metric that no policy reads is a slip of the pen."""
     read = {spec.name for plan in columns.plans for spec in plan.metrics}
-    given: Mapping[str, None] = {
-        name: None for thing in case.cluster.of("node") for name in thing.metrics
-    }
+    given = {name: None for thing in case.cluster.things for name in thing.metrics}
+    given |= {one.name: None for one in case.cluster.settings}
     for name in given:
         if name not in read:
             listed = f"; they read {', '.join(sorted(read))}" if read else ""

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Final
 
-import numpy as np
-
-from dsl.functions import parse_duration, parse_number, parse_time
+from dsl.engines.rules import GangParts
 from dsl.plan import MetricSpec
-from dsl.policytest import Case, Cluster, Sample, Thing
-from dsl.types import is_missing
+from dsl.policytest import Case, Cluster, Thing
 from engine.cache import Cache
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import FloatColumn, NodeColumns, Snapshot
-from engine.policy.chain import worlds_of
-from engine.policy.plugin import Worlds
-from engine.policy.world import DEFAULT_GPUS, QueueTimes
+from engine.framework.snapshot import Snapshot
+from engine.policy.world import DEFAULT_GPUS
 from engine.policytests.objects import (
     FixtureError,
     ReadText,
@@ -27,66 +21,13 @@ from engine.policytests.objects import (
     node_of,
     pods_of,
 )
+from engine.policytests.samples import FixtureSignals, value_of
+from engine.policytests.world import Beside, SceneWorlds, limits_of
 
-_PERCENT: Final = 0.01
 
-
-def new_worlds() -> Worlds:
+def new_worlds() -> SceneWorlds:
     """The world of a test: UTC and the usual GPUs."""
-    return worlds_of(UTC, DEFAULT_GPUS)
-
-
-def value_of(sample: Sample, spec: MetricSpec) -> float:
-    """A sample in the metric's base unit, as if it had come from its source."""
-    text = sample.text
-    if text.endswith("%") and spec.scale == _PERCENT:
-        return parse_number(text)
-    value = parse_duration(text) if spec.unit == "seconds" else parse_number(text)
-    if is_missing(value):
-        value = parse_number(text)
-    if is_missing(value):
-        value = parse_duration(text)
-    return value * spec.scale
-
-
-class FixtureSignals:
-    """The samples that a test gives to nodes. Implements `framework.snapshot.Signals`."""
-
-    version = 1
-
-    def __init__(
-        self,
-        nodes: NodeColumns,
-        things: Sequence[Thing],
-        specs: Mapping[str, MetricSpec],
-    ) -> None:
-        self._nodes = nodes
-        self._samples = {thing.name: thing.metrics for thing in things}
-        self._specs = specs
-
-    def column(self, metric: str) -> FloatColumn:
-        """See `Signals.column`: the default where a sample is stale or not given."""
-        spec = self._specs[metric]
-        default = np.nan if spec.default is None else spec.default
-        column = np.full(self._nodes.size, default)
-        for row, sample in self._rows(spec):
-            if sample.age_seconds <= spec.stale_seconds:
-                column[row] = value_of(sample, spec)
-        return column
-
-    def age(self, metric: str) -> FloatColumn:
-        """See `Signals.age`."""
-        column = np.full(self._nodes.size, np.nan)
-        for row, sample in self._rows(self._specs[metric]):
-            column[row] = sample.age_seconds
-        return column
-
-    def _rows(self, spec: MetricSpec) -> list[tuple[int, Sample]]:
-        return [
-            (self._nodes.row(name), samples[spec.name])
-            for name, samples in self._samples.items()
-            if spec.name in samples
-        ]
+    return SceneWorlds(UTC, DEFAULT_GPUS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +53,11 @@ class Scene:
     cache: Cache
     snapshot: Snapshot
     pods: tuple[PodInfo, ...]
-    queued: Mapping[str, QueueTimes]
     chosen: str
     waited: float
     rows: Mapping[str, int]
     budgets: tuple[Budget, ...]
+    beside: Beside
 
     @property
     def pod(self) -> PodInfo:
@@ -125,6 +66,18 @@ class Scene:
 
     def without(self, gone: frozenset[int]) -> Scene:
         """The same cluster when the pods of these rows are gone; rows of nodes stay."""
+        return self._again(self.pods, gone, ())
+
+    def about(self, pod: PodInfo, placed: Sequence[tuple[PodInfo, int]]) -> Scene:
+        """The same cluster, asked about another pod after some were placed on node rows."""
+        return self._again((pod,), frozenset(), placed)
+
+    def _again(
+        self,
+        pods: tuple[PodInfo, ...],
+        gone: frozenset[int],
+        placed: Sequence[tuple[PodInfo, int]],
+    ) -> Scene:
         old, cache = self.snapshot, Cache()
         for name, row in self.rows.items():
             cache.add_node(old.nodes.node(row))
@@ -134,11 +87,24 @@ class Scene:
         for place, row in enumerate(old.pods.node.tolist()):
             if row >= 0 and place not in gone:
                 cache.add_pod(old.pods.pod(place), old.nodes.name(row))
-        return replace(self, cache=cache, snapshot=cache.snapshot(old.now, old.signals))
+        for pod, row in placed:
+            cache.assume(pod, old.nodes.name(row))
+        return replace(self, cache=cache, snapshot=cache.snapshot(old.now, old.signals), pods=pods)
 
 
-def make_scene(case: Case, specs: Mapping[str, MetricSpec], read: ReadText) -> Scene:
+def make_scene(
+    case: Case,
+    specs: Mapping[str, MetricSpec],
+    read: ReadText,
+    gangs: Sequence[GangParts] = (),
+) -> Scene:
     """Builds the cluster of a test.
+
+    Args:
+        case: the test.
+        specs: the metrics that its policies read, by id.
+        read: gives the text of a manifest.
+        gangs: who is in a gang, as its policies say.
 
     Raises:
         FixtureError: an object cannot be made.
@@ -149,24 +115,25 @@ def make_scene(case: Case, specs: Mapping[str, MetricSpec], read: ReadText) -> S
         cache.add_node(node_of(_annotated(thing, specs.values(), cluster.now), read))
     for thing in cluster.of("namespace"):
         cache.set_namespace(namespace_of(thing))
-    _run(cluster, cache, read)
+    things: dict[str, Thing] = {}
+    finished = _run(cluster, cache, read, things)
     pods: list[PodInfo] = []
-    queued: dict[str, QueueTimes] = {}
     given = cluster.of("pod")
     for number, thing in enumerate(given, 1):
-        for pod in pods_of(thing, "pod" if number == 1 else f"pod-{number}", read):
-            pods.append(pod)
-            queued[pod.name] = _queue_times(thing)
+        pods.extend(_pods(thing, "pod" if number == 1 else f"pod-{number}", read, things))
     if not pods:
         raise FixtureError("this test gives no pod")
-    signals = FixtureSignals(cache.nodes, cluster.of("node"), specs)
-    nodes = [thing.name for thing in cluster.of("node")]
+    queue = [
+        pod
+        for number, thing in enumerate(cluster.of("pending"), 1)
+        for pod in _pods(thing, f"pending-{number}", read, things)
+    ]
     waited = given[0].plain.get("waited", 0.0)
+    nodes = {thing.name: thing for thing in cluster.of("node")}
     return Scene(
         cache,
-        cache.snapshot(cluster.now, signals),
+        cache.snapshot(cluster.now, FixtureSignals(cache.nodes, cluster.of("node"), specs)),
         tuple(pods),
-        queued,
         given[0].text("chosen"),
         waited if isinstance(waited, float) else 0.0,
         {name: cache.nodes.row(name) for name in nodes},
@@ -178,7 +145,21 @@ def make_scene(case: Case, specs: Mapping[str, MetricSpec], read: ReadText) -> S
             )
             for one in cluster.of("pdb")
         ),
-    )
+        Beside(
+            nodes=nodes,
+            pods=things,
+            queue=tuple(queue),
+            finished=tuple(finished),
+            groups={(one.text("namespace") or "default", one.name): one
+                    for one in cluster.of("group")},
+            quotas={one.name: limits_of(one) for one in cluster.of("quota")},
+            namespaces={one.name: one for one in cluster.of("namespace")},
+            workloads={one.name: one for one in cluster.of("workload")},
+            settings={(one.name, one.keys): one.text for one in cluster.settings},
+            specs=specs,
+            gangs=tuple(gangs),
+        ),
+    )  # fmt: skip
 
 
 def _annotated(thing: Thing, specs: Iterable[MetricSpec], now: float) -> Thing:
@@ -192,26 +173,29 @@ def _annotated(thing: Thing, specs: Iterable[MetricSpec], now: float) -> Thing:
     return replace(thing, maps={**thing.maps, "annotation": written})
 
 
-def _run(cluster: Cluster, cache: Cache, read: ReadText) -> None:
-    """Binds the running pods to their nodes."""
-    names: set[str] = set()
-    for number, thing in enumerate(cluster.of("running"), 1):
-        if is_finished(thing):
-            continue
-        for pod in pods_of(thing, f"running-{number}", read):
-            if pod.key in names:
-                raise FixtureError(f"two running pods are called {pod.key}")
-            names.add(pod.key)
-            if thing.flag("bound", default=True):
+def _run(
+    cluster: Cluster, cache: Cache, read: ReadText, things: dict[str, Thing]
+) -> list[tuple[PodInfo, str]]:
+    """Binds the running pods to their nodes; returns those that finished, and where."""
+    done: list[tuple[PodInfo, str]] = []
+    for number, thing in enumerate(cluster.of("running", "finished"), 1):
+        for pod in _pods(thing, f"{thing.kind}-{number}", read, things):
+            if is_finished(thing):
+                done.append((pod, thing.node))
+            elif thing.flag("bound", default=True):
                 cache.add_pod(pod, thing.node)
             else:
                 cache.assume(pod, thing.node)
+    return done
 
 
-def _queue_times(thing: Thing) -> QueueTimes:
-    first = parse_time(thing.text("first_attempt_at"))
-    return QueueTimes(
-        parse_time(thing.text("queued_at")),
-        None if is_missing(first) else first,
-        thing.number("attempts", 0),
-    )
+def _pods(
+    thing: Thing, default: str, read: ReadText, things: dict[str, Thing]
+) -> Iterator[PodInfo]:
+    """The pods of a fixture; each is noted by its UID."""
+    for pod in pods_of(thing, default, read):
+        if pod.uid in things:
+            what = "pods are called" if thing.name else "pods have the UID of"
+            raise FixtureError(f"two {what} {pod.key}")
+        things[pod.uid] = thing
+        yield pod

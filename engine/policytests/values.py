@@ -8,7 +8,8 @@ from typing import Final
 from dsl import ir, reference
 from dsl.plan import FilterRule, RuleBase, ScoreRule
 from dsl.types import Level, show
-from engine.policytests.answers import ByReference, rules_of
+from engine.policytests.answers import rules_of
+from engine.policytests.meaning import ByReference
 
 _MOST_NODES: Final = 3
 _MOST_VALUES: Final = 24

@@ -30,7 +30,7 @@ def test_coverage_and_junit(tmp_path):
         "rule",
         "rejected",
         "passed",
-        "skipped",
+        "abstained",
         "scored",
     ]
     assert ET.parse(tmp_path / "j.xml").getroot().get("tests") == "4"

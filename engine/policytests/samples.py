@@ -1,0 +1,79 @@
+"""Samples of metrics that a test gives, in the units of the metrics that read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from dsl.functions import parse_duration, parse_number
+from dsl.plan import MetricSpec
+from dsl.policytest import Sample, Thing
+from dsl.types import MISSING, is_missing
+from engine.framework.snapshot import FloatColumn, NodeColumns
+
+_PERCENT: Final = 0.01
+#: Sources whose values hold until they change.
+_STEADY: Final = ("object",)
+
+
+def value_of(sample: Sample, spec: MetricSpec) -> float:
+    """A sample in the metric's base unit, as if it had come from its source."""
+    text = sample.text
+    if text.endswith("%") and spec.scale == _PERCENT:
+        return parse_number(text)
+    value = parse_duration(text) if spec.unit == "seconds" else parse_number(text)
+    if is_missing(value):
+        value = parse_number(text)
+    if is_missing(value):
+        value = parse_duration(text)
+    return value * spec.scale
+
+
+def newest(sample: Sample | None, spec: MetricSpec) -> float:
+    """What a policy reads of a sample: missing where there is none or it is stale."""
+    if sample is None:
+        return MISSING
+    stale = sample.age_seconds > spec.stale_seconds and spec.source not in _STEADY
+    return MISSING if stale else value_of(sample, spec)
+
+
+class FixtureSignals:
+    """The samples that a test gives to nodes. Implements `framework.snapshot.Signals`."""
+
+    version = 1
+
+    def __init__(
+        self,
+        nodes: NodeColumns,
+        things: Sequence[Thing],
+        specs: Mapping[str, MetricSpec],
+    ) -> None:
+        self._nodes = nodes
+        self._samples = {thing.name: thing.metrics for thing in things}
+        self._specs = specs
+
+    def column(self, metric: str) -> FloatColumn:
+        """See `Signals.column`: the default where a sample is stale or not given."""
+        spec = self._specs[metric]
+        column = np.full(self._nodes.size, MISSING if spec.default is None else spec.default)
+        for row, sample in self._rows(spec):
+            value = newest(sample, spec)
+            if not is_missing(value):
+                column[row] = value
+        return column
+
+    def age(self, metric: str) -> FloatColumn:
+        """See `Signals.age`."""
+        column = np.full(self._nodes.size, MISSING)
+        for row, sample in self._rows(self._specs[metric]):
+            column[row] = sample.age_seconds
+        return column
+
+    def _rows(self, spec: MetricSpec) -> list[tuple[int, Sample]]:
+        return [
+            (self._nodes.row(name), samples[spec.name])
+            for name, samples in self._samples.items()
+            if spec.name in samples
+        ]
