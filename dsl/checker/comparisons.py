@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from dsl.checker.expressions import Typer
 
 _NOTHING: Final = ("null", "none", "nil", "undefined")
+#: What `missing` and `present` are written as by mistake, and words that only look like it.
+_PRESENCE: Final = ("missing", "present")
+_OTHER_WORDS: Final = (
+    "mission", "mixing", "messing", "percent", "prevent", "preset", "presets", "president",
+    "presented", "presenter",
+)  # fmt: skip
+_NEAR_NOTHING: Final = ("nul", "nulll", "nill", "undef", "undefind", "undefned")
 _WRAPPING: Final = ("time.hour", "time.minute")
 _MAX_LISTED: Final = 8
 
@@ -220,13 +227,8 @@ def closed_set(scope: Scope, left: Typed, word: ir.Const) -> None:
 
 def _is(typer: "Typer", node: s.Is) -> ir.Expr:
     left = typer.check(node.left)
-    if isinstance(node.right, s.Word) and node.right.value in _NOTHING:
-        typer.scope.warn(
-            "P317",
-            f"`{node.right.value}` is an ordinary word here",
-            node.right.span,
-            f"write  {typer.scope.text(node.left)} is {'present' if node.negated else 'missing'}",
-        )
+    if isinstance(node.right, s.Word):
+        _looks_like_presence(typer.scope, node, node.right)
     right = word_or_expression(typer, node.right, left)
     solid = typer.plain(left)
     if solid.type.kind in (Kind.LIST, Kind.PODS):
@@ -240,6 +242,27 @@ def _is(typer: "Typer", node: s.Is) -> ir.Expr:
         span=node.span, type=BOOL, level=level, operator="==", left=solid, right=right
     )
     return _negate(node, test, negated=node.negated)
+
+
+def _looks_like_presence(scope: Scope, node: s.Is, word: s.Word) -> None:
+    """Warns of `is null`, and of `is mising`, which is a word like any other."""
+    low = word.value.lower()
+    meant = ""
+    if low in (*_NOTHING, *_NEAR_NOTHING):
+        meant = "missing"
+    elif low not in _OTHER_WORDS:
+        near = closest(low, _PRESENCE)
+        meant = near if near is not None and near[0] == low[0] else ""
+    if not meant:
+        return
+    if node.negated:
+        meant = "present" if meant == "missing" else "missing"
+    scope.warn(
+        "P317",
+        f"`{word.value}` is an ordinary word here",
+        word.span,
+        f"write  {scope.text(node.left)} is {meant}",
+    )
 
 
 def _missing(typer: "Typer", node: s.IsMissing) -> ir.Expr:

@@ -320,14 +320,18 @@ class RuleChecker:
         text = scope.text(node)
         if isinstance(read, ir.Pair):
             name = scope.text(read)
-        kept = text.replace(name, f"({name} ?? 0)", 1)
+        forbids = keyword == "forbid"
+        kept = self._with_fallback(node, read, (">", ">=") if forbids else ("<", "<="))
+        if isinstance(node, s.Logical | s.If):
+            text = f"({text})"
+        without = f"{name} is {'present and' if forbids else 'missing or'} {text}"
         if point not in ("filter", "forbid"):
             return scope.refuse(
                 "P231",
                 f"`{name}` may have no fresh sample, and this `{keyword}` does not say what"
                 " happens then",
                 read.span,
-                f"write  {name} is present and {text}   or   {kept}",
+                f"write  {name} is present and {text}   or   {kept or without}",
                 label="without data this is false",
                 labels=labels,
             )
@@ -336,13 +340,25 @@ class RuleChecker:
             f"`{name}` may have no fresh sample, and this filter does not say what happens then",
             read.span,
             f"reject such nodes:  {keyword}: {name} is present and {text}"
-            if keyword != "forbid"
+            if not forbids
             else f"reject such nodes:  forbid: {name} is missing or {text}",
-            f"keep such nodes:    {keyword}: {kept}",
+            f"keep such nodes:    {keyword}: {kept or without}",
             label="without data this is false: the node would be "
-            + ("kept" if keyword == "forbid" else "rejected"),
+            + ("kept" if forbids else "rejected"),
             labels=labels,
         )
+
+    def _with_fallback(
+        self, node: s.Expr, read: ir.Metric | ir.Pair, lower: tuple[str, ...]
+    ) -> str:
+        """Returns `(metric ?? 0) < limit` where 0 is on the good side of it, else nothing."""
+        if not isinstance(node, s.Compare) or node.operator not in lower:
+            return ""
+        if read.span != node.left.span:
+            return ""
+        text = self._scope.text(node)
+        left = self._scope.text(node.left)
+        return f"({left} ?? 0){text[len(left) :]}"
 
     # ---- scores
 
