@@ -165,7 +165,7 @@ class Runner:
             failure = judge(expected, columns)
             if failure is None:
                 continue
-            values = values_of_rules(meaning, failure.nodes, expected.name)
+            values = values_of_rules(meaning, failure.nodes, expected)
             text = f"{suite.source.name}:{expected.line}: {expected.text}\n{failure.message}"
             failures.append(f"{text}\n{values}" if values else text)
         failures.extend(

@@ -2,63 +2,255 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 from dsl import ir, reference
-from dsl.plan import FilterRule, RuleBase, ScoreRule
-from dsl.types import Level, show
+from dsl.collective import Gang
+from dsl.engines import ByReference as Meant
+from dsl.engines.rules import QuotaParts, quota_use
+from dsl.plan import (
+    ActionRule,
+    ConditionRule,
+    FilterRule,
+    GangRule,
+    PermitRule,
+    PreemptRule,
+    QuotaRule,
+    RuleBase,
+    ScoreRule,
+    SortRule,
+    TierRule,
+)
+from dsl.policytest import CannotJudgeError, Expected
+from dsl.schema import request_unit
+from dsl.types import NUMBER, Level, number_of, show
+from engine.policytests.answers import number_of as place_in_file
 from engine.policytests.answers import rules_of
 from engine.policytests.meaning import ByReference
 
 _MOST_NODES: Final = 3
+_MOST_PODS: Final = 6
 _MOST_VALUES: Final = 24
 _WIDEST: Final = 44
+_FILTERS: Final = ("filters", "prefilters", "quotas", "gangs")
+_POINTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "score": ("scores",),
+        "best": ("tiers", "scores"),
+        "order": ("sorts",),
+        "gated": ("gates",),
+        "ungated": ("gates",),
+        "permit": ("reserves", "permits", "gangs"),
+        "annotation": ("prebinds", "postbinds"),
+        "victims": ("preempts", "quotas"),
+        "nominated": ("preempts", "quotas"),
+    }
+)
+_Lines = Iterator[str]
 
 
-def values_of_rules(answers: ByReference, nodes: tuple[str, ...], point: str) -> str:
+def values_of_rules(answers: ByReference, nodes: tuple[str, ...], expected: Expected) -> str:
     """What the rules made of these nodes, each part with its value; empty if there is no rule.
 
-    `point` is the expectation that failed: scores are shown for `score` and `best`, filters else.
+    Those rules are shown that the expectation is about.
     """
-    kind: type[RuleBase] = ScoreRule if point in ("score", "best") else FilterRule
-    rules = [rule for plan in answers.plans for rule in rules_of(plan) if isinstance(rule, kind)]
     lines: list[str] = []
-    for rule in rules:
-        lines.extend(_of_rule(rule, answers, nodes[:_MOST_NODES]))
+    for plan in answers.plans:
+        rules: Iterable[RuleBase]
+        if expected.name == "skipped":
+            rules = [one for one in rules_of(plan) if place_in_file(one) == int(expected.number)]
+        else:
+            rules = [one for part in _POINTS.get(expected.name, _FILTERS)
+                     for one in getattr(plan, part)]  # fmt: skip
+        for rule in rules:
+            lines.append(f"{rule.source.name}:{rule.line}: {rule.text}")
+            lines.extend(_of_rule(rule, answers, nodes[:_MOST_NODES], expected))
     return "\n".join(lines)
 
 
-def _of_rule(rule: RuleBase, answers: ByReference, nodes: tuple[str, ...]) -> Iterator[str]:
-    yield f"{rule.source.name}:{rule.line}: {rule.text}"
-    assert isinstance(rule, FilterRule | ScoreRule)
+def _of_rule(
+    rule: RuleBase, answers: ByReference, nodes: tuple[str, ...], expected: Expected
+) -> _Lines:
+    match rule:
+        case SortRule():
+            return _of_sort(rule, answers)
+        case ConditionRule() if expected.name in ("gated", "ungated"):
+            return _of_gate(rule, answers, expected.names)
+        case ConditionRule() | PermitRule() | ActionRule() if expected.name != "skipped":
+            prefilter = any(rule in plan.prefilters for plan in answers.plans)
+            return _of_prefilter(rule, answers) if prefilter else _at_chosen(rule, answers)
+        case PreemptRule():
+            return _of_preempt(rule, answers)
+        case GangRule():
+            return _of_gang(rule, answers)
+        case QuotaRule():
+            return _of_quota(rule, answers)
+        case FilterRule() | ScoreRule() | TierRule():
+            return _of_nodes(rule, answers, nodes)
+        case _:
+            return _guard_of(rule, answers)
+
+
+# ---- before any node
+
+
+def _guard_of(rule: RuleBase, answers: ByReference) -> _Lines:
+    guard: ir.Expr | None = getattr(getattr(rule, "core", None), "guard", None)
+    if guard is None:
+        return
+    view = reference.View(answers.world, answers.subject, -1)
+    applies = reference.applies(guard, answers.world, answers.subject)
+    yield f"  {'applies' if applies else 'does not apply'} to {answers.scene.pod.key}"
+    yield from _table([guard], rule, view)
+
+
+def _of_sort(rule: SortRule, answers: ByReference) -> _Lines:
+    keys = [one.value for one in rule.core.keys]
+    for pod in answers.scene.pods[:_MOST_PODS]:
+        view = reference.View(answers.world, answers.subject_of(pod, answers.scene.snapshot), -1)
+        yield f"  {pod.name}"
+        yield from _table(keys, rule, view)
+
+
+def _of_gate(rule: ConditionRule, answers: ByReference, names: Sequence[str]) -> _Lines:
+    for pod in answers.scene.pods:
+        if pod.name in names:
+            subject = answers.subject_of(pod, answers.scene.snapshot)
+            passes = reference.passes(rule.core, answers.world, subject, -1)
+            yield f"  {pod.name} {'is let through' if passes else 'is held'}"
+            yield from _table(_sides(rule.core), rule, reference.View(answers.world, subject, -1))
+
+
+def _of_prefilter(rule: RuleBase, answers: ByReference) -> _Lines:
+    assert isinstance(rule, ConditionRule)
+    passes = reference.passes(rule.core, answers.world, answers.subject, -1)
+    yield f"  {answers.scene.pod.key} {'passes' if passes else 'is rejected'}"
+    view = reference.View(answers.world, answers.subject, -1)
+    yield from _table(_sides(rule.core), rule, view)
+
+
+def _sides(core: ir.FilterCore) -> list[ir.Expr]:
+    return [one for one in (core.guard, core.left, core.right) if one is not None]
+
+
+# ---- nodes
+
+
+def _of_nodes(
+    rule: FilterRule | ScoreRule | TierRule, answers: ByReference, nodes: tuple[str, ...]
+) -> _Lines:
     core = rule.core
     guard = core.guard
     rows = [row for name, row in answers.scene.rows.items() if name not in answers.rejections()]
-    everywhere = reference.View(answers.world, answers.subject, -1, tuple(rows))
     applies = reference.applies(guard, answers.world, answers.subject)
-    if guard is not None:
-        yield f"  {'applies' if applies else 'does not apply'} to {answers.scene.pod.key}"
-        yield from _table([guard], rule, everywhere)
+    yield from _guard_of(rule, answers)
     for name in nodes if applies else ():
         row = answers.scene.rows.get(name)
         if row is None:
             continue
+        view = reference.View(answers.world, answers.subject, row, tuple(rows))
         if isinstance(core, ir.FilterCore):
-            candidates = None
+            view = replace(view, candidates=None)
             passes = reference.passes(core, answers.world, answers.subject, row)
             said = "passes" if passes else "is rejected"
             roots = [one for one in (core.left, core.right) if one is not None and one is not guard]
+        elif isinstance(core, ir.TierCore):
+            said = "comes first" if reference.evaluate(core.test, view) else "comes later"
+            roots = [core.test]
         else:
-            candidates = tuple(rows)
             said = "is looked at"
             roots = [core.value]
-        view = reference.View(answers.world, answers.subject, row, candidates)
         yield f"  {name} {said}"
         yield from _table(roots, rule, view)
 
 
-def _table(roots: list[ir.Expr], rule: RuleBase, view: reference.View) -> Iterator[str]:
+def _at_chosen(rule: RuleBase, answers: ByReference) -> _Lines:
+    """A rule about the chosen node, with the pod on it already."""
+    try:
+        with answers.placed() as (world, subject, row):
+            view = reference.View(world, subject, row)
+            yield f"  {answers.scene.pod.key} on {answers.chosen()}"
+            core = getattr(rule, "core", None)
+            roots = [one for one in _at_node(core) if one is not None]
+            yield from _table(roots, rule, view)
+    except CannotJudgeError as none:
+        yield f"  {none}"
+
+
+def _at_node(core: object) -> tuple[ir.Expr | None, ...]:
+    match core:
+        case ir.FilterCore():
+            return core.guard, core.left, core.right
+        case ir.PermitCore():
+            return core.guard, core.left, core.until
+        case ir.ActionCore():
+            return core.guard, core.left, *(one.value for one in core.actions)
+        case _:
+            return ()
+
+
+# ---- several pods
+
+
+def _of_preempt(rule: PreemptRule, answers: ByReference) -> _Lines:
+    core = rule.core
+    yield from _guard_of(rule, answers)
+    if core.where is None:
+        return
+    pods = answers.scene.snapshot.pods
+    there = [place for place, node in enumerate(pods.node.tolist()) if node >= 0]
+    for place in there[:_MOST_PODS]:
+        row = int(pods.node[place])
+        view = reference.View(answers.world, answers.subject, row, pod=place)
+        may = "may go" if reference.evaluate(core.where, view) else "stays"
+        yield f"  {pods.pod(place).name} on {answers.scene.snapshot.nodes.name(row)} {may}"
+        yield from _table([core.where, *(key.value for key in core.order)], rule, view)
+    found = answers.preempted()
+    if found.cut_short:
+        yield f"  the search ended after {found.runs} dry runs"
+
+
+def _of_gang(rule: GangRule, answers: ByReference) -> _Lines:
+    yield from _guard_of(rule, answers)
+    found = answers.gang()
+    if found is None or found[0] is not rule:
+        yield f"  {answers.scene.pod.key} is in no gang"
+        return
+    yield f"  {_gang_words(found[1])}"
+
+
+def _gang_words(gang: Gang) -> str:
+    needed = show(gang.minimum, NUMBER)
+    counts = f"{len(gang.bound)} bound, {len(gang.assumed)} assumed, {len(gang.pending)} pending"
+    return f"{gang.key}: the pod, and {counts}; {needed} are needed"
+
+
+def _of_quota(rule: QuotaRule, answers: ByReference) -> _Lines:
+    yield from _guard_of(rule, answers)
+    values = Meant(answers.subject, answers.world)
+    use = quota_use(QuotaParts(rule.core), values, answers.scene.beside.quotas)
+    if use.key is None:
+        yield f"  {answers.scene.pod.key} has no quota"
+        return
+    for key, limits in use.limits.items():
+        for name in sorted({*limits.minimum, *limits.maximum}):
+            kind = number_of(request_unit(name))
+            used = show(use.used.get(key, {}).get(name, 0.0), kind)
+            said = f"  {key}: {used} {name} used"
+            if key == use.key:
+                said += f", {show(use.asked.get(name, 0.0), kind)} asked for"
+            for words, amounts in (("min", limits.minimum), ("max", limits.maximum)):
+                said += f", {words} {show(amounts[name], kind)}" if name in amounts else ""
+            yield said
+
+
+# ---- tables
+
+
+def _table(roots: Sequence[ir.Expr], rule: RuleBase, view: reference.View) -> _Lines:
     rows = list(_parts(roots, rule.source.text, view))
     width = min(max((len(words) for words, _ in rows), default=0), _WIDEST)
     for words, value in rows[:_MOST_VALUES]:
@@ -67,11 +259,11 @@ def _table(roots: list[ir.Expr], rule: RuleBase, view: reference.View) -> Iterat
         yield "    ..."
 
 
-def _parts(roots: list[ir.Expr], text: str, view: reference.View) -> Iterator[tuple[str, str]]:
+def _parts(roots: Sequence[ir.Expr], text: str, view: reference.View) -> Iterator[tuple[str, str]]:
     """Each part that has a value here, the whole before its parts, each text once."""
     seen: set[str] = set()
     for node in ir.walk(*roots):
-        if isinstance(node, ir.Const) or node.level is Level.IT:
+        if isinstance(node, ir.Const) or (node.level is Level.IT and view.pod < 0):
             continue
         if view.row < 0 and node.level is Level.NODE:
             continue

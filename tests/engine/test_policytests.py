@@ -695,3 +695,69 @@ def test_the_bundled_policies_pass_their_tests():
     wrong = [one for one in runner.report.results if one.outcome != "passed"]
     assert wrong == []
     assert {one.place: one.missing for one in runner.report.coverage.values() if one.missing} == {}
+
+
+# ---- what a failure shows, point by point
+
+
+EVERYTHING = """\
+    sort: pod.qos [Guaranteed, Burstable, BestEffort], pod.queued_at
+    gate: pod.annotation ok=yes message "wait for {pod.name}"
+    prefilter: pod.gpu > 0 -> cluster.gpu.free >= pod.gpu message "no {pod.gpu} GPUs"
+    first: node.label tier=gold
+    reserve: pod.cpu > 0 -> node.cpu.free >= 0
+    permit: pod.label slow=yes -> wait 60s until node.label go=yes message "not yet"
+    prebind: annotate example.com/node = node.name, annotate example.com/cpu = node.cpu.free
+    preempt: victims where it.priority < pod.priority and not it.label critical=true
+    require: node.cpu.free >= pod.cpu
+    quota: by pod.namespace max cpu 3
+    gang: pod.label gang -> by pod.label[gang] min 2
+    """
+CROWDED = """\
+    use p
+    node: a  cpu 2
+    node: b  cpu 2  label tier=gold
+    running: on a  name low   cpu 1  priority 1
+    running: on b  name crit  cpu 2  label critical=true
+    """
+
+
+@pytest.mark.parametrize(
+    ("clauses", "shown"),
+    [
+        ("given pod name x\n  given pod name y qos Guaranteed\n  expect order [x, y]",
+         ["the order is [y, x]", "x", "pod.qos        BestEffort", "pod.qos        Guaranteed"]),
+        ("given pod name x\n  expect ungated x",
+         ['x is held: "wait for x"', "x is held", "pod.annotation[ok]     <none>"]),
+        ("given pod name x annotation ok=yes\n  expect gated x",
+         ["nothing holds x before the queue", "x is let through", "pod.annotation[ok]     yes"]),
+        ("given pod gpu 2\n  expect feasible [a]",
+         ["default/pod is rejected", "cluster.gpu.free >= pod.gpu  false"]),
+        ("given pod\n  expect best a",
+         ["b comes first", "a comes later", "node.label[tier]      <none>"]),
+        ("given pod label slow=yes chosen a\n  expect permit allow",
+         ['permit says wait: "not yet"', "default/pod on a", "node.label go=yes   false"]),
+        ("given pod chosen a\n  expect annotation example.com/cpu 3",
+         ['example.com/cpu is set to "1"', "node.cpu.free  1"]),
+        ("given pod chosen a\n  expect annotation example.com/no 3",
+         ["example.com/no is not set; set are [example.com/cpu, example.com/node]"]),
+        ("given pod cpu 2 priority 5 namespace x\n  expect victims none",
+         ["the victims are [low]", "low on a may go", "crit on b stays",
+          "it.label[critical]" + " " * 28 + "true"]),
+        ("given pod cpu 2 priority 5 namespace x\n  expect nominated b",
+         ["nominated is a", "x: 0 cpu used, 2 asked for, max 3"]),
+        ("given pod cpu 1\n  expect rejected none",
+         ['"quota of default: no more cpu"', "default: 3 cpu used, 1 asked for, max 3"]),
+        ("given pod label gang=g namespace x\n  expect feasible [a]",
+         ['"gang g has 1 of the 2 members that it needs"',
+          "g: the pod, and 0 bound, 0 assumed, 0 pending; 2 are needed"]),
+        ("given pod gpu 1\n  expect skipped 3", ["rule 3 did apply", "pod.gpu > 0  true"]),
+        ("given pod\n  expect skipped 99", ["there is no rule 99; the rules that can be asked"]),
+    ],
+)  # fmt: skip
+def test_a_failure_shows_the_values_of_the_rules_that_it_is_about(run, clauses, shown):
+    got, message = outcome(run(f'test: "t"\n  {clauses}\n', head=CROWDED, p=EVERYTHING))
+    assert got == "failed", message
+    lines = [line.strip() for line in message.splitlines()]
+    said = "\n".join(lines)
+    assert [one for one in shown if one not in said] == [], message
