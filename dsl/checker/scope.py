@@ -1,6 +1,6 @@
 """What names mean in one file, and where findings are collected."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
@@ -11,6 +11,7 @@ from dsl.diagnostics import Diagnostic, Fix, Label, Severity
 from dsl.plan import MetricSpec
 from dsl.schema import MetricDefinition
 from dsl.source import SourceFile, Span
+from dsl.spelling import closest as closest
 from dsl.types import Kind, Type, Unit
 
 _RESERVED: Final = """
@@ -18,7 +19,6 @@ _RESERVED: Final = """
     all over where least most now zone region node rack pod it group quota score nodes candidates
 """
 RESERVED: Final = frozenset(_RESERVED.split())
-_MAX_DISTANCE: Final = 2
 
 
 class Refused(Exception):  # noqa: N818 - a jump to the end of a rule, not an error of ours
@@ -141,33 +141,6 @@ class Scope:
     def names(self) -> list[str]:
         """Returns the names an expression may use."""
         return [*self.lets, *self.metrics, *self.catalogue]
-
-
-def closest(name: str, names: Iterable[str]) -> str | None:
-    """Returns the nearest of the names within edit distance 2, None if there is none."""
-    best, best_distance = None, _MAX_DISTANCE + 1
-    low = name.lower()
-    for other in names:
-        if abs(len(other) - len(name)) > _MAX_DISTANCE:
-            continue
-        distance = 0 if other.lower() == low else edit_distance(low, other.lower())
-        if distance < best_distance and distance * 2 < max(len(name), 1):
-            best, best_distance = other, distance
-    return best
-
-
-def edit_distance(left: str, right: str) -> int:
-    """Returns how many insertions, deletions, changes or swaps lead from one to the other."""
-    before: list[int] = []
-    row = list(range(len(right) + 1))
-    for i, a in enumerate(left, 1):
-        older, before, row = before, row, [i]
-        for j, b in enumerate(right, 1):
-            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
-            if i > 1 and j > 1 and a == right[j - 2] and left[i - 2] == b:
-                cost = min(cost, older[j - 2] + 1)
-            row.append(cost)
-    return row[-1]
 
 
 def describe(typed: Typed) -> str:

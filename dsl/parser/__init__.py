@@ -4,16 +4,21 @@ Each statement is cut out and parsed alone, so one broken line hides no other. N
 any text. A `Parser` is a value; its tables are built when first needed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from dsl.diagnostics import Diagnostic, Fix, Severity
 from dsl.parser.build import StatementReader
 from dsl.parser.layout import Chunk, cut
+from dsl.parser.openings import continued, foreign, is_closing, is_ours, wrong_language
 from dsl.parser.tests import parse_test
 from dsl.source import SourceFile, Span, TextProblem
 from dsl.syntax import Broken, Expr, Lexeme, Statement
 
 __all__ = ["Parser", "problem_diagnostic"]
+
+#: Lines in column 1 that may belong to the statement above them.
+_MAX_RUN_ON: Final = 8
 
 
 def problem_diagnostic(source: SourceFile, problem: TextProblem) -> Diagnostic:
@@ -46,8 +51,46 @@ class Parser:
         chunks, problems = cut(source)
         for problem in problems:
             yield None, (problem_diagnostic(source, problem),)
-        for chunk in chunks:
-            yield self._statement(source, chunk)
+        alien = ""
+        skip = 0
+        for at, chunk in enumerate(chunks):
+            text = source.slice(chunk.span)
+            language = foreign(text)
+            if skip:
+                skip -= 1
+            elif language is not None and not alien:
+                alien = language
+                refusal = wrong_language(text, language)
+                found = refusal.diagnostic(source, chunk.span.start, len(source.text))
+                yield Broken(chunk.span, chunk.declares), (found,)
+            elif (alien and not is_ours(text)) or (at and is_closing(text)):
+                # What follows the first line of another language is no mistake of its own.
+                yield Broken(chunk.span, chunk.declares), ()
+            else:
+                skip = self._run_on(source, chunks[at:])
+                if skip:
+                    lines = chunks[at + 1 : at + 1 + skip]
+                    yield (
+                        Broken(chunk.span, chunk.declares),
+                        tuple(continued(source, chunk.span, one.span) for one in lines),
+                    )
+                else:
+                    yield self._statement(source, chunk)
+
+    def _run_on(self, source: SourceFile, chunks: Sequence[Chunk]) -> int:
+        """Returns how many lines in column 1 continue the first statement: they want indenting."""
+        first = source.slice(chunks[0].span)
+        if not is_ours(first):
+            return 0
+        text = first.rstrip()
+        for count, chunk in enumerate(chunks[1 : 1 + _MAX_RUN_ON], 1):
+            line = source.slice(chunk.span)
+            if is_ours(line) or foreign(line) is not None:
+                return 0
+            text += f"\n  {line.rstrip()}"
+            if self._reader.reads(f"{text}\n"):
+                return count
+        return 0
 
     def expression(self, source: SourceFile, span: Span) -> tuple[Expr | None, Diagnostic | None]:
         """Reads the text under a span as one expression."""

@@ -8,19 +8,17 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar, cast
 
 from lark import Lark, Token, Tree
-from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
 
 from dsl import syntax as s
 from dsl.diagnostics import Diagnostic
 from dsl.parser.complaint import Refusal, complain
 from dsl.parser.lexemes import read_lexemes
+from dsl.parser.reading import Tell, depth_refusal, reaches, read
 from dsl.parser.tables import load_tables
 from dsl.source import MAX_DEPTH, MAX_ITEMS, SourceFile, Span
 
 #: A node of Lark's tree; its stubs say little more.
 Raw = Any
-#: Names what is wrong at a place of a statement: text, start, end, what would do, what was met.
-Tell = Callable[[str, int, int, frozenset[str], str], Refusal]
 _T = TypeVar("_T")
 _LEAVES: Final = ("true", "false", "name", "bare_agg", "field")
 _WRAPPERS: Final = ("word", "lit", "key", "num", "glob", "members", "set_ref")
@@ -35,7 +33,6 @@ _PART_WORDS: Final = """
 #: What the grammar calls the parts of a statement that are more than one expression.
 _PARTS: Final = frozenset(_PART_WORDS.split())
 _KEYWORD: Final = re.compile(r"[A-Za-z]+")
-_BRACKETS: Final = re.compile(r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[(\[)\]]')
 
 
 class _StopError(Exception):
@@ -81,6 +78,10 @@ class StatementReader:
             builder.report(stop.refusal)
             return None, builder.found
         return (None if builder.fatal else statement), builder.found
+
+    def reads(self, text: str) -> bool:
+        """Whether a text is a statement as far as the grammar goes."""
+        return reaches(self._tables(), text, "start") > len(text)
 
     def built(
         self,
@@ -130,56 +131,10 @@ class StatementReader:
         return read_lexemes(self._tables(), text, span.start, start), []
 
     def _read(self, builder: "_Builder", text: str, start: str, tell: Tell = complain) -> Raw:
-        deep = _too_deep(text)
-        if deep is not None:
-            builder.report(deep)
-            return None
-        try:
-            return self._tables().parse(text, start=start)
-        except UnexpectedInput as error:
-            builder.report(tell(text, *_where(error, text)))
-            return None
-
-
-def _where(error: UnexpectedInput, text: str) -> tuple[int, int, frozenset[str], str]:
-    """Returns start, end, acceptable terminals and the kind of what was met."""
-    if isinstance(error, UnexpectedToken):
-        token = error.token
-        accepts = frozenset(error.accepts)
-        if token.type in ("$END", "_NL"):
-            end = (token.start_pos or 0) if token.type == "_NL" else len(text)
-            return end, end, accepts, "end"
-        start = token.start_pos or 0
-        return start, token.end_pos or start + 1, accepts, token.type
-    if isinstance(error, UnexpectedCharacters):
-        start = cast("int", error.pos_in_stream)
-        return start, start + 1, frozenset(error.allowed or ()), "character"
-    if isinstance(error, UnexpectedEOF):
-        return len(text), len(text), frozenset(error.expected), "end"
-    return 0, 1, frozenset(), "character"
-
-
-def _too_deep(text: str) -> Refusal | None:
-    depth = 0
-    for found in _BRACKETS.finditer(text):
-        sign = found.group()
-        if sign in "([":
-            depth += 1
-        elif sign in ")]":
-            depth -= 1
-        if depth > MAX_DEPTH:
-            return _depth_refusal(found.start(), found.end())
-    return None
-
-
-def _depth_refusal(start: int, end: int) -> Refusal:
-    return Refusal(
-        "P006",
-        f"this is nested more than {MAX_DEPTH} levels deep",
-        start,
-        end,
-        helps=("give parts of it a name with `let`",),
-    )
+        tree, found = read(self._tables(), text, start, tell)
+        for refusal in found:
+            builder.report(refusal)
+        return tree
 
 
 class _Builder:
@@ -489,7 +444,7 @@ class _Builder:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             span = self.span(node)
-            raise _StopError(_depth_refusal(span.start - self.base, span.start - self.base + 1))
+            raise _StopError(depth_refusal(span.start - self.base, span.start - self.base + 1))
         try:
             return build(node)
         finally:

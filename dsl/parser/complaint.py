@@ -6,21 +6,17 @@ kind of mistake and the first that recognises it speaks.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
-from dsl.diagnostics import Diagnostic, Fix
-from dsl.schema import FIELDS
-from dsl.source import QUOTED_OR_COMMENT, SourceFile, Span
+from dsl.parser import habits, openings, signs
+from dsl.parser.openings import DECLARATIONS, STATEMENTS
+from dsl.parser.place import Place, Refusal, place_of
+from dsl.source import QUOTED_OR_COMMENT
+from dsl.spelling import closest
 
-STATEMENTS: Final = (
-    "policy", "description", "version", "language", "mode", "order", "weight", "gate", "preEnqueue",
-    "sort", "queueSort", "prefilter", "preFilter", "filter", "require", "forbid", "preempt",
-    "postFilter", "prescore", "preScore", "score", "first", "prefer", "avoid", "spread",
-    "normalize", "reserve", "permit", "prebind", "preBind", "bind", "postbind", "postBind", "gang",
-    "quota",
-)  # fmt: skip
-DECLARATIONS: Final = ("let", "param", "metric", "use")
+__all__ = ["DECLARATIONS", "STATEMENTS", "Refusal", "closest", "complain"]
+
 _CLAUSES: Final = (
     "message", "status", "weight", "normalize", "missing", "reverse", "every", "stale", "default",
     "unit", "by", "from", "to", "one", "of", "over", "where", "then", "else", "and", "or", "not",
@@ -31,19 +27,6 @@ _CLAUSES: Final = (
     "unschedulable", "unresolvable", "minmax", "none", "rank", "string", "number", "quantity",
     "duration", "bool", "time",
 )  # fmt: skip
-_OPERATORS: Final = {
-    "&&": "and", "&": "and", "||": "or", "|": "or", "!": "not", "===": "==", "<>": "!=",
-    "=<": "<=", "=>": "->", "=!": "!=", "~=": "matches", "=~": "matches", "!~": "not ... matches",
-    "!==": "!=", "→": "->", "**": "pow(x, y)", "^": "pow(x, y)", "%": "mod(a, b)",
-    "?": "if ... then ... else ...", "--": "-", "->>": "->", "++": "+",
-}  # fmt: skip
-_UNITS: Final = {
-    "sec": "s", "secs": "s", "seconds": "s", "mins": "min",
-    "minutes": "min", "hr": "h", "hrs": "h", "hours": "h", "days": "d", "day": "d", "kb": "Ki",
-    "mb": "Mi", "gb": "Gi", "tb": "Ti", "kib": "Ki", "mib": "Mi", "gib": "Gi", "tib": "Ti",
-    "ki": "Ki", "mi": "Mi", "gi": "Gi", "ti": "Ti", "g": "G or Gi", "t": "T or Ti", "K": "k or Ki",
-    "b": "", "x": "", "us": "ms", "ns": "ms", "y": "d", "B": "",
-}  # fmt: skip
 _WORDS: Final = {
     "_ARROW": "`->`",
     "RELOP": "a comparison",
@@ -71,195 +54,114 @@ _WORDS: Final = {
     "UNIT": "a unit",
     "_NL": "the end of the statement",
 }
+#: Terminals whose names are those of words, which they are not.
+_CLASSES: Final = frozenset({"STRING", "NUMBER", "DURATION", "TIME", "BOOL", "QUANTITY"})
 _OPERATOR_NAMES: Final = frozenset({"PLUS", "MINUS", "STAR", "SLASH", "__ANON_1"})
-_LABELS_OF: Final = tuple(
-    f"{owner}.{part}"
-    for owner in ("node", "pod", "namespace", "it")
-    for part in ("label", "annotation")
-)
 _MAX_SHOWN: Final = 5
-_MAX_DISTANCE: Final = 2
+#: How far around a place of a long statement the checks look.
+_WINDOW: Final = 1000
+#: What a statement looks like, shown where nothing better is known.
+_SHAPES: Final = MappingProxyType(
+    {
+        "permit": "permit: CONDITION -> allow   or   -> reject   or   -> wait 60s until CONDITION",
+        "bind": "bind: CONDITION -> with BINDER   or   -> default   or   -> dry run",
+        "preempt": "preempt: CONDITION -> victims where it.priority < pod.priority   or   -> never",
+        "spread": "spread: over zone   or   spread: over zone skew 1 hard",
+        "prebind": 'prebind: annotate example.com/KEY = "VALUE"',
+        "postbind": 'postbind: event "placed on {node.name}"',
+        "gang": "gang: by pod.label[KEY] min 3 wait 60s",
+        "quota": "quota: by pod.namespace max cpu 20, memory 64Gi",
+        "sort": "sort: pod.priority desc, pod.queued_at",
+        "normalize": "normalize: minmax   or   normalize: minmax reverse",
+        "metric": 'metric NAME = promql "QUERY" by instance every 15s stale 2m',
+        "use": "use NAME (PARAM = VALUE) weight 2",
+        "param": 'param NAME: string = VALUE "what it is for"',
+        "prefer": "prefer: CONDITION weight 2   or   prefer: least NUMBER",
+        "mode": "mode: shadow",
+        "applies": "applies to: pod.namespace is NAME",
+    }
+)
+_LONG: Final = MappingProxyType(
+    {"queueSort": "sort", "postFilter": "preempt", "preBind": "prebind", "postBind": "postbind",
+     "avoid": "prefer"}
+)  # fmt: skip
+#: Clauses and the statements that take them.
+_BELONGS: Final = MappingProxyType(
+    {
+        "weight": "score, prefer, avoid and spread",
+        "normalize": "score",
+        "missing": "score",
+        "message": "gate, prefilter, filter, require, forbid, reserve, permit and quota",
+        "status": "gate, prefilter, filter, require, forbid, reserve and permit",
+        "skew": "spread", "hard": "spread", "limit": "preempt", "pick": "preempt",
+        "across": "preempt", "stale": "metric", "every": "metric", "unit": "metric",
+        "backoff": "gang", "elastic": "quota", "reclaim": "quota",
+    }
+)  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A finding whose places count from the start of the statement's text."""
+def complain(  # noqa: PLR0913 - the parts of a place, the rest by name
+    text: str,
+    start: int,
+    end: int,
+    accepts: frozenset[str],
+    kind: str,
+    *,
+    alone: bool = False,
+    read: Callable[[str], int] | None = None,
+    of_test: bool = False,
+) -> Refusal:
+    """Names what is wrong at a place of a statement.
 
-    code: str
-    message: str
-    start: int
-    end: int
-    label: str = ""
-    helps: tuple[str, ...] = ()
-    fix: str | None = None
-    continues: str = ""
-
-    def diagnostic(self, source: SourceFile, base: int, size: int) -> Diagnostic:
-        """Returns the finding with its place in the file."""
-        message = self.message
-        if self.continues:
-            line = source.position(base)[0]
-            message += f" `{self.continues}` of line {line}"
-        span = Span(min(base + self.start, size), min(base + self.end, size))
-        fix = Fix(span, self.fix) if self.fix is not None else None
-        return Diagnostic(
-            self.code, message, source, span, label=self.label, helps=self.helps, fix=fix
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where reading stopped.
-
-    Attributes:
-        before: the text up to there, comments and the insides of texts blanked out.
-        met: what stands there: a word, a sign, or nothing at the end.
+    Args:
+        text: the statement.
+        start: where reading stopped.
+        end: where what was met there ends.
+        accepts: what the grammar would have taken.
+        kind: what was met, as the grammar calls it; `end` and `character` besides.
+        alone: whether the text is an expression, not a statement.
+        read: says how far a text can be read.
+        of_test: whether the statement is one of a test file, which holds no expressions.
     """
-
-    text: str
-    bare: str
-    start: int
-    end: int
-    accepts: frozenset[str]
-    kind: str
-    met: str
-
-    @property
-    def before(self) -> str:
-        return self.bare[: self.start].rstrip()
-
-    def refuse(self, code: str, message: str, *helps: str, fix: str | None = None) -> Refusal:
-        return Refusal(code, message, self.start, self.end, helps=helps, fix=fix)
-
-    def at(self, start: int, end: int, code: str, message: str, *helps: str) -> Refusal:
-        return Refusal(code, message, start, end, helps=helps)
-
-
-def complain(text: str, start: int, end: int, accepts: frozenset[str], kind: str) -> Refusal:
-    """Names what is wrong at a place of a statement."""
-    bare = QUOTED_OR_COMMENT.sub(_blank, text)
-    if kind == "end":
-        start = end = len(bare[:start].rstrip()) if start < len(bare) else len(bare.rstrip())
-        met = ""
+    place = place_of(text, (start, end, accepts, kind), alone=alone, read=read)
+    shift = max(0, start - _WINDOW)
+    if len(text) > 2 * _WINDOW:
+        for check in (_open_text, _brackets):
+            found = check(place)
+            if found is not None:
+                return found
+        # The other checks look back from the place again and again: not over a text of any length.
+        where = (start - shift, end - shift, accepts, kind)
+        place = place_of(text[shift : start + _WINDOW], where, alone=alone or shift > 0)
     else:
-        met = _met(text, start, end)
-        end = max(start + len(met), start + 1)
-    place = _Place(text, bare, start, end, accepts, kind, met)
-    for check in _CHECKS:
-        found = check(place)
-        if found is not None:
-            return found
-    return _unexpected(place)
+        shift = 0
+    checks = _GENERAL if of_test else _CHECKS
+    told = next((one for one in (check(place) for check in checks) if one is not None), None)
+    return (told or _unexpected(place)).shifted(shift)
 
 
-def _blank(found: re.Match[str]) -> str:
-    text = found.group()
-    if text.startswith("#"):
-        return " " * len(text)
-    return '"' + " " * (len(text) - 2) + '"' if len(text) > 1 else text
+# ---- checks of all languages
 
 
-def _met(text: str, start: int, end: int) -> str:
-    found = re.compile(r"[A-Za-z_$][\w.]*|\d[\w.%]*|[&|=<>!~?*^+%-]+").match(text, start)
-    return found.group() if found is not None else text[start : max(end, start + 1)]
-
-
-# ---- checks, most telling first
-
-
-def _indented(place: _Place) -> Refusal | None:
-    """An indented line that looks like a statement of its own."""
-    line_start = place.text.rfind("\n", 0, place.start) + 1
-    if line_start == 0:
-        return None
-    line = place.text[line_start:]
-    found = re.match(r"[ \t]+(([A-Za-z]+)[ \t]*:|(let|param|metric|use)[ \t]+\w+[ \t]*[=(:])", line)
-    if found is None:
-        return None
-    word = found.group(2) or found.group(3)
-    first = line_start + len(line) - len(line.lstrip(" \t"))
-    if word not in (*STATEMENTS, *DECLARATIONS) or place.start > line_start + found.end():
-        return None
-    return Refusal(
-        "P012",
-        "this line is indented, so it continues the",
-        first,
-        first + len(word),
-        label="a new statement starts in column 1",
-        helps=("remove the leading spaces",),
-        continues=re.match(r"\w*", place.text).group(),  # type: ignore[union-attr]  # may be empty
-    )
-
-
-def _statement_word(place: _Place) -> Refusal | None:
-    """What stands in column 1."""
-    found = re.match(r"([A-Za-z_]+)", place.text)
-    if found is None:
-        if place.start > 0:
-            return None
-        sign = place.text[:1]
-        return place.at(
-            0,
-            1,
-            "P004",
-            f"a statement does not start with `{sign}`",
-            "a statement starts with its word in column 1:  filter: ...",
-        )
-    word = found.group()
-    rest = place.text[found.end() :].lstrip(" \t")
-    if place.start > found.end() + 1 + len(place.text[found.end() :]) - len(rest):
-        return None
-    if word in STATEMENTS:
-        if not rest.startswith(":"):
-            return place.at(0, len(word), "P005", f"`{word}` needs a colon", f"write  {word}: ...")
-        return None
-    if word in DECLARATIONS or word == "applies":
-        return None
-    near = closest(word, (*STATEMENTS, *DECLARATIONS))
-    hints = [f"did you mean `{near}`?"] if near else []
-    if not near and re.match(r"=[^=]", rest):
-        hints = [f"to give a value a name write  let {word} {rest.splitlines()[0].strip()}"]
-    return place.at(0, len(word), "P004", f"there is no statement `{word}`", *hints)
-
-
-def _declaration(place: _Place) -> Refusal | None:
-    """A declaration without its `=`, or with a colon behind its word."""
-    found = re.match(r"(let|param|metric)\b[ \t]*(:?)[ \t]*([A-Za-z_]\w*)?", place.text)
-    if found is None or place.start > found.end() + 1:
-        return None
-    word, colon, name = found.groups()
-    if colon:
-        return place.at(
-            found.start(2),
-            found.end(2),
-            "P005",
-            f"`{word}` takes no colon",
-            f"write  {word} {name or 'NAME'} = ...",
-        )
-    if name is None:
-        return place.refuse("P009", f"`{word}` needs a name", f"write  {word} NAME = ...")
-    if place.met != "=" and "EQUAL" in place.accepts and word != "param":
-        return place.refuse("P005", f"`{word} {name}` needs a `=`", f"write  {word} {name} = ...")
-    return None
-
-
-def _open_text(place: _Place) -> Refusal | None:
+def _open_text(place: Place) -> Refusal | None:
     """A quote without its partner."""
     plain = QUOTED_OR_COMMENT.sub(lambda found: " " * len(found.group()), place.text)
     for sign in ('"""', '"', "'"):
         at = plain.find(sign)
         if 0 <= at <= place.start:
             line = place.text[at:].split("\n", 1)[0].rstrip()
-            return place.at(
-                at, at + len(sign), "P002", "this text is never closed", f"write  {line}{sign}"
-            )
+            end = at + len(line)
+            return Refusal(
+                "P002", "this text is never closed", at, at + len(sign),
+                helps=(f"write  {line}{sign}",), fix=sign, fix_at=(end, end),
+            )  # fmt: skip
     raw = place.text.find('"""')
     if 0 <= raw <= place.start and place.text.count('"""') % 2:
         return place.at(raw, raw + 3, "P002", "this text is never closed", 'end it with  """')
     return None
 
 
-def _brackets(place: _Place) -> Refusal | None:
+def _brackets(place: Place) -> Refusal | None:
     """Brackets that are open at the end, or close nothing."""
     opened: list[int] = []
     for at, sign in enumerate(place.bare[: place.start]):
@@ -269,202 +171,231 @@ def _brackets(place: _Place) -> Refusal | None:
             opened.pop()
     if place.met in (")", "]") and not opened:
         return place.refuse("P002", f"`{place.met}` closes nothing", fix="")
-    if opened and (place.kind == "end" or place.met == "->"):
-        sign = place.bare[opened[-1]]
-        return place.at(opened[-1], opened[-1] + 1, "P002", f"this `{sign}` is never closed")
-    return None
-
-
-def _number(place: _Place) -> Refusal | None:
-    """Numbers that are almost right: `.5`, `+5`, `1w`, `5 Gi`."""
-    rest = place.text[place.start :]
-    takes_value = "QUANT" in place.accepts or "NAME" in place.accepts
-    found = re.match(r"\.\d+", rest)
-    if found:
-        return place.at(
-            place.start, place.start + found.end(), "P007",
-            "a number starts with a digit", f"write  0{found.group()}",
-        )  # fmt: skip
-    found = re.match(r"\+[ \t]*(\d[\w.]*)", rest)
-    if found and takes_value:
-        return place.at(
-            place.start, place.start + found.end(), "P007",
-            "a number has no plus sign", f"write  {found.group(1)}",
-        )  # fmt: skip
-    found = re.match(r"(\d+(?:\.\d+)?)([A-Za-z]+)\b", rest)
-    if found:
-        number, unit = found.groups()
-        if unit in ("w", "weeks", "week"):
-            number, unit = f"{float(number) * 7:g}", "days"
-        better = _UNITS.get(unit) or _UNITS.get(unit.lower())
-        hint = f"write  {number}{better}" if better else "units are s min h d, m, Ki Mi Gi, k M G"
-        return place.at(
-            place.start, place.start + found.end(), "P007",
-            f"`{found.group()}` is not a number", hint,
-        )  # fmt: skip
-    found = re.match(r"\d+\.(?!\.)", rest)
-    if found:
-        return place.at(
-            place.start, place.start + found.end(), "P007",
-            f"`{found.group()}` is not a number", f"write  {found.group()}0",
-        )  # fmt: skip
-    return None
-
-
-def _equals(place: _Place) -> Refusal | None:
-    """`=` where `==` or `is` is meant."""
-    if place.met != "=":
+    if not opened:
         return None
-    left = re.search(r"[\w.$\[\]/-]+\Z", place.before)
-    word = left.group() if left else "x"
-    right = re.match(r"=[ \t]*(\S+)", place.text[place.start :])
-    value = right.group(1) if right else "value"
-    return place.refuse(
-        "P014",
-        "`=` is for names and labels; a comparison is written `==` or `is`",
-        f"write  {word} is {value}",
-        fix="is",
-    )
-
-
-def _chained(place: _Place) -> Refusal | None:
-    """`a < b < c`."""
-    if place.met not in ("<", "<=", ">", ">=", "==", "!=") or place.kind != "RELOP":
+    sign = place.bare[opened[-1]]
+    close = ")" if sign == "(" else "]"
+    open_ended = place.kind == "end" or place.met == "->"
+    if not open_ended and (place.closing(opened[-1]) >= 0 or not _closes(place, close)):
         return None
-    if not re.search(r"[<>=!]=|[<>]", place.before.split("->")[-1].replace("->", "")):
-        return None
-    return place.refuse("P014", "comparisons do not chain", "join two of them:  a < b and b < c")
+    at = len(place.before)
+    fix = close if place.mends(at, at, close) or place.kind == "end" else None
+    return Refusal(
+        "P002", f"this `{sign}` is never closed", opened[-1], opened[-1] + 1,
+        helps=(f"close it with `{close}`",), fix=fix, fix_at=(at, at),
+    )  # fmt: skip
 
 
-def _operator(place: _Place) -> Refusal | None:
-    """Signs of other languages."""
-    met = place.met
-    for size in (3, 2, 1):
-        better = _OPERATORS.get(met[:size])
-        if better is not None and (len(met) >= size):
-            end = place.start + size
-            word = met[:size]
-            return Refusal(
-                "P014",
-                f"`{word}` is not an operator here",
-                place.start,
-                end,
-                helps=(f"write `{better}`",),
-                fix=better if " " not in better and "(" not in better else None,
-            )
-    if met in ("{", "}", ";", "\\"):
-        return place.refuse("P014", f"`{met}` has no meaning here", fix="")
-    return None
+def _closes(place: Place, close: str) -> bool:
+    return ("RPAR" if close == ")" else "RSQB") in place.accepts
 
 
-def _word_after_field(place: _Place) -> Refusal | None:
-    """`node.lable test=test`, `pod.namespace prod`: a word right behind a field."""
-    found = re.search(r"(?<![\w.$])([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)\Z", place.before)
-    if found is None or not re.fullmatch(r"[A-Za-z_][\w.]*", place.met):
-        return None
-    field = found.group(1)
-    if field not in FIELDS:
-        near = closest(field, (*_LABELS_OF, *FIELDS))
-        if near is None:
-            return None
-        return Refusal(
-            "P101",
-            f"there is no field `{field}`",
-            found.start(1),
-            found.end(1),
-            helps=(f"did you mean `{near}`?",),
-            fix=near,
-        )
-    if place.met in _CLAUSES:
-        return None
-    return place.refuse(
-        "P001", f"`{place.met}` does not fit here", f"write  {field} is {place.met}"
-    )
-
-
-def _after_word(place: _Place) -> Refusal | None:
-    """A text that needs quotes: `nginx:1.25`, `my app`, a message without quotes."""
-    before = place.before
-    if before.endswith("message") and "STRING" in place.accepts:
-        line = place.text[place.start :].split("\n", 1)[0].strip()
-        return place.refuse("P001", "a message is a quoted text", f'write  message "{line}"')
-    if before.endswith("matches") and "STRING" in place.accepts:
-        pattern = re.match(r"\S+", place.text[place.start :])
-        shown = pattern.group() if pattern else ""
-        return place.refuse(
-            "P001", "a regular expression stands in quotes", f"write  matches '{shown}'"
-        )
-    if before.endswith("promql") and "STRING" in place.accepts:
-        return place.refuse("P001", "a query stands in quotes", 'write  promql "..."')
-    tested = re.search(r"(contains|starts with|ends with|is|is not|like|=)[ \t]+(\S+)\Z", before)
-    if tested is None or place.kind == "end":
-        return None
-    operator, word = tested.group(1), tested.group(2)
-    tail = re.match(r"[^\s()\[\],]*", place.text[place.start :])
-    more = tail.group() if tail else ""
-    if place.start > len(before) and place.kind not in ("RELOP", "character") and more.isalnum():
-        return place.refuse(
-            "P001",
-            f"`{more}` does not fit here",
-            f'a text with blanks:  {operator} "{word} {more}"',
-        )
-    if place.start == len(before) and more:
-        start = place.start - len(word)
-        if more.startswith("*") and operator in ("contains", "is", "starts with", "ends with"):
-            hint = f"write  like {word}{more}"
-        else:
-            hint = f'write  {operator} "{word}{more}"'
-        return place.at(
-            start, place.start + len(more), "P001", f"`{word}{more}` needs quotes", hint
-        )
-    return None
-
-
-def _label_then_operator(place: _Place) -> Refusal | None:
-    """`node.label a like b`: a label test knows symbols and `in` only."""
-    found = re.search(r"((?:pod|node|namespace|it)\.\w+)[ \t]+([\w./-]+)\Z", place.before)
-    if found is None or place.met not in (
-        "like", "contains", "matches", "is", "starts", "ends", "??",
-    ):  # fmt: skip
-        return None
-    field, key = found.groups()
-    return place.at(
-        found.start(),
-        found.end(),
-        "P001",
-        f"`{place.met}` wants the value of a label",
-        f"write  {field}[{key}] {place.met} ...",
-    )
-
-
-def _unfinished(place: _Place) -> Refusal | None:
+def _unfinished(place: Place) -> Refusal | None:
     """The text ends where something is still needed."""
     if place.kind != "end":
         return None
-    last = re.search(r"(->|[<>=!]=|[A-Za-z_$][\w.]*|\S)\Z", place.before)
+    last = re.search(r"(->|[<>=!]=|[A-Za-z_$][\w./-]*|\d[\w.%]*|\S)\Z", place.before)
     word = last.group() if last else ""
     start = place.start - len(word)
+    if place.keyword in openings.STATEMENTS and place.accepts == {"_ARROW"} | (
+        place.accepts & _OPERATORS
+    ):
+        shape = _shape(place)
+        if shape is not None:
+            return place.at(start, place.start, "P009", f"`{word}` alone says nothing here", shape)
+    key = re.search(r"(?:pod|node|namespace|it)\.(?:label|annotation|taint)s?\Z", place.before)
+    if key is not None:
+        return place.at(
+            *key.span(), "P009", f"`{word}` needs a key",
+            f"write  {word} KEY   or   {word} KEY=VALUE",
+        )  # fmt: skip
     wants = _wants(place)
     what = f", {wants} is needed" if wants else ""
+    hints = [one for one in (_shape(place),) if one is not None and not wants]
     if word:
-        return place.at(start, place.start, "P009", f"nothing follows `{word}`{what}")
-    return place.refuse("P009", f"the statement ends too early{what}")
+        return place.at(start, place.start, "P009", f"nothing follows `{word}`{what}", *hints)
+    return place.refuse("P009", f"the statement ends too early{what}", *hints)
 
 
-def _misspelt(place: _Place) -> Refusal | None:
+_OPERATORS: Final = frozenset(
+    {"PLUS", "MINUS", "STAR", "SLASH", "__ANON_1", "RELOP", "IN", "NOT", "TEXTOP", "LIKE",
+     "MATCHES", "IS", "AND", "OR", "INDEX"}
+)  # fmt: skip
+
+
+def _shape(place: Place) -> str | None:
+    word = place.keyword
+    shape = _SHAPES.get(_LONG.get(word, word))
+    return f"write for example  {shape}" if shape is not None else None
+
+
+def _after_word(place: Place) -> Refusal | None:
+    """A text that needs quotes: `nginx:1.25`, `my app`, a message without quotes."""
+    before = place.before
+    line = place.text[place.start : place.line(place.start)[1]].strip()
+    span = (place.start, place.start + len(line))
+    if "STRING" in place.accepts and before.endswith(("message", "event")):
+        word = "message" if before.endswith("message") else "event"
+        line = line.lstrip("=:(").rstrip(")").strip().strip('"')
+        better = f'"{line}"'
+        return Refusal(
+            "P001", f"`{word}` takes a quoted text", *span, helps=(f"write  {word} {better}",),
+            fix=better,
+        )  # fmt: skip
+    if before.endswith("matches") and "STRING" in place.accepts:
+        pattern = re.match(r"\S+", place.text[place.start :])
+        shown = pattern.group() if pattern else ""
+        inner = shown[1:-1] if len(shown) > 1 and shown[0] == shown[-1] == "/" else shown
+        span = (place.start, place.start + len(shown))
+        return place.instead(span, "P001", "a regular expression stands in quotes", f"'{inner}'")
+    if before.endswith("promql") and "STRING" in place.accepts:
+        quote = "'" if '"' in line else '"'
+        better = f"{quote}{line}{quote}"
+        return place.instead(span, "P001", "a query stands in quotes", better)
+    return _unquoted(place)
+
+
+def _unquoted(place: Place) -> Refusal | None:
+    before = place.before
+    tested = re.search(r"(contains|starts with|ends with|is|is not|like|=)[ \t]+(\S+)\Z", before)
+    tested = tested or re.search(r"(?<=\w)(=|!=)([\w./-]+)\Z", before)
+    if tested is None or place.kind == "end" or before.endswith(("==", "<=", ">=", "!=")):
+        return None
+    operator, word = tested.group(1), tested.group(2)
+    tail = re.match(r"[^\s()\[\],;]*", place.text[place.start :])
+    more = tail.group() if tail else ""
+    touching = place.start == tested.end(2) and more != ":"
+    if not touching and place.kind not in ("RELOP", "character") and re.fullmatch(r"[\w.-]+", more):
+        better = f'"{word} {more}"'
+        if closest(more, _CLAUSES) is None and place.mends(tested.start(2), place.end, better):
+            return Refusal(
+                "P001", f"`{more}` does not fit here", place.start, place.end,
+                helps=(f"a text with blanks:  {operator} {better}",), fix=better,
+                fix_at=(tested.start(2), place.end),
+            )  # fmt: skip
+    if not touching or not more or re.fullmatch(r"\d+(\.\d+)?", word):
+        return None
+    span = (tested.start(2), place.start + len(more))
+    if "*" in more and operator in ("contains", "is", "starts with", "ends with", "like"):
+        better = f"like {word}{more}"
+        whole = (tested.start(1), span[1])
+        if re.fullmatch(r"[\w*?./-]+", f"{word}{more}") and operator != "like":
+            return Refusal(
+                "P001", f"`{word}{more}` is a pattern", *span, helps=(f"write  {better}",),
+                fix=better, fix_at=whole,
+            )  # fmt: skip
+    better = f'"{word}{more}"'
+    if '"' in f"{word}{more}" or not place.mends(*span, better):
+        return None
+    return Refusal(
+        "P001", f"`{word}{more}` needs quotes", *span, helps=(f"write  {operator} {better}",),
+        fix=better,
+    )  # fmt: skip
+
+
+def _dots(place: Place) -> Refusal | None:
+    """`pod..name`, `.pod.name`, `pod.name.`."""
+    found = re.search(r"[A-Za-z_][\w.]*\Z", place.bare[: place.start])
+    start = found.start() if found is not None else place.start
+    whole = re.match(r"\.?[A-Za-z_][\w]*(?:\.+[A-Za-z_]\w*)*\.?(?!\w)", place.text[start:])
+    if whole is None or "." not in place.text[place.start : place.start + 2]:
+        return None
+    better = re.sub(r"\.+", ".", whole.group()).strip(".")
+    span = (start, start + whole.end())
+    if better == whole.group() or not place.mends(*span, better):
+        return None
+    return place.instead(span, "P001", "one dot stands between the words of a field", better)
+
+
+def _source(place: Place) -> Refusal | None:
+    """`metric bw = rate(...)`, `metric bw = query "..."`."""
+    found = re.match(r"metric[ \t]+(\w+)[ \t]*=[ \t]*", place.text)
+    if found is None or place.start != found.end():
+        return None
+    line = place.text[place.start : place.line(place.start)[1]].strip()
+    quoted = re.match(r"(?:\w+[ \t]+)?(\"[^\"]*\"|'[^']*')", line)
+    query = quoted[1] if quoted is not None else f"'{line}'" if '"' in line else f'"{line}"'
+    end = place.start + (quoted.end() if quoted is not None else len(line))
+    message = "a metric says where its values come from: promql, annotation, usage or object"
+    return place.instead((place.start, end), "P001", message, f"promql {query}")
+
+
+def _by_label(place: Place) -> Refusal | None:
+    """`by (instance)`, `over node.zone`, `over topology.kubernetes.io/zone`."""
+    name = re.match(r"\(([ \t]*\w+[ \t]*)\)", place.behind)
+    if name is not None and place.before.endswith(" by"):
+        span = (place.start, place.start + name.end())
+        return place.instead(span, "P001", "`by` takes the name alone", name[1].strip())
+    over = re.search(r"over[ \t]+([\w]+)\Z", place.bare[: place.start])
+    more = re.match(r"\.[\w./-]+", place.behind)
+    if over is None or more is None or place.keyword != "spread":
+        return None
+    whole = over[1] + more.group()
+    span = (over.start(1), place.start + more.end())
+    if over[1] == "node":
+        return place.instead(span, "P001", f"`{whole}` is no topology", more.group()[1:])
+    return place.instead(span, "P001", "the key of a label stands in quotes", f'"{whole}"')
+
+
+def _clause(place: Place) -> Refusal | None:
+    """A clause that another statement takes, or a text without `message`."""
+    if place.behind.startswith('"') and "MESSAGE" in place.accepts:
+        return Refusal(
+            "P001", "a text alone says nothing here", place.start, place.start + 1,
+            helps=("write  message " + place.text[place.start : place.line(place.start)[1]],),
+            fix="message ", fix_at=(place.start, place.start),
+        )  # fmt: skip
+    owners = _BELONGS.get(place.met)
+    if owners is None or place.alone or not place.keyword or place.kind == "end":
+        return None
+    own = [one for one in _BELONGS if one.upper() in place.accepts]
+    known = " and ".join(f"`{one}`" for one in own)
+    hints = [f"a `{place.keyword}` takes {known}"] if own else []
+    what = f"`{place.met}` is a clause of {owners}, not of `{place.keyword}`"
+    return place.refuse("P001", what, *hints)
+
+
+def _norm(place: Place) -> Refusal | None:
+    """`normalize min-max`, `status UnschedulableAndUnresolvable`."""
+    rest = re.match(r"[\w-]+", place.behind)
+    if rest is None:
+        return None
+    span = (place.start, place.start + rest.end())
+    plain = re.sub(r"[-_]", "", rest.group()).lower()
+    if "NORM" in place.accepts and "MINMAX" not in place.accepts:
+        better = {"minmax": "minmax", "linear": "minmax", "zeroone": "minmax", "max": "default",
+                  "maxscore": "default", "percentile": "rank", "reversed": "reverse",
+                  "defaultnormalizescore": "default", "inverse": "reverse"}.get(plain)  # fmt: skip
+        if better is not None and rest.group() != better:
+            message = f"there is no scale `{rest.group()}`"
+            return place.instead(span, "P001", message, better)
+    if "STATUS_CODE" in place.accepts and plain.startswith("unschedulable"):
+        better = "unresolvable" if "and" in plain else "unschedulable"
+        return place.instead(span, "P001", f"there is no status `{rest.group()}`", better)
+    if ("REVERSE" in place.accepts and plain == "reversed") or (
+        plain == "reversed" and place.before.endswith(("minmax", "default", "rank"))
+    ):
+        return place.instead(span, "P001", "`reversed` does not fit here", "reverse")
+    return None
+
+
+def _misspelt(place: Place) -> Refusal | None:
     """A word close to one that fits here."""
     if not re.fullmatch(r"[A-Za-z_]+", place.met):
         return None
-    fitting = [one for one in _CLAUSES if one.upper() in place.accepts or _of_class(one, place)]
+    fitting = [one for one in _CLAUSES if one.upper() in place.accepts - _CLASSES]
+    fitting += [one for one in _CLAUSES if _of_class(one, place)]
     near = closest(place.met, [one for one in fitting if one != place.met])
-    if near is None:
+    if near == "contains" or near is None:
+        near = near or closest(place.met, ["starts", "ends"] if "TEXTOP" in place.accepts else [])
+    if near is None or not place.mends(place.start, place.end, near):
         return None
     return place.refuse(
         "P001", f"`{place.met}` does not fit here", f"did you mean `{near}`?", fix=near
     )
 
 
-def _of_class(word: str, place: _Place) -> bool:
+def _of_class(word: str, place: Place) -> bool:
     classes = {
         "MODE": ("enforce", "shadow", "off", "canary"),
         "STATUS_CODE": ("unschedulable", "unresolvable"),
@@ -475,17 +406,43 @@ def _of_class(word: str, place: _Place) -> bool:
     return any(name in place.accepts and word in words for name, words in classes.items())
 
 
-def _unexpected(place: _Place) -> Refusal:
+def _hole(place: Place) -> Refusal | None:
+    """`{load:.2f}`, `{load!r}`: formats of other languages in a message."""
+    found = re.match(r"(:[.\w<>,]*|![rsa])[ \t]*\Z", place.text[place.start :])
+    if not place.alone or found is None:
+        return None
+    expression = place.text[: place.start].strip()
+    digits = re.search(r"\.(\d)", found.group())
+    better = f"round({expression})" if digits is not None else expression
+    return Refusal(
+        "P013", "braces of a message hold an expression only", place.start, len(place.text),
+        helps=(f"write  {{{better}}}",), fix=better, fix_at=(0, len(place.text)),
+    )  # fmt: skip
+
+
+def _unexpected(place: Place) -> Refusal:
     """Whatever is left: what stands here, and what could."""
     wants = _wants(place)
-    hints = [f"{wants} fits here"] if wants else []
     met = place.met if place.met.isprintable() else "this character"
-    if place.met.lower() in ("true", "yes", "then") and not hints:
-        hints = []
-    return place.refuse("P001", f"`{met}` does not fit here", *hints)
+    shown = f"`{met}`" if "`" not in met else "this sign"
+    two = re.search(r"(?<![\w.$])([A-Za-z_]\w*)\Z", place.before)
+    if two is not None and not wants and re.match(r"[\w\"$]", met) and _is_strange(two[1]):
+        return place.at(*two.span(), "P001", f"`{two[1]}` does not fit here", *_hints(place, wants))
+    return place.refuse("P001", f"{shown} does not fit here", *_hints(place, wants))
 
 
-def _wants(place: _Place) -> str:
+def _is_strange(word: str) -> bool:
+    return word not in (*_CLAUSES, *STATEMENTS, *DECLARATIONS, "if", "asc", "desc", "hard")
+
+
+def _hints(place: Place, wants: str) -> list[str]:
+    shape = _shape(place)
+    if wants and wants != "an operator":
+        return [f"{wants} fits here"]
+    return [shape] if shape is not None else []
+
+
+def _wants(place: Place) -> str:
     """Names what the grammar would have taken, shortly."""
     accepts = place.accepts
     names: list[str] = []
@@ -493,7 +450,7 @@ def _wants(place: _Place) -> str:
         names.append("an expression")
     else:
         names = [_WORDS[one] for one in sorted(accepts) if one in _WORDS and one != "_NL"]
-        words = [one for one in _CLAUSES if one.upper() in accepts]
+        words = [one for one in _CLAUSES if one.upper() in accepts - _CLASSES]
         names.extend(f"`{one}`" for one in words)
         if accepts & _OPERATOR_NAMES:
             names = [one for one in names if one != "`??`"]
@@ -503,45 +460,49 @@ def _wants(place: _Place) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
 
 
-def closest(word: str, words: tuple[str, ...] | list[str]) -> str | None:
-    """Returns the nearest word within two changes."""
-    best, best_distance = None, min(_MAX_DISTANCE, (len(word) - 1) // 2) + 1
-    for other in words:
-        distance = _distance(word.lower(), other.lower())
-        if distance < best_distance:
-            best, best_distance = other, distance
-    return best
-
-
-def _distance(left: str, right: str) -> int:
-    if abs(len(left) - len(right)) > _MAX_DISTANCE:
-        return _MAX_DISTANCE + 1
-    older: list[int] = []
-    before: list[int] = []
-    row = list(range(len(right) + 1))
-    for i, a in enumerate(left, 1):
-        older, before, row = before, row, [i]
-        for j, b in enumerate(right, 1):
-            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
-            if i > 1 and j > 1 and a == right[j - 2] and left[i - 2] == b:
-                cost = min(cost, older[j - 2] + 1)
-            row.append(cost)
-    return row[-1]
-
-
-_CHECKS: Final[tuple[Callable[[_Place], Refusal | None], ...]] = (
+_CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     _open_text,
-    _indented,
-    _statement_word,
-    _declaration,
+    _hole,
+    openings.clause_colon,
+    openings.indented,
+    openings.statement_word,
+    openings.declaration,
+    openings.param,
+    openings.header,
+    openings.same_line,
+    signs.comment,
+    signs.braces,
     _brackets,
-    _number,
-    _label_then_operator,
-    _word_after_field,
+    _source,
+    _by_label,
+    habits.aggregate,
+    habits.condition,
+    habits.number,
     _after_word,
-    _chained,
-    _equals,
-    _unfinished,
-    _operator,
+    signs.colon,
+    habits.call,
+    habits.index,
+    habits.listed,
+    habits.label_then_operator,
+    habits.sql_like,
+    habits.upper_case,
+    _norm,
     _misspelt,
+    habits.phrase,
+    _clause,
+    habits.word_after_field,
+    _dots,
+    signs.comma,
+    _unfinished,
+    signs.signs,
+    habits.word_before,
+)
+_GENERAL: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
+    _open_text,
+    signs.comment,
+    _brackets,
+    habits.number,
+    _after_word,
+    _misspelt,
+    _unfinished,
 )

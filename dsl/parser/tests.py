@@ -5,7 +5,7 @@ expectations there are is `policytest`'s business.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from dsl import testsyntax as t
@@ -229,7 +229,16 @@ def _no_given(start: int, met: str) -> Refusal:
 # ---- why a statement could not be read
 
 
-def _complain(text: str, start: int, end: int, accepts: frozenset[str], kind: str) -> Refusal:
+def _complain(
+    text: str,
+    start: int,
+    end: int,
+    accepts: frozenset[str],
+    kind: str,
+    *,
+    alone: bool = False,
+    read: Callable[[str], int] | None = None,
+) -> Refusal:
     """Names what is wrong at a place of a test file's statement."""
     bare = QUOTED_OR_COMMENT.sub(_blank, text)
     if kind != "end":
@@ -241,7 +250,7 @@ def _complain(text: str, start: int, end: int, accepts: frozenset[str], kind: st
         found = check(bare, start, met, accepts)
         if found is not None:
             return found
-    refusal = complain(text, start, end, accepts, kind)
+    refusal = complain(text, start, end, accepts, kind, alone=alone, read=read, of_test=True)
     words = _plain_words(accepts)
     if refusal.code in ("P001", "P009") and not refusal.helps and words:
         return Refusal(

@@ -1,0 +1,205 @@
+"""The place where reading stopped, and what is said about it. Data and measures only."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from dsl.diagnostics import Diagnostic, Fix
+from dsl.source import QUOTED_OR_COMMENT, SourceFile, Span
+
+_WORD: Final = re.compile(r"[A-Za-z_$][\w.]*|\d[\w.%]*|[&|=<>!~?*^+%-]+")
+_SIGNS: Final = "=!<>&|*+/-~^%:?"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A finding whose places count from the start of the statement's text.
+
+    Attributes:
+        fix: what to write instead of the place, or of `fix_at` where that is another one.
+        continues: the word of the statement that an indented line continues.
+    """
+
+    code: str
+    message: str
+    start: int
+    end: int
+    label: str = ""
+    helps: tuple[str, ...] = ()
+    fix: str | None = None
+    fix_at: tuple[int, int] | None = None
+    continues: str = ""
+
+    @property
+    def repair(self) -> tuple[int, int, str] | None:
+        """Where to write what, if that is known."""
+        if self.fix is None:
+            return None
+        start, end = self.fix_at or (self.start, self.end)
+        return start, end, self.fix
+
+    def shifted(self, by: int) -> "Refusal":
+        """Returns the finding with its places moved."""
+        at = None if self.fix_at is None else (self.fix_at[0] + by, self.fix_at[1] + by)
+        return replace(self, start=self.start + by, end=self.end + by, fix_at=at)
+
+    def diagnostic(self, source: SourceFile, base: int, size: int) -> Diagnostic:
+        """Returns the finding with its place in the file."""
+        message = self.message
+        if self.continues:
+            line = source.position(base)[0]
+            message += f" `{self.continues}` of line {line}"
+        span = Span(min(base + self.start, size), min(base + self.end, size))
+        fix = None
+        if self.repair is not None:
+            start, end, text = self.repair
+            fix = Fix(Span(min(base + start, size), min(base + end, size)), text)
+        return Diagnostic(
+            self.code, message, source, span, label=self.label, helps=self.helps, fix=fix
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where reading stopped.
+
+    Attributes:
+        text: the statement, or an expression alone.
+        bare: the same, comments and the insides of texts blanked out.
+        start: where what was met starts.
+        end: where it ends.
+        accepts: what the grammar would have taken.
+        kind: what was met, as the grammar calls it; `end` and `character` besides.
+        met: what stands there: a word, a sign, or nothing at the end.
+        alone: whether the text is an expression, not a statement.
+        read: says how far a text can be read, where somebody knows.
+    """
+
+    text: str
+    bare: str
+    start: int
+    end: int
+    accepts: frozenset[str]
+    kind: str
+    met: str
+    alone: bool = False
+    read: Callable[[str], int] | None = None
+
+    @property
+    def before(self) -> str:
+        """What stands before, comments and the insides of texts blanked out."""
+        return self.bare[: self.start].rstrip()
+
+    @property
+    def behind(self) -> str:
+        """What stands from here on, blanked out alike."""
+        return self.bare[self.start :]
+
+    @property
+    def keyword(self) -> str:
+        """The word the statement starts with."""
+        found = None if self.alone else re.match(r"[A-Za-z]+", self.text)
+        return found.group() if found is not None else ""
+
+    @property
+    def takes_value(self) -> bool:
+        """Whether an expression could start here."""
+        return bool({"QUANT", "DOTTED"} <= self.accepts)
+
+    def line(self, at: int) -> tuple[int, int]:
+        """Returns where the line around a place starts and ends, a comment left out."""
+        start = self.bare.rfind("\n", 0, at) + 1
+        end = self.bare.find("\n", at)
+        end = len(self.bare) if end < 0 else end
+        return start, start + len(self.bare[start:end].rstrip())
+
+    def signs(self) -> tuple[int, int, str]:
+        """Returns the run of signs around the place, `!==` where only `=` was refused."""
+        start = self.start
+        while start > 0 and self.bare[start - 1] in _SIGNS:
+            start -= 1
+        end = self.start
+        while end < len(self.bare) and self.bare[end] in _SIGNS:
+            end += 1
+        return start, end, self.bare[start:end]
+
+    def closing(self, at: int) -> int:
+        """Returns where the bracket opened at a place closes, -1 if nowhere."""
+        depth = 0
+        for place in range(at, len(self.bare)):
+            sign = self.bare[place]
+            if sign in "([{":
+                depth += 1
+            elif sign in ")]}":
+                depth -= 1
+                if depth == 0:
+                    return place
+        return -1
+
+    def arguments(self, at: int) -> tuple[int, list[str]]:
+        """Returns where the call opened at a place ends, and the texts of its arguments."""
+        close = self.closing(at)
+        if close < 0:
+            return -1, []
+        parts, depth, last = [], 0, at + 1
+        for place in range(at + 1, close):
+            sign = self.bare[place]
+            depth += (sign in "([{") - (sign in ")]}")
+            if sign == "," and depth == 0:
+                parts.append(self.text[last:place])
+                last = place + 1
+        parts.append(self.text[last:close])
+        return close + 1, [one.strip() for one in parts if one.strip()]
+
+    def mends(self, start: int, end: int, better: str) -> bool:
+        """Whether the statement can be read further with another text in one stretch of it."""
+        if self.read is None:
+            return True
+        reached = self.read(self.text[:start] + better + self.text[end:])
+        behind = reached - len(better) + end - start
+        return reached > start + len(better) - (not better) and behind > self.start
+
+    def refuse(self, code: str, message: str, *helps: str, fix: str | None = None) -> Refusal:
+        """Refuses what was met."""
+        return Refusal(code, message, self.start, self.end, helps=helps, fix=fix)
+
+    def at(
+        self, start: int, end: int, code: str, message: str, *helps: str, fix: str | None = None
+    ) -> Refusal:
+        """Refuses another stretch of the text."""
+        return Refusal(code, message, start, end, helps=helps, fix=fix)
+
+    def instead(self, span: tuple[int, int], code: str, message: str, better: str) -> Refusal:
+        """Refuses a stretch of text and says what to write for it."""
+        start, end = span
+        return Refusal(code, message, start, end, helps=(f"write  {better}",), fix=better)
+
+
+def place_of(
+    text: str,
+    where: tuple[int, int, frozenset[str], str],
+    *,
+    alone: bool = False,
+    read: Callable[[str], int] | None = None,
+) -> Place:
+    """Returns the place with what stands there; a word is met whole."""
+    start, end, accepts, kind = where
+    bare = QUOTED_OR_COMMENT.sub(_blank, text)
+    if kind == "end":
+        start = end = len(bare[:start].rstrip()) if start < len(bare) else len(bare.rstrip())
+        return Place(text, bare, start, end, accepts, kind, "", alone, read)
+    # Where a keyword is the beginning of a word, the grammar stops within: `desc|ending`.
+    while start > 0 and re.match(r"\w\w", bare[start - 1 : start + 1]):
+        start -= 1
+    found = _WORD.match(text, start)
+    met = found.group().rstrip(".") if found is not None else text[start : max(end, start + 1)]
+    end = max(start + len(met), start + 1)
+    return Place(text, bare, start, end, accepts, kind, met, alone, read)
+
+
+def _blank(found: re.Match[str]) -> str:
+    text = found.group()
+    if text.startswith("#"):
+        return " " * len(text)
+    return '"' + "_" * (len(text) - 2) + '"' if len(text) > 1 else text

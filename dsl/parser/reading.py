@@ -1,0 +1,153 @@
+"""Runs the grammar over one statement and gathers all that is wrong with it.
+
+Where a finding comes with a text to write instead, reading goes on with that text. If the whole
+statement can be mended so, every mistake of it is reported, otherwise the first alone: what follows
+a mistake that is not understood may be its consequence. Lark's tree is handed on.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any, Final, Protocol, cast
+
+from lark import Lark
+from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
+
+from dsl.parser.place import Refusal
+from dsl.source import MAX_DEPTH
+
+_BRACKETS: Final = re.compile(r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[(\[)\]]')
+#: Findings of one statement, at most.
+_MAX_FOUND: Final = 8
+#: Longer statements are read once: trying replacements would cost too much.
+_MAX_TRIED: Final = 4000
+
+
+class Tell(Protocol):
+    """Names what is wrong at a place of a statement."""
+
+    def __call__(  # noqa: D102 - the parts of a place, all but five by name
+        self,
+        text: str,
+        start: int,
+        end: int,
+        accepts: frozenset[str],
+        kind: str,
+        *,
+        alone: bool = False,
+        read: Callable[[str], int] | None = None,
+    ) -> Refusal: ...
+
+
+def read(tables: Lark, text: str, start: str, tell: Tell) -> tuple[Any, list[Refusal]]:
+    """Returns Lark's tree, or None and what is wrong; places are those of the text given."""
+    deep = too_deep(text)
+    if deep is not None:
+        return None, [deep]
+    found: list[Refusal] = []
+    edits: list[tuple[int, int, str]] = []
+    now = text
+    while True:
+        try:
+            tree = tables.parse(now, start=start)
+        except UnexpectedInput as error:
+            refusal = tell(
+                now,
+                *_where(error, now),
+                alone=start == "expr",
+                read=(lambda one: reaches(tables, one, start)) if len(text) < _MAX_TRIED else None,
+            )
+            back = _as_written(refusal, edits)
+            if back is None or (found and back.start <= found[-1].start):
+                break
+            found.append(back)
+            repair = refusal.repair
+            if len(found) == _MAX_FOUND:
+                return None, found
+            if repair is None or len(text) > _MAX_TRIED:
+                break
+            first, last, better = repair
+            now = now[:first] + better + now[last:]
+            edits.append(repair)
+        else:
+            return (None if found else tree), found
+    return None, found[:1]
+
+
+def _as_written(refusal: Refusal, edits: list[tuple[int, int, str]]) -> Refusal | None:
+    """Returns a finding with its places before the edits; None where it stands within one."""
+    places: list[int] = []
+    repair = refusal.repair
+    spots = (refusal.start, refusal.end, *(repair[:2] if repair is not None else ()))
+    for spot in spots:
+        place = spot
+        for first, last, better in reversed(edits):
+            if place >= first + len(better):
+                place += last - first - len(better)
+            elif place > first:
+                return None
+        places.append(place)
+    return Refusal(
+        refusal.code,
+        refusal.message,
+        places[0],
+        places[1],
+        label=refusal.label,
+        helps=refusal.helps,
+        fix=refusal.fix,
+        fix_at=(places[2], places[3]) if repair is not None else None,
+        continues=refusal.continues,
+    )
+
+
+def reaches(tables: Lark, text: str, start: str) -> int:
+    """Returns how far a text can be read, beyond its end if all of it."""
+    if too_deep(text) is not None:
+        return 0
+    try:
+        tables.parse(text, start=start)
+    except UnexpectedInput as error:
+        return _where(error, text)[0]
+    return len(text) + 1
+
+
+def _where(error: UnexpectedInput, text: str) -> tuple[int, int, frozenset[str], str]:
+    """Returns start, end, acceptable terminals and the kind of what was met."""
+    if isinstance(error, UnexpectedToken):
+        token = error.token
+        accepts = frozenset(error.accepts)
+        if token.type in ("$END", "_NL"):
+            end = (token.start_pos or 0) if token.type == "_NL" else len(text)
+            return end, end, accepts, "end"
+        start = token.start_pos or 0
+        return start, token.end_pos or start + 1, accepts, token.type
+    if isinstance(error, UnexpectedCharacters):
+        start = cast("int", error.pos_in_stream)
+        return start, start + 1, frozenset(error.allowed or ()), "character"
+    if isinstance(error, UnexpectedEOF):
+        return len(text), len(text), frozenset(error.expected), "end"
+    return 0, 1, frozenset(), "character"
+
+
+def too_deep(text: str) -> Refusal | None:
+    """Refuses brackets that are nested more than can be read."""
+    depth = 0
+    for found in _BRACKETS.finditer(text):
+        sign = found.group()
+        if sign in "([":
+            depth += 1
+        elif sign in ")]":
+            depth -= 1
+        if depth > MAX_DEPTH:
+            return depth_refusal(found.start(), found.end())
+    return None
+
+
+def depth_refusal(start: int, end: int) -> Refusal:
+    """Refuses what is nested too deep."""
+    return Refusal(
+        "P006",
+        f"this is nested more than {MAX_DEPTH} levels deep",
+        start,
+        end,
+        helps=("give parts of it a name with `let`",),
+    )

@@ -1,0 +1,414 @@
+"""Signs of other languages within a statement, and what is written here instead.
+
+Each check looks for one habit and the first that recognises it speaks. A replacement that is
+proposed has been tried where that is possible: the statement can be read further with it.
+"""
+
+import re
+from types import MappingProxyType
+from typing import Final
+
+from dsl.parser.habits import LAST_VALUE, PATH, in_parens
+from dsl.parser.place import Place, Refusal
+from dsl.schema import FIELDS
+from dsl.spelling import field_for
+
+#: Signs of other languages.
+_SIGNS: Final = MappingProxyType(
+    {
+        "&&": "and", "&": "and", "||": "or", "|": "or", "!": "not", "===": "==", "<>": "!=",
+        "=<": "<=", "=>": "->", "=!": "!=", "~=": "matches", "=~": "matches", "~": "matches",
+        "!==": "!=", "==>": "->", "-->": "->", "->>": "->", "=->": "->", "--": "-", "++": "+",
+        "*=": "like", "^=": "starts with", "$=": "ends with", "??=": "??", "|=": "or",
+        ">>": ">", "<<": "<", "&&&": "and", "|||": "or", ">==": ">=", "<==": "<=", "<-": "->",
+        "::": ":", ":=": "==", "~>": "->", "|>": "->", "->>>": "->", "--->": "->",
+    }
+)  # fmt: skip
+_FUNCTIONS_OF_SIGNS: Final = MappingProxyType({"**": "pow", "^": "pow", "%": "mod", "//": "floor"})
+_WORD_SIGNS: Final = frozenset({"and", "or", "not", "matches", "like", "starts with", "ends with"})
+
+
+# ---- comments, braces, quotes
+
+
+def comment(place: Place) -> Refusal | None:
+    """`// text`, `/* text */`, `-- text`."""
+    start, end, run = place.signs()
+    stop = place.text.find("\n", start)
+    stop = len(place.text) if stop < 0 else stop
+    if run[:2] in ("//", "/*"):
+        at = start
+    else:
+        line = place.bare.rfind("\n", 0, place.start) + 1
+        dashes = re.search(r"(?:^|[ \t])(--)[ \t]+[A-Za-z]", place.bare[line:stop])
+        if dashes is None or line + dashes.start(1) > place.start or (run == "--" and end < 0):
+            return None
+        at = line + dashes.start(1)
+    sign = place.text[at : at + 2]
+    if sign == "//" and re.match(r"//[ \t]*[\d(]", place.text[at:]):
+        return None
+    body = place.text[at + 2 : stop].replace("*/", "").strip()
+    return Refusal(
+        "P014", f"a comment starts with `#`, not with `{sign}`", at, at + 2,
+        helps=(f"write  # {body}",), fix=f"# {body}", fix_at=(at, stop),
+    )  # fmt: skip
+
+
+def braces(place: Place) -> Refusal | None:
+    """Templates, blocks, line ends of other languages."""
+    behind = place.text[place.start :]
+    template = re.match(r"\{\{[ \t]*[.$]?(?:\w+\.)*(\w+)[^}\n]*\}\}|\$\{?\{?(\w+)\}?\}?", behind)
+    if template is not None and behind[:2] in ("{{", "${"):
+        name = (template[1] or template[2] or "name").lower()
+        better = f"${name}"
+        help_ = f"declare  param {name}: string = VALUE  and write  {better}"
+        return Refusal(
+            "P014", "nothing fills in this template: a policy has parameters", place.start,
+            place.start + template.end(), helps=(help_,), fix=better,
+        )  # fmt: skip
+    path = re.match(r"\$\.([\w.]+)|\{\.([\w.]+)\}", behind)
+    if path is not None:
+        found = field_for(path[1] or path[2])
+        span = (place.start, place.start + path.end())
+        if found is not None:
+            return place.instead(span, "P001", "fields are written without a `$`", found.text)
+        return place.at(*span, "P001", "fields start with pod, node, namespace or cluster")
+    met = behind[:1]
+    if met == "`":
+        word = re.match(r"`([^`\n]*)`?", behind)
+        if word is not None:
+            span = (place.start, place.start + word.end())
+            return place.instead(span, "P014", "names take no backticks", word[1])
+    if met == ";":
+        tail = place.line(place.start)[1]
+        last = place.start + 1 >= tail
+        help_ = "leave it out" if last else "put what follows on a line of its own, or write `and`"
+        return Refusal(
+            "P014", "`;` has no meaning here", place.start, place.start + 1, helps=(help_,),
+            fix="" if last else None,
+        )  # fmt: skip
+    if met == "\\":
+        return Refusal(
+            "P014", "`\\` has no meaning here: an indented line continues the statement",
+            place.start, place.start + 1, helps=("leave it out",), fix="",
+        )  # fmt: skip
+    return _braced(place) if met in ("{", "}") else None
+
+
+def _braced(place: Place) -> Refusal:
+    close = place.closing(place.start) if place.text[place.start] == "{" else -1
+    inside = place.text[place.start + 1 : close] if close > 0 else ""
+    span = (place.start, close + 1)
+    if close > 0 and re.search(r"\bin\Z", place.before):
+        better = f"[{inside.strip()}]"
+        return place.instead(span, "P014", "a list stands in square brackets", better)
+    series = re.search(r"([A-Za-z_]\w*)\Z", place.before)
+    if close > 0 and series is not None and "=" in inside and ":" not in inside:
+        return place.at(
+            series.start(), close + 1, "P014", "a series of Prometheus is read by a metric",
+            f"write above  metric NAME = promql '{place.text[series.start() : close + 1]}'"
+            " by instance",
+        )  # fmt: skip
+    if close > 0 and inside.strip() and place.mends(*span, f"({inside.strip()})"):
+        return place.instead(span, "P014", "there are no braces here", f"({inside.strip()})")
+    return Refusal(
+        "P014", "there are no braces here: a statement is one line", place.start, place.start + 1,
+        helps=("join conditions by `and`, and continue a line by indenting the next",),
+    )  # fmt: skip
+
+
+# ---- signs
+
+
+def signs(place: Place) -> Refusal | None:
+    """Operators of other languages."""
+    start, end, run = place.signs()
+    chained = _chained(place)
+    if chained is not None and run not in _SIGNS:
+        return chained
+    if not run:
+        return None
+    if run[:1] == "?" and run != "??":
+        return _ternary(place, start)
+    if run[0] in "*^%/" and run in _FUNCTIONS_OF_SIGNS:
+        return _function_of_sign(place, start, run)
+    return _arrow_or_sign(place, (start, end), run)
+
+
+def _arrow_or_sign(place: Place, span: tuple[int, int], run: str) -> Refusal | None:
+    start, end = span
+    if re.fullmatch(r"-[ \t]+>", place.bare[start : start + 3]) and run == "-":
+        return place.instead((start, start + 3), "P014", "an arrow has no blank in it", "->")
+    for size in range(len(run), 0, -1):
+        better = _SIGNS.get(run[:size])
+        if better is None or start + size <= place.start - 1:
+            continue
+        if size < len(run) and run[size] not in "!-+(":
+            continue
+        return _sign(place, (start, start + size), better)
+    if run == "=":
+        return _equals(place)
+    if run in ("+=", "-=", "*=", "/="):
+        return place.at(start, end, "P014", "nothing is assigned here: values do not change")
+    return None
+
+
+def _sign(place: Place, span: tuple[int, int], better: str) -> Refusal | None:
+    start, end = span
+    word = place.text[start:end]
+    if better == "->" and "_ARROW" not in place.accepts and not place.mends(start, end, "->"):
+        return None
+    fix = better
+    if better in _WORD_SIGNS:
+        left = "" if start == 0 or place.text[start - 1] in " \t(" else " "
+        right = "" if place.text[end : end + 1].isspace() else " "
+        fix = f"{left}{better}{right}"
+    if word == "!" and place.before.endswith(_TESTED):
+        return None
+    return Refusal(
+        "P014", f"`{word}` is not an operator here", start, end, helps=(f"write  {better}",),
+        fix=fix,
+    )  # fmt: skip
+
+
+_TESTED: Final = ("node.label", "pod.label", "node.annotation", "pod.annotation", "it.label")
+
+
+def _equals(place: Place) -> Refusal | None:
+    """`=` where `==` or `is` is meant."""
+    left = LAST_VALUE.search(place.before)
+    right = re.match(r"=[ \t]*([^\s()]+)", place.text[place.start :])
+    value = right[1] if right is not None else "value"
+    word = place.text[left.start() : left.end()] if left is not None else ""
+    if place.keyword in ("quota",) and "WORD" in place.accepts:
+        return Refusal(
+            "P014", "no sign stands between a resource and its amount", place.start,
+            place.start + 1, helps=(f"write  {word} {value}",), fix=" ",
+        )  # fmt: skip
+    key = re.search(r"(?:and|or|not|,)[ \t]+([A-Za-z0-9][\w./-]*)\Z", place.before)
+    labels = re.search(r"((?:pod|node|namespace|it)\.\w+)[ \t]+[\w./-]+[ \t]*=[^=]", place.before)
+    if key is not None and labels is not None and "." not in word:
+        start = key.start(1)
+        better = f"{labels[1]} {key[1]}"
+        return Refusal(
+            "P014", "each label test names whose label it is", start, place.start,
+            helps=(f"write  {better}={value}",), fix=better, fix_at=(start, len(place.before)),
+        )  # fmt: skip
+    if place.before.endswith("="):
+        return None
+    message = "`=` is for names and labels; a comparison is written `==` or `is`"
+    if re.search(r"(?:pod|node|namespace|it)\.\w+[ \t]+[\w./-]+=[\w./-]+\Z", place.before):
+        return place.refuse("P014", "a label test has one `=`; other texts stand in quotes")
+    if place.before.endswith(_TESTED):
+        owner = place.before.split()[-1]
+        return place.refuse(
+            "P009", f"`{owner}` needs the key of a label", f"write  {owner} KEY={value}"
+        )
+    bare_word = re.match(r"=[ \t]*(?![\d$\"'(])[^\s()]*", place.text[place.start :])
+    field = bare_word is not None and value.split("[")[0] in FIELDS
+    better = "==" if field or bare_word is None else "is"
+    return Refusal(
+        "P014", message, place.start, place.start + 1,
+        helps=(f"write  {word or 'x'} {better} {value}",), fix=_padded(place, better),
+    )  # fmt: skip
+
+
+def _padded(place: Place, word: str) -> str:
+    left = "" if place.text[place.start - 1 : place.start].isspace() else " "
+    right = "" if place.text[place.start + 1 : place.start + 2].isspace() else " "
+    return f"{left}{word}{right}"
+
+
+def _chained(place: Place) -> Refusal | None:
+    """`a < b < c`."""
+    if place.met not in ("<", "<=", ">", ">=", "==", "!=") or place.kind != "RELOP":
+        return None
+    operand = r"([^\s<>=!()]+(?:\([^()]*\))?)"
+    chain = re.search(rf"{operand}[ \t]*([<>]=?|==|!=)[ \t]*{operand}\Z", place.before)
+    if chain is None:
+        return None
+    middle = place.text[chain.start(3) : chain.end(3)]
+    return Refusal(
+        "P014", "comparisons do not chain", place.start, place.start + len(place.met),
+        helps=(f"write  {place.text[chain.start() : chain.end()]} and {middle} {place.met} ...",),
+        fix=f"and {middle} {place.met}",
+    )  # fmt: skip
+
+
+def _ternary(place: Place, start: int) -> Refusal:
+    """`a ? b : c`."""
+    head = re.match(r"\w+[ \t]*:[ \t]*", place.text)
+    arrow = place.bare.rfind("->", 0, start)
+    first = arrow + 2 if arrow >= 0 else head.end() if head is not None else 0
+    first += len(place.text[first:]) - len(place.text[first:].lstrip())
+    colon = place.bare.find(":", start)
+    end = place.line(start)[1]
+    shown = "if A then B else C"
+    fix = None
+    if colon > 0 and place.bare.count("?", start, end) == 1:
+        condition = place.text[first:start].strip()
+        yes, no = place.text[start + 1 : colon].strip(), place.text[colon + 1 : end].strip()
+        shown = f"if {condition} then {yes} else {no}"
+        fix = shown if place.mends(first, end, shown) else None
+    return Refusal(
+        "P014", "`?` is not an operator here", start, start + 1, helps=(f"write  {shown}",),
+        fix=fix, fix_at=(first, end),
+    )  # fmt: skip
+
+
+def _function_of_sign(place: Place, start: int, run: str) -> Refusal | None:
+    """`a ** b`, `a % b`, `a // b`, `10 %`, `like %x%`."""
+    number = re.search(r"(\d[\d.]*)[ \t]*\Z", place.bare[:start])
+    right = re.match(rf"[ \t]*({PATH}|\d[\w.%]*|\([^()]*\))", place.text[start + len(run) :])
+    if run == "%":
+        glob = re.search(r"\b(?:like|LIKE|contains|is)[ \t]*\S*\Z", place.bare[:start])
+        if glob is not None:
+            word = re.match(r"[^\s)]+", place.text[start:])
+            better = (word.group() if word is not None else "%").replace("%", "*")
+            return place.instead(
+                (start, start + len(better)), "P014", "any text is `*` in a pattern", better
+            )
+        if number is not None and (right is None or re.match(r"[ \t]*(of|$)", place.behind[1:])):
+            span = (number.start(1), start + 1)
+            if "WORD" in place.accepts or place.before.split()[-2:-1] == ["weight"]:
+                help_ = "a weight is a plain number"
+                return place.at(*span, "P007", f"`{number[1]}%` does not fit here", help_)
+            better = f"{number[1]}%"
+            return place.instead(span, "P007", "a percentage has no blank before its `%`", better)
+    left = LAST_VALUE.search(place.bare[:start].rstrip())
+    name = _FUNCTIONS_OF_SIGNS[run]
+    if left is None or right is None:
+        return place.at(start, start + len(run), "P014", f"`{run}` is not an operator here")
+    a, b = place.text[left.start() : left.end()], right[1]
+    better = f"floor({a} / {b})" if name == "floor" else f"{name}({a}, {b})"
+    fix = better if place.mends(left.start(), start + len(run) + right.end(), better) else None
+    return Refusal(
+        "P014", f"`{run}` is not an operator here", start, start + len(run),
+        helps=(f"write  {better}",), fix=fix,
+        fix_at=(left.start(), start + len(run) + right.end()),
+    )  # fmt: skip
+
+
+# ---- colons and commas
+
+
+def colon(place: Place) -> Refusal | None:
+    """`if x: y`, `node.label test: test`, `zone:a`, `pod.name: nginx`, `12:00`."""
+    if place.met != ":":
+        return None
+    clock = re.search(r"(\d{1,2})\Z", place.bare[: place.start])
+    if clock is not None and re.match(r":\d\d", place.behind):
+        help_ = f"ask for the hour:  time.hour >= {int(clock[1])}"
+        return place.at(
+            clock.start(), place.start + 3, "P007", "there are no times of the day", help_
+        )
+    label = re.search(r"((?:pod|node|namespace|it)\.\w+)[ \t]+([\w./-]+)\Z", place.before)
+    value = re.match(r":[ \t]*([\w./-]+)", place.behind)
+    if (
+        label is not None
+        and value is not None
+        and place.mends(place.start, place.start + value.end(), f"={value[1]}")
+    ):
+        return Refusal(
+            "P014", "a label is tested by `=`", place.start, place.start + 1,
+            helps=(f"write  {label[1]} {label[2]}={value[1]}",), fix=f"={value[1]}",
+            fix_at=(place.start, place.start + value.end()),
+        )  # fmt: skip
+    effect = re.search(r"node\.taints?[ \t]+([\w./-]+(?:=[\w./-]*)?)\Z", place.before)
+    if effect is not None:
+        return Refusal(
+            "P014", "a taint is asked for by key and value, whatever its effect", place.start,
+            place.end, helps=(f"write  node.taint {effect[1]}",), fix="",
+            fix_at=(place.start, place.start + (value.end() if value is not None else 1)),
+        )  # fmt: skip
+    if re.search(r"\bif\b[^:]*\Z", place.before.split("->")[-1].split(":", 1)[-1]):
+        word = "else" if "ELSE" in place.accepts else "then"
+        return Refusal(
+            "P014", f"`{word}` stands here instead of `:`", place.start, place.start + 1,
+            helps=("write  if CONDITION then A else B",), fix=f" {word}",
+        )  # fmt: skip
+    arrow = place.mends(place.start, place.start + 1, " ->") if "_ARROW" in place.accepts else False
+    if arrow and place.before.endswith(tuple('abcdefghijklmnopqrstuvwxyz0123456789"])')):
+        left = LAST_VALUE.search(place.before)
+        if left is not None and left.group().split("[")[0] in FIELDS and value is not None:
+            better = f"{left.group()} is {value[1]}"
+            return place.instead(
+                (left.start(), place.start + value.end()), "P014", "`:` is not a comparison", better
+            )
+        return Refusal(
+            "P014", "`:` has no meaning here", place.start, place.start + 1,
+            helps=("condition and demand are parted by `->`",), fix=" ->",
+        )  # fmt: skip
+    if place.before.endswith(":"):
+        return Refusal("P014", "one colon is enough", place.start, place.start + 1, fix="")
+    return None
+
+
+def comma(place: Place) -> Refusal | None:
+    """`a, message "x"`, `x = a, b`, `1,5`, `[a, , b]`, `[a, b,]`."""
+    if place.text[place.start : place.start + 1] != ",":
+        return _no_comma(place)
+    digits = re.search(r"(\d+)\Z", place.bare[: place.start])
+    more = re.match(r",(\d+)\b", place.behind)
+    if digits is not None and more is not None and "COMMA" not in place.accepts:
+        span = (digits.start(), place.start + more.end())
+        thousands = re.fullmatch(r"\d{3}", more[1]) is not None
+        better = digits[1] + more[1] if thousands else f"{digits[1]}.{more[1]}"
+        return place.instead(span, "P007", "a number has a point, not a comma", better)
+    paren = in_parens(place)
+    if paren is not None:
+        return paren
+    if place.before.endswith(","):
+        return Refusal("P001", "an item of the list is missing", place.start, place.end, fix="")
+    if re.match(r",[ \t]*(message|status|weight|missing|normalize|by|every|stale)\b", place.behind):
+        return Refusal(
+            "P014", "clauses stand one behind the other, without commas", place.start, place.end,
+            helps=("leave it out",), fix="",
+        )  # fmt: skip
+    return _alternatives(place)
+
+
+def _alternatives(place: Place) -> Refusal | None:
+    """`zone = a, b`, `contains nginx, redis`, `condition, condition`."""
+    words = re.match(r"((?:,[ \t]*[\w./-]+)+)[ \t]*(?=$|\n|->|message|status|weight)", place.behind)
+    tested = re.search(
+        r"((?:pod|node|namespace|it)\.\w+(?:\[[^\]]*\])?(?:[ \t]+[\w./-]+)?)[ \t]*"
+        r"(=|==|\bis|\bin|\bcontains)[ \t]*([\w./-]+)\Z",
+        place.before,
+    )
+    if words is not None and tested is not None and tested[2] != "contains":
+        items = f"{tested[3]}{words[1]}"
+        better = f"{tested[1]} in [{items}]"
+        return place.instead(
+            (tested.start(), place.start + words.end(1)), "P014",
+            "several values stand in a list", better,
+        )  # fmt: skip
+    if words is not None and tested is not None:
+        each = [one.strip() for one in f"{tested[3]}{words[1]}".split(",")]
+        better = " or ".join(f"{tested[1]} contains {one}" for one in each)
+        return place.instead(
+            (tested.start(), place.start + words.end(1)), "P014",
+            "`contains` looks for one text", better,
+        )  # fmt: skip
+    if place.mends(place.start, place.start + 1, " and"):
+        return Refusal(
+            "P014", "conditions are joined by `and` or `or`, not by a comma", place.start,
+            place.start + 1, helps=("write  ... and ...   or, to demand it of some pods,  ->",),
+            fix=" and",
+        )  # fmt: skip
+    return None
+
+
+def _no_comma(place: Place) -> Refusal | None:
+    """`[a b]`, `[a, b,]`."""
+    if place.met == "]" and place.before.endswith(","):
+        at = len(place.before) - 1
+        return Refusal("P001", "an item of the list is missing", at, at + 1, fix="",
+                       helps=("leave the comma out",))  # fmt: skip
+    if {"COMMA", "RSQB"} <= place.accepts and re.match(r"[\w\"]", place.met):
+        return Refusal(
+            "P001", "items of a list are parted by commas", place.start, place.end,
+            helps=(f"write  , {place.met}",), fix=f", {place.met}",
+            fix_at=(len(place.before), place.end),
+        )  # fmt: skip
+    return None

@@ -1,0 +1,479 @@
+"""What a word of another language is called here: fields, functions, and which names are close.
+
+Tables and look-ups for the helps of diagnostics. Decides nothing about what is right; knows no
+tree.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from dsl.functions import FUNCTIONS
+from dsl.schema import FIELDS, KUBERNETES_PATHS, PLURALS, POD_SETS
+
+_MAX_DISTANCE: Final = 2
+AGGREGATES: Final = ("max", "min", "sum", "avg", "count", "any", "all", "median")
+#: Values that mean "nothing" elsewhere and are ordinary words here.
+NOTHING: Final = frozenset({"null", "none", "nil", "undefined", "nan", "nothing"})
+#: Further words that ask whether there is a value: their meaning is `is missing` or `is present`.
+ABSENT: Final = frozenset({"empty", "unset", "absent", "blank"})
+THERE: Final = frozenset({"set", "defined", "given", "exists", "existing", "nonempty"})
+
+
+class Spelling(NamedTuple):
+    """How something is written here.
+
+    Attributes:
+        text: what to write.
+        sure: whether it may replace what was written without a look.
+        note: what there is to know about it.
+    """
+
+    text: str
+    sure: bool = True
+    note: str = ""
+
+
+# ---- close names
+
+
+def closest(name: str, names: Iterable[str]) -> str | None:
+    """Returns the nearest of the names within edit distance 2, None if there is none."""
+    best, best_distance = None, _MAX_DISTANCE + 1
+    low = name.lower()
+    for other in names:
+        if abs(len(other) - len(name)) > _MAX_DISTANCE:
+            continue
+        distance = 0 if other.lower() == low else edit_distance(low, other.lower())
+        if distance < best_distance and distance * 2 < max(len(name), 1):
+            best, best_distance = other, distance
+    return best
+
+
+def edit_distance(left: str, right: str) -> int:
+    """Returns how many insertions, deletions, changes or swaps lead from one to the other."""
+    older: list[int] = []
+    before: list[int] = []
+    row = list(range(len(right) + 1))
+    for i, a in enumerate(left, 1):
+        older, before, row = before, row, [i]
+        for j, b in enumerate(right, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
+            if i > 1 and j > 1 and a == right[j - 2] and left[i - 2] == b:
+                cost = min(cost, older[j - 2] + 1)
+            row.append(cost)
+    return row[-1]
+
+
+def closest_field(name: str) -> str | None:
+    """Returns the field with a close name: word by word, so that `pod.age` is not `pod.name`."""
+    words = name.lower().split(".")
+    best, best_distance = None, _MAX_DISTANCE + 1
+    for field in FIELDS:
+        others = field.split(".")
+        if len(others) != len(words):
+            continue
+        distance = 0
+        for word, other in zip(words, others, strict=True):
+            own = edit_distance(word, other) if abs(len(word) - len(other)) <= _MAX_DISTANCE else 9
+            distance += own if own * 2 < max(len(word), 2) else 9
+        if distance < best_distance:
+            best, best_distance = field, distance
+    return best
+
+
+# ---- fields
+
+_ROOTS: Final = frozenset(
+    {"input", "request", "review", "object", "resource", "self", "this", "obj", "newobject",
+     "params", "data", "values", "ctx", "context", "args", "state", "nodeinfo", "podinfo"}
+)  # fmt: skip
+_OWNERS: Final = MappingProxyType(
+    {"pod": "pod", "pods": "pod", "p": "pod", "node": "node", "nodes": "node", "n": "node",
+     "namespace": "namespace", "ns": "namespace", "it": "it", "its": "it", "workload": "workload",
+     "cluster": "cluster", "time": "time", "group": "group", "podgroup": "group", "quota": "quota",
+     "metadata": "", "spec": "", "status": ""}
+)  # fmt: skip
+_FRAMES: Final = frozenset({"metadata", "spec", "status", "template", "resources", "topology"})
+_KEYED: Final = MappingProxyType(
+    {"labels": "label", "label": "label", "matchlabels": "label", "annotations": "annotation",
+     "annotation": "annotation", "tolerations": "toleration", "toleration": "toleration",
+     "nodeselector": "node_selector", "selector": "node_selector", "conditions": "condition",
+     "condition": "condition", "taints": "taint", "taint": "taint"}
+)  # fmt: skip
+_AMOUNTS: Final = MappingProxyType(
+    {"cpu": "cpu", "cpus": "cpu", "cores": "cpu", "memory": "memory", "mem": "memory",
+     "ram": "memory", "storage": "storage", "ephemeralstorage": "storage", "disk": "storage",
+     "gpu": "gpu", "gpus": "gpu"}
+)  # fmt: skip
+_PARTS: Final = MappingProxyType(
+    {"allocatable": "allocatable", "alloc": "allocatable", "capacity": "capacity",
+     "total": "capacity", "size": "capacity", "free": "free", "available": "free",
+     "remaining": "free", "left": "free", "unused": "free", "idle": "free",
+     "requested": "requested", "requests": "requested", "request": "requested",
+     "used": "requested", "allocated": "requested", "reserved": "requested"}
+)  # fmt: skip
+_POD_COUNT: Final = "count(node.pods)"
+#: Names that mean something else here, by owner and what is left of the path.
+_CONCEPTS: Final = MappingProxyType(
+    {
+        "pod.nodename": Spelling("node.name", note="the pod is on no node yet; the one asked is"),
+        "pod.node": Spelling("node.name", note="the pod is on no node yet; the one asked is"),
+        "pod.host": Spelling("node.name", note="the pod is on no node yet; the one asked is"),
+        "pod.age": Spelling("now - pod.created"),
+        "node.age": Spelling("now - node.created"),
+        "it.age": Spelling("now - it.created"),
+        "pod.creationtimestamp": Spelling("pod.created"),
+        "node.creationtimestamp": Spelling("node.created"),
+        "it.creationtimestamp": Spelling("it.created"),
+        "pod.waiting": Spelling("now - pod.queued_at"),
+        "pod.kind": Spelling("pod.owner.kind"),
+        "pod.owner": Spelling("pod.owner.kind", sure=False),
+        "pod.ownerreferences.kind": Spelling("pod.owner.kind"),
+        "pod.ownerreferences.name": Spelling("pod.owner.name"),
+        "pod.ownerreferences": Spelling("pod.owner.kind", sure=False),
+        "pod.ownerreference.kind": Spelling("pod.owner.kind"),
+        "pod.deployment": Spelling("pod.workload"),
+        "pod.statefulset": Spelling("pod.workload"),
+        "pod.replicaset": Spelling("pod.workload"),
+        "pod.daemonset": Spelling("pod.workload"),
+        "pod.controller": Spelling("pod.workload"),
+        "pod.app": Spelling("pod.label[app]"),
+        "it.app": Spelling("it.label[app]"),
+        "pod.team": Spelling("pod.label[team]"),
+        "deployment.name": Spelling("pod.workload"),
+        "statefulset.name": Spelling("pod.workload"),
+        "job.name": Spelling("pod.workload"),
+        "workload.name": Spelling("pod.workload"),
+        "deployment.replicas": Spelling("workload.replicas"),
+        "pod.replicas": Spelling("workload.replicas"),
+        "pod.qosclass": Spelling("pod.qos"),
+        "pod.priorityclassname": Spelling("pod.priority_class"),
+        "pod.serviceaccountname": Spelling("pod.service_account"),
+        "pod.schedulername": Spelling("pod.scheduler"),
+        "pod.namespace.name": Spelling("pod.namespace"),
+        "pod.containers.image": Spelling("pod.image"),
+        "pod.container.image": Spelling("pod.image"),
+        "pod.containers.name": Spelling("pod.containers", sure=False),
+        "pod.imagename": Spelling("pod.image"),
+        "pod.taints": Spelling("pod.toleration[KEY]", sure=False),
+        "node.pods.count": Spelling(_POD_COUNT),
+        "node.pods.size": Spelling(_POD_COUNT),
+        "node.pods.length": Spelling(_POD_COUNT),
+        "node.pods.len": Spelling(_POD_COUNT),
+        "node.pods.used": Spelling(_POD_COUNT),
+        "node.pods.requested": Spelling(_POD_COUNT),
+        "node.podcount": Spelling(_POD_COUNT),
+        "node.numpods": Spelling(_POD_COUNT),
+        "node.pods.total": Spelling("node.pods.capacity"),
+        "node.pods.allocatable": Spelling("node.pods.capacity"),
+        "node.pods.available": Spelling("node.pods.free"),
+        "node.maxpods": Spelling("node.pods.capacity"),
+        "node.allocatable.pods": Spelling("node.pods.capacity"),
+        "node.capacity.pods": Spelling("node.pods.capacity"),
+        "cluster.nodecount": Spelling("cluster.nodes"),
+        "cluster.nodes.count": Spelling("cluster.nodes"),
+        "cluster.size": Spelling("cluster.nodes"),
+        "node.hostname": Spelling("node.name"),
+        "node.operatingsystem": Spelling("node.os"),
+        "node.architecture": Spelling("node.arch"),
+        "node.kernelversion": Spelling("node.kernel"),
+        "node.type": Spelling("node.instance_type"),
+        "node.instance": Spelling("node.instance_type"),
+        "node.flavor": Spelling("node.instance_type"),
+        "node.availabilityzone": Spelling("node.zone"),
+        "node.az": Spelling("node.zone"),
+        "node.schedulable": Spelling("not node.unschedulable", sure=False),
+        "node.cordoned": Spelling("node.unschedulable"),
+        "node.isready": Spelling("node.ready"),
+        "node.load": Spelling("load", note="the load of a node is a metric:"),
+        "node.bandwidth": Spelling("bandwidth", note="bandwidth is a metric:"),
+        "node.latency": Spelling("latency", note="latency is a metric:"),
+        "node.network": Spelling("bandwidth", note="bandwidth is a metric:"),
+        "node.cpu.usage": Spelling("cpu_usage", note="use that is measured is a metric:"),
+        "node.cpu.utilization": Spelling("cpu_usage", note="use that is measured is a metric:"),
+        "node.cpu.load": Spelling("load", note="the load of a node is a metric:"),
+        "node.cpuusage": Spelling("cpu_usage", note="use that is measured is a metric:"),
+        "node.memory.usage": Spelling("memory_usage", note="use that is measured is a metric:"),
+        "node.memory.utilization": Spelling(
+            "memory_usage", note="use that is measured is a metric:"
+        ),
+        "node.memoryusage": Spelling("memory_usage", note="use that is measured is a metric:"),
+        "time.day": Spelling("time.weekday"),
+        "time.dayofweek": Spelling("time.weekday"),
+        "time.hours": Spelling("time.hour"),
+        "time.now": Spelling("now"),
+        "victims.size": Spelling("victims.count"),
+        "victims.length": Spelling("victims.count"),
+        "group.minmember": Spelling("group.min_member"),
+        "pod.group": Spelling("group.name"),
+        "pod.quota": Spelling("quota.name"),
+    }
+)
+#: What a field of the cluster's state is not, and where it is instead.
+_PENDING: Final = "the pod to place is always pending; of other pods ask `it.phase`"
+_TESTS_OF_LABELS: Final = ("label", "annotation", "taint")
+
+
+def field_for(path: str, key: str | None = None) -> Spelling | None:
+    """Returns how the path of another language is written here, None where nobody knows.
+
+    Args:
+        path: words with dots; an index may be left out.
+        key: what stood in brackets, if anything did.
+    """
+    words = _without_frames(path.split("."))
+    if not words:
+        return None
+    owner = _OWNERS.get(words[0].lower())
+    if owner is None:
+        return _concept(".".join(words)) or _of_kubernetes(path)
+    rest = words[1:]
+    if not owner:
+        owner = _owner_of(rest)
+    named = _keyed(owner, rest, key)
+    if named is not None:
+        return named
+    found = _concept(".".join((owner, *rest)))
+    if found is None and owner in ("node", "cluster", "pod", "it"):
+        found = _amount(owner, rest, key)
+    return found or _of_kubernetes(".".join((owner, *rest))) or _of_kubernetes(path)
+
+
+def _without_frames(words: Sequence[str]) -> list[str]:
+    """Drops `input.`, `metadata`, `spec` and the like; keeps a frame that stands first."""
+    kept = list(words)
+    while len(kept) > 1 and kept[0].lower() in _ROOTS:
+        kept = kept[1:]
+    frames = _FRAMES - {"resources"} if kept[0].lower() == "node" else _FRAMES
+    return kept[:1] + [one for one in kept[1:] if one.lower() not in frames]
+
+
+def _owner_of(rest: Sequence[str]) -> str:
+    first = rest[0].lower() if rest else ""
+    return "node" if first in ("allocatable", "capacity", "conditions", "taints") else "pod"
+
+
+def _plain(word: str) -> str:
+    return re.sub(r"[_-]", "", word).lower()
+
+
+def _concept(path: str) -> Spelling | None:
+    return _CONCEPTS.get(".".join(_plain(one) for one in path.split(".")))
+
+
+def _keyed(owner: str, rest: Sequence[str], key: str | None) -> Spelling | None:
+    name = _KEYED.get(_plain(rest[0])) if rest else None
+    if name is None or f"{owner}.{name}" not in FIELDS:
+        return None
+    key = key if key is not None else ".".join(rest[1:])
+    if name == "taint":
+        return Spelling(f"node.taint {key or 'KEY'}", sure=bool(key))
+    return Spelling(f"{owner}.{name}[{quoted_key(key) or 'KEY'}]", sure=bool(key))
+
+
+def quoted_key(key: str) -> str:
+    """Returns a key as it stands in brackets: in quotes where it is more than a bare word."""
+    if not key or re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9._/-]*[A-Za-z0-9])?", key):
+        return key
+    return f'"{key}"'
+
+
+def _amount(owner: str, rest: Sequence[str], key: str | None) -> Spelling | None:
+    """`status.allocatable.cpu`, `freeMemory`, `requests[cpu]`: amounts of a resource."""
+    words = [_plain(one) for one in rest]
+    if len(words) == 1:
+        words = _split_compound(words[0])
+    if key is not None:
+        words.append(_plain(key))
+    kinds = [_AMOUNTS[one] for one in words if one in _AMOUNTS]
+    parts = [one for one in words if one in _PARTS or one in ("limits", "limit")]
+    if len(kinds) != 1 or len(kinds) + len(parts) != len(words):
+        if key is not None and owner == "node" and len(rest) == 1 and parts:
+            return Spelling(f"node.resource[{quoted_key(key)}].{_PARTS[parts[0]]}")
+        return None
+    kind = kinds[0]
+    if owner in ("pod", "it"):
+        if parts and parts[0] in ("limits", "limit"):
+            return Spelling(f"{owner}.limit[{kind}]")
+        return Spelling(f"{owner}.{kind}")
+    name = f"{owner}.{kind}.{_PARTS[parts[0]] if parts and parts[0] in _PARTS else 'free'}"
+    return Spelling(name, sure=bool(parts)) if name in FIELDS else None
+
+
+def _split_compound(word: str) -> list[str]:
+    for name in sorted(_AMOUNTS, key=len, reverse=True):
+        for left, right in ((name, word[len(name) :]), (word[: -len(name)], name)):
+            if left + right == word and (left in _PARTS or right in _PARTS):
+                return [left, right]
+    return [word]
+
+
+def _of_kubernetes(path: str) -> Spelling | None:
+    low = path.lower()
+    known = KUBERNETES_PATHS.get(low) or KUBERNETES_PATHS.get(f"pod.{low}")
+    if known is not None:
+        return Spelling(known, sure=not FIELDS[known].keyed)
+    singular = ".".join(PLURALS.get(one, one) for one in low.split("."))
+    flat = _FLAT.get(singular.replace("_", ""))
+    if flat is not None:
+        return Spelling(flat, sure=not FIELDS[flat].keyed)
+    return None
+
+
+_FLAT: Final = {one.replace("_", "").lower(): one for one in FIELDS} | {
+    one.replace("_", "").replace(".", "").replace("pod", "pod.", 1).lower(): one
+    for one in FIELDS
+    if one.startswith("pod.owner.")
+}
+
+
+def field_hint(path: str) -> str | None:
+    """Returns what there is to know of a path that has no field, as a sentence."""
+    words = [_plain(one) for one in _without_frames(path.split("."))]
+    if words[-1] == "phase" and words[0] in ("pod", "status", "phase"):
+        return _PENDING
+    return None
+
+
+# ---- functions
+
+_RATE: Final = 'a rate is made by the metric:  metric NAME = promql "rate(SERIES[5m])" by instance'
+_NO_SORT: Final = "`rank(x)` is the share of the candidates with a smaller value, 0..1"
+#: Calls of other languages. `{0}` is the first argument, or what stands before the dot.
+_CALLS: Final = MappingProxyType(
+    {
+        "size": "len({0})", "length": "len({0})", "strlen": "len({0})", "charlength": "len({0})",
+        "has": "{0} is present", "exists": "{0} is present", "isset": "{0} is present",
+        "defined": "{0} is present", "haskey": "{0} is present", "notnull": "{0} is present",
+        "hasvalue": "{0} is present", "ispresent": "{0} is present",
+        "isnull": "{0} is missing", "absent": "{0} is missing", "isnone": "{0} is missing",
+        "ismissing": "{0} is missing", "isempty": "{0} is missing", "isnan": "{0} is missing",
+        "startswith": "{0} starts with {1}", "hasprefix": "{0} starts with {1}",
+        "beginswith": "{0} starts with {1}", "prefix": "{0} starts with {1}",
+        "endswith": "{0} ends with {1}", "hassuffix": "{0} ends with {1}",
+        "contains": "{0} contains {1}", "includes": "{0} contains {1}",
+        "indexof": "{0} contains {1}", "find": "{0} contains {1}",
+        "matches": "{0} matches {1}", "match": "{0} matches {1}", "regexp": "{0} matches {1}",
+        "fullmatch": "{0} matches {1}", "like": "{0} like {1}", "fnmatch": "{0} like {1}",
+        "rematch": "{1} matches {0}", "regexmatch": "{1} matches {0}",
+        "globmatch": "{1} like {0}",
+        "equals": "{0} == {1}", "equalsignorecase": "lower({0}) == lower({1})",
+        "coalesce": "({0} ?? {1})", "ifnull": "({0} ?? {1})", "nvl": "({0} ?? {1})",
+        "orvalue": "({0} ?? {1})", "default": "({0} ?? {1})", "or": "({0} ?? {1})",
+        "int": "number({0})", "float": "number({0})", "double": "number({0})",
+        "tonumber": "number({0})", "num": "number({0})", "parseint": "number({0})",
+        "tofloat": "number({0})", "toint": "number({0})", "uint": "number({0})",
+        "str": "string({0})", "tostring": "string({0})", "text": "string({0})",
+        "timestamp": "time({0})", "date": "time({0})", "datetime": "time({0})",
+        "totime": "time({0})", "parsetime": "time({0})",
+        "mean": "avg({*})", "average": "avg({*})", "maximum": "max({*})", "minimum": "min({*})",
+        "greatest": "max({*})", "least": "min({*})", "total": "sum({*})", "fmax": "max({*})",
+        "fmin": "min({*})",
+        "clampmax": "min({0}, {1})", "clampmin": "max({0}, {1})",
+        "ceiling": "ceil({0})", "trunc": "floor({0})", "truncate": "floor({0})",
+        "power": "pow({0}, {1})", "fmod": "mod({0}, {1})", "modulo": "mod({0}, {1})",
+        "log": "log2({0})", "ln": "log2({0})", "fabs": "abs({0})", "absolute": "abs({0})",
+        "uppercase": "upper({0})", "toupper": "upper({0})", "upperascii": "upper({0})",
+        "lowercase": "lower({0})", "tolower": "lower({0})", "lowerascii": "lower({0})",
+        "concat": "join({*})", "format": "join({*})", "concatenate": "join({*})",
+        "if": "if {0} then {1} else {2}", "iff": "if {0} then {1} else {2}",
+        "cond": "if {0} then {1} else {2}", "not": "not ({0})",
+        "isgreaterthan": "{0} > {1}", "islessthan": "{0} < {1}", "compareto": "{0} - {1}",
+        "isgreaterthanorequal": "{0} >= {1}", "gt": "{0} > {1}", "lt": "{0} < {1}",
+        "gte": "{0} >= {1}", "lte": "{0} <= {1}", "eq": "{0} == {1}", "neq": "{0} != {1}",
+        "nth": "item({0}, {1})", "get": "{0}[{1}]", "trim": "{0}", "strip": "{0}",
+        "md5": "hash({0})", "sha256": "hash({0})", "crc32": "hash({0})",
+        "getlabel": "node.label[{0}]", "label": "node.label[{0}]", "haslabel": "node.label {0}",
+    }
+)  # fmt: skip
+#: Calls that have no counterpart, and what to do instead.
+_ADVICE: Final = MappingProxyType(
+    {
+        **dict.fromkeys(("rate", "irate", "increase", "delta", "deriv", "idelta"), _RATE),
+        **dict.fromkeys(
+            ("avgovertime", "maxovertime", "minovertime", "sumovertime", "lastovertime",
+             "quantileovertime", "countovertime", "predictlinear", "histogramquantile"), _RATE,
+        ),
+        **dict.fromkeys(("topk", "bottomk", "quantile", "percentile", "percentrank"), _NO_SORT),
+        "stddev": "of the candidates there are min, max, avg, median, sum and count",
+        "stdvar": "of the candidates there are min, max, avg, median, sum and count",
+        "substring": "cut a text with  before(TEXT, SEPARATOR)   or   after(TEXT, SEPARATOR)",
+        "substr": "cut a text with  before(TEXT, SEPARATOR)   or   after(TEXT, SEPARATOR)",
+        "replace": "cut a text with  before(TEXT, SEPARATOR)   or   after(TEXT, SEPARATOR)",
+        "sprintf": "texts are put together by  join(a, b)",
+        "random": "there is no chance here; for stable shares write  hash(pod.uid) < 10%",
+        "rand": "there is no chance here; for stable shares write  hash(pod.uid) < 10%",
+        "vector": "a number stands alone:  5",
+        "scalar": "a metric is a number already",
+        "print": "a rule tells its reason by  message \"...\"",
+        "trace": "a rule tells its reason by  message \"...\"",
+        "type": "types are checked when the policy is loaded, so there is nothing to ask",
+        "isinstance": "types are checked when the policy is loaded, so there is nothing to ask",
+        "typeof": "types are checked when the policy is loaded, so there is nothing to ask",
+        "dyn": "types are checked when the policy is loaded: leave `dyn` out",
+        "distinct": "pods of a domain are counted by  peers(zone)   or   count(zone.pods)",
+        "today": "the time is  now, time.hour, time.minute   and   time.weekday",
+        "eval": "nothing of a policy is run as a program",
+    }
+)  # fmt: skip
+#: What stands before the dot of a call and is no value.
+_LIBRARIES: Final = frozenset(
+    {"strings", "string", "math", "regex", "regexp", "re", "json", "time", "sets", "lists", "cel",
+     "array", "arrays", "str", "np", "numpy", "fmt", "strconv", "lodash", "collections",
+     "statistics", "random", "os"}
+)  # fmt: skip
+
+
+def call_for(name: str, args: Sequence[str]) -> Spelling | None:
+    """Returns how a call is written here.
+
+    Args:
+        name: the function, or `VALUE.method`.
+        args: the texts of its arguments.
+    """
+    owner, _, method = name.rpartition(".")
+    parts = [one.strip() for one in args if one.strip()]
+    if owner and owner.lower() not in _LIBRARIES:
+        parts.insert(0, owner)
+    plain = _plain(method)
+    advice = _ADVICE.get(plain)
+    if advice is not None:
+        return Spelling("", sure=False, note=advice)
+    if plain in (*AGGREGATES, *FUNCTIONS) and plain != _plain(name):
+        return Spelling(f"{plain}({', '.join(parts)})")
+    if plain in (*AGGREGATES, *FUNCTIONS) and method != plain:
+        return Spelling(f"{plain}({', '.join(parts)})")
+    form = _CALLS.get(plain)
+    if form is None:
+        return None
+    if form == "len({0})" and parts and parts[0] in POD_SETS:
+        return Spelling(f"count({parts[0]})")
+    return _filled(form, [_inner(one) for one in parts])
+
+
+def _inner(text: str) -> str:
+    """Returns an argument in the spelling of here, where it is a path that is known."""
+    path = re.fullmatch(r"([A-Za-z_][\w.]*)(?:\[\s*[\"']?([^\]\"']*)[\"']?\s*\])?", text)
+    if path is None or "." not in path[1] or path[1] in FIELDS:
+        return text
+    found = field_for(path[1], path[2])
+    return found.text if found is not None else text
+
+
+def _filled(form: str, parts: Sequence[str]) -> Spelling | None:
+    wanted = {int(one) for one in re.findall(r"\{(\d)\}", form)}
+    if wanted and max(wanted) >= len(parts):
+        missing = ("VALUE", "OTHER", "ELSE")
+        parts = [*parts, *missing[len(parts) :]]
+        return Spelling(_put(form, parts), sure=False)
+    return Spelling(_put(form, parts))
+
+
+def _put(form: str, parts: Sequence[str]) -> str:
+    return re.sub(
+        r"\{(\d|\*)\}",
+        lambda found: ", ".join(parts) if found[1] == "*" else parts[int(found[1])],
+        form,
+    )
