@@ -40,7 +40,6 @@ class FunctionSpec:
     gives: str
     doc: str
     variadic: bool = False
-    available: bool = True
 
 
 _TABLE: Final = (
@@ -72,7 +71,7 @@ _TABLE: Final = (
     FunctionSpec("hash", "a", "n", "stable share between 0 and 1", variadic=True),
     FunctionSpec("metric_age", "m", "seconds", "age of a metric's last sample"),
     FunctionSpec("rank", "u", "n", "share of the other candidates with less, 0..1"),
-    FunctionSpec("peers", "t", "n", "pods of the same workload in the domain", available=False),
+    FunctionSpec("peers", "t", "n", "pods of the same workload in the domain"),
     FunctionSpec("pods_in", "k", "pods", "set of the pods of all nodes with an equal label"),
     FunctionSpec("split", "ss", "texts", "list of the parts of a text"),
     FunctionSpec("item", "in", "item", "an item of a list, counted from 0"),

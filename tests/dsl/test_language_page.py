@@ -10,14 +10,15 @@ import pytest
 
 from dsl.compiler import Compiler
 from dsl.functions import FUNCTIONS
-from dsl.schema import CATALOGUE, FIELDS
-from dsl.types import Kind
+from dsl.schema import CATALOGUE, FIELDS, RESULTS
+from dsl.types import Kind, Level
 
 PAGE = Path(__file__).parents[2] / "docs" / "language.md"
 KINDS = {Kind.BOOL: "condition", Kind.TEXT: "text", Kind.TIME: "time", Kind.LIST: "list of texts",
          Kind.PODS: "set of pods"}  # fmt: skip
 TAKES = {"n": "number", "u": "number", "s": "text", "a": "text or number", "l": "text or list",
          "m": "metric", "t": "topology", "k": "key", "i": "list"}  # fmt: skip
+LEVELS = {Level.CYCLE: "clock, cluster", Level.POD: "pod", Level.NODE: "node", Level.IT: "of a set"}
 COMPILER = Compiler()
 
 
@@ -28,29 +29,26 @@ def type_name(kind):
 
 
 def fields_table():
-    yield "| field | type | may be missing | meaning |"
-    yield "| --- | --- | --- | --- |"
+    yield "| field | type | level | may be missing | meaning |"
+    yield "| --- | --- | --- | --- | --- |"
     for name, spec in FIELDS.items():
-        if spec.served:
-            shown = f"{name}[KEY]" if spec.keyed else name
-            if name.startswith("node.resource."):
-                shown = name.replace("node.resource", "node.resource[KEY]")
-            words = f": {', '.join(spec.words)}" if spec.words else ""
-            missing = "yes" if spec.optional else ""
-            yield f"| `{shown}` | {type_name(spec.type)} | {missing} | {spec.doc}{words} |"
-
-
-def later_table():
-    yield ", ".join(f"`{name}`" for name, spec in FIELDS.items() if not spec.served)
+        shown = f"{name}[KEY]" if spec.keyed else name
+        if name.startswith("node.resource."):
+            shown = name.replace("node.resource", "node.resource[KEY]")
+        kind, missing = type_name(spec.type), "yes" if spec.optional else ""
+        words = f": {', '.join(spec.words)}" if spec.words else ""
+        where = RESULTS.get(name.partition(".")[0])
+        doc = spec.doc + words + (f"; only {where}" if where else "")
+        later = "" if spec.served else "; *later*"
+        yield f"| `{shown}` | {kind} | {LEVELS[spec.level]} | {missing} | {doc}{later} |"
 
 
 def functions_table():
     yield "| function | meaning |"
     yield "| --- | --- |"
     for name, spec in FUNCTIONS.items():
-        if spec.available:
-            args = ", ".join(TAKES[one] for one in spec.takes) + (", ..." if spec.variadic else "")
-            yield f"| `{name}({args})` | {spec.doc} |"
+        args = ", ".join(TAKES[one] for one in spec.takes) + (", ..." if spec.variadic else "")
+        yield f"| `{name}({args})` | {spec.doc} |"
 
 
 def metrics_table():
@@ -61,8 +59,7 @@ def metrics_table():
         yield f"| `{name}` | {unit} | {one.doc} |"
 
 
-TABLES = {"fields": fields_table, "later": later_table, "functions": functions_table,
-          "metrics": metrics_table}  # fmt: skip
+TABLES = {"fields": fields_table, "functions": functions_table, "metrics": metrics_table}
 
 
 def block(name):
@@ -90,6 +87,22 @@ def test_examples_compile():
     assert examples
     for example in examples:
         assert COMPILER.compile({"a.policy": example}).diagnostics == (), example
+
+
+def recipes():
+    rows = block("recipes").search(PAGE.read_text(encoding="utf-8")).group().splitlines()[3:-1]
+    for row in rows:
+        what, _, code = row.strip("| ").partition(" | ")
+        if not what.startswith("**"):
+            yield pytest.param(
+                "".join(f"{one}\n" for one in re.findall("`([^`]+)`", code)), id=what
+            )
+
+
+@pytest.mark.parametrize("policy", list(recipes()))
+def test_every_recipe_is_a_policy(policy):
+    assert policy
+    assert COMPILER.compile({"a.policy": policy}).diagnostics == ()
 
 
 if __name__ == "__main__":

@@ -28,7 +28,8 @@ from engine.policy.reloader import Bundle, compile_at_once, compile_settings
 from tests.builders import make_node, pod_object
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-POLICIES = sorted(EXAMPLES.glob("**/*.policy"))
+#: Those of the cookbook have a test of their own.
+POLICIES = sorted({*EXAMPLES.glob("**/*.policy")} - {*EXAMPLES.glob("cookbook/*")})
 ZONE = "topology.kubernetes.io/zone"
 COMPILER = Compiler()
 NOON, NIGHT = 12 * 3600.0, 3 * 3600.0
