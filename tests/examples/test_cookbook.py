@@ -24,7 +24,7 @@ HEAD = """\
 
 Policies for what others write plugins for: each is a file of
 [examples/cookbook](../examples/cookbook) with its tests beside it, which `berth test
-examples/cookbook` runs. The first line says where somebody has asked for it. Copy one and change it;
+examples/cookbook` runs. The first line says where somebody has asked for it. Copy one, change it;
 what the lines mean is told in [the language](language.md), and [the bundled policies](policies.md)
 can be taken with `use`. The test of a policy says more about it than its description.
 
