@@ -1,12 +1,13 @@
 """`preempt:`, `gang:` and `quota:`: what the built-in engines over several pods are told."""
 
+from dataclasses import replace
 from typing import Final
 
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import fields, peers
 from dsl.checker.literals import read_number, settle
-from dsl.checker.rules import Draft, StatementDraft, reads_of
+from dsl.checker.rules import Draft, Reads, StatementDraft, reads_of
 from dsl.checker.scope import Refused, describe
 from dsl.checker.statements import Clauses, StatementChecker
 from dsl.schema import FIELDS, request_unit
@@ -37,7 +38,7 @@ class EngineChecker(StatementChecker):
                 reads = reads_of(guard, core.by, core.minimum, core.wait)
             case _:
                 core = self._quota(node, guard, clauses, orders)
-                reads = reads_of(guard, core.by, *(key.value for key in core.reclaim))
+                reads = _quota_reads(guard, core)
         return StatementDraft(number, node, core, reads)
 
     # ---- preempt
@@ -216,6 +217,14 @@ class EngineChecker(StatementChecker):
             node.span,
             f"write for example  {key} {example}",
         )
+
+
+def _quota_reads(guard: ir.Expr | None, core: ir.QuotaCore) -> Reads:
+    """Returns what a quota looks at: whatever its amounts are, the pods that use them."""
+    tests = (test for _, test in core.within)
+    reads = reads_of(guard, core.by, *tests, *(key.value for key in core.reclaim))
+    used = reads.fields | {"cluster.pods", "it.request"}
+    return replace(reads, fields=used, row_local=False, pods=True, changes=True)
 
 
 def _stays_within(key: str, most: float, by: tuple[ir.Expr, ir.Expr], span: Span) -> ir.Expr:

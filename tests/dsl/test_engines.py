@@ -1,11 +1,15 @@
 """What `preempt:`, `gang:` and `quota:` mean on one snapshot, by columns and by the reference."""
 
-import pytest
+from itertools import combinations
 
-from dsl.collective import Budget
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dsl.collective import SELF, Budget, Evictions, Gang, Limits, QuotaUse
 from dsl.compiler import Compiler
 from dsl.diagnostics import render
-from dsl.engines import ByReference, preemption, rules
+from dsl.engines import ByReference, gangs, preemption, quotas, rules
 from tests.dsl.worlds import FakePod, FakeWorld
 
 COMPILER = Compiler()
@@ -25,8 +29,9 @@ def plan_of(text):
 
 def pod(**fields):
     base = {"pod.name": "p", "pod.namespace": "default", "pod.uid": "u"}
-    named = {f"pod.{name}": value for name, value in fields.items() if "." not in name}
-    return FakePod.of({**base, **named, **{k: v for k, v in fields.items() if "." in k}})
+    for name, value in fields.items():
+        base[name if name.startswith("group.") else f"pod.{name}"] = value
+    return FakePod.of(base)
 
 
 def running(on, **fields):
@@ -100,3 +105,585 @@ def test_victims_of_one_node(text, wanted, protected, expected):
 
 def test_never_evicts_nobody():
     assert evictions("preempt: never", pod(priority=3.0), FakeWorld(NODES, VICTIMS)) is None
+
+
+# ---- what a node costs
+
+
+COSTS = [
+    running(0, priority=5.0, started_at=10.0),
+    running(1, priority=5.0, started_at=20.0),
+    running(1, priority=-3.0, started_at=1.0),
+    running(2, priority=5.0),
+    running(3, priority=4.0, started_at=1.0),
+    running(3, priority=4.0, started_at=2.0),
+]
+
+
+def cheapest(text, choices, violations=(), subject=None):
+    """Which of several sets of victims costs least, by both."""
+    world, subject = FakeWorld(NODES, COSTS), subject or pod(priority=9.0)
+    rule = plan_of(text).preempts[0]
+    both = (
+        rule.evictions(subject, world),
+        rules.evictions(rule.core, ByReference(subject, world)),
+    )
+    broken = dict(violations)
+    best = [
+        min(choices, key=lambda row: one.cost(row, choices[row], broken.get(row, 0)))
+        for one in both
+    ]
+    assert best[0] == best[1]
+    return best[0]
+
+
+@pytest.mark.parametrize(
+    ("choices", "violations", "expected"),
+    [
+        ({0: (0,), 3: (4, 5)}, {}, 3),  # the most important victim is less important
+        ({0: (0,), 3: (4, 5)}, {3: 1}, 0),  # no budget is broken
+        ({0: (0,), 1: (1, 2)}, {}, 0),  # one victim, although two have the smaller sum
+        ({0: (0,), 1: (1,)}, {}, 1),  # who started later has less to lose
+        ({1: (1,), 2: (3,)}, {}, 2),  # who has not started has nothing to lose
+    ],
+)
+def test_the_node_is_chosen_as_kubernetes_does(choices, violations, expected):
+    assert cheapest("preempt: victims", choices, violations.items()) == expected
+
+
+def test_the_node_is_chosen_by_pick_then_by_name():
+    choices = {0: (0,), 1: (1, 2), 3: (4, 5)}
+    assert cheapest("preempt: victims pick victims.count desc", choices) == 1
+    assert cheapest("preempt: victims pick victims.sum_priority", choices) == 1
+    assert cheapest("preempt: victims pick victims.max_priority, victims.count", choices) == 3
+    assert cheapest("preempt: victims pick node.zone desc", choices) == 0
+    assert cheapest("preempt: victims pick victims.latest_start", choices) == 3
+    assert cheapest("preempt: victims pick 1", choices) == 0
+
+
+def test_victims_of_equal_place_go_by_name_and_not_by_row():
+    pods = [running(0, priority=1.0, name=name) for name in ("c", "a", "b")]
+    found = evictions("preempt: victims", pod(priority=2.0), FakeWorld(NODES, pods))
+    assert found.ordered == (1, 2, 0)
+
+
+ORDERED = [
+    running(0, priority=0.0, name="0", **{"label[app]": "web"}),
+    running(2, priority=3.0, name="1", **{"label[app]": "db"}),
+    running(2, priority=2.0, name="2"),
+    running(3, priority=-1.0, name="3"),
+]
+
+
+@pytest.mark.parametrize(
+    ("order", "expected"),
+    [
+        ("it.label[app] asc", (1, 0, 2, 3)),
+        ("it.label[app] desc", (0, 1, 2, 3)),
+        ("it.label[app] [web, db]", (0, 1, 2, 3)),
+        ("it.label[app] [db]", (1, 0, 2, 3)),
+        ("it.node.zone desc, it.priority desc", (1, 2, 0, 3)),
+        ("count(cluster.pods) asc, it.priority desc", (1, 2, 0, 3)),
+        ("pod.name, it.priority", (3, 0, 2, 1)),
+        ("if it.priority > 2 then it.name else pod.name, it.priority", (1, 3, 0, 2)),
+    ],
+)
+def test_orders_of_texts_lists_nodes_and_the_pod(order, expected):
+    world, subject = FakeWorld(NODES, ORDERED), pod(priority=100.0)
+    assert evictions(f"preempt: victims order {order}", subject, world).ordered == expected
+
+
+# ---- the search
+
+
+class Total:
+    """A dry run of a constraint that spans nodes: so much must be gone, wherever it is."""
+
+    def __init__(self, sizes, wanted, rows):
+        self._sizes, self._wanted, self._rows = sizes, wanted, rows
+        self.runs = 0
+
+    def nodes(self, gone):
+        self.runs += 1
+        there = sum(self._sizes[one] for one in gone)
+        return self._rows if there >= self._wanted else ()
+
+    def fits(self, row, gone):
+        return row in self.nodes(gone)
+
+
+def spread(nodes, sizes, **options):
+    """Evictions of pods of some sizes, one after the other, each on its node."""
+    world = FakeWorld(
+        [{"node.name": f"n{row}"} for row in range(max(nodes) + 1)],
+        [running(on, name=f"p{at}") for at, on in enumerate(nodes)],
+    )
+    ordered = tuple(range(len(sizes)))
+    found = Evictions(
+        ordered=ordered,
+        cost=lambda row, pods, broken: (broken, len(pods), sum(sizes[p] for p in pods), row),
+        **options,
+    )
+    return world, found
+
+
+def test_pods_of_two_nodes_go_together_where_one_is_not_enough():
+    world, who = spread([0, 1, 2], [1, 1, 1], across=2)
+    found = preemption.search(
+        who, world, Total([1, 1, 1], 2, (0, 1, 2)), rows=[0, 1, 2], spans=True
+    )
+    assert (found.row, found.victims) == (0, (0, 1))
+    three = preemption.search(
+        who, world, Total([1, 1, 1], 3, (0, 1, 2)), rows=[0, 1, 2], spans=True
+    )
+    assert (three.row, three.victims, three.cut_short) == (-1, (), False)
+
+
+def test_one_node_is_enough_where_it_is():
+    world, who = spread([0, 1, 1], [1, 1, 1], across=2)
+    found = preemption.search(who, world, Total([1, 1, 1], 2, (0, 1)), rows=[0, 1], spans=True)
+    assert (found.row, found.victims) == (1, (1, 2))
+
+
+def test_the_pod_may_go_to_another_node_than_its_victims_leave():
+    world, who = spread([0, 1], [1, 1], across=2)
+    found = preemption.search(who, world, Total([1, 1], 1, (1,)), rows=[1], spans=True)
+    assert (found.row, found.victims) == (1, (1,))
+    world, who = spread([0, 0, 2], [1, 1, 0], across=2)
+    found = preemption.search(who, world, Total([1, 1, 0], 2, (2,)), rows=[2], spans=True)
+    assert (found.row, found.victims) == (2, (0, 1))
+
+
+def test_only_pods_with_such_a_constraint_take_victims_of_several_nodes():
+    world, who = spread([0, 1], [1, 1], across=2)
+    found = preemption.search(who, world, Total([1, 1], 2, (0, 1)), rows=[0, 1], spans=False)
+    assert found.row == -1
+
+
+def test_nodes_that_evicting_cannot_help_are_no_targets():
+    world, who = spread([0, 1], [1, 1], across=2)
+    found = preemption.search(who, world, Total([1, 1], 2, (0, 1)), rows=[1], spans=True)
+    assert (found.row, found.victims) == (1, (0, 1))
+    assert preemption.search(who, world, Total([1, 1], 2, (0, 1)), rows=[], spans=True).row == -1
+
+
+def test_the_limit_holds_across_nodes():
+    world, who = spread([0, 1, 2], [1, 1, 1], across=3, limit=2)
+    dry = Total([1, 1, 1], 3, (0, 1, 2))
+    assert preemption.search(who, world, dry, rows=[0, 1, 2], spans=True).row == -1
+
+
+def test_the_search_ends_at_its_bound_and_says_so():
+    count = 60
+    world, who = spread(list(range(count)), [1] * count, across=4)
+    dry = Total([1] * count, count, tuple(range(count)))
+    found = preemption.search(who, world, dry, rows=range(count), spans=True)
+    assert (found.row, found.cut_short) == (-1, True)
+    assert dry.runs == found.runs == preemption.MOST_RUNS
+
+
+def test_a_budget_spares_pods_where_it_can():
+    world, who = spread([0, 0, 0], [1, 1, 1])
+    dry = Total([1, 1, 1], 1, (0,))
+    budgets = [Budget(frozenset({1, 2}), 1)]
+    # The most important pod of the budget may go, the next would break it.
+    found = preemption.search(who, world, dry, rows=[0], budgets=budgets)
+    assert (found.victims, found.violations) == ((0,), 0)
+    all_ = preemption.search(who, world, Total([1, 1, 1], 3, (0,)), rows=[0], budgets=budgets)
+    assert (all_.victims, all_.violations) == ((0, 1, 2), 1)
+    assert preemption.guarded(budgets, (2, 1, 0)) == {1}
+
+
+CLUSTERS = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=6
+)  # fmt: skip
+
+
+@given(CLUSTERS, st.integers(1, 8), st.integers(1, 4), st.one_of(st.none(), st.integers(1, 4)))
+def test_the_search_against_all_sets_of_victims(pods, wanted, across, limit):
+    """Compares with trying every set of nodes and every set of their pods."""
+    nodes, sizes = [on for on, _ in pods], [size for _, size in pods]
+    world, who = spread(nodes, sizes, across=across, limit=limit)
+    rows = range(world.nodes)
+    found = preemption.search(who, world, Total(sizes, wanted, tuple(rows)), rows=rows, spans=True)
+    enough = [
+        chosen
+        for count in range(1, len(pods) + 1)
+        for chosen in combinations(range(len(pods)), count)
+        if sum(sizes[one] for one in chosen) >= wanted
+        and len({nodes[one] for one in chosen}) <= across
+    ]
+    if found.row < 0:
+        # Pods are given back last first, so that a smaller set may be overlooked; none at all
+        # is found only where each set needs too many.
+        assert limit is not None or not enough
+        return
+    assert found.victims in enough
+    assert limit is None or len(found.victims) <= limit
+    for one in found.victims:
+        rest = [other for other in found.victims if other != one]
+        assert sum(sizes[other] for other in rest) < wanted, "nobody goes in vain"
+    fewest = min(len({nodes[one] for one in chosen}) for chosen in enough)
+    assert limit is not None or len({nodes[one] for one in found.victims}) <= max(fewest, 1)
+
+
+# ---- gangs
+
+
+def gang_of(text, subject, world):
+    (rule,) = plan_of(text).gangs
+    found = rule.gang(subject, world)
+    meant = rules.gang(rules.GangParts(rule.core), ByReference(subject, world))
+    assert repr(found) == repr(meant)
+    return found
+
+
+JOB = (
+    "gang: pod.label[job] is present -> by pod.label[job] min"
+    " number(pod.annotation[size]) wait 2m backoff 10s"
+)
+
+
+def member(on, **fields):
+    return running(on, **{"label[job]": "x", **fields})
+
+
+def test_members_share_namespace_and_key():
+    pods = [
+        member(0),
+        running(1, **{"label[job]": "y"}),
+        member(2, bound=False),
+        member(2, namespace="elsewhere"),
+        member(-1),
+    ]
+    queue = [member(0, bound=False), running(0, bound=False), member(0, bound=False, uid="u")]
+    subject = pod(**{"label[job]": "x", "annotation[size]": "4"})
+    world = FakeWorld(NODES, pods, tables={"queue": queue})
+    found = gang_of(JOB, subject, world)
+    assert (found.key, found.bound, found.assumed, found.pending) == ("x", (0,), (2,), (0,))
+    assert (found.minimum, found.wait_seconds, found.size, found.reserved) == (4.0, 120.0, 4, 2)
+    assert not found.placed
+    assert gang_of(JOB, pod(), world) is None
+    unlabelled = "gang: by pod.label[job] min 2"
+    assert gang_of(unlabelled, pod(), world) is None
+
+
+def test_a_pod_with_a_node_is_a_member_that_is_placed():
+    pods = [member(0, bound=False, uid="u"), member(1, bound=False, uid="v")]
+    subject = pod(**{"label[job]": "x", "annotation[size]": "2"})
+    found = gang_of(JOB, subject, FakeWorld(NODES, pods))
+    assert (found.assumed, found.placed, found.size, found.reserved) == ((0, 1), True, 2, 2)
+
+
+def test_what_the_group_says():
+    text = "gang: by pod.label[scheduling.x-k8s.io/pod-group] backoff 10s reject above 10% missing"
+    fields = {"label[scheduling.x-k8s.io/pod-group]": "g"}
+    world = FakeWorld(NODES)
+    told = gang_of(
+        text, pod(**fields, **{"group.min_member": 3.0, "group.last_failure": 5.0}), world
+    )
+    assert (told.minimum, told.rests_until, told.tolerance) == (3.0, 15.0, 0.1)
+    assert told.wait_seconds == rules.WAIT_SECONDS
+    silent = gang_of(text, pod(**fields), world)
+    assert gangs.stop(silent, 0.0) == "gang g does not say how many members it needs"
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"minimum": 3.0}, "gang g has 2 of the 3 members that it needs"),
+        ({"minimum": 2.0, "rests_until": 101.0}, "gang g failed a moment ago and rests"),
+        ({"minimum": 2.0, "rests_until": 100.0}, None),
+        ({"minimum": 2.0}, None),
+    ],
+)
+def test_why_no_member_is_tried(options, expected):
+    assert gangs.stop(Gang(key="g", pending=(0,), **options), 100.0) == expected
+
+
+@pytest.mark.parametrize(
+    ("gang", "waited", "verdict"),
+    [
+        (Gang(key=7.0, minimum=2.0, bound=(1,), assumed=(0,), placed=True), 0.0, "allow"),
+        (Gang(key=7.0, minimum=3.0, bound=(1,), assumed=(0,), placed=True), 59.0, "wait"),
+        (Gang(key=7.0, minimum=3.0, bound=(1,), assumed=(0,), placed=True), 60.0, "reject"),
+    ],
+)
+def test_a_member_waits_for_the_others(gang, waited, verdict):
+    said = gangs.permission(gang, waited)
+    assert said.verdict == verdict
+    if verdict != "allow":
+        assert said.message == "gang 7: 2 of 3 members have a node"
+        assert said.seconds == 60.0
+
+
+class Slots:
+    """A placer: so many slots a node, members of a size; the first node in order that has room."""
+
+    def __init__(self, free, sizes):
+        self._free, self._sizes = free, sizes
+
+    def place(self, member, allowed, before):
+        for row, free in enumerate(self._free):
+            taken = sum(self._sizes[one] for one, at in before if at == row)
+            if (allowed is None or row in allowed) and free - taken >= self._sizes[member]:
+                return row
+        return None
+
+
+WORLD = FakeWorld(
+    [
+        {"node.name": "a", "node.zone": "z1", "node.label[rack]": "r1"},
+        {"node.name": "b", "node.zone": "z1", "node.label[rack]": "r2"},
+        {"node.name": "c", "node.zone": "z2", "node.label[rack]": "r2"},
+        {"node.name": "d"},
+        None,
+    ],
+    [member(0, name="one"), member(2, name="two")],
+)
+
+
+def planned(free, gang, sizes=None, larger=None):
+    sizes = sizes or dict.fromkeys((SELF, *gang.pending), 1)
+    return gangs.plan(gang, WORLD, Slots(free, sizes), larger)
+
+
+def test_all_members_are_placed_on_one_snapshot():
+    found = planned([1, 1, 1], Gang(key="g", minimum=3.0, pending=(4, 5)))
+    assert found.placements == {"": ((SELF, 0), (4, 1), (5, 2))}
+    assert (found.fits, found.allowed, found.most) == (True, None, 3)
+
+
+def test_a_gang_that_does_not_fit_whole_takes_no_room():
+    gang = Gang(key="g", minimum=3.0, pending=(4, 5))
+    found = planned([1, 1, 0], gang)
+    assert (found.fits, found.most) == (False, 2)
+    assert gangs.why_not(gang, found) == "gang g: 2 of the 3 members that it needs fit"
+
+
+def test_members_that_have_a_node_count():
+    assert planned([1], Gang(key="g", minimum=3.0, bound=(0,), assumed=(1,))).fits
+    assert not planned([0], Gang(key="g", minimum=2.0, bound=(0,), assumed=(1,))).fits
+
+
+def test_more_than_the_minimum_need_not_fit():
+    assert planned([2], Gang(key="g", minimum=2.0, pending=(4, 5, 6))).most == 2
+
+
+@pytest.mark.parametrize(("share", "fits"), [(0.0, False), (0.1, False), (0.34, True)])
+def test_a_share_may_be_missing(share, fits):
+    gang = Gang(key="g", minimum=3.0, pending=(4, 5), tolerance=share)
+    assert planned([2], gang).fits is fits
+
+
+def test_large_members_first_where_the_order_of_the_queue_fails():
+    gang = Gang(key="g", minimum=3.0, pending=(4, 5))
+    sizes = {SELF: 1, 4: 1, 5: 2}
+    assert not planned([2, 2], gang, sizes | {5: 3}, (5, SELF, 4)).fits
+    assert not planned([2, 2, 0], gang, {SELF: 1, 4: 2, 5: 2}).fits
+    assert planned([2, 2], gang, sizes).fits
+    found = planned([3, 2], gang, {SELF: 2, 4: 1, 5: 2}, (SELF, 5, 4))
+    assert found.placements == {"": ((SELF, 0), (4, 0), (5, 1))}
+    found = planned([3, 1], gang, {SELF: 1, 4: 1, 5: 2}, (5, SELF, 4))
+    assert found.placements == {"": ((5, 0), (SELF, 0), (4, 1))}
+
+
+@pytest.mark.parametrize(
+    ("free", "domains", "allowed"),
+    [
+        ([1, 1, 2], {"z1", "z2"}, {0, 1, 2}),
+        ([1, 0, 2, 9], {"z2"}, {2}),
+        ([1, 1, 1, 9], {"z1"}, {0, 1}),
+        ([1, 0, 1, 9], set(), set()),
+    ],
+)
+def test_a_gang_within_one_zone(free, domains, allowed):
+    gang = Gang(key="g", minimum=2.0, pending=(4,), within="zone")
+    found = planned(free, gang)
+    assert set(found.placements) == domains
+    assert found.allowed == allowed
+    assert found.fits is bool(domains)
+    if not domains:
+        said = "gang g: 1 of the 2 members that it needs fit in one zone"
+        assert gangs.why_not(gang, found) == said
+
+
+def test_a_gang_stays_where_its_first_members_are():
+    gang = Gang(key="g", minimum=3.0, bound=(1,), pending=(4,), within="zone")
+    assert set(planned([9, 9, 2], gang).placements) == {"z2"}
+    assert not planned([9, 9, 1], gang).fits
+    scattered = Gang(key="g", minimum=3.0, bound=(0, 1), pending=(4,), within="zone")
+    assert not planned([9, 9, 9], scattered).fits
+    of_label = Gang(key="g", minimum=3.0, bound=(1,), pending=(4,), within="label:rack")
+    assert planned([9, 1, 1], of_label).placements == {"r2": ((SELF, 1), (4, 2))}
+
+
+# ---- quotas
+
+
+def use_of(text, subject, world, objects=None):
+    (rule,) = plan_of(text).quotas
+    found = rule.use(subject, world, objects or {})
+    parts = rules.QuotaParts(rule.core)
+    assert found == rules.quota_use(parts, ByReference(subject, world), objects or {})
+    return rule, found
+
+
+def asks(cpu, memory=0.0):
+    return {"request[cpu]": cpu, "request[memory]": memory}
+
+
+def test_a_quota_counts_what_is_asked_for():
+    text = 'quota: by pod.namespace max cpu 2, memory 1Gi message "{pod.namespace} is full"'
+    pods = [
+        running(0, **asks(1500.0)),
+        running(0, namespace="b", **asks(9000.0)),
+        running(0, uid="u", **asks(9000.0)),
+    ]
+    world = FakeWorld(NODES, pods)
+    rule, use = use_of(text, pod(**asks(500.0)), world)
+    assert use.used["default"] == {"cpu": 1500.0, "memory": 0.0}
+    assert rule.exceeded(pod(**asks(500.0)), world, {}) is None
+    assert rule.exceeded(pod(**asks(501.0)), world, {}) == "default is full"
+    assert rule.exceeded(pod(**asks(0.0, 2.0**30 + 1)), world, {}) == "default is full"
+    assert rule.reclaim(pod(**asks(501.0)), world, {}) is None
+    plan = plan_of(text.split(" message")[0])
+    stop = plan.over_quota(pod(**asks(501.0)), world)
+    assert (stop.message, stop.status) == ("quota of default: no more cpu", "Unschedulable")
+    assert plan.over_quota(pod(**asks(500.0)), world) is None
+
+
+ELASTIC = "quota: by pod.namespace elastic reclaim it.priority asc, it.started_at desc"
+QUOTAS = {
+    "a": Limits({"cpu": 4000.0}, {"cpu": 8000.0}),
+    "b": Limits({"cpu": 8000.0}, {"cpu": 12000.0}),
+}
+
+
+def elastic(pods, subject, nominated=()):
+    world = FakeWorld(NODES, pods, tables={"nominated": list(nominated)})
+    rule, _ = use_of(ELASTIC, subject, world, QUOTAS)
+    found = rule.reclaim(subject, world, QUOTAS)
+    meant = rules.reclaim(rules.QuotaParts(rule.core), ByReference(subject, world), QUOTAS)
+    assert found.ordered == meant.ordered
+    assert found.taken(found.ordered) == meant.taken(meant.ordered)
+    return rule.exceeded(subject, world, QUOTAS), found.taken(found.ordered)
+
+
+def of(namespace, cpu, **fields):
+    return running(0, namespace=namespace, **asks(cpu * 1000.0), **fields)
+
+
+def asker(namespace, cpu, **fields):
+    return pod(**{"namespace": namespace, **asks(cpu * 1000.0), **fields})
+
+
+def test_what_others_do_not_use_may_be_borrowed():
+    pods = [of("a", 6)]
+    assert elastic(pods, asker("a", 2))[0] is None
+    assert elastic(pods, asker("a", 3))[0] == "quota of a: no more cpu"
+    assert elastic([*pods, of("b", 4)], asker("a", 2))[0] is None
+    assert elastic([*pods, of("b", 5)], asker("a", 2))[0] == "quota of a: no cpu left to borrow"
+    assert elastic(pods, asker("other", 99))[0] is None
+
+
+def test_a_minimum_is_taken_back_from_those_above_theirs():
+    pods = [of("a", 2, priority=float(priority)) for priority in (3, 1, 9, 2)]
+    stop, victims = elastic([*pods, of("b", 4)], asker("b", 4))
+    assert stop == "quota of b: no cpu left to borrow"
+    # Two of them bring `a` down to its minimum, the least important ones.
+    assert victims == (1, 3)
+
+
+def test_everything_in_use_is_no_reason_not_to_take_back():
+    """Source: kubernetes-sigs/scheduler-plugins#683."""
+    stop, victims = elastic([of("a", 8), of("b", 4)], asker("b", 4))
+    assert (stop, victims) == ("quota of b: no cpu left to borrow", (0,))
+
+
+def test_beyond_its_minimum_a_quota_replaces_its_own_less_important_pods():
+    pods = [
+        of("a", 1, priority=1.0),
+        of("a", 1, priority=7.0),
+        of("b", 9, priority=0.0),
+        of("none", 1),
+    ]
+    assert elastic(pods, asker("a", 3, priority=5.0))[1] == (0,)
+    assert elastic(pods, asker("a", 1, priority=5.0))[1] == (2,)
+
+
+def test_pods_without_a_quota_replace_those_without():
+    pods = [of("none", 1, priority=1.0), of("a", 8, priority=0.0), of("none", 1, priority=9.0)]
+    assert elastic(pods, asker("other", 3, priority=5.0)) == (None, (0,))
+
+
+def test_pods_on_their_way_to_a_node_count_before():
+    ours = of("a", 1, priority=5.0)
+    assert elastic([of("a", 6)], asker("a", 1, priority=5.0), [ours])[0] is None
+    stop, _ = elastic([of("a", 6)], asker("a", 2, priority=5.0), [ours])
+    assert stop == "quota of a: no more cpu"
+    assert elastic([of("a", 6)], asker("a", 2, priority=6.0), [ours])[0] is None
+    theirs = of("b", 6, priority=0.0)
+    stop, _ = elastic([of("a", 4)], asker("a", 3), [theirs])
+    assert stop == "quota of a: no cpu left to borrow"
+    above = [of("b", 8.5)]
+    assert elastic(above, asker("a", 3), [theirs])[0] is None
+
+
+def test_quotas_of_the_policy_itself():
+    text = "quota: by pod.label[team] min cpu 4 max cpu 8 elastic"
+    pods = [
+        running(0, **{"label[team]": "x"}, **asks(6000.0)),
+        running(0, **asks(50000.0)),
+    ]
+    world = FakeWorld(NODES, pods, tables={"nominated": []})
+    y = pod(**{"label[team]": "y"}, **asks(3000.0))
+    rule, use = use_of(text, y, world)
+    assert set(use.limits) == {"x", "y"}
+    assert use.used == {"x": {"cpu": 6000.0}}
+    assert rule.exceeded(y, world, {}) == "quota of y: no cpu left to borrow"
+    found = rule.reclaim(y, world, {})
+    assert found.taken(found.ordered) == (0,)
+    assert use_of(text, pod(**asks(9.0)), world)[1].key is None
+
+
+def test_a_resource_counts_where_a_quota_names_it():
+    limits = {"a": Limits({"cpu": 4.0}, {}), "b": Limits({"cpu": 8.0, "memory": 10.0}, {})}
+    use = QuotaUse(
+        key="a",
+        limits=limits,
+        used={"a": {"cpu": 1.0, "memory": 4.0, "gpu": 9.0}},
+        asked={"cpu": 1.0, "memory": 7.0, "gpu": 9.0},
+    )
+    assert quotas.guaranteed(limits) == ["cpu", "memory"]
+    assert quotas.over_minimum_with_pod(use) == ["memory"]
+    assert quotas.over_all_minimums(use) == ["memory"]
+    assert quotas.over_maximum(use) == []
+    assert quotas.exceeded(use, elastic=False) is None
+    nobody = QuotaUse(key=None, limits=limits, used=use.used, asked=use.asked)
+    assert quotas.over_minimum_with_pod(nobody) == quotas.over_all_minimums(nobody) == []
+    assert quotas.over_maximum(nobody) == []
+
+
+PODS = st.lists(
+    st.tuples(st.sampled_from(["a", "b", "none"]), st.integers(0, 9), st.integers(0, 3)),
+    max_size=8,
+)
+
+
+@given(PODS, st.sampled_from(["a", "b", "none"]), st.integers(0, 9), st.integers(0, 3))
+def test_taking_back_leaves_minimums_alone(pods, namespace, cpu, priority):
+    """A quota that lent nothing loses nobody to another quota."""
+    there = [of(one, size, priority=float(own)) for one, size, own in pods]
+    subject = asker(namespace, cpu, priority=float(priority))
+    _, victims = elastic(there, subject)
+    use = {name: sum(1000.0 * s for one, s, _ in pods if one == name) for name in ("a", "b")}
+    within = namespace in use and use[namespace] + cpu * 1000.0 <= QUOTAS[namespace].minimum["cpu"]
+    for at in victims:
+        other, _, own = pods[at]
+        if within:
+            assert other != namespace
+            assert use[other] > QUOTAS[other].minimum["cpu"]
+        else:
+            assert (other == namespace) if namespace in use else (other not in QUOTAS)
+            assert own < priority
