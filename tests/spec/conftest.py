@@ -1,10 +1,8 @@
 """Rewrites the diagnostics blocks of the specification when asked to."""
 
-import re
-from pathlib import Path
-
 from dsl.compiler import Compiler
 from dsl.diagnostics import render
+from tests.spec.cases import read_all
 
 
 def pytest_addoption(parser):
@@ -15,12 +13,12 @@ def pytest_configure(config):
     if not config.getoption("--update", default=False):
         return
     compiler = Compiler()
-    for path in sorted(Path(__file__).parent.glob("*.md")):
-        text = path.read_text(encoding="utf-8")
-
-        def again(found):
-            result = compiler.compile({"case.policy": found.group(2)})
-            return f"{found.group(1)}{render(result.diagnostics)}```"
-
-        pair = r"(```policy\n((?:(?!```).*\n)*)```\n+```diagnostics\n)(?:(?!```).*\n)*```"
-        path.write_text(re.sub(pair, again, text), encoding="utf-8")
+    for chapter in read_all():
+        text = chapter.path.read_text(encoding="utf-8")
+        cases = [case for clause in chapter.clauses for case in clause.cases]
+        for case in reversed(cases):
+            if case.diagnostics is not None:
+                start, end = case.place
+                now = render(compiler.compile(case.files).diagnostics)
+                text = text[:start] + now + text[end:]
+        chapter.path.write_text(text, encoding="utf-8")

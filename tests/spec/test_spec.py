@@ -1,132 +1,120 @@
-"""Every case of the specification, on the reference and on the plan.
+"""Every clause of the specification holds, by the columns and by the meaning.
 
 `pytest tests/spec --update` rewrites the diagnostics blocks; read the difference before keeping it.
 """
 
-from pathlib import Path
+import re
 
-import numpy as np
 import pytest
 
-from dsl import reference
 from dsl.compiler import Compiler
 from dsl.diagnostics import render
-from tests.spec.cases import read_cases, read_tests, text_of
+from dsl.functions import AGGREGATES, FUNCTIONS
+from dsl.parser.build import StatementReader
+from dsl.schema import FIELDS
+from engine.policytests.running import Runner
+from tests.spec.cases import read_all
 
-HERE = Path(__file__).parent
-CASES = [case for path in sorted(HERE.glob("*.md")) for case in read_cases(path)]
-COMPILER = Compiler()
-
-
-class ByReference:
-    """The meaning, one node at a time."""
-
-    def __init__(self, plan, world, pod):
-        self.plan, self.world, self.pod = plan, world, pod
-        self.rows = list(range(world.nodes))
-
-    def rejecting(self, row):
-        for rule in self.plan.filters:
-            if not reference.passes(rule.core, self.world, self.pod, row):
-                return rule
-        return None
-
-    def columns(self, rows):
-        return [
-            reference.scores(rule.core, self.world, self.pod, rows) for rule in self.plan.scores
-        ]
-
-    def score(self, rows):
-        columns = self.columns(rows)
-        weights = [rule.weight for rule in self.plan.scores]
-        return reference.policy_score(list(zip(weights, columns, strict=True)))
-
-    def applies(self, rule, rows):
-        if rule in self.plan.scores:
-            return self.columns(rows)[self.plan.scores.index(rule)] is not None
-        return reference.applies(rule.core.guard, self.world, self.pod)
-
-
-class ByPlan(ByReference):
-    """The same over columns."""
-
-    def rejecting(self, row):
-        for rule in self.plan.filters:
-            parts = rule.prepare(self.pod, self.world)
-            if parts is not None:
-                full = rule.verdict(parts, self.world, slice(0, self.world.nodes))
-                single = rule.verdict(parts, self.world, np.array([row]))
-                assert full[row] == single[0]
-                if not full[row]:
-                    return rule
-        return None
-
-    def columns(self, rows):
-        rows, out = np.array(rows, np.intp), []
-        for rule in self.plan.scores:
-            parts = rule.prepare(self.pod, self.world)
-            done = None
-            if parts is not None:
-                done = rule.finish(rule.column(parts, self.world, rows, rows))
-            out.append(None if done is None else done.tolist())
-        return out
-
-    def score(self, rows):
-        parts = [rule.prepare(self.pod, self.world) for rule in self.plan.scores]
-        column = self.plan.score(parts, self.world, np.array(rows, np.intp))
-        return None if column is None else column.tolist()
-
-
-def judge(evaluator, names, clause):
-    rejecting = {name: evaluator.rejecting(row) for row, name in enumerate(names)}
-    feasible = [name for name in names if rejecting[name] is None]
-    what = str(clause.children[0])
-    if what in ("feasible", "rejected"):
-        wanted = text_of(clause.children[1])
-        wanted = [] if wanted == "none" else wanted
-        got = feasible if what == "feasible" else [one for one in names if one not in feasible]
-        assert sorted(got) == sorted(wanted)
-        for reply in clause.children[2:]:
-            if reply is None:
-                continue
-            value = text_of(reply)
-            for name in wanted:
-                rule = rejecting[name]
-                if reply.data == "message":
-                    row = names.index(name)
-                    assert rule.message(evaluator.pod, evaluator.world, row) == value
-                else:
-                    full = "UnschedulableAndUnresolvable"
-                    assert rule.status == (full if value == "unresolvable" else "Unschedulable")
-        return
-    rows = [names.index(name) for name in feasible]
-    word = text_of(clause.children[1])
-    if what == "skipped":
-        rules = {rule.id: rule for rule in (*evaluator.plan.filters, *evaluator.plan.scores)}
-        assert not evaluator.applies(rules[f"case.policy#{word}"], rows)
-        return
-    scores = dict(zip(feasible, evaluator.score(rows), strict=True))
-    if what == "score":
-        assert scores[word] == pytest.approx(float(text_of(clause.children[2])), abs=2e-6)
-    else:
-        assert what == "best"
-        top = max(scores.values())
-        assert [name for name, score in scores.items() if score == top] == [word]
+CHAPTERS = read_all()
+CLAUSES = [clause for chapter in CHAPTERS for clause in chapter.clauses]
+CASES = [case for clause in CLAUSES for case in clause.cases]
+TESTED = [case for case in CASES if case.tests]
+COMPILER, READER = Compiler(), StatementReader()
+STATEMENTS = (
+    "policy", "description", "version", "language", "mode", "applies to", "order", "weight",
+    "param", "let", "metric", "use", "gate", "sort", "prefilter", "filter", "require", "forbid",
+    "preempt", "prescore", "score", "first", "prefer", "avoid", "spread", "normalize", "reserve",
+    "permit", "prebind", "bind", "postbind", "gang", "quota",
+)  # fmt: skip
+#: Statements that say nothing a test could ask for.
+SILENT = {"description", "version", "language"}
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_case(case):
-    result = COMPILER.compile({"case.policy": case.policy})
-    if case.diagnostics is not None:
+def test_case(case, tmp_path):
+    result = COMPILER.compile(case.files)
+    if case.diagnostics is None:
+        assert result.diagnostics == (), render(result.diagnostics)
+    else:
         assert render(result.diagnostics) == case.diagnostics
-        if not case.tests:
-            return
-    assert result.ok, render(result.diagnostics)
-    plan = result.plans[0]
-    for name, fixture, expected in read_tests(case.tests):
-        world, pod = fixture.world().knows(plan), fixture.subject()
-        names = list(fixture.nodes)
-        assert expected, name
-        for clause in expected:
-            for evaluator in (ByReference(plan, world, pod), ByPlan(plan, world, pod)):
-                judge(evaluator, names, clause)
+    if not case.tests:
+        assert case.diagnostics is not None, "this case shows nothing"
+        return
+    for name, text in case.files.items():
+        (tmp_path / name).write_text(text)
+    uses = "" if case.tests.startswith("use ") else "use case\n"
+    (tmp_path / "case.policytest").write_text(uses + case.tests)
+    runner = Runner(None, COMPILER, READER)
+    runner.run(tmp_path / "case.policytest")
+    wrong = [one.message or one.outcome for one in runner.report.results if one.outcome != "passed"]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_chapters_and_clauses_are_numbered_through():
+    assert [one.number for one in CHAPTERS] == [str(n) for n in range(1, len(CHAPTERS) + 1)]
+    for chapter in CHAPTERS:
+        wanted = [f"{chapter.number}.{n}" for n in range(1, len(chapter.clauses) + 1)]
+        assert [one.number for one in chapter.clauses] == wanted, chapter.path.name
+        assert chapter.path.name.startswith(f"{int(chapter.number):02}-")
+
+
+@pytest.mark.parametrize("clause", CLAUSES, ids=lambda one: one.number)
+def test_a_clause_says_something_and_shows_it(clause):
+    assert clause.prose.endswith("."), "a clause is a sentence or more"
+    assert clause.cases
+    if clause.forbids:
+        refusals = [one for one in clause.cases if one.diagnostics or "expect error" in one.tests]
+        assert refusals, "what is refused is shown"
+
+
+# ---- nothing of the language is without a case
+
+
+def bare(policy):
+    """The text without strings and comments."""
+    return re.sub(r'"""[\s\S]*?"""|"(\\.|[^"\\\n])*"|\'[^\'\n]*\'|#.*', '""', policy)
+
+
+def words(cases):
+    return "\n".join(bare(text) for case in cases for text in case.files.values())
+
+
+@pytest.mark.parametrize("keyword", STATEMENTS)
+def test_every_statement_has_a_case(keyword):
+    there = words(CASES if keyword in SILENT else TESTED)
+    assert re.search(rf"^{keyword}\b", there, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_function_has_a_case(name):
+    assert re.search(rf"(?<![\w.]){name}\(", words(TESTED))
+
+
+@pytest.mark.parametrize("name", AGGREGATES)
+def test_every_aggregate_has_a_case(name):
+    assert re.search(rf"(?<![\w.]){name}\(", words(TESTED))
+
+
+def reads_of(cases):
+    read = set()
+    for case in cases:
+        for plan in COMPILER.compile(case.files).plans:
+            rules = [one for part in vars_of(plan) if isinstance(part, tuple) for one in part]
+            read |= {name for rule in rules for name in getattr(rule, "reads", ())}
+    return read
+
+
+def vars_of(plan):
+    return [getattr(plan, name) for name in plan.__dataclass_fields__]
+
+
+READ_IN_TESTS = reads_of(TESTED)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_field_has_a_case(name):
+    there = words(TESTED)
+    dotted, shown = name.rpartition("."), re.escape(name)
+    if name.startswith("node.resource."):
+        shown = rf"node\.resource\[.*?\]\.{dotted[2]}"
+    assert name in READ_IN_TESTS or re.search(rf"(?<![\w.]){shown}\b", there)
