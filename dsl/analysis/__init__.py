@@ -12,6 +12,7 @@ from dsl.analysis.logic import Logic
 from dsl.analysis.names import contradicting_status, unused
 from dsl.analysis.order import decided, same_keys
 from dsl.analysis.ranges import Ranges
+from dsl.analysis.samples import not_sampled, question_of
 from dsl.analysis.stock import not_in_stock, read_inventory
 from dsl.diagnostics import Diagnostic
 
@@ -22,6 +23,7 @@ __all__ = [
     "RuleFacts",
     "Size",
     "analyse",
+    "question_of",
     "read_inventory",
 ]
 
@@ -49,6 +51,7 @@ def analyse(
         yield from Ranges(one).file()
         if stock is not None:
             yield from not_in_stock(one, stock)
+            yield from not_sampled(one, stock)
         yield None
     yield from logic.chain(files)
     yield from decided(files, logic)

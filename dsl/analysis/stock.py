@@ -11,6 +11,7 @@ from dsl import ir
 from dsl.analysis.facts import (
     FileFacts,
     Inventory,
+    MetricStock,
     RuleFacts,
     conditions,
     guard_of,
@@ -51,7 +52,25 @@ def read_inventory(data: object) -> Inventory:
         images=frozenset(str(one) for one in images),
         nodes=len(nodes),
         pods=pods,
+        metrics=dict(_metric(one, len(nodes)) for one in _listed_metrics(data)),
     )
+
+
+def _listed_metrics(data: Mapping[str, object]) -> list[object]:
+    metrics = data.get("metrics", [])
+    if not isinstance(metrics, list):
+        raise ValueError("metrics is a list")  # noqa: TRY004 - of a file, not of an argument
+    return metrics
+
+
+def _metric(entry: object, of: int) -> tuple[tuple[str, str], MetricStock]:
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("query"), str):
+        raise ValueError("a metric has a query")  # noqa: TRY004 - of a file
+    series, nodes = entry.get("series", 0), entry.get("nodes")
+    if not isinstance(series, int) or not isinstance(nodes, int | None):
+        raise ValueError("the series and nodes of a metric are numbers")  # noqa: TRY004 - of a file
+    error = str(entry.get("error") or "")
+    return (entry["query"], str(entry.get("by") or "")), MetricStock(series, nodes, of, error)
 
 
 def _labels(entry: object) -> dict[str, str]:
@@ -64,6 +83,9 @@ def _labels(entry: object) -> dict[str, str]:
 
 def not_in_stock(facts: FileFacts, stock: Inventory) -> Iterator[Diagnostic]:
     """Yields tests for things that the cluster does not have."""
+    if not stock.nodes:
+        # Nothing is known, as when only metrics were asked for.
+        return
     seen: set[int] = set()
     for rule in facts.rules:
         core = rule.core

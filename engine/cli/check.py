@@ -73,6 +73,8 @@ class _Job:
     metavar="FILE",
     help="What the cluster has, as `berth inventory` writes it.",
 )
+@click.option("--prometheus-url", "url", metavar="URL",
+              help="Ask Prometheus now whether it has the metrics.")  # fmt: skip
 def command(  # noqa: PLR0913 - click's signature
     files: tuple[Path, ...],
     style: str,
@@ -80,6 +82,7 @@ def command(  # noqa: PLR0913 - click's signature
     pods: int | None,
     stock_file: Path | None,
     config_file: Path | None,
+    url: str | None,
     *,
     chain: bool,
     deny_warnings: bool,
@@ -90,8 +93,11 @@ def command(  # noqa: PLR0913 - click's signature
         files = _configured(job, config_file, files)
     if not files:
         raise click.UsageError("name the policy files or folders to check")
-    job.texts = {str(path): _read(path) for path in _expanded(files)}
+    job.texts = {str(path): read(path) for path in expanded(files)}
     job.stock = None if stock_file is None else _inventory(stock_file)
+    if url is not None:
+        list(_diagnostics(job))
+        job.stock, job.plans = _asked(job, url), []
     diagnostics = list(_diagnostics(job))
     _print(diagnostics, style)
     errors, warnings, notes = _counts(diagnostics)
@@ -123,7 +129,8 @@ def _configured(job: _Job, path: Path, files: tuple[Path, ...]) -> tuple[Path, .
     return (Path(berth.policies.dir),)
 
 
-def _expanded(paths: Iterable[Path]) -> Iterator[Path]:
+def expanded(paths: Iterable[Path]) -> Iterator[Path]:
+    """Files as they are, folders as their *.policy files."""
     for path in paths:
         if not path.is_dir():
             yield path
@@ -134,7 +141,8 @@ def _expanded(paths: Iterable[Path]) -> Iterator[Path]:
         yield from inside
 
 
-def _read(path: Path) -> bytes:
+def read(path: Path) -> bytes:
+    """The bytes of a file that the user named."""
     try:
         return path.read_bytes()
     except OSError as failed:
@@ -147,9 +155,28 @@ def _inventory(path: Path) -> Any:  # noqa: ANN401 - see engine.cli
     from dsl.analysis import read_inventory  # noqa: PLC0415 - see engine.cli
 
     try:
-        return read_inventory(json.loads(_read(path)))
+        return read_inventory(json.loads(read(path)))
     except ValueError as wrong:
         raise click.ClickException(f"{path}: not an inventory: {wrong}") from wrong
+
+
+def _asked(job: _Job, url: str) -> Inventory:
+    """The inventory with what Prometheus says of the metrics of the policies."""
+    import asyncio  # noqa: PLC0415 - see engine.cli
+    from dataclasses import replace  # noqa: PLC0415 - see engine.cli
+
+    from dsl.analysis import read_inventory  # noqa: PLC0415 - see engine.cli
+    from engine.cli.inventory import ask_metrics  # noqa: PLC0415 - see engine.cli
+
+    specs = {spec for plan in job.plans for spec in plan.metrics if spec.source == "promql"}
+    try:
+        metrics = asyncio.run(ask_metrics(url, specs, ()))
+    except ConnectionError as failed:
+        raise click.ClickException(str(failed)) from failed
+    now = read_inventory({"inventory": 1, "metrics": metrics})
+    if job.stock is None:
+        return now
+    return replace(job.stock, metrics={**job.stock.metrics, **now.metrics})
 
 
 # ---- what is wrong with it
@@ -195,7 +222,7 @@ def _beside(group: Mapping[str, bytes]) -> dict[str, str]:
         one for folder in sorted(folders) for one in sorted(folder.glob(f"*{_ENDING}"))
         if one.is_file()
     ]  # fmt: skip
-    texts = {one.stem: _read(one).decode("utf-8", "replace") for one in there}
+    texts = {one.stem: read(one).decode("utf-8", "replace") for one in there}
     headers = {name: _NAMED.search(text) for name, text in texts.items()}
     return texts | {found[1]: texts[name] for name, found in headers.items() if found}
 

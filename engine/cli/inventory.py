@@ -1,7 +1,9 @@
 """`berth inventory`: what a cluster has, as a file for `berth check --inventory`.
 
 A JSON object: `inventory` (1), `nodes` and `namespaces` (each with `name` and `labels`), `images`
-(texts, those of running pods) and `pods` (how many there are, without finished ones).
+(texts, those of running pods), `pods` (how many there are, without finished ones) and `metrics`:
+for each query its label (`by`), how many series it gave, how many nodes have one, and why the
+server refused it.
 """
 
 from __future__ import annotations
@@ -13,7 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from dsl.plan import MetricSpec
     from engine.kube.session import KubeClient
+    from engine.objects import Node
 
 _PAGE: Final = "500"
 _FINISHED: Final = ("Succeeded", "Failed")
@@ -26,15 +32,25 @@ _FINISHED: Final = ("Succeeded", "Failed")
 @click.option(
     "-o", "output", metavar="FILE", type=click.Path(path_type=Path), help="Where to write it."
 )
-def command(kubeconfig: str | None, output: Path | None) -> None:
+@click.option("--prometheus-url", "url", metavar="URL", help="Ask for the bundled metrics, too.")
+@click.option(
+    "--policies", "files", metavar="PATH", multiple=True, type=click.Path(path_type=Path),
+    help="A policy file or folder, whose metrics are asked for beside the bundled ones.",
+)  # fmt: skip
+def command(
+    kubeconfig: str | None, output: Path | None, url: str | None, files: tuple[Path, ...]
+) -> None:
     """Asks once and ends; changes nothing in the cluster."""
     import asyncio  # noqa: PLC0415 - see engine.cli
 
     from engine.kube.errors import KubeError  # noqa: PLC0415 - see engine.cli
 
+    if files and url is None:
+        raise click.UsageError("--policies needs --prometheus-url")
+    specs = [] if url is None else metrics_of(files)
     try:
-        found = asyncio.run(_ask(kubeconfig))
-    except KubeError as failed:
+        found = asyncio.run(_ask(kubeconfig, url, specs))
+    except (KubeError, ConnectionError) as failed:
         raise click.ClickException(str(failed)) from failed
     text = json.dumps(found, ensure_ascii=False, indent=1)
     if output is None:
@@ -45,17 +61,76 @@ def command(kubeconfig: str | None, output: Path | None) -> None:
     except OSError as failed:
         raise click.ClickException(f"{output}: cannot be written: {failed.strerror}") from failed
     counts = f"{len(found['nodes'])} nodes, {len(found['namespaces'])} namespaces"
-    click.echo(f"{output}: {counts}, {found['pods']} pods", err=True)
+    more = f", {len(found['metrics'])} metrics" if url is not None else ""
+    click.echo(f"{output}: {counts}, {found['pods']} pods{more}", err=True)
 
 
-async def _ask(kubeconfig: str | None) -> dict[str, Any]:
+def metrics_of(paths: Sequence[Path]) -> list[MetricSpec]:
+    """The metrics of Prometheus that policy files read, and the bundled ones."""
+    import policies  # noqa: PLC0415 - see engine.cli
+    from dsl.compiler import Compiler  # noqa: PLC0415 - see engine.cli
+    from dsl.schema import CATALOGUE  # noqa: PLC0415 - see engine.cli
+    from engine.cli.check import expanded, read  # noqa: PLC0415 - see engine.cli
+
+    compiler = Compiler()
+    texts = {str(path): read(path) for path in expanded(paths)}
+    lines = "".join(f"score: {name} normalize minmax\n" for name in CATALOGUE)
+    bundled = {name: policies.text(name) for name in policies.names()}
+    found = [
+        *compiler.compile({"catalogue.policy": lines}).understood,
+        *(
+            plan
+            for name, text in texts.items()
+            for plan in compiler.compile({name: text}, bundled=bundled).understood
+        ),
+    ]
+    return [spec for plan in found for spec in plan.metrics if spec.source == "promql"]
+
+
+async def _ask(
+    kubeconfig: str | None, url: str | None, specs: Sequence[MetricSpec]
+) -> dict[str, Any]:
     from engine.kube.session import Session  # noqa: PLC0415 - see engine.cli
+    from engine.objects import Node  # noqa: PLC0415 - see engine.cli
 
     session = await Session.connect(kubeconfig)
     try:
-        return await take(session)
+        found = await take(session)
+        if url is not None:
+            nodes = await _list(session, "/api/v1/nodes", Node)
+            found["metrics"] = await ask_metrics(url, specs, nodes)
     finally:
         await session.close()
+    return found
+
+
+async def ask_metrics(
+    url: str, specs: Iterable[MetricSpec], nodes: Sequence[Node]
+) -> list[dict[str, Any]]:
+    """What Prometheus says to each query; without nodes, `nodes` is None.
+
+    Raises:
+        ConnectionError: the server does not answer.
+    """
+    from dsl.analysis import question_of  # noqa: PLC0415 - see engine.cli
+    from engine.clock import SystemClock  # noqa: PLC0415 - see engine.cli
+    from engine.signals.once import ask_once  # noqa: PLC0415 - see engine.cli
+    from engine.signals.prometheus import PrometheusSettings  # noqa: PLC0415 - see engine.cli
+    from engine.signals.spec import SignalSpec  # noqa: PLC0415 - see engine.cli
+
+    questions = sorted({question_of(spec) for spec in specs})
+    asked = [SignalSpec(query, query, (by,) if by else None) for query, by in questions]
+    told = await ask_once(PrometheusSettings(url), asked, nodes, SystemClock())
+    return [
+        {
+            "query": query,
+            "by": by,
+            "series": status.series,
+            "nodes": status.matched if nodes else None,
+            "error": status.error,
+        }
+        for (query, by), status in zip(questions, told, strict=True)
+    ]
 
 
 async def take(client: KubeClient) -> dict[str, Any]:

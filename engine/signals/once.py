@@ -1,0 +1,45 @@
+"""Metrics asked for once, one after the other, outside of any scheduler; counts come out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from engine.clock import Clock
+from engine.objects import Node
+from engine.signals.prometheus import PrometheusRefresher, PrometheusSettings
+from engine.signals.spec import SignalSpec, SignalStatus
+from engine.signals.store import SignalStore
+from engine.telemetry import Telemetry
+
+#: What any Prometheus answers.
+_PROBE = SignalSpec("probe", "vector(1)")
+
+
+async def ask_once(
+    settings: PrometheusSettings, specs: Iterable[SignalSpec], nodes: Sequence[Node], clock: Clock
+) -> tuple[SignalStatus, ...]:
+    """How each metric is, in the order of `specs`; a refusal of one is in its `error`.
+
+    Raises:
+        ConnectionError: the server does not answer at all; the message says why.
+    """
+    probe = await _ask(settings, _PROBE, (), clock)
+    if probe.error:
+        raise ConnectionError(f"Prometheus at {settings.url} cannot be asked: {probe.error}")
+    # One at a time, so that a query that times out does not take the others with it.
+    return tuple([await _ask(settings, spec, nodes, clock) for spec in specs])
+
+
+async def _ask(
+    settings: PrometheusSettings, spec: SignalSpec, nodes: Sequence[Node], clock: Clock
+) -> SignalStatus:
+    store = SignalStore(clock)
+    store.set_specs([spec])
+    for node in nodes:
+        store.nodes_changed(None, node)
+    refresher = PrometheusRefresher(store, settings, clock=clock, telemetry=Telemetry())
+    with ThreadPoolExecutor(1, thread_name_prefix="prometheus") as thread:
+        await refresher.turn(thread)
+    (status,) = store.status()
+    return status
