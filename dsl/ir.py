@@ -4,14 +4,13 @@ Nodes compare by identity; a `let` is one shared `Named` node, so the tree is a 
 cycles and every walk of it remembers what it has seen.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from dsl.source import Span
 from dsl.types import Level, Type
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Core:
+class Core(Struct, frozen=True, eq=False, kw_only=True):
     """Any expression: its type, its level and the text it came from."""
 
     span: Span
@@ -19,15 +18,13 @@ class Core:
     level: Level
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Const(Core):
+class Const(Core, frozen=True, eq=False, kw_only=True):
     """A value known when the policy is compiled; numbers in base units, NaN = missing."""
 
     value: float | str | bool | tuple[float, ...] | tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Read(Core):
+class Read(Core, frozen=True, eq=False, kw_only=True):
     """A field of the cycle, the pod, the node or `it`.
 
     At the level of `it`, a field of the node is that of the node the pod is on.
@@ -37,24 +34,21 @@ class Read(Core):
     key: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class KeyedRead(Core):
+class KeyedRead(Core, frozen=True, eq=False, kw_only=True):
     """A field whose key is computed; amounts are plain numbers (cores, not milli-cores)."""
 
     field: str
     key: "Expr"
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ContainerRead(Core):
+class ContainerRead(Core, frozen=True, eq=False, kw_only=True):
     """A field of a container, inside an aggregate over `pod.containers`."""
 
     field: str
     key: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Metric(Core):
+class Metric(Core, frozen=True, eq=False, kw_only=True):
     """A metric's last sample, or its age.
 
     `of` says whose it is: `node`, `cluster`, `namespace`, `workload` or `pod` (the one to place,
@@ -68,8 +62,7 @@ class Metric(Core):
     source: str = "promql"
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Pair(Core):
+class Pair(Core, frozen=True, eq=False, kw_only=True):
     """The value of a metric of pairs for two texts."""
 
     name: str
@@ -78,39 +71,34 @@ class Pair(Core):
     right: "Expr"
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Named(Core):
+class Named(Core, frozen=True, eq=False, kw_only=True):
     """A use of a `let`; all uses share the body."""
 
     name: str
     body: "Expr"
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Arith(Core):
+class Arith(Core, frozen=True, eq=False, kw_only=True):
     """A chain of `+ -` or `* /`, from the left."""
 
     operators: tuple[str, ...]
     operands: "tuple[Expr, ...]"
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Negate(Core):
+class Negate(Core, frozen=True, eq=False, kw_only=True):
     """The negative of a number."""
 
     operand: "Expr"
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Func(Core):
+class Func(Core, frozen=True, eq=False, kw_only=True):
     """A function; `min`, `max`, `sum`, `avg` and `median` here are element-wise."""
 
     name: str
     args: "tuple[Expr, ...]"
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Compare(Core):
+class Compare(Core, frozen=True, eq=False, kw_only=True):
     """`== < <=` ... between numbers, times, texts (`==` only) or Bools (`==` only)."""
 
     operator: str
@@ -118,8 +106,7 @@ class Compare(Core):
     right: "Expr"
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class TextTest(Core):
+class TextTest(Core, frozen=True, eq=False, kw_only=True):
     """`contains`, `starts with`, `ends with`, `like`, `matches`."""
 
     operator: str
@@ -127,16 +114,14 @@ class TextTest(Core):
     right: "Expr"
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Member(Core):
+class Member(Core, frozen=True, eq=False, kw_only=True):
     """Whether a value is in a list."""
 
     item: "Expr"
     items: "Expr"
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Between(Core):
+class Between(Core, frozen=True, eq=False, kw_only=True):
     """Whether a number is in a range, ends included."""
 
     item: "Expr"
@@ -144,37 +129,32 @@ class Between(Core):
     high: float
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Missing(Core):
+class Missing(Core, frozen=True, eq=False, kw_only=True):
     """Whether a value is missing."""
 
     operand: "Expr"
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Coalesce(Core):
+class Coalesce(Core, frozen=True, eq=False, kw_only=True):
     """The first value that is not missing."""
 
     operands: "tuple[Expr, ...]"
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Logical(Core):
+class Logical(Core, frozen=True, eq=False, kw_only=True):
     """A chain of `and` or `or`."""
 
     operator: str
     operands: "tuple[Expr, ...]"
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Not(Core):
+class Not(Core, frozen=True, eq=False, kw_only=True):
     """The negation of a Bool."""
 
     operand: "Expr"
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class If(Core):
+class If(Core, frozen=True, eq=False, kw_only=True):
     """`then` where the condition holds, else `other`."""
 
     condition: "Expr"
@@ -182,8 +162,7 @@ class If(Core):
     other: "Expr"
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class NodeAggregate(Core):
+class NodeAggregate(Core, frozen=True, eq=False, kw_only=True):
     """An aggregate of a node value over `candidates` or all `nodes`.
 
     In a filter all nodes are candidates. `value` is a Bool for count, any and all.
@@ -195,8 +174,7 @@ class NodeAggregate(Core):
     where: "Expr | None"
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class PodAggregate(Core):
+class PodAggregate(Core, frozen=True, eq=False, kw_only=True):
     """An aggregate of an `it` value over `node`, `zone`, `region`, `rack` or `cluster` pods.
 
     With `over` `label:KEY` the pods are those of all nodes with an equal label. `table` names the
@@ -210,8 +188,7 @@ class PodAggregate(Core):
     table: str = "pods"
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ContainerAggregate(Core):
+class ContainerAggregate(Core, frozen=True, eq=False, kw_only=True):
     """An aggregate of a value of the containers of the pod to place."""
 
     function: str
@@ -219,8 +196,7 @@ class ContainerAggregate(Core):
     where: "Expr | None"
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Rank(Core):
+class Rank(Core, frozen=True, eq=False, kw_only=True):
     """The share of the other candidates that have less."""
 
     value: "Expr"
@@ -296,16 +272,14 @@ def walk(*roots: Expr) -> "list[Expr]":
     return out
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Message:
+class Message(Struct, frozen=True, eq=False):
     """A message: texts and typed expressions in order."""
 
     span: Span
     parts: tuple[str | Expr, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class FilterCore:
+class FilterCore(Struct, frozen=True, eq=False, kw_only=True):
     """A filter: for pods where `guard` holds, a node passes iff `test` holds.
 
     `left` and `right` are the two sides as written (for explanations); `forbids` says that the
@@ -321,8 +295,7 @@ class FilterCore:
     status: str | None
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ScoreCore:
+class ScoreCore(Struct, frozen=True, eq=False, kw_only=True):
     """A score: for pods where `guard` holds, `value` normalised.
 
     `missing` is the final score of a node without a value, None for the rule's "0, or abstain".
@@ -336,16 +309,14 @@ class ScoreCore:
     weight: float
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class TierCore:
+class TierCore(Struct, frozen=True, eq=False, kw_only=True):
     """A `first:` line: for pods where `guard` holds, nodes where `test` holds come first."""
 
     guard: Expr | None
     test: Expr
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class SortKey:
+class SortKey(Struct, frozen=True, eq=False, kw_only=True):
     """One key of an order.
 
     `direction` is `asc`, `desc` or `listed`; then `items` come first, in their order.
@@ -356,15 +327,13 @@ class SortKey:
     items: tuple[str, ...] | tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class SortCore:
+class SortCore(Struct, frozen=True, eq=False, kw_only=True):
     """The keys of the queue, as written; the hidden last keys are not among them."""
 
     keys: tuple[SortKey, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class PermitCore:
+class PermitCore(Struct, frozen=True, eq=False, kw_only=True):
     """A `permit:` line.
 
     `decision` is `allow`, `reject` or `wait`: then for `seconds` until `until` holds, and `then`
@@ -381,8 +350,7 @@ class PermitCore:
     status: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Action:
+class Action(Struct, frozen=True, eq=False, kw_only=True):
     """One action: `annotate` or `label` with a key and a value, `event` with its text."""
 
     span: Span
@@ -392,8 +360,7 @@ class Action:
     text: Message | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ActionCore:
+class ActionCore(Struct, frozen=True, eq=False, kw_only=True):
     """A `prebind:` or `postbind:` line: what is done where `guard` and `left` hold."""
 
     guard: Expr | None
@@ -401,8 +368,7 @@ class ActionCore:
     actions: tuple[Action, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class BindCore:
+class BindCore(Struct, frozen=True, eq=False, kw_only=True):
     """A `bind:` line: `kind` is `default`, `with` (somebody called `name`) or `dry`."""
 
     guard: Expr | None
@@ -410,8 +376,7 @@ class BindCore:
     name: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class PreemptCore:
+class PreemptCore(Struct, frozen=True, eq=False, kw_only=True):
     """A `preempt:` line: who may be evicted, in what order, and how to choose among nodes.
 
     Pods for which `where` holds may be evicted; the first in `order` goes first. `pick` ranks the
@@ -427,8 +392,7 @@ class PreemptCore:
     across: int = 1
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class GangCore:
+class GangCore(Struct, frozen=True, eq=False, kw_only=True):
     """A `gang:` line: pods of one namespace with an equal `by` start together or not at all.
 
     `member` is `by` asked of a pod of a set. `minimum` None: what the group says.
@@ -444,8 +408,7 @@ class GangCore:
     within: str | None
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class QuotaCore:
+class QuotaCore(Struct, frozen=True, eq=False, kw_only=True):
     """A `quota:` line: pods with an equal `by` share amounts of resources, in base units.
 
     `member` is `by` asked of a pod of a set. `within` says of each resource that the pods there

@@ -5,8 +5,9 @@ Knows nothing of the language beyond which characters may not stand outside text
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct
 
 MAX_BYTES: Final = 128 * 1024
 MAX_TOKENS: Final = 20_000
@@ -48,16 +49,14 @@ _REPLACEMENTS: Final = {
 _FIX_TEXT: Final = {"a space": " ", "nothing": ""}
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(Struct, frozen=True):
     """A stretch of one file, in code points; the end is exclusive."""
 
     start: int
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class TextProblem:
+class TextProblem(Struct, frozen=True):
     """Something wrong with the text before the grammar looks at it."""
 
     code: str
@@ -67,13 +66,12 @@ class TextProblem:
     fix: str | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SourceFile:
+class SourceFile(Struct, frozen=True, eq=False):
     """The text of one file, with LF line ends and without a byte-order mark."""
 
     name: str
     text: str
-    line_starts: tuple[int, ...] = field(default=())
+    line_starts: tuple[int, ...] = ()
 
     def position(self, offset: int) -> tuple[int, int]:
         """Returns the 1-based line and column of an offset."""

@@ -3,13 +3,12 @@
 Data only; every node carries the span of its text.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from dsl.source import Span
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """Anything with a place in the file."""
 
     span: Span
@@ -18,57 +17,49 @@ class Node:
 # ---- expressions
 
 
-@dataclass(frozen=True, slots=True)
-class Number(Node):
+class Number(Node, frozen=True):
     """A number, quantity or duration as written: `5`, `2Gi`, `1m30s`."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Percent(Node):
+class Percent(Node, frozen=True):
     """A percentage as written: `80%`."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Text(Node):
+class Text(Node, frozen=True):
     """A quoted text, its escapes read."""
 
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class Word(Node):
+class Word(Node, frozen=True):
     """A bare word, or the glob of `like`."""
 
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class Param(Node):
+class Param(Node, frozen=True):
     """A parameter: `$name`, without the dollar."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Bool(Node):
+class Bool(Node, frozen=True):
     """`true` or `false`."""
 
     value: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Name(Node):
+class Name(Node, frozen=True):
     """A single word in an expression: a let or a metric."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Call(Node):
+class Call(Node, frozen=True):
     """A function applied to arguments."""
 
     name: str
@@ -76,8 +67,7 @@ class Call(Node):
     args: "tuple[Expr, ...]"
 
 
-@dataclass(frozen=True, slots=True)
-class Field(Node):
+class Field(Node, frozen=True):
     """A field: `pod.name`, `node.label[zone]`, `node.resource[x].free`."""
 
     path: str
@@ -86,15 +76,13 @@ class Field(Node):
     tail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class BareAggregate(Node):
+class BareAggregate(Node, frozen=True):
     """`max`, `min`, `avg` ... without parentheses."""
 
     function: str
 
 
-@dataclass(frozen=True, slots=True)
-class Aggregate(Node):
+class Aggregate(Node, frozen=True):
     """`sum(x over node.pods where p)`; several arguments are element-wise."""
 
     function: str
@@ -103,61 +91,53 @@ class Aggregate(Node):
     where: "Expr | None" = None
 
 
-@dataclass(frozen=True, slots=True)
-class If(Node):
+class If(Node, frozen=True):
     """`if a then x else if b then y else z`: the pairs, then the last."""
 
     branches: "tuple[tuple[Expr, Expr], ...]"
     otherwise: "Expr"
 
 
-@dataclass(frozen=True, slots=True)
-class Logical(Node):
+class Logical(Node, frozen=True):
     """A flat chain of `and` or of `or`."""
 
     operator: str
     operands: "tuple[Expr, ...]"
 
 
-@dataclass(frozen=True, slots=True)
-class Not(Node):
+class Not(Node, frozen=True):
     """`not x`."""
 
     operand: "Expr"
 
 
-@dataclass(frozen=True, slots=True)
-class Chain(Node):
+class Chain(Node, frozen=True):
     """A flat chain of `+ -` or of `* /`, read from the left."""
 
     operators: tuple[str, ...]
     operands: "tuple[Expr, ...]"
 
 
-@dataclass(frozen=True, slots=True)
-class Negative(Node):
+class Negative(Node, frozen=True):
     """`-x`."""
 
     operand: "Expr"
 
 
-@dataclass(frozen=True, slots=True)
-class PercentOf(Node):
+class PercentOf(Node, frozen=True):
     """`80% of x`."""
 
     percent: Percent
     operand: "Expr"
 
 
-@dataclass(frozen=True, slots=True)
-class Fallback(Node):
+class Fallback(Node, frozen=True):
     """`a ?? b ?? c`."""
 
     operands: "tuple[Expr, ...]"
 
 
-@dataclass(frozen=True, slots=True)
-class Compare(Node):
+class Compare(Node, frozen=True):
     """A comparison with a symbol operator."""
 
     operator: str
@@ -166,8 +146,7 @@ class Compare(Node):
     right: "Expr"
 
 
-@dataclass(frozen=True, slots=True)
-class TextTest(Node):
+class TextTest(Node, frozen=True):
     """`contains`, `starts with`, `ends with`, `like`, `matches`."""
 
     operator: str
@@ -175,8 +154,7 @@ class TextTest(Node):
     right: "Expr"
 
 
-@dataclass(frozen=True, slots=True)
-class Is(Node):
+class Is(Node, frozen=True):
     """`x is word` and `x is not word`."""
 
     left: "Expr"
@@ -184,31 +162,27 @@ class Is(Node):
     negated: bool
 
 
-@dataclass(frozen=True, slots=True)
-class IsMissing(Node):
+class IsMissing(Node, frozen=True):
     """`x is missing`; negated: `x is present`."""
 
     operand: "Expr"
     negated: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Words(Node):
+class Words(Node, frozen=True):
     """A list of words: `[a, b]`."""
 
     items: "tuple[Expr, ...]"
 
 
-@dataclass(frozen=True, slots=True)
-class Range(Node):
+class Range(Node, frozen=True):
     """`8..18`."""
 
     low: Number
     high: Number
 
 
-@dataclass(frozen=True, slots=True)
-class In(Node):
+class In(Node, frozen=True):
     """`x in members` and `x not in members`."""
 
     left: "Expr"
@@ -216,8 +190,7 @@ class In(Node):
     negated: bool
 
 
-@dataclass(frozen=True, slots=True)
-class LabelTest(Node):
+class LabelTest(Node, frozen=True):
     """`node.label k`, `node.label k=v`, `node.label k in [a, b]`.
 
     `operator` is empty for "has the key", else a symbol, `in` or `not in`.
@@ -261,8 +234,7 @@ Expr = (
 Literal = Word | Text | Percent | Param | Words
 
 
-@dataclass(frozen=True, slots=True)
-class Template(Node):
+class Template(Node, frozen=True):
     """A message: texts and the expressions between braces, in order."""
 
     parts: tuple[str | Expr, ...]
@@ -271,16 +243,14 @@ class Template(Node):
 # ---- statements
 
 
-@dataclass(frozen=True, slots=True)
-class Header(Node):
+class Header(Node, frozen=True):
     """One property of the file: `policy`, `mode`, `order`, `weight` ... or `applies to`."""
 
     name: str
     value: Expr
 
 
-@dataclass(frozen=True, slots=True)
-class ParamDecl(Node):
+class ParamDecl(Node, frozen=True):
     """`param name: type = default from a to b "what it is"`."""
 
     name: str
@@ -293,16 +263,14 @@ class ParamDecl(Node):
     doc: str
 
 
-@dataclass(frozen=True, slots=True)
-class Argument(Node):
+class Argument(Node, frozen=True):
     """`name = value` of a `use`."""
 
     name: str
     value: Literal
 
 
-@dataclass(frozen=True, slots=True)
-class Use(Node):
+class Use(Node, frozen=True):
     """`use name (arguments) as alias weight w`; without an alias it is empty."""
 
     name: str
@@ -312,8 +280,7 @@ class Use(Node):
     weight: Expr | None
 
 
-@dataclass(frozen=True, slots=True)
-class LetDecl(Node):
+class LetDecl(Node, frozen=True):
     """`let name = expression`."""
 
     name: str
@@ -321,16 +288,14 @@ class LetDecl(Node):
     value: Expr
 
 
-@dataclass(frozen=True, slots=True)
-class Clause(Node):
+class Clause(Node, frozen=True):
     """A part of a statement behind its main expression: `weight 2`, `every 15s` ..."""
 
     name: str
     values: tuple[Expr | Template, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Key(Node):
+class Key(Node, frozen=True):
     """One key of an order: `pod.priority desc`, `pod.qos [Guaranteed, Burstable]`.
 
     `direction` is `ascending`, `descending` or `listed`.
@@ -341,32 +306,28 @@ class Key(Node):
     items: "Words | None" = None
 
 
-@dataclass(frozen=True, slots=True)
-class KeysClause(Node):
+class KeysClause(Node, frozen=True):
     """A part of a statement that is a list of keys: `order a desc, b`."""
 
     name: str
     keys: tuple[Key, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Amount(Node):
+class Amount(Node, frozen=True):
     """An amount of a resource: `memory 32Gi`."""
 
     key: "Word | Text | Param"
     value: Literal
 
 
-@dataclass(frozen=True, slots=True)
-class AmountsClause(Node):
+class AmountsClause(Node, frozen=True):
     """A part of a statement that is a list of amounts: `max cpu 10, memory 32Gi`."""
 
     name: str
     amounts: tuple[Amount, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MetricDecl(Node):
+class MetricDecl(Node, frozen=True):
     """`metric name = source clauses`."""
 
     name: str
@@ -376,8 +337,7 @@ class MetricDecl(Node):
     clauses: tuple[Clause, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule(Node):
+class Rule(Node, frozen=True):
     """`keyword: [left ->] right clauses` for filter, forbid, score, prefer, avoid ...
 
     `direction` is `least` or `most` for `prefer:` and `avoid:`, else empty.
@@ -391,8 +351,7 @@ class Rule(Node):
     direction: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Special(Node):
+class Special(Node, frozen=True):
     """`keyword: [left ->] parts`: a statement whose right side is more than one expression.
 
     `point` is the extension point: sort, preempt, spread, permit, prebind, bind, postbind, gang or
@@ -405,23 +364,20 @@ class Special(Node):
     parts: tuple[Clause | KeysClause | AmountsClause, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NormalizeDecl(Node):
+class NormalizeDecl(Node, frozen=True):
     """`normalize: N`, the default of the file's `score:` lines."""
 
     norm: Clause
 
 
-@dataclass(frozen=True, slots=True)
-class Other(Node):
+class Other(Node, frozen=True):
     """A statement of the grammar that the checker does not know."""
 
     keyword: str
     keyword_span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Broken(Node):
+class Broken(Node, frozen=True):
     """A statement that could not be read; a declaration still declares its name."""
 
     declares: str = ""
@@ -441,8 +397,7 @@ Statement = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyFile:
+class PolicyFile(Struct, frozen=True):
     """All statements of a file in their order."""
 
     statements: tuple[Statement, ...]
@@ -451,8 +406,7 @@ class PolicyFile:
 # ---- the words as written
 
 
-@dataclass(frozen=True, slots=True)
-class Lexeme(Node):
+class Lexeme(Node, frozen=True):
     """One word or sign of a statement, keywords and brackets included, comments not.
 
     Attributes:

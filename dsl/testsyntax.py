@@ -4,28 +4,25 @@ Data only; every node carries the span of its text. Names are not looked up here
 does not exist is still an `Attr`.
 """
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from dsl.source import SourceFile, Span
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True):
     """Anything with a place in the file."""
 
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class Value(Node):
+class Value(Node, frozen=True):
     """A bare word or a quoted text, its escapes read."""
 
     text: str
     quoted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Values(Node):
+class Values(Node, frozen=True):
     """A list: `[a, b]`."""
 
     items: tuple[Value, ...]
@@ -34,8 +31,7 @@ class Values(Node):
 Operand = Value | Values
 
 
-@dataclass(frozen=True, slots=True)
-class Attr(Node):
+class Attr(Node, frozen=True):
     """`NAME value`, or `NAME KEY=VALUE`; `age` is the age of a metric's sample."""
 
     name: Value
@@ -44,8 +40,7 @@ class Attr(Node):
     age: Value | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Fixture(Node):
+class Fixture(Node, frozen=True):
     """An object of the cluster: `node: a cpu 4`, `given pod name p`.
 
     `name` is the node of `running` and `finished`, and missing for `pod` and `pending`.
@@ -56,15 +51,13 @@ class Fixture(Node):
     attrs: tuple[Attr, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NowSetting(Node):
+class NowSetting(Node, frozen=True):
     """`now: "TIME"` or `given now "TIME"`."""
 
     time: Value
 
 
-@dataclass(frozen=True, slots=True)
-class MetricSetting(Node):
+class MetricSetting(Node, frozen=True):
     """`metric: NAME = V`, `metric: NAME [K1, K2] = V`, or the same after `given`."""
 
     name: Value
@@ -72,16 +65,14 @@ class MetricSetting(Node):
     value: Operand
 
 
-@dataclass(frozen=True, slots=True)
-class ParamSetting(Node):
+class ParamSetting(Node, frozen=True):
     """`given param NAME = V`."""
 
     name: Value
     value: Operand
 
 
-@dataclass(frozen=True, slots=True)
-class UseStatement(Node):
+class UseStatement(Node, frozen=True):
     """`use NAME (a = 1) as ALIAS weight 2`."""
 
     name: Value
@@ -90,16 +81,14 @@ class UseStatement(Node):
     weight: Value | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reply(Node):
+class Reply(Node, frozen=True):
     """`message "..."` or `status unschedulable` behind an expectation."""
 
     name: str
     value: Value
 
 
-@dataclass(frozen=True, slots=True)
-class Expectation(Node):
+class Expectation(Node, frozen=True):
     """`expect NAME subject value replies`."""
 
     name: Value
@@ -111,8 +100,7 @@ class Expectation(Node):
 Given = Fixture | NowSetting | MetricSetting | ParamSetting
 
 
-@dataclass(frozen=True, slots=True)
-class TestCase(Node):
+class TestCase(Node, frozen=True):
     """`test: "NAME"` and what is given and expected in it."""
 
     __test__ = False
@@ -125,8 +113,7 @@ class TestCase(Node):
 TestStatement = UseStatement | NowSetting | MetricSetting | Fixture | TestCase
 
 
-@dataclass(frozen=True, slots=True)
-class TestFile:
+class TestFile(Struct, frozen=True):
     """All statements of a test file that could be read, in their order."""
 
     __test__ = False

@@ -5,10 +5,11 @@ A value is a Python scalar (`float` with NaN for missing, `str | None`, `bool`) 
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum, IntEnum
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 #: The one missing number; parts of a class key compare equal because it is one object.
 MISSING: Final = float("nan")
@@ -92,8 +93,7 @@ class Level(IntEnum):
         return ("a constant", "the cycle", "the pod", "the node", "each pod of a set")[self]
 
 
-@dataclass(frozen=True, slots=True)
-class Type:
+class Type(Struct, frozen=True):
     """A kind, with the unit of a number and the element of a list.
 
     A number whose unit is None is a constant that takes the unit of the other side.

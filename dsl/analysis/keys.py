@@ -3,7 +3,6 @@
 Lets are looked through. Linear in the graph.
 """
 
-from dataclasses import fields
 from math import inf, isnan
 from typing import Final
 
@@ -83,7 +82,7 @@ class Keys:
             case ir.Read():
                 return ("read", same_field(node.field), node.key, node.level)
             case _:
-                own = (self._part(getattr(node, one.name)) for one in fields(node))
+                own = (self._part(getattr(node, one)) for one in node.__struct_fields__)
                 return (type(node).__name__, *own)
 
     def _part(self, value: object) -> object:

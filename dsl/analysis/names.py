@@ -1,6 +1,5 @@
 """Declarations nobody uses (P316) and a `status` that contradicts the rule (P318)."""
 
-import dataclasses
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -64,8 +63,8 @@ def _names(root: object) -> set[str]:
             found.update(one.value for one in node.args if isinstance(one, s.Word))
         elif isinstance(node, s.Field):
             found.add(node.path)
-        if dataclasses.is_dataclass(node):
-            stack.extend(getattr(node, one.name) for one in dataclasses.fields(node))
+        if isinstance(node, s.Node):
+            stack.extend(getattr(node, one) for one in node.__struct_fields__)
     return found
 
 

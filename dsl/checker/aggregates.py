@@ -389,7 +389,7 @@ def _subjects(typer: "Typer", root: s.Expr) -> dict[str, s.Expr]:
 
 def _parts(node: s.Node) -> list[s.Node]:
     parts: list[s.Node] = []
-    for name in type(node).__dataclass_fields__:
+    for name in node.__struct_fields__:
         value = getattr(node, name)
         items = value if isinstance(value, tuple) else (value,)
         for item in items:

@@ -1,7 +1,6 @@
 """The formatter: one style, the same meaning, all comments, whatever it is given."""
 
 import re
-from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import Struct
 
 from dsl.diagnostics import Diagnostic
 from dsl.formatter import WIDTH, format_source
@@ -63,18 +63,18 @@ def bare(node):
     """The tree without places, in the canonical spelling."""
     if isinstance(node, tuple):
         return tuple(bare(one) for one in node)
-    if not is_dataclass(node):
+    if not isinstance(node, Struct):
         return node
     values = []
-    for field in fields(node):
-        value = getattr(node, field.name)
+    for name in node.__struct_fields__:
+        value = getattr(node, name)
         if isinstance(value, Span):
             continue
-        if field.name == "path":
+        if name == "path":
             value = ".".join(PLURALS.get(part, part) for part in value.split("."))
-        elif field.name == "keyword":
+        elif name == "keyword":
             value = POINTS.get(value, value)
-        elif type(node).__name__ == "LabelTest" and field.name == "operator":
+        elif type(node).__name__ == "LabelTest" and name == "operator":
             value = "=" if value == "==" else value
         values.append(bare(value))
     return (type(node).__name__, *values)
