@@ -111,3 +111,37 @@ SET_PAIRS = {
 }  # fmt: skip
 
 WITH_PAIRS = {**SET_PAIRS, ("web", "web-b"): 3.0, ("web", "web"): 3.0}
+
+
+# ---- every form of an aggregate
+
+NUMBERS = ("sum", "avg", "min", "max", "median")
+
+
+def forms(over, value, flag, where):
+    for name in NUMBERS:
+        yield f"{name}({value} over {over})"
+        yield f"{name}({value} over {over} where {where})"
+    yield f"count({over})"
+    yield f"count({over} where {where})"
+    for name in ("any", "all"):
+        yield f"if {name}({over} where {where}) then 1 else 0"
+        yield f"if {name}({flag} over {over}) then 1 else 0"
+        yield f"if {name}({flag} over {over} where {where}) then 1 else 0"
+
+
+TABLES = {
+    "queue": [{"on": 0, "it.priority": 9.0, "it.ready": True}, {"on": 1, "it.priority": 1.0}],
+    "nominated": [{"on": 1, "it.priority": 4.0, "it.ready": True}, {"on": 1, "it.priority": 1.0}],
+}
+BUSY = [{"on": 0, "it.priority": 8.0}]
+#: All pods are on nodes; one row of pods and one of nodes are not in use.
+REGIONS = [
+    {**HOSTS[0], "node.region": "r"},
+    None,
+    {**HOSTS[1], "node.region": "r"},
+    {**HOSTS[2], "node.region": "s"},
+    HOSTS[3],
+]
+LIVES = [{"on": -1, "it.priority": 50.0}, *({**one, "on": (0, 2, 3)[one["on"]]} for one in SET)]
+LIVES.append({"on": 4, "it.priority": 6.0})

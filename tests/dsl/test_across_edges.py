@@ -1,0 +1,106 @@
+"""Aggregates over pods of other nodes of what a pair of a node and a pod has, both ways."""
+
+import pytest
+
+from tests.dsl.bothways import (
+    HEADER,
+    HOSTS,
+    LIVES,
+    REGIONS,
+    SET,
+    TABLES,
+    forms,
+    plan_of,
+    raw,
+    subject,
+)
+from tests.dsl.worlds import FakeWorld
+
+PAIRS = {
+    ("web", "web"): 3.0,
+    ("web", "db"): 0.5,
+    ("7", "web"): 2.0,
+    ("7", "b"): 6.0,
+    ("n0", "db"): 4.0,
+    ("n3", "w"): 1.0,
+    ("n1", "web"): 5.0,
+}
+OF_PAIRS = (
+    "rtt(node.zone, it.name)",
+    "(rtt(node.zone, it.name) ?? 0) > 1",
+    "(rtt(node.name, it.label[app]) ?? 2) < it.priority",
+)
+
+
+@pytest.mark.parametrize("over", ["zone.pods", "region.pods", "cluster.pods", "queue.pods"])
+def test_aggregates_of_pairs(over):
+    queued = [{**one, "it.name": "web", "it.label[app]": "db"} for one in TABLES["queue"]]
+    holes = FakeWorld(REGIONS, LIVES, tables={"queue": queued}, given={"rtt": PAIRS})
+    full = FakeWorld(HOSTS, SET, tables={"queue": queued[:1]}, given={"rtt": PAIRS})
+    nothing = FakeWorld([HOSTS[0], HOSTS[1]], given={"rtt": PAIRS})
+    unlike = FakeWorld(HOSTS, SET, given={"rtt": {("web", "web"): 0.1, ("n2", "web"): 99.0}})
+    for form in forms(over, *OF_PAIRS):
+        seen = [
+            raw(f"{HEADER}score: {form} missing 0", world, subject())
+            for world in (holes, full, nothing, unlike)
+        ]
+        seen.append(raw(f"{HEADER}score: {form} missing 0", holes, subject(), [4, 0]))
+        if over != "queue.pods" and "count(" + over + ")" != form:
+            assert len({repr(one) for row in seen for one in row}) > 1, form
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "sum((rtt(node.zone, it.name) ?? 0) + it.priority * 10 + it.gpu over cluster.pods)",
+        "sum(if it.ready then rtt(node.zone, it.name) else it.priority over region.pods)",
+        "count(region.pods where (rtt(it.name, node.zone) ?? 5) > it.priority and it.ready)",
+        "count(cluster.pods where (rtt(node.zone, it.name) ?? 1) > (rtt(it.name, node.name) ?? 2))",
+        "sum(rtt(node.zone, it.name) * pod.gpu over cluster.pods where it.gpu <= pod.gpu)",
+        "max((rtt(node.zone, it.name) ?? 1) * time.hour over cluster.pods)",
+        "sum(rtt(node.zone, upper(it.name)) over cluster.pods)",
+        "sum(rtt(lower(node.zone), it.label[(it.name)]) over cluster.pods)",
+    ],
+)
+def test_groups_of_pods_that_are_alike_stay_apart_from_others(value):
+    """Pods are grouped by all that is asked of them; a sum shows where two groups were mixed up."""
+    hosts = [
+        {"node.name": "a", "node.zone": "z", "node.region": "r"},
+        {"node.name": "b", "node.zone": "y", "node.region": "r"},
+        {"node.name": "c", "node.region": "s"},
+    ]
+    kinds = [(3, 0), (1, 1), (2, 0), (1, 0), (3, 1), (3, 0), (2, 1)]
+    pods = [
+        {
+            "on": at % 3, "it.name": "web", "it.priority": float(priority), "it.gpu": float(gpu),
+            "it.ready": at % 2 == 0, "it.label[web]": "x",
+        }
+        for at, (priority, gpu) in enumerate(kinds)
+    ]  # fmt: skip
+    pods[4]["it.name"] = "db"
+    given = {
+        ("z", "web"): 100.0, ("y", "web"): 200.0, ("z", "db"): 400.0, ("web", "z"): 2.0,
+        ("web", "a"): 0.5, ("z", "p"): 7.0, ("z", "WEB"): 3.0, ("z", "x"): 9.0,
+    }  # fmt: skip
+    world = FakeWorld(hosts, pods, cycle={"time.hour": 2.0}, given={"rtt": given})
+    for wanted in (0.0, 1.0):
+        found = raw(f"{HEADER}score: {value} missing 0", world, subject(gpu=wanted))
+        assert len(found) == 3
+
+
+def test_each_pair_is_looked_up_once():
+    """Ten pods of two names on five nodes of two zones are four pairs."""
+    asked = []
+
+    class Asking(FakeWorld):
+        def pair(self, name, left, right):
+            asked.append((left, right))
+            return super().pair(name, left, right)
+
+    hosts = [{"node.zone": "za" if at % 2 else "zb"} for at in range(5)]
+    pods = [{"on": at % 5, "it.name": "x" if at % 3 else "y"} for at in range(10)]
+    plan = plan_of(f"{HEADER}score: sum(rtt(node.zone, it.name) over cluster.pods)")
+    world = Asking(hosts, pods).knows(plan)
+    rule = plan.scores[0]
+    rule.column((), world, slice(0, 5), None)
+    assert sorted(asked) == [("za", "x"), ("za", "y"), ("zb", "x"), ("zb", "y")]
