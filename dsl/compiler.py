@@ -93,8 +93,9 @@ class CompileResult:
 class Compiler:
     """Compiles policies; holds the parser, whose tables take half a second to build."""
 
-    def __init__(self) -> None:
+    def __init__(self, memo: Memo | None = None) -> None:
         self._parser = Parser()
+        self._memo = memo or Memo()
 
     def warm(self) -> None:
         """Builds the tables of the grammar now."""
@@ -206,7 +207,7 @@ class Compiler:
         facts.append(_facts(policy, statements, sound=not wrong))
         if wrong:
             return None
-        return (yield from _lower(policy))
+        return (yield from _lower(policy, self._memo))
 
     def _parsed(self, name: str, text: str, found: list[Diagnostic]) -> Parsed | None:
         """Returns a bundled policy; None, and why in `found`, if it cannot be read."""
@@ -238,7 +239,7 @@ class Compiler:
         weight = policy.weight if instance.weight is None else instance.weight
         policy = replace(policy, name=instance.name, weight=weight)
         facts.append(_facts(policy, instance.statements, sound=True, used=instance.used))
-        plan = yield from _lower(policy)
+        plan = yield from _lower(policy, self._memo)
         variant = repr(sorted(instance.params.items()))
         return replace(plan, variant=variant, used=instance.used)
 
@@ -326,8 +327,7 @@ def _digest(files: Files, params: Params, metrics: Mapping[str, MetricDefinition
 # ---- plans
 
 
-def _lower(policy: CheckedPolicy) -> Generator[None, None, Plan]:
-    memo = Memo()
+def _lower(policy: CheckedPolicy, memo: Memo) -> Generator[None, None, Plan]:
     filters: list[FilterRule] = []
     scores: list[ScoreRule] = []
     others: dict[str, list[Any]] = {name: [] for name in _SLOTS.values()}

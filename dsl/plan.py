@@ -100,6 +100,15 @@ class World(Protocol):
     def pod_node(self) -> NDArray[np.int32]:
         """(P,) node row of each pod row; -1 for a row without a pod."""
 
+    def pods_on(self, row: int) -> NDArray[np.intp]:
+        """The pod rows of a node row. Linear in their number."""
+
+    def changed_since(self, generation: int, *, samples: bool) -> NDArray[np.intp] | None:
+        """Node rows of which a column or a pod differs from the world of a generation before.
+
+        None: any may. With `samples` metrics count, too.
+        """
+
     def node_number(self, field: str, key: str | None) -> Column:
         """(N,) numbers of a node field; NaN = missing."""
 

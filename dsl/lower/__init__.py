@@ -13,6 +13,7 @@ from dsl import ir
 from dsl.lower import numbers
 from dsl.lower.columns import Builder
 from dsl.lower.frame import Frame, Memo, Run
+from dsl.lower.lasting import is_quiet
 from dsl.plan import Column, Mask, Parts, Rows, Subject, World
 from dsl.types import MISSING
 
@@ -42,14 +43,19 @@ def lower_filter(core: ir.FilterCore, memo: Memo) -> LoweredFilter:
     """Compiles a filter. Linear in the size of its tree."""
     builder = Builder(memo, hoist=True)
     test = builder.build(core.test)
+    quiet = is_quiet(core.test)
 
     def verdict(parts: Parts, world: World, rows: Rows) -> Mask:
         frame = Frame(world, rows, parts)
-        with np.errstate(all="ignore"):
+        if quiet:
             passed = test(frame)
-        if isinstance(passed, np.ndarray):
-            return passed
-        return np.full(frame.count, passed, np.bool_)
+        else:
+            with np.errstate(all="ignore"):
+                passed = test(frame)
+        if not isinstance(passed, np.ndarray):
+            return np.full(frame.count, passed, np.bool_)
+        # Whoever asked may write to the mask; a column of the world is not the asker's.
+        return passed if passed.base is None and passed.flags.writeable else passed.copy()
 
     return LoweredFilter(_prepare(core.guard, builder.slots, memo), verdict)
 

@@ -15,7 +15,8 @@ import numpy as np
 from dsl import functions, ir
 from dsl.lower import numbers, pods, reads, texts
 from dsl.lower.across import Across, Asked, across, asked, of_group, pair_of_group
-from dsl.lower.frame import Frame, Memo, Run, Value
+from dsl.lower.frame import Frame, Kept, Memo, Run, Value
+from dsl.lower.lasting import Facts, Known, works
 from dsl.lower.reads import (
     ALL,
     BOOLEAN,
@@ -43,7 +44,8 @@ _COMPARE: Final[dict[str, Callable[[Value, Value], Value]]] = {
     ">": operator.gt,
     ">=": operator.ge,
 }
-_MEMO_ROWS: Final = 16
+#: A row that is asked about by itself costs about so many rows of a full pass.
+_WORTH: Final = 8
 #: Fields of what was decided; they come with the call, not with the snapshot.
 _OUTCOMES: Final = ("score.", "victims.")
 
@@ -64,6 +66,8 @@ class Builder:
         self._plain: dict[int, bool] = {}
         self._kept: list[ir.Expr] = []
         self._asked: dict[tuple[str, str], int] = {}
+        self._known = Known()
+        self._within = False
 
     # ---- hoisting
 
@@ -78,9 +82,51 @@ class Builder:
         found = self._built.get(key)
         if found is None:
             self._kept.append(node)
-            found = self._build(node, domain)
+            found = self._lasting(node) if domain == ROWS else self._build(node, domain)
             self._built[key] = found
         return found
+
+    # ---- what is computed once a generation
+
+    def _lasting(self, node: ir.Expr) -> Run:
+        """Builds a value of rows or of the cycle; what the snapshot alone decides is kept."""
+        facts = self._known.of(node)
+        aggregate = isinstance(node, ir.NodeAggregate | ir.PodAggregate)
+        of_rows = node.level is Level.NODE or (node.level is Level.CYCLE and aggregate)
+        if not (of_rows and facts.lasting and works(node)):
+            return self._build(node, ROWS)
+        # A part of what is kept is kept by itself only if somebody else has it, too.
+        whole, self._within = not self._within, True
+        try:
+            run = self._build(node, ROWS)
+        finally:
+            self._within = not whole
+        return self._keeping(run, facts, whole=whole, scalar=node.level is Level.CYCLE)
+
+    def _keeping(self, run: Run, facts: Facts, *, whole: bool, scalar: bool) -> Run:
+        memo, kept, chosen = self.memo, self.memo.kept(facts.shape), facts.chosen
+        patches = facts.heavy and facts.local
+
+        def lasting(frame: Frame) -> Value:
+            if (not whole and kept.places == 1) or (chosen and frame.candidates is not None):
+                return run(frame)
+            world = frame.world
+            if kept.generation == world.generation and kept.dictionary is world.dictionary:
+                return kept.column if scalar else frame.take(kept.column)
+            if scalar:
+                memo.computed += 1
+                return memo.keep(kept, world, run(frame))
+            if frame.few:
+                return run(frame)
+            column = _patched(run, kept, facts, frame) if patches else None
+            if column is None:
+                memo.computed += 1
+                column = run(frame.whole())
+            else:
+                memo.patched += 1
+            return frame.take(memo.keep(kept, world, column))
+
+        return lasting
 
     def _without_aggregates(self, node: ir.Expr) -> bool:
         found = self._plain.get(id(node))
@@ -491,13 +537,11 @@ class Builder:
         domain = ITS if node.over == "node" else ALL
         value = self.build(node.value, domain) if node.value is not None else None
         where = self.build(node.where, domain) if node.where is not None else None
-        run = pods.pod_aggregate(node.function, node.over, value, where)
+        run = pods.pod_aggregate(pods.PodSum(node.function, node.over, value, where, self.memo))
         if node.table != "pods":
             table = node.table
             return lambda frame: run(frame.of_table(table))
-        if not _snapshot_only(node):
-            return run
-        return self._remembered(run, id(node), scalar=node.over == "cluster")
+        return run
 
     def _across(self, node: ir.PodAggregate, parts: Asked) -> Run:
         """Returns an aggregate over pods of other nodes of what differs with the node, too."""
@@ -541,23 +585,6 @@ class Builder:
 
         return rank
 
-    def _remembered(self, run: Run, key: int, *, scalar: bool) -> Run:
-        """Keeps a column that the snapshot alone decides; single rows are computed anew."""
-        memo = self.memo
-
-        def remembered(frame: Frame) -> Value:
-            kept = memo.of(frame.world)
-            column = kept.get(key)
-            if column is None:
-                few = not isinstance(frame.rows, slice) and frame.count <= _MEMO_ROWS
-                if few and not scalar:
-                    return run(frame)
-                full = Frame(frame.world, slice(0, frame.world.nodes))
-                column = kept[key] = run(full)
-            return column if scalar else frame.take(column)
-
-        return remembered
-
 
 _SIGNS: Final[dict[str, Callable[[Value, Value], Value]]] = {
     "+": operator.add,
@@ -566,17 +593,18 @@ _SIGNS: Final[dict[str, Callable[[Value, Value], Value]]] = {
 }
 
 
-def _snapshot_only(node: ir.Expr) -> bool:
-    """Whether a value depends on nothing but the rows of the snapshot: no pod, no time."""
-    return not any(
-        isinstance(one, ir.NodeAggregate | ir.Metric | ir.Pair | ir.Rank)
-        or one.level is Level.POD
-        or (isinstance(one, ir.Read) and one.level is Level.CYCLE)
-        or (isinstance(one, ir.Read) and FIELDS[one.field].of_pod)
-        or (isinstance(one, ir.KeyedRead) and FIELDS[one.field].level is Level.POD)
-        or (isinstance(one, ir.PodAggregate) and one.table != "pods")
-        for one in ir.walk(node)
-    )
+def _patched(run: Run, kept: Kept, facts: Facts, frame: Frame) -> Value:
+    """Returns a kept column with the rows that changed since asked again; None: not worth it."""
+    world, column = frame.world, kept.column
+    if kept.dictionary is not world.dictionary or len(column) != world.nodes:
+        return None
+    rows = world.changed_since(kept.generation, samples=facts.samples)
+    if rows is None or len(rows) * _WORTH > world.nodes:
+        return None
+    if len(rows):
+        column = column.copy()
+        column[rows] = run(Frame(world, rows))
+    return column
 
 
 def _split_of(node: ir.Expr) -> ir.Func | None:

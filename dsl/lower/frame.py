@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,27 +14,83 @@ from dsl.plan import Dictionary, Parts, Results, Rows, Subject, World
 Value = Any
 Run = Callable[["Frame"], Value]
 Pods = slice | NDArray[np.intp]
+#: The group of each pod: where its node stands, or its domain.
+Group = NDArray[np.integer[Any]]
 
 ALL: Final = slice(None)
+MOST_BYTES: Final = 64 << 20
+#: Up to how many rows are asked about one by one; more are a full pass.
+FEW: Final = 16
+_NONE: Final = np.empty(0, np.intp)
 NO_RESULTS: Final[Results] = MappingProxyType({})
 
 
-class Memo:
-    """Columns that depend on the snapshot alone, kept while it does not change."""
+class Kept:
+    """A column that the snapshot alone decides, as it was at one generation.
+
+    All places of all policies that have an equal expression share one; `places` counts them.
+    """
+
+    __slots__ = ("__weakref__", "column", "dictionary", "generation", "places")
 
     def __init__(self) -> None:
-        self._dictionary: Dictionary | None = None
-        self._generation = -1
-        self._kept: dict[int, Value] = {}
+        self.places = 0
+        self.column: Value = None
+        self.dictionary: Dictionary | None = None
+        self.generation = -1
 
-    def of(self, world: World) -> dict[int, Value]:
-        """Returns what is kept for this snapshot."""
+
+class Memo:
+    """What is kept from one evaluation to the next, for all policies of a compiler.
+
+    `computed` counts how many columns were made from nothing, `patched` how many were brought up
+    to date row by row; `bytes` is their size, at most.
+    """
+
+    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+        self.computed = 0
+        self.patched = 0
+        self._most_bytes = most_bytes
+        self.bytes = 0
+        self._kept: WeakValueDictionary[bytes, Kept] = WeakValueDictionary()
+        self._scratch: dict[str, NDArray[Value]] = {}
+
+    def kept(self, shape: bytes) -> Kept:
+        """Returns what equal expressions share; it lives as long as one of them."""
+        found = self._kept.get(shape)
+        if found is None:
+            found = self._kept[shape] = Kept()
+        found.places += 1
+        return found
+
+    def keep(self, kept: Kept, world: World, column: Value) -> Value:
+        """Keeps a column for its generation; nobody may write to it from now on."""
         # INVARIANT: nothing that reads the time is kept; it may move within a generation.
-        dictionary, generation = world.dictionary, world.generation
-        if dictionary is not self._dictionary or generation != self._generation:
-            self._dictionary, self._generation = dictionary, generation
-            self._kept = {}
-        return self._kept
+        if isinstance(column, np.ndarray):
+            before = kept.column.nbytes if isinstance(kept.column, np.ndarray) else 0
+            self.bytes += column.nbytes - before
+            if self.bytes > self._most_bytes:
+                self._forget()
+                self.bytes = column.nbytes
+            column = column.view()
+            column.flags.writeable = False
+        kept.dictionary, kept.generation = world.dictionary, world.generation
+        kept.column = column
+        return column
+
+    def _forget(self) -> None:
+        for one in self._kept.values():
+            one.column, one.dictionary = None, None
+
+    def scratch(self, name: str, size: int, kind: type[np.generic]) -> NDArray[Value]:
+        """Returns a buffer that is free until the next call with this name.
+
+        Large arrays that NumPy makes anew cost more in page faults than in arithmetic.
+        """
+        found = self._scratch.get(name)
+        if found is None or len(found) < size or found.dtype != kind:
+            found = self._scratch[name] = np.empty(size + size // 4, kind)
+        return found[:size]
 
 
 class Frame:
@@ -73,7 +130,7 @@ class Frame:
         self.results = results
         self.cache: dict[object, Value] = {}
         self._pods: Pods | None = None
-        self._group: NDArray[np.intp] | None = None
+        self._group: Group | None = None
 
     def take(self, column: NDArray[Value]) -> NDArray[Value]:
         """Returns a column's values on this frame's rows; a full pass borrows the column."""
@@ -81,6 +138,11 @@ class Frame:
         if isinstance(rows, slice):
             return column if rows.stop == len(column) else column[rows]
         return column.take(rows)
+
+    def whole(self) -> "Frame":
+        """Returns the frame of all rows for what the snapshot alone decides."""
+        full = isinstance(self.rows, slice) and self.count == self.world.nodes
+        return self if full else Frame(self.world, slice(0, self.world.nodes))
 
     def over(self, rows: Rows) -> "Frame":
         """Returns the frame of the same evaluation on other rows."""
@@ -119,20 +181,29 @@ class Frame:
             return self.over(self.all_nodes())
         return self.over(self.candidates)
 
-    def pods(self) -> tuple[Pods, NDArray[np.intp]]:
+    def pods(self) -> tuple[Pods, Group]:
         """Returns the pod rows on this frame's nodes, and where in `rows` their node stands."""
         if self._pods is None or self._group is None:
             self._pods, self._group = self._find_pods()
         return self._pods, self._group
 
-    def _find_pods(self) -> tuple[Pods, NDArray[np.intp]]:
+    @property
+    def few(self) -> bool:
+        """Whether so few rows are asked about that what differs from row to row is not kept."""
+        return not isinstance(self.rows, slice) and self.count <= FEW
+
+    def _find_pods(self) -> tuple[Pods, Group]:
         pod_node = self.world.pod_node
         rows = self.rows
         if isinstance(rows, slice):
             return running(self.world)
-        if len(rows) == 1:
-            here = np.flatnonzero(pod_node == rows[0])
+        if self.count == 1:
+            here = self.world.pods_on(int(rows[0]))
             return here, np.zeros(len(here), np.intp)
+        if self.few:
+            each = [self.world.pods_on(row) for row in rows.tolist()]
+            sizes = [len(one) for one in each]
+            return np.concatenate([_NONE, *each]), np.repeat(np.arange(len(each)), sizes)
         place = np.full(self.world.nodes + 1, -1, np.intp)
         place[rows] = np.arange(len(rows))
         group = place[pod_node]
@@ -140,11 +211,10 @@ class Frame:
         return here, group[here]
 
 
-def running(world: World) -> tuple[Pods, NDArray[np.intp]]:
+def running(world: World) -> tuple[Pods, Group]:
     """Returns all used pod rows and the node row of each."""
     pod_node = world.pod_node
-    used = pod_node >= 0
-    if bool(used.all()):
-        return ALL, pod_node.astype(np.intp)
-    here = np.flatnonzero(used)
-    return here, pod_node[here].astype(np.intp)
+    if int(pod_node.min(initial=0)) >= 0:
+        return ALL, pod_node
+    here = np.flatnonzero(pod_node >= 0)
+    return here, pod_node[here]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsl import functions
-from dsl.lower.frame import Value
+from dsl.lower.frame import Group, Value
 from dsl.types import MISSING
 
 Column = NDArray[np.float64]
@@ -149,14 +149,14 @@ def reduce(function: str, column: Column) -> float:
 # ---- reductions per group
 
 
-def grouped_sum(group: NDArray[np.intp], column: Column, count: int) -> Column:
+def grouped_sum(group: Group, column: Column, count: int) -> Column:
     """Returns the exact sum of each group; values are not missing."""
     if whole_and_small(column):
         return np.bincount(group, column, count).astype(np.float64, copy=False)
     return _per_group(functions.total, group, column, count)
 
 
-def grouped(function: str, group: NDArray[np.intp], column: Column, count: int) -> Column:
+def grouped(function: str, group: Group, column: Column, count: int) -> Column:
     """Reduces the values of each group, skipping missing ones."""
     there = ~np.isnan(column)
     if not there.all():
@@ -179,7 +179,7 @@ def grouped(function: str, group: NDArray[np.intp], column: Column, count: int) 
 
 
 def _per_group(
-    function: Callable[[list[float]], float], group: NDArray[np.intp], column: Column, count: int
+    function: Callable[[list[float]], float], group: Group, column: Column, count: int
 ) -> Column:
     order = np.argsort(group, kind="stable")
     ends = np.cumsum(np.bincount(group, minlength=count))

@@ -1,5 +1,7 @@
 """Aggregates: pods reduced to their node, zone, region or cluster, and nodes to one value."""
 
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -7,15 +9,30 @@ from numpy.typing import NDArray
 
 from dsl import functions
 from dsl.lower import numbers
-from dsl.lower.frame import Frame, Pods, Run, Value, running
+from dsl.lower.frame import Frame, Group, Memo, Pods, Run, Value, running
 from dsl.plan import World
+from dsl.types import MISSING
 
 _LABEL: Final = "label:"
+_MANY: Final = 2048
+#: What an aggregate of no pods gives.
+_NOTHING: Final = MappingProxyType(
+    {
+        "count": 0.0,
+        "sum": 0.0,
+        "any": False,
+        "all": True,
+        "max": MISSING,
+        "min": MISSING,
+        "avg": MISSING,
+        "median": MISSING,
+    }
+)
 
 
-def all_pods(frame: Frame) -> tuple[Pods, NDArray[np.intp]]:
+def all_pods(frame: Frame) -> tuple[Pods, Group]:
     """Returns all used pod rows and their node rows."""
-    found: tuple[Pods, NDArray[np.intp]] | None = frame.cache.get("all pods")
+    found: tuple[Pods, Group] | None = frame.cache.get("all pods")
     if found is None:
         found = frame.cache["all pods"] = running(frame.world)
     return found
@@ -60,61 +77,107 @@ def _spread(value: Value, count: int) -> NDArray[Value]:
     return value if isinstance(value, np.ndarray) else np.full(count, value)
 
 
-def pod_aggregate(function: str, over: str, value: Run | None, where: Run | None) -> Run:
+@dataclass(frozen=True, slots=True)
+class PodSum:
+    """An aggregate over pods: what of them, over which, and where it finds its buffers."""
+
+    function: str
+    over: str
+    value: Run | None
+    where: Run | None
+    memo: Memo
+
+
+def pod_aggregate(plan: PodSum) -> Run:
     """Returns the closure that reduces pods to the rows of a frame."""
-    if over == "node":
+    if plan.over == "node":
 
         def per_node(frame: Frame) -> Value:
-            group = frame.pods()[1]
-            return _reduce(function, (group, frame.count), frame, value, where)
+            return _reduce(plan, frame, frame.pods()[1], frame.count)
 
         return per_node
-    if over == "cluster":
+    if plan.over == "cluster":
 
         def whole(frame: Frame) -> Value:
-            group = np.zeros(count_all(frame), np.intp)
-            column = _reduce(function, (group, 1), frame, value, where)
-            return column[0].item()
+            return _reduce_all(plan, frame)
 
         return whole
 
     def per_domain(frame: Frame) -> Value:
-        codes = domain_codes(frame.world, over)
-        size = int(codes.max(initial=-1)) + 2
-        # Nodes without a domain share the last group, which stays empty.
-        group = codes[all_pods(frame)[1]].astype(np.intp)
-        column = _reduce(function, (group, size), frame, value, where)
+        codes = domain_codes(frame.world, plan.over)
+        size = int(codes.max(initial=-1)) + 1
+        # Nodes without a domain share the last group, which nobody is shown.
+        codes = np.where(codes < 0, size, codes)
+        column = _reduce(plan, frame, codes[all_pods(frame)[1]], size + 1)
+        column[size] = _NOTHING[plan.function]
         return column[codes[frame.rows]]
 
     return per_domain
 
 
-def _reduce(
-    function: str,
-    groups: tuple[NDArray[np.intp], int],
-    frame: Frame,
-    value: Run | None,
-    where: Run | None,
-) -> NDArray[Value]:
-    group, count = groups
-    keep = group >= 0
-    column = None if value is None else _spread(value(frame), len(group))
-    chosen = None if where is None else _spread(where(frame), len(group))
+def _asked(plan: PodSum, frame: Frame, count: int) -> tuple[Value, Value]:
+    """Returns the value and the condition of each pod, None where there is none."""
+    column = None if plan.value is None else _spread(plan.value(frame), count)
+    chosen = None if plan.where is None else _spread(plan.where(frame), count)
+    return column, chosen
+
+
+def _reduce(plan: PodSum, frame: Frame, group: Group, count: int) -> NDArray[Value]:
+    function = plan.function
+    column, chosen = _asked(plan, frame, len(group))
     if function == "all":
-        # Of a condition alone, all pods must fulfil it; with a value, those that it selects.
-        wrong = ~chosen if column is None and chosen is not None else np.zeros(len(group), np.bool_)
-        if column is not None:
-            wrong = ~column if chosen is None else chosen & ~column
-        return np.equal(np.bincount(group[wrong & keep], minlength=count), 0)
+        wrong = _wrong(column, chosen)
+        if wrong is None:
+            return np.ones(count, np.bool_)
+        return np.equal(_counted(plan.memo, group, wrong, count), 0)
     if function in ("count", "any"):
-        for mask in (column, chosen):
-            keep = keep if mask is None else keep & mask
-        sizes = np.bincount(group[keep], minlength=count)
-        return sizes > 0 if function == "any" else sizes.astype(np.float64)
-    if chosen is not None:
-        keep = keep & chosen
+        sizes = _counted(plan.memo, group, _both(column, chosen), count)
+        return sizes > 0 if function == "any" else sizes
     assert column is not None
-    return numbers.grouped(function, group[keep], column[keep], count)
+    if chosen is not None:
+        group, column = group[chosen], column[chosen]
+    return numbers.grouped(function, group, column, count)
+
+
+def _reduce_all(plan: PodSum, frame: Frame) -> Value:
+    """Reduces all pods to one value."""
+    function, count = plan.function, count_all(frame)
+    column, chosen = _asked(plan, frame, count)
+    if function == "all":
+        wrong = _wrong(column, chosen)
+        return wrong is None or not bool(wrong.any())
+    if function in ("count", "any"):
+        there = _both(column, chosen)
+        found = count if there is None else int(np.count_nonzero(there))
+        return found > 0 if function == "any" else float(found)
+    assert column is not None
+    return numbers.reduce(function, column if chosen is None else column[chosen])
+
+
+def _wrong(column: Value, chosen: Value) -> Value:
+    """Returns which pods break an `all`, None where none can."""
+    # Of a condition alone, all pods must fulfil it; with a value, those that it selects.
+    if column is None:
+        return None if chosen is None else ~chosen
+    return ~column if chosen is None else chosen & ~column
+
+
+def _both(column: Value, chosen: Value) -> Value:
+    if column is None or chosen is None:
+        return chosen if column is None else column
+    return column & chosen
+
+
+def _counted(memo: Memo, group: Group, there: Value, count: int) -> NDArray[np.float64]:
+    """Returns how many pods of each group are there."""
+    if there is None:
+        return np.bincount(group, minlength=count).astype(np.float64)
+    if len(group) < _MANY:
+        return np.bincount(group[there], minlength=count).astype(np.float64)
+    # Adding up ones and zeros needs no copy of the group; it is exact.
+    ones = memo.scratch("ones", len(group), np.float64)
+    np.copyto(ones, there)
+    return np.bincount(group, ones, count).astype(np.float64, copy=False)
 
 
 def container_aggregate(function: str, value: Run | None, where: Run | None) -> Run:

@@ -236,6 +236,8 @@ def in_list(field: str, item: Run, domain: str) -> Run:
     count = frame_count(domain)
 
     def has(frame: Frame) -> Value:
+        # The lists are read first: their texts may have no codes before.
+        frame.world.node_texts(field)
         value = item(frame)
         if not isinstance(value, np.ndarray):
             code = texts.find(value, frame.world.dictionary)

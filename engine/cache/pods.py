@@ -22,6 +22,7 @@ class PodTable:
         self._pods: list[PodInfo | None] = []
         self._node = Column(np.int32, self._rows.capacity, -1)
         self._priority = Column(np.int64, self._rows.capacity)
+        self._on: dict[int, set[int]] = {}
         self._derived: dict[str, tuple[Column, Callable[[PodInfo], object]]] = {}
 
     @property
@@ -54,6 +55,10 @@ class PodTable:
         if pod is None:
             raise LookupError(f"row {row} holds no pod")
         return pod
+
+    def on(self, node_row: int) -> NDArray[np.intp]:
+        """See `PodColumns.on`."""
+        return np.array(sorted(self._on.get(node_row, ())), np.intp)
 
     def request(self, resource: str) -> IntColumn:
         """See `PodColumns.request`."""
@@ -92,17 +97,25 @@ class PodTable:
     def fill(self, row: int, pod: PodInfo, node_row: int) -> None:
         """Writes the pod into its row; a node row of -1 hides it from every count."""
         self._pods[row] = pod
-        self._node.cell[row] = node_row
+        self.move(row, node_row)
         self._priority.cell[row] = pod.priority
         for column, of in self._derived.values():
             column.cell[row] = of(pod)
 
     def move(self, row: int, node_row: int) -> None:
         """The pod's node got this row, or -1: it went away."""
+        before: int = self._node.cell[row]
+        if before == node_row:
+            return
         self._node.cell[row] = node_row
+        if before >= 0:
+            self._on[before].discard(row)
+        if node_row >= 0:
+            self._on.setdefault(node_row, set()).add(row)
 
     def remove(self, row: int) -> None:
         """Frees the row."""
+        self.move(row, -1)
         self._pods[row] = None
         for column in self._columns():
             column.clear(row)

@@ -152,6 +152,10 @@ class PodColumns(Protocol):
         """(P,) row of the pod's node, -1 where the row is unused."""
         ...
 
+    def on(self, node_row: int) -> NDArray[np.intp]:
+        """The rows of the pods on a node, ascending. Linear in their number."""
+        ...
+
     @property
     def priority(self) -> IntColumn:
         """(P,) spec.priority."""

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
+from itertools import count
 from types import MappingProxyType
 from typing import Final
 
@@ -40,6 +41,9 @@ from engine.policy.world import DEFAULT_GPUS, PodSubject, QueueTimes, SnapshotWo
 
 _MINUTE: Final = 60.0
 _KEPT: Final = 128
+_REMEMBERED: Final = 4096
+#: No two worlds that differ have the same one, of whatever profile they are.
+_STAMPS: Final = count(1)
 
 
 class Worlds:
@@ -50,7 +54,7 @@ class Worlds:
         self._zone = zone
         self._images = ImageIndex()
         self._last: SnapshotWorld | None = None
-        self._seen: tuple[int, int] | None = None
+        self._seen: dict[int, tuple[int, int]] = {}
         self._stamp = 0
         self.source: Callable[[], Snapshot] | None = None
         """The newest snapshot, for rules that are asked outside of a cycle."""
@@ -71,10 +75,13 @@ class Worlds:
         if last is None or last.snapshot is not snapshot:
             # What a plan keeps between cycles depends on rows and samples both.
             seen = snapshot.generation, snapshot.signals.version
-            if seen != self._seen:
-                self._seen = seen
-                self._stamp += 1
+            if seen != self._seen.get(self._stamp):
+                self._stamp = next(_STAMPS)
+                self._seen[self._stamp] = seen
+                if len(self._seen) > _REMEMBERED:
+                    del self._seen[next(iter(self._seen))]
             last = self._last = self._world(snapshot, self._stamp)
+            last.seen = self._seen
         return last
 
     def _world(self, snapshot: Snapshot, stamp: int) -> SnapshotWorld:

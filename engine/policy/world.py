@@ -5,7 +5,7 @@ Every field that `dsl.schema` calls available has its reader here; a test holds 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from ipaddress import ip_network
@@ -135,6 +135,8 @@ class SnapshotWorld:
         self._gpus = gpus
         self._zone = zone
         self._made: dict[str, FloatColumn] = {}
+        self.seen: Mapping[int, tuple[int, int]] = {}
+        """Generation of the snapshot and version of its samples, by generation of the world."""
 
     @property
     def nodes(self) -> int:
@@ -160,6 +162,17 @@ class SnapshotWorld:
     def pod_node(self) -> NDArray[np.int32]:
         """See `World.pod_node`."""
         return self.snapshot.pods.node
+
+    def pods_on(self, row: int) -> NDArray[np.intp]:
+        """See `World.pods_on`."""
+        return self.snapshot.pods.on(row)
+
+    def changed_since(self, generation: int, *, samples: bool) -> NDArray[np.intp] | None:
+        """See `World.changed_since`."""
+        seen = self.seen.get(generation)
+        if seen is None or (samples and seen[1] != self.snapshot.signals.version):
+            return None
+        return self.snapshot.changed_since(seen[0])
 
     def node_number(self, field: str, key: str | None) -> FloatColumn:
         """See `World.node_number`."""

@@ -97,7 +97,8 @@ class Rows:
 class RandomWorld:
     """Implements `dsl.plan.World`."""
 
-    def __init__(self, rows: Rows, dictionary=None, now=NOW):
+    def __init__(self, rows: Rows, dictionary=None, now=NOW, before=None):
+        self._before = before
         self.rows = rows
         self.now = now
         self.generation = next(_GENERATIONS)
@@ -110,7 +111,15 @@ class RandomWorld:
 
     def after(self, rows: Sequence[int], seed: str):
         """The world after changes of some rows."""
-        return RandomWorld(self.rows.touched(rows, seed), self.dictionary, self.now)
+        before = self.generation, np.array(sorted(rows), np.intp)
+        return RandomWorld(self.rows.touched(rows, seed), self.dictionary, self.now, before)
+
+    def changed_since(self, generation, *, samples):
+        known = self._before is not None and self._before[0] == generation and not samples
+        return self._before[1] if known else None
+
+    def pods_on(self, row):
+        return np.flatnonzero(self.pod_node == row)
 
     def pod_table(self, table):
         if table not in self._tables:

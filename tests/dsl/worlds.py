@@ -81,6 +81,12 @@ class FakeWorld:
         other.pod_node = np.array([pod["on"] for pod in other._pods], np.int32)
         return other
 
+    def pods_on(self, row):
+        return np.flatnonzero(self.pod_node == row)
+
+    def changed_since(self, generation, *, samples):
+        return None
+
     def node_texts(self, field):
         lists = [[self.dictionary.code(one) for one in node.get(field, ())] for node in self._nodes]
         starts = np.cumsum([0, *map(len, lists)]).astype(np.intp)

@@ -87,6 +87,8 @@ class CacheMachine(RuleBasedStateMachine):
         used = [row for row in range(pods.size) if pods.node[row] >= 0]
         on_known = [node for node, _, _ in self.pods.values() if node in self.nodes]
         assert sorted(pods.node[used]) == sorted(self.cache.nodes.row(n) for n in on_known)
+        for row in range(self.cache.nodes.size):
+            assert pods.on(row).tolist() == np.flatnonzero(pods.node == row).tolist()
 
     @invariant()
     def the_log_names_every_changed_row(self):

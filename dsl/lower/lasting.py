@@ -1,0 +1,154 @@
+"""Which values the snapshot alone decides, and when two expressions are equal.
+
+Such columns need to be computed once a generation, whoever asks for them.
+"""
+
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from dsl import ir
+from dsl.schema import FIELDS
+from dsl.source import Span
+from dsl.types import Level
+
+#: Fields of nodes and pods that may change while no row does.
+_OTHERWISE: Final = ("node.heartbeat", "node.volumes.", "it.quota.", "score.", "victims.")
+_WITHOUT_WORK: Final = (ir.Const, ir.Read, ir.Metric, ir.Named)
+#: What never divides by zero, overflows or asks for the root of a negative number.
+_QUIET: Final = (
+    ir.Const,
+    ir.Read,
+    ir.Metric,
+    ir.Named,
+    ir.Compare,
+    ir.TextTest,
+    ir.Member,
+    ir.Between,
+    ir.Missing,
+    ir.Coalesce,
+    ir.Logical,
+    ir.Not,
+    ir.If,
+)
+
+
+class Facts(NamedTuple):
+    """What is known of an expression.
+
+    Attributes:
+        shape: the same for equal expressions.
+        lasting: whether nodes, pods and samples alone decide it: no pod to place, no clock.
+        local: whether the value of a row is a matter of that row.
+        heavy: whether it looks at all pods.
+        chosen: whether it depends on which nodes are candidates.
+        samples: whether it reads metrics.
+    """
+
+    shape: bytes
+    lasting: bool
+    local: bool
+    heavy: bool
+    chosen: bool
+    samples: bool
+
+
+class Known:
+    """The facts of the expressions of one rule; each is looked at once."""
+
+    def __init__(self) -> None:
+        self._facts: dict[int, tuple[ir.Expr, Facts]] = {}
+
+    def of(self, root: ir.Expr) -> Facts:
+        """Returns the facts of an expression. Linear in its graph, however deep it is."""
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            todo = [one for one in ir.children(node) if id(one) not in self._facts]
+            if todo:
+                stack.extend(todo)
+                continue
+            stack.pop()
+            if id(node) not in self._facts:
+                self._facts[id(node)] = node, self._look(node)
+        return self._facts[id(root)][1]
+
+    def _look(self, node: ir.Expr) -> Facts:
+        parts = [self._facts[id(one)][1] for one in ir.children(node)]
+        if isinstance(node, ir.Named):
+            return parts[0]
+        return Facts(
+            shape=self._shape(node),
+            lasting=_lasts(node) and all(one.lasting for one in parts),
+            local=_is_local(node) and all(one.local for one in parts),
+            heavy=isinstance(node, ir.PodAggregate) or any(one.heavy for one in parts),
+            chosen=_is_chosen(node) or any(one.chosen for one in parts),
+            samples=isinstance(node, ir.Metric | ir.Pair) or any(one.samples for one in parts),
+        )
+
+    def _shape(self, node: ir.Expr) -> bytes:
+        own = [
+            self._part(getattr(node, name))
+            for name in (*ir.Core.__annotations__, *type(node).__annotations__)
+            # A metric's name is the file's own business.
+            if not (name == "name" and isinstance(node, ir.Metric | ir.Pair))
+        ]
+        text = f"{type(node).__name__} {own!r}"
+        return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+    def _part(self, value: object) -> object:
+        if isinstance(value, Span):
+            return None
+        if isinstance(value, tuple):
+            return tuple(self._part(one) for one in value)
+        return self._facts[id(value)][1].shape if isinstance(value, ir.Core) else value
+
+
+def _lasts(node: ir.Expr) -> bool:
+    """Whether a node reads nothing itself that is neither a row nor a sample."""
+    match node:
+        case ir.Read() if node.level is Level.CYCLE:
+            return node.field.startswith("cluster.")
+        case ir.Read() | ir.KeyedRead():
+            spec = FIELDS[node.field]
+            of_rows = spec.level in (Level.NODE, Level.IT) and not spec.of_pod
+            return of_rows and not node.field.startswith(_OTHERWISE)
+        case ir.Metric():
+            # The value of an annotation turns stale by the clock.
+            steady = node.level is not Level.POD and not node.age
+            return steady and node.source != "annotation"
+        case ir.PodAggregate():
+            return node.table == "pods"
+        case ir.ContainerRead() | ir.ContainerAggregate():
+            return False
+        case _:
+            return True
+
+
+def _is_chosen(node: ir.Expr) -> bool:
+    if isinstance(node, ir.NodeAggregate):
+        return node.over == "candidates"
+    return isinstance(node, ir.Rank)
+
+
+def _is_local(node: ir.Expr) -> bool:
+    match node:
+        case ir.Read():
+            return node.level is not Level.CYCLE
+        case ir.NodeAggregate() | ir.Rank():
+            return False
+        case ir.PodAggregate():
+            return node.over == "node"
+        case _:
+            return True
+
+
+def works(node: ir.Expr) -> bool:
+    """Whether a value takes any computing, and is not only another one's column."""
+    while isinstance(node, ir.Named) or (isinstance(node, ir.Func) and node.name == "plain"):
+        node = ir.children(node)[0]
+    return not isinstance(node, _WITHOUT_WORK)
+
+
+def is_quiet(root: ir.Expr) -> bool:
+    """Whether NumPy can have nothing to warn of."""
+    return all(isinstance(one, _QUIET) for one in ir.walk(root))
