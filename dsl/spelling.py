@@ -41,13 +41,21 @@ class Spelling(NamedTuple):
 def closest(name: str, names: Iterable[str]) -> str | None:
     """Returns the nearest of the names within edit distance 2, None if there is none."""
     best, best_distance = None, _MAX_DISTANCE + 1
-    low = name.lower()
+    low, size = name.lower(), len(name)
+    letters = set(low)
     for other in names:
-        if abs(len(other) - len(name)) > _MAX_DISTANCE:
+        # An edit adds a letter and takes one at most. A file may hold thousands of names that are
+        # unknown, so what is far away must cost next to nothing.
+        if abs(len(other) - size) >= best_distance:
             continue
-        distance = 0 if other.lower() == low else edit_distance(low, other.lower())
-        if distance < best_distance and distance * 2 < max(len(name), 1):
+        lower = other.lower()
+        if len(letters.symmetric_difference(lower)) > 2 * (best_distance - 1):
+            continue
+        distance = 0 if lower == low else edit_distance(low, lower)
+        if distance < best_distance and distance * 2 < max(size, 1):
             best, best_distance = other, distance
+            if not distance:
+                break
     return best
 
 
