@@ -356,8 +356,8 @@ def _status(thing: Thing, status: Tree) -> Tree:
     ):  # fmt: skip
         if name in thing.plain:
             status[field] = thing.text(name)
-    if running:
-        ready = str(thing.flag("ready", default=True))
+    if running or thing.kind == "finished":
+        ready = str(thing.flag("ready", default=running))
         conditions: list[Tree] = [{"type": "Ready", "status": ready}]
         if "scheduled_at" in thing.plain:
             at = thing.text("scheduled_at")
