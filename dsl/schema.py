@@ -4,7 +4,6 @@ The checker asks it for types, the engine for columns, the language reference fo
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
@@ -26,8 +25,7 @@ from dsl.types import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class FieldSpec:
+class FieldSpec(Struct, frozen=True):
     """One field.
 
     Attributes:
@@ -56,6 +54,8 @@ _CORE: Final = number_of(CORES)
 _BYTE: Final = number_of(BYTES)
 WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 QOS: Final = ("Guaranteed", "Burstable", "BestEffort")
+PHASES: Final = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
+STATUSES: Final = ("True", "False", "Unknown")
 #: Labels that stand behind fields of their own.
 WELL_KNOWN_LABELS: Final = MappingProxyType(
     {
@@ -199,7 +199,13 @@ def _node() -> Iterator[FieldSpec]:
     yield FieldSpec("node.unschedulable", BOOL, level, "whether the node is cordoned")
     yield FieldSpec("node.created", TIME, level, "when the node was created", optional=True)
     yield FieldSpec(
-        "node.condition", TEXT, level, "status of a condition", keyed=True, optional=True
+        "node.condition",
+        TEXT,
+        level,
+        "status of a condition",
+        keyed=True,
+        optional=True,
+        words=STATUSES,
     )
     parts = ("capacity", "allocatable", "requested", "free")
     kinds = (("cpu", _CORE), ("memory", _BYTE), ("storage", _BYTE), ("gpu", NUMBER))
@@ -244,7 +250,7 @@ def _it() -> Iterator[FieldSpec]:
     level = Level.IT
     yield from _pod_like("it", level)
     yield FieldSpec("it.node", TEXT, level, "name of the pod's node", optional=True)
-    yield FieldSpec("it.phase", TEXT, level, "phase of the pod", optional=True)
+    yield FieldSpec("it.phase", TEXT, level, "phase of the pod", optional=True, words=PHASES)
     yield FieldSpec("it.terminating", BOOL, level, "whether the pod is being deleted")
     yield FieldSpec("it.started_at", TIME, level, "when the pod started", optional=True)
     yield FieldSpec("it.nominated", BOOL, level, "whether it is nominated to a node")
@@ -339,8 +345,7 @@ KUBERNETES_PATHS: Final = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class MetricDefinition:
+class MetricDefinition(Struct, frozen=True):
     """A metric as the catalogue, the configuration or a file defines it."""
 
     query: str

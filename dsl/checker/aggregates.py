@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dsl import ir
 from dsl import syntax as s
+from dsl.checker import hints
 from dsl.checker.fields import canonical, key_text
-from dsl.checker.scope import Flex, Refused, Typed, describe
+from dsl.checker.scope import RESERVED, Flex, Refused, Typed, describe
 from dsl.schema import FIELDS, POD_SETS
 from dsl.types import BOOL, NUMBER, Kind, Level, Type
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 _TESTS: Final = ("count", "any", "all")
 _NODE_SETS: Final = ("nodes", "candidates")
+_NODE_CALLS: Final = ("peers", "metric_age")
 _MAX_SHOWN: Final = 3
 _CONTAINERS: Final = "pod.containers"
 #: What has a value of its own for each node.
@@ -110,6 +112,8 @@ def _over_pods(typer: "Typer", node: s.Aggregate, of: PodSet, written: s.Expr | 
     with typer.inside(pods=True, placed=of.table != "queue"):
         value = _pod_value(typer, node, written) if written is not None else None
         where = _condition(typer, node.where) if node.where is not None else None
+    hints.nothing_of_it(typer.scope, "condition", where)
+    hints.nothing_of_it(typer.scope, "value", value)
     if of.table != "pods":
         _no_sets_within(typer, of.text, value, where)
     over = of.over
@@ -382,9 +386,19 @@ def _subjects(typer: "Typer", root: s.Expr) -> dict[str, s.Expr]:
         elif isinstance(node, s.Name | s.Field):
             if _is_node_number(typer, node):
                 out.setdefault(typer.scope.text(node), node)
+        elif isinstance(node, s.Call) and _is_node_call(typer, node):
+            out.setdefault(typer.scope.text(node), node)
         else:
             stack.extend(reversed(_parts(node)))
     return out
+
+
+def _is_node_call(typer: "Typer", node: s.Call) -> bool:
+    """Whether a call is a number of the node as a name is: `peers`, an age, a metric of pairs."""
+    if node.name in _NODE_CALLS:
+        return True
+    entry = typer.scope.metrics.get(node.name)
+    return entry is not None and entry.spec is not None and entry.spec.of == "pair"
 
 
 def _parts(node: s.Node) -> list[s.Node]:
@@ -416,7 +430,8 @@ def _is_node_number(typer: "Typer", node: s.Name | s.Field) -> bool:
 
 def _has_unknown_name(typer: "Typer", root: s.Expr) -> bool:
     stack: list[s.Node] = [root]
-    known = {*typer.scope.names(), "now"}
+    # Words such as `zone` and `nodes` say where and over what; they are no values.
+    known = {*typer.scope.names(), *RESERVED, "now"}
     while stack:
         node = stack.pop()
         if isinstance(node, s.Name) and node.name not in known:

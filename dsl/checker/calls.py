@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Final
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker import peers
+from dsl.checker import hints, peers
 from dsl.checker.literals import constant
-from dsl.checker.scope import MetricEntry, Refused, Typed, closest, describe
+from dsl.checker.scope import MetricEntry, Refused, Typed, describe
 from dsl.functions import FUNCTIONS, FunctionSpec
 from dsl.source import Span
 from dsl.types import (
@@ -82,14 +82,7 @@ def _pair(typer: "Typer", node: s.Call) -> Typed:
     if node.name in scope.broken or (entry is not None and entry.spec is None):
         raise Refused
     if entry is None or entry.spec is None:
-        near = closest(node.name, FUNCTIONS)
-        raise scope.refuse(
-            "P106",
-            f"there is no function `{node.name}`",
-            node.name_span,
-            *([f"did you mean `{near}`?"] if near else []),
-            fix=near,
-        )
+        raise hints.no_function(scope, node)
     if entry.spec.of != "pair":
         raise scope.refuse(
             "P209", f"the metric `{node.name}` has one value a {entry.spec.of}", node.span

@@ -1,21 +1,23 @@
 """Comparisons and tests: `==`, `is`, `in`, `contains`, `like`, `matches`, `is missing`."""
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from dsl import ir
 from dsl import syntax as s
+from dsl.checker import hints
 from dsl.checker.fields import either, members_of
 from dsl.checker.literals import constant, read_word, settle
 from dsl.checker.regex import why_refused
 from dsl.checker.scope import Flex, Refused, Scope, Typed, closest, describe
-from dsl.diagnostics import Fix, Label
+from dsl.diagnostics import Fix, Label, Severity
 from dsl.schema import FIELDS
+from dsl.source import Span
 from dsl.types import BOOL, PLAIN, SECONDS, TEXT, Kind, Level, Type, Unit, number_of
 
 if TYPE_CHECKING:
     from dsl.checker.expressions import Typer
 
-_NOTHING: Final = ("null", "none", "nil", "undefined")
 #: What `missing` and `present` are written as by mistake, and words that only look like it.
 _PRESENCE: Final = ("missing", "present")
 _OTHER_WORDS: Final = (
@@ -69,6 +71,12 @@ def _compare(typer: "Typer", node: s.Compare) -> ir.Expr:
             *([f"compare numbers:  {hint} {node.operator} ..."] if kind is Kind.TEXT else []),
         )
     _closed_set_compare(typer.scope, pair[0], pair[1])
+    percent = next(
+        (one.span for one in (left, right) if isinstance(one, Flex) and one.sort == "percent"), None
+    )
+    hints.strange_scale(typer.scope, pair[0], pair[1], percent)
+    if node.operator in ("==", "!="):
+        hints.strange_text(typer.scope, pair[0], "==", pair[1])
     level = max(pair[0].level, pair[1].level)
     operator = "==" if node.operator == "!=" else node.operator
     test = ir.Compare(
@@ -85,7 +93,7 @@ def _same_type(typer: "Typer", left: Typed, right: Typed) -> tuple[ir.Expr, ir.E
             solid = settle(typer.scope, one, other.type.unit or PLAIN, other)
             return (solid, other) if one is left else (other, solid)
     if isinstance(left, Flex) or isinstance(right, Flex):
-        raise typer.mixed("P201", "a comparison wants two values of one kind", left, right)
+        raise _with_constant(typer, left, right)
     if left.type.kind is not right.type.kind:
         raise _kinds_differ(typer, left, right)
     if left.type.is_number and left.type.unit != right.type.unit:
@@ -100,39 +108,87 @@ def _same_type(typer: "Typer", left: Typed, right: Typed) -> tuple[ir.Expr, ir.E
     return left, right
 
 
-def _kinds_differ(typer: "Typer", left: ir.Expr, right: ir.Expr) -> Refused:
-    text = left if left.type.kind is Kind.TEXT else right
-    other = right if text is left else left
-    hints = []
-    if text.type.kind is Kind.TEXT and other.type.kind is Kind.TIME:
-        hints.append(f"write  time({typer.scope.text(text)})")
-    elif text.type.kind is Kind.TEXT and other.type.is_number:
-        hints.append(f"write  number({typer.scope.text(text)})")
-    return typer.scope.refuse(
+def _with_constant(typer: "Typer", left: Typed, right: Typed) -> Refused:
+    """Refuses a constant number next to a text, a time or a condition."""
+    scope = typer.scope
+    other = right if isinstance(left, Flex) else left
+    assert not isinstance(other, Flex)
+    text = scope.text(other)
+    forms = {
+        Kind.TEXT: f"number({text})",
+        Kind.TIME: f"now - {text}",
+        Kind.BOOL: f"(if {text} then 1 else 0)",
+    }
+    better = forms.get(other.type.kind)
+    first, second = (left, right)
+    return scope.refuse(
         "P201",
         f"cannot compare {describe(left)} with {describe(right)}",
-        left.span,
-        *hints,
-        label=describe(left),
-        labels=(Label(right.span, describe(right)),),
+        first.span,
+        *([f"write  {better}"] if better is not None else []),
+        label=describe(first),
+        labels=(Label(second.span, describe(second)),),
+        fix=Fix(other.span, better) if better is not None else None,
     )
 
 
+def _kinds_differ(typer: "Typer", left: ir.Expr, right: ir.Expr) -> Refused:
+    scope = typer.scope
+    text = left if left.type.kind is Kind.TEXT else right
+    other = right if text is left else left
+    helps = []
+    fix = None
+    if text.type.kind is Kind.TEXT:
+        better = _plain_value(scope, text, other)
+        if better:
+            helps.append(f"write  {better}")
+            fix = Fix(text.span, better)
+    elif {left.type.kind, right.type.kind} == {Kind.TIME, Kind.NUMBER}:
+        moment = left if left.type.kind is Kind.TIME else right
+        helps.append(f"for an age write  now - {scope.text(moment)}")
+        fix = Fix(moment.span, f"now - {scope.text(moment)}")
+    return scope.refuse(
+        "P201",
+        f"cannot compare {describe(left)} with {describe(right)}",
+        left.span,
+        *helps,
+        label=describe(left),
+        labels=(Label(right.span, describe(right)),),
+        fix=fix,
+    )
+
+
+def _plain_value(scope: Scope, text: ir.Expr, other: ir.Expr) -> str:
+    """Returns a text as the value that it is compared with: without quotes, or read as one."""
+    written = scope.text(text)
+    quoted = isinstance(text, ir.Const) and isinstance(text.value, str)
+    inner = str(text.value) if isinstance(text, ir.Const) else ""
+    if other.type.kind is Kind.TIME:
+        return f"time({written})"
+    if other.type.kind is Kind.BOOL:
+        return inner.lower() if quoted and inner.lower() in ("true", "false") else ""
+    if not other.type.is_number:
+        return ""
+    if quoted and re.fullmatch(r"\d+(\.\d+)?([a-zA-Z]{1,3}|%)?", inner):
+        return inner
+    return f"number({written})" if not quoted else ""
+
+
 def _compare_hints(scope: Scope, left: ir.Expr, right: ir.Expr) -> list[str]:
-    hints = []
+    helps = []
     names = {"cpu": Unit(core=1), "memory": Unit(byte=1), "storage": Unit(byte=1)}
     if isinstance(right, ir.Read) and isinstance(left, ir.Read):
         for name, unit in names.items():
             parts = right.field.split(".")
             swapped = ".".join(name if part in names else part for part in parts)
             if unit == left.type.unit and swapped in FIELDS and swapped != right.field:
-                hints.append(f"did you mean `{swapped}`?")
+                helps.append(f"did you mean `{swapped}`?")
                 break
     functions = {Unit(core=1): "cores", Unit(byte=1): "bytes", SECONDS: "seconds"}
     function = functions.get(left.type.unit or PLAIN)
-    if not hints and function is not None and right.type.unit == PLAIN:
-        hints.append(f"give the number a unit:  {function}({scope.text(right)})")
-    return hints
+    if not helps and function is not None and right.type.unit == PLAIN:
+        helps.append(f"give the number a unit:  {function}({scope.text(right)})")
+    return helps
 
 
 def _bare_word(typer: "Typer", node: s.Compare) -> None:
@@ -150,17 +206,20 @@ def _bare_word(typer: "Typer", node: s.Compare) -> None:
         return
     if len(words) == 1 and closest(names[0], scope.names()) is not None:
         return
+    told = hints.bare_word(scope, node, typer.check(node.left))
+    if told is not None:
+        raise told
     reads = "as a name" if len(words) == 1 else f"as {' minus '.join(map(scope.text, words))}"
     left = scope.text(node.left)
     word = "is not" if node.operator == "!=" else "is"
-    hints = f'{left} {node.operator} "{text}"'
+    forms = f'{left} {node.operator} "{text}"'
     if node.operator in ("==", "!="):
-        hints = f"{left} {word} {text}   or   {hints}"
+        forms = f"{left} {word} {text}   or   {forms}"
     raise scope.refuse(
         "P011",
         f"`{node.operator}` is followed by an expression, and `{text}` reads {reads}",
         node.right.span,
-        f"write  {hints}",
+        f"write  {forms}",
         fix=f'"{text}"',
     )
 
@@ -226,8 +285,9 @@ def closed_set(scope: Scope, left: Typed, word: ir.Const) -> None:
 
 
 def _is(typer: "Typer", node: s.Is) -> ir.Expr:
+    hints.listed_words(typer.scope, node)
     left = typer.check(node.left)
-    if isinstance(node.right, s.Word):
+    if isinstance(node.right, s.Word) and not hints.word_for_nothing(typer.scope, node):
         _looks_like_presence(typer.scope, node, node.right)
     right = word_or_expression(typer, node.right, left)
     solid = typer.plain(left)
@@ -237,6 +297,7 @@ def _is(typer: "Typer", node: s.Is) -> ir.Expr:
         raise _kinds_differ(typer, solid, right)
     if solid.type.unit != right.type.unit:
         raise typer.mixed("P203", "`is` wants equal units", solid, right)
+    hints.strange_text(typer.scope, solid, "is", right)
     level = max(solid.level, right.level)
     test = ir.Compare(
         span=node.span, type=BOOL, level=level, operator="==", left=solid, right=right
@@ -248,7 +309,7 @@ def _looks_like_presence(scope: Scope, node: s.Is, word: s.Word) -> None:
     """Warns of `is null`, and of `is mising`, which is a word like any other."""
     low = word.value.lower()
     meant = ""
-    if low in (*_NOTHING, *_NEAR_NOTHING):
+    if low in _NEAR_NOTHING:
         meant = "missing"
     elif low not in _OTHER_WORDS:
         near = closest(low, _PRESENCE)
@@ -257,11 +318,13 @@ def _looks_like_presence(scope: Scope, node: s.Is, word: s.Word) -> None:
         return
     if node.negated:
         meant = "present" if meant == "missing" else "missing"
-    scope.warn(
+    scope.report(
         "P317",
         f"`{word.value}` is an ordinary word here",
         word.span,
         f"write  {scope.text(node.left)} is {meant}",
+        fix=Fix(Span(node.left.span.end, word.span.end), f" is {meant}"),
+        severity=Severity.WARNING,
     )
 
 
@@ -277,6 +340,7 @@ def _missing(typer: "Typer", node: s.IsMissing) -> ir.Expr:
 
 
 def _in(typer: "Typer", node: s.In) -> ir.Expr:
+    hints.membership(typer, node)
     left = typer.check(node.left)
     if isinstance(node.members, s.Range):
         return _range(typer, node, node.members, left)
@@ -288,6 +352,7 @@ def _in(typer: "Typer", node: s.In) -> ir.Expr:
         for one in values:
             if one.type.kind is not item.type.kind or one.type.unit != item.type.unit:
                 raise typer.mixed("P201", "`in` wants items of the same kind", item, one)
+            hints.strange_text(typer.scope, item, "is", one)
         return _negate(node, either(node.span, item, values), negated=node.negated)
     if item.type.is_number:
         return _negate(node, _in_numbers(typer, node, item), negated=node.negated)
@@ -360,6 +425,7 @@ def _between(node: s.Node, item: ir.Expr, low: float, high: float) -> ir.Expr:
 
 
 def _text_test(typer: "Typer", node: s.TextTest) -> ir.Expr:
+    hints.listed_words(typer.scope, node)
     left = typer.plain(typer.check(node.left))
     if node.operator == "contains" and left.type.kind is Kind.LIST:
         right = word_or_expression(typer, node.right, ir_text(left))
@@ -386,6 +452,8 @@ def _text_test(typer: "Typer", node: s.TextTest) -> ir.Expr:
         right = typer.plain(typed)
         if right.type.kind is not Kind.TEXT:
             raise typer.mixed("P201", f"`{node.operator}` wants two texts", left, right)
+    if node.operator != "matches":
+        hints.strange_text(typer.scope, left, node.operator, right)
     level = max(left.level, right.level)
     return ir.TextTest(
         span=node.span, type=BOOL, level=level, operator=node.operator, left=left, right=right

@@ -85,6 +85,7 @@ def declare_name(scope: Scope, name: str, span: Span) -> None:
             "P103", f"`{name}` is a word of the language", span, f"call it for example {name}_value"
         )
     if name in scope.lets or name in scope.params or name in scope.metrics:
+        scope.broken.add(name)
         raise scope.refuse("P109", f"`{name}` is declared twice", span)
 
 

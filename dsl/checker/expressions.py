@@ -11,7 +11,7 @@ from typing import Final, cast
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker import aggregates, calls, comparisons, fields
+from dsl.checker import aggregates, calls, comparisons, fields, hints
 from dsl.checker.literals import constant, fold, read_literal, settle
 from dsl.checker.scope import (
     Flex,
@@ -24,7 +24,7 @@ from dsl.checker.scope import (
     describe,
 )
 from dsl.diagnostics import Label
-from dsl.schema import CATALOGUE, FIELDS
+from dsl.schema import CATALOGUE
 from dsl.source import Span
 from dsl.types import (
     BOOL,
@@ -249,7 +249,7 @@ class Typer:
             if node.name in self.scope.broken:
                 raise Refused
             near = closest(node.name, self.scope.params)
-            hints = (
+            helps = (
                 [f"did you mean `${near}`?"]
                 if near
                 else [f"declare it:  param {node.name}: string = VALUE"]
@@ -258,7 +258,7 @@ class Typer:
                 "P105",
                 f"there is no parameter `${node.name}`",
                 node.span,
-                *hints,
+                *helps,
                 fix=f"${near}" if near else None,
             )
         entry.used = True
@@ -362,14 +362,7 @@ class Typer:
                 f"did you mean `{near}`?{more}",
                 fix=near,
             )
-        hints = []
-        if name in self.scope.params:
-            hints.append(f"did you mean the parameter `${name}`?")
-        owners = [f"{owner}.{name}" for owner in ("pod", "node", "namespace", "it")]
-        hints.extend(f"did you mean `{one}`?" for one in owners if one in FIELDS)
-        return self.scope.refuse(
-            "P102", f"no metric, let or field is called `{name}`", node.span, *hints[:1]
-        )
+        return hints.no_name(self.scope, node, in_pods=self.in_pods)
 
     # ---- arithmetic
 
@@ -496,6 +489,8 @@ class Typer:
     def _logic(self, node: s.Logical | s.Not) -> ir.Expr:
         written = (node.operand,) if isinstance(node, s.Not) else node.operands
         word = "not" if isinstance(node, s.Not) else node.operator
+        if isinstance(node, s.Logical):
+            hints.alternatives(self, node)
         solid = []
         for one in self.each(written):
             if isinstance(one, Flex) or one.type.kind is not Kind.BOOL:

@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, Final
 
 from dsl import ir
 from dsl import syntax as s
+from dsl.checker import hints
 from dsl.checker.literals import constant
-from dsl.checker.scope import Flex, Refused, Typed, closest, describe
-from dsl.diagnostics import Fix, Label
+from dsl.checker.scope import Flex, Typed, describe
+from dsl.diagnostics import Label
 from dsl.functions import parse_number
 from dsl.schema import (
     AMOUNTS,
     FIELDS,
-    KUBERNETES_PATHS,
     PLURALS,
     RESULTS,
     FieldSpec,
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from dsl.checker.expressions import Typer
 
 _OF_CONTAINER: Final = ("it.name", "it.image", "it.request", "it.limit")
-_MAX_LISTED: Final = 8
 
 
 def canonical(path: str) -> str:
@@ -41,7 +40,7 @@ def read_field(typer: "Typer", node: s.Field) -> ir.Expr:
     of_its_node = name.startswith("it.node.")
     spec = FIELDS.get(name.removeprefix("it.") if of_its_node else name)
     if spec is None:
-        raise _unknown(typer, node, name, has_key=has_key)
+        raise hints.no_field(typer.scope, node, name, has_key=has_key)
     if spec.keyed and not has_key:
         raise typer.scope.refuse(
             "P101", f"`{name}` needs a key", node.span, f"write  {_keyed(name, 'KEY')}"
@@ -174,25 +173,6 @@ def _keyed(name: str, key: str) -> str:
     return f"{name}[{key}]"
 
 
-def _unknown(typer: "Typer", node: s.Field, name: str, *, has_key: bool) -> Refused:
-    scope = typer.scope
-    better = KUBERNETES_PATHS.get(name.lower()) or KUBERNETES_PATHS.get(f"pod.{name.lower()}")
-    if better is None:
-        flat = {one.replace("_", "").lower(): one for one in FIELDS}
-        better = flat.get(name.replace("_", "").lower()) or closest(name, FIELDS)
-    inner = [one for one in FIELDS if one.startswith(f"{name}.")]
-    hints: tuple[str, ...] = ()
-    fix = None
-    if better is not None:
-        hints = (f"did you mean `{better}`?",)
-        fix = Fix(node.span, better) if not has_key and not FIELDS[better].keyed else None
-    elif 0 < len(inner) <= _MAX_LISTED:
-        hints = ("it has " + ", ".join(f"`{one}`" for one in inner),)
-    elif name.split(".", 1)[0] not in {one.split(".", 1)[0] for one in FIELDS}:
-        hints = ("fields start with pod, node, namespace, cluster, time, it or zone",)
-    return scope.refuse("P101", f"there is no field `{name}`", node.span, *hints, fix=fix)
-
-
 # ---- label tests
 
 
@@ -202,7 +182,7 @@ def label_test(typer: "Typer", node: s.LabelTest) -> ir.Expr:
     spec = FIELDS.get(name)
     if spec is None:
         field = s.Field(node.path_span, node.path)
-        raise _unknown(typer, field, name, has_key=True)
+        raise hints.no_field(typer.scope, field, name, has_key=True)
     key = key_text(typer, node.key)
     operator, value = node.operator, node.value
     if not operator and not isinstance(node.key, s.Word):
@@ -237,6 +217,7 @@ def _label_compare(
                 right.span,
                 f"write  string({typer.scope.text(right)})",
             )
+        hints.strange_text(typer.scope, read, "is", right)
         equal = ir.Compare(
             span=node.span, type=BOOL, level=level, operator="==", left=read, right=right
         )

@@ -1,12 +1,13 @@
 """Numbers and words as written become constants of the unit their place asks for."""
 
+import re
 from fractions import Fraction
 from typing import Final
 
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker.scope import Flex, Scope, Typed, describe
-from dsl.diagnostics import Label
+from dsl.diagnostics import Fix, Label, Severity
 from dsl.functions import (
     exact_decimal,
     exact_duration,
@@ -17,6 +18,7 @@ from dsl.functions import (
 from dsl.source import Span
 from dsl.types import (
     BYTES,
+    CORES,
     MISSING,
     NUMBER,
     PLAIN,
@@ -32,6 +34,9 @@ from dsl.types import (
 )
 
 _SMALL_BYTES: Final = 1024
+#: More than a machine has, more than a pod asks for: whoever writes that means thousandths.
+_MANY_CORES: Final = 500
+_MANY_CORES_OF_A_POD: Final = 200
 _MAX_BITS: Final = 4096
 
 
@@ -91,15 +96,35 @@ def settle(scope: Scope, typed: Typed, unit: Unit, neighbour: Typed | None = Non
         raise _factor_next_to_bytes(scope, typed, neighbour)
     if typed.exact is None:
         return constant(typed.span, MISSING, number_of(unit))
-    if unit == BYTES and typed.sort == "plain" and 0 < abs(typed.exact) < _SMALL_BYTES:
+    _odd_size(scope, typed, unit, neighbour)
+    value = typed.exact * Fraction(scale_of(unit))
+    return constant(typed.span, to_float(value), number_of(unit))
+
+
+def _odd_size(scope: Scope, typed: Flex, unit: Unit, neighbour: Typed | None) -> None:
+    """Warns of a bare number next to bytes or cores that reads as another unit."""
+    size = abs(typed.exact or Fraction(0))
+    if typed.sort != "plain" or not size or not re.fullmatch(r"-?\d+(\.\d+)?", typed.text):
+        return
+    if unit.byte == 1 and unit.core == 0 and size < _SMALL_BYTES:
+        per = " a second" if unit.second else ""
         scope.warn(
             "P220",
-            f"`{typed.text or to_float(typed.exact)}` next to bytes is very small",
+            f"`{typed.text}` next to bytes{per} is very small",
             typed.span,
             f"did you mean {typed.text}Gi or {typed.text}Mi?",
         )
-    value = typed.exact * Fraction(scale_of(unit))
-    return constant(typed.span, to_float(value), number_of(unit))
+    if unit != CORES or not isinstance(neighbour, ir.Read) or neighbour.level < Level.POD:
+        return
+    if size >= (_MANY_CORES if neighbour.level is Level.NODE else _MANY_CORES_OF_A_POD):
+        scope.report(
+            "P220",
+            f"`{typed.text}` next to cores is {typed.text} whole cores",
+            typed.span,
+            f"did you mean {typed.text}m? if not, write  cores({typed.text})",
+            fix=f"{typed.text}m",
+            severity=Severity.WARNING,
+        )
 
 
 def _factor_next_to_bytes(scope: Scope, typed: Flex, neighbour: Typed | None) -> Exception:
@@ -210,10 +235,14 @@ def read_word(scope: Scope, node: s.Word | s.Text | s.Percent | s.Bool, like: Ty
 
 
 def _wrong_word(scope: Scope, span: Span, text: str, like: Typed) -> Exception:
+    lower = not isinstance(like, Flex) and like.type.kind is Kind.BOOL
+    lower = lower and text.lower() in ("true", "false")
     return scope.refuse(
         "P201",
         f"`{scope.text(like)}` is {describe(like)}, and `{text}` is not",
         like.span,
+        *([f"write  {text.lower()}"] if lower else []),
+        fix=Fix(span, text.lower()) if lower else None,
         label=describe(like),
         labels=(Label(span, "a word"),),
     )

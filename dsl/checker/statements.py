@@ -12,6 +12,7 @@ from dsl.checker.expressions import Typer
 from dsl.checker.literals import constant, read_seconds, read_word, settle
 from dsl.checker.rules import Draft, FilterDraft, RuleChecker, ScoreDraft, StatementDraft, reads_of
 from dsl.checker.scope import Refused, Scope, describe
+from dsl.diagnostics import Severity
 from dsl.schema import FIELDS
 from dsl.types import BOOL, DURATION, NUMBER, SECONDS, Kind, Level
 
@@ -228,6 +229,22 @@ class StatementChecker:
         """Returns the keys of an order."""
         return tuple(self._key(one) for one in part.keys)
 
+    def _upside_down(self, node: s.Key) -> None:
+        """Warns of a queue with the lowest priority first, where nobody said so."""
+        value = node.value
+        if not isinstance(value, s.Field) or value.path != "pod.priority":
+            return
+        if node.direction != "ascending" or self.scope.text(node).endswith("asc"):
+            return
+        self.scope.report(
+            "P224",
+            "this puts the pods of the lowest priority first",
+            node.span,
+            "write  pod.priority desc   or, if that is meant,  pod.priority asc",
+            fix="pod.priority desc",
+            severity=Severity.WARNING,
+        )
+
     def _key(self, node: s.Key) -> ir.SortKey:
         value = self.typer.plain(self.typer.expression(node.value))
         if value.type.kind in (Kind.LIST, Kind.PODS):
@@ -259,6 +276,7 @@ class StatementChecker:
         keys = self.keys(part)
         for key in keys:
             self._steady(key.value)
+        self._upside_down(part.keys[0])
         core = ir.SortCore(keys=keys)
         return StatementDraft(number, node, core, reads_of(*(key.value for key in keys)))
 

@@ -117,7 +117,7 @@ def test_order_and_elastic_quotas_of_used_policies():
     text = "use capacity-scheduling\nquota: by pod.label[team] elastic\nuse x\nuse y\n"
     bundled = {
         "capacity-scheduling": "quota: by pod.namespace elastic\n",
-        "x": "sort: pod.priority\n",
+        "x": "sort: pod.priority desc\n",
         "y": "sort: pod.name\n",
     }
     found = COMPILER.compile({"a.policy": text}, bundled=bundled).diagnostics

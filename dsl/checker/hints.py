@@ -1,0 +1,484 @@
+"""What is said about names that are not there, and about values that mean something else.
+
+Refuses and warns; decides no type. Warnings here are about texts that read well and never hold.
+"""
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from dsl import ir
+from dsl import syntax as s
+from dsl.checker.scope import Flex, Refused, Scope, Typed, closest
+from dsl.diagnostics import Fix, Severity
+from dsl.functions import FUNCTIONS
+from dsl.schema import FIELDS
+from dsl.source import Span
+from dsl.spelling import (
+    ABSENT,
+    NOTHING,
+    THERE,
+    call_for,
+    closest_field,
+    field_for,
+    field_hint,
+    quoted_key,
+)
+from dsl.types import Kind, Level, Type
+
+if TYPE_CHECKING:
+    from dsl.checker.expressions import Typer
+
+_MAX_LISTED: Final = 8
+_WARNING: Final = Severity.WARNING
+_PATTERN: Final = re.compile(r"[*?^$|%+()\[\]{}\\,;]")
+#: Fields whose values are names of Kubernetes: lower-case letters, digits, `-` and `.`.
+_NAMES: Final = frozenset(
+    {"pod.name", "pod.namespace", "node.name", "namespace.name", "it.name", "it.namespace",
+     "it.node", "pod.service_account", "it.service_account", "pod.workload", "it.workload"}
+)  # fmt: skip
+#: Fields whose values hold letters, digits and `-._` only.
+_PLAIN: Final = _NAMES | {
+    "pod.label", "node.label", "namespace.label", "it.label", "node.zone", "node.region",
+    "node.rack", "node.arch", "node.os", "node.instance_type", "pod.priority_class",
+    "pod.scheduler",
+}  # fmt: skip
+_KINDS: Final = ("ReplicaSet", "StatefulSet", "DaemonSet", "Job", "Node", "ReplicationController")
+_UPPER: Final = {"Deployment": "ReplicaSet", "CronJob": "Job"}
+_COUNTED: Final = ("priority", "hour", "minute", "attempts", "nodes", "capacity", "free", "gpu")
+
+
+# ---- names that are not there
+
+
+def no_field(scope: Scope, node: s.Field, name: str, *, has_key: bool) -> Refused:
+    """Refuses a path that is no field, and says what it is called here."""
+    written = node.path + node.tail
+    key = node.key.value if isinstance(node.key, s.Word | s.Text) else None
+    if key is not None and key.isdigit():
+        key = None
+    found = field_for(written, key)
+    hints: list[str] = []
+    fix = None
+    if found is not None and found.text != written:
+        if found.text.startswith("node.taint "):
+            hints = [f"write  {found.text}   or   {found.text}=VALUE"]
+        else:
+            hints = [
+                f"{found.note}  {found.text}" if found.note else f"did you mean `{found.text}`?"
+            ]
+            fix = Fix(node.span, found.text) if found.sure and _fits(found.text, key) else None
+    else:
+        hints, fix = _near(node, name, has_key=has_key)
+    return scope.refuse("P101", f"there is no field `{written}`", node.span, *hints, fix=fix)
+
+
+def _fits(text: str, key: str | None) -> bool:
+    """Whether a field needs a key and has none."""
+    spec = FIELDS.get(text)
+    return spec is None or not spec.keyed or key is not None
+
+
+def _near(node: s.Field, name: str, *, has_key: bool) -> tuple[list[str], Fix | None]:
+    near = closest_field(name)
+    if near is not None:
+        keyed = FIELDS[near].keyed
+        path = Span(node.span.start, node.span.start + len(node.path))
+        span = path if keyed and not node.tail else node.span
+        return [f"did you mean `{near}`?"], Fix(span, near) if keyed == has_key else None
+    told = field_hint(node.path)
+    if told is not None:
+        return [told], None
+    parent = name.rpartition(".")[0]
+    for start in (name, parent):
+        inner = [one for one in FIELDS if one.startswith(f"{start}.")]
+        if 0 < len(inner) <= _MAX_LISTED:
+            return ["there is " + ", ".join(f"`{one}`" for one in inner)], None
+    roots = {one.split(".", 1)[0] for one in FIELDS}
+    if name.split(".", 1)[0] not in roots:
+        return ["fields start with pod, node, namespace, cluster, time, it or zone"], None
+    return [], None
+
+
+def no_name(scope: Scope, node: s.Name, *, in_pods: bool) -> Refused:
+    """Refuses a name that nothing has, and says which field or parameter may be meant."""
+    name = node.name
+    message = f"no metric, let or field is called `{name}`"
+    if name in scope.params:
+        better = f"${name}"
+        help_ = f"did you mean the parameter `{better}`?"
+        return scope.refuse("P102", message, node.span, help_, fix=better)
+    owners = ("it", "pod", "node") if in_pods else ("pod", "node", "namespace", "it")
+    found = next((f"{one}.{name}" for one in owners if f"{one}.{name}" in FIELDS), None)
+    found = {"zone": "node.zone", "label": "node.label"}.get(name, found)
+    if found is not None:
+        keyed = FIELDS[found].keyed
+        fix = None if keyed or FIELDS[found].type.kind is Kind.PODS else found
+        return scope.refuse("P102", message, node.span, f"did you mean `{found}`?", fix=fix)
+    if name in ("pod", "node", "it", "cluster", "group", "quota"):
+        return scope.refuse(
+            "P102", f"`{name}` alone is no value", node.span, f"name a field of it: {name}.name"
+        )
+    low = name.lower()
+    if low in ("true", "yes", "on", "false", "no", "off"):
+        better = "true" if low in ("true", "yes", "on") else "false"
+        return scope.refuse("P102", message, node.span, f"write  {better}", fix=better)
+    if "_" in name and re.search(
+        r"_(total|bytes|seconds|count|load\d+|ratio|percent|usage)$", name
+    ):
+        help_ = (
+            f'for a series of Prometheus write above  metric {name} = promql "{name}" by instance'
+        )
+        return scope.refuse("P102", message, node.span, help_)
+    return scope.refuse(
+        "P102",
+        message,
+        node.span,
+        f'declare it:  let {name} = EXPRESSION   or, if it is a text, write  "{name}"',
+    )
+
+
+def no_function(scope: Scope, node: s.Call) -> Refused:
+    """Refuses a function that is not there, and writes the call as it is here."""
+    found = call_for(node.name, [scope.text(one) for one in node.args])
+    message = f"there is no function `{node.name}`"
+    if found is not None and found.text:
+        fix = Fix(node.span, found.text) if found.sure else None
+        return scope.refuse("P106", message, node.name_span, f"write  {found.text}", fix=fix)
+    if found is not None:
+        return scope.refuse("P106", message, node.name_span, found.note)
+    near = closest(node.name, FUNCTIONS)
+    hints = [f"did you mean `{near}`?"] if near else []
+    return scope.refuse("P106", message, node.name_span, *hints, fix=near)
+
+
+def bare_word(scope: Scope, node: s.Compare, left: Typed) -> Refused | None:
+    """Refuses `== null`, `== True` and words next to a number; None for other words."""
+    text = scope.source.slice(node.right.span)
+    words = scope.text(node.left)
+    whole = Span(node.operator_span.start, node.right.span.end)
+    low = text.lower()
+    if node.operator in ("==", "!=") and low in NOTHING:
+        better = "is missing" if node.operator == "==" else "is present"
+        return scope.refuse(
+            "P011",
+            f"there is no value `{text}`: what is missing equals nothing",
+            node.right.span,
+            f"write  {words} {better}",
+            fix=Fix(whole, better),
+        )
+    if low in ("true", "false"):
+        message = f"`{text}` is written in lower case"
+        return scope.refuse("P011", message, node.right.span, f"write  {low}", fix=low)
+    if not isinstance(left, Flex) and left.type.kind is Kind.TEXT:
+        return None
+    what = "a plain number" if isinstance(left, Flex) else _described(left.type)
+    return scope.refuse(
+        "P011",
+        f"`{node.operator}` is followed by an expression, and `{text}` is none",
+        node.right.span,
+        f"`{words}` is {what}, so it is compared with one",
+    )
+
+
+def _described(kind: Type) -> str:
+    return "a condition" if kind.kind is Kind.BOOL else str(kind)
+
+
+# ---- `x is a or b`
+
+
+def alternatives(typer: "Typer", node: s.Logical) -> None:
+    """Refuses `x is a or b`, where `b` alone is no condition."""
+    scope = typer.scope
+    test: s.Expr | None = None
+    refused: Refused | None = None
+    for one in node.operands:
+        inner = one.operand if isinstance(one, s.Not) else one
+        if isinstance(inner, s.Is | s.TextTest | s.Compare | s.LabelTest):
+            test = inner
+        elif test is not None and _is_value(typer, inner):
+            refused = _alternative(scope, node, test, inner)
+    if refused is not None:
+        raise refused
+
+
+def _is_value(typer: "Typer", node: s.Expr) -> bool:
+    if isinstance(node, s.Text | s.Number | s.Percent):
+        return True
+    if not isinstance(node, s.Name) or node.name in ("true", "false", "now"):
+        return False
+    scope = typer.scope
+    known = {*scope.names(), *scope.broken}
+    return node.name not in known
+
+
+def _alternative(scope: Scope, node: s.Logical, test: s.Expr, value: s.Expr) -> Refused:
+    right = test.value if isinstance(test, s.LabelTest) else getattr(test, "right", None)
+    text = scope.text(value)
+    if right is None:
+        better = text
+    else:
+        better = scope.source.text[test.span.start : right.span.start] + text
+        better = " ".join(better.split())
+    return scope.refuse(
+        "P201",
+        f"`{text}` alone is no condition: each side of `{node.operator}` is a test of its own",
+        value.span,
+        f"write  {better}",
+        fix=better,
+    )
+
+
+def listed_words(scope: Scope, node: s.Is | s.TextTest) -> None:
+    """Refuses `x is (a or b)`."""
+    right = node.right
+    if not isinstance(right, s.Logical) or not all(
+        isinstance(one, s.Name | s.Text) for one in right.operands
+    ):
+        return
+    words = ", ".join(scope.text(one) for one in right.operands)
+    operator = "is" if isinstance(node, s.Is) else node.operator
+    left = scope.text(node.left)
+    if isinstance(node, s.Is):
+        better = f"{left} {'not in' if node.negated else 'in'} [{words}]"
+    else:
+        each = [f"{left} {operator} {scope.text(one)}" for one in right.operands]
+        better = f"({f' {right.operator} '.join(each)})"
+    raise scope.refuse(
+        "P201",
+        f"`{operator}` takes one value",
+        right.span,
+        f"write  {better}",
+        fix=Fix(node.span, better),
+    )
+
+
+def membership(typer: "Typer", node: s.In) -> None:
+    """Refuses `"app" in pod.labels`, `"nginx" in pod.name`, `x in a`, `x in "a, b"`."""
+    scope = typer.scope
+    members = node.members
+    if isinstance(members, s.Field) and isinstance(node.left, s.Text):
+        path = members.path.replace("labels", "label").replace("annotations", "annotation")
+        spec = FIELDS.get(path.replace("taints", "taint"))
+        key = quoted_key(node.left.value)
+        better = ""
+        if spec is not None and spec.keyed and members.key is None:
+            better = f"{spec.name} {key}"
+        elif spec is not None and spec.type.kind is Kind.TEXT:
+            better = f"{path} contains {scope.text(node.left)}"
+        if better:
+            better = f"not {better}" if node.negated else better
+            raise scope.refuse(
+                "P201",
+                f"`in` wants a list, and `{scope.text(members)}` is none",
+                members.span,
+                f"write  {better}",
+                fix=Fix(node.span, better),
+            )
+    word = isinstance(members, s.Name) and members.name not in {
+        *scope.names(),
+        *scope.broken,
+    }
+    if isinstance(members, s.Text) or word:
+        text = members.value if isinstance(members, s.Text) else scope.text(members)
+        items = ", ".join(one.strip() for one in text.split(",") if one.strip()) or '""'
+        raise scope.refuse(
+            "P201",
+            "`in` wants a list, and a list stands in brackets",
+            members.span,
+            f"write  in [{items}]",
+            fix=f"[{items}]",
+        )
+
+
+# ---- texts that never hold
+
+
+def word_for_nothing(scope: Scope, node: s.Is) -> bool:
+    """Warns of `x is null`, `x is empty`, `x is set`: ordinary words here."""
+    if not isinstance(node.right, s.Word):
+        return False
+    low = node.right.value.lower()
+    if low not in NOTHING | ABSENT | THERE:
+        return False
+    there = (low in THERE) != node.negated if low in THERE else node.negated
+    better = "present" if there else "missing"
+    start = node.left.span.end
+    scope.report(
+        "P317",
+        f"`{node.right.value}` is an ordinary word here",
+        node.right.span,
+        f"write  {scope.text(node.left)} is {better}",
+        *([f'for the word itself write  "{node.right.value}"'] if low not in NOTHING else []),
+        fix=Fix(Span(start, node.right.span.end), f" is {better}"),
+        severity=_WARNING,
+    )
+    return True
+
+
+def strange_text(scope: Scope, left: Typed, operator: str, right: ir.Expr) -> None:
+    """Warns of a text that a field never holds: patterns, capitals, owners that own no pod."""
+    if not isinstance(left, ir.Read) or not isinstance(right, ir.Const):
+        return
+    if not isinstance(right.value, str) or not right.value:
+        return
+    value, field = right.value, left.field
+    if field.endswith("owner.kind"):
+        _owner_kind(scope, value, right.span)
+    elif field in _PLAIN and _PATTERN.search(value) is not None:
+        _pattern(scope, scope.text(left), operator, right)
+    elif field in _NAMES and value.lower() != value and operator != "like":
+        scope.report(
+            "P317",
+            f"`{field}` has no capitals, so this never holds",
+            right.span,
+            f"write  {value.lower()}",
+            fix=_requoted(scope, right.span, value.lower()),
+            severity=_WARNING,
+        )
+
+
+def _requoted(scope: Scope, span: Span, text: str) -> str:
+    written = scope.source.slice(span)
+    return f"{written[0]}{text}{written[0]}" if written[:1] in ("'", '"') else text
+
+
+def _owner_kind(scope: Scope, value: str, span: Span) -> None:
+    if value in _UPPER:
+        scope.report(
+            "P317",
+            f"a pod is owned by a {_UPPER[value]}, and that by the {value}",
+            span,
+            f"write  {_UPPER[value]}, or ask for the {value} by its name:  pod.workload",
+            fix=_requoted(scope, span, _UPPER[value]),
+            severity=_WARNING,
+        )
+        return
+    near = next((one for one in _KINDS if one.lower() == value.lower().rstrip("s")), None)
+    if near is not None and near != value:
+        scope.report(
+            "P317",
+            f"no owner is of the kind `{value}`",
+            span,
+            f"did you mean `{near}`?",
+            fix=_requoted(scope, span, near),
+            severity=_WARNING,
+        )
+
+
+def _pattern(scope: Scope, left: str, operator: str, right: ir.Const) -> None:
+    value = str(right.value)
+    sign = next(iter(_PATTERN.findall(value)))
+    if operator == "like":
+        if not re.search(r"[%^$|+()\[\]{}\\]", value):
+            return
+        sign = next(iter(re.findall(r"[%^$|+()\[\]{}\\]", value)))
+        globbed = re.sub(r"%|\.\*", "*", value).strip("^$")
+        better = f'like "{globbed}"' if not re.search(r"[|+()\[\]{}\\]", globbed) else ""
+        better = better or f"matches '{value}'"
+    elif sign in "|,;":
+        words = [one.strip() for one in re.split(r"[|,;]", value) if one.strip()]
+        each = [f"{left} {operator} {one}" for one in words]
+        better = f"in [{', '.join(words)}]" if operator in ("is", "==") else " or ".join(each)
+    elif sign in "*%?" and not re.search(r"[\^$+()\[\]{}\\|.]", value):
+        body = value.replace("%", "*")
+        around = f"*{body}*".replace("**", "*")
+        better = f'like "{around if operator == "contains" else body}"'
+    else:
+        better = f"matches '{value}'"
+    scope.warn(
+        "P317",
+        f"`{sign}` stands for itself here, and `{left}` never holds it",
+        right.span,
+        f"write  {better}",
+    )
+
+
+# ---- numbers on another scale
+
+
+def strange_scale(scope: Scope, left: ir.Expr, right: ir.Expr, percent: Span | None) -> None:
+    """Warns of a share compared with 80, and of a count compared with 80%."""
+    for one, other in ((left, right), (right, left)):
+        if not isinstance(other, ir.Const) or not isinstance(other.value, float):
+            continue
+        if percent is not None and other.value != int(other.value) and _is_counted(one):
+            text = scope.source.slice(percent)
+            scope.warn(
+                "P222",
+                f"`{scope.text(one)}` is a whole number, and `{text}` is {other.value:g}",
+                percent,
+                f"write  {text} of X for a share of something",
+            )
+            return
+        limit = _share_limit(one)
+        if limit and limit < other.value <= _HUNDRED:
+            text = scope.source.slice(other.span)
+            scope.report(
+                "P222",
+                f"`{scope.text(one)}` is a share from 0 to 1, and `{text}` is far above",
+                other.span,
+                f"did you mean {text}%?",
+                fix=f"{text}%" if re.fullmatch(r"\d+(\.\d+)?", text) else None,
+                severity=_WARNING,
+            )
+            return
+
+
+_HUNDRED: Final = 100.0
+_ABOVE_ONE: Final = 1.0
+_OVERCOMMITTED: Final = 4.0
+
+
+def _is_counted(node: ir.Expr) -> bool:
+    if isinstance(node, ir.Read):
+        return node.field.rpartition(".")[2] in _COUNTED and (node.type.unit or None) is not None
+    return isinstance(node, ir.PodAggregate | ir.NodeAggregate) and node.function == "count"
+
+
+def _share_limit(node: ir.Expr) -> float:
+    """Returns above which value a share cannot be; 0 for what is no share."""
+    while isinstance(node, ir.Named):
+        node = node.body
+    if isinstance(node, ir.Coalesce):
+        node = node.operands[0]
+    if isinstance(node, ir.Metric) and node.name in ("cpu_usage", "memory_usage") and not node.age:
+        return _ABOVE_ONE
+    if not isinstance(node, ir.Arith) or node.operators != ("/",):
+        return 0.0
+    part, whole = node.operands
+    if not isinstance(part, ir.Read) or not isinstance(whole, ir.Read):
+        return 0.0
+    of, _, which = whole.field.rpartition(".")
+    if which not in ("allocatable", "capacity") or part.field.rpartition(".")[0] != of:
+        return 0.0
+    return _ABOVE_ONE if part.field.endswith(".free") else _OVERCOMMITTED
+
+
+def nothing_of_it(scope: Scope, what: str, node: ir.Expr | None) -> None:
+    """Warns of a condition or value in an aggregate over pods that asks nothing of them."""
+    if node is None or isinstance(node, ir.Const) or node.level is Level.IT:
+        return
+    reads = [one for one in ir.walk(node) if isinstance(one, ir.Read | ir.KeyedRead)]
+    if any(one.level is Level.IT for one in reads):
+        return
+    mine = next((one for one in reads if one.level is Level.POD), None)
+    if mine is None or not isinstance(mine, ir.Read):
+        return
+    name = mine.field.replace("pod.", "it.", 1)
+    hint = f"did you mean `{name}`?" if name in FIELDS else "fields of those pods start with `it.`"
+    scope.report(
+        "P223",
+        f"this {what} asks nothing of the pods that are gone through: they are `it`",
+        mine.span,
+        hint,
+        fix=_renamed(scope, mine.span, name),
+        severity=_WARNING,
+    )
+
+
+def _renamed(scope: Scope, span: Span, name: str) -> str | None:
+    text = scope.source.slice(span)
+    if name not in FIELDS or not text.startswith("pod."):
+        return None
+    return "it." + text.removeprefix("pod.")
