@@ -430,13 +430,18 @@ def _is_node_number(typer: "Typer", node: s.Name | s.Field) -> bool:
 
 def _has_unknown_name(typer: "Typer", root: s.Expr) -> bool:
     stack: list[s.Node] = [root]
-    # Words such as `zone` and `nodes` say where and over what; they are no values.
-    known = {*typer.scope.names(), *RESERVED, "now"}
+    known = {*typer.scope.names(), "now"}
     while stack:
         node = stack.pop()
         if isinstance(node, s.Name) and node.name not in known:
             return True
         if isinstance(node, s.Field) and canonical(node.path) + node.tail not in FIELDS:
             return True
-        stack.extend(_parts(node))
+        parts = _parts(node)
+        if isinstance(node, s.Aggregate | s.Call):
+            # Words such as `zone` and `nodes` say where and over what there; they are no values.
+            parts = [
+                one for one in parts if not isinstance(one, s.Name) or one.name not in RESERVED
+            ]
+        stack.extend(parts)
     return False

@@ -1,0 +1,30 @@
+"""All policies that stand in tests and documents, right and wrong ones."""
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+_STARTS = (
+    "applies to|avoid|bind|description|filter|first|forbid|gang|gate|language|mode|normalize|order"
+    "|permit|policy|postBind|postbind|preBind|preEnqueue|preFilter|preScore|prebind|preempt|prefer"
+    "|prefilter|prescore|postFilter|queueSort|quota|require|reserve|score|sort|spread|version|weight"
+)
+_POLICY = re.compile(rf"(?m)^(?:(?:{_STARTS})[ \t]*:|(?:let|param|metric|use) \S)")
+
+
+@cache
+def policies():
+    """Every text that has a line like a statement, once."""
+    found = {}
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.setdefault(node.value)
+    for path in sorted([*(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").rglob("*.md")]):
+        text = path.read_text(encoding="utf-8")
+        found |= dict.fromkeys(re.findall(r"(?s)```policy\n(.*?)```", text))
+    examples = (ROOT / "tests" / "dsl" / "data" / "examples.txt").read_text(encoding="utf-8")
+    found |= dict.fromkeys(re.split(r"(?m)^=== .*\n", examples)[1:])
+    return tuple(one for one in found if _POLICY.search(one) and len(one) < 4_000)
