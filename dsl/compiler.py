@@ -7,8 +7,10 @@ stop for long.
 import hashlib
 import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
+
+from msgspec import Struct
 
 from dsl import ir, reference
 from dsl.analysis import FileFacts, Inventory, RuleFacts, Size, analyse
@@ -68,8 +70,7 @@ _SLOTS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class CompileResult:
+class CompileResult(Struct, frozen=True):
     """What a compile gives: plans only when nothing is wrong.
 
     Attributes:

@@ -5,9 +5,10 @@ Stages make `Diagnostic` values; nothing else formats them.
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from msgspec import Struct
 
 from dsl.source import SourceFile, Span
 
@@ -29,24 +30,21 @@ class Severity(StrEnum):
     NOTE = "note"
 
 
-@dataclass(frozen=True, slots=True)
-class Label:
+class Label(Struct, frozen=True):
     """A further place of the same finding, underlined with dashes."""
 
     span: Span
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Fix:
+class Fix(Struct, frozen=True):
     """A replacement of text that cures the finding."""
 
     span: Span
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnostic:
+class Diagnostic(Struct, frozen=True):
     """One finding: what was seen, where, and what fits there."""
 
     code: str

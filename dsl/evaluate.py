@@ -4,8 +4,10 @@ Never raises. An expression is read as in a policy that has the given declaratio
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+from msgspec.structs import replace
 
 from dsl import ir
 from dsl import syntax as s

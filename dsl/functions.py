@@ -6,12 +6,13 @@ Scalars only; `lower` gives the same meaning to columns.
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from fractions import Fraction
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
+
+from msgspec import Struct
 
 from dsl.types import MILLI, MISSING
 
@@ -22,8 +23,7 @@ _MASK: Final = 2**64 - 1
 _MAX_MATCHED: Final = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class FunctionSpec:
+class FunctionSpec(Struct, frozen=True):
     """One function: what it takes, what it gives, what it is for.
 
     Attributes:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from msgspec import Struct
+
 from dsl.types import (
     BOOL,
     BYTES,

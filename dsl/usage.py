@@ -5,8 +5,9 @@ of the policies.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from dsl import syntax as s
 from dsl.checker import ParamValue, policy_name
@@ -36,8 +37,7 @@ IN_TREE: Final = frozenset(
 Parsed = tuple[SourceFile, Sequence[s.Statement]]
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
+class Instance(Struct, frozen=True):
     """A policy under another name and with other parameters."""
 
     source: SourceFile

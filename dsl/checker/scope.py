@@ -90,6 +90,7 @@ class Scope:
     params: dict[str, ParamEntry] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
     found: list[Diagnostic] = field(default_factory=list)
+    _told: set[Diagnostic] = field(default_factory=set)
 
     def report(  # noqa: PLR0913 - the parts of a diagnostic, all but three by name
         self,
@@ -108,7 +109,8 @@ class Scope:
         one = Diagnostic(
             code, message, self.source, span, severity, label, labels, helps, notes, repair
         )
-        if one not in self.found:
+        if one not in self._told:
+            self._told.add(one)
             self.found.append(one)
 
     def refuse(

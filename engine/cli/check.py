@@ -229,7 +229,7 @@ def _beside(group: Mapping[str, bytes]) -> dict[str, str]:
 
 def _at_load(result: CompileResult, job: _Job) -> Iterator[Diagnostic]:
     """What a scheduler would refuse although the text is right."""
-    from dataclasses import replace  # noqa: PLC0415 - see engine.cli
+    from msgspec.structs import replace  # noqa: PLC0415 - see engine.cli
 
     from dsl.diagnostics import Severity  # noqa: PLC0415 - see engine.cli
     from engine.policy.support import names_of_plugins, unsupported  # noqa: PLC0415
@@ -286,7 +286,7 @@ class _Places:
 
 def _milder(one: Diagnostic, job: _Job) -> Diagnostic:
     """Without a configuration, a parameter without value is a note: a scheduler may give it."""
-    from dataclasses import replace  # noqa: PLC0415 - see engine.cli
+    from msgspec.structs import replace  # noqa: PLC0415 - see engine.cli
 
     from dsl.diagnostics import Severity  # noqa: PLC0415 - see engine.cli
 
