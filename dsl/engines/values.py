@@ -218,7 +218,8 @@ class _ByColumns:
         self, keys: Sequence[ir.SortKey], row: int, results: Mapping[str, float]
     ) -> tuple[Any, ...]:
         rows = np.array([row], np.intp)
-        frame = Frame(self.world, rows, subject=self.subject, results=results)
+        frame = Frame(self.world, rows, subject=self.subject)
+        frame.results = results
         places = []
         with np.errstate(all="ignore"):
             for key in keys:
