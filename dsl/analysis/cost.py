@@ -90,17 +90,19 @@ def _engine(rule: RuleFacts, size: Size) -> float:
             return nodes
         case ir.PreemptCore(never=False) as core:
             # Without an order of its own: by priority, then by start.
-            return _sorting(pods) * max(len(core.order), 2) + nodes * max(len(core.pick), 1)
+            keys = max(len(core.order), 2)
+            return _sorting(pods, pods / nodes) * keys + nodes * max(len(core.pick), 1)
         case ir.QuotaCore(elastic=True) as core:
-            return _sorting(pods) * max(len(core.reclaim), 1) + pods
+            return _sorting(pods, pods / nodes) * max(len(core.reclaim), 1) + pods
         case ir.GangCore():
             return pods
         case _:
             return 0.0
 
 
-def _sorting(rows: float) -> float:
-    return rows * max(log2(max(rows, 2)), 1.0)
+def _sorting(rows: float, together: float | None = None) -> float:
+    """Returns what orders cost: of all rows, or of groups of so many."""
+    return rows * max(log2(max(rows if together is None else together, 2)), 1.0)
 
 
 def units_of(root: ir.Expr, size: Size) -> float:
