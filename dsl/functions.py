@@ -332,7 +332,9 @@ def exact_quantity(text: str) -> Fraction | None:
     for size in (2, 1):
         factor = _SUFFIXES.get(text[-size:])
         if factor is not None:
-            number = exact_decimal(text[:-size])
+            # An exponent and a suffix are one too many: `1e3Ki` is none for Kubernetes either.
+            bare = text[:-size]
+            number = None if "e" in bare.lower() else exact_decimal(bare)
             return None if number is None else number * factor
     return None
 

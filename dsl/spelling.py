@@ -84,11 +84,23 @@ def closest_field(name: str) -> str | None:
             continue
         distance = 0
         for word, other in zip(words, others, strict=True):
-            own = edit_distance(word, other) if abs(len(word) - len(other)) <= _MAX_DISTANCE else 9
-            distance += own if own * 2 < max(len(word), 2) else 9
-        if distance < best_distance:
+            distance += _apart(word, other)
+            if distance >= best_distance:
+                break
+        else:
             best, best_distance = field, distance
     return best
+
+
+def _apart(word: str, other: str) -> int:
+    """Returns the edit distance of two words, something large where they are not close at all."""
+    if word == other:
+        return 0
+    far = _MAX_DISTANCE + 1
+    if abs(len(word) - len(other)) >= far or len({*word} ^ {*other}) > 2 * _MAX_DISTANCE:
+        return far
+    own = edit_distance(word, other)
+    return own if own * 2 < max(len(word), 2) else far
 
 
 # ---- fields
@@ -236,7 +248,10 @@ def field_for(path: str, key: str | None = None) -> Spelling | None:
         return None
     owner = _OWNERS.get(words[0].lower())
     if owner is None:
-        return _concept(".".join(words)) or _of_kubernetes(path)
+        return _concept(".".join(words)) or _without_owner(words, key) or _of_kubernetes(path)
+    if key is not None and len(words) == 1 and owner in ("node", "pod"):
+        direct = f"{owner}.{key}"
+        return Spelling(direct if direct in FIELDS else f"{owner}.label[{quoted_key(key)}]")
     rest = words[1:]
     if not owner:
         owner = _owner_of(rest)
@@ -247,6 +262,15 @@ def field_for(path: str, key: str | None = None) -> Spelling | None:
     if found is None and owner in ("node", "cluster", "pod", "it"):
         found = _amount(owner, rest, key)
     return found or _of_kubernetes(".".join((owner, *rest))) or _of_kubernetes(path)
+
+
+def _without_owner(words: Sequence[str], key: str | None) -> Spelling | None:
+    """`labels.zone`, `self.name`: nobody says whose."""
+    if _plain(words[0]) in _KEYED and (key is not None or len(words) > 1):
+        named = _keyed("node", words, key) or _keyed("pod", words, key)
+        return None if named is None else named._replace(sure=False)
+    name = f"pod.{words[0]}"
+    return Spelling(name, sure=False) if len(words) == 1 and name in FIELDS else None
 
 
 def _without_frames(words: Sequence[str]) -> list[str]:
@@ -290,7 +314,7 @@ def quoted_key(key: str) -> str:
 
 def _amount(owner: str, rest: Sequence[str], key: str | None) -> Spelling | None:
     """`status.allocatable.cpu`, `freeMemory`, `requests[cpu]`: amounts of a resource."""
-    words = [_plain(one) for one in rest]
+    words = [_plain(one) for one in rest if _plain(one) not in ("resource", "resources")]
     if len(words) == 1:
         words = _split_compound(words[0])
     if key is not None:
@@ -456,6 +480,9 @@ def call_for(name: str, args: Sequence[str]) -> Spelling | None:
     form = _CALLS.get(plain)
     if form is None:
         return None
+    if plain == "get" and len(parts) > 1:
+        path = ".".join(PLURALS.get(one, one) for one in parts[0].split("."))
+        return Spelling(f"{path}[{parts[1]}]", sure=path in FIELDS and FIELDS[path].keyed)
     if form == "len({0})" and parts and parts[0] in POD_SETS:
         return Spelling(f"count({parts[0]})")
     return _filled(form, [_inner(one) for one in parts])
