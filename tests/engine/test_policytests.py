@@ -11,8 +11,10 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from dsl.compiler import Compiler
+from dsl.engines.rules import GangParts
 from dsl.parser.build import StatementReader
 from dsl.policytest import read_suite
 from dsl.policytest.attributes import ATTRIBUTES, EXPECTATIONS
@@ -349,7 +351,7 @@ class Later(Compiler):
             raise KeyError("node.later")
 
         filters = tuple(replace(one, prepare=read) for one in plan.filters)
-        return replace(result, plans=(replace(plan, filters=filters),))
+        return structs.replace(result, plans=(replace(plan, filters=filters),))
 
 
 def test_what_this_version_cannot_read_is_skipped_and_says_so(tmp_path):
@@ -634,6 +636,189 @@ def test_a_column_that_lies_is_found_out():
         found = differences(ByColumns(scene, used, worlds), ByReference(scene, used, worlds))
         assert (not found) == agree, found
     assert 'by reference b "not b" unresolvable' in found[0]
+
+
+ENGINES = """\
+    sort: pod.name
+    gate: pod.label hold=yes -> pod.label go=yes
+    reserve: pod.cpu > 0 -> node.cpu.free >= 0
+    permit: pod.label slow=yes -> wait 60s until node.label go=yes
+    prebind: annotate example.com/n = node.name
+    preempt: victims
+    require: node.cpu.free >= pod.cpu
+    quota: by pod.namespace max cpu 3
+    gang: by pod.label[gang] min 1
+    """
+
+
+def _lying(plan, part, **answers):
+    (rule,) = getattr(plan, part)
+    return replace(plan, **{part: (replace(rule, **answers),)})
+
+
+@pytest.mark.parametrize(
+    ("part", "answers", "said"),
+    [
+        ("sorts", {"key": lambda subject, _: (len(subject.text("pod.name", None)),)},
+         "the order of the queue: by columns ['p', 'o2']; by reference ['o2', 'p']"),
+        ("gates", {"holds": lambda *_: False}, "the gate of p: by columns"),
+        ("reserves", {"holds": lambda *_: False}, "permit: by columns ('reject'"),
+        ("permits", {"until": lambda *_: True}, "permit: by columns ('allow', '')"),
+        ("prebinds", {"effects": lambda *_: ()}, "what is done around binding: by columns ()"),
+        ("preempts", {"evictions": lambda *_: None}, "the victims: by columns Preemption(row=-1"),
+        ("quotas", {"exceeded": lambda *_: "no"}, 'rejections: by columns a "no" unschedulable'),
+        ("gangs", {"gang": lambda *_: None}, "the gang: by columns None; by reference"),
+    ],
+)  # fmt: skip
+def test_engines_and_statements_that_lie_are_found_out(part, answers, said):
+    full = part == "preempts"
+    made = read_suite(
+        "t",
+        "use p\nnode: a cpu 1\nrunning: on a name low cpu 1 priority -1 namespace x\n"
+        'test: "t"\n'
+        f"  given pod name p {'' if full else 'chosen a '}cpu {int(full)} label slow=yes"
+        "  label gang=g\n"
+        "  given pod name o2\n  expect best a\n",
+    )
+    plan = COMPILER.compile({"p.policy": text(ENGINES)}).plans[0]
+    found = []
+    for each in (plan, _lying(plan, part, **answers)):
+        worlds = new_worlds()
+        used = [Used(PolicyPlugin(each, worlds), 1.0, each)]
+        gangs = [GangParts(rule.core) for rule in each.gangs]
+        scene = make_scene(made.cases[0], {}, no_file, gangs)
+        worlds.beside = scene.beside
+        found.append(differences(ByColumns(scene, used, worlds), ByReference(scene, used, worlds)))
+    honest, lying = found
+    assert honest == []
+    assert any(one.startswith(said) for one in lying), lying
+
+
+# ---- gangs, quotas and preemption, with the plugins of the tree
+
+
+GANG = """\
+    gang: pod.label gang -> by pod.label[gang] min number(pod.annotation[size]) wait 30s
+      reject above 25% missing within zone
+    """
+ZONES = """\
+    use p
+    use node-resources-fit
+    node: a1  cpu 2  label topology.kubernetes.io/zone=a
+    node: a2  cpu 1  label topology.kubernetes.io/zone=a
+    node: b1  cpu 4  label topology.kubernetes.io/zone=b
+    node: none  cpu 9
+    """
+MEMBER = "cpu 1  label gang=g  annotation size=4"
+
+
+@pytest.mark.parametrize(
+    ("clauses", "expected"),
+    [
+        ("given pending name m  count 3", 'feasible [a1, a2, b1]'),
+        ("given pending name m  count 3  cpu 2", 'feasible none'),
+        ("given pending name m  count 3\n  given running on a1 name web cpu 1", "feasible [b1]"),
+        ("given pending name m  count 3\n  given running on b1 name x cpu 2", "feasible [a1, a2]"),
+        ("given pending name m  count 2", 'rejected [a1, a2, b1, none] message'
+         ' "gang g has 3 of the 4 members that it needs" status unresolvable'),
+        ("given pending name m  count 3  cpu 3", 'rejected [a1, a2, b1, none] message'
+         ' "gang g: 2 of the 4 members that it needs fit in one zone" status unschedulable'),
+        ("given pending name m  count 2\n  given running on b1 name r cpu 1 label gang=g",
+         "feasible [b1]"),
+        ("given pending name m  count 2  namespace z", "feasible none"),
+    ],
+)  # fmt: skip
+def test_a_gang_is_planned_whole(run, clauses, expected):
+    first, _, rest = clauses.partition("\n")
+    if "cpu" not in first:
+        first += "  cpu 1"
+    first += "  label gang=g"
+    tests = f'test: "t"\n  given pod name p {MEMBER}\n  {first}\n{rest}\n  expect {expected}\n'
+    assert outcome(run(tests, head=ZONES, p=GANG)) == ("passed", "")
+
+
+def test_members_wait_for_each_other_and_no_longer_than_they_say(run):
+    tests = f"""\
+        test: "waits"
+          given pod name p {MEMBER} chosen b1
+          given pending name m  count 3  cpu 1  label gang=g
+          expect permit wait message "gang g: 1 of 4 members have a node"
+        test: "gives up"
+          given pod name p {MEMBER} chosen b1 waited 30s
+          given pending name m  count 3  cpu 1  label gang=g
+          expect permit reject
+        test: "the last one"
+          given pod name p {MEMBER} chosen b1
+          given running on b1 name m  count 2  cpu 1  label gang=g  bound false
+          given running on b1 name n  cpu 1  label gang=g
+          expect permit allow
+          expect feasible [b1]
+        test: "no gang"
+          given pod name p cpu 1 chosen none
+          expect feasible [a1, a2, b1, none]
+          expect permit allow
+          expect skipped 1
+        """
+    results = run(tests, head=ZONES, p=GANG)
+    assert [(one.outcome, one.message) for one in results] == [("passed", "")] * 4
+
+
+def test_victims_on_several_nodes_for_a_constraint_of_a_zone(run):
+    policy = """\
+        require: count(zone.pods where it.label app=web) == 0
+        preempt: victims where it.label app=web order it.priority across 3 nodes limit 3
+        """
+    head = """\
+        use p
+        node: a  label topology.kubernetes.io/zone=z
+        node: b  label topology.kubernetes.io/zone=z
+        node: c  label topology.kubernetes.io/zone=z
+        node: d  label topology.kubernetes.io/zone=y
+        running: on a  name w1  label app=web
+        running: on b  name w2  label app=web
+        running: on c  name w3  label app=web
+        running: on c  name other
+        running: on d  name w4  count 4  label app=web
+        """
+    tests = """\
+        test: "three nodes at once"
+          given pod priority 1
+          expect victims [w1, w2, w3]
+          expect nominated a
+        test: "one is enough where it is"
+          given running on a name w1 label app=db
+          given running on b name w2 label app=db
+          given pod priority 1
+          expect victims [w3]
+          expect nominated c
+        test: "the limit holds"
+          given running on a name w5 label app=web
+          given pod priority 1
+          expect victims none
+        """
+    assert [one.message for one in run(tests, head=head, p=policy)] == ["", "", ""]
+
+
+def test_a_quota_is_asked_again_without_the_victims(run):
+    policy = """\
+        quota: by pod.namespace max cpu 2 message "no more for {pod.namespace}"
+        preempt: victims
+        """
+    head = """\
+        use p
+        node: a
+        node: b
+        running: on a  name mine   cpu 2  priority 1
+        running: on b  name other  cpu 2  priority 0  namespace z
+        """
+    tests = """\
+        test: "whose going does not help stays"
+          given pod cpu 1 priority 5
+          expect rejected [a, b] message "no more for default" status unschedulable
+          expect victims [mine]
+          expect nominated a
+        """
+    assert outcome(run(tests, head=head, p=policy)) == ("passed", "")
 
 
 # ---- reports
