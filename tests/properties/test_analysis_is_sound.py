@@ -241,6 +241,123 @@ def check_example(plan, finding, first, second):
             assert rejects(first, place) or rejects(second, place), render([finding])
 
 
+# ---- statements of which the first decides, waits and tiers
+
+POD_TEXTS = ["pod.name", "pod.namespace", "pod.label[k]", "namespace.name", "namespace.label[k]"]
+
+
+@st.composite
+def of_pod(draw, depth):
+    """A condition of the pod alone."""
+    if depth > 0 and draw(st.booleans()):
+        a, b = draw(of_pod(depth - 1)), draw(of_pod(depth - 1))
+        return draw(st.sampled_from([f"({a} and {b})", f"({a} or {b})", f"not ({a})"]))
+    text, word = draw(st.sampled_from(POD_TEXTS)), draw(st.sampled_from(WORDS))
+    number = draw(st.sampled_from(["pod.priority", "pod.gpu", "time.hour"]))
+    limit = draw(st.sampled_from(["0", "1", "2", "23"]))
+    return draw(
+        st.sampled_from(
+            [f"{text} is {word}", f"{text} is not {word}", f"{text} contains {word}",
+             f"{text} in [{word}, web]", f"{text} is missing", f"{text} is present",
+             f"{number} > {limit}", f"{number} <= {limit}", f"{number} == {limit}"]
+        )
+    )  # fmt: skip
+
+
+def all_hold(conditions, place):
+    view = reference.View(*place)
+    return all(bool(reference.evaluate(one, view)) for one in conditions if one is not None)
+
+
+def takes(core):
+    """What must hold for a statement to apply."""
+    return [core.guard, *([core.left] if isinstance(core, ir.PermitCore) else [])]
+
+
+@st.composite
+def two_that_decide(draw):
+    point = draw(st.sampled_from(["permit", "bind", "preempt"]))
+    some = condition if point == "permit" else of_pod
+    first, second = draw(some(2)), draw(some(1))
+    if draw(st.integers(0, 2)):
+        more = draw(some(0))
+        second = draw(st.sampled_from([f"({first}) and {more}", first, f"{more} and ({first})"]))
+    ends = {
+        "permit": ("allow", "reject"),
+        "bind": ("dry run", "with other"),
+        "preempt": ("never", "victims where it.priority < pod.priority"),
+    }[point]
+    head = draw(st.sampled_from(["", f"applies to: {draw(of_pod(0))}\n"]))
+    a, b = draw(st.sampled_from(ends)), draw(st.sampled_from(ends))
+    left = draw(st.sampled_from(["", f"{first} -> "]))
+    return f"{head}{point}: {left}{a}\n{point}: {second} -> {b}\n"
+
+
+def check_decided(text):
+    """Whether it was said that the second line never decides; fails where it does."""
+    result = COMPILER.compile({"a.policy": HEADER + text})
+    found = {one.code: one for one in result.diagnostics}
+    if any(one.is_error and one.code != "P504" for one in result.diagnostics):
+        assert set(found) <= {"P231", "P504", *(one for one in found if one[1] == "3")}, text
+        return False
+    (plan,) = result.understood
+    first, second = (one.core for one in plan.permits or plan.binds or plan.preempts)
+    never = bool({"P304", "P305", "P504"} & set(found))
+    line = HEADER.count("\n") + text.count("\n")
+    dead = any(
+        one.code == "P301"
+        and one.message == "this rule never applies"
+        and one.source.position(one.span.start)[0] == line
+        for one in result.diagnostics
+    )
+    for place in everywhere(plan) if never or dead else ():
+        if all_hold(takes(second), place):
+            assert not dead, render(result.diagnostics)
+            assert all_hold(takes(first), place), render(result.diagnostics)
+    if "P504" in found:
+        assert (first.kind, first.name) != (second.kind, second.name)
+    return never
+
+
+@st.composite
+def told(draw):
+    """A statement whose right side is asked where the left side holds."""
+    shape = draw(st.sampled_from(["permit", "first", "reserve"]))
+    left = draw(condition(1) if shape != "first" else of_pod(1))
+    right = draw(condition(1))
+    if draw(st.booleans()):
+        more = draw(of_pod(0) if shape == "first" else condition(0))
+        right, left = draw(
+            st.sampled_from([(f"({left}) or {right}", left), (more, f"not ({more})")])
+        )
+    tail = f"wait 1m until {right}" if shape == "permit" else right
+    return f"{shape}: {left} -> {tail}\n"
+
+
+def check_told(text):
+    result = COMPILER.compile({"a.policy": HEADER + text})
+    if not result.ok:
+        return 0
+    (plan,) = result.plans
+    ((core,),) = (
+        [one.core for one in found] for found in (plan.permits or plan.tiers or plan.reserves,)
+    )
+    match core:
+        case ir.PermitCore():
+            applies, right = takes(core), core.until
+        case ir.TierCore():
+            applies, right = [core.guard], core.test
+        case _:
+            applies, right = [core.guard, core.left], core.right
+    said = [one for one in result.diagnostics if " where the left side holds, so " in one.message]
+    for one in said:
+        for place in everywhere(plan):
+            if all_hold(applies, place):
+                held = all_hold([right], place)
+                assert held == (one.code == "P303"), render([one])
+    return len(said)
+
+
 def rule(draw):
     keyword = draw(st.sampled_from(["filter", "forbid"]))
     left = draw(st.sampled_from(["", draw(condition(1)) + " -> "]))
@@ -323,6 +440,32 @@ def test_numbers_stay_within_their_bounds(text):
     check_bounds(text)
 
 
+@SETTINGS
+@given(two_that_decide())
+def test_lines_that_never_decide_do_not(text):
+    check_decided(text)
+
+
+@SETTINGS
+@given(told())
+def test_what_is_said_of_right_sides_holds_in_all_worlds(text):
+    check_told(text)
+
+
+@pytest.mark.slow
+@settings(SETTINGS, max_examples=3000)
+@given(two_that_decide())
+def test_lines_that_never_decide_long(text):
+    check_decided(text)
+
+
+@pytest.mark.slow
+@settings(SETTINGS, max_examples=3000)
+@given(told())
+def test_right_sides_long(text):
+    check_told(text)
+
+
 @pytest.mark.slow
 @settings(SETTINGS, max_examples=4000)
 @given(condition(3))
@@ -345,6 +488,11 @@ def test_bounds_long(text):
 
 
 def test_something_is_found_at_all():
+    assert check_decided("permit: pod.gpu > 0 -> allow\npermit: pod.gpu > 1 -> reject\n")
+    assert check_decided("bind: dry run\nbind: pod.gpu > 1 -> with other\n")
+    assert check_decided("preempt: pod.gpu > 0 -> never\npreempt: pod.gpu > 0 -> never\n")
+    assert check_told("permit: pod.gpu > 1 -> wait 1m until pod.gpu > 0\n")
+    assert check_told("first: pod.gpu > 1 -> pod.gpu < 1 and node.ready\n")
     assert check_condition("pod.priority > 5 and pod.priority < 3")
     found = compiled(
         "filter: pod.priority > 3 -> node.ready\nfilter: pod.priority > 5 -> node.ready\n"
