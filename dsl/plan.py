@@ -272,7 +272,7 @@ class ScoreRule(RuleBase):
 
     core: ScoreCore
     weight: float
-    column: Callable[[Parts, World, Rows, NDArray[np.intp]], Column]
+    column: Callable[[Parts, World, Rows, Rows], Column]
     finish: Callable[[Column], Column | None]
 
 
@@ -450,9 +450,7 @@ class Plan:
     quotas: tuple[QuotaRule, ...] = ()
     combine: Callable[[Sequence[tuple[float, Column | None]]], Column | None]
 
-    def score(
-        self, parts: Sequence[Parts | None], world: World, rows: NDArray[np.intp]
-    ) -> Column | None:
+    def score(self, parts: Sequence[Parts | None], world: World, rows: Rows) -> Column | None:
         """Returns the policy's score of the candidates, None when every statement abstains.
 
         Args:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dsl import ir
 from dsl.lower import numbers
@@ -35,7 +34,7 @@ class LoweredScore:
     """The three functions of a score."""
 
     prepare: Callable[[Subject, World], Parts | None]
-    column: Callable[[Parts, World, Rows, NDArray[np.intp]], Column]
+    column: Callable[[Parts, World, Rows, Rows], Column]
     finish: Callable[[Column], Column | None]
 
 
@@ -66,7 +65,7 @@ def lower_score(core: ir.ScoreCore, memo: Memo) -> LoweredScore:
     value = builder.build(core.value)
     norm, reverse, missing = core.norm, core.reverse, core.missing
 
-    def column(parts: Parts, world: World, rows: Rows, candidates: NDArray[np.intp]) -> Column:
+    def column(parts: Parts, world: World, rows: Rows, candidates: Rows) -> Column:
         frame = Frame(world, rows, parts, candidates)
         with np.errstate(all="ignore"):
             raw = value(frame)

@@ -65,8 +65,6 @@ def asked(node: ir.PodAggregate) -> Asked | None:
 class GroupFrame(Frame):
     """An evaluation for one node on groups of pods: what is asked of them, and the node's texts."""
 
-    __slots__ = ("of_node", "of_pods", "size")
-
     def __init__(self, frame: Frame, of_pods: Sequence[Value], size: int) -> None:
         super().__init__(frame.world, frame.rows, frame.parts, frame.candidates, frame.subject)
         self.of_pods = of_pods

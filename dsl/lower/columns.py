@@ -16,7 +16,7 @@ from dsl import functions, ir
 from dsl.lower import numbers, pods, reads, texts
 from dsl.lower.across import Across, Asked, across, asked, of_group, pair_of_group
 from dsl.lower.frame import Frame, Kept, Memo, Run, Value
-from dsl.lower.lasting import Facts, Known, works
+from dsl.lower.lasting import Facts, Known, is_dear, works
 from dsl.lower.reads import (
     ALL,
     BOOLEAN,
@@ -47,7 +47,7 @@ _COMPARE: Final[dict[str, Callable[[Value, Value], Value]]] = {
 #: A row that is asked about by itself costs about so many rows of a full pass.
 _WORTH: Final = 8
 #: Fields of what was decided; they come with the call, not with the snapshot.
-_OUTCOMES: Final = ("score.", "victims.")
+_OUTCOMES: Final = ("score", "victims.")
 
 
 class Builder:
@@ -105,10 +105,10 @@ class Builder:
 
     def _keeping(self, run: Run, facts: Facts, *, whole: bool, scalar: bool) -> Run:
         memo, kept, chosen = self.memo, self.memo.kept(facts.shape), facts.chosen
-        patches = facts.heavy and facts.local
+        patches, dear = facts.heavy and facts.local, whole and is_dear(facts)
 
         def lasting(frame: Frame) -> Value:
-            if (not whole and kept.places == 1) or (chosen and frame.candidates is not None):
+            if (not dear and kept.places == 1) or (chosen and frame.candidates is not None):
                 return run(frame)
             world = frame.world
             if kept.generation == world.generation and kept.dictionary is world.dictionary:
@@ -245,7 +245,8 @@ class Builder:
         field, key, kind = node.field, node.key, node.type.kind
         if node.level is Level.NODE:
             if field.startswith(_OUTCOMES):
-                return lambda frame: np.full(frame.count, frame.results.get(field, MISSING))
+                known = field if key is None else f"{field}[{key}]"
+                return lambda frame: np.full(frame.count, frame.results.get(known, MISSING))
             if not FIELDS[field].of_pod:
                 return reads.node_read(field, key, kind)
             asked = self._of_subject(field, "asks")
@@ -407,6 +408,13 @@ class Builder:
                     return value is not None and value == right(frame)
 
                 return same
+            fixed = next(
+                (one for one in (node.left, node.right) if isinstance(one, ir.Const)), None
+            )
+            if fixed is not None and isinstance(fixed.value, str):
+                text, column = fixed.value, left if fixed is node.right else right
+                # The column is read first: the text may have no code before.
+                return lambda frame: column(frame) == texts.find(text, frame.world.dictionary)
             return lambda frame: texts.equal(left(frame), right(frame), frame.world.dictionary)
         test = _COMPARE[node.operator]
         return lambda frame: test(left(frame), right(frame))

@@ -72,8 +72,7 @@ class Memo:
             if self.bytes > self._most_bytes:
                 self._forget()
                 self.bytes = column.nbytes
-            column = column.view()
-            column.flags.writeable = False
+            column.setflags(write=False)
         kept.dictionary, kept.generation = world.dictionary, world.generation
         kept.column = column
         return column
@@ -96,19 +95,13 @@ class Memo:
 class Frame:
     """The rows and values of one evaluation; closures read it and keep results in `cache`."""
 
-    __slots__ = (
-        "_group",
-        "_pods",
-        "cache",
-        "candidates",
-        "container",
-        "count",
-        "parts",
-        "results",
-        "rows",
-        "subject",
-        "world",
-    )
+    # Made for every rule and every changed row: what is seldom given is not written each time.
+    candidates: Rows | None = None
+    subject: Subject | None = None
+    container = -1
+    results: Results = NO_RESULTS
+    _pods: Pods | None = None
+    _group: Group | None = None
 
     def __init__(
         self,
@@ -117,20 +110,19 @@ class Frame:
         parts: Parts = (),
         candidates: Rows | None = None,
         subject: Subject | None = None,
-        container: int = -1,
-        results: Results = NO_RESULTS,
+        results: Results | None = None,
     ) -> None:
         self.world = world
         self.rows = rows
         self.count = rows.stop if isinstance(rows, slice) else len(rows)
         self.parts = parts
-        self.candidates = candidates
-        self.subject = subject
-        self.container = container
-        self.results = results
         self.cache: dict[object, Value] = {}
-        self._pods: Pods | None = None
-        self._group: Group | None = None
+        if candidates is not None:
+            self.candidates = candidates
+        if subject is not None:
+            self.subject = subject
+        if results is not None:
+            self.results = results
 
     def take(self, column: NDArray[Value]) -> NDArray[Value]:
         """Returns a column's values on this frame's rows; a full pass borrows the column."""

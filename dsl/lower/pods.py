@@ -186,10 +186,9 @@ def container_aggregate(function: str, value: Run | None, where: Run | None) -> 
     def aggregate(frame: Frame) -> Value:
         subject = frame.subject
         assert subject is not None
-        inner = [
-            Frame(frame.world, frame.rows, subject=subject, container=place)
-            for place in range(subject.containers)
-        ]
+        inner = [Frame(frame.world, frame.rows, subject=subject) for _ in range(subject.containers)]
+        for place, one in enumerate(inner):
+            one.container = place
         if function == "all" and value is None:
             return all(where is None or where(one) for one in inner)
         chosen = [one for one in inner if where is None or where(one)]

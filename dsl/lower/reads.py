@@ -53,6 +53,15 @@ def _column(frame: Frame, field: str, key: str | None, kind: Kind) -> Value:
 def node_read(field: str, key: str | None, kind: Kind) -> Run:
     """Returns the read of a field on the rows of the frame."""
     name = (field, key)
+    if kind is Kind.TEXT:
+
+        def text(frame: Frame) -> Value:
+            found = frame.cache.get(name)
+            if found is None:
+                found = frame.cache[name] = frame.take(frame.world.node_text(field, key))
+            return found
+
+        return text
 
     def read(frame: Frame) -> Value:
         found = frame.cache.get(name)

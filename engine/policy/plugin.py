@@ -186,15 +186,15 @@ class PolicyPlugin:
         """See `FilterPlugin.filter`. Rules are AND-ed."""
         parts: tuple[Parts | None, ...] = state
         world = self._worlds.of(snapshot)
-        masks = [
-            (rule, rule.verdict(own, world, rows))
-            for rule, own in zip(self.plan.filters, parts, strict=True)
-            if own is not None
-        ]
+        masks = []
         passed: BoolColumn | None = None
-        for _, mask in masks:
-            passed = mask if passed is None else passed & mask
-        if passed is None or passed.all():
+        for rule, own in zip(self.plan.filters, parts, strict=True):
+            if own is not None:
+                mask = rule.verdict(own, world, rows)
+                masks.append((rule, mask))
+                passed = mask if passed is None else passed & mask
+        # Counting takes a third of the time of `all`.
+        if passed is None or np.count_nonzero(passed) == len(passed):
             return ALL_PASS
         return Verdicts(passed, lambda: self._groups(masks, pod, snapshot, rows))
 
@@ -252,7 +252,10 @@ class PolicyPlugin:
         return kept.scores
 
     def _score(self, state: State, snapshot: Snapshot, rows: Rows) -> Scores | None:
-        return self.plan.score(state, self._worlds.of(snapshot), _numbers(snapshot, rows))
+        if not isinstance(rows, slice) and len(rows) == snapshot.nodes.size:
+            # Rows ascend, so these are all: their columns need no copy.
+            rows = slice(0, len(rows))
+        return self.plan.score(state, self._worlds.of(snapshot), rows)
 
     def normalize(self, state: State, scores: Scores) -> Scores:  # noqa: ARG002 - the protocol's
         """Rules are normalised one by one; their mean is in 0..100 already."""
@@ -338,10 +341,6 @@ class RuleTrace:
 def _is_of_version(read: str) -> bool:
     """True if the value changes with the version only, or is the pod's and in the state."""
     return read.startswith(("metric:", "pod."))
-
-
-def _numbers(snapshot: Snapshot, rows: Rows) -> NDArray[np.intp]:
-    return np.arange(snapshot.nodes.size)[rows] if isinstance(rows, slice) else rows
 
 
 _NODE_ACTIONS: Final = (

@@ -103,6 +103,8 @@ def spelled(name, key):
     """A field as it is written."""
     if key is None:
         return name
+    if "." not in name:
+        return f"{name}[{key}]"
     owner, kind, *part = name.split(".")
     return ".".join((owner, f"{kind}[{key}]", *part))
 
@@ -110,13 +112,15 @@ def spelled(name, key):
 def _keys(spec):
     if not spec.keyed:
         return (None,)
+    if spec.name == "score":
+        return ("a", "other")
     word = spec.name.removeprefix("it.node.").split(".")[1]
     return _RESOURCES if spec.name in AMOUNTS else _KEYS[word]
 
 
 def _may_read(place, spec):
     if spec.name.split(".", 1)[0] in RESULTS:
-        return place.total and spec.name == "score.total"
+        return place.total and spec.name.startswith("score")
     if spec.level is Level.IT:
         container = place.it == "container" and spec.name in _OF_CONTAINER
         return container or place.it in ("pod", "queued")
@@ -200,7 +204,7 @@ def leaves(place):
             read = spelled(name, key)
             # A field with few words may be compared with others when it stands in an expression.
             out[_kind(spec, key)].append(f"({read} ?? 'x')" if spec.words else read)
-        computed = spec.keyed and not name.startswith("it.node.")
+        computed = spec.keyed and not name.startswith(("it.node.", "score"))
         if computed and not (place.it == "container" and spec.level is Level.IT):
             kind = "number" if spec.name in AMOUNTS else _kind(spec, None)
             out[kind] += [spelled(name, f"({key})") for key in inner]
@@ -441,7 +445,7 @@ class Writer:
             return self.one((self._flag_leaf, self._label_test))(place)
         return self.one((
             self._compared, self._compared, self._sizes_compared, self._texts_compared,
-            self._text_tested, self._in_list, self._in_list, self._missing, self._logical,
+            self.text_test, self._in_list, self._in_list, self._missing, self._logical,
             self._logical, self._tested, self._tested, self._in_numbers,
         ))(place, depth - 1)  # fmt: skip
 
@@ -483,7 +487,8 @@ class Writer:
             return f"(({self.flag(place, depth)}) {sign} ({self.flag(place, depth)}))"
         return f"(({self.text(place, depth)}) {sign} ({self.text(place, depth)}))"
 
-    def _text_tested(self, place, depth):
+    def text_test(self, place, depth):
+        """A test of a text."""
         name = self.one((*TEXT_TESTS, "is", "is not"))
         if name == "like":
             right = self.one(("w*", "'*'", "a-?", "'*b*'"))
