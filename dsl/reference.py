@@ -51,8 +51,9 @@ def evaluate(node: ir.Expr, view: View) -> Value:  # noqa: C901 - one case a kin
     match node:
         case ir.Const():
             return node.value
-        case ir.Read() if node.field.startswith(("score.", "victims.")):
-            return view.results.get(node.field, MISSING)
+        case ir.Read() if node.field.startswith(("score", "victims.")):
+            known = node.field if node.key is None else f"{node.field}[{node.key}]"
+            return view.results.get(known, MISSING)
         case ir.Read():
             return _read(node, view)
         case ir.KeyedRead():

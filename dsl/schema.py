@@ -267,6 +267,7 @@ def _it() -> Iterator[FieldSpec]:
 
 def _results() -> Iterator[FieldSpec]:
     later = (
+        ("score", NUMBER, "what a policy or plugin of that name gave the node, before its weight"),
         ("score.total", NUMBER, "the node's total score"),
         ("victims.pdb_violations", NUMBER, "disruption budgets that would be broken"),
         ("victims.max_priority", NUMBER, "highest priority among the victims"),
@@ -275,7 +276,15 @@ def _results() -> Iterator[FieldSpec]:
         ("victims.latest_start", TIME, "latest start among the most important victims"),
     )
     for name, of, doc in later:
-        yield FieldSpec(name, of, Level.NODE, doc, optional=True, served=False)
+        yield FieldSpec(
+            name,
+            of,
+            Level.NODE,
+            doc,
+            keyed=name == "score",
+            optional=True,
+            served=name.startswith("score"),
+        )
 
 
 FIELDS: Final = MappingProxyType(

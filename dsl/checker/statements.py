@@ -17,7 +17,7 @@ from dsl.schema import FIELDS
 from dsl.types import BOOL, DURATION, NUMBER, SECONDS, Kind, Level
 
 Clauses = dict[str, s.Clause]
-_SCORES: Final = frozenset(name for name in FIELDS if name.startswith("score."))
+_SCORES: Final = frozenset(name for name in FIELDS if name.startswith("score"))
 _PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _LONGEST_NAME: Final = 63

@@ -513,6 +513,10 @@ class _Builder:
             str(tail) if tail is not None else "",
         )
 
+    def ex_keyed_name(self, tree: Raw) -> s.Field:
+        name, _, key = tree.children
+        return s.Field(self.span(tree), str(name), self.expr(key))
+
     def ex_field_computed(self, tree: Raw) -> s.Field:
         path, _, key, tail = tree.children
         text = str(tail) if tail is not None else ""

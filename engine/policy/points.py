@@ -130,7 +130,8 @@ class PostBinding(PolicyPlugin):
 
 
 def _results(decision: Decision) -> dict[str, float]:
-    return {"score.total": decision.total}
+    scores = {f"score[{one.plugin}]": one.normalized for one in decision.scores}
+    return {"score.total": decision.total} | scores
 
 
 def _events(plan: Plan, pod: PodInfo, effects: Sequence[Effect]) -> list[Emit]:

@@ -18,7 +18,6 @@ from dsl.usage import IN_TREE
 
 _QUEUE_FIELDS: Final = ("pod.queued_at", "pod.first_attempt_at", "pod.attempts")
 _QUEUE_RULES: Final = ("sorts",)
-_ACTIONS: Final = ("prebinds", "postbinds")
 _SOURCES: Final = ("promql", "annotation")
 _LEAVE_OUT: Final = (
     "until a version runs it, leave the line out, or the whole policy with  mode: off"
@@ -156,8 +155,7 @@ def _reason(point: str, read: str, metrics: dict[str, MetricSpec]) -> str:
             return f"this scheduler does not read metrics from `{spec.source}` yet"
         if spec.of != "node":
             return f"this scheduler does not read metrics by {_words(spec)} yet"
-    known = point in _ACTIONS and read == "score.total"
-    if read in FIELDS and not FIELDS[read].served and not known:
+    if read in FIELDS and not FIELDS[read].served:
         return _UNKNOWN
     if read in _QUEUE_FIELDS and (point not in _QUEUE_RULES or read != "pod.queued_at"):
         return f"this scheduler knows `pod.queued_at` in `sort` only, and not `{read}` here"

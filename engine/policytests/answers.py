@@ -76,6 +76,12 @@ def word_of(status: str) -> str:
     return "unschedulable" if status in ("Unschedulable", "unschedulable") else "unresolvable"
 
 
+def _may_score(used: Used) -> bool:
+    """Whether it is a plugin of the tree that scores, or a policy with scores."""
+    scores = used.plan.scores if used.plan is not None else True
+    return bool(scores) and isinstance(used.plugin, ScorePlugin)
+
+
 class ByColumns:
     """The plugins' own answers."""
 
@@ -288,14 +294,20 @@ class ByColumns:
             if row in by_row
         }
 
-    def _total(self, node: str) -> float:
-        """What a scheduling cycle adds up for a node."""
+    def _outcome(self, node: str) -> dict[str, float]:
+        """What a scheduling cycle adds up for a node, and what everyone gave it."""
         rows = self._candidates()
-        at = rows.tolist().index(self.scene.rows[node]) if self.scene.rows[node] in rows else None
-        if at is None:
-            return 0.0
-        columns = self._columns(rows)
-        return float(sum(weight * column[at] for weight, column in columns if column is not None))
+        if self.scene.rows[node] not in rows:
+            return {"score.total": 0.0}
+        at = rows.tolist().index(self.scene.rows[node])
+        names = [used.plugin.name for used in self.used if _may_score(used)]
+        given = [
+            (name, weight, column[at])
+            for name, (weight, column) in zip(names, self._columns(rows), strict=False)
+            if column is not None
+        ]
+        total = float(sum(weight * score for _, weight, score in given))
+        return {"score.total": total} | {f"score[{name}]": score for name, _, score in given}
 
     def _columns(self, rows: Candidates) -> Iterator[tuple[float, list[float] | None]]:
         """Weight and scores of everyone who may score."""
@@ -305,10 +317,8 @@ class ByColumns:
         except Unfit:
             return
         by_name = {name: scores.tolist() for name, _, _, scores in answers}
-        for used in self.used:
-            scores = used.plan.scores if used.plan is not None else True
-            if scores and isinstance(used.plugin, ScorePlugin):
-                yield used.weight, by_name.get(used.plugin.name)
+        for used in filter(_may_score, self.used):
+            yield used.weight, by_name.get(used.plugin.name)
 
     def best(self) -> Sequence[str]:
         """See `Answers.best`."""
@@ -430,7 +440,7 @@ class ByColumns:
     def effects(self) -> tuple[Effect, ...]:
         """All that prebind and then postbind would do."""
         done: list[Effect] = []
-        results = {"score.total": self._total(self.chosen())}
+        results = self._outcome(self.chosen())
         with self.placed() as (world, subject, row):
             for plan in self.plans:
                 done.extend(self._done(plan, subject, world, row, results))

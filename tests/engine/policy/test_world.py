@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from dsl.schema import FIELDS
+from dsl.schema import FIELDS, RESULTS
 from dsl.types import Kind, Level
 from engine.cache import Cache
 from engine.framework.podinfo import make_pod_info
@@ -24,7 +24,12 @@ from engine.policy.world import (
 )
 from tests.builders import make_node, make_pod, pod_object
 
-AVAILABLE = {spec.name: spec for spec in FIELDS.values() if spec.served}
+#: What is known of the outcome is given to actions, not read of the world.
+AVAILABLE = {
+    spec.name: spec
+    for spec in FIELDS.values()
+    if spec.served and spec.name.partition(".")[0] not in RESULTS
+}
 GIB = 1 << 30
 NOON = datetime(2025, 3, 1, 12, 34, tzinfo=ZoneInfo("UTC")).timestamp()
 KEYS = {"node.taint": "dedicated", "pod.request": "cpu", "it.request": "cpu"}
