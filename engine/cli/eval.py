@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 #: A metric and the node it is of, or None for all -> its sample as written.
 Given = Mapping[tuple[str, str | None], str]
-#: A value that does not differ between nodes has no name.
-Values = tuple[tuple[str, Any], ...]
+#: Pod, node and value; one that does not differ between pods or nodes has no name of them.
+Values = tuple[tuple[str, str, Any], ...]
 _PERCENT: Final = 0.01
+_SEVERAL: Final = 2
 
 
 class _Given:
@@ -92,7 +93,7 @@ def read_metrics(given: tuple[str, ...], objects: Objects) -> dict[tuple[str, st
 def values_of(
     understood: Understood, objects: Objects, given: Given, now: float, option: str = "--"
 ) -> Values | str:
-    """Evaluates: a value for each node, or one without a name; or why there is none.
+    """Evaluates: a value for each node and each pod to place; or why there is none.
 
     `option` is what stands before the names of options, as the user writes them.
     """
@@ -105,8 +106,7 @@ def values_of(
 
     if understood.unserved:
         return f"{understood.unserved[0]} has no value in this version"
-    pod = objects.pod
-    if understood.of_pod and pod is None:
+    if understood.of_pod and objects.pod is None:
         return f"needs a pod: {option}pod FILE"
     of_node = understood.expr.level is Level.NODE
     if of_node and not objects.nodes:
@@ -116,10 +116,14 @@ def values_of(
     snapshot = cache.snapshot(now, signals)
     world = worlds_of(UTC, DEFAULT_GPUS).of(snapshot)
     nobody = Pod(metadata=ObjectMeta(name="pod", namespace="default", uid="pod"))
-    subject = PodSubject(pod or make_pod_info(nobody), snapshot, DEFAULT_GPUS)
+    pods = {pod.key: pod for pod in objects.placing} if understood.of_pod else {}
+    if len(pods) < _SEVERAL:
+        pods = {"": objects.pod or make_pod_info(nobody)}
+    subjects = {key: PodSubject(pod, snapshot, DEFAULT_GPUS) for key, pod in pods.items()}
     places = {name: cache.nodes.row(name) for name in objects.nodes} if of_node else {"": -1}
     return tuple(
-        (name, reference.evaluate(understood.expr, reference.View(world, subject, row)))
+        (key, name, reference.evaluate(understood.expr, reference.View(world, subject, row)))
+        for key, subject in subjects.items()
         for name, row in places.items()
     )
 
@@ -147,22 +151,22 @@ def _cost(share: float, nodes: int, pods: int) -> str:
 
 
 def value_lines(understood: Understood, values: Values | str) -> Iterator[str]:
-    """The values as they are shown, one line a node."""
+    """The values as they are shown, one line for each pod and node."""
     from dsl.types import show  # noqa: PLC0415 - as the command's
 
     if isinstance(values, str):
         yield f"<none>  {values}"
         return
-    width = max((len(name) for name, _ in values), default=0)
-    for name, value in values:
-        shown = show(value, understood.expr.type)
-        yield f"{name:<{width}}  {shown}" if name else shown
+    widths = [max((len(names[part]) for names in values), default=0) for part in (0, 1)]
+    for pod, node, value in values:
+        names = [f"{pod:<{widths[0]}}"] * bool(pod) + [f"{node:<{widths[1]}}"] * bool(node)
+        yield "  ".join([*names, show(value, understood.expr.type)])
 
 
 @click.command("eval", help="Evaluate an expression of the policy language.")
 @click.argument("expression")
 @click.option("--pod", "pods", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
-              help="A manifest: the first pod without a node is the one to place.")  # fmt: skip
+              help="A manifest of pods; each of those without a node is to be placed.")  # fmt: skip
 @click.option("--node", "nodes", multiple=True, type=click.Path(path_type=Path), metavar="FILE",
               help="Manifests of nodes, of the pods on them, of namespaces.")  # fmt: skip
 @click.option("--metric", "metrics", multiple=True, metavar="NAME[@NODE]=VALUE",
@@ -239,7 +243,12 @@ def _as_object(understood: Understood, values: Values | str) -> dict[str, object
 
     return told | {
         "values": [
-            {"node": name or None, "value": plain(value), "shown": show(value, kind)}
-            for name, value in values
+            {
+                **({"pod": pod} if pod else {}),
+                "node": node or None,
+                "value": plain(value),
+                "shown": show(value, kind),
+            }
+            for pod, node, value in values
         ]
     }

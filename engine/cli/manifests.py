@@ -29,7 +29,12 @@ class Objects:
     @property
     def pod(self) -> PodInfo | None:
         """The pod to place: the first that is on no node, else none."""
-        return next((one for one in self.pods if not one.pod.spec.node_name), None)
+        return next(iter(self.placing), None)
+
+    @property
+    def placing(self) -> list[PodInfo]:
+        """The pods that are on no node."""
+        return [one for one in self.pods if not one.pod.spec.node_name]
 
     def read(self, path: Path) -> None:
         """Adds the objects of a file; those of the same name are replaced.

@@ -25,7 +25,7 @@ An expression is answered with its value, and on every node if it reads one:
   node.cpu.free - pod.cpu
   let share = node.cpu.requested/node.cpu.allocatable   also param and metric; share*100 works then
 Commands:
-  :node FILE, :pod FILE      read manifests; the first pod without a node is the one to place
+  :node FILE, :pod FILE      read manifests; pods without a node are to be placed, each on its own
   :metric NAME[@NODE]=VALUE  a sample of a metric
   :now TIME                  the time of the cycle, such as 2025-03-01T10:00:00Z
   :type EXPRESSION           type, unit, level and what is read
@@ -73,7 +73,7 @@ class Session:
         declared = "".join(f"{one}\n" for one in self.declared.values())
         understood, found = understand(self.parser, line, declarations=declared, name="line")
         if found:
-            yield self._shown(found)
+            yield self._shown(found, declared)
         if understood is None:
             return
         if only_type:
@@ -97,14 +97,15 @@ class Session:
         declared = "".join(f"{one}\n" for one in kept.values())
         found = check_declarations(self.parser, line, declarations=declared)
         if found:
-            yield self._shown(found)
+            yield self._shown(found, declared)
         if name is not None and not any(one.is_error for one in found):
             self.declared = {**kept, name: line}
 
-    def _shown(self, found: tuple[Diagnostic, ...]) -> str:
+    def _shown(self, found: tuple[Diagnostic, ...], declared: str) -> str:
         from dsl.diagnostics import render  # noqa: PLC0415 - as the command's
 
-        return render(found, color=self.color).rstrip()
+        told = [_of_line(one, len(declared)) for one in found]
+        return render(told, color=self.color).rstrip()
 
     # ---- commands
 
@@ -138,8 +139,8 @@ class Session:
             raise click.ClickException("name a file:  :node nodes.yaml")
         for path in paths:
             self.objects.read(Path(path))
-        pod = self.objects.pod
-        yield f"{len(self.objects.nodes)} nodes; to place: {'no pod' if pod is None else pod.key}"
+        pods = ", ".join(one.key for one in self.objects.placing)
+        yield f"{len(self.objects.nodes)} nodes; to place: {pods or 'no pod'}"
 
     def _metric(self, rest: str) -> Iterator[str]:
         self.samples |= read_metrics((rest,), self.objects)
@@ -158,6 +159,32 @@ class Session:
     def _quit(self, _: str) -> Iterator[str]:
         self.over = True
         return iter(())
+
+
+def _of_line(one: Diagnostic, before: int) -> Diagnostic:
+    """The finding as one about the line that was typed, which is line 1.
+
+    A finding that also shows a declaration keeps the lines as `:names` has them.
+    """
+    from msgspec.structs import replace  # noqa: PLC0415 - as the command's
+
+    from dsl.diagnostics import Fix, Label  # noqa: PLC0415 - as the command's
+    from dsl.source import Span, make_source  # noqa: PLC0415 - as the command's
+
+    spans = [one.span, *(label.span for label in one.labels)]
+    if not before or min(span.start for span in spans) < before:
+        return one
+
+    def moved(span: Span) -> Span:
+        return Span(span.start - before, span.end - before)
+
+    return replace(
+        one,
+        source=make_source(one.source.name, one.source.text[before:]),
+        span=moved(one.span),
+        labels=tuple(Label(moved(label.span), label.text) for label in one.labels),
+        fix=None if one.fix is None else Fix(moved(one.fix.span), one.fix.text),
+    )
 
 
 def _fields(word: str) -> Iterator[str]:

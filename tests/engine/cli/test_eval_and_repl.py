@@ -148,7 +148,7 @@ def test_json(nodes):
     [
         ("node.cpu.fre", "P101", "^^^^^^^^^^^^"),
         ("node.cpu.free > pod.memory", "P203", "^^^^^^^^^^^^^"),
-        (")", "P001", "^"),
+        (")", "P002", "^"),
         ("cluster..nodes", "P001", "^^^^^^^"),
         ("5m", "P206", "^^"),
         ("node.pods", "P201", "^^^^^^^^^"),
@@ -194,7 +194,40 @@ def test_manifests_that_are_wrong(tmp_path, text, said):
     assert said in result.stderr
 
 
+def test_several_pods_and_nodes(tmp_path, nodes):
+    path = tmp_path / "pods.yaml"
+    one = "kind: Pod\nmetadata: {{name: {}, namespace: {}}}\nspec: {{priority: {}}}\n"
+    texts = [one.format("one", "default", 1), one.format("number-two", "prod", 2)]
+    path.write_text("---\n".join(texts), encoding="utf-8")
+    lines = evaluate("pod.priority", "--pod", path).stdout.splitlines()
+    assert lines[-2:] == ["value  default/one      1", "       prod/number-two  2"]
+    lines = evaluate("node.cpu.free + pod.priority*0", "--pod", path, "--node", nodes)
+    assert lines.exit_code == 1
+    lines = evaluate("number(node.cpu.free) + pod.priority", "--pod", path, "--node", nodes)
+    assert lines.stdout.splitlines()[-4:] == [
+        "value  default/one      a          5",
+        "       default/one      long-name  2.5",
+        "       prod/number-two  a          6",
+        "       prod/number-two  long-name  3.5",
+    ]
+    told = json.loads(evaluate("pod.priority", "--pod", path, "--format", "json").stdout)
+    assert told["values"][1] == {"pod": "prod/number-two", "node": None, "value": 2.0, "shown": "2"}
+    # What does not read the pod is the same for all of them.
+    assert evaluate("1 + 2", "--pod", path).stdout.splitlines()[-1] == "value  3"
+
+
 # ---- repl
+
+
+def test_places_are_those_of_the_line_that_was_typed():
+    there = session()
+    for line in ("let a = 3", "let b = 4", 'metric m = promql "q"'):
+        assert there.answer(line) == ""
+    for line, place in (("a + nod.x", 5), ("let c = nod.y", 9), ("a +", 3), ("b\tand nod.z", 7)):
+        said = there.answer(line)
+        assert f" --> line:1:{place}\n" in said, said
+        assert f"\n1 | {line.replace(chr(9), ' ')}\n" in said
+    assert "|     ^^^^^" in there.answer("a + nod.x")
 
 
 def test_a_session(nodes, pod):
