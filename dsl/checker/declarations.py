@@ -217,7 +217,8 @@ def _check_bounds(scope: Scope, node: s.ParamDecl, entry: ParamEntry) -> None:
     if node.choices is not None:
         texts = [_text_of(scope, one) for one in node.choices.items]
         text = value.text if isinstance(value, Flex) else _shown(value)
-        if text not in texts:
+        allowed = [_worth(_param_value(scope, node, one)) for one in node.choices.items]
+        if text not in texts and _worth(value) not in allowed:
             near = closest(text, texts)
             raise scope.refuse(
                 "P111",
@@ -226,6 +227,13 @@ def _check_bounds(scope: Scope, node: s.ParamDecl, entry: ParamEntry) -> None:
                 *([f"did you mean `{near}`?"] if near else []),
                 f"it is one of {', '.join(texts)}",
             )
+
+
+def _worth(value: Typed) -> object:
+    """Returns what makes two values equal, however they are written: `60s` is `1m`."""
+    if isinstance(value, Flex):
+        return value.exact
+    return value.value if isinstance(value, ir.Const) else None
 
 
 def _size(value: Typed) -> float | None:

@@ -8,11 +8,11 @@ from dsl import syntax as s
 from dsl.checker import fields, peers
 from dsl.checker.literals import read_number, settle
 from dsl.checker.rules import Draft, Reads, StatementDraft, reads_of
-from dsl.checker.scope import Refused, describe
+from dsl.checker.scope import Flex, Refused, describe
 from dsl.checker.statements import Clauses, StatementChecker
 from dsl.schema import FIELDS, request_unit
 from dsl.source import Span
-from dsl.types import BOOL, DURATION, NUMBER, SECONDS, Level, number_of
+from dsl.types import BOOL, DURATION, NUMBER, Level, number_of
 
 _VICTIMS: Final = frozenset(name for name in FIELDS if name.startswith("victims."))
 _MOST_NODES: Final = 4
@@ -121,13 +121,14 @@ class EngineChecker(StatementChecker):
             # A bare number is refused in the words of all durations.
             value = self.seconds(node, "wait")
             return ir.Const(span=node.span, type=DURATION, level=Level.CONST, value=value)
-        typed = settle(self.scope, self.typer.expression(node), SECONDS)
-        if typed.type != DURATION:
+        typed = self.duration(self.typer.expression(node))
+        if isinstance(typed, Flex) or typed.type != DURATION:
+            plain = isinstance(typed, Flex) or typed.type == NUMBER
             raise self.scope.refuse(
                 "P206",
                 f"`wait` wants a duration, and this is {describe(typed)}",
                 node.span,
-                f"write  seconds({self.scope.text(node)})" if typed.type == NUMBER else "",
+                *([f"write  seconds({self.scope.text(node)})"] if plain else []),
             )
         self.rules.pod_only(typed, "`wait` looks at the pod")
         return typed

@@ -11,7 +11,7 @@ from dsl.checker import comparisons, fields, peers
 from dsl.checker.expressions import Typer
 from dsl.checker.literals import constant, read_seconds, read_word, settle
 from dsl.checker.rules import Draft, FilterDraft, RuleChecker, ScoreDraft, StatementDraft, reads_of
-from dsl.checker.scope import Refused, Scope, describe
+from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
 from dsl.diagnostics import Severity
 from dsl.schema import FIELDS
 from dsl.types import BOOL, DURATION, NUMBER, SECONDS, Kind, Level
@@ -103,7 +103,7 @@ class StatementChecker:
         """Reads a fixed duration, which may be a parameter."""
         if not isinstance(node, s.Param):
             return read_seconds(self.scope, node, what)
-        value = settle(self.scope, self.typer.param(node), SECONDS)
+        value = self.duration(self.typer.param(node))
         if not isinstance(value, ir.Const) or value.type != DURATION:
             raise self.scope.refuse(
                 "P206",
@@ -113,6 +113,11 @@ class StatementChecker:
             )
         assert isinstance(value.value, float)
         return value.value
+
+    def duration(self, typed: Typed) -> Typed:
+        """Settles a constant as a duration if it is one: `5m`, but no bare number."""
+        bare = isinstance(typed, Flex) and typed.sort != "milli"
+        return typed if bare else settle(self.scope, typed, SECONDS)
 
     @contextmanager
     def knowing(self, results: frozenset[str], *, pods: bool = False) -> Iterator[None]:
