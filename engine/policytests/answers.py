@@ -17,7 +17,15 @@ from dsl.collective import Budget as Covered
 from dsl.collective import Evictions, Gang, GangPlan, Preemption
 from dsl.engines import gangs
 from dsl.engines.preemption import search
-from dsl.plan import Effect, GangRule, Plan, RuleBase, ScoreRule
+from dsl.plan import (
+    Effect,
+    GangRule,
+    PermitRule,
+    Plan,
+    QuotaRule,
+    RuleBase,
+    ScoreRule,
+)
 from dsl.policytest import CannotJudgeError, Rejection
 from engine.cycle import decide
 from engine.framework.interface import (
@@ -357,13 +365,30 @@ class ByColumns:
 
     def applies(self, rule: RuleBase) -> bool:
         """Whether a rule has a say about the pod; a score that abstains has none."""
-        parts = rule.prepare(self.subject, self.world)
+        match rule:
+            case GangRule():
+                return rule.gang(self.subject, self.world) is not None
+            case QuotaRule():
+                use = rule.use(self.subject, self.world, self.scene.beside.quotas)
+                return use.key is not None
+            case PermitRule() if rule.core.left is not None:
+                return self._applies_at_node(rule)
+            case _:
+                parts = rule.prepare(self.subject, self.world)
         if parts is None or not isinstance(rule, ScoreRule):
             return parts is not None
         rows = self._candidates()
         if not len(rows):
             return False
         return rule.finish(rule.column(parts, self.world, rows, rows)) is not None
+
+    def _applies_at_node(self, rule: PermitRule) -> bool:
+        """Whether the left side of a permit holds, which may look at the chosen node."""
+        try:
+            with self.placed() as (world, subject, row):
+                return rule.applies(subject, world, row)
+        except CannotJudgeError:
+            return rule.prepare(self.subject, self.world) is not None
 
     # ---- the queue
 

@@ -9,8 +9,16 @@ from dsl import reference
 from dsl.collective import Evictions, Gang
 from dsl.engines import ByReference as Meant
 from dsl.engines import rules
-from dsl.plan import Effect, GangRule, Plan, RuleBase, ScoreRule
-from dsl.policytest import Rejection
+from dsl.plan import (
+    Effect,
+    GangRule,
+    PermitRule,
+    Plan,
+    QuotaRule,
+    RuleBase,
+    ScoreRule,
+)
+from dsl.policytest import CannotJudgeError, Rejection
 from engine.framework.interface import FilterPlugin, ScorePlugin
 from engine.framework.runtime import Candidates
 from engine.policytests.answers import ByColumns, place_of, word_of
@@ -109,12 +117,28 @@ class ByReference(ByColumns):
 
     def applies(self, rule: RuleBase) -> bool:
         """See `ByColumns.applies`."""
+        values = Meant(self.subject, self.world)
+        if isinstance(rule, GangRule):
+            return rules.gang(rules.GangParts(rule.core), values) is not None
+        if isinstance(rule, QuotaRule):
+            parts = rules.QuotaParts(rule.core)
+            return rules.quota_use(parts, values, self.scene.beside.quotas).key is not None
+        if isinstance(rule, PermitRule) and rule.core.left is not None:
+            return self._applies_at_node(rule)
         if isinstance(rule, ScoreRule):
             rows = self._candidates().tolist()
             return reference.scores(rule.core, self.world, self.subject, rows) is not None
         core: Any = getattr(rule, "core", None)
         guard = getattr(core, "guard", None)
         return reference.applies(guard, self.world, self.subject)
+
+    def _applies_at_node(self, rule: PermitRule) -> bool:
+        try:
+            with self.placed() as (world, subject, row):
+                view = reference.View(world, subject, row)
+                return reference.at_node(rule.core.guard, rule.core.left, view)
+        except CannotJudgeError:
+            return reference.applies(rule.core.guard, self.world, self.subject)
 
     # ---- the chosen node
 

@@ -181,6 +181,15 @@ class SceneWorld(SnapshotWorld):
     def _beside(self) -> Beside:
         return self._worlds.beside
 
+    def changed_since(
+        self,
+        generation: int,  # noqa: ARG002 - the protocol's
+        *,
+        samples: bool,  # noqa: ARG002 - the protocol's
+    ) -> NDArray[np.intp] | None:
+        """See `World.changed_since`; a quota that is overdrawn changes pods on any node."""
+        return None
+
     # ---- other pods
 
     def pod_table(self, table: str) -> SceneWorld:

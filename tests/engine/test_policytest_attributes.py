@@ -393,6 +393,23 @@ def test_quotas(judged):
     assert holds(judged, none, fixtures, pod="namespace other cpu 9")
 
 
+def test_a_pod_that_overdraws_a_quota_makes_those_of_other_nodes_overdraw_it(judged):
+    counted = "count(node.pods where it.quota.over_min)"
+    policy = f"filter: {counted} == 0\npermit: sum({counted} over nodes) > 2 -> reject\n"
+    tests = """\
+        node: a
+        node: b
+        quota: default  min cpu=3
+        running: on a  name x  cpu 1
+        running: on b  name y  cpu 1
+        test: "t"
+          given pod cpu 2 chosen a
+          expect feasible [a, b]
+          expect permit reject
+        """
+    assert judged(policy, tests) == [("passed", "")]
+
+
 def test_budgets(judged):
     policy = "preempt: victims\nrequire: node.cpu.free >= pod.cpu\n"
     tests = """\
@@ -491,6 +508,26 @@ def test_chosen_and_waited(judged):
         """
     policy += "filter: not node.unschedulable\n"
     assert judged(policy, tests) == [("passed", "")] * 6
+
+
+@pytest.mark.parametrize(("chosen", "skipped"), [("n", 1), ("s", 2)])
+def test_a_permit_whose_left_side_is_false_on_the_chosen_node_is_skipped(judged, chosen, skipped):
+    policy = (
+        "permit: node.label slow=yes -> reject\npermit: not node.label slow=yes -> reject\n"
+        "prebind: annotate example.com/a = node.name\n"
+    )
+    tests = f"""\
+        node: n
+        node: s  label slow=yes
+        test: "t"
+          given pod chosen {chosen}
+          expect permit reject
+          expect skipped {{}}
+        """
+    assert judged(policy, tests.format(skipped)) == [("passed", "")]
+    ((outcome, message),) = judged(policy, tests.format(3 - skipped))
+    assert outcome == "failed"
+    assert f"rule {3 - skipped} did apply" in message
 
 
 # ---- expectations
@@ -614,7 +651,7 @@ def present(spec):
             return f"({name} is present or {name} is missing)"
 
 
-READABLE = [one for one in FIELDS.values() if not one.name.startswith(("score.", "victims."))]
+READABLE = [one for one in FIELDS.values() if not one.name.startswith(("score", "victims."))]
 #: A few at a time, as a policy may only cost so much.
 FIELDS_OF_PODS = [one for one in READABLE if one.level is Level.IT]
 ASKED = {
