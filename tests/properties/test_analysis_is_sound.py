@@ -453,14 +453,14 @@ def test_what_is_said_of_right_sides_holds_in_all_worlds(text):
 
 
 @pytest.mark.slow
-@settings(SETTINGS, max_examples=3000)
+@settings(SETTINGS, max_examples=600)
 @given(two_that_decide())
 def test_lines_that_never_decide_long(text):
     check_decided(text)
 
 
 @pytest.mark.slow
-@settings(SETTINGS, max_examples=3000)
+@settings(SETTINGS, max_examples=600)
 @given(told())
 def test_right_sides_long(text):
     check_told(text)
