@@ -287,13 +287,19 @@ def _same_names(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
     for plan in plans:
         other = first.setdefault(plan.name, plan)
         if other is not plan:
-            span = plan.name_span
+            if plan.used is None:
+                source, span = plan.source, plan.name_span
+                hint = "give one of them another name:  policy: NAME"
+            else:
+                source, span = plan.used.place
+                hint = f"give it another name:  use {plan.used.name} ... as NAME"
+            where = other.source.name if other.used is None else f"`use {other.used.name}`"
             yield Diagnostic(
                 "P502",
-                f"`{plan.name}` is also the name of the policy in {other.source.name}",
-                plan.source,
+                f"`{plan.name}` is also the name of the policy in {where}",
+                source,
                 span,
-                helps=("give one of them another name:  policy: NAME",),
+                helps=(hint,),
             )
 
 

@@ -125,6 +125,18 @@ def test_order_and_elastic_quotas_of_used_policies():
     assert places == [("P505", "a.policy", (1, 1)), ("P501", "a.policy", (4, 1))]
 
 
+def test_names_of_used_policies():
+    bundled = {"x": "filter: node.ready\n"}
+    files = {"a.policy": "use x\nuse x\n"}
+    found = [one for one in COMPILER.compile(files, bundled=bundled).diagnostics if one.is_error]
+    places = [(one.code, one.source.name, one.source.position(one.span.start)) for one in found]
+    assert places == [("P502", "a.policy", (2, 1))]
+    assert found[0].helps == ("give it another name:  use x ... as NAME",)
+    files = {"a.policy": "policy: x\nuse x as y\n", "b.policy": "use x\n"}
+    found = COMPILER.compile(files, bundled=bundled).diagnostics
+    assert ("P502", "b.policy") in [(one.code, one.source.name) for one in found]
+
+
 def test_binders_and_preemption_of_several_files():
     files = {"a.policy": "bind: dry run\n", "b.policy": "bind: with other\n"}
     result = COMPILER.compile(files)
