@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker import hints
+from dsl.checker import hints, lists
 from dsl.checker.fields import canonical, key_text
 from dsl.checker.scope import RESERVED, Flex, Refused, Typed, describe
 from dsl.schema import FIELDS, POD_SETS
@@ -48,6 +48,9 @@ def aggregate(typer: "Typer", node: s.Aggregate) -> ir.Expr:
         return _over_pods(typer, node, pods, node.args[0])
     if len(node.args) > 1:
         return _element_wise(typer, node)
+    items = lists.list_of(typer, node)
+    if items is not None:
+        return lists.over_list(typer, node, items)
     return _over_nodes(typer, node)
 
 

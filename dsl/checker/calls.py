@@ -168,12 +168,21 @@ def _item(typer: "Typer", node: s.Call, args: tuple[ir.Expr, ...]) -> ir.Expr:
             items.span,
             "test its items with `in` or `contains`",
         )
+    return _item_at(items, place, node.span)
+
+
+def item_of(items: ir.Expr, place: int, span: Span) -> ir.Expr:
+    """Returns the item of a list at a place."""
+    return _item_at(items, constant(span, float(place), NUMBER), span)
+
+
+def _item_at(items: ir.Expr, place: ir.Expr, span: Span) -> ir.Expr:
     element = items.type.element
     kind = TEXT if element is Kind.TEXT else number_of(items.type.unit or PLAIN)
     if is_split(items):
         place = _as_text(place)
     level = max(items.level, place.level)
-    return ir.Func(span=node.span, type=kind, level=level, name="item", args=(items, place))
+    return ir.Func(span=span, type=kind, level=level, name="item", args=(items, place))
 
 
 def is_split(node: ir.Expr) -> bool:

@@ -202,6 +202,8 @@ def _bare_word(typer: "Typer", node: s.Compare) -> None:
         return
     names = [one.name for one in words if isinstance(one, s.Name)]
     known = {*scope.names(), *scope.broken, "now"}
+    if typer.item is not None:
+        known.add("it")
     if not names or any(one in known for one in names):
         return
     if len(words) == 1 and closest(names[0], scope.names()) is not None:

@@ -72,6 +72,8 @@ class Typer:
         self.in_pods = False
         self.placed = True
         self.in_containers = False
+        #: What `it` alone means: the item of a list that an aggregate runs over.
+        self.item: ir.Expr | None = None
         #: Fields that only some statements know: `score.total`, `victims.count`.
         self.results: frozenset[str] = frozenset()
         self._depths: dict[int, int] = {}
@@ -274,6 +276,8 @@ class Typer:
         entry = self.scope.lets.get(node.name)
         if entry is not None:
             return self._let(entry, node.span)
+        if node.name == "it" and self.item is not None:
+            return self.item
         if node.name == "now":
             return ir.Read(span=node.span, type=TIME, level=Level.CYCLE, field="now")
         if node.name in self.scope.broken:
@@ -335,6 +339,7 @@ class Typer:
         if entry.state == "new":
             entry.state = "open"
             results, self.results = self.results, frozenset()
+            item, self.item = self.item, None
             try:
                 with self.inside():
                     entry.value = self.expression(entry.written.value)
@@ -344,7 +349,7 @@ class Typer:
                 ) from None
             finally:
                 entry.state = "bad" if entry.value is None else "known"
-                self.results = results
+                self.results, self.item = results, item
         if entry.value is None:
             raise Refused
         return entry.value

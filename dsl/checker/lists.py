@@ -1,0 +1,234 @@
+"""Aggregates over the items of a list: `any(split(pod.annotation[x], ",") where it == node.zone)`.
+
+Written out item by item, so that a list costs what its items cost and no loop is needed.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from dsl import ir
+from dsl import syntax as s
+from dsl.checker.calls import is_split, item_of
+from dsl.checker.literals import constant
+from dsl.checker.scope import Flex, Typed, describe
+from dsl.schema import FIELDS
+from dsl.source import Span
+from dsl.types import BOOL, MISSING, NUMBER, PLAIN, TEXT, Kind, Level, number_of
+
+if TYPE_CHECKING:
+    from dsl.checker.expressions import Typer
+
+#: A list that is made of a text has so many items at most.
+MOST: Final = 16
+_RUNS: Final = ("any", "all", "count", "sum")
+
+
+def list_of(typer: "Typer", node: s.Aggregate) -> ir.Expr | None:
+    """Returns the list that an aggregate runs over, None if it runs over something else."""
+    written = node.over
+    if written is None and node.where is not None and len(node.args) == 1:
+        written = node.args[0]
+    if not _may_be_list(typer, written):
+        return None
+    assert written is not None
+    typed = typer.check(written)
+    return typed if not isinstance(typed, Flex) and typed.type.kind is Kind.LIST else None
+
+
+def _may_be_list(typer: "Typer", node: s.Expr | None) -> bool:
+    match node:
+        case s.Param():
+            return True
+        case s.Name():
+            return node.name in typer.scope.lets
+        case s.Call():
+            return node.name == "split"
+        case s.Field():
+            spec = FIELDS.get(node.path)
+            return spec is not None and spec.type.kind is Kind.LIST
+        case _:
+            return False
+
+
+def over_list(typer: "Typer", node: s.Aggregate, items: ir.Expr) -> ir.Expr:
+    """Returns an aggregate over the items of a list."""
+    text, split = typer.scope.text(items), is_split(items)
+    if items.level > (Level.NODE if split else Level.POD):
+        message = f"`{text}` is not gone through item by item"
+        help_ = "lists of the pod to place are, and what `split` makes of texts of the node"
+        raise typer.scope.refuse("P209", message, items.span, help_, "test it with `in`")
+    if node.function not in _RUNS:
+        message = f"`{node.function}` does not run over a list"
+        help_ = f"any, all, count and sum do; an item is  item({text}, 0)"
+        raise typer.scope.refuse("P209", message, node.span, help_)
+    value = node.args[0] if node.over is not None else None
+    parts = [_one(typer, node, one, value) for one in _items(items, node.span)]
+    whole = _joined(node, parts)
+    return whole if _fixed(items) is not None else _bounded(node, items, whole)
+
+
+# ---- the items
+
+
+def _fixed(items: ir.Expr) -> ir.Const | None:
+    """Returns the list whose items are known, None for one that is read."""
+    while isinstance(items, ir.Named):
+        items = items.body
+    return items if isinstance(items, ir.Const) else None
+
+
+def _items(items: ir.Expr, span: Span) -> Iterator[ir.Expr]:
+    kind = TEXT if items.type.element is Kind.TEXT else number_of(items.type.unit or PLAIN)
+    fixed = _fixed(items)
+    if fixed is not None:
+        assert isinstance(fixed.value, tuple)
+        for value in fixed.value:
+            yield constant(span, value, kind)
+        return
+    for place in range(MOST):
+        yield item_of(items, place, span)
+
+
+@contextmanager
+def _meaning(typer: "Typer", item: ir.Expr) -> Iterator[None]:
+    """Says what `it` alone means."""
+    before, typer.item = typer.item, item
+    try:
+        yield
+    finally:
+        typer.item = before
+
+
+def _one(
+    typer: "Typer", node: s.Aggregate, item: ir.Expr, written: s.Expr | None
+) -> tuple[ir.Expr, ir.Expr]:
+    """Returns the condition under which an item counts, and its value."""
+    missing = ir.Missing(span=node.span, type=BOOL, level=item.level, operand=item)
+    holds = [ir.Not(span=node.span, type=BOOL, level=item.level, operand=missing)]
+    value: ir.Expr = constant(node.span, 1.0, NUMBER)
+    with _meaning(typer, item):
+        if node.where is not None:
+            holds.append(_condition(typer, node.where))
+        if written is not None and node.function == "sum":
+            value = _number(typer, written)
+        elif written is not None:
+            value = _condition(typer, written)
+    if written is None and node.function == "sum":
+        text = typer.scope.text(node.args[0])
+        help_ = f"write  sum(number(it) over {text})"
+        raise typer.scope.refuse("P209", "`sum` needs a number of each item", node.span, help_)
+    if written is None and node.function in ("any", "all"):
+        value = holds.pop()
+    return _chain("and", holds, node.span), value
+
+
+def _condition(typer: "Typer", written: s.Expr) -> ir.Expr:
+    typed = typer.check(written)
+    if isinstance(typed, Flex) or typed.type.kind is not Kind.BOOL:
+        raise typer.scope.refuse(
+            "P208", f"this is asked of each item, and it is {describe(typed)}", written.span
+        )
+    return typed
+
+
+def _number(typer: "Typer", written: s.Expr) -> ir.Expr:
+    typed: Typed = typer.plain(typer.check(written))
+    assert not isinstance(typed, Flex)
+    if not typed.type.is_number:
+        raise typer.scope.refuse(
+            "P209",
+            f"`sum` takes a number, and this is {describe(typed)}",
+            written.span,
+            f"write  number({typer.scope.text(written)})",
+        )
+    return typed
+
+
+# ---- what they come to
+
+
+def _level(*parts: ir.Expr) -> Level:
+    return max([Level.CONST, *(one.level for one in parts)])
+
+
+def _chain(operator: str, parts: list[ir.Expr], span: Span) -> ir.Expr:
+    if len(parts) == 1:
+        return parts[0]
+    return ir.Logical(
+        span=span, type=BOOL, level=_level(*parts), operator=operator, operands=tuple(parts)
+    )
+
+
+def _joined(node: s.Aggregate, parts: list[tuple[ir.Expr, ir.Expr]]) -> ir.Expr:
+    span, function = node.span, node.function
+    if function in ("any", "all"):
+        if not parts:
+            return constant(span, function == "all", BOOL)
+        if function == "any":
+            return _chain("or", [_chain("and", [*pair], span) for pair in parts], span)
+        return _chain(
+            "and",
+            [
+                _chain(
+                    "or",
+                    [ir.Not(span=span, type=BOOL, level=counts.level, operand=counts), holds],
+                    span,
+                )
+                for counts, holds in parts
+            ],
+            span,
+        )
+    if not parts:
+        return constant(span, 0.0, NUMBER)
+    terms = [_term(node, *pair) for pair in parts]
+    if len(terms) == 1:
+        return terms[0]
+    return ir.Arith(
+        span=span,
+        type=terms[0].type,
+        level=_level(*terms),
+        operators=("+",) * (len(terms) - 1),
+        operands=tuple(terms),
+    )
+
+
+def _term(node: s.Aggregate, counts: ir.Expr, value: ir.Expr) -> ir.Expr:
+    """Returns what an item adds: nothing where it does not count or has no value."""
+    span = node.span
+    if node.function == "count":
+        counts = counts if value.type.is_number else _chain("and", [counts, value], span)
+        value = constant(span, 1.0, NUMBER)
+    zero = constant(span, 0.0, value.type)
+    there = value
+    if node.function == "sum":
+        there = ir.Coalesce(span=span, type=value.type, level=value.level, operands=(value, zero))
+    return ir.If(
+        span=span,
+        type=value.type,
+        level=_level(counts, there),
+        condition=counts,
+        then=there,
+        other=zero,
+    )
+
+
+def _bounded(node: s.Aggregate, items: ir.Expr, whole: ir.Expr) -> ir.Expr:
+    """Returns what a list with more items than are looked at comes to: false, or missing."""
+    span = node.span
+    length = ir.Func(span=span, type=NUMBER, level=items.level, name="len", args=(items,))
+    most = constant(span, float(MOST), NUMBER)
+    longer = ir.Compare(
+        span=span, type=BOOL, level=items.level, operator=">", left=length, right=most
+    )
+    if whole.type.kind is Kind.BOOL:
+        fits = ir.Not(span=span, type=BOOL, level=items.level, operand=longer)
+        return _chain("and", [fits, whole], span)
+    return ir.If(
+        span=span,
+        type=whole.type,
+        level=_level(items, whole),
+        condition=longer,
+        then=constant(span, MISSING, whole.type),
+        other=whole,
+    )
