@@ -8,6 +8,7 @@ from dsl import ir
 from dsl import syntax as s
 from dsl.analysis.facts import FileFacts, warning
 from dsl.diagnostics import Diagnostic
+from dsl.source import Span
 
 _IN_TEXT: Final = re.compile(r"\$([A-Za-z_]\w*)")
 
@@ -32,6 +33,7 @@ def unused(facts: FileFacts) -> Iterator[Diagnostic]:
         if name not in used:
             used.add(name)
             todo.extend(inside.get(name, ()))
+    yield from _no_scores(facts)
     words = {s.LetDecl: "let", s.ParamDecl: "parameter", s.MetricDecl: "metric"}
     for one in statements:
         if isinstance(one, s.LetDecl | s.ParamDecl | s.MetricDecl) and one.name not in used:
@@ -43,6 +45,26 @@ def unused(facts: FileFacts) -> Iterator[Diagnostic]:
                 one.name_span,
                 "remove it, or use it in a rule",
             )
+
+
+def _no_scores(facts: FileFacts) -> Iterator[Diagnostic]:
+    """Yields lines about the scores of a file that has none."""
+    scores = any(isinstance(one.core, ir.ScoreCore) for one in facts.rules)
+    lines = any(isinstance(one, s.Rule) and one.point == "score" for one in facts.statements)
+    for one in facts.statements:
+        if isinstance(one, s.Rule) and one.point == "prescore" and not scores:
+            word, hint = one.keyword, "remove it; what decides about nodes is a `filter:`"
+        elif isinstance(one, s.NormalizeDecl) and not lines:
+            word, hint = "normalize", "remove it; it is the default of `score:` lines"
+        else:
+            continue
+        yield warning(
+            "P316",
+            f"`{word}:` speaks of the scores of this file, and there is none",
+            facts.source,
+            Span(one.span.start, one.span.start + len(word)),
+            hint,
+        )
 
 
 def _names(root: object) -> set[str]:

@@ -61,6 +61,9 @@ def codes(text, **options):
         ("sort: pod.priority / pod.gpu", ["P311"]),
         ("gate: pod.priority / pod.gpu > 1", ["P311"]),
         ("first: pod.priority > 3", ["P312"]),
+        # lines about scores that are not there
+        ("prescore: pod.gpu > 0\nfilter: node.ready", ["P316"]),
+        ("normalize: minmax\nprefer: node.ready", ["P316"]),
         # which nodes
         ("score: count(node.pods)/sum(count(node.pods) where node.label spot)*100", ["P313"]),
         ("let n = load/max\nfilter: (n ?? 0) < 0.5\nscore: 100 - n*100", ["P315"]),
@@ -84,6 +87,8 @@ def test_found(text, expected):
         "sort: pod.priority desc, pod.queued_at",
         "preempt: victims order it.priority, it.started_at desc pick victims.count",
         "first: pod.gpu > 0 -> node.label gpu\nfirst: pod.gpu == 0 -> not node.label gpu",
+        "prescore: pod.gpu > 0\nprefer: node.ready",
+        "normalize: minmax\nscore: node.gpu.free",
         "spread: over zone\nspread: over node",
         "spread: over zone hard\nspread: over zone",
         "let pods = count(node.pods)\nscore: pods/sum*100",

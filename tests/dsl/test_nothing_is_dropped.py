@@ -48,6 +48,10 @@ def check(text):
         ]  # fmt: skip
         assert sorted(map(key, compiled(plan))) == sorted(map(key, wanted)), text
         assert not any(isinstance(one, Broken) for one in statements), text
+        gates = [one for one in statements if isinstance(one, Rule) and one.point == "prescore"]
+        if gates and not plan.scores:
+            starts = {one.span.start for one in result.diagnostics}
+            assert {one.span.start for one in gates} <= starts, text
     # Whatever starts in column 1 is a statement, or there is an error about it.
     covered = {source.position(one.span.start)[0] for one in statements}
     covered |= {
