@@ -105,7 +105,7 @@ def _one(
 ) -> tuple[ir.Expr, ir.Expr]:
     """Returns the condition under which an item counts, and its value."""
     missing = ir.Missing(span=node.span, type=BOOL, level=item.level, operand=item)
-    holds = [ir.Not(span=node.span, type=BOOL, level=item.level, operand=missing)]
+    holds: list[ir.Expr] = [ir.Not(span=node.span, type=BOOL, level=item.level, operand=missing)]
     value: ir.Expr = constant(node.span, 1.0, NUMBER)
     with _meaning(typer, item):
         if node.where is not None:
