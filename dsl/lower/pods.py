@@ -174,10 +174,12 @@ def _counted(memo: Memo, group: Group, there: Value, count: int) -> NDArray[np.f
         return np.bincount(group, minlength=count).astype(np.float64)
     if len(group) < _MANY:
         return np.bincount(group[there], minlength=count).astype(np.float64)
-    # Adding up ones and zeros needs no copy of the group; it is exact.
-    ones = memo.scratch("ones", len(group), np.float64)
+    # Adding up ones and zeros is exact, and in buffers that are there it makes no large array.
+    size = len(group)
+    ones, rows = memo.scratch("ones", size, np.float64), memo.scratch("rows", size, np.intp)
     np.copyto(ones, there)
-    return np.bincount(group, ones, count).astype(np.float64, copy=False)
+    np.copyto(rows, group)
+    return np.bincount(rows, ones, count).astype(np.float64, copy=False)
 
 
 def container_aggregate(function: str, value: Run | None, where: Run | None) -> Run:

@@ -255,7 +255,9 @@ class Cache:
         if node_row != NOWHERE:
             self.nodes.add_pod(node_row, known.pod, -1)
             self._changed(node_row)
-        self.pods.remove(known.row)
+        moved = self.pods.remove(known.row)
+        if moved is not None:
+            self._known[moved.uid].row = known.row
         del self._known[known.pod.uid]
         others = self._pods_of[known.node_name]
         del others[known.pod.uid]

@@ -8,32 +8,36 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cache.columns import Column, RowAllocator, TextDictionary
+from engine.cache.columns import FIRST_CAPACITY, Column, TextDictionary
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, CodeColumn, FloatColumn, IntColumn
 
 
 class PodTable:
-    """One row a pod that is bound or assumed and not finished; see `PodColumns`."""
+    """One row a pod that is bound or assumed and not finished; see `PodColumns`.
+
+    Rows stay dense: the last one moves to where one was removed, so that a pass over all pods need
+    not leave any out.
+    """
 
     def __init__(self, dictionary: TextDictionary) -> None:
         self._dictionary = dictionary
-        self._rows = RowAllocator()
-        self._pods: list[PodInfo | None] = []
-        self._node = Column(np.int32, self._rows.capacity, -1)
-        self._priority = Column(np.int64, self._rows.capacity)
+        self._capacity = FIRST_CAPACITY
+        self._pods: list[PodInfo] = []
+        self._node = Column(np.int32, self._capacity, -1)
+        self._priority = Column(np.int64, self._capacity)
         self._on: dict[int, set[int]] = {}
         self._derived: dict[str, tuple[Column, Callable[[PodInfo], object]]] = {}
 
     @property
     def size(self) -> int:
         """See `PodColumns.size`."""
-        return self._rows.size
+        return len(self._pods)
 
     @property
     def node(self) -> CodeColumn:
         """See `PodColumns.node`."""
-        return self._node.view(self._rows.size)
+        return self._node.view(len(self._pods))
 
     @property
     def watched(self) -> bool:
@@ -43,18 +47,15 @@ class PodTable:
     @property
     def priority(self) -> IntColumn:
         """See `PodColumns.priority`."""
-        return self._priority.view(self._rows.size)
+        return self._priority.view(len(self._pods))
 
     def pod(self, row: int) -> PodInfo:
         """See `PodColumns.pod`.
 
         Raises:
-            LookupError: the row is unused.
+            LookupError: there is no such row.
         """
-        pod = self._pods[row]
-        if pod is None:
-            raise LookupError(f"row {row} holds no pod")
-        return pod
+        return self._pods[row]
 
     def on(self, node_row: int) -> NDArray[np.intp]:
         """See `PodColumns.on`."""
@@ -85,12 +86,12 @@ class PodTable:
 
     def add(self, pod: PodInfo, node_row: int) -> int:
         """Gives the pod a row."""
-        row, grow = self._rows.take()
-        if grow:
+        row = len(self._pods)
+        if row == self._capacity:
+            self._capacity *= 2
             for column in self._columns():
-                column.grow(self._rows.capacity)
-        if row == len(self._pods):
-            self._pods.append(None)
+                column.grow(self._capacity)
+        self._pods.append(pod)
         self.fill(row, pod, node_row)
         return row
 
@@ -113,13 +114,22 @@ class PodTable:
         if node_row >= 0:
             self._on.setdefault(node_row, set()).add(row)
 
-    def remove(self, row: int) -> None:
-        """Frees the row."""
+    def remove(self, row: int) -> PodInfo | None:
+        """Frees the row; returns the pod that has it from now on, if another one moved there."""
+        last = len(self._pods) - 1
         self.move(row, -1)
-        self._pods[row] = None
+        moved = None
+        if row != last:
+            moved = self._pods[row] = self._pods[last]
+            node_row: int = self._node.cell[last]
+            self.move(last, -1)
+            for column in self._columns():
+                column.cell[row] = column.cell[last]
+            self.move(row, node_row)
         for column in self._columns():
-            column.clear(row)
-        self._rows.give_back(row)
+            column.clear(last)
+        self._pods.pop()
+        return moved
 
     def _columns(self) -> list[Column]:
         return [self._node, self._priority, *(column for column, _ in self._derived.values())]
@@ -129,9 +139,8 @@ class PodTable:
     ) -> NDArray[Any]:
         known = self._derived.get(name)
         if known is None:
-            column = Column(dtype, self._rows.capacity, default)
+            column = Column(dtype, self._capacity, default)
             for row, pod in enumerate(self._pods):
-                if pod is not None:
-                    column.cell[row] = of(pod)
+                column.cell[row] = of(pod)
             known = self._derived[name] = column, of
-        return known[0].view(self._rows.size)
+        return known[0].view(len(self._pods))

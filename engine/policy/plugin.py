@@ -193,8 +193,8 @@ class PolicyPlugin:
                 mask = rule.verdict(own, world, rows)
                 masks.append((rule, mask))
                 passed = mask if passed is None else passed & mask
-        # Counting takes a third of the time of `all`.
-        if passed is None or np.count_nonzero(passed) == len(passed):
+        # A search for a zero takes a tenth of the time of `all`.
+        if passed is None or b"\0" not in passed.tobytes():
             return ALL_PASS
         return Verdicts(passed, lambda: self._groups(masks, pod, snapshot, rows))
 

@@ -135,6 +135,7 @@ class SnapshotWorld:
         self._gpus = gpus
         self._zone = zone
         self._made: dict[str, FloatColumn] = {}
+        self._texts: dict[tuple[str, str | None], CodeColumn] = {}
         self.seen: Mapping[int, tuple[int, int]] = {}
         """Generation of the snapshot and version of its samples, by generation of the world."""
 
@@ -184,15 +185,22 @@ class SnapshotWorld:
 
     def node_text(self, field: str, key: str | None) -> CodeColumn:
         """See `World.node_text`."""
+        name = field, key
+        column = self._texts.get(name)
+        if column is None:
+            column = self._texts[name] = self._node_text(field, key)
+        return column
+
+    def _node_text(self, field: str, key: str | None) -> CodeColumn:
         nodes = self.snapshot.nodes
+        if field == "node.label" and key is not None:
+            return nodes.text(*label_column(key))
         if field == "node.name":
             return nodes.name_codes()
         if field == "node.kernel":
             return nodes.text("kernel", _kernel)
         if key is None:
             return nodes.text(*label_column(WELL_KNOWN_LABELS[field]))
-        if field == "node.label":
-            return nodes.text(*label_column(key))
         if field == "node.annotation":
             return nodes.text(*annotation_column(key))
         if field == "node.condition":

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from engine.framework.decision import Placed
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Snapshot, label_column
+from engine.policy.chain import worlds_of
 from engine.policy.plugin import PolicyPlugin
 from engine.policy.reloader import compile_at_once, compile_settings
 from engine.simulate import Recorder
@@ -34,6 +36,7 @@ class Sizes:
     """How much is measured."""
 
     nodes: int = 5000
+    pods: int = 100_000
     rounds: int = 60
     imports: int = 5
     journal_pods: int = 1500
@@ -41,7 +44,7 @@ class Sizes:
 
 
 QUICK = Sizes(rounds=20, imports=2, journal_pods=300, journal_rounds=3)
-TOY = Sizes(nodes=20, rounds=3, imports=1, journal_pods=20, journal_rounds=1)
+TOY = Sizes(nodes=20, pods=50, rounds=3, imports=1, journal_pods=20, journal_rounds=1)
 
 
 @dataclass
@@ -76,6 +79,7 @@ class World:
 def measure(sizes: Sizes) -> Iterator[Measurement]:
     """All small rows."""
     yield from _lines(sizes)
+    yield from _rows(sizes)
     yield from _compile(sizes)
     yield from _imports(sizes)
     yield from _journal(sizes)
@@ -110,15 +114,138 @@ def _lines(sizes: Sizes) -> Iterator[Measurement]:
         repeat=50,
     )
     size = f"{sizes.nodes} nodes"
-    yield _against(f"score line, {size}", took["score"], took["bare score"], "bare NumPy")
+    yield _against(
+        f"score line, {size}", took["score"], took["bare score"], "bare NumPy", at_most=10
+    )
     yield _against(
         f"score line, {size}, nothing changed", took["kept score"], took["score"], "anew"
     )
-    yield _against(f"label test, {size}", took["label"], took["bare label"], "bare int compare")
+    yield _against(
+        f"label test, {size}", took["label"], took["bare label"], "bare int compare", at_most=5
+    )
     yield _against(
         "label test, one changed row", took["label of one row"], took["label"], "all rows"
     )
     yield _changed_row(world, sizes)
+
+
+# ---- rows that changed, and pods -----------------------------------------------------------------
+
+#: A bundle beyond the two lines: what a rule of each usual kind costs for one row.
+HEAVIER = """\
+filter: pod.name contains nginx -> node.label test=test
+require: node.cpu.requested + pod.cpu <= 80% of node.cpu.allocatable
+require: node.memory.free - pod.memory >= 10% of node.memory.allocatable
+require: not node.label drain and (node.label disktype in [ssd, nvme] or node.label test)
+forbid: pod.qos is BestEffort -> node.label tier=gold
+filter: count(node.pods where it.namespace == pod.namespace and it.name contains nginx) <= 100
+filter: peers(node) < 50
+"""
+COUNTING = "filter: count(node.pods where it.priority < pod.priority) < 1000"
+#: Of the snapshot alone, so that it is kept and brought up to date.
+SUMMED = "filter: sum(it.memory over node.pods where it.priority < 50) < 1Ti and pod.priority > 0"
+
+
+def _rows(sizes: Sizes) -> Iterator[Measurement]:
+    """What one changed row costs, and aggregates over many pods."""
+    cluster = Crowd(sizes)
+    bounds = {"the two lines": 15.0}
+    rules = {"the two lines": decisions.LINES, "seven filters": HEAVIER}
+    for name, text in rules.items():
+        policy, asked = cluster.policy(text)
+        took = seconds_each(
+            {
+                "one": lambda p=policy, a=asked: p.filter(
+                    a, cluster.pod, cluster.snapshot, cluster.one
+                ),
+                "all": lambda p=policy, a=asked: p.filter(
+                    a, cluster.pod, cluster.snapshot, cluster.everyone
+                ),
+            },
+            rounds=sizes.rounds,
+            repeat=20,
+        )
+        text = f"one changed row, {name}"
+        yield _against(text, took["one"], took["all"], "all rows", us_at_most=bounds.get(name))
+    yield from _counted(cluster, sizes)
+
+
+def _counted(cluster: Crowd, sizes: Sizes) -> Iterator[Measurement]:
+    policy, asked = cluster.policy(COUNTING)
+    priorities, rows = cluster.columns()
+    sums, summed = cluster.policy(SUMMED)
+
+    def bare() -> object:
+        return np.bincount(rows[priorities < 50], minlength=sizes.nodes) < 1000
+
+    def touched() -> object:
+        cluster.touch()
+        return sums.filter(summed, cluster.pod, cluster.take(), cluster.everyone)
+
+    took = seconds_each(
+        {
+            "full": lambda: policy.filter(asked, cluster.pod, cluster.snapshot, cluster.everyone),
+            "bare": bare,
+            "one": lambda: policy.filter(asked, cluster.pod, cluster.snapshot, cluster.one),
+            "touch": lambda: (cluster.touch(), cluster.take()),
+            "patched": touched,
+        },
+        rounds=sizes.rounds,
+        repeat=5,
+    )
+    pods = f"{sizes.pods:,} pods"
+    yield _against(
+        f"count(node.pods ...), {pods}", took["full"], took["bare"], "bare NumPy", us_at_most=1000.0
+    )
+    yield _against(
+        f"count(node.pods ...), {pods}, one changed row", took["one"], took["full"], "all rows"
+    )
+    yield _against(
+        f"sum(... over node.pods), {pods}, all rows after one changed",
+        took["patched"] - took["touch"],
+        took["full"],
+        "all rows",
+    )
+
+
+class Crowd:
+    """A cluster full of pods, and policies asked about one more."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        self.cache = Cache()
+        nodes = decisions.cluster_nodes(sizes.nodes)
+        for node in nodes:
+            self.cache.add_node(node)
+        for number in range(sizes.pods):
+            pod = make_pod(f"p{number}", memory="64Mi", priority=number * 7 % 100)
+            self.cache.assume(pod, nodes[number % sizes.nodes].metadata.name)
+        self.everyone = slice(0, sizes.nodes)
+        self.one = np.array([sizes.nodes // 2], dtype=np.intp)
+        self.pod = make_pod("nginx-1", cpu="100m", priority=50)
+        self._other, self._name = make_pod("other"), self.cache.nodes.name(0)
+        self._worlds = worlds_of(ZoneInfo("UTC"), ())
+        self.take()
+
+    def take(self) -> Snapshot:
+        """A new snapshot."""
+        self.snapshot = self.cache.snapshot(0.0)
+        return self.snapshot
+
+    def touch(self) -> None:
+        """One row changes."""
+        if not self.cache.forget(self._other.uid):
+            self.cache.assume(self._other, self._name)
+
+    def policy(self, text: str) -> tuple[PolicyPlugin, object]:
+        """The text as a plugin, and what its filters read of the pod."""
+        (plan,) = decisions.bundle_of_lines(text).plans
+        plugin = PolicyPlugin(plan, self._worlds)
+        return plugin, plugin.pre_filter(self.pod, self.take()).state
+
+    def columns(self) -> tuple[np.ndarray, np.ndarray]:
+        """Priority and node row of each pod, as one would hold them by hand."""
+        pods = self.cache.pods
+        return pods.priority.astype(np.float64), pods.node.astype(np.intp)
 
 
 def _changed_row(world: World, sizes: Sizes) -> Measurement:
@@ -151,9 +278,23 @@ def _changed_row(world: World, sizes: Sizes) -> Measurement:
     return _against(text, took["known"], took["new"], "new class")
 
 
-def _against(name: str, ours: float, other: float, what: str) -> Measurement:
+def _against(
+    name: str,
+    ours: float,
+    other: float,
+    what: str,
+    *,
+    at_most: float | None = None,
+    us_at_most: float | None = None,
+) -> Measurement:
+    """One thing beside another; `at_most` is how many times the other it may take."""
     values = {"us": 1e6 * ours, "other_us": 1e6 * other, "ratio": ours / other}
-    return Measurement("language", name, values, {"other": what})
+    tags: dict[str, str | int | float] = {"other": what}
+    if at_most is not None:
+        tags["at_most"] = at_most
+    if us_at_most is not None:
+        tags["us_at_most"] = us_at_most
+    return Measurement("language", name, values, tags)
 
 
 # ---- once in a while -----------------------------------------------------------------------------

@@ -26,7 +26,7 @@ class Measurement:
     part: str
     name: str
     values: Mapping[str, float]
-    tags: Mapping[str, str | int] = field(default_factory=dict)
+    tags: Mapping[str, str | int | float] = field(default_factory=dict)
     runs: Sequence[float] = ()
 
     def as_json(self) -> dict[str, object]:

@@ -48,6 +48,7 @@ def show(console: Console, part: str, rows: Sequence[Measurement]) -> None:
         table.add_column(heading, justify="right")
     if part == "language":
         table.add_column("against")
+        table.add_column("at most", justify="right")
     for row in rows:
         cells = [
             form.format(row.values[key]) if key in row.values else ""
@@ -55,10 +56,18 @@ def show(console: Console, part: str, rows: Sequence[Measurement]) -> None:
         ]
         if part == "language":
             cells.append(str(row.tags.get("other", "")))
+            cells.append(bound_of(row))
         style = "bold" if "ratio" in row.tags else None
         table.add_row(row.name, *cells, style=style)
     console.print(table)
     console.print()
+
+
+def bound_of(row: Measurement) -> str:
+    """What a small thing may take, in words; empty where nothing is required."""
+    if "at_most" in row.tags:
+        return f"{row.tags['at_most']:g} times"
+    return f"{row.tags['us_at_most']:,g} us" if "us_at_most" in row.tags else ""
 
 
 def requirements(rows: Sequence[Measurement]) -> list[tuple[str, bool]]:
@@ -69,6 +78,11 @@ def requirements(rows: Sequence[Measurement]) -> list[tuple[str, bool]]:
             rate = row.values["decisions_per_second"]
             text = f"5,000 nodes, every pod a new class: {rate:,.0f} decisions/s"
             found.append((f"{text}, at least {REQUIRED_DECISIONS:,}", rate >= REQUIRED_DECISIONS))
+        for key, value in (("at_most", "ratio"), ("us_at_most", "us")):
+            if key in row.tags:
+                bound, number = float(row.tags[key]), row.values[value]
+                text = f"{row.name}: {number:,.3g}, at most {bound_of(row)}"
+                found.append((text, number <= bound))
         if row.part == "cluster" and "ratio" in row.tags:
             ratio = row.values["pods_per_second"]
             found.append((f"{row.name}: {ratio:.2f} times its pods/s, more than 1", ratio > 1))
