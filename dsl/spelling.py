@@ -454,7 +454,7 @@ _ADVICE: Final = MappingProxyType(
 _LIBRARIES: Final = frozenset(
     {"strings", "string", "math", "regex", "regexp", "re", "json", "time", "sets", "lists", "cel",
      "array", "arrays", "str", "np", "numpy", "fmt", "strconv", "lodash", "collections",
-     "statistics", "random", "os"}
+     "statistics", "random", "os", "object", "objects"}
 )  # fmt: skip
 
 
@@ -477,7 +477,10 @@ def call_for(name: str, args: Sequence[str]) -> Spelling | None:
         return Spelling(f"{plain}({', '.join(parts)})")
     if plain in (*AGGREGATES, *FUNCTIONS) and method != plain:
         return Spelling(f"{plain}({', '.join(parts)})")
-    form = _CALLS.get(plain)
+    near = closest(plain, (*FUNCTIONS, *AGGREGATES)) if plain not in _CALLS else None
+    if near is not None and not owner:
+        return None
+    form = _CALLS.get(plain) or _CALLS.get(closest(plain, _CALLS) or "")
     if form is None:
         return None
     if plain == "get" and len(parts) > 1:

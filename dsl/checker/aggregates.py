@@ -313,8 +313,15 @@ def _node_aggregate(
 
 def _element_wise(typer: "Typer", node: s.Aggregate) -> ir.Expr:
     if node.function in _TESTS or node.over is not None or node.where is not None:
+        text = typer.scope.text
+        better = f"{node.function}({text(node.args[0])} where {text(node.args[1])})"
+        tests = node.function in _TESTS and node.over is None and node.where is None
         raise typer.scope.refuse(
-            "P209", f"`{node.function}` with several values takes nothing else", node.span
+            "P209",
+            f"`{node.function}` with several values takes nothing else",
+            node.span,
+            *([f"write  {better}"] if tests else []),
+            fix=better if tests else None,
         )
     values, kind = typer.unify(typer.each(node.args), f"`{node.function}` wants")
     if not (kind.is_number or (kind.kind is Kind.TIME and node.function in ("min", "max"))):

@@ -8,7 +8,7 @@ from dsl import syntax as s
 from dsl.checker import hints
 from dsl.checker.fields import either, members_of
 from dsl.checker.literals import constant, read_word, settle
-from dsl.checker.regex import why_refused
+from dsl.checker.regex import advice, why_refused
 from dsl.checker.scope import Flex, Refused, Scope, Typed, closest, describe
 from dsl.diagnostics import Fix, Label, Severity
 from dsl.schema import FIELDS
@@ -282,8 +282,14 @@ def closed_set(scope: Scope, left: Typed, word: ir.Const) -> None:
             word.span,
             *([f"did you mean `{near}`?"] if near else []),
             f"it is one of {', '.join(words)}",
-            fix=Fix(word.span, near) if near else None,
+            fix=Fix(word.span, _as_written(scope, word.span, near)) if near else None,
         )
+
+
+def _as_written(scope: Scope, span: Span, word: str) -> str:
+    """Returns a word, in quotes where the one it replaces is."""
+    sign = scope.source.slice(span)[:1]
+    return f"{sign}{word}{sign}" if sign in ('"', "'") else word
 
 
 def _is(typer: "Typer", node: s.Is) -> ir.Expr:
@@ -482,5 +488,10 @@ def _pattern(typer: "Typer", node: s.TextTest) -> ir.Const:
     if node.operator == "matches":
         reason = why_refused(text)
         if reason is not None:
-            raise typer.scope.refuse("P112", f"this regular expression {reason}", node.right.span)
+            raise typer.scope.refuse(
+                "P112",
+                f"this regular expression {reason}",
+                node.right.span,
+                advice(reason, typer.scope.text(node.left), text),
+            )
     return constant(node.right.span, text, TEXT)

@@ -86,7 +86,12 @@ def declare_name(scope: Scope, name: str, span: Span) -> None:
         )
     if name in scope.lets or name in scope.params or name in scope.metrics:
         scope.broken.add(name)
-        raise scope.refuse("P109", f"`{name}` is declared twice", span)
+        raise scope.refuse(
+            "P109",
+            f"`{name}` is declared twice",
+            span,
+            "params, lets and metrics share their names: remove one, or give it another name",
+        )
 
 
 # ---- parameters

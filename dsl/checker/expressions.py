@@ -431,6 +431,7 @@ class Typer:
         raise self.mixed("P201", f"`{operator}` wants two numbers", left, right)
 
     def _product(self, node: s.Chain) -> Typed:
+        hints.slashed_key(self.scope, node)
         self._tight_fallbacks(node)
         parts = self.each(node.operands)
         if all(isinstance(one, Flex) for one in parts):
@@ -579,6 +580,8 @@ def _number_hint(scope: Scope, typed: Typed) -> tuple[str, ...]:
 
 
 def _condition_hint(scope: Scope, typed: Typed) -> tuple[str, ...]:
+    if isinstance(typed, Flex) or typed.type.is_number:
+        return (f"compare it:  {scope.text(typed)} > 0",)
     if not isinstance(typed, Flex) and typed.type.kind is Kind.TEXT:
         return (f"write  {scope.text(typed)} is present",)
     return ()

@@ -15,6 +15,7 @@ from dsl.schema import FIELDS
 from dsl.source import Span
 from dsl.spelling import (
     ABSENT,
+    AGGREGATES,
     NOTHING,
     THERE,
     call_for,
@@ -23,7 +24,7 @@ from dsl.spelling import (
     field_hint,
     quoted_key,
 )
-from dsl.types import Kind, Level, Type
+from dsl.types import PLAIN, Kind, Level, Type
 
 if TYPE_CHECKING:
     from dsl.checker.expressions import Typer
@@ -99,6 +100,25 @@ def _near(node: s.Field, name: str, *, has_key: bool) -> tuple[list[str], Fix | 
     return [], None
 
 
+def slashed_key(scope: Scope, node: s.Chain) -> None:
+    """Refuses `pod.label.app.kubernetes.io/name`, which reads as a division."""
+    first = node.operands[0]
+    text = scope.source.slice(node.span)
+    if set(node.operators) != {"/"} or not isinstance(first, s.Field) or " " in text:
+        return
+    owner, _, key = text.partition(".label")
+    if first.path in FIELDS or not re.fullmatch(r"s?\.[\w./-]+", key):
+        return
+    better = f"{owner}.label[{key.lstrip('s').lstrip('.')}]"
+    raise scope.refuse(
+        "P101",
+        "the key of a label stands in brackets",
+        node.span,
+        f"write  {better}",
+        fix=better,
+    )
+
+
 def no_name(scope: Scope, node: s.Name, *, in_pods: bool) -> Refused:
     """Refuses a name that nothing has, and says which field or parameter may be meant."""
     name = node.name
@@ -146,7 +166,7 @@ def no_function(scope: Scope, node: s.Call) -> Refused:
         return scope.refuse("P106", message, node.name_span, f"write  {found.text}", fix=fix)
     if found is not None:
         return scope.refuse("P106", message, node.name_span, found.note)
-    near = closest(node.name, FUNCTIONS)
+    near = closest(node.name, (*FUNCTIONS, *AGGREGATES))
     hints = [f"did you mean `{near}`?"] if near else []
     return scope.refuse("P106", message, node.name_span, *hints, fix=near)
 
@@ -208,7 +228,7 @@ def _is_value(typer: "Typer", node: s.Expr) -> bool:
     if not isinstance(node, s.Name) or node.name in ("true", "false", "now"):
         return False
     scope = typer.scope
-    known = {*scope.names(), *scope.broken}
+    known = {*scope.names(), *scope.broken, *(["it"] if typer.item is not None else [])}
     return node.name not in known
 
 
@@ -275,6 +295,10 @@ def membership(typer: "Typer", node: s.In) -> None:
                 f"write  {better}",
                 fix=Fix(node.span, better),
             )
+    if isinstance(members, s.Chain) and re.fullmatch(r"\d+-\d+", scope.text(members)):
+        better = scope.text(members).replace("-", "..")
+        message = "a range is written with `..`"
+        raise scope.refuse("P201", message, members.span, f"write  in {better}", fix=better)
     word = isinstance(members, s.Name) and members.name not in {
         *scope.names(),
         *scope.broken,
@@ -446,13 +470,76 @@ def _share_limit(node: ir.Expr) -> float:
         return _ABOVE_ONE
     if not isinstance(node, ir.Arith) or node.operators != ("/",):
         return 0.0
-    part, whole = node.operands
+    return _ratio_limit(*node.operands)
+
+
+def _ratio_limit(part: ir.Expr, whole: ir.Expr) -> float:
+    """Returns above which value a ratio of the same resource, or to the highest, cannot be."""
+    if _is_highest(part, whole):
+        return _ABOVE_ONE
     if not isinstance(part, ir.Read) or not isinstance(whole, ir.Read):
         return 0.0
     of, _, which = whole.field.rpartition(".")
     if which not in ("allocatable", "capacity") or part.field.rpartition(".")[0] != of:
         return 0.0
     return _ABOVE_ONE if part.field.endswith(".free") else _OVERCOMMITTED
+
+
+def flat_score(scope: Scope, value: ir.Expr, span: Span) -> None:
+    """Warns of a score made of a share that nobody multiplied by 100."""
+    ends = _ends(value)
+    if ends is None or not 0 < ends[1] - ends[0] <= _ABOVE_ONE:
+        return
+    scope.warn(
+        "P225",
+        f"this score goes from {ends[0]:g} to {ends[1]:g} only, of 100",
+        span,
+        "a share is from 0 to 1: multiply it by 100",
+    )
+
+
+def _ends(node: ir.Expr) -> tuple[float, float] | None:
+    """Returns between what a sum of shares and constants lies, None for anything else."""
+    while isinstance(node, ir.Named):
+        node = node.body
+    if isinstance(node, ir.Const):
+        return (node.value, node.value) if isinstance(node.value, float) else None
+    if _share_limit(node) == _ABOVE_ONE:
+        return 0.0, 1.0
+    if not isinstance(node, ir.Arith):
+        return None
+    first, second = node.operands[:2]
+    ratio = node.operators[0] == "/" and _ratio_limit(first, second) == _ABOVE_ONE
+    ends, at = ((0.0, 1.0), 1) if ratio else (_ends(first), 0)
+    for operator, one in zip(node.operators[at:], node.operands[at + 1 :], strict=True):
+        part = _ends(one)
+        ends = _joined(operator, ends, part) if ends is not None and part is not None else None
+    return ends
+
+
+def _joined(
+    operator: str, left: tuple[float, float], right: tuple[float, float]
+) -> tuple[float, float] | None:
+    if operator == "+":
+        return left[0] + right[0], left[1] + right[1]
+    if operator == "-":
+        return left[0] - right[1], left[1] - right[0]
+    fixed, other = (left, right) if left[0] == left[1] else (right, left)
+    if operator == "*" and fixed[0] == fixed[1] >= 0:
+        return fixed[0] * other[0], fixed[0] * other[1]
+    return None
+
+
+def _is_highest(part: ir.Expr, whole: ir.Expr) -> bool:
+    """Whether this is `x/max(x)` of a metric that has a unit, so is not negative."""
+    return (
+        isinstance(part, ir.Metric)
+        and isinstance(whole, ir.NodeAggregate)
+        and whole.function == "max"
+        and isinstance(whole.value, ir.Metric)
+        and whole.value.name == part.name
+        and not (part.type.unit or PLAIN).is_plain
+    )
 
 
 def nothing_of_it(scope: Scope, what: str, node: ir.Expr | None) -> None:

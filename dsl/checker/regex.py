@@ -42,6 +42,23 @@ def why_refused(pattern: str) -> str | None:
     return _cost(pattern)
 
 
+def advice(reason: str, left: str, pattern: str) -> str:
+    """Returns what to write instead of a pattern that is refused."""
+    if "(?i)" in pattern:
+        return f"write  lower({left}) matches '{pattern.replace('(?i)', '').lower()}'"
+    if reason.startswith("uses"):
+        return "groups are written ( ) or (?: ); for what must not be there write  not ... matches"
+    if reason.startswith("refers"):
+        return "compare parts with  before(TEXT, SEPARATOR)   and   after(TEXT, SEPARATOR)"
+    if reason.startswith("repeats a group"):
+        return "repeat one set of characters, as in  [a-z0-9-]+"
+    if "repeats" in reason:
+        return "test parts of it with `contains`, `starts with` or `like`, joined by `and`"
+    if reason.startswith("is longer"):
+        return "test parts of it in conditions of their own"
+    return "every bracket needs its partner; in single quotes a backslash stands for itself"
+
+
 def _cost(pattern: str) -> str | None:
     groups = [_Group()]
     closed: _Group | None = None

@@ -7,6 +7,7 @@ from dsl import ir
 from dsl import syntax as s
 from dsl.checker.aggregates import OF_NODE, sets_read
 from dsl.checker.expressions import Typer, level_of
+from dsl.checker.hints import flat_score
 from dsl.checker.literals import constant, read_number, settle
 from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
 from dsl.diagnostics import Label
@@ -425,6 +426,8 @@ class RuleChecker:
                 node.right.span,
                 f"write  score: {text} normalize minmax",
             )
+        if norm == "none":
+            flat_score(self._scope, value, node.right.span)
         return value, norm, reverse
 
     def _preference(
@@ -462,7 +465,9 @@ class RuleChecker:
                 "P208",
                 f"`{node.keyword}` wants a condition, and this is {describe(value)}",
                 node.right.span,
-                *([f"write  prefer: most {text}   or   prefer: least {text}"] if number else []),
+                f"write  prefer: most {text}   or   prefer: least {text}"
+                if number
+                else f"write  {node.keyword}: {text} is VALUE",
             )
         if "missing_score" in clauses:
             raise scope.refuse(
@@ -517,6 +522,8 @@ class RuleChecker:
                 guilty = node
                 break
         hints = [hint] if hint else []
+        if not hints and rule is None and most is Level.POD:
+            hints.append("fields of the pod and of its namespace fit here")
         if rule is not None and rule.left is not None:
             left, right = self._scope.text(rule.left), self._scope.text(rule.right)
             if rule.point == "score":

@@ -53,9 +53,10 @@ class Parser:
             yield None, (problem_diagnostic(source, problem),)
         alien = ""
         skip = 0
+        lost = False
         for at, chunk in enumerate(chunks):
             text = source.slice(chunk.span)
-            language = foreign(text)
+            language = None if is_ours(text) else foreign(text)
             if skip:
                 skip -= 1
             elif language is not None and not alien:
@@ -63,7 +64,7 @@ class Parser:
                 refusal = wrong_language(text, language)
                 found = refusal.diagnostic(source, chunk.span.start, len(source.text))
                 yield Broken(chunk.span, chunk.declares), (found,)
-            elif (alien and not is_ours(text)) or (at and is_closing(text)):
+            elif (alien and not is_ours(text)) or (at and is_closing(text, lost=lost)):
                 # What follows the first line of another language is no mistake of its own.
                 yield Broken(chunk.span, chunk.declares), ()
             else:
@@ -75,6 +76,7 @@ class Parser:
                         tuple(continued(source, chunk.span, one.span) for one in lines),
                     )
                 else:
+                    lost = not is_ours(text)
                     yield self._statement(source, chunk)
 
     def _run_on(self, source: SourceFile, chunks: Sequence[Chunk]) -> int:

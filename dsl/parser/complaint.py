@@ -12,8 +12,10 @@ from typing import Final
 from dsl.parser import habits, openings, signs
 from dsl.parser.openings import DECLARATIONS, STATEMENTS
 from dsl.parser.place import Place, Refusal, place_of
+from dsl.schema import FIELDS
 from dsl.source import QUOTED_OR_COMMENT
 from dsl.spelling import closest
+from dsl.types import Kind
 
 __all__ = ["DECLARATIONS", "STATEMENTS", "Refusal", "closest", "complain"]
 
@@ -136,8 +138,16 @@ def complain(  # noqa: PLR0913 - the parts of a place, the rest by name
     else:
         shift = 0
     checks = _GENERAL if of_test else _CHECKS
-    told = next((one for one in (check(place) for check in checks) if one is not None), None)
+    told = next((one for one in (check(place) for check in checks) if _changes(place, one)), None)
     return (told or _unexpected(place)).shifted(shift)
+
+
+def _changes(place: Place, told: Refusal | None) -> bool:
+    """Whether a check spoke, and does not propose what stands there."""
+    if told is None or told.repair is None:
+        return told is not None
+    start, end, better = told.repair
+    return place.text[start:end] != better
 
 
 # ---- checks of all languages
@@ -151,6 +161,11 @@ def _open_text(place: Place) -> Refusal | None:
         if 0 <= at <= place.start:
             line = place.text[at:].split("\n", 1)[0].rstrip()
             end = at + len(line)
+            thousands = re.search(r"\d+\Z", place.text[:at])
+            if sign == "'" and thousands is not None and re.match(r"'\d{3}\b", line):
+                span = (thousands.start(), at + len("'000"))
+                better = place.text[span[0] : span[1]].replace("'", "")
+                return place.instead(span, "P007", "a number has digits and a point only", better)
             return Refusal(
                 "P002", "this text is never closed", at, at + len(sign),
                 helps=(f"write  {line}{sign}",), fix=sign, fix_at=(end, end),
@@ -265,7 +280,11 @@ def _unquoted(place: Place) -> Refusal | None:
     tail = re.match(r"[^\s()\[\],;]*", place.text[place.start :])
     more = tail.group() if tail else ""
     touching = place.start == tested.end(2) and more != ":"
-    if not touching and place.kind not in ("RELOP", "character") and re.fullmatch(r"[\w.-]+", more):
+    if re.match(r"(pod|node|namespace|it|cluster|zone|time)\.\w", more):
+        return None
+    if not touching and place.kind not in ("RELOP", "character") and re.fullmatch(
+        r"[A-Za-z0-9][\w.-]*", more
+    ):  # fmt: skip
         better = f'"{word} {more}"'
         if closest(more, _CLAUSES) is None and place.mends(tested.start(2), place.end, better):
             return Refusal(
@@ -293,6 +312,21 @@ def _unquoted(place: Place) -> Refusal | None:
     )  # fmt: skip
 
 
+def _format(place: Place) -> Refusal | None:
+    """`f"nginx-{node.name}"`: texts of Python."""
+    found = re.search(r"(?<![\w.$])[fFrRbu]\Z", place.bare[: place.start])
+    text = re.match(r"\"([^\"]*)\"|'([^']*)'", place.text[place.start :])
+    if found is None or text is None:
+        return None
+    span = (found.start(), place.start + text.end())
+    inner = text[1] if text[1] is not None else text[2]
+    if found.group() not in "fF" or "{" not in inner:
+        return place.instead(span, "P001", "a text has no letter before it", text.group())
+    parts = [one for one in re.split(r"(\{[^{}]*\})", inner) if one]
+    shown = ", ".join(one[1:-1] if one.startswith("{") else f'"{one}"' for one in parts)
+    return place.instead(span, "P001", "texts are put together by `join`", f"join({shown})")
+
+
 def _dots(place: Place) -> Refusal | None:
     """`pod..name`, `.pod.name`, `pod.name.`."""
     found = re.search(r"[A-Za-z_][\w.]*\Z", place.bare[: place.start])
@@ -300,6 +334,11 @@ def _dots(place: Place) -> Refusal | None:
     whole = re.match(r"\.?[A-Za-z_][\w]*(?:\.+[A-Za-z_]\w*)*\.?(?!\w)", place.text[start:])
     if whole is None or "." not in place.text[place.start : place.start + 2]:
         return None
+    if ".." in whole.group() and place.text[:start].rstrip().endswith(" in"):
+        return place.at(
+            start, start + whole.end(), "P001", "a range holds numbers; words stand in a list",
+            "write  [mon, tue, wed]",
+        )  # fmt: skip
     better = re.sub(r"\.+", ".", whole.group()).strip(".")
     span = (start, start + whole.end())
     if better == whole.group() or not place.mends(*span, better):
@@ -339,7 +378,10 @@ def _by_label(place: Place) -> Refusal | None:
 
 def _clause(place: Place) -> Refusal | None:
     """A clause that another statement takes, or a text without `message`."""
-    if place.behind.startswith('"') and "MESSAGE" in place.accepts:
+    field = re.search(r"(?<![\w.])([A-Za-z_][\w.]*)\Z", place.before)
+    spec = FIELDS.get(field[1]) if field is not None else None
+    text = spec is not None and spec.type.kind is Kind.TEXT
+    if place.behind.startswith('"') and "MESSAGE" in place.accepts and not text:
         return Refusal(
             "P001", "a text alone says nothing here", place.start, place.start + 1,
             helps=("write  message " + place.text[place.start : place.line(place.start)[1]],),
@@ -353,6 +395,20 @@ def _clause(place: Place) -> Refusal | None:
     hints = [f"a `{place.keyword}` takes {known}"] if own else []
     what = f"`{place.met}` is a clause of {owners}, not of `{place.keyword}`"
     return place.refuse("P001", what, *hints)
+
+
+def _side_by_side(place: Place) -> Refusal | None:
+    """`pod.name contains nginx node.label a=b`: nothing joins the two."""
+    if "_ARROW" not in place.accepts and "AND" not in place.accepts:
+        return None
+    path = re.match(r"(?:not[ \t]+)?(?:pod|node|namespace|it|cluster|zone|time)\.\w+", place.behind)
+    if path is None or not place.mends(place.start, place.start, "and "):
+        return None
+    arrow = "_ARROW" in place.accepts and place.mends(place.start, place.start, "-> ")
+    hints = ["to demand it of some pods write  ->   between them"] if arrow else []
+    return place.refuse(
+        "P001", "two conditions stand side by side", *hints, "to ask for both write  and"
+    )
 
 
 def _norm(place: Place) -> Refusal | None:
@@ -435,7 +491,16 @@ def _is_strange(word: str) -> bool:
     return word not in (*_CLAUSES, *STATEMENTS, *DECLARATIONS, "if", "asc", "desc", "hard")
 
 
+_OF_QUERIES: Final = frozenset(
+    {"offset", "on", "ignoring", "group_left", "group_right", "unless", "bool", "without", "topk"}
+)
+
+
 def _hints(place: Place, wants: str) -> list[str]:
+    if place.met.lower() in ("group", "having", "limit", "join", "order", "distinct"):
+        return ["a rule is asked of each node by itself: nothing is grouped, ordered or cut off"]
+    if place.met in _OF_QUERIES:
+        return ['queries of Prometheus stand in a metric:  metric NAME = promql "QUERY"']
     shape = _shape(place)
     if wants and wants != "an operator":
         return [f"{wants} fits here"]
@@ -448,6 +513,8 @@ def _wants(place: Place) -> str:
     names: list[str] = []
     if {"QUANT", "DOTTED"} <= accepts:
         names.append("an expression")
+    elif {"WORD", "STRING"} <= accepts:
+        return "a word or a quoted text"
     else:
         names = [_WORDS[one] for one in sorted(accepts) if one in _WORDS and one != "_NL"]
         words = [one for one in _CLAUSES if one.upper() in accepts - _CLASSES]
@@ -463,6 +530,7 @@ def _wants(place: Place) -> str:
 _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     _open_text,
     _hole,
+    openings.block,
     openings.clause_colon,
     openings.indented,
     openings.statement_word,
@@ -475,6 +543,7 @@ _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     _brackets,
     _source,
     _by_label,
+    _format,
     habits.aggregate,
     habits.condition,
     habits.number,
@@ -485,11 +554,13 @@ _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     habits.listed,
     habits.label_then_operator,
     habits.sql_like,
+    habits.twice,
+    habits.phrase,
     habits.upper_case,
     _norm,
     _misspelt,
-    habits.phrase,
     _clause,
+    _side_by_side,
     habits.word_after_field,
     _dots,
     signs.comma,

@@ -6,6 +6,7 @@ proposed has been tried where that is possible: the statement can be read furthe
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from types import MappingProxyType
 from typing import Final
 
@@ -17,9 +18,8 @@ from dsl.spelling import AGGREGATES, call_for, closest, field_for, quoted_key
 PATH: Final = r"(?<![\w.$])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?:\[[^\[\]]*\](?:\.\w+)*)?"
 LAST_VALUE: Final = re.compile(rf"(?:{PATH}|\"_*\"|\$\w+|\d[\w.%]*)\Z")
 #: Phrases in place of an operator; `{L}` is the value before.
-_PHRASES: Final = tuple(
-    (re.compile(rf"(?<![\w.$]){pattern}", re.IGNORECASE), better)
-    for pattern, better in (
+_PHRASES: Final = (
+    (r"(or|and)\s+is\s+", r"\1 {L} is "),
         (r"is\s+not\s+(?:null|none|nil|empty)\b", "is present"),
         (r"is\s+(?:null|none|nil)\b", "is missing"),
         (r"(?:does\s+not|doesn't|doesnt|not)\s+exists?\b", "is missing"),
@@ -75,9 +75,22 @@ _PHRASES: Final = tuple(
         (r"then\b|implies\b|requires\b|must\s+have\b", "->"),
         (r"but\b|plus\b|also\b", "and"),
         (r"xor\b", "!="),
-        (r"mod\b", "mod"),
-    )
+    (r"(?:ro|oder|ore)\b", "or"),
+    (r"(?:adn|nad|nd|und|aand)\b", "and"),
+    (r"starts\s+(?:wiht|wtih|iwth|whit|wit|wth)\b", "starts with"),
+    (r"ends\s+(?:wiht|wtih|iwth|whit|wit|wth)\b", "ends with"),
 )  # fmt: skip
+
+
+@cache
+def _phrases() -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Compiled when a statement is wrong, not when the package is loaded."""
+    return tuple(
+        (re.compile(rf"(?<![\w.$]){pattern}", re.IGNORECASE), better)
+        for pattern, better in _PHRASES
+    )
+
+
 #: Words before a value that other languages have.
 _LEADS: Final = MappingProxyType(
     {
@@ -89,7 +102,7 @@ _LEADS: Final = MappingProxyType(
         "highest": "most", "largest": "most", "max": "most", "more": "most", "biggest": "most",
         "maximum": "most", "high": "most", "greatest": "most", "most of": "most",
         "no": "not", "never": "not", "without": "not", "across": "over", "by topology": "over",
-        "case": "if", "contains": "", "per": "over", "among": "over", "between": "over",
+        "case": "if", "bool": "", "contains": "", "per": "over", "among": "over", "between": "over",
     }
 )  # fmt: skip
 _NEAR_LEADS: Final = ("not", "if", "least", "most", "over", "victims", "wait", "annotate", "label")
@@ -229,6 +242,8 @@ def listed(place: Place) -> Refusal | None:
     """`in (a, b)`, `in a, b`, `in "a,b"`, `contains [a, b]`, `in 9-17`, `in [9..17]`."""
     operator = re.search(r"(?<![\w.$])(in|IN|contains|is|like|starts with|ends with|=)\Z",
                          place.before)  # fmt: skip
+    if re.search(r"\bis[ \t]+(not[ \t]+)?in\Z", place.before):
+        return None
     ranges = re.match(r"[\[(]?[ \t]*(\d\w*)[ \t]*(?:\.\.\.?|to|-|:00[ \t]*\.\.)[ \t]*(\d\w*)"
                       r"(?::00)?[ \t]*[\])]?", place.text[place.start :])  # fmt: skip
     if operator is not None and operator[1] == "in" and ranges is not None:
@@ -246,6 +261,14 @@ def listed(place: Place) -> Refusal | None:
                 place.start + upto.end())  # fmt: skip
         return place.instead(span, "P001", "a range is written with `..`", f"{after[1]}..{upto[1]}")
     sign = place.text[place.start : place.start + 1]
+    owner = re.search(r"((?:pod|node|namespace|it)\.(?:label|annotation|taint)s?)[ \t]+in\Z",
+                      place.before)  # fmt: skip
+    if owner is not None and sign == "[":
+        items = place.text[place.start : max(place.closing(place.start), place.start) + 1]
+        return place.at(
+            *owner.span(), "P009", f"`{owner[1]}` needs the key of a label",
+            f"write  {owner[1]} KEY in {items}",
+        )  # fmt: skip
     if operator is not None and sign and sign in "([":
         return _bracketed(place, operator[1])
     if operator is not None and operator[1] == "in" and "LSQB" in place.accepts:
@@ -312,6 +335,15 @@ def in_parens(place: Place) -> Refusal | None:
 def number(place: Place) -> Refusal | None:
     """Numbers that are almost right: `.5`, `+5`, `1w`, `5 Gi`, `1_000`, `0x10`, `9am`."""
     rest = place.text[place.start :]
+    again = re.search(r"(\d+(?:ms|min|[smhd]))\Z", place.before)
+    more = re.match(r"(\d+(?:ms|min|[smhd]))\b", rest)
+    if again is not None and more is not None:
+        span = (again.start(), place.start + more.end())
+        return place.instead(span, "P007", "a duration is one word", again[1] + more[1])
+    digits = re.search(r"(?<![\w.])\d+\Z", place.bare[: place.start])
+    if digits is not None and rest.startswith(".") and not re.match(r"\.[.\w]", rest):
+        span = (digits.start(), place.start + 1)
+        return place.instead(span, "P007", "digits stand behind the point", digits.group())
     for form, better in _numbers(place, rest):
         span = (place.start, place.start + form)
         shown = place.text[place.start : span[1]]
@@ -322,11 +354,6 @@ def number(place: Place) -> Refusal | None:
     apart = _unit_apart(place)
     if apart is not None:
         return apart
-    again = re.search(r"(\d+(?:ms|min|[smhd]))\Z", place.before)
-    more = re.match(r"(\d+(?:ms|min|[smhd]))\b", rest)
-    if again is not None and more is not None:
-        span = (again.start(), place.start + more.end())
-        return place.instead(span, "P007", "a duration is one word", again[1] + more[1])
     return None
 
 
@@ -433,22 +460,23 @@ def sql_like(place: Place) -> Refusal | None:
 
 def phrase(place: Place) -> Refusal | None:
     """`is greater than`, `does not contain`, `begins with`, `between 1 and 5`, `exists` ..."""
-    if place.kind == "end" or not re.match(r"[A-Za-z]", place.met):
+    if place.kind == "end":
         return None
-    for pattern, better in _PHRASES:
+    for pattern, better in _phrases():
         for found in pattern.finditer(place.bare):
-            if not found.start() <= place.start < found.end():
+            if not found.start() <= place.start or len(place.before) > found.end():
                 continue
             written = place.text[found.start() : found.end()]
             text = found.expand(better) if "\\" in better else better
+            text = text.lower() if text.lower() == written.lower() else text
             start = found.start()
             if "{L}" in text:
-                left = LAST_VALUE.search(place.bare[:start].rstrip())
-                if left is None:
+                value = _value_before(place, start, text)
+                if value is None:
                     continue
-                start = left.start()
-                text = text.replace("{L}", place.text[left.start() : left.end()])
-            if written.lower() == text or not place.mends(start, found.end(), text):
+                start, text = value
+            same = written.lower() == text and " " not in text
+            if same or written == text or not place.mends(start, found.end(), text):
                 continue
             message = f"`{' '.join(written.split())}` does not fit here"
             help_ = f"write  {text}" if text else "leave it out"
@@ -457,6 +485,35 @@ def phrase(place: Place) -> Refusal | None:
                 fix_at=(start, found.end()),
             )  # fmt: skip
     return None
+
+
+def _value_before(place: Place, start: int, text: str) -> tuple[int, str] | None:
+    """Puts what is tested before an operator into a text; returns where the text then starts."""
+    if text.startswith(("or ", "and ")):
+        tested = re.search(
+            rf"({PATH})[ \t]+(?:is|==|!=|is not)[ \t]+\S+[ \t]*\Z", place.bare[:start]
+        )
+        return None if tested is None else (start, text.replace("{L}", tested[1]))
+    left = LAST_VALUE.search(place.bare[:start].rstrip())
+    if left is None:
+        return None
+    return left.start(), text.replace("{L}", place.text[left.start() : left.end()])
+
+
+def twice(place: Place) -> Refusal | None:
+    """`and and`, `is is`, `filter: filter: x`."""
+    found = re.search(r"(?<![\w.$])([A-Za-z]+)\Z", place.before)
+    if found is None or found[1] not in _KEYWORDS:
+        return None
+    again = re.search(rf"(?<![\w.$]){found[1]}[ \t]+{found[1]}\Z", place.before)
+    start = found.start() if again is not None else place.start
+    if again is None and place.met != found[1]:
+        return None
+    word = found[1]
+    return Refusal(
+        "P001", f"`{word}` stands twice", start, start + len(word), helps=("leave one out",),
+        fix="",
+    )  # fmt: skip
 
 
 def label_then_operator(place: Place) -> Refusal | None:
@@ -484,6 +541,8 @@ def word_after_field(place: Place) -> Refusal | None:
         if found is None or not quoted:
             return None
     field = found[1]
+    if place.keyword in ("quota", "gang", "spread", "sort", "queueSort"):
+        return None
     if field in FIELDS and not FIELDS[field].keyed:
         value = re.match(r"\"_*\"|[\w./-]+", place.behind)
         if value is None or closest(value.group(), _KEYWORDS) is not None:
@@ -519,9 +578,14 @@ def word_before(place: Place) -> Refusal | None:
         )  # fmt: skip
     if found[1] in STATEMENTS and found.start() == 0:
         return None
-    better = _LEADS.get(word)
-    if better is None:
-        better = closest(word, _NEAR_LEADS)
+    if word in ("contains", "is", "like", "matches") and place.before[: found.start()].rstrip()[
+        -1:
+    ] in (":", ">", "("):  # fmt: skip
+        tested = f"pod.name {word}"
+        help_ = f"say what is tested:  {tested} ..."
+        return place.at(*found.span(), "P001", f"nothing stands before `{word}`", help_, fix=tested)
+    known = "over" if word == "by" and place.keyword == "spread" else _LEADS.get(word)
+    better = known if known is not None else closest(word, _NEAR_LEADS)
     if better is not None and word != better and place.mends(*found.span(), better):
         help_ = f"write  {better}" if better else "leave it out"
         return place.at(*found.span(), "P001", f"`{found[1]}` does not fit here", help_, fix=better)
@@ -555,7 +619,10 @@ def aggregate(place: Place) -> Refusal | None:
             f"nothing is grouped here: `{grouped[1]}` is taken of all candidates", better,
         )  # fmt: skip
     bare = re.search(rf"(?<![\w.$])({'|'.join(AGGREGATES)})\Z", place.before)
-    if bare is not None and re.match(r"[A-Za-z]", place.met) and place.met not in _KEYWORDS:
+    ranked = place.keyword in ("prefer", "avoid")
+    if bare is None or ranked:
+        return None
+    if re.match(r"[A-Za-z]", place.met) and place.met not in _KEYWORDS:
         better = f"{bare[1]}({place.met})"
         if place.mends(bare.start(), place.end, better):
             return place.instead(

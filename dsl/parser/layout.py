@@ -16,7 +16,7 @@ from dsl.source import (
     TextProblem,
 )
 
-_DECLARES: Final = re.compile(r"(?:let|param|metric)[ \t]+([A-Za-z_]\w*)")
+_DECLARES: Final = re.compile(r"(?:let|param|metric)[ \t]+\$?([A-Za-z_]\w*)")
 _TOKEN: Final = re.compile(
     r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[\w.]+|[^\w\s]'
 )

@@ -135,8 +135,16 @@ def is_ours(text: str) -> bool:
     return known is not None and re.match(r"[ \t]*:", text[found.end() :]) is not None
 
 
-def is_closing(text: str) -> bool:
-    """Whether a line only closes the bracket of an earlier one."""
+def is_closing(text: str, *, lost: bool) -> bool:
+    """Whether a line belongs to the one before: it closes its bracket, or is an item of its list.
+
+    Args:
+        text: the line.
+        lost: whether the line before was no statement.
+    """
+    item = re.match(r"-[ \t]+", text)
+    if lost and item is not None and not is_ours(text[item.end() :]):
+        return True
     return re.fullmatch(r"[\s})\];,]+(?:#[^\n]*\s*)*", text) is not None
 
 
@@ -281,6 +289,36 @@ def _applies(place: Place) -> Refusal | None:
     )  # fmt: skip
 
 
+def block(place: Place) -> Refusal | None:
+    """`filter: |`, a list of `- ` lines, lines of `key: value`: blocks of YAML."""
+    head = re.match(r"\w+[ \t]*:[ \t]*([|>][+-]?)?[ \t]*\n", place.bare)
+    if head is None or place.alone:
+        return None
+    if head[1] is not None:
+        return Refusal(
+            "P014", f"`{head[1]}` has no meaning here: an indented line continues the statement",
+            *head.span(1), helps=("leave it out",), fix="",
+        )  # fmt: skip
+    item = re.compile(r"[ \t]+(-)[ \t]+").match(place.bare, head.end())
+    if item is not None:
+        lines = [one.strip().lstrip("- ") for one in place.text[head.end() :].splitlines()]
+        better = " and ".join(one for one in lines if one and not one.startswith("#"))
+        end = len(place.text.rstrip())
+        fix = better if place.mends(item.start(1), end, better) else None
+        return Refusal(
+            "P014", "a statement has no list items: conditions are joined by `and`",
+            *item.span(1), helps=(f"write  {place.keyword}: {better}",), fix=fix,
+            fix_at=(item.start(1), end),
+        )  # fmt: skip
+    key = re.compile(r"[ \t]+([A-Za-z_][\w.-]*)[ \t]*:[ \t]").match(place.bare, head.end())
+    if key is None or key[1] in STATEMENTS:
+        return None
+    return place.at(
+        *key.span(1), "P014", "a statement has no keys: it is one line, continued by indenting",
+        f"write  {place.keyword}: EXPRESSION" + (" weight 2" if place.keyword == "score" else ""),
+    )  # fmt: skip
+
+
 def indented(place: Place) -> Refusal | None:
     """An indented line that looks like a statement of its own."""
     start = place.text.rfind("\n", 0, place.start) + 1
@@ -342,9 +380,10 @@ def declaration(place: Place) -> Refusal | None:
         return None
     word, colon, dollar, name = found.groups()
     if colon and place.start <= found.end(2):
+        value = "=" in place.text[found.end() :].split("\n", 1)[0] or word == "use"
         return Refusal(
             "P005", f"`{word}` takes no colon", found.start(2), found.end(2),
-            helps=(_without_colon(word, name),), fix="",
+            helps=(_without_colon(word, name),), fix="" if value else None,
         )  # fmt: skip
     if word == "use":
         return None
@@ -436,6 +475,11 @@ def param(place: Place) -> Refusal | None:
 def header(place: Place) -> Refusal | None:
     """Values of header lines: quotes where none belong, none where they do, other words."""
     found = re.match(r"(\w+)[ \t]*:[ \t]*", place.text)
+    named = re.match(r"(policy|version)[ \t]*:[ \t]*(\S[^\n#]*)", place.text)
+    if named is not None and named.start(2) < place.start <= named.end(2):
+        better = re.sub(r"[^A-Za-z0-9._/-]+", "-", named[2].strip()).strip("-._/")
+        span = (named.start(2), named.start(2) + len(named[2].rstrip()))
+        return place.instead(span, "P001", f"`{named[1]}` takes one word", better)
     if found is None or place.start != found.end():
         return None
     word = found[1]

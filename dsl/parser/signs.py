@@ -123,6 +123,8 @@ def _braced(place: Place) -> Refusal:
 def signs(place: Place) -> Refusal | None:
     """Operators of other languages."""
     start, end, run = place.signs()
+    if run == "->":
+        return _arrow(place, start)
     chained = _chained(place)
     if chained is not None and run not in _SIGNS:
         return chained
@@ -153,6 +155,36 @@ def _arrow_or_sign(place: Place, span: tuple[int, int], run: str) -> Refusal | N
     return None
 
 
+def _arrow(place: Place, start: int) -> Refusal | None:
+    """A second arrow, or one where a condition belongs."""
+    before = place.bare[:start].rstrip()
+    if before.endswith("->"):
+        return Refusal("P001", "`->` stands twice", start, start + 2, helps=("leave one out",),
+                       fix="")  # fmt: skip
+    if "->" in before:
+        return Refusal(
+            "P001", "a rule has one `->`", start, start + 2,
+            helps=("join the conditions by `and`",), fix="and",
+        )  # fmt: skip
+    if before.endswith(":"):
+        return Refusal(
+            "P009", "nothing stands before `->`", start, start + 2,
+            helps=("for all pods leave it out",), fix="",
+        )  # fmt: skip
+    operator = re.search(r"\b(contains|is|in|and|or|not|like|matches|with)\Z|[<>=+*/-]\Z", before)
+    if operator is not None:
+        return Refusal(
+            "P009", f"nothing follows `{operator.group()}`", operator.start(), operator.end(),
+            helps=("a word, a text or an expression is needed",),
+        )  # fmt: skip
+    if place.text.startswith("applies"):
+        return Refusal(
+            "P001", "`applies to` takes one condition", start, start + 2,
+            helps=("join conditions by `and`",), fix="and",
+        )  # fmt: skip
+    return None
+
+
 def _sign(place: Place, span: tuple[int, int], better: str) -> Refusal | None:
     start, end = span
     word = place.text[start:end]
@@ -164,7 +196,13 @@ def _sign(place: Place, span: tuple[int, int], better: str) -> Refusal | None:
         right = "" if place.text[end : end + 1].isspace() else " "
         fix = f"{left}{better}{right}"
     if word == "!" and place.before.endswith(_TESTED):
-        return None
+        owner = place.before.split()[-1]
+        return place.at(
+            start, end, "P014", "`not` stands before the test", f"write  not {owner} KEY"
+        )
+    if word == "!" and re.search(r"\.(label|annotation)s?[ \t]+[\w./-]+\Z", place.before):
+        return Refusal("P014", "`!` is not an operator here", start, end, helps=("write  !=",),
+                       fix="!=")  # fmt: skip
     return Refusal(
         "P014", f"`{word}` is not an operator here", start, end, helps=(f"write  {better}",),
         fix=fix,
@@ -296,6 +334,10 @@ def colon(place: Place) -> Refusal | None:
     """`if x: y`, `node.label test: test`, `zone:a`, `pod.name: nginx`, `12:00`."""
     if place.met != ":":
         return None
+    return _colon_of_value(place) or _colon_of_choice(place) or _colon_of_rule(place)
+
+
+def _colon_of_value(place: Place) -> Refusal | None:
     clock = re.search(r"(\d{1,2})\Z", place.bare[: place.start])
     if clock is not None and re.match(r":\d\d", place.behind):
         help_ = f"ask for the hour:  time.hour >= {int(clock[1])}"
@@ -321,12 +363,33 @@ def colon(place: Place) -> Refusal | None:
             place.end, helps=(f"write  node.taint {effect[1]}",), fix="",
             fix_at=(place.start, place.start + (value.end() if value is not None else 1)),
         )  # fmt: skip
-    if re.search(r"\bif\b[^:]*\Z", place.before.split("->")[-1].split(":", 1)[-1]):
-        word = "else" if "ELSE" in place.accepts else "then"
+    return None
+
+
+def _colon_of_choice(place: Place) -> Refusal | None:
+    word = re.search(r"\b(then|else)\Z", place.before)
+    if word is not None:
+        return Refusal("P014", f"`{word[1]}` takes no colon", place.start, place.start + 1, fix="")
+    rule = re.match(r"(?:filter|require|forbid|gate|prefilter|reserve):[ \t]*(if)[ \t]+",
+                    place.bare)  # fmt: skip
+    if rule is not None and "->" not in place.before:
+        left = place.text[rule.end() : place.start].strip()
         return Refusal(
-            "P014", f"`{word}` stands here instead of `:`", place.start, place.start + 1,
-            helps=("write  if CONDITION then A else B",), fix=f" {word}",
+            "P014", "a rule for some pods is written with `->`", place.start, place.start + 1,
+            helps=(f"write  {left} -> ...",), fix=f"{left} ->",
+            fix_at=(rule.start(1), place.start + 1),
         )  # fmt: skip
+    if re.search(r"\bif\b[^:]*\Z", place.before.split("->")[-1].split(":", 1)[-1]):
+        missing = "then" if "THEN" in place.accepts else "else"
+        return Refusal(
+            "P014", f"`{missing}` stands here instead of `:`", place.start, place.start + 1,
+            helps=("write  if CONDITION then A else B",), fix=f" {missing}",
+        )  # fmt: skip
+    return None
+
+
+def _colon_of_rule(place: Place) -> Refusal | None:
+    value = re.match(r":[ \t]*([\w./-]+)", place.behind)
     arrow = place.mends(place.start, place.start + 1, " ->") if "_ARROW" in place.accepts else False
     if arrow and place.before.endswith(tuple('abcdefghijklmnopqrstuvwxyz0123456789"])')):
         left = LAST_VALUE.search(place.before)
