@@ -249,7 +249,8 @@ def quota_use(parts: QuotaParts, values: Values, objects: Limited) -> QuotaUse:
     theirs = [parts.amount(name)[0] for name in resources]
     # The pod itself is in the table once it has a node; what it asks for is counted apart.
     sums = values.totals(core.member, theirs, parts.others)
-    used = {one: dict(zip(resources, row, strict=True)) for one, row in sums.items()}
+    # In order, so that what is told of them does not depend on rows.
+    used = {one: dict(zip(resources, sums[one], strict=True)) for one in sorted(sums, key=repr)}
     if listed:
         limits: Limited = dict.fromkeys([*used, *([] if key is None else [key])], explicit)
     else:

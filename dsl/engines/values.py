@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsl import functions, ir, reference
+from dsl.lower import numbers
 from dsl.lower.columns import Builder
 from dsl.lower.frame import Frame, Memo, Run
 from dsl.lower.reads import ITS
@@ -176,16 +177,31 @@ class _ByColumns:
         return tuple(rows[mask].tolist())
 
     def ordered(self, rows: Sequence[int], keys: Sequence[ir.SortKey]) -> tuple[int, ...]:
-        places = [self._places(key, rows) for key in keys]
-        if not places:
-            return tuple(rows)
-        # The last column of lexsort is its first key, and it leaves equal ones as they are.
-        return tuple(np.asarray(rows)[np.lexsort(places[::-1])].tolist())
+        chosen = np.array(rows, np.intp)
+        group = np.zeros(len(chosen), np.intp)
+        groups = min(len(chosen), 1)
+        for key in keys:
+            if groups == len(chosen):
+                break
+            # Only what is still equal needs another key: names, say, are rarely looked at.
+            equal = np.bincount(group)[group] > 1
+            places = np.zeros(len(chosen), np.intp)
+            places[equal] = self._places(key, chosen[equal])
+            distinct, group = np.unique(
+                group * (int(places.max()) + 1) + places, return_inverse=True
+            )
+            groups = len(distinct)
+        return tuple(chosen[np.argsort(group, kind="stable")].tolist())
 
-    def _places(self, key: ir.SortKey, rows: Sequence[int]) -> NDArray[np.intp]:
+    def _places(self, key: ir.SortKey, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Returns where the value of each row stands among the distinct ones."""
         used, column = self._of_pods(key.value, self.world)
         values, back = np.unique(column[np.searchsorted(used, rows)], return_inverse=True)
+        if key.direction != "listed" and key.value.type.kind is not Kind.TEXT:
+            # Sorted already, the missing value last, which is where it stays.
+            there = len(values) - int(np.isnan(values[-1:]).sum())
+            turned = key.direction == "desc"
+            return np.where(back < there, there - 1 - back, back) if turned else back
         kinds = [
             functions.place(one, key.direction, key.items)
             for one in _plain(values, key.value, self.world)
@@ -203,8 +219,7 @@ class _ByColumns:
             keep &= self._of_pods(where, world)[1]
         values, back = np.unique(keys[keep], return_inverse=True)
         sums = [
-            # Amounts are whole numbers, so the order of the sum does not matter.
-            np.bincount(back, _or_nothing(self._of_pods(one, world)[1][keep]), len(values)).tolist()
+            numbers.grouped("sum", back, self._of_pods(one, world)[1][keep], len(values)).tolist()
             for one in amounts
         ]
         names = _plain(values, key, world)
@@ -228,10 +243,6 @@ class _ByColumns:
                     (value,) = _plain(np.atleast_1d(value), key.value, self.world)
                 places.append(functions.place(value, key.direction, key.items))
         return tuple(places)
-
-
-def _or_nothing(column: NDArray[Any]) -> NDArray[Any]:
-    return np.where(np.isnan(column), 0.0, column)
 
 
 def _plain(column: NDArray[Any], expr: ir.Expr, world: World) -> list[Value]:

@@ -1,0 +1,135 @@
+"""`preempt:`, `gang:` and `quota:` come to the same by columns and by the reference."""
+
+import math
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dsl.collective import Limits
+from dsl.engines import ByReference, rules
+from tests.effort import examples
+from tests.properties import policies as p
+from tests.properties.test_language_evaluators import compiled, subjects, worlds
+
+SLOW = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
+IT = p.Place(it="pod")
+POD = p.SCORED
+
+
+def tried(usual):
+    return settings(max_examples=examples(usual), deadline=None, suppress_health_check=SLOW)
+
+
+@st.composite
+def preempts(draw):
+    w = p.Writer(draw)
+    left = f"{w.flag(POD, 1)} -> " if w.one((True, False, False)) else ""
+    where = f" where {w.flag(IT, 2)}" if w.one((True, True, False)) else ""
+    order = f" order {_keys(w, IT)}" if w.one((True, False)) else ""
+    pick = f" pick {_picks(w)}" if w.one((True, False)) else ""
+    return f"preempt: {left}victims{where}{order}{pick}"
+
+
+def _keys(w, place):
+    return ", ".join(
+        f"{_value(w, place)}{w.one(('', ' asc', ' desc'))}" for _ in range(w.one((1, 2)))
+    )
+
+
+def _value(w, place):
+    return w.one((w.number, w.text))(place, 1)
+
+
+def _picks(w):
+    names = ("pdb_violations", "max_priority", "sum_priority", "count", "latest_start")
+    own = f"victims.{w.one(names)}{w.one(('', ' desc'))}"
+    return f"{own}, {_keys(w, p.NODE)}" if w.one((True, False)) else own
+
+
+@tried(600)
+@given(preempts(), worlds(), subjects, st.data())
+def test_who_may_be_evicted_and_what_it_costs(text, world, pod, data):
+    (rule,) = compiled(text).preempts
+    by_columns = rule.evictions(pod, world)
+    meant = rules.evictions(rule.core, ByReference(pod, world))
+    assert by_columns.ordered == meant.ordered
+    if not meant.ordered:
+        return
+    rows = [row for row, there in enumerate(world.present.tolist()) if there]
+    choices = data.draw(
+        st.lists(
+            st.tuples(
+                st.sampled_from(rows),
+                st.lists(st.sampled_from(meant.ordered), min_size=1, unique=True),
+                st.integers(0, 2),
+            ),
+            min_size=1,
+            max_size=3,
+        )
+    )
+    costs = [[one.cost(*choice) for choice in choices] for one in (by_columns, meant)]
+    assert costs[0] == costs[1]
+    assert sorted(costs[0]) == sorted(costs[1])
+
+
+@st.composite
+def gangs(draw):
+    w = p.Writer(draw)
+    left = f"{w.flag(POD, 1)} -> " if w.one((True, False)) else ""
+    by = w.one(("pod.label[app]", "pod.namespace", "pod.priority", "pod.qos", "pod.owner.kind"))
+    least = w.one(("2", "group.min_member", w.number(POD, 1)))
+    wait = w.one(("", " wait 30s", f" wait seconds({w.number(POD, 1)})"))
+    rest = w.one(("", " backoff 10s reject above 10% missing within zone"))
+    return f"gang: {left}by {by} min {least}{wait}{rest}"
+
+
+@tried(400)
+@given(gangs(), worlds(), subjects)
+def test_who_is_in_a_gang(text, world, pod):
+    (rule,) = compiled(text).gangs
+    found = rule.gang(pod, world)
+    meant = rules.gang(rules.GangParts(rule.core), ByReference(pod, world))
+    assert repr(found) == repr(meant)
+    if found is not None:
+        pods, queue = len(world.rows.pods), len(dict(world.rows.tables)["queue"])
+        assert found.reserved <= pods
+        assert len(found.pending) <= queue
+        assert found.size == found.reserved + len(found.pending) + (not found.placed)
+
+
+@st.composite
+def quotas(draw):
+    w = p.Writer(draw)
+    left = f"{w.flag(POD, 1)} -> " if w.one((True, False, False)) else ""
+    by = w.one(("pod.label[app]", "pod.namespace", "pod.qos", "pod.priority"))
+    lists = w.one(("max cpu 2, memory 2Ki", "min cpu 1 max cpu 3", "min memory 1Ki, cpu 1"))
+    elastic = w.one(("", " elastic", f" elastic reclaim {_keys(w, IT)}"))
+    return f"quota: {left}by {by} {lists}{elastic}"
+
+
+@tried(400)
+@given(quotas(), worlds(), subjects)
+def test_what_a_quota_says_and_takes_back(text, world, pod):
+    (rule,) = compiled(text).quotas
+    parts, values = rules.QuotaParts(rule.core), ByReference(pod, world)
+    use = rule.use(pod, world, {})
+    assert repr(use) == repr(rules.quota_use(parts, values, {}))
+    found, meant = rule.reclaim(pod, world, {}), rules.reclaim(parts, values, {})
+    assert (found is None) == (meant is None)
+    if found is not None:
+        assert found.ordered == meant.ordered
+        assert found.taken(found.ordered) == meant.taken(meant.ordered)
+        assert set(found.taken(found.ordered)) <= set(found.ordered)
+
+
+@tried(200)
+@given(worlds(), subjects, st.integers(0, 4))
+def test_quotas_that_are_objects(world, pod, size):
+    (rule,) = compiled("quota: by pod.namespace elastic").quotas
+    names = {pod.text("pod.namespace", None), "default", "web"}
+    objects = {one: Limits({"cpu": 1000.0 * size}, {"cpu": 2000.0 * size}) for one in names}
+    parts, values = rules.QuotaParts(rule.core), ByReference(pod, world)
+    assert repr(rule.use(pod, world, objects)) == repr(rules.quota_use(parts, values, objects))
+    use = rule.use(pod, world, objects)
+    assert set(use.used) <= set(objects)
+    assert all(not math.isnan(one) for used in use.used.values() for one in used.values())
