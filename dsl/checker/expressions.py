@@ -356,7 +356,7 @@ class Typer:
 
     def _unknown_name(self, node: s.Name) -> Refused:
         name = node.name
-        near = closest(name, self.scope.names())
+        near = closest(name, self.scope.names()) if name not in self.scope.params else None
         if near is not None:
             doc = CATALOGUE[near].doc if near in CATALOGUE else ""
             more = f" (bundled metric: {doc})" if doc and near not in self.scope.metrics else ""

@@ -83,8 +83,13 @@ def _near(node: s.Field, name: str, *, has_key: bool) -> tuple[list[str], Fix | 
     near = closest_field(name)
     if near is not None:
         keyed = FIELDS[near].keyed
-        path = Span(node.span.start, node.span.start + len(node.path))
-        span = path if keyed and not node.tail else node.span
+        if node.tail:
+            # Behind a key only the last word is another.
+            path, _, last = near.rpartition(".")
+            tail = Span(node.span.end - len(node.tail), node.span.end)
+            return [f"did you mean `{near}`?"], Fix(tail, f".{last}") if path == node.path else None
+        path_span = Span(node.span.start, node.span.start + len(node.path))
+        span = path_span if keyed else node.span
         return [f"did you mean `{near}`?"], Fix(span, near) if keyed == has_key else None
     told = field_hint(node.path)
     if told is not None:
