@@ -239,7 +239,7 @@ def test_actions():
 
 
 def test_the_first_binder_that_applies():
-    plan = plan_of("bind: pod.label virtual=yes -> with other\nbind: dry run\nbind: default")
+    plan = plan_of("bind: pod.label virtual=yes -> with other\nbind: dry run")
     assert plan.binder(pod(**{"label[virtual]": "yes"}), FakeWorld([])).core.name == "other"
     assert plan.binder(pod(), FakeWorld([])).core.kind == "dry"
     assert plan_of("score: 1").binder(pod(), FakeWorld([])) is None
