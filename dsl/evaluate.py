@@ -184,8 +184,11 @@ def _understood(tree: ir.Expr, used: Mapping[str, MetricSpec]) -> Understood:
 def _reads(node: ir.Expr) -> Iterator[tuple[str, str]]:
     """The field that a node reads itself, and how it is shown."""
     match node:
-        case ir.Read(field=field, key=key) | ir.ContainerRead(field=field, key=key):
+        case ir.Read(field=field, key=key):
             yield field, field if key is None else _keyed(field, key)
+        case ir.ContainerRead(field=field, key=key):
+            shown = f"it.{field}"
+            yield "", shown if key is None else _keyed(shown, key)
         case ir.KeyedRead(field=field):
             yield field, _keyed(field, "...")
         case ir.Metric(name=name):

@@ -10,7 +10,7 @@ from dsl.source import Span
 from dsl.types import Level, Type
 
 
-class Core(Struct, frozen=True, eq=False, kw_only=True):
+class Core(Struct, frozen=True, eq=False, kw_only=True, gc=False):
     """Any expression: its type, its level and the text it came from."""
 
     span: Span

@@ -49,7 +49,7 @@ _REPLACEMENTS: Final = {
 _FIX_TEXT: Final = {"a space": " ", "nothing": ""}
 
 
-class Span(Struct, frozen=True):
+class Span(Struct, frozen=True, gc=False):
     """A stretch of one file, in code points; the end is exclusive."""
 
     start: int

@@ -8,7 +8,7 @@ from msgspec import Struct
 from dsl.source import Span
 
 
-class Node(Struct, frozen=True):
+class Node(Struct, frozen=True, gc=False):
     """Anything with a place in the file."""
 
     span: Span

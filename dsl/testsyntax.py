@@ -9,7 +9,7 @@ from msgspec import Struct
 from dsl.source import SourceFile, Span
 
 
-class Node(Struct, frozen=True):
+class Node(Struct, frozen=True, gc=False):
     """Anything with a place in the file."""
 
     span: Span

@@ -55,6 +55,8 @@ class Cubes:
         #: The two sides of each comparison of two values.
         self._pairs: dict[int, tuple[int, int]] = {}
         self._depth = 0
+        self._first: dict[int, Limit | None] = {}
+        self._leads: dict[int, bool] = {}
 
     def of(self, node: ir.Expr, *, wanted: bool = True) -> tuple[Cube, ...]:
         """Returns when a condition is true (or, not `wanted`, false). Raises `Unknown`."""
@@ -253,17 +255,20 @@ class Cubes:
         """Returns both as one cube; None where they contradict each other."""
         if not left or not right:
             return left or right
-        out = dict(left)
-        for key, limit in right.items():
-            out[key] = out[key].meet(limit) if key in out else limit
-        return self._checked(out)
+        out = {**left, **right}
+        for key in left.keys() & right.keys():
+            out[key] = left[key].meet(right[key])
+            if out[key].is_empty:
+                return None
+        # INVARIANT: both were checked, so only what says something of other values asks for more.
+        return self._checked(out) if any(map(self._leads_on, out)) else out
 
     def _checked(self, cube: Cube) -> Cube | None:
         out = dict(cube)
         for key in tuple(out):
-            node = self.keys.nodes.get(key)
-            if node is not None:
-                out[key] = out[key].meet(at_first(node))
+            first = self._at_first(key)
+            if first is not None:
+                out[key] = out[key].meet(first)
             if out[key].is_empty:
                 return None
         if not self._there(out):
@@ -273,6 +278,22 @@ class Cubes:
         if not all(self._number_of_text(out, key) for key in out):
             return None
         return out
+
+    def _at_first(self, key: int) -> Limit | None:
+        """What a value may be before any condition; None where the number is of no value."""
+        if key not in self._first:
+            node = self.keys.nodes.get(key)
+            self._first[key] = None if node is None else at_first(node)
+        return self._first[key]
+
+    def _leads_on(self, key: int) -> bool:
+        """Whether what is known of a value says something of others."""
+        found = self._leads.get(key)
+        if found is None:
+            node = self.keys.nodes.get(key)
+            found = key in self._pairs or isinstance(node, ir.Func | ir.Arith | ir.Negate)
+            self._leads[key] = found
+        return found
 
     def _there(self, cube: dict[int, Limit]) -> bool:
         """A result that is there has arguments that are there; False on a contradiction."""
@@ -328,7 +349,11 @@ class Cubes:
         return bool(left)
 
     def _side(self, cube: Mapping[int, Limit], key: int) -> Limit:
-        return cube[key] if key in cube else at_first(self.keys.nodes[key])
+        if key in cube:
+            return cube[key]
+        first = self._at_first(key)
+        assert first is not None
+        return first
 
     def _number_of_text(self, cube: dict[int, Limit], key: int) -> bool:
         """Whether `number(label) > 2` fits the few texts the label may have."""

@@ -45,6 +45,9 @@ class Keys:
 
     def key(self, root: ir.Expr) -> int:
         """Returns the number of an expression."""
+        known = self._by_id.get(id(root))
+        if known is not None:
+            return known
         stack = [root]
         while stack:
             node = stack[-1]

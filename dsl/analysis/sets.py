@@ -5,10 +5,11 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import lru_cache
 from math import inf
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from dsl.functions import TEXT_TESTS
 
@@ -20,8 +21,7 @@ _END: Final[Cut] = (inf, 1)
 _WILD: Final = re.compile(r"[*?]+")
 
 
-@dataclass(frozen=True, slots=True)
-class Numbers:
+class Numbers(Struct, frozen=True, gc=False):
     """Some numbers: stretches in order that do not touch."""
 
     spans: tuple[Span, ...] = ((_START, _END),)
@@ -89,8 +89,7 @@ class Test(NamedTuple):
     wanted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Texts:
+class Texts(Struct, frozen=True, gc=False):
     """Some texts: those of `only` (None: all), but none of `never`, that pass the tests."""
 
     only: frozenset[str] | None = None
@@ -190,8 +189,7 @@ def _clash(test: Test, other: Test) -> bool:
     return not (starts and ends)
 
 
-@dataclass(frozen=True, slots=True)
-class Outcomes:
+class Outcomes(Struct, frozen=True, gc=False):
     """Some of a few outcomes: true or false; less, equal, more or not comparable."""
 
     left: frozenset[str]
@@ -209,12 +207,11 @@ class Outcomes:
 Values = Numbers | Texts | Outcomes
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(Struct, frozen=True, gc=False):
     """What a value may be: missing, one of some values, both, or nothing at all."""
 
     missing: bool
-    values: Values | None = field(default=None)
+    values: Values | None = None
 
     def meet(self, other: "Limit") -> "Limit":
         """Returns what both allow."""
