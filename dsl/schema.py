@@ -137,10 +137,16 @@ def _pod() -> Iterator[FieldSpec]:
     yield FieldSpec("pod.images", TEXTS, level, "images of all containers")
     yield FieldSpec("pod.containers", TEXTS, level, "containers of the pod; in `len` their number")
     yield FieldSpec(
-        "pod.queued_at", TIME, level, "when the pod last entered the queue", optional=True
+        "pod.queued_at",
+        TIME,
+        level,
+        "when the pod last entered the queue; a running scheduler knows it in `sort` only",
+        optional=True,
     )
-    yield FieldSpec("pod.first_attempt_at", TIME, level, "when it was first tried", optional=True)
-    yield FieldSpec("pod.attempts", NUMBER, level, "how often it has been tried", optional=True)
+    doc = "when it was first tried; in a running scheduler *later*"
+    yield FieldSpec("pod.first_attempt_at", TIME, level, doc, optional=True)
+    doc = "how often it has been tried; in a running scheduler *later*"
+    yield FieldSpec("pod.attempts", NUMBER, level, doc, optional=True)
     later = (
         ("pod.previous_node", TEXT, "node of its predecessor"),
         ("workload.label", TEXT, "label of the pod's workload"),

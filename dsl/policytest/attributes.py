@@ -48,7 +48,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
         "node": {
             **dict.fromkeys(("cpu", "memory", "storage", "gpu", "resource", "image_size"), AMOUNT),
-            **dict.fromkeys(("label", "annotation", "taint", "condition", "from"), TEXT),
+            **dict.fromkeys(("label", "annotation", "taint", "condition", "kernel", "from"), TEXT),
             **dict.fromkeys(("pods", "ips", "volumes_limit", "volumes_attached"), WHOLE),
             **dict.fromkeys(("ready", "unschedulable"), FLAG),
             **dict.fromkeys(("created", "heartbeat"), TIME),

@@ -132,6 +132,8 @@ def node_of(thing: Thing, read: ReadText) -> Node:
         "allocatable": least | (_part(status, "allocatable") or capacity) | amounts,
         "conditions": _conditions(thing, _items(status, "conditions")),
     }
+    if "kernel" in thing.plain:
+        status["nodeInfo"] = _part(status, "nodeInfo") | {"kernelVersion": thing.text("kernel")}
     sizes = thing.maps.get("image_size", {})
     images = [
         {"names": [name], "sizeBytes": int(parse_quantity(size))} for name, size in sizes.items()

@@ -77,3 +77,14 @@ def test_samples_of_metrics_that_are_annotations(tmp_path, unit, sample, score):
           expect score a {score}
         """
     assert results(tmp_path, policy, tests) == [("passed", "")]
+
+
+def test_the_kernel_of_a_node(tmp_path):
+    tests = """\
+        node: a  kernel 5.15.0-91
+        node: b
+        test: "t"
+          given pod name p
+          expect feasible [a]
+        """
+    assert results(tmp_path, "filter: node.kernel starts with '5.'\n", tests) == [("passed", "")]
