@@ -58,6 +58,7 @@ POD_SETS = {
 }
 _DOMAIN = ("zone.pods", "region.pods", "pods_in('k')")
 REDUCERS = ("max", "min", "sum", "avg", "median")
+SEPARATORS = ("'-'", "'/'", "$word", "''")
 TESTS = ("count", "any", "all")
 TEXT_TESTS = ("contains", "starts with", "ends with", "like", "matches")
 NORMS = ("none", "minmax", "default", "rank")
@@ -76,6 +77,7 @@ class Place:
         sets: sets of pods that may be aggregated.
         total: the score of the chosen node.
         across: metrics of the node and a pod that is elsewhere, and no more of the node.
+        item: `text` or `number` where `it` alone is an item of a list.
     """
 
     node: bool = True
@@ -86,6 +88,7 @@ class Place:
     sets: tuple[str, ...] = tuple(POD_SETS)
     total: bool = False
     across: bool = False
+    item: str = ""
 
 
 NODE = Place()
@@ -207,7 +210,10 @@ def leaves(place):
         computed = spec.keyed and not name.startswith(("it.node.", "score"))
         if computed and not (place.it == "container" and spec.level is Level.IT):
             kind = "number" if spec.name in AMOUNTS else _kind(spec, None)
-            out[kind] += [spelled(name, f"({key})") for key in inner]
+            reads = [spelled(name, f"({key})") for key in inner]
+            out[kind] += [f"({one} ?? 'x')" for one in reads] if spec.words else reads
+    if place.item:
+        out[place.item].append("it")
     _metrics(place, out)
     return {kind: tuple(texts) for kind, texts in out.items()}
 
@@ -217,7 +223,8 @@ def closest(place):
     """The leaves that differ most within the place: of `it`, else of the node."""
     word = "it." if place.it else "node."
     return {
-        kind: tuple(one for one in texts if word in one) for kind, texts in leaves(place).items()
+        kind: tuple(one for one in texts if word in one or one == "it")
+        for kind, texts in leaves(place).items()
     }
 
 
@@ -229,13 +236,14 @@ def _its(place, pods):
         sets = tuple(one for one in sets if one in ("cluster.pods", "queue.pods"))
     it = "queued" if where == "nowhere" else "pod"
     node = place.node and where == "here"
-    return replace(place, it=it, node=node, across=place.node and not node, sets=sets)
+    across, item = place.node and not node, place.item if where == "here" else ""
+    return replace(place, it=it, node=node, across=across, item=item, sets=sets)
 
 
 def _outer(place):
     """The place inside of an aggregate over nodes."""
     sets = tuple(POD_SETS) if place.sets else ()
-    return replace(place, it="", node=True, nodes=False, across=False, sets=sets)
+    return replace(place, it="", node=True, nodes=False, across=False, item="", sets=sets)
 
 
 _CONTAINER = Place(node=False, it="container", nodes=False, sets=())
@@ -263,7 +271,7 @@ class Writer:
         return self.one((
             self._arithmetic, self._arithmetic, self._arithmetic, self._choice, self._function,
             self._several, self._of_text, self._of_unit, self._of_unit, self._reduced,
-            self._reduced, self._counted, self._of_list,
+            self._reduced, self._counted, self._of_list, self._of_items,
         ))(place, depth - 1)  # fmt: skip
 
     def _arithmetic(self, place, depth):
@@ -271,7 +279,7 @@ class Writer:
         if self.one((True, False, False, False)):
             return f"-({a})"
         if self.one((True, False, False, False, False, False)):
-            return f"{self._draw(st.integers(0, 150))}% of ({a})"
+            return f"{self.one(range(150))}% of ({a})"
         return f"({a} {self.one('+-*/')} {self.number(place, depth)})"
 
     def _choice(self, place, depth):
@@ -355,6 +363,23 @@ class Writer:
 
     # ---- aggregates
 
+    def _of_items(self, place, depth):
+        return self._items(place, self.one(("count", "sum"))) or self._reduced(place, depth)
+
+    def _items(self, place, function):
+        """An aggregate over the items of a list, None where there can be none."""
+        if place.it or place.item:
+            return None
+        of = self.one(("$names", "words", "$sizes", "pod.images", "split", "split"))
+        if of == "split":
+            of = f"split({self.text(place, 0)}, {self.one(SEPARATORS)})"
+        inner = replace(place, item="number" if of == "$sizes" else "text")
+        if function == "sum":
+            return f"sum({self.number(inner, 1)} over {of}{self._where(inner, 1)})"
+        if self.one((True, False)):
+            return f"{function}({of} where {self.flag(inner, 1)})"
+        return f"{function}({self.flag(inner, 1)} over {of}{self._where(inner, 0)})"
+
     def _reduced(self, place, depth):
         return self.aggregate(place, depth, self.one(REDUCERS), "number") or self.leaf(
             place, "number"
@@ -378,9 +403,10 @@ class Writer:
         sets = (*place.sets, *(("nodes", "candidates") if place.nodes else ()))
         if place.it != "container":
             sets = (*sets, "pod.containers", "pod.containers")
-        if not sets:
-            return None
-        of = self.one(sets)
+        return self.aggregate_over(place, depth, function, kind, self.one(sets)) if sets else None
+
+    def aggregate_over(self, place, depth, function, kind, of):
+        """An aggregate over a set."""
         if of in ("nodes", "candidates"):
             return self._over_nodes(_outer(place), depth, function, kind, of)
         if of == "pod.containers":
@@ -531,4 +557,6 @@ class Writer:
 
     def _tested(self, place, depth):
         name = self.one(("any", "all"))
+        if self.one((True, False, False)):
+            return self._items(place, name) or self._label_test(place)
         return self.aggregate(place, depth, name, "flag") or self._label_test(place)
