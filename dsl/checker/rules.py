@@ -222,6 +222,9 @@ class RuleChecker:
             message=message,
             status=status,
         )
+        if node.left is not None:
+            # There a missing value lets the rule pass by; it does not reject.
+            self.decided(node.keyword, node.left, "left", left, beside=right)
         self.decided(node.keyword, node.right, node.point, left, right)
         return FilterDraft(number, node, core, reads_of(guards, test))
 
@@ -286,18 +289,29 @@ class RuleChecker:
     def _hole(self, node: s.Expr) -> ir.Expr:
         return self._typer.plain(self._typer.expression(node))
 
-    def decided(self, keyword: str, node: s.Expr, point: str, *parts: ir.Expr | None) -> None:
-        """Refuses a metric that may be missing and decides without a word on that (P231)."""
+    def decided(
+        self,
+        keyword: str,
+        node: s.Expr,
+        point: str,
+        *parts: ir.Expr | None,
+        beside: ir.Expr | None = None,
+    ) -> None:
+        """Refuses a metric that may be missing and decides without a word on that (P231).
+
+        Words on it `beside` the parts count, too.
+        """
         guarded: set[str] = set()
         reads: dict[str, ir.Metric | ir.Pair] = {}
-        for one in ir.walk(*(part for part in parts if part is not None)):
+        own = {id(one) for one in ir.walk(*(part for part in parts if part is not None))}
+        for one in ir.walk(*(part for part in (*parts, beside) if part is not None)):
             match one:
                 case ir.Missing():
                     guarded |= _metrics_in(one.operand)
                 case ir.Coalesce():
                     for operand in one.operands[:-1]:
                         guarded |= _metrics_in(operand)
-                case ir.Metric() | ir.Pair():
+                case ir.Metric() | ir.Pair() if id(one) in own:
                     reads.setdefault(one.name, one)
                 case _:
                     pass
