@@ -272,6 +272,12 @@ def _after_word(place: Place) -> Refusal | None:
 
 def _unquoted(place: Place) -> Refusal | None:
     before = place.before
+    operator = re.search(r"\b(contains|starts with|ends with|is|like)\Z|(?<=\w)=\Z", before)
+    if operator is not None and re.fullmatch(r"\w*_", place.met):
+        better = f'"{place.met}"'
+        return place.refuse(
+            "P001", f"`{place.met}` needs quotes", f"write  {operator.group()} {better}", fix=better
+        )
     tested = re.search(r"(contains|starts with|ends with|is|is not|like|=)[ \t]+(\S+)\Z", before)
     tested = tested or re.search(r"(?<=\w)(=|!=)([\w./-]+)\Z", before)
     if tested is None or place.kind == "end" or before.endswith(("==", "<=", ">=", "!=")):
@@ -400,6 +406,8 @@ def _clause(place: Place) -> Refusal | None:
 def _side_by_side(place: Place) -> Refusal | None:
     """`pod.name contains nginx node.label a=b`: nothing joins the two."""
     if "_ARROW" not in place.accepts and "AND" not in place.accepts:
+        return None
+    if re.search(r"(?:[:(]|->|\band|\bor|\bnot)[ \t]*[A-Za-z_]+\Z", place.before):
         return None
     path = re.match(r"(?:not[ \t]+)?(?:pod|node|namespace|it|cluster|zone|time)\.\w+", place.behind)
     if path is None or not place.mends(place.start, place.start, "and "):

@@ -175,14 +175,14 @@ def statement_word(place: Place) -> Refusal | None:
         return None if place.start > 0 else _no_word(place)
     word = found.group().rstrip("-")
     rest = place.text[len(word) :].lstrip(" \t")
+    if word == "applies" and re.match(r"to\b", rest):
+        return _applies(place)
     if place.start > len(place.text) - len(rest):
         return None
     if word in STATEMENTS:
         return None if rest.startswith(":") else _no_colon(place, word)
     if word in DECLARATIONS:
         return None
-    if word == "applies" and re.match(r"to\b", rest):
-        return _applies(place)
     known = _known_word(word)
     if known is not None:
         message = f"there is no statement `{word}`"

@@ -313,6 +313,12 @@ def _function_of_sign(place: Place, start: int, run: str) -> Refusal | None:
                 return place.at(*span, "P007", f"`{number[1]}%` does not fit here", help_)
             better = f"{number[1]}%"
             return place.instead(span, "P007", "a percentage has no blank before its `%`", better)
+    pattern = re.match(r"\^([\w*?./-]+)", place.text[start:])
+    if pattern is not None and re.search(r"\blike[ \t]*\Z", place.bare[:start]):
+        return place.instead(
+            (start, start + pattern.end()), "P014", "a pattern is that of the whole text",
+            f"{pattern[1]}*",
+        )  # fmt: skip
     left = LAST_VALUE.search(place.bare[:start].rstrip())
     name = _FUNCTIONS_OF_SIGNS[run]
     if left is None or right is None:
