@@ -12,6 +12,7 @@ import pytest
 
 from dsl.compiler import Compiler
 from dsl.parser.build import StatementReader
+from engine.policy.support import unsupported
 from engine.policytests.running import Runner
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +29,8 @@ examples/cookbook` runs. The first line says where somebody has asked for it. Co
 what the lines mean is told in [the language](language.md), and [the bundled policies](policies.md)
 can be taken with `use`. The test of a policy says more about it than its description.
 
+† A running scheduler of this version refuses these; they are checked and tested like the others.
+
 This page is made from the files, by `python -m tests.examples.test_cookbook`.
 """
 
@@ -35,13 +38,19 @@ This page is made from the files, by `python -m tests.examples.test_cookbook`.
 def page():
     yield HEAD
     yield "| policy | what it does |\n| --- | --- |"
-    yield from (f"| [{path.stem}](#{path.stem}) | {told(path)} |" for path in POLICIES)
+    yield from (f"| [{path.stem}](#{path.stem}){mark(path)} | {told(path)} |" for path in POLICIES)
     for path in POLICIES:
         yield f"\n## {path.stem}\n\n```policy\n{path.read_text('utf-8').rstrip()}\n```"
 
 
 def told(path):
     return re.search('^description: "(.*)"$', path.read_text("utf-8"), re.MULTILINE)[1]
+
+
+def mark(path):
+    """What a running scheduler of this version refuses has a sign."""
+    plans = COMPILER.compile({path.name: path.read_text("utf-8")}).plans
+    return " †" if any(unsupported(plan) for plan in plans) else ""
 
 
 def rewrite():
