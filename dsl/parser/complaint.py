@@ -272,11 +272,14 @@ def _after_word(place: Place) -> Refusal | None:
 
 def _unquoted(place: Place) -> Refusal | None:
     before = place.before
-    operator = re.search(r"\b(contains|starts with|ends with|is|like)\Z|(?<=\w)=\Z", before)
-    if operator is not None and re.fullmatch(r"\w*_", place.met):
+    word_operator = re.search(r"\b(contains|starts with|ends with|is|like)\Z|(?<=\w)=\Z", before)
+    if word_operator is not None and re.fullmatch(r"\w*_", place.met):
         better = f'"{place.met}"'
         return place.refuse(
-            "P001", f"`{place.met}` needs quotes", f"write  {operator.group()} {better}", fix=better
+            "P001",
+            f"`{place.met}` needs quotes",
+            f"write  {word_operator.group()} {better}",
+            fix=better,
         )
     tested = re.search(r"(contains|starts with|ends with|is|is not|like|=)[ \t]+(\S+)\Z", before)
     tested = tested or re.search(r"(?<=\w)(=|!=)([\w./-]+)\Z", before)
