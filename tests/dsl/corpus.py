@@ -27,4 +27,11 @@ def policies():
         found |= dict.fromkeys(re.findall(r"(?s)```policy\n(.*?)```", text))
     examples = (ROOT / "tests" / "dsl" / "data" / "examples.txt").read_text(encoding="utf-8")
     found |= dict.fromkeys(re.split(r"(?m)^=== .*\n", examples)[1:])
+    for path in sorted((ROOT / "tests" / "dsl" / "wrong").glob("*.txt")):
+        if path.stem != "policytest":
+            cases = re.findall(r"(?ms)^====\n(.*?)^>>>>$", path.read_text(encoding="utf-8"))
+            found |= dict.fromkeys(cases)
+    for folder in ("examples", "policies"):
+        for path in sorted((ROOT / folder).rglob("*.policy")):
+            found.setdefault(path.read_text(encoding="utf-8"))
     return tuple(one for one in found if _POLICY.search(one) and len(one) < 4_000)
