@@ -469,3 +469,59 @@ def test_conditions_of_the_pod(test):
         answers.append(expected)
     assert any(answers)
     assert not all(answers)
+
+
+# ---- keys that are computed
+
+
+@pytest.mark.parametrize(
+    ("test", "expected"),
+    [
+        ("node.label[(pod.label[none])] is present", [False, False, False]),
+        ("node.label[(pod.label[none])] is missing", [True, True, True]),
+        ("node.taint[(pod.label[none])]", [False, False, False]),
+        ("node.taint[(pod.label[app])]", [True, False, False]),
+        ("node.taint[(node.label[k])]", [False, True, False]),
+        ("node.resource[(pod.label[res])].free > 1", [True, False, False]),
+        ("node.resource[(pod.label[none])].free is missing", [True, True, True]),
+        ("node.resource[(node.label[res])].free > 1", [True, False, True]),
+        ("pod.request[(pod.label[res])] > 1", [True, True, True]),
+        ("pod.request[(pod.label[none])] > 0", [False, False, False]),
+        ("pod.request[(pod.label[none])] is missing", [True, True, True]),
+        ("pod.request[(node.label[res])] > 1", [True, True, False]),
+        ("pod.label[(pod.label[none])] is missing", [True, True, True]),
+        ("pod.label[(pod.label[app])] is present", [True, True, True]),
+        ("pod.label[(node.label[k])] is missing", [True, False, True]),
+        ("pod.name in node.images", [False, False, False]),
+        ("pod.label[app] in node.images", [True, False, False]),
+        ("pod.label[none] in node.images", [False, False, False]),
+        ("count(node.pods where it.label[(node.label[k])] is present) > 0", [False, True, False]),
+        ("count(node.pods where it.request[(node.label[res])] > 1) > 0", [True, False, False]),
+        ("count(node.pods where node.resource[(it.name)].free > 1) > 0", [True, False, True]),
+    ],
+)
+def test_fields_under_computed_keys(test, expected):
+    world = FakeWorld(
+        [
+            {
+                "node.taint[t]": True, "node.label[res]": "cpu", "node.resource.free[cpu]": 2000.0,
+                "node.images": ("t",),
+            },
+            {"node.label[k]": "u", "node.taint[u]": True, "node.label[res]": "cpu"},
+            {
+                "node.resource.free[gpu]": 4.0, "node.label[res]": "gpu",
+                "node.resource.free[cpu]": 500.0,
+            },
+        ],
+        [
+            {"on": 0, "it.request[cpu]": 1500.0, "it.name": "cpu"},
+            {"on": 1, "it.label[u]": "1", "it.request[cpu]": 900.0, "it.name": "x"},
+            {"on": 2, "it.request[cpu]": 1e9, "it.name": "gpu", "it.request[gpu]": 1.0},
+        ],
+    )  # fmt: skip
+    fields = {"label[app]": "t", "label[res]": "cpu", "label[t]": "1", "label[u]": "2"}
+    pod = subject(**fields, **{"request[cpu]": 1500.0})
+    assert passing(f"filter: {test}", world, pod) == expected
+    if "node." not in test:
+        plan = plan_of(f"gate: {test}")
+        assert (plan.gated(pod, world) is None) == expected[0]
