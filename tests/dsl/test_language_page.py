@@ -4,10 +4,12 @@
 """
 
 import re
+import textwrap
 from pathlib import Path
 
 import pytest
 
+from dsl.checker.scope import RESERVED
 from dsl.compiler import Compiler
 from dsl.functions import FUNCTIONS
 from dsl.schema import CATALOGUE, FIELDS, RESULTS
@@ -60,11 +62,21 @@ def metrics_table():
         yield f"| `{name}` | {unit} | {one.doc} |"
 
 
-TABLES = {"fields": fields_table, "functions": functions_table, "metrics": metrics_table}
+def reserved_table():
+    words = ", ".join(f"`{word}`" for word in sorted(RESERVED))
+    yield from (f"  {line}" for line in textwrap.wrap(f"{words}.", 98, break_long_words=False))
+
+
+TABLES = {
+    "reserved": reserved_table,
+    "fields": fields_table,
+    "functions": functions_table,
+    "metrics": metrics_table,
+}
 
 
 def block(name):
-    return re.compile(rf"(<!-- {name} -->\n).*?(<!-- end -->)", re.DOTALL)
+    return re.compile(rf"(<!-- {name} -->\n).*?( *<!-- end -->)", re.DOTALL)
 
 
 def rewrite():
