@@ -1,0 +1,147 @@
+"""Columns of texts as the dictionary grows; tiers, reservations and orders at their edges."""
+
+import numpy as np
+import pytest
+
+from dsl import reference
+from dsl.lower.texts import CodeTable, Tables
+from tests.dsl.bothways import POD, passing, plan_of, subject
+from tests.dsl.worlds import FakePod, FakeWorld, Texts
+
+# ---- texts
+
+
+@pytest.mark.parametrize(
+    "test", ["len(node.zone) > 5", "node.zone matches '.*[13579]'", "number(node.zone) is missing"]
+)
+def test_tables_of_texts_grow_with_the_dictionary(test):
+    """One text more each time, so that every size of a table is met; some nodes have none."""
+    known = Texts()
+    rule = plan_of(f"filter: {test}").filters[0]
+    for count in range(60):
+        zones = [{"node.zone": f"zone{one}" if one % 3 else str(one)} for one in range(count)]
+        world = FakeWorld([{}, *zones, {}], dictionary=known)
+        expected = [reference.passes(rule.core, world, subject(), row) for row in range(count + 2)]
+        assert rule.verdict((), world, slice(0, count + 2)).tolist() == expected
+    other = FakeWorld([{"node.zone": "zone11"}, {}, {"node.zone": "b"}])
+    expected = [reference.passes(rule.core, other, subject(), row) for row in range(3)]
+    assert rule.verdict((), other, slice(0, 3)).tolist() == expected
+
+
+def test_each_text_is_looked_at_once():
+    asked = []
+
+    def length(text):
+        asked.append(text)
+        return float(len(text))
+
+    table, known = CodeTable(length, np.nan, np.float64), Texts()
+    codes = np.array([known.code(one) for one in ("a", "bb", "a")] + [-1], np.int32)
+    for _ in range(3):
+        found = table.take(codes, known).tolist()
+        assert found[:3] == [1.0, 2.0, 1.0]
+        assert found[3] != found[3]
+    for one in range(20):
+        known.code(f"more {one}")
+        assert table.take(codes[:3], known).tolist() == [1.0, 2.0, 1.0]
+    assert asked == ["a", "bb"]
+    again = Texts()
+    assert table.take(np.array([again.code("bb")]), again).tolist() == [2.0]
+    assert asked == ["a", "bb", "bb"]
+
+
+def test_tables_are_kept_by_the_other_arguments_and_forgotten_when_there_are_many():
+    tables, known = Tables(lambda *texts: float(len("".join(texts))), np.nan, np.float64), Texts()
+    codes = np.array([known.code("xyz")], np.int32)
+    first = tables.of(0, ("a",))
+    assert tables.of(0, ("a",)) is first
+    assert tables.of(1, ("a",)) is not first
+    assert tables.of(0, ("a", "bb")).take(codes, known).tolist() == [6.0]
+    for one in range(256):
+        tables.of(0, (f"{one}",))
+    assert tables.of(0, ("a",)) is not first
+
+
+def test_the_place_of_the_column_among_the_arguments():
+    order = Tables(lambda *texts: len(texts[0]) * 100.0 + len(texts[1]), np.nan, np.float64)
+    known = Texts()
+    codes = np.array([known.code("xyz")], np.int32)
+    assert order.of(0, ("a",)).take(codes, known).tolist() == [301.0]
+    assert order.of(1, ("a",)).take(codes, known).tolist() == [103.0]
+
+
+@pytest.mark.parametrize(
+    ("test", "expected"),
+    [
+        ("join(node.name, node.zone) is missing", [False, True, True]),
+        ("join(node.name, pod.label[none]) is missing", [True, True, True]),
+        ("string(node.gpu.free) is missing", [False, True, False]),
+        ("string(node.gpu.free) is 1", [True, False, False]),
+        ("before(node.zone, '-') is missing", [False, True, True]),
+        ("node.zone in [a-b, c, d, e, f, g, h, i, j, k, b]", [True, False, False]),
+        ("node.name in [a-b, c, d, e, f, g, h, i, j, k, b, a]", [True, True, False]),
+        ("node.zone == node.name", [False, False, False]),
+        ("pod.label[none] == node.zone", [False, False, False]),
+        ("(node.zone ?? pod.label[none] ?? node.name) is b", [False, True, False]),
+    ],
+)
+def test_missing_texts_are_no_texts(test, expected):
+    hosts = [
+        {"node.name": "a", "node.zone": "a-b", "node.gpu.free": 1.0},
+        {"node.name": "b"},
+        {"node.gpu.free": 2.5},
+    ]
+    world = FakeWorld(hosts)
+    for text in "cdefghijk":
+        world.dictionary.code(text)
+    assert passing(f"filter: {test}", world, subject()) == expected
+
+
+# ---- tiers, reservations, orders
+
+
+def preferred(plan, world, pod, rows):
+    """The mask of a tier, which the reference must give, too."""
+    rule = plan.tiers[0]
+    parts = rule.prepare(pod, world)
+    assert parts == rule.prepare(pod, world)
+    mask = rule.mask(parts, world, np.array(rows, np.intp))
+    assert mask.dtype == np.bool_
+    assert mask.tolist() == reference.prefers(rule.core, world, pod, rows)
+    return mask.tolist()
+
+
+@pytest.mark.parametrize(
+    ("test", "expected"),
+    [
+        ("node.gpu.free >= pod.gpu", [True, False, True]),
+        ("node.gpu.free >= number(pod.label[n])", [False, False, False]),
+        ("not node.gpu.free >= number(pod.label[n])", [True, True, True]),
+        ("node.gpu.free >= max(node.gpu.free over candidates)", [False, False, True]),
+        ("pod.gpu > 1", [True, True, True]),
+        ("pod.gpu > 9", [False, False, False]),
+        ("1 / node.gpu.free > 0.3", [False, False, False]),
+    ],
+)
+def test_tiers(test, expected):
+    world = FakeWorld([{"node.gpu.free": one} for one in (99.0, 4.0, 0.0, 5.0)])
+    pod = subject(gpu=4.5 if "number" not in test else 0.0, **{"label[n]": "x"})
+    if test.startswith("node.gpu.free >= pod.gpu"):
+        assert preferred(plan_of(f"first: {test}"), world, pod, [3, 1, 0]) == expected
+        return
+    rows = [1, 2, 3]
+    assert preferred(plan_of(f"first: {test}"), world, pod, rows) == expected
+
+
+def test_reservations_are_silent_about_zeros_and_say_plainly_yes_or_no():
+    rule = plan_of("reserve: 1 / node.gpu.free > 0.3").reserves[0]
+    world = FakeWorld([{"node.gpu.free": 0.0}, {"node.gpu.free": 2.0}])
+    assert rule.holds(subject(), world, 0) is False
+    assert rule.holds(subject(), world, 1) is True
+
+
+def test_orders_end_with_the_uid_of_the_pod_if_it_has_one():
+    plan = plan_of("sort: pod.priority desc")
+    nameless = FakePod.of({one: value for one, value in POD.items() if one != "pod.uid"})
+    assert plan.sort_key(subject(), FakeWorld([]))[-1] == "u"
+    assert plan.sort_key(nameless, FakeWorld([]))[-1] == ""
