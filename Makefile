@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 RUN := $(VENV)/.run-stamp
 DEV := $(VENV)/.dev-stamp
 WORKERS ?= 2
+FUZZ_SECONDS ?= 1800
 
 .PHONY: help demo check test test-long bench spec golden format clean
 
@@ -37,8 +38,9 @@ test: check ## everything that gates, real API server and Prometheus included
 	@EFFORT=1 $(BIN)/pytest -q -n $(WORKERS) -m "slow and not cluster"
 	@$(BIN)/pytest -q -m cluster
 
-test-long: $(DEV) ## many more examples and seeds
+test-long: $(DEV) ## many more examples and seeds, half an hour of fuzzing (FUZZ_SECONDS)
 	@EFFORT=20 $(BIN)/pytest --timeout 3600 -q -n $(WORKERS) -m "not cluster and not bench"
+	@$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
 bench: $(DEV) ## how fast, as a table and JSON lines
 	@$(BIN)/python -m tests.bench
