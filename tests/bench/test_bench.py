@@ -7,7 +7,7 @@ import json
 import pytest
 from rich.console import Console
 
-from tests.bench import cluster, decisions, language, report
+from tests.bench import cluster, compiling, decisions, language, report
 from tests.bench.measure import Measurement
 
 pytestmark = pytest.mark.slow
@@ -31,6 +31,20 @@ def test_small_things():
     rows = list(language.measure(language.TOY))
     assert {"ratio", "us"} <= set(rows[0].values)
     shown("language", rows)
+
+
+def test_what_loading_costs():
+    rows = list(compiling.measure(compiling.TOY))
+    assert sum("us_at_most" in row.tags for row in rows) == 4
+    assert len(report.requirements(rows)) == 4
+    shown("language", rows)
+
+
+def test_the_texts_that_are_loaded():
+    files = compiling.policies()
+    assert sum(len(text) for text in files.values()) >= 80_000
+    assert files == compiling.policies()
+    assert len(files) > 10
 
 
 def test_ratios_are_taken_round_by_round():
