@@ -108,14 +108,11 @@ class Parser:
             found = list(parse_test(source, self._reader)[1])
         else:
             found = [one for _, findings in self.statements(source) for one in findings]
-        read = []
-        for chunk in cut(source)[0] if not found else ():
-            words, refused = self._reader.lexemes(
-                source, chunk.span, "testfile" if tests else "start"
-            )
-            found.extend(refused)
-            read.append(words)
-        return (() if found else tuple(read)), tuple(found)
+        if found:
+            return (), tuple(found)
+        start = "testfile" if tests else "start"
+        chunks, _ = cut(source)
+        return tuple(self._reader.lexemes(source, one.span, start) for one in chunks), ()
 
     def _statement(
         self, source: SourceFile, chunk: Chunk

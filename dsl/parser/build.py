@@ -11,9 +11,9 @@ from lark import Lark, Token, Tree
 
 from dsl import syntax as s
 from dsl.diagnostics import Diagnostic
-from dsl.parser.complaint import Refusal, complain
 from dsl.parser.lexemes import read_lexemes
-from dsl.parser.reading import Tell, depth_refusal, reaches, read
+from dsl.parser.place import Refusal
+from dsl.parser.reading import Tell, depth_refusal, reaches, read, tell_policy
 from dsl.parser.tables import load_tables
 from dsl.source import MAX_DEPTH, MAX_ITEMS, SourceFile, Span
 
@@ -118,19 +118,14 @@ class StatementReader:
             builder.report(stop.refusal)
             return None, builder.found
 
-    def lexemes(
-        self, source: SourceFile, span: Span, start: str
-    ) -> tuple[tuple[s.Lexeme, ...], list[Diagnostic]]:
-        """Reads the words of one statement; without words there is at least one finding."""
+    def lexemes(self, source: SourceFile, span: Span, start: str) -> tuple[s.Lexeme, ...]:
+        """Returns the words of one statement, which must be one that can be read."""
         text = source.slice(span)
         if not text.endswith("\n"):
             text += "\n"
-        builder = _Builder(self, source, span.start)
-        if self._read(builder, text, start) is None:
-            return (), builder.found
-        return read_lexemes(self._tables(), text, span.start, start), []
+        return read_lexemes(self._tables(), text, span.start, start)
 
-    def _read(self, builder: "_Builder", text: str, start: str, tell: Tell = complain) -> Raw:
+    def _read(self, builder: "_Builder", text: str, start: str, tell: Tell = tell_policy) -> Raw:
         tree, found = read(self._tables(), text, start, tell)
         for refusal in found:
             builder.report(refusal)

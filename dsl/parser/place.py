@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dsl.diagnostics import Diagnostic, Fix
 from dsl.source import QUOTED_OR_COMMENT, SourceFile, Span
@@ -12,8 +14,7 @@ _WORD: Final = re.compile(r"[A-Za-z_$][\w.]*|\d[\w.%]*|[&|=<>!~?*^+%-]+")
 _SIGNS: Final = "=!<>&|*+/-~^%:?"
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """A finding whose places count from the start of the statement's text.
 
     Attributes:
@@ -60,8 +61,7 @@ class Refusal:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """Where reading stopped.
 
     Attributes:

@@ -38,6 +38,38 @@ class Tell(Protocol):
     ) -> Refusal: ...
 
 
+def tell_policy(  # noqa: PLR0913 - the parts of a place, all but five by name
+    text: str,
+    start: int,
+    end: int,
+    accepts: frozenset[str],
+    kind: str,
+    *,
+    alone: bool = False,
+    read: Callable[[str], int] | None = None,
+    of_test: bool = False,
+) -> Refusal:
+    """Names what is wrong at a place of a policy's statement."""
+    # What is known of other languages is loaded when something is wrong, not before.
+    from dsl.parser.complaint import complain  # noqa: PLC0415 - see above
+
+    return complain(text, start, end, accepts, kind, alone=alone, read=read, of_test=of_test)
+
+
+def tell_test(
+    text: str,
+    start: int,
+    end: int,
+    accepts: frozenset[str],
+    kind: str,
+    *,
+    alone: bool = False,
+    read: Callable[[str], int] | None = None,
+) -> Refusal:
+    """Names what is wrong at a place of a test file's statement."""
+    return tell_policy(text, start, end, accepts, kind, alone=alone, read=read, of_test=True)
+
+
 def read(tables: Lark, text: str, start: str, tell: Tell) -> tuple[Any, list[Refusal]]:
     """Returns Lark's tree, or None and what is wrong; places are those of the text given."""
     deep = too_deep(text)

@@ -11,9 +11,12 @@ from typing import Any, Final
 from dsl import testsyntax as t
 from dsl.diagnostics import Diagnostic, Fix, Severity
 from dsl.parser.build import Raw, StatementReader, _Builder
-from dsl.parser.complaint import DECLARATIONS, STATEMENTS, Refusal, closest, complain
 from dsl.parser.layout import cut
+from dsl.parser.openings import DECLARATIONS, STATEMENTS
+from dsl.parser.place import Refusal
+from dsl.parser.reading import tell_test
 from dsl.source import QUOTED_OR_COMMENT, SourceFile, Span, TextProblem
+from dsl.spelling import closest
 
 #: What may stand in column 1, and after `given`.
 HEADS: Final = (
@@ -250,7 +253,7 @@ def _complain(
         found = check(bare, start, met, accepts)
         if found is not None:
             return found
-    refusal = complain(text, start, end, accepts, kind, alone=alone, read=read, of_test=True)
+    refusal = tell_test(text, start, end, accepts, kind, alone=alone, read=read)
     words = _plain_words(accepts)
     if refusal.code in ("P001", "P009") and not refusal.helps and words:
         return Refusal(
