@@ -89,6 +89,24 @@ def test_nothing_heavy_is_imported_to_say_little(code):
     assert not {name.partition(".")[0] for name in loaded} & set(HEAVY)
 
 
+@pytest.mark.parametrize(
+    ("args", "needed"),
+    [
+        (["policies", "fifo"], set()),
+        (["explain", "P203"], set()),
+        (["fmt", "--check", "policies/fifo.policy"], {"lark"}),
+        (["check", "policies/fifo.policy"], {"lark", "numpy"}),
+        (["test", "policies/fifo.policytest"], {"lark", "numpy", "yaml"}),
+    ],
+    ids=lambda one: one[0] if isinstance(one, list) else "",
+)
+def test_a_command_imports_what_it_needs(args, needed):
+    code = f"from engine.cli import main\ntry: main({args!r})\nexcept SystemExit: pass\n"
+    loaded = process("-c", f"{code}import sys; print(*sys.modules)").stdout.splitlines()[-1]
+    heavy = {*HEAVY, "pydantic", "yaml", "requests", "lark", "numpy", "asyncio"}
+    assert {name.partition(".")[0] for name in loaded.split()} & heavy == needed
+
+
 def test_berth_is_also_a_module():
     result = process("-m", "engine", "version")
     assert (result.returncode, result.stderr) == (0, "")
