@@ -33,6 +33,7 @@ class PodSet(NamedTuple):
 
 def aggregate(typer: "Typer", node: s.Aggregate) -> ir.Expr:
     """Returns an aggregate with parentheses."""
+    _no_containers_of_others(typer, node)
     if _is_containers(node.over):
         return _over_containers(typer, node, node.args)
     if node.over is None and len(node.args) == 1 and _is_containers(node.args[0]):
@@ -215,6 +216,18 @@ def _outer_level(*parts: ir.Expr | None) -> Level:
 
 
 # ---- over containers
+
+
+def _no_containers_of_others(typer: "Typer", node: s.Aggregate) -> None:
+    for one in (node.over, *node.args):
+        if isinstance(one, s.Field) and one.path == "it.containers":
+            raise typer.scope.refuse(
+                "P209",
+                "only the containers of the pod to place can be gone through",
+                one.span,
+                "write  over pod.containers",
+                "pods of a set have  it.image, it.request[cpu], it.limit[cpu]",
+            )
 
 
 def _is_containers(node: s.Expr | None) -> bool:

@@ -289,7 +289,7 @@ class StatementChecker:
         """Refuses what may change while a pod waits in its place of the queue."""
         self.rules.pod_only(root, "`sort` looks at the pod")
         for node in ir.walk(root):
-            aggregate = isinstance(node, ir.PodAggregate | ir.Metric)
+            aggregate = isinstance(node, ir.PodAggregate | ir.Metric | ir.Pair)
             clock = isinstance(node, ir.Read) and node.field.startswith(_CLOCK)
             if aggregate or clock:
                 raise self.scope.refuse(
