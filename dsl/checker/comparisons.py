@@ -25,6 +25,7 @@ _OTHER_WORDS: Final = (
     "presented", "presenter",
 )  # fmt: skip
 _NEAR_NOTHING: Final = ("nul", "nulll", "nill", "undef", "undefind", "undefned")
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _WRAPPING: Final = ("time.hour", "time.minute")
 _MAX_LISTED: Final = 8
 
@@ -57,6 +58,7 @@ def _negate(node: s.Node, test: ir.Expr, *, negated: bool) -> ir.Expr:
 
 def _compare(typer: "Typer", node: s.Compare) -> ir.Expr:
     _bare_word(typer, node)
+    hints.quoted_field(typer.scope, node.left)
     left, right = typer.each((node.left, node.right))
     pair = _same_type(typer, left, right)
     kind = pair[0].type.kind
@@ -114,6 +116,14 @@ def _with_constant(typer: "Typer", left: Typed, right: Typed) -> Refused:
     other = right if isinstance(left, Flex) else left
     assert not isinstance(other, Flex)
     text = scope.text(other)
+    if other.type.kind is Kind.TIME:
+        written = scope.text(left if isinstance(left, Flex) else right)
+        if _DATE.fullmatch(written):
+            constant_span = (left if isinstance(left, Flex) else right).span
+            moment = f'time("{written}T00:00:00Z")'
+            return scope.refuse(
+                "P201", "a day is written as a text", constant_span, f"write  {moment}", fix=moment
+            )
     forms = {
         Kind.TEXT: f"number({text})",
         Kind.TIME: f"now - {text}",
@@ -164,7 +174,7 @@ def _plain_value(scope: Scope, text: ir.Expr, other: ir.Expr) -> str:
     quoted = isinstance(text, ir.Const) and isinstance(text.value, str)
     inner = str(text.value) if isinstance(text, ir.Const) else ""
     if other.type.kind is Kind.TIME:
-        return f"time({written})"
+        return f'time("{inner}T00:00:00Z")' if _DATE.fullmatch(inner) else f"time({written})"
     if other.type.kind is Kind.BOOL:
         return inner.lower() if quoted and inner.lower() in ("true", "false") else ""
     if not other.type.is_number:

@@ -254,8 +254,38 @@ def _alternative(scope: Scope, node: s.Logical, test: s.Expr, value: s.Expr) -> 
     )
 
 
+def quoted_field(scope: Scope, node: s.Expr) -> None:
+    """Warns of `"pod.name" contains nginx`, which tests the text and not the field."""
+    if isinstance(node, s.Text) and node.value in FIELDS:
+        scope.report(
+            "P317",
+            f"this is the text `{node.value}`, not the field of that name",
+            node.span,
+            f"write  {node.value}",
+            fix=node.value,
+            severity=_WARNING,
+        )
+
+
+def raw_braces(scope: Scope, span: Span) -> None:
+    """Warns of `'usage {load}'`: single quotes take braces as they stand."""
+    written = scope.source.slice(span)
+    if written[:1] != "'" or re.search(r"\{[a-z_][\w.]*(\[[^\]]*\])?\}", written) is None:
+        return
+    better = f'"{written[1:-1]}"'
+    scope.report(
+        "P317",
+        "single quotes take braces as they stand, so no value is put in",
+        span,
+        f"write  {better}",
+        fix=better if '"' not in written and "\\" not in written else None,
+        severity=_WARNING,
+    )
+
+
 def listed_words(scope: Scope, node: s.Is | s.TextTest) -> None:
     """Refuses `x is (a or b)`."""
+    quoted_field(scope, node.left)
     right = node.right
     if not isinstance(right, s.Logical) or not all(
         isinstance(one, s.Name | s.Text) for one in right.operands

@@ -7,7 +7,7 @@ from dsl import ir
 from dsl import syntax as s
 from dsl.checker.aggregates import OF_NODE, sets_read
 from dsl.checker.expressions import Typer, level_of
-from dsl.checker.hints import flat_score
+from dsl.checker.hints import flat_score, raw_braces
 from dsl.checker.literals import constant, read_number, settle
 from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
 from dsl.diagnostics import Label
@@ -281,6 +281,7 @@ class RuleChecker:
             return None
         template = clause.values[0]
         assert isinstance(template, s.Template)
+        raw_braces(self._scope, template.span)
         parts: list[str | ir.Expr] = []
         for one in template.parts:
             parts.append(one if isinstance(one, str) else self._hole(one))

@@ -270,9 +270,26 @@ def _after_word(place: Place) -> Refusal | None:
     return _unquoted(place)
 
 
-def _unquoted(place: Place) -> Refusal | None:
-    before = place.before
-    word_operator = re.search(r"\b(contains|starts with|ends with|is|like)\Z|(?<=\w)=\Z", before)
+def _is_no_text(before: str, more: str) -> bool:
+    """Whether what follows a word is a field, or the effect of a taint."""
+    field = re.match(r"(pod|node|namespace|it|cluster|zone|time)\.\w", more)
+    taint = re.search(r"\.taints?[ \t]+[\w./-]+(=[\w./-]*)?\Z", before)
+    return field is not None or taint is not None
+
+
+def _lone_weight(place: Place) -> Refusal | None:
+    """`prefer: node.label zone=a 5`."""
+    if "WEIGHT" not in place.accepts or not re.fullmatch(r"\d[\d.]*", place.met):
+        return None
+    better = f"weight {place.met}"
+    return place.refuse("P001", f"`{place.met}` does not fit here", f"write  {better}", fix=better)
+
+
+def _odd_end(place: Place) -> Refusal | None:
+    """`nginx_`: a word that no bare word is."""
+    word_operator = re.search(
+        r"\b(contains|starts with|ends with|is|like)\Z|(?<=\w)=\Z", place.before
+    )
     if word_operator is not None and re.fullmatch(r"\w*_", place.met):
         better = f'"{place.met}"'
         return place.refuse(
@@ -281,6 +298,11 @@ def _unquoted(place: Place) -> Refusal | None:
             f"write  {word_operator.group()} {better}",
             fix=better,
         )
+    return None
+
+
+def _unquoted(place: Place) -> Refusal | None:
+    before = place.before
     tested = re.search(r"(contains|starts with|ends with|is|is not|like|=)[ \t]+(\S+)\Z", before)
     tested = tested or re.search(r"(?<=\w)(=|!=)([\w./-]+)\Z", before)
     if tested is None or place.kind == "end" or before.endswith(("==", "<=", ">=", "!=")):
@@ -289,7 +311,7 @@ def _unquoted(place: Place) -> Refusal | None:
     tail = re.match(r"[^\s()\[\],;]*", place.text[place.start :])
     more = tail.group() if tail else ""
     touching = place.start == tested.end(2) and more != ":"
-    if re.match(r"(pod|node|namespace|it|cluster|zone|time)\.\w", more):
+    if _is_no_text(before, more):
         return None
     if not touching and place.kind not in ("RELOP", "character") and re.fullmatch(
         r"[A-Za-z0-9][\w.-]*", more
@@ -558,6 +580,8 @@ _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     habits.aggregate,
     habits.condition,
     habits.number,
+    _lone_weight,
+    _odd_end,
     _after_word,
     signs.colon,
     habits.call,

@@ -578,6 +578,9 @@ def word_before(place: Place) -> Refusal | None:
         )  # fmt: skip
     if found[1] in STATEMENTS and found.start() == 0:
         return None
+    if found[1] in STATEMENTS and place.mends(*found.span(), ""):
+        message = f"`{found[1]}` starts a statement, and this is the inside of one"
+        return place.at(*found.span(), "P001", message, "leave it out", fix="")
     if word in ("contains", "is", "like", "matches") and place.before[: found.start()].rstrip()[
         -1:
     ] in (":", ">", "("):  # fmt: skip

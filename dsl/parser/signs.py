@@ -362,6 +362,11 @@ def _colon_of_value(place: Place) -> Refusal | None:
             helps=(f"write  {label[1]} {label[2]}={value[1]}",), fix=f"={value[1]}",
             fix_at=(place.start, place.start + value.end()),
         )  # fmt: skip
+    if place.keyword == "quota" and place.accepts & {"WORD", "STRING"}:
+        return Refusal(
+            "P014", "no sign stands between a resource and its amount", place.start,
+            place.start + 1, helps=("leave it out",), fix="",
+        )  # fmt: skip
     effect = re.search(r"node\.taints?[ \t]+([\w./-]+(?:=[\w./-]*)?)\Z", place.before)
     if effect is not None:
         return Refusal(
@@ -429,7 +434,11 @@ def comma(place: Place) -> Refusal | None:
         return paren
     if place.before.endswith(","):
         return Refusal("P001", "an item of the list is missing", place.start, place.end, fix="")
-    if re.match(r",[ \t]*(message|status|weight|missing|normalize|by|every|stale)\b", place.behind):
+    if re.match(
+        r",[ \t]*(message|status|weight|missing|normalize|by|every|stale|min|max|wait"
+        r"|backoff|reject|within|elastic|reclaim|skew|hard|limit|order|pick|across)\b",
+        place.behind,
+    ):
         return Refusal(
             "P014", "clauses stand one behind the other, without commas", place.start, place.end,
             helps=("leave it out",), fix="",
