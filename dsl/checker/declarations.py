@@ -118,13 +118,15 @@ def declare_param(scope: Scope, node: s.ParamDecl, given: ParamValue | None) -> 
     _check_bounds(scope, node, entry)
 
 
-def _given(node: s.ParamDecl, given: ParamValue) -> s.Text | s.Words:
+def _given(node: s.ParamDecl, given: ParamValue) -> s.Text | s.Word | s.Words:
     span = node.name_span
     if isinstance(given, tuple | list):
         return s.Words(span, tuple(s.Text(span, str(one)) for one in given))
     if isinstance(given, bool):
         return s.Text(span, "true" if given else "false")
-    return s.Text(span, str(given))
+    # Without a type it is read as the default is: bare, unless that is in quotes.
+    bare = isinstance(given, int | float) or not isinstance(node.default, s.Text)
+    return s.Word(span, str(given)) if bare else s.Text(span, str(given))
 
 
 def _text_of(scope: Scope, node: s.Expr) -> str:

@@ -68,5 +68,92 @@ def test_findings(title):
     assert findings(policy).rstrip() == expected.rstrip()
 
 
+def said(policy, **params):
+    return [(one.code, one.message, *one.helps) for one in checked(policy, **params)]
+
+
+def test_values_of_parameters_that_the_policy_has_not():
+    wrong = ("P105", "the configuration sets `x`, and this policy has no such parameter")
+    assert said("score: 1", x=5) == [(*wrong, "it has no parameters")]
+    two = "param a = 1\nparam b = 2\nscore: $a + $b"
+    assert said(two, x=5) == [(*wrong, "it has a, b")]
+    assert said(two, a=5, b=7) == []
+
+
+@pytest.mark.parametrize(
+    ("declared", "given", "right"),
+    [
+        ("string", "x", True),
+        ("number", 5, True),
+        ("number", 2.5, True),
+        ("number", "5", True),
+        ("number", "x", False),
+        ("number", True, False),
+        ("bool", True, True),
+        ("bool", False, True),
+        ("bool", "true", True),
+        ("bool", 1, False),
+        ("duration", "5m", True),
+        ("duration", 5, False),
+        ("quantity", "5Gi", True),
+        ("time", "2025-03-01T10:00:00Z", True),
+        ("list of string", ["a", "b"], True),
+        ("list of string", ("a",), True),
+        ("list of string", "a", False),
+        ("list of number", ["1", "2.5"], True),
+        ("list of number", ["x"], False),
+        ("string", ["a"], False),
+    ],
+)
+def test_values_of_parameters_from_the_configuration(declared, given, right):
+    found = said(f"param p: {declared}\nfilter: pod.label[a] is present", p=given)
+    assert [code for code, *_ in found] == ([] if right else ["P111"])
+
+
+def test_a_value_for_a_parameter_without_a_type_is_read_as_its_default_is():
+    assert said("param a = 1\nscore: $a", a=5) == said("param a = 1\nscore: $a", a="5") == []
+    assert said("param a = 10%\nscore: $a * 3", a="80%") == []
+    assert said('param a = "1"\nfilter: pod.name == $a', a="5") == []
+    assert said("param a = x\nfilter: pod.name == $a", a="y z") == []
+
+
+def test_a_given_value_is_what_counts():
+    bounded = 'param n: number = 5 from 1 to 9 "how many"\nscore: $n'
+    assert said(bounded) == said(bounded, n=9) == []
+    assert said(bounded, n=10) == [("P111", "the value of `n` is not from 1 to 9")]
+    chosen = "param c: string = a one of [a, b]\nfilter: pod.name is $c"
+    assert said(chosen, c="b") == []
+    assert said(chosen, c="bb")[0][:2] == ("P111", "`c` may not be `bb`")
+
+
+@pytest.mark.parametrize(
+    ("file", "header", "name"),
+    [
+        ("a/b/load.policy", "", "load"),
+        ("load.policy", "", "load"),
+        ("a.b", "", "a.b"),
+        ("a/load.policy", "policy: other\n", "other"),
+    ],
+)
+def test_what_a_policy_is_called(file, header, name):
+    source, _ = read_source(file, f"{header}score: 1\n")
+    statements = [one for one, _ in PARSER.statements(source)]
+    checker = FileChecker(source, statements)
+    assert list(checker.steps()) == [None] * len(statements)
+    policy, found = checker.result()
+    assert (policy.name, found) == (name, ())
+    assert source.slice(policy.name_span) == header.strip()
+    assert policy.name_span.start == 0
+
+
+def test_lines_are_counted_and_a_wrong_one_leaves_its_number_free():
+    source, _ = read_source(
+        "p.policy", "score: 1\nscore: loda\nsort: pod.name\nfilter: node.ready\n"
+    )
+    checker = FileChecker(source, [one for one, _ in PARSER.statements(source)])
+    list(checker.steps())
+    assert [one.number for one in checker.result()[0].rules] == [1, 3, 4]
+
+
 if __name__ == "__main__":
     PAGE.write_text(written(), encoding="utf-8")
