@@ -74,6 +74,8 @@ class Typer:
         self.in_containers = False
         #: What `it` alone means: the item of a list that an aggregate runs over.
         self.item: ir.Expr | None = None
+        #: How many parts such aggregates of the file have come to.
+        self.written_out = 0
         #: Fields that only some statements know: `score.total`, `victims.count`.
         self.results: frozenset[str] = frozenset()
         self._depths: dict[int, int] = {}

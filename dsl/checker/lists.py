@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: A list that is made of a text has so many items at most.
 MOST: Final = 16
+#: Items times parts that are asked of each, in a file.
+MOST_PARTS: Final = 4_000
 _RUNS: Final = ("any", "all", "count", "sum")
 
 
@@ -63,9 +65,40 @@ def over_list(typer: "Typer", node: s.Aggregate, items: ir.Expr) -> ir.Expr:
         help_ = f"any, all, count and sum do; an item is  item({text}, 0)"
         raise typer.scope.refuse("P209", message, node.span, help_)
     value = node.args[0] if node.over is not None else None
+    _bound(typer, node, items)
     parts = [_one(typer, node, one, value) for one in _items(items, node.span)]
     whole = _joined(node, parts)
     return whole if _fixed(items) is not None else _bounded(node, items, whole)
+
+
+def _bound(typer: "Typer", node: s.Aggregate, items: ir.Expr) -> None:
+    """Refuses what would be written out too long."""
+    if typer.item is not None:
+        help_ = "give the inner one a name with `let`, if it does not read the item"
+        raise typer.scope.refuse("P209", "a list within a list", node.span, help_)
+    fixed = _fixed(items)
+    count = MOST if fixed is None else len(fixed.value)  # type: ignore[arg-type]  # a list
+    typer.written_out += count * _size(node)
+    if typer.written_out > MOST_PARTS:
+        raise typer.scope.refuse(
+            "P006",
+            f"lists that are gone through come to more than {MOST_PARTS:,} parts in this file",
+            node.span,
+            "ask less of each item, or test the list with `in`",
+        )
+
+
+def _size(root: s.Node) -> int:
+    """Returns of how many parts an expression is made."""
+    count, stack = 0, [root]
+    while stack:
+        node = stack.pop()
+        count += 1
+        for name in node.__struct_fields__:
+            value = getattr(node, name)
+            inner = value if isinstance(value, tuple) else (value,)
+            stack.extend(one for one in inner if isinstance(one, s.Node))
+    return count
 
 
 # ---- the items
