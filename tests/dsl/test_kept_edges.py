@@ -7,6 +7,7 @@ import pytest
 
 from dsl import reference
 from dsl.lower.frame import Frame
+from dsl.schema import POD_SETS
 from tests.dsl.bothways import (
     HEADER,
     HOSTS,
@@ -107,6 +108,9 @@ QUEUED = {"queue": [{"on": 0, "it.priority": 9.0}], "nominated": [{"on": 1, "it.
     "value",
     [
         "count(node.pods where it.gpu >= pod.gpu)",
+        "count(cluster.pods where it.gpu >= pod.gpu)",
+        "count(nodes where node.gpu.free > pod.gpu)",
+        "max(node.gpu.free over candidates)",
         "count(node.pods where node.eligible and it.gpu > 0)",
         "count(node.pods where pod.label[(it.name)] is present)",
         "count(node.pods where now - it.created > 60)",
@@ -222,3 +226,18 @@ def test_a_full_pass_borrows_columns_and_takes_no_more_rows_than_asked():
     assert Frame(world, slice(0, 2)).take(column).tolist() == [0.0, 1.0]
     assert Frame(world, slice(0, 0)).take(column).tolist() == []
     assert Frame(world, np.array([2, 0])).take(column).tolist() == [2.0, 0.0]
+
+
+@pytest.mark.parametrize("name", sorted(POD_SETS))
+def test_a_rule_says_which_set_of_pods_it_reads(name):
+    rule = plan_of(f"filter: count({name} where it.priority > 0) < 3").filters[0]
+    same_place = {one for one, place in POD_SETS.items() if place == POD_SETS[name]}
+    assert rule.reads & set(POD_SETS) == same_place
+    assert rule.reads_pods
+    assert rule.row_local == (POD_SETS[name][0] == "node")
+
+
+def test_a_rule_over_the_pods_of_a_label_reads_all_pods_and_that_label():
+    rule = plan_of('filter: count(pods_in("rack") where it.priority > 0) < 3').filters[0]
+    assert {"cluster.pods", "node.label", "it.priority"} == rule.reads
+    assert not rule.row_local
