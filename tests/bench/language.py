@@ -100,11 +100,14 @@ def _lines(sizes: Sizes) -> Iterator[Measurement]:
     labels = snapshot.nodes.text(*label_column("test"))
     code = snapshot.dictionary.find("test")
     row = int(one[0])
+    (rule,), (parts,) = policy.plan.scores, scored
+    columns = policy._worlds.of(snapshot)
     took = seconds_each(
         {
             "score": lambda: policy._score(scored, snapshot, everyone),
             "kept score": lambda: policy.score(scored, pod, snapshot, everyone),
             "bare score": lambda: 100 - bandwidth / bandwidth.max() * 100,
+            "score of one row": lambda: rule.column(parts, columns, one, full),
             "label": lambda: policy.filter(asked, pod, snapshot, full),
             "bare label": lambda: labels == code,
             "label of one row": lambda: policy.filter(asked, pod, snapshot, one),
@@ -121,10 +124,21 @@ def _lines(sizes: Sizes) -> Iterator[Measurement]:
         f"score line, {size}, nothing changed", took["kept score"], took["score"], "anew"
     )
     yield _against(
+        "score line, one changed row",
+        took["score of one row"],
+        took["score"],
+        "all rows",
+        us_at_most=15.0,
+    )
+    yield _against(
         f"label test, {size}", took["label"], took["bare label"], "bare int compare", at_most=5
     )
     yield _against(
-        "label test, one changed row", took["label of one row"], took["label"], "all rows"
+        "label test, one changed row",
+        took["label of one row"],
+        took["label"],
+        "all rows",
+        us_at_most=15.0,
     )
     yield _changed_row(world, sizes)
 
