@@ -437,9 +437,10 @@ class RuleChecker:
             text = self._scope.text(node.right)
             raise self._scope.refuse(
                 "P205",
-                f"a score is a plain number from 0 to 100, and this is in {value.type.unit}",
+                f"a score is a plain number from 0 to 100, and this is {_in_unit(value)}",
                 node.right.span,
-                f"write  score: {text} normalize minmax",
+                f"to rank the nodes by it write  score: {text} normalize minmax",
+                *_as_share(value, text),
             )
         if norm == "none":
             flat_score(self._scope, value, node.right.span)
@@ -551,6 +552,22 @@ class RuleChecker:
             guilty.span,
             *hints,
         )
+
+
+def _in_unit(value: ir.Expr) -> str:
+    unit = str(value.type.unit)
+    return unit if unit.startswith("a plain number") else f"in {unit}"
+
+
+def _as_share(value: ir.Expr, text: str) -> tuple[str, ...]:
+    """Returns how an amount of the node becomes a share of the node."""
+    if not isinstance(value, ir.Read) or not value.field.startswith("node."):
+        return ()
+    of, _, part = value.field.rpartition(".")
+    whole = f"{of}.allocatable"
+    if part not in ("free", "requested") or whole not in FIELDS:
+        return ()
+    return (f"for its share of the node write  score: {text} / {whole} * 100",)
 
 
 def _conjuncts(left: ir.Expr | None) -> tuple[ir.Expr, ...]:
