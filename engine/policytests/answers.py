@@ -52,6 +52,8 @@ _WORDS: Final = {
     Code.UNSCHEDULABLE_AND_UNRESOLVABLE: "unresolvable",
 }
 _DIGITS: Final = 6
+#: In a dry run nobody asks why.
+UNTOLD: Final = Rejection("", "unschedulable", "")
 #: Of these the worst decides.
 _VERDICTS: Final = ("reject", "wait", "allow")
 
@@ -108,7 +110,7 @@ class ByColumns:
             scene: the cluster, and the pods in question.
             used: the plugins, in the order in which a profile asks them.
             worlds: makes what policies read; the plugins have the same.
-            with_gangs: whether gangs have a say; not while one is planned.
+            with_gangs: whether gangs have a say, and whether somebody asks why; not in dry runs.
             only: the node rows that count; None: all.
         """
         self.scene = scene
@@ -117,7 +119,7 @@ class ByColumns:
         self.plans = [one.plan for one in used if one.plan is not None]
         self.world: SceneWorld = worlds.world(scene.snapshot)
         self.subject = self.subject_of(scene.pod, scene.snapshot)
-        self._with_gangs = with_gangs
+        self.rehearsed = not with_gangs
         self._only = only
         weighted = [Weighted(one.plugin, one.weight) for one in used]
         sorts = [isinstance(one.plugin, QueueSortPlugin) for one in used]
@@ -149,13 +151,13 @@ class ByColumns:
     def rejections(self) -> Mapping[str, Rejection]:
         """See `Answers.rejections`."""
         if self._rejections is None:
-            left = dict(self.scene.rows)
+            left = {name: row for name, row in self.scene.rows.items() if self._counts(row)}
             said: dict[str, Rejection] = {}
             for used in self.used:
                 if left and isinstance(used.plugin, FilterPlugin):
                     said |= self._rejected_by(used, used.plugin, left)
                     left = {name: row for name, row in left.items() if name not in said}
-            if left and self._with_gangs:
+            if left and not self.rehearsed:
                 said |= self._gang_rejects(left)
             self._rejections = {name: said[name] for name in self.scene.rows if name in said}
         return self._rejections
@@ -180,6 +182,14 @@ class ByColumns:
             pre.state, scene.pod, scene.snapshot, slice(0, scene.snapshot.nodes.size)
         )
         asked = None if pre.rows is None else set(pre.rows.tolist())
+        if self.rehearsed:
+            passed = everyone.passed
+            return {
+                name: UNTOLD
+                for name, row in left.items()
+                if (passed is not None and not passed[row])
+                or (asked is not None and row not in asked)
+            }
         for name, row in left.items():
             if asked is not None and row not in asked:
                 text = f"node(s) didn't satisfy plugin {plugin.name}"

@@ -9,7 +9,7 @@ from dsl.collective import SELF, Gang
 from dsl.policytest import Rejection
 from engine.framework.podinfo import CPU, MEMORY, PodInfo
 from engine.policytests.objects import GPU
-from engine.policytests.scene import Scene
+from engine.policytests.scene import Rehearsal, Scene
 from engine.policytests.world import SceneWorld
 
 
@@ -35,21 +35,27 @@ class Evicted:
 
     def __init__(self, answers: Asked, scene: Scene) -> None:
         self._answers = answers
-        self._scene = scene
-        self._known: dict[frozenset[int], tuple[int, ...]] = {}
+        self._cluster = Rehearsal(scene)
+        self._fits: dict[tuple[int, frozenset[int]], bool] = {}
+        self._nodes: dict[frozenset[int], tuple[int, ...]] = {}
 
     def fits(self, row: int, gone: frozenset[int]) -> bool:
         """See `DryRun.fits`."""
-        return row in self.nodes(gone)
+        found = self._fits.get((row, gone))
+        if found is None:
+            scene = self._cluster.without(gone)
+            found = not self._answers.again(scene, frozenset({row})).rejections()
+            self._fits[row, gone] = found
+        return found
 
     def nodes(self, gone: frozenset[int]) -> Sequence[int]:
         """See `DryRun.nodes`."""
-        found = self._known.get(gone)
+        found = self._nodes.get(gone)
         if found is None:
-            rejected = self._answers.again(self._scene.without(gone)).rejections()
-            rows = self._scene.rows.items()
-            found = tuple(row for name, row in rows if name not in rejected)
-            self._known[gone] = found
+            scene = self._cluster.without(gone)
+            rejected = self._answers.again(scene).rejections()
+            found = tuple(row for name, row in scene.rows.items() if name not in rejected)
+            self._nodes[gone] = found
         return found
 
 
@@ -59,6 +65,7 @@ class Members:
     def __init__(self, answers: Asked, scene: Scene) -> None:
         self._answers = answers
         self._scene = scene
+        self._cluster = Rehearsal(scene)
         self._queue = answers.world.pod_table("queue").snapshot.pods
 
     def _pod(self, member: int) -> PodInfo:
@@ -69,7 +76,7 @@ class Members:
     ) -> int | None:
         """See `Placer.place`; of equal nodes the first of the file."""
         there = [(self._pod(one), row) for one, row in before]
-        scene = self._scene.about(self._pod(member), there)
+        scene = self._cluster.about(self._pod(member), there)
         best = self._answers.again(scene, allowed).best()
         return scene.rows[best[0]] if best else None
 

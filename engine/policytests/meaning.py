@@ -21,7 +21,7 @@ from dsl.plan import (
 from dsl.policytest import CannotJudgeError, Rejection
 from engine.framework.interface import FilterPlugin, ScorePlugin
 from engine.framework.runtime import Candidates
-from engine.policytests.answers import ByColumns, place_of, word_of
+from engine.policytests.answers import UNTOLD, ByColumns, place_of, word_of
 from engine.policytests.policies import Used
 from engine.policytests.world import SceneSubject, SceneWorld
 
@@ -42,6 +42,9 @@ class ByReference(ByColumns):
         for name, row in left.items():
             for rule in plan.filters:
                 if not reference.passes(rule.core, self.world, self.subject, row):
+                    if self.rehearsed:
+                        said[name] = UNTOLD
+                        break
                     view = reference.View(self.world, self.subject, row)
                     text = reference.message(rule.core, rule.source.text, view)
                     said[name] = Rejection(text, word_of(rule.status), place_of(rule))

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+import numpy as np
+
 from dsl.engines.rules import GangParts
 from dsl.plan import MetricSpec
 from dsl.policytest import Case, Cluster, Thing
@@ -64,32 +66,59 @@ class Scene:
         """The pod of the cycle."""
         return self.pods[0]
 
-    def without(self, gone: frozenset[int]) -> Scene:
-        """The same cluster when the pods of these rows are gone; rows of nodes stay."""
-        return self._again(self.pods, gone, ())
 
-    def about(self, pod: PodInfo, placed: Sequence[tuple[PodInfo, int]]) -> Scene:
-        """The same cluster, asked about another pod after some were placed on node rows."""
-        return self._again((pod,), frozenset(), placed)
+class Rehearsal:
+    """A second cluster where pods come and go, while that of the test stays as it is.
 
-    def _again(
-        self,
-        pods: tuple[PodInfo, ...],
-        gone: frozenset[int],
-        placed: Sequence[tuple[PodInfo, int]],
-    ) -> Scene:
-        old, cache = self.snapshot, Cache()
-        for name, row in self.rows.items():
+    It changes from one question to the next; node rows are those of the scene.
+    """
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._cache = cache = Cache()
+        old = scene.snapshot
+        for name, row in scene.rows.items():
             cache.add_node(old.nodes.node(row))
             assert cache.nodes.row(name) == row
         for namespace in old.namespaces.values():
             cache.set_namespace(namespace)
-        for place, row in enumerate(old.pods.node.tolist()):
-            if row >= 0 and place not in gone:
-                cache.add_pod(old.pods.pod(place), old.nodes.name(row))
-        for pod, row in placed:
-            cache.assume(pod, old.nodes.name(row))
-        return replace(self, cache=cache, snapshot=cache.snapshot(old.now, old.signals), pods=pods)
+        places = np.flatnonzero(old.pods.node >= 0).tolist()
+        self._pods = {place: old.pods.pod(place) for place in places}
+        for place in places:
+            self._add(place)
+        self._gone: frozenset[int] = frozenset()
+        self._placed: dict[str, int] = {}
+
+    def _add(self, place: int) -> None:
+        old = self._scene.snapshot
+        self._cache.add_pod(self._pods[place], old.nodes.name(int(old.pods.node[place])))
+
+    def without(self, gone: frozenset[int]) -> Scene:
+        """The scene when the pods of these rows are gone. Linear in what changed."""
+        for place in sorted(self._gone - gone):
+            self._add(place)
+        for place in sorted(gone - self._gone):
+            self._cache.remove_pod(self._pods[place].uid)
+        self._gone = gone
+        return self._now(self._scene.pods)
+
+    def about(self, pod: PodInfo, placed: Sequence[tuple[PodInfo, int]]) -> Scene:
+        """The scene asked about another pod after some were placed. Linear in what changed."""
+        wanted = {one.uid: row for one, row in placed}
+        for uid, row in list(self._placed.items()):
+            if wanted.get(uid) != row:
+                self._cache.forget(uid)
+                del self._placed[uid]
+        for one, row in placed:
+            if one.uid not in self._placed:
+                self._cache.assume(one, self._scene.snapshot.nodes.name(row))
+                self._placed[one.uid] = row
+        return self._now((pod,))
+
+    def _now(self, pods: tuple[PodInfo, ...]) -> Scene:
+        old = self._scene.snapshot
+        snapshot = self._cache.snapshot(old.now, old.signals)
+        return replace(self._scene, cache=self._cache, snapshot=snapshot, pods=pods)
 
 
 def make_scene(

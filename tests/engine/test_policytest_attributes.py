@@ -69,6 +69,7 @@ NODE = {
                   "node.condition[Bad] is missing"),
     "ready": ("ready false", "not node.ready", "node.ready"),
     "unschedulable": ("unschedulable true", "node.unschedulable", "not node.unschedulable"),
+    "kernel": ("kernel v6.1", "node.kernel is v6.1", "node.kernel is missing"),
     "created": (f'created "{T}"', f'node.created == time("{T}")', "node.created is missing"),
     "heartbeat": (f'heartbeat "{T}"', f'node.heartbeat == time("{T}")',
                   "node.heartbeat is missing"),
