@@ -258,14 +258,16 @@ def _node_aggregate(node: ir.NodeAggregate, view: View) -> Value:
 def _pod_aggregate(node: ir.PodAggregate, view: View) -> Value:
     if node.table != "pods":
         view = replace(view, world=view.world.pod_table(node.table), known={})
+    if node.over == "node":
+        # Not all pods: a message about one node may be due while 100,000 run.
+        pods: list[int] = view.world.pods_on(view.row).tolist() if view.row >= 0 else []
+        return _reduce(node, (replace(view, pod=pod) for pod in pods))
     places = view.world.pod_node.tolist()
     codes = _domain(node.over, view.world)
 
     def belongs(place: int) -> bool:
         if place < 0 or node.over == "cluster":
             return place >= 0
-        if node.over == "node":
-            return bool(place == view.row)
         return bool(codes[place] >= 0 and codes[place] == codes[view.row])
 
     return _reduce(
@@ -275,7 +277,7 @@ def _pod_aggregate(node: ir.PodAggregate, view: View) -> Value:
 
 def _domain(over: str, world: World) -> list[int]:
     """Returns the domain of each node, below 0 where it has none."""
-    if over in ("node", "cluster"):
+    if over == "cluster":
         return []
     field_name, _, key = over.partition(":")
     codes: list[int] = world.node_text(f"node.{field_name}", key or None).tolist()
