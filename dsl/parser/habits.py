@@ -174,7 +174,9 @@ def _called(place: Place, span: tuple[int, int], message: str, better: str) -> R
 
 def _of_pods(place: Place, owner: str, method: str, span: tuple[int, int]) -> Refusal | None:
     """`node.pods.exists(p, p.name == "x")` and its like."""
-    if not owner.endswith((".pods", ".nominated", ".finished")):
+    if re.fullmatch(r"(?:\w+\.)?(?:spec\.)?containers", owner):
+        owner = "pod.containers"
+    if not owner.endswith((".pods", ".nominated", ".finished", ".containers")):
         return None
     inside = place.text[place.start + 1 : span[1] - 1]
     words = re.match(r"[ \t]*(\w+)[ \t]*(?:,|=>|->|:)[ \t]*(.*)\Z", inside, re.DOTALL)
@@ -188,6 +190,7 @@ def _of_pods(place: Place, owner: str, method: str, span: tuple[int, int]) -> Re
     end = span[1]
     if words is not None:
         condition = re.sub(rf"\b{words[1]}\.", "it.", words[2])
+        condition = re.sub(r"(it(?:\.\w+)+)\(([^()]*)\)", _plain_call, condition)
         better = f"{function}({owner} where {condition})"
         size = re.match(r"\.(size|length|len|count)\(\)", place.text[end:])
         end += size.end() if size is not None else 0
@@ -196,6 +199,12 @@ def _of_pods(place: Place, owner: str, method: str, span: tuple[int, int]) -> Re
         "P106", f"there are no methods here: `.{method}(...)`", span[0], end,
         helps=(f"write  {better}",), fix=fix,
     )  # fmt: skip
+
+
+def _plain_call(found: re.Match[str]) -> str:
+    """Returns a call of a method of a pod as it is written here."""
+    better = call_for(found[1], found[2].split(","))
+    return better.text if better is not None and better.text else found.group()
 
 
 def _star(place: Place) -> Refusal | None:

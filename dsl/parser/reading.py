@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, cast
 
 from lark import Lark
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
+from msgspec.structs import replace
 
 from dsl.parser.place import Refusal
 from dsl.source import MAX_DEPTH
@@ -91,8 +92,11 @@ def read(tables: Lark, text: str, start: str, tell: Tell) -> tuple[Any, list[Ref
             back = _as_written(refusal, edits)
             if back is None or (found and back.start <= found[-1].start):
                 break
-            found.append(back)
             repair = refusal.repair
+            if repair is not None and _covers(repair, edits):
+                # Its text holds the replacements of earlier findings: not both can be applied.
+                back = replace(back, fix=None, fix_at=None)
+            found.append(back)
             if len(found) == _MAX_FOUND:
                 return None, found
             if repair is None or len(text) > _MAX_TRIED:
@@ -103,6 +107,11 @@ def read(tables: Lark, text: str, start: str, tell: Tell) -> tuple[Any, list[Ref
         else:
             return (None if found else tree), found
     return None, found[:1]
+
+
+def _covers(repair: tuple[int, int, str], edits: list[tuple[int, int, str]]) -> bool:
+    """Whether a replacement takes in the text of an earlier one; places are those of the latest."""
+    return any(repair[0] < first + len(better) and first < repair[1] for first, _, better in edits)
 
 
 def _as_written(refusal: Refusal, edits: list[tuple[int, int, str]]) -> Refusal | None:

@@ -432,6 +432,11 @@ def comma(place: Place) -> Refusal | None:
     paren = in_parens(place)
     if paren is not None:
         return paren
+    if not place.behind[1:].strip():
+        return Refusal(
+            "P014", "nothing follows this comma", place.start, place.start + 1,
+            helps=("leave it out",), fix="",
+        )  # fmt: skip
     if place.before.endswith(","):
         return Refusal("P001", "an item of the list is missing", place.start, place.end, fix="")
     if re.match(
