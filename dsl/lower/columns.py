@@ -90,10 +90,10 @@ class Builder:
 
     def _lasting(self, node: ir.Expr) -> Run:
         """Builds a value of rows or of the cycle; what the snapshot alone decides is kept."""
-        facts = self._known.of(node)
         aggregate = isinstance(node, ir.NodeAggregate | ir.PodAggregate)
         of_rows = node.level is Level.NODE or (node.level is Level.CYCLE and aggregate)
-        if not (of_rows and facts.lasting and works(node)):
+        facts = self._known.of(node) if of_rows and works(node) else None
+        if facts is None or not facts.lasting:
             return self._build(node, ROWS)
         # A part of what is kept is kept by itself only if somebody else has it, too.
         whole, self._within = not self._within, True

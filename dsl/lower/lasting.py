@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 from dsl import ir
 from dsl.schema import FIELDS
-from dsl.source import Span
 from dsl.types import Level
 
 #: Fields of nodes and pods that may change while no row does.
@@ -79,9 +78,11 @@ class Known:
         parts = [self._facts[id(one)][1] for one in ir.children(node)]
         if isinstance(node, ir.Named):
             return parts[0]
+        lasting = _lasts(node) and all(one.lasting for one in parts)
         return Facts(
-            shape=self._shape(node),
-            lasting=_lasts(node) and all(one.lasting for one in parts),
+            # Nobody asks for the shape of what does not last.
+            shape=self._shape(node) if lasting else b"",
+            lasting=lasting,
             local=_is_local(node) and all(one.local for one in parts),
             heavy=isinstance(node, ir.PodAggregate) or any(one.heavy for one in parts),
             chosen=_is_chosen(node) or any(one.chosen for one in parts),
@@ -90,18 +91,14 @@ class Known:
         )
 
     def _shape(self, node: ir.Expr) -> bytes:
-        own = [
-            self._part(getattr(node, name))
-            for name in (*ir.Core.__annotations__, *type(node).__annotations__)
-            # A metric's name is the file's own business.
-            if not (name == "name" and isinstance(node, ir.Metric | ir.Pair))
-        ]
-        text = f"{type(node).__name__} {own!r}"
+        # The type follows from the rest, and a metric's name is the file's own business.
+        hidden = "name" if isinstance(node, ir.Metric | ir.Pair) else ""
+        names = type(node).__annotations__
+        own = [self._part(getattr(node, name)) for name in names if name != hidden]
+        text = f"{type(node).__name__} {int(node.level)} {own!r}"
         return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
     def _part(self, value: object) -> object:
-        if isinstance(value, Span):
-            return None
         if isinstance(value, tuple):
             return tuple(self._part(one) for one in value)
         return self._facts[id(value)][1].shape if isinstance(value, ir.Core) else value
