@@ -241,3 +241,15 @@ def test_a_rule_over_the_pods_of_a_label_reads_all_pods_and_that_label():
     rule = plan_of('filter: count(pods_in("rack") where it.priority > 0) < 3').filters[0]
     assert {"cluster.pods", "node.label", "it.priority"} == rule.reads
     assert not rule.row_local
+
+
+@pytest.mark.parametrize("rows", [range(0, 40, 2), range(39, -1, -1), range(20), [7], []], ids=len)
+def test_pods_of_many_and_of_few_rows(rows):
+    """What the pod to place takes part in is not kept, so the rows' own pods are looked for."""
+    plan = plan_of("score: sum(it.gpu over node.pods where it.gpu > pod.gpu)")
+    pods = [{"on": at % 40 if at % 7 else -1, "it.gpu": float(at % 5)} for at in range(200)]
+    world, pod, rule = FakeWorld([{}] * 40, pods), subject(gpu=1.0), plan.scores[0]
+    parts, chosen = rule.prepare(pod, world), np.array(rows, np.intp)
+    views = [reference.View(world, pod, row, tuple(rows)) for row in rows]
+    expected = [float(reference.evaluate(rule.core.value, view)) for view in views]
+    assert rule.column(parts, world, chosen, chosen).tolist() == expected

@@ -89,6 +89,16 @@ def test_what_a_let_reads_of_the_pod_is_one_part_however_often_it_is_used():
     assert plan.filters[0].prepare(subject(gpu=2.0), world) == (4.0,)
 
 
+def test_what_the_pod_alone_decides_within_a_sum_is_a_part():
+    plan = plan_of("filter: node.gpu.free + pod.gpu * 2 > 3")
+    world = FakeWorld([{"node.gpu.free": 4.0}, {"node.gpu.free": -4.0}])
+    assert plan.filters[0].prepare(subject(gpu=2.0), world) == (4.0,)
+    assert passing("filter: node.gpu.free + pod.gpu * 2 > 3", world, subject(gpu=2.0)) == [
+        True,
+        False,
+    ]
+
+
 def test_a_map_of_the_pod_is_one_part_however_often_it_is_looked_into():
     text = "filter: pod.label[(node.zone)] is web and pod.label[(node.name)] is missing"
     world = FakeWorld(
@@ -486,6 +496,7 @@ def test_conditions_of_the_pod(test):
         ("node.resource[(pod.label[none])].free is missing", [True, True, True]),
         ("node.resource[(node.label[res])].free > 1", [True, False, True]),
         ("pod.request[(pod.label[res])] > 1", [True, True, True]),
+        ("pod.request[(pod.label[res])] > 2", [False, False, False]),
         ("pod.request[(pod.label[none])] > 0", [False, False, False]),
         ("pod.request[(pod.label[none])] is missing", [True, True, True]),
         ("pod.request[(node.label[res])] > 1", [True, True, False]),

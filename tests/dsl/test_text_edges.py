@@ -56,9 +56,12 @@ def test_tables_are_kept_by_the_other_arguments_and_forgotten_when_there_are_man
     first = tables.of(0, ("a",))
     assert tables.of(0, ("a",)) is first
     assert tables.of(1, ("a",)) is not first
+    assert tables.of(0, ("a",)) is first
     assert tables.of(0, ("a", "bb")).take(codes, known).tolist() == [6.0]
-    for one in range(256):
+    for one in range(253):
         tables.of(0, (f"{one}",))
+    assert tables.of(0, ("a",)) is first
+    tables.of(0, ("one more",))
     assert tables.of(0, ("a",)) is not first
 
 
