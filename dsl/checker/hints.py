@@ -533,10 +533,24 @@ def flat_score(scope: Scope, value: ir.Expr, span: Span) -> None:
     )
 
 
-def _ends(node: ir.Expr) -> tuple[float, float] | None:
-    """Returns between what a sum of shares and constants lies, None for anything else."""
+def _ends(
+    node: ir.Expr, known: dict[int, tuple[float, float] | None] | None = None
+) -> tuple[float, float] | None:
+    """Returns between what a sum of shares and constants lies, None for anything else.
+
+    `known` are the nodes that were asked: a let may stand in a sum twice, and in its let again.
+    """
+    known = {} if known is None else known
     while isinstance(node, ir.Named):
         node = node.body
+    if id(node) not in known:
+        known[id(node)] = _ends_of(node, known)
+    return known[id(node)]
+
+
+def _ends_of(
+    node: ir.Expr, known: dict[int, tuple[float, float] | None]
+) -> tuple[float, float] | None:
     if isinstance(node, ir.Const):
         return (node.value, node.value) if isinstance(node.value, float) else None
     if _share_limit(node) == _ABOVE_ONE:
@@ -545,9 +559,9 @@ def _ends(node: ir.Expr) -> tuple[float, float] | None:
         return None
     first, second = node.operands[:2]
     ratio = node.operators[0] == "/" and _ratio_limit(first, second) == _ABOVE_ONE
-    ends, at = ((0.0, 1.0), 1) if ratio else (_ends(first), 0)
+    ends, at = ((0.0, 1.0), 1) if ratio else (_ends(first, known), 0)
     for operator, one in zip(node.operators[at:], node.operands[at + 1 :], strict=True):
-        part = _ends(one)
+        part = _ends(one, known)
         ends = _joined(operator, ends, part) if ends is not None and part is not None else None
     return ends
 
