@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from dsl import reference
 from dsl.checker import FileChecker
 from dsl.diagnostics import sort_key
 from dsl.parser import Parser
 from dsl.source import read_source
+from tests.dsl.bothways import plan_of
+from tests.dsl.worlds import FakePod, FakeWorld
 
 PAGE = Path(__file__).parent / "data" / "refusals.txt"
 PARSER = Parser()
@@ -153,6 +156,65 @@ def test_lines_are_counted_and_a_wrong_one_leaves_its_number_free():
     checker = FileChecker(source, [one for one, _ in PARSER.statements(source)])
     list(checker.steps())
     assert [one.number for one in checker.result()[0].rules] == [1, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("param", "put_in"),
+    [
+        ("p: bool = true", "true"),
+        ("p: bool = false", "false"),
+        ('p = "a"', "a"),
+        ("p = 'a\\b'", r"a\\b"),
+        ("p = 'say \"x\"'", r"say \"x\""),
+        ('p = "it\'s"', r"it\'s"),
+        ("p = 5", "5"),
+        ("p = 2.5", "2.5"),
+        ("p = 80%", "0.8"),
+        ("p = 10k", "10000"),
+        ("p: quantity = 1Ki", "1024"),
+        ("p: duration = 90s", "1m30s"),
+        ("p: duration = 36h", "1d12h"),
+        ("p: duration = 1500ms", "1s500ms"),
+        ("p: list of string = [a, b.c]", r"a|b\.c"),
+    ],
+)
+def test_parameters_in_a_query(param, put_in):
+    source, _ = read_source("p.policy", f'param {param}\nmetric m = promql "x{{$p}} $$"\nscore: m')
+    checker = FileChecker(source, [one for one, _ in PARSER.statements(source)])
+    list(checker.steps())
+    policy, found = checker.result()
+    assert found == ()
+    assert policy.metrics[0].query == f"x{{{put_in}}} $"
+
+
+def test_what_a_quota_keeps_within():
+    """The condition counts what the pods of the same quota ask for, and the pod itself."""
+    source, _ = read_source("p.policy", "quota: by pod.namespace max cpu 2, memory 1Ki")
+    checker = FileChecker(source, [one for one, _ in PARSER.statements(source)])
+    list(checker.steps())
+    (draft,) = checker.result()[0].rules
+    (cpu, cpu_within), (memory, memory_within) = draft.core.within
+    assert (cpu, memory) == ("cpu", "memory")
+    asked = [("a", 1500.0, 0.0), ("a", 0.0, 1000.0), ("b", 9000.0, 9000.0)]
+    pods = [
+        {"on": 0, "it.namespace": one, "it.request[cpu]": cores, "it.request[memory]": size}
+        for one, cores, size in asked
+    ]
+    world = FakeWorld([{}], pods)
+    for cores, size, fits in ((500.0, 24.0, (1, 1)), (501.0, 0.0, (0, 1)), (0.0, 25.0, (1, 0))):
+        pod = FakePod.of(
+            {"pod.namespace": "a", "pod.request[cpu]": cores, "pod.request[memory]": size}
+        )
+        view = reference.View(world, pod, -1)
+        both = cpu_within, memory_within
+        assert tuple(reference.evaluate(one, view) for one in both) == fits
+    assert (draft.reads.row_local, draft.reads.pods, draft.reads.changes) == (False, True, True)
+
+
+def test_a_preemption_looks_at_one_node_unless_told_otherwise():
+    plan = plan_of("preempt: victims")
+    assert (plan.preempts[0].core.across, plan.preempts[0].core.limit) == (1, None)
+    assert plan_of("preempt: victims across 3 nodes").preempts[0].core.across == 3
 
 
 if __name__ == "__main__":
