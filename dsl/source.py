@@ -46,6 +46,9 @@ _REPLACEMENTS: Final = {
     "\u2026": ("an ellipsis", ".."),
     "\uff1a": ("a full-width colon", ":"),
 }
+#: What nobody sees, but for line feeds and tabs.
+_CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_UTF_16_SHARE: Final = 3
 _FIX_TEXT: Final = {"a space": " ", "nothing": ""}
 
 
@@ -117,8 +120,13 @@ def read_source(name: str, data: str | bytes) -> tuple[SourceFile, tuple[TextPro
             return make_source(name, ""), (TextProblem("P003", message, Span(0, 0), hint),)
     else:
         text = data
+    if text.count("\0") * _UTF_16_SHARE >= len(text) > 0:
+        # ASCII as UTF-16 without a mark is valid UTF-8 with zeros between.
+        message = "every other byte of the file is zero"
+        hint = "it looks like UTF-16: save it as UTF-8"
+        return make_source(name, ""), (TextProblem("P003", message, Span(0, 0), hint),)
     source = make_source(name, text)
-    return source, tuple(_lookalikes(source.text))
+    return source, (*_controls(source.text), *_lookalikes(source.text))
 
 
 def _encoded_size(text: str) -> int:
@@ -129,6 +137,33 @@ def _encoding_guess(data: bytes) -> str:
     if data.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\x00" in data:
         return "UTF-16"
     return "Latin-1 or Windows-1252"
+
+
+def _controls(text: str) -> list[TextProblem]:
+    """Finds characters that nobody sees; of each kind the first, for there may be thousands."""
+    if not _CONTROL.search(text):
+        return []
+    # A carriage return in a comment may hide the lines after it; in a quoted text it is a text.
+    bare = QUOTED_OR_COMMENT.sub(_without_text, text)
+    first: dict[str, TextProblem] = {}
+    for found in _CONTROL.finditer(bare):
+        char, span = found.group(), Span(*found.span())
+        if char == "\r":
+            problem = TextProblem(
+                "P003", "this is a carriage return without a line feed", span,
+                "end lines with a line feed: save the file with Unix line ends", "\n",
+            )  # fmt: skip
+        else:
+            what = "a NUL character" if char == "\0" else f"a control character (0x{ord(char):02x})"
+            problem = TextProblem("P003", f"this is {what}", span, "remove it", "")
+        first.setdefault(char, problem)
+    return list(first.values())
+
+
+def _without_text(found: re.Match[str]) -> str:
+    text = found.group()
+    kept = "\0\r" if text.startswith("#") else "\0"
+    return "".join(char if char in kept else " " for char in text)
 
 
 def _lookalikes(text: str) -> list[TextProblem]:

@@ -3,6 +3,7 @@
 import pytest
 
 from dsl.compiler import Compiler
+from dsl.diagnostics import render
 
 COMPILER = Compiler()
 
@@ -54,3 +55,74 @@ def test_absurd_numbers():
     assert codes("score: 1e999999999\n") == ["P007"]
     assert codes("score: " + "9" * 5000 + "\n") == ["P007"]
     assert codes("score: 1e300*1e300*load\n") == []
+
+
+# ---- what is no policy at all, or nearly one
+
+GOOD = "filter: pod.name contains nginx -> node.label test=test\n"
+UNUSABLE = {
+    "NUL": (b"filter: pod.name contains ng\0inx\n", "P003", "NUL character"),
+    "NUL in a text": (b'filter: pod.name is "a\0b"\n', "P003", "NUL character"),
+    "NUL in a comment": (b"score: load # a\0b\n", "P003", "NUL character"),
+    "NUL alone": (b"\0", "P003", "UTF-16"),
+    "UTF-16 with a mark": (GOOD.encode("utf-16"), "P003", "UTF-16"),
+    "UTF-16, little end first": (GOOD.encode("utf-16-le"), "P003", "UTF-16"),
+    "UTF-16, big end first": (GOOD.encode("utf-16-be"), "P003", "UTF-16"),
+    "Latin-1": ("score: load # caf\xe9\n".encode("latin-1"), "P003", "Latin-1"),
+    "lone CR": (b"filter: node.ready\rscore: load\r", "P003", "carriage return"),
+    "CR that hides rules": (b"# comment\rfilter: node.ready\r", "P003", "carriage return"),
+    "escape": (b"score: \x1b[31mload\n", "P003", "0x1b"),
+    "no-break space": ("score:\u00a0load\n", "P003", "no-break space"),
+    "curly quotes": ("filter: pod.name is \u201cweb\u201d\n", "P003", "curly quote"),
+    "tab before the first": (b"\tscore: load\n", "P012", "leading spaces"),
+    "one byte too many": (b"#" * (128 * 1024) + b"\n", "P006", "128 KiB"),
+    "1,000 times not": ("filter: " + "not " * 1_000 + "true\n", "P006", "64 levels"),
+    "1,000 parentheses": ("score: " + "(" * 1_000 + "1" + ")" * 1_000 + "\n", "P006", "64 levels"),
+    "1,000 that do not close": ("score: " + "[" * 1_000, "P006", "64 levels"),
+    "1,000 in a message": (
+        'filter: node.ready message "{' + "(" * 1_000 + '}"\n', "P006", "64 levels",
+    ),
+    "20,001 words": ("score: 1" + "+1" * 10_000, "P006", "20,000 words"),
+    "1,001 statements": ("score: load\n" * 1_001, "P006", "1,000 statements"),
+    "one huge line": ("score: " + "1+" * 60_000 + "1\n", "P006", "20,000 words"),
+    "one huge name": ("score: " + "a" * 120_000 + "\n", "P102", "called `aaa"),
+    "regex bomb": ('filter: pod.name matches "(a*)*b"\n', "P112", "repeats a group"),
+    "regex with choices": ('filter: pod.name matches "(a|a)*b"\n', "P112", "repeats a group"),
+    "regex that looks around": ('filter: pod.name matches "(?=a)b"\n', "P112", "not allowed"),
+    "huge regex": ('filter: pod.name matches "' + "(" * 500 + '"\n', "P112", "200 characters"),
+    "Rego": ("package a\n\ndeny[msg] {\n  input.x\n}\n", "P004", "Rego"),
+    "YAML": ("apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n", "P004", "YAML"),
+    "JSON": ('{\n  "kind": "Pod"\n}\n', "P004", "`{`"),
+    "Python": ("import os\nprint(os.environ)\n", "P004", "Python"),
+    "dunder field": ("filter: pod.__class__ == a\n", "P101", "pod.__class__"),
+    "dunder function": ('score: __import__("os")\n', "P106", "__import__"),
+    "dunder name": ("score: __class__\n", "P102", "__class__"),
+    "keyword": ("score: lambda\n", "P102", "lambda"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_what_is_wrong_is_said_clearly(name):
+    text, code, words = UNUSABLE[name]
+    found = COMPILER.compile({"a.policy": text}).diagnostics
+    assert found[0].code == code
+    assert words in render(found[:1])
+    assert len(found) <= 2
+
+
+@pytest.mark.parametrize(
+    "text", [GOOD, "\ufeff" + GOOD, GOOD.replace("\n", "\r\n"), GOOD.replace(" ", "\t")]
+)
+def test_marks_line_ends_and_tabs_are_no_matter(text):
+    assert codes(text) == codes(text.encode()) == []
+
+
+@pytest.mark.parametrize("name", ["import", "class", "None", "__class__", "__init__", "lambda"])
+def test_names_of_python_are_names(name):
+    assert codes(f"let {name} = load\nscore: {name}\n") == []
+    assert codes(f"param {name}: number = 1\nscore: load*${name}\n") == []
+
+
+def test_thousands_of_unknown_names_take_no_time_each():
+    line = "score: " + " + ".join(f"n{at:x}" for at in range(5_000)) + "\n"
+    assert codes(line) == ["P102"] * 5_000
