@@ -13,7 +13,7 @@ from dsl.plan import RuleBase
 from dsl.source import read_source
 from dsl.syntax import Broken, Rule, Special
 from tests.dsl.corpus import policies
-from tests.effort import examples
+from tests.effort import EVERY, examples
 
 COMPILER = Compiler()
 PARSER = Parser()
@@ -77,14 +77,16 @@ def key(span):
     return span.start, span.end
 
 
-def test_no_statement_of_any_policy_is_dropped():
-    for one in policies():
+@pytest.mark.parametrize("step", EVERY)
+def test_no_statement_of_any_policy_is_dropped(step):
+    for one in policies()[::step]:
         check(one)
 
 
-def test_no_statement_is_dropped_for_another_ones_sake():
+@pytest.mark.parametrize("step", EVERY)
+def test_no_statement_is_dropped_for_another_ones_sake(step):
     """A wrong line says so itself, not only because another line of its file is wrong."""
-    for text in policies():
+    for text in policies()[::step]:
         result = COMPILER.compile({"a.policy": text})
         if not any(one.is_error for one in result.diagnostics):
             continue
