@@ -86,7 +86,7 @@ def _guided(name: str, seconds: float, folders: Folders, seed: int) -> str:
         options = {
             "max_total_time": left, "seed": seed + runs, "timeout": 120, "max_len": 8192,
             "rss_limit_mb": MEBIBYTES, "artifact_prefix": f"{found}/{name}-",
-            "print_final_stats": 1, "verbosity": 0,
+            "print_final_stats": 1, "verbosity": 0, "report_slow_units": 1000,
         }  # fmt: skip
         given = [f"-{key}={value}" for key, value in options.items()]
         command = [sys.executable, "-m", "tests.fuzz.guided", name, str(found), str(place)]
