@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from dsl import reference
+from dsl import ir, reference
 from dsl.checker import FileChecker
 from dsl.diagnostics import sort_key
 from dsl.parser import Parser
 from dsl.source import read_source
-from tests.dsl.bothways import plan_of
+from dsl.types import Kind
+from tests.dsl.bothways import passing, plan_of
 from tests.dsl.worlds import FakePod, FakeWorld
 
 PAGE = Path(__file__).parent / "data" / "refusals.txt"
@@ -215,6 +216,79 @@ def test_a_preemption_looks_at_one_node_unless_told_otherwise():
     plan = plan_of("preempt: victims")
     assert (plan.preempts[0].core.across, plan.preempts[0].core.limit) == (1, None)
     assert plan_of("preempt: victims across 3 nodes").preempts[0].core.across == 3
+
+
+# ---- what is understood
+
+
+@pytest.mark.parametrize(
+    ("test", "expected"),
+    [
+        ("node.zone in [web, (pod.name)]", [True, True, False]),
+        ("node.zone not in [web, (pod.name)]", [False, False, True]),
+        ("node.zone in [(pod.name), (pod.namespace)]", [False, True, False]),
+        ("node.zone in []", [False, False, False]),
+        ("node.gpu.free in [1, 3]", [True, False, True]),
+        ("node.gpu.free in [1, 2, (pod.gpu)]", [True, True, True]),
+        ("node.gpu.free in $sizes", [False, True, True]),
+        ("node.label k in [a, (pod.name)]", [True, False, True]),
+        ("node.label $present", [True, False, True]),
+        ("node.label $equal", [True, False, False]),
+        ("node.label $other", [False, True, True]),
+        ("node.label k!=a", [False, True, True]),
+        ("node.label n>5", [False, True, False]),
+        ("node.label n<=(pod.gpu)", [True, False, True]),
+        ("node.taint t", [True, True, False]),
+        ("node.taint t=x", [True, False, False]),
+        ("node.taint t!=x", [False, True, True]),
+        ("node.taint t in [x, y]", [True, True, False]),
+        ("node.taint t not in [x, z]", [False, True, True]),
+        ("time.hour in 22..6", [True, True, True]),
+        ("time.hour in 6..22", [False, False, False]),
+        ("time.hour not in 23..1", [False, False, False]),
+        ("node.gpu.free in 2..3", [False, True, True]),
+        ("node.memory.free in 1Ki..2Ki", [True, False, False]),
+        ("50% of node.gpu.free > 0.5", [False, True, True]),
+        ("sum(node.gpu.free, pod.gpu) == 5", [False, True, False]),
+        ("avg(node.gpu.free, pod.gpu) == 2", [True, False, False]),
+        ("clamp(node.gpu.free, 2, 2.5) == 2", [True, True, False]),
+        ("number(node.memory.free) == 1024", [True, False, False]),
+        ("cores(node.gpu.free) > 1500m", [False, True, True]),
+        ("bytes(node.gpu.free) >= 2", [False, True, True]),
+        ("string(500m + pod.cpu) is 1", [True, True, True]),
+        ("join(pod.cpu, '-', node.gpu.free) is 0.5-2", [False, True, False]),
+    ],
+)
+def test_what_a_condition_comes_to(test, expected):
+    hosts = [
+        {"node.zone": "web", "node.gpu.free": 1.0, "node.label[k]": "a", "node.label[n]": "2",
+         "node.taint[t]": True, "node.taint[t=x]": True, "node.memory.free": 1024.0},
+        {"node.zone": "p", "node.gpu.free": 2.0, "node.label[n]": "9", "node.taint[t]": True,
+         "node.taint[t=y]": True, "node.memory.free": 9999.0},
+        {"node.zone": "x", "node.gpu.free": 3.0, "node.label[k]": "p", "node.label[n]": "3"},
+    ]  # fmt: skip
+    pod = FakePod.of(
+        {"pod.name": "p", "pod.namespace": "default", "pod.gpu": 3.0, "pod.cpu": 500.0}
+    )
+    head = (
+        'param sizes: list of number = [2, 3]\nparam present = k\nparam equal = "k=a"\n'
+        'param other = "k!=a"\n'
+    )
+    world = FakeWorld(hosts, cycle={"time.hour": 23.0})
+    assert passing(f"{head}filter: {test}", world, pod) == expected
+
+
+def test_a_list_with_expressions_is_one_list_or_equal_to_one_of_them():
+    plan = plan_of("filter: node.zone in [web, db, (pod.name), (pod.namespace)]")
+    test = plan.filters[0].core.test
+    assert (type(test), test.operator, len(test.operands)) == (ir.Logical, "or", 3)
+    assert test.operands[0].items.value == ("web", "db")
+    assert [one.operator for one in test.operands[1:]] == ["==", "=="]
+    assert test.operands[0].items.type.element is Kind.TEXT
+    taints = plan_of("filter: node.taint t in [x, y]").filters[0].core.test
+    assert (taints.operator, [one.key for one in taints.operands]) == ("or", ["t=x", "t=y"])
+    hours = plan_of("filter: time.hour in 22..6").filters[0].core.test
+    assert hours.operator == "or"
 
 
 if __name__ == "__main__":
