@@ -123,7 +123,7 @@ def _keys(spec):
 
 def _may_read(place, spec):
     if spec.name.split(".", 1)[0] in RESULTS:
-        return place.total and spec.name.startswith("score")
+        return place.total and place.node and spec.name.startswith("score")
     if spec.level is Level.IT:
         container = place.it == "container" and spec.name in _OF_CONTAINER
         return container or place.it in ("pod", "queued")
