@@ -271,7 +271,7 @@ def metric_spec(name: str, definition: MetricDefinition) -> MetricSpec:
         unit,
         str(definition.percent),
     )
-    digest = hashlib.sha256("\0".join(source).encode()).hexdigest()[:12]
+    digest = hashlib.sha256("\0".join(source).encode("utf-8", "surrogatepass")).hexdigest()[:12]
     return MetricSpec(
         id=f"promql:{digest}",
         name=name,
