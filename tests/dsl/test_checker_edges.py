@@ -13,7 +13,7 @@ from dsl.checker import FileChecker
 from dsl.diagnostics import sort_key
 from dsl.parser import Parser
 from dsl.source import read_source
-from dsl.types import Kind
+from dsl.types import Kind, Level
 from tests.dsl.bothways import passing, plan_of
 from tests.dsl.worlds import FakePod, FakeWorld
 
@@ -253,6 +253,7 @@ def test_a_preemption_looks_at_one_node_unless_told_otherwise():
         ("avg(node.gpu.free, pod.gpu) == 2", [True, False, False]),
         ("clamp(node.gpu.free, 2, 2.5) == 2", [True, True, False]),
         ("number(node.memory.free) == 1024", [True, False, False]),
+        ("number(1 / node.cpu.free) == 0.5", [True, False, False]),
         ("cores(node.gpu.free) > 1500m", [False, True, True]),
         ("bytes(node.gpu.free) >= 2", [False, True, True]),
         ("string(500m + pod.cpu) is 1", [True, True, True]),
@@ -262,7 +263,8 @@ def test_a_preemption_looks_at_one_node_unless_told_otherwise():
 def test_what_a_condition_comes_to(test, expected):
     hosts = [
         {"node.zone": "web", "node.gpu.free": 1.0, "node.label[k]": "a", "node.label[n]": "2",
-         "node.taint[t]": True, "node.taint[t=x]": True, "node.memory.free": 1024.0},
+         "node.taint[t]": True, "node.taint[t=x]": True, "node.memory.free": 1024.0,
+         "node.cpu.free": 2000.0},
         {"node.zone": "p", "node.gpu.free": 2.0, "node.label[n]": "9", "node.taint[t]": True,
          "node.taint[t=y]": True, "node.memory.free": 9999.0},
         {"node.zone": "x", "node.gpu.free": 3.0, "node.label[k]": "p", "node.label[n]": "3"},
@@ -289,6 +291,37 @@ def test_a_list_with_expressions_is_one_list_or_equal_to_one_of_them():
     assert (taints.operator, [one.key for one in taints.operands]) == ("or", ["t=x", "t=y"])
     hours = plan_of("filter: time.hour in 22..6").filters[0].core.test
     assert hours.operator == "or"
+
+
+def test_an_aggregate_over_the_cluster_belongs_to_the_pod_if_it_reads_it():
+    levels = {
+        "count(cluster.pods where it.gpu >= pod.gpu) < 3": Level.POD,
+        "count(cluster.pods where it.gpu >= 1) < 3": Level.CYCLE,
+        "sum(it.gpu over cluster.pods where now - it.created > 1h) < 3": Level.CYCLE,
+        "count(nodes where node.gpu.free > pod.gpu) < 3": Level.POD,
+        "count(nodes where node.gpu.free > 1) < 3": Level.CYCLE,
+        "count(node.pods where it.gpu >= 1) < 3": Level.NODE,
+        "count(zone.pods where it.gpu >= 1) < 3": Level.NODE,
+    }
+    found = {test: plan_of(f"filter: {test}").filters[0].core.test.level for test in levels}
+    assert found == levels
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_flag_from_the_configuration_is_that_flag(given):
+    source, _ = read_source("p.policy", "param p: bool\nfilter: $p")
+    checker = FileChecker(
+        source, [one for one, _ in PARSER.statements(source)], params={"p": given}
+    )
+    list(checker.steps())
+    assert checker.result()[0].rules[0].core.test.value is given
+
+
+def test_an_elastic_quota_looks_at_more_than_one_node():
+    source, _ = read_source("p.policy", "quota: by pod.namespace elastic")
+    checker = FileChecker(source, [one for one, _ in PARSER.statements(source)])
+    list(checker.steps())
+    assert checker.result()[0].rules[0].reads.row_local is False
 
 
 if __name__ == "__main__":
