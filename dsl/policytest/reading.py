@@ -303,6 +303,17 @@ class _Reader:
         elif node.expected and not case.cluster.of("pod"):
             help_ = "write  given pod name p"
             self._report("P703", "this test gives no pod", node.name.span, help_)
+        self._check_names(case)
+
+    def _check_names(self, case: Case) -> None:
+        """Expectations go by the names of the given pods."""
+        seen: set[str] = set()
+        for one in case.cluster.of("pod"):
+            names = pod_names(one)
+            for name in (known for known in names if known in seen):
+                message = f"two of the pods that this test gives are called `{name}`"
+                self._report("P703", message, one.span, "give each of them a `name` of its own")
+            seen.update(names)
 
     def _expected(self, node: t.Expectation, cluster: Cluster) -> Expected:
         name = node.name.text

@@ -114,6 +114,18 @@ WRONG_IN_TEST = [
     ('  expect rejected [a] mesage "x"\n', "P001", "mesage", "did you mean `message`?"),
     ("  expect order [p, q]\n", "P701", "q", "given are p"),
     ("  expect error P101\n  expect feasible [a]\n", "P703", "expect error P101", ""),
+    (
+        "  given pod name p namespace other\n  expect gated p\n",
+        "P703",
+        "given pod name p namespace other",
+        "a `name` of its own",
+    ),
+    (
+        "  given pod name x count 2\n  given pod name x-2\n  expect feasible [a]\n",
+        "P703",
+        "given pod name x-2",
+        "a `name` of its own",
+    ),
 ]
 
 
