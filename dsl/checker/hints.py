@@ -132,6 +132,14 @@ def no_name(scope: Scope, node: s.Name, *, in_pods: bool) -> Refused:
         better = f"${name}"
         help_ = f"did you mean the parameter `{better}`?"
         return scope.refuse("P102", message, node.span, help_, fix=better)
+    if name in ("pod", "node", "it", "cluster", "group", "quota"):
+        named = f"{name}.name"
+        field = (
+            named if named in FIELDS else next(one for one in FIELDS if one.startswith(name + "."))
+        )
+        return scope.refuse(
+            "P102", f"`{name}` alone is no value", node.span, f"name a field of it: {field}"
+        )
     owners = ("it", "pod", "node") if in_pods else ("pod", "node", "namespace", "it")
     found = next((f"{one}.{name}" for one in owners if f"{one}.{name}" in FIELDS), None)
     found = {"zone": "node.zone", "label": "node.label"}.get(name, found)
@@ -139,10 +147,6 @@ def no_name(scope: Scope, node: s.Name, *, in_pods: bool) -> Refused:
         keyed = FIELDS[found].keyed
         fix = None if keyed or FIELDS[found].type.kind is Kind.PODS else found
         return scope.refuse("P102", message, node.span, f"did you mean `{found}`?", fix=fix)
-    if name in ("pod", "node", "it", "cluster", "group", "quota"):
-        return scope.refuse(
-            "P102", f"`{name}` alone is no value", node.span, f"name a field of it: {name}.name"
-        )
     low = name.lower()
     if low in ("true", "yes", "on", "false", "no", "off"):
         better = "true" if low in ("true", "yes", "on") else "false"
