@@ -243,6 +243,11 @@ def test_a_preemption_looks_at_one_node_unless_told_otherwise():
         ("node.taint t!=x", [False, True, True]),
         ("node.taint t in [x, y]", [True, True, False]),
         ("node.taint t not in [x, z]", [False, True, True]),
+        ("node.ready is true", [True, False, False]),
+        ("node.ready is not false", [True, False, False]),
+        ("node.gpu.free > 0 / 0", [True, True, True]),
+        ("node.gpu.free > 1 / 0", [False, False, False]),
+        ("node.gpu.free < 6 / 3", [True, False, False]),
         ("time.hour in 22..6", [True, True, True]),
         ("time.hour in 6..22", [False, False, False]),
         ("time.hour not in 23..1", [False, False, False]),
@@ -264,7 +269,7 @@ def test_what_a_condition_comes_to(test, expected):
     hosts = [
         {"node.zone": "web", "node.gpu.free": 1.0, "node.label[k]": "a", "node.label[n]": "2",
          "node.taint[t]": True, "node.taint[t=x]": True, "node.memory.free": 1024.0,
-         "node.cpu.free": 2000.0},
+         "node.cpu.free": 2000.0, "node.ready": True},
         {"node.zone": "p", "node.gpu.free": 2.0, "node.label[n]": "9", "node.taint[t]": True,
          "node.taint[t=y]": True, "node.memory.free": 9999.0},
         {"node.zone": "x", "node.gpu.free": 3.0, "node.label[k]": "p", "node.label[n]": "3"},
@@ -322,6 +327,38 @@ def test_an_elastic_quota_looks_at_more_than_one_node():
     checker = FileChecker(source, [one for one, _ in PARSER.statements(source)])
     list(checker.steps())
     assert checker.result()[0].rules[0].reads.row_local is False
+
+
+@pytest.mark.parametrize(
+    ("rule", "reads"),
+    [
+        ("filter: node.resource[(pod.label[a])].free > 1", {"node.resource.free", "pod.label"}),
+        ("filter: count(pod.containers where it.name is a) > 0", {"pod.containers"}),
+        ("filter: (load ?? 0) > 1", {"node.annotation", "now", "metric:load"}),
+        ("filter: (metric_age(load) ?? 1m) > 1m", {"node.annotation", "now", "metric_age:load"}),
+        ('prebind: event "{node.zone} {pod.name}"', {"node.zone", "pod.name"}),
+        ("prebind: annotate a = node.zone", {"node.zone"}),
+    ],
+)
+def test_what_a_rule_reads(rule, reads):
+    plan = plan_of(f"metric load = annotation a/b\n{rule}")
+    assert (*plan.filters, *plan.prebinds)[0].reads == reads
+
+
+def test_what_evicting_may_change_decides_the_status():
+    text = "filter: node.resource[(pod.label[a])].free > 1\nfilter: node.label[(pod.label[a])] is x"
+    assert [one.status for one in plan_of(text).filters] == [
+        "Unschedulable",
+        "UnschedulableAndUnresolvable",
+    ]
+    source, _ = read_source("p.policy", "sort: pod.name")
+    checker = FileChecker(source, [one for one, _ in PARSER.statements(source)])
+    list(checker.steps())
+    assert checker.result()[0].rules[0].status == "UnschedulableAndUnresolvable"
+
+
+def test_a_spread_weighs_as_much_as_any_score():
+    assert [one.weight for one in plan_of("spread: over zone\nscore: 1").scores] == [1.0, 1.0]
 
 
 if __name__ == "__main__":
