@@ -248,6 +248,8 @@ def test_a_preemption_looks_at_one_node_unless_told_otherwise():
         ("node.gpu.free > 0 / 0", [True, True, True]),
         ("node.gpu.free > 1 / 0", [False, False, False]),
         ("node.gpu.free < 6 / 3", [True, False, False]),
+        ("node.gpu.free > 1e-300 * 1e-300 * 1e-300 * 1e-300 * 1e-300", [True, True, True]),
+        ("node.gpu.free < 1e300 * 1e300 * 1e300 * 1e300 * 1e300", [False, False, False]),
         ("time.hour in 22..6", [True, True, True]),
         ("time.hour in 6..22", [False, False, False]),
         ("time.hour not in 23..1", [False, False, False]),
@@ -359,6 +361,20 @@ def test_what_evicting_may_change_decides_the_status():
 
 def test_a_spread_weighs_as_much_as_any_score():
     assert [one.weight for one in plan_of("spread: over zone\nscore: 1").scores] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("test", "expected"),
+    [
+        ("now - node.created > 5m", True),
+        ("time.hour > 3", True),
+        ("metric_age(cpu_usage) is missing", True),
+        ("node.ready", False),
+        ("node.created is missing", False),
+    ],
+)
+def test_whether_a_rule_depends_on_the_time(test, expected):
+    assert plan_of(f"filter: {test}").filters[0].reads_time is expected
 
 
 if __name__ == "__main__":
