@@ -5,7 +5,7 @@ import pytest
 
 from dsl import reference
 from dsl.lower.texts import CodeTable, Tables
-from tests.dsl.bothways import POD, passing, plan_of, subject
+from tests.dsl.bothways import POD, passing, plan_of, raw, subject
 from tests.dsl.worlds import FakePod, FakeWorld, Texts
 
 # ---- texts
@@ -98,6 +98,25 @@ def test_missing_texts_are_no_texts(test, expected):
     for text in "cdefghijk":
         world.dictionary.code(text)
     assert passing(f"filter: {test}", world, subject()) == expected
+
+
+def test_a_text_that_nobody_has_is_not_taken_for_another():
+    known = Texts()
+    zones = [{"node.zone": text} for text in "abcdef"]
+    for text in "abcdef":
+        known.code(text)
+    world = FakeWorld(zones, dictionary=known)
+    assert passing("filter: node.zone is unheard-of", world, subject()) == [False] * 6
+    assert passing("filter: node.zone is c", world, subject()) == [text == "c" for text in "abcdef"]
+
+
+def test_pods_of_a_label_are_those_of_the_nodes_with_an_equal_one():
+    racks = [{"node.label[rack]": one} if one else {} for one in ("r", "s", "r", None)]
+    pods = [{"on": row, "it.gpu": float(row + 1)} for row in (0, 1, 2, 2, 3)]
+    world = FakeWorld(racks, pods)
+    assert raw('score: count(pods_in("rack"))', world, subject()) == [3.0, 1.0, 3.0, 0.0]
+    text = 'score: sum(it.gpu over pods_in("rack") where it.gpu > pod.gpu)'
+    assert raw(text, world, subject()) == [7.0, 2.0, 7.0, 0.0]
 
 
 # ---- tiers, reservations, orders
