@@ -4,8 +4,9 @@
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from msgspec import Struct, field
 
 Amounts = Mapping[str, float]
 
@@ -13,16 +14,14 @@ Amounts = Mapping[str, float]
 # ---- preemption
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(Struct, frozen=True):
     """A disruption budget: the pod rows that it covers, and how many of them may still go."""
 
     pods: frozenset[int]
     allowed: int
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Evictions:
+class Evictions(Struct, frozen=True, eq=False, kw_only=True):
     """Who may be evicted for a pod, and what that costs.
 
     Attributes:
@@ -50,8 +49,7 @@ class DryRun(Protocol):
         """All node rows that take the pod."""
 
 
-@dataclass(frozen=True, slots=True)
-class Preemption:
+class Preemption(Struct, frozen=True):
     """What a search for victims found.
 
     Attributes:
@@ -72,8 +70,7 @@ class Preemption:
 # ---- gangs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gang:
+class Gang(Struct, frozen=True, kw_only=True):
     """The gang of a pod, which is a member itself and in none of the tuples before it is placed.
 
     Attributes:
@@ -130,8 +127,7 @@ class Placer(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class GangPlan:
+class GangPlan(Struct, frozen=True):
     """Where the members of a gang fit together.
 
     Attributes:
@@ -153,16 +149,14 @@ class GangPlan:
 # ---- quotas
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """What a quota guarantees and what it allows at most; a resource that is absent has neither."""
 
     minimum: Amounts = field(default_factory=dict)
     maximum: Amounts = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaUse:
+class QuotaUse(Struct, frozen=True, kw_only=True):
     """The quotas as a pod finds them, and what it would add.
 
     Attributes:

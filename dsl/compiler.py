@@ -7,10 +7,10 @@ stop for long.
 import hashlib
 import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dsl import ir, reference
 from dsl.analysis import FileFacts, Inventory, RuleFacts, Size, analyse

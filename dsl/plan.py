@@ -29,11 +29,11 @@ chosen node: `{"score.total": 93.5}`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from dsl import ir
@@ -196,8 +196,7 @@ class Subject(Protocol):
         """A text of a container (`name`, `image`)."""
 
 
-@dataclass(frozen=True, slots=True)
-class MetricSpec:
+class MetricSpec(Struct, frozen=True):
     """A metric a policy reads, ready to be asked for.
 
     Attributes:
@@ -223,8 +222,7 @@ class MetricSpec:
     keys: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class RuleBase:
+class RuleBase(Struct, frozen=True, eq=False, kw_only=True):
     """What all compiled rules have.
 
     Attributes:
@@ -247,8 +245,7 @@ class RuleBase:
     prepare: Callable[[Subject, World], Parts | None]
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class FilterRule(RuleBase):
+class FilterRule(RuleBase, frozen=True, eq=False, kw_only=True):
     """A compiled `filter:`, `require:` or `forbid:`.
 
     `verdict(parts, world, rows)` gives a mask of the length of `rows`: True = the node passes.
@@ -261,8 +258,7 @@ class FilterRule(RuleBase):
     message: Callable[[Subject, World, int], str]
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ScoreRule(RuleBase):
+class ScoreRule(RuleBase, frozen=True, eq=False, kw_only=True):
     """A compiled `score:`, `prefer:` or `avoid:`.
 
     `column(parts, world, rows, candidates)` gives raw values on `rows`, NaN = missing.
@@ -276,8 +272,7 @@ class ScoreRule(RuleBase):
     finish: Callable[[Column], Column | None]
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ConditionRule(RuleBase):
+class ConditionRule(RuleBase, frozen=True, eq=False, kw_only=True):
     """A compiled `gate:`, `prefilter:` or `reserve:`.
 
     `holds(subject, world, row)` and `message` take -1 for the row before a node is chosen.
@@ -289,24 +284,21 @@ class ConditionRule(RuleBase):
     message: Callable[[Subject, World, int], str]
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class TierRule(RuleBase):
+class TierRule(RuleBase, frozen=True, eq=False, kw_only=True):
     """A compiled `first:`; `mask(parts, world, candidates)` says which candidates it prefers."""
 
     core: ir.TierCore
     mask: Callable[[Parts, World, NDArray[np.intp]], Mask]
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class SortRule(RuleBase):
+class SortRule(RuleBase, frozen=True, eq=False, kw_only=True):
     """A compiled `sort:`; keys compare with those of other pods, smaller comes first."""
 
     core: ir.SortCore
     key: Callable[[Subject, World], tuple[Any, ...]]
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class PermitRule(RuleBase):
+class PermitRule(RuleBase, frozen=True, eq=False, kw_only=True):
     """A compiled `permit:`; `applies` and `until` look at the chosen node."""
 
     core: ir.PermitCore
@@ -316,8 +308,7 @@ class PermitRule(RuleBase):
     message: Callable[[Subject, World, int], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(Struct, frozen=True):
     """What an action comes to: `annotate` and `label` have a key, `event` has its text."""
 
     kind: str
@@ -329,39 +320,34 @@ class Effect:
 Results = Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class ActionRule(RuleBase):
+class ActionRule(RuleBase, frozen=True, eq=False, kw_only=True):
     """A compiled `prebind:` or `postbind:`."""
 
     core: ir.ActionCore
     effects: Callable[[Subject, World, int, Results], tuple[Effect, ...]]
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class BindRule(RuleBase):
+class BindRule(RuleBase, frozen=True, eq=False, kw_only=True):
     """A compiled `bind:`; it applies where `prepare` does not give None."""
 
     core: ir.BindCore
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class PreemptRule(RuleBase):
+class PreemptRule(RuleBase, frozen=True, eq=False, kw_only=True):
     """A compiled `preempt:`; `evictions` says who may go, None for `never`."""
 
     core: ir.PreemptCore
     evictions: Callable[[Subject, World], Evictions | None]
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class GangRule(RuleBase):
+class GangRule(RuleBase, frozen=True, eq=False, kw_only=True):
     """A compiled `gang:`; None for a pod that is in no gang."""
 
     core: ir.GangCore
     gang: Callable[[Subject, World], Gang | None]
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class QuotaRule(RuleBase):
+class QuotaRule(RuleBase, frozen=True, eq=False, kw_only=True):
     """A compiled `quota:`; all three take the quotas that are objects of the cluster, by key.
 
     `exceeded` gives why the pod does not fit into its quota, or None; `reclaim` whom the quota
@@ -375,8 +361,7 @@ class QuotaRule(RuleBase):
     reclaim: Callable[[Subject, World, Quotas], Evictions | None]
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Struct, frozen=True):
     """A pod goes no further: which rule says so, with which status and why."""
 
     rule: RuleBase
@@ -384,8 +369,7 @@ class Stop:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Permission:
+class Permission(Struct, frozen=True):
     """What `permit:` says of a pod on its node: `verdict` is `allow`, `wait` or `reject`.
 
     `seconds` is how long it may wait in all.
@@ -401,8 +385,7 @@ class Permission:
 _NOWHERE: Final = -1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class UseLine:
+class UseLine(Struct, frozen=True, eq=False):
     """The line `use NAME ...` in a file of the user's that a policy came by."""
 
     source: SourceFile
@@ -415,8 +398,7 @@ class UseLine:
         return self.source, self.span
 
 
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Plan:
+class Plan(Struct, frozen=True, eq=False, kw_only=True):
     """A compiled policy. `weight` may be changed by configuration, everything else is text.
 
     `variant` tells instances of one text apart: the parameters that a `use` gave, in line `used`.

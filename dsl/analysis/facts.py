@@ -4,8 +4,9 @@ Data only.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from dsl import ir
 from dsl import syntax as s
@@ -17,16 +18,14 @@ DEFAULT_NODES: Final = 1_000
 DEFAULT_PODS: Final = 20_000
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(Struct, frozen=True):
     """How large a cluster costs are bounded for."""
 
     nodes: int = DEFAULT_NODES
     pods: int = DEFAULT_PODS
 
 
-@dataclass(frozen=True, slots=True)
-class MetricStock:
+class MetricStock(Struct, frozen=True):
     """What Prometheus said to the query of a metric.
 
     Attributes:
@@ -42,8 +41,7 @@ class MetricStock:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Inventory:
+class Inventory(Struct, frozen=True):
     """What a cluster has, as `berth inventory` writes it.
 
     Attributes:
@@ -78,8 +76,7 @@ AnyCore = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RuleFacts:
+class RuleFacts(Struct, frozen=True, eq=False):
     """A rule without errors.
 
     Attributes:
@@ -173,8 +170,7 @@ def roots(core: AnyCore) -> list[ir.Expr]:
     return [*([] if guard is None else [guard]), *conditions(core), *values(core)]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FileFacts:
+class FileFacts(Struct, frozen=True, eq=False):
     """A file: all its statements, and the rules that were understood.
 
     Attributes:

@@ -4,8 +4,9 @@ Silent where it does not know.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from dsl import ir
 from dsl.analysis.cubes import NEVER, Cube, Cubes, Unknown
@@ -20,8 +21,7 @@ _MAX_PAIRS: Final = 4_000
 _PODS: Final = ("a pod", "every pod")
 
 
-@dataclass(slots=True)
-class _Known:
+class _Known(Struct):
     """What was found out about one rule."""
 
     facts: RuleFacts
@@ -349,8 +349,7 @@ class Logic:
                     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Told:
+class _Told(Struct, frozen=True):
     """The condition that decides in a rule, and what it means if it always goes one way."""
 
     test: ir.Expr

@@ -5,8 +5,9 @@ parser's tables nor columns.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct, field
 
 from dsl import ir
 from dsl import syntax as s
@@ -45,8 +46,7 @@ _ALL: Final = 100
 _EXTENSIONS: Final = (".policy",)
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedPolicy:
+class CheckedPolicy(Struct, frozen=True):
     """A file that was understood."""
 
     name: str
@@ -61,8 +61,7 @@ class CheckedPolicy:
     rules: tuple[Draft, ...]
 
 
-@dataclass(slots=True)
-class _Header:
+class _Header(Struct):
     """The properties of a file, with their defaults."""
 
     name: str

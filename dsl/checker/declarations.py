@@ -2,8 +2,9 @@
 
 import hashlib
 import re
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from dsl import ir
 from dsl import syntax as s

@@ -1,7 +1,8 @@
 """`preempt:`, `gang:` and `quota:`: what the built-in engines over several pods are told."""
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from dsl import ir
 from dsl import syntax as s

@@ -1,7 +1,8 @@
 """Rules: a condition or a value behind a keyword, as filters, scores, gates and tiers."""
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from dsl import ir
 from dsl import syntax as s
@@ -25,8 +26,7 @@ _CONDITIONS: Final = ("filter", "forbid", "gate", "prefilter", "reserve")
 _TIME_FIELDS: Final = ("now", "time.hour", "time.minute", "time.weekday")
 
 
-@dataclass(frozen=True, slots=True)
-class Reads:
+class Reads(Struct, frozen=True):
     """What a rule looks at."""
 
     fields: frozenset[str]
@@ -37,8 +37,7 @@ class Reads:
     changes: bool
 
 
-@dataclass(frozen=True, slots=True)
-class FilterDraft:
+class FilterDraft(Struct, frozen=True):
     """A filter as understood, before it is lowered."""
 
     number: int
@@ -54,8 +53,7 @@ class FilterDraft:
         return _STATUS["unschedulable" if self.reads.changes else "unresolvable"]
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreDraft:
+class ScoreDraft(Struct, frozen=True):
     """A score as understood, before it is lowered."""
 
     number: int
@@ -76,8 +74,7 @@ StatementCore = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StatementDraft:
+class StatementDraft(Struct, frozen=True):
     """Any other statement as understood."""
 
     number: int

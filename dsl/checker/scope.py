@@ -1,9 +1,10 @@
 """What names mean in one file, and where findings are collected."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
+
+from msgspec import Struct, field
 
 from dsl import ir
 from dsl import syntax as s
@@ -25,8 +26,7 @@ class Refused(Exception):  # noqa: N818 - a jump to the end of a rule, not an er
     """The expression cannot be understood; the finding is already recorded."""
 
 
-@dataclass(frozen=True, slots=True)
-class Flex:
+class Flex(Struct, frozen=True):
     """A constant number that takes the unit of its neighbour.
 
     Attributes:
@@ -44,8 +44,7 @@ Typed = ir.Expr | Flex
 ParamValue = str | float | int | bool | tuple[str, ...] | list[str]
 
 
-@dataclass(slots=True)
-class LetEntry:
+class LetEntry(Struct):
     """A `let`: its text, and its meaning once it is known."""
 
     written: s.LetDecl
@@ -54,8 +53,7 @@ class LetEntry:
     used: bool = False
 
 
-@dataclass(slots=True)
-class MetricEntry:
+class MetricEntry(Struct):
     """A metric of the file, the configuration or the catalogue."""
 
     name: str
@@ -70,8 +68,7 @@ class MetricEntry:
         return self.spec is None or self.spec.default is None
 
 
-@dataclass(slots=True)
-class ParamEntry:
+class ParamEntry(Struct):
     """A parameter and its value."""
 
     written: s.ParamDecl
@@ -79,8 +76,7 @@ class ParamEntry:
     used: bool = False
 
 
-@dataclass(slots=True)
-class Scope:
+class Scope(Struct):
     """All that is known while one file is checked."""
 
     source: SourceFile

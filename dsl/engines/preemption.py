@@ -11,11 +11,11 @@ node is tried within the bound, and nothing is drawn by lot.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final
 
 import numpy as np
+from msgspec import Struct, field
 
 from dsl.collective import Budget, DryRun, Evictions, Preemption
 from dsl.plan import World
@@ -74,8 +74,7 @@ def _by_node(evictions: Evictions, world: World) -> dict[int, tuple[int, ...]]:
     }
 
 
-@dataclass(slots=True)
-class _Hunt:
+class _Hunt(Struct):
     """One search: what was tried, what was found."""
 
     evictions: Evictions

@@ -4,10 +4,10 @@ Both answer the same questions, so that what stands around the expressions is wr
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from dsl import functions, ir, reference
@@ -60,8 +60,7 @@ class Values(Protocol):
 # ---- one at a time
 
 
-@dataclass(frozen=True, slots=True)
-class ByReference:
+class ByReference(Struct, frozen=True):
     """The meaning, by `dsl.reference`."""
 
     subject: Subject

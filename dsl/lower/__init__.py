@@ -4,9 +4,9 @@ Knows columns and the meaning of each node; not how rules are written or explain
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from dsl import ir
 from dsl.lower import numbers
@@ -21,16 +21,14 @@ __all__ = ["LoweredFilter", "LoweredScore", "Memo", "combine", "lower_filter", "
 _NO_ROWS = slice(0, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class LoweredFilter:
+class LoweredFilter(Struct, frozen=True):
     """The two functions of a filter."""
 
     prepare: Callable[[Subject, World], Parts | None]
     verdict: Callable[[Parts, World, Rows], Mask]
 
 
-@dataclass(frozen=True, slots=True)
-class LoweredScore:
+class LoweredScore(Struct, frozen=True):
     """The three functions of a score."""
 
     prepare: Callable[[Subject, World], Parts | None]

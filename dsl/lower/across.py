@@ -5,10 +5,10 @@ look a group, not one a pod.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from dsl import ir
@@ -30,8 +30,7 @@ def is_across(node: ir.Expr) -> bool:
     }
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """What is asked of the pods, and of the node where there are pairs."""
 
     of_pods: tuple[ir.Expr, ...]
@@ -108,8 +107,7 @@ def pair_of_group(metric: str, place: int, end: Run, *, node_first: bool) -> Run
     return look_up
 
 
-@dataclass(frozen=True, slots=True)
-class Across:
+class Across(Struct, frozen=True):
     """The closures of such an aggregate: of pods and of nodes each by itself, then of both."""
 
     function: str

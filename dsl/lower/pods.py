@@ -1,10 +1,10 @@
 """Aggregates: pods reduced to their node, zone, region or cluster, and nodes to one value."""
 
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from dsl import functions
@@ -77,8 +77,7 @@ def _spread(value: Value, count: int) -> NDArray[Value]:
     return value if isinstance(value, np.ndarray) else np.full(count, value)
 
 
-@dataclass(frozen=True, slots=True)
-class PodSum:
+class PodSum(Struct, frozen=True):
     """An aggregate over pods: what of them, over which, and where it finds its buffers."""
 
     function: str

@@ -163,7 +163,8 @@ def _inventory(path: Path) -> Any:  # noqa: ANN401 - see engine.cli
 def _asked(job: _Job, url: str) -> Inventory:
     """The inventory with what Prometheus says of the metrics of the policies."""
     import asyncio  # noqa: PLC0415 - see engine.cli
-    from dataclasses import replace  # noqa: PLC0415 - see engine.cli
+
+    from msgspec.structs import replace  # noqa: PLC0415 - see engine.cli
 
     from dsl.analysis import read_inventory  # noqa: PLC0415 - see engine.cli
     from engine.cli.inventory import ask_metrics  # noqa: PLC0415 - see engine.cli

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import fields
 from typing import Final
+
+from msgspec.structs import fields
 
 from dsl.checker.scope import closest
 from dsl.diagnostics import Diagnostic, Severity

@@ -60,7 +60,7 @@ _VERDICTS: Final = ("reject", "wait", "allow")
 
 def rules_of(plan: Plan) -> list[RuleBase]:
     """All rules of a policy, in the order of the file."""
-    groups = (getattr(plan, name) for name in plan.__dataclass_fields__)
+    groups = (getattr(plan, name) for name in plan.__struct_fields__)
     rules = [
         one
         for group in groups

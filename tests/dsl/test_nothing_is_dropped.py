@@ -1,11 +1,11 @@
 """Every statement of a file becomes a compiled rule, or a finding says why not."""
 
 import re
-from dataclasses import fields
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import fields
 
 from dsl.compiler import Compiler
 from dsl.parser import Parser

@@ -1,9 +1,8 @@
 """What a plan answers where nothing applies, and what it is when the file does not say."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from dsl.compiler import Compiler
 from dsl.diagnostics import render

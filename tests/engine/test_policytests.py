@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 from xml.etree import ElementTree as ET
@@ -12,6 +11,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from dsl.compiler import Compiler
 from dsl.engines.rules import GangParts

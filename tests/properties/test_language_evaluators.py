@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, reject, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from dsl import ir, reference
 from dsl.analysis import Size
@@ -676,9 +677,7 @@ def test_every_statement_is_written():
         "prebinds", "binds", "postbinds",
     }  # fmt: skip
     of_engines = {"preempts", "gangs", "quotas"}
-    slots = {
-        name for name, field in Plan.__dataclass_fields__.items() if "Rule, ..." in str(field.type)
-    }
+    slots = {one.name for one in structs.fields(Plan) if "Rule, ..." in str(one.type)}
     assert slots == checked | of_engines
 
 

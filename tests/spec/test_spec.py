@@ -105,7 +105,7 @@ def reads_of(cases):
 
 
 def vars_of(plan):
-    return [getattr(plan, name) for name in plan.__dataclass_fields__]
+    return [getattr(plan, name) for name in plan.__struct_fields__]
 
 
 READ_IN_TESTS = reads_of(TESTED)
