@@ -5,7 +5,6 @@ stop for long.
 """
 
 import hashlib
-import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -325,7 +324,8 @@ def _digest(files: Files, params: Params, metrics: Mapping[str, MetricDefinition
         raw = data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data
         state.update(f"\0{name}\0{len(raw)}\0".encode("utf-8", "surrogatepass"))
         state.update(raw)
-    state.update(json.dumps(params, sort_keys=True, default=list).encode())
+    given = sorted((name, sorted(values.items())) for name, values in params.items())
+    state.update(repr(given).encode())
     for name in sorted(metrics):
         state.update(f"\0{name}={metrics[name]!r}".encode())
     return state.hexdigest()

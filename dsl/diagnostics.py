@@ -3,7 +3,6 @@
 Stages make `Diagnostic` values; nothing else formats them.
 """
 
-import json
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
@@ -72,6 +71,8 @@ def sort_key(diagnostic: Diagnostic) -> tuple[str, int, int, str]:
 
 def to_json(diagnostics: Iterable[Diagnostic]) -> str:
     """Returns the machine form; columns are 1-based code points, the end is exclusive."""
+    import json  # noqa: PLC0415 - a twentieth of importing the language, for one format
+
     return json.dumps({"diagnostics": [as_object(one) for one in diagnostics]}, ensure_ascii=False)
 
 

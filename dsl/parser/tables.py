@@ -7,12 +7,14 @@ used. It is a pickle, which is code: it is read from the package's own folder on
 
 import hashlib
 import io
-from importlib.resources import files
-from pathlib import Path
-from typing import Any, Final
+import pkgutil
+from typing import TYPE_CHECKING, Any, Final
 
 import lark
 from lark import Lark
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FILE: Final = "grammar.tables"
 _STARTS: Final = ["start", "testfile", "expr"]
@@ -20,7 +22,10 @@ _STARTS: Final = ["start", "testfile", "expr"]
 
 def grammar_text() -> str:
     """Returns the grammar that ships with the package."""
-    return files("dsl").joinpath("grammar.lark").read_text(encoding="utf-8")
+    # Not importlib.resources: with what that imports, it is a fifth of importing the language.
+    text = pkgutil.get_data("dsl", "grammar.lark")
+    assert text is not None
+    return text.decode("utf-8")
 
 
 def build_tables(*, strict: bool = False) -> Lark:
@@ -38,16 +43,18 @@ def build_tables(*, strict: bool = False) -> Lark:
 
 def load_tables() -> Lark:
     """Returns the tables, as fast as can be."""
-    kept = files("dsl").joinpath(FILE)
-    if kept.is_file():
-        head, _, body = kept.read_bytes().partition(b"\n")
-        if head == _fingerprint():
-            tables: Lark = Lark.load(io.BytesIO(body))
-            return tables
+    try:
+        kept = pkgutil.get_data("dsl", FILE) or b""
+    except FileNotFoundError:
+        kept = b""
+    head, _, body = kept.partition(b"\n")
+    if head == _fingerprint():
+        tables: Lark = Lark.load(io.BytesIO(body))
+        return tables
     return build_tables()
 
 
-def write_tables(path: Path) -> None:
+def write_tables(path: "Path") -> None:
     """Makes the file that `load_tables` reads."""
     body: Any = io.BytesIO()
     build_tables().save(body)
@@ -61,4 +68,6 @@ def _fingerprint() -> bytes:
 
 
 if __name__ == "__main__":
+    from pathlib import Path
+
     write_tables(Path(__file__).parents[1] / FILE)
