@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Final
 
-from dsl.parser import habits, openings, signs
+from dsl.parser import habits, misplaced, openings, signs
 from dsl.parser.openings import DECLARATIONS, STATEMENTS
 from dsl.parser.place import Place, Refusal, place_of
 from dsl.schema import FIELDS
@@ -264,9 +264,13 @@ def _after_word(place: Place) -> Refusal | None:
         span = (place.start, place.start + len(shown))
         return place.instead(span, "P001", "a regular expression stands in quotes", f"'{inner}'")
     if before.endswith("promql") and "STRING" in place.accepts:
-        quote = "'" if '"' in line else '"'
-        better = f"{quote}{line}{quote}"
-        return place.instead(span, "P001", "a query stands in quotes", better)
+        query, clauses = misplaced.query_of(line)
+        better = misplaced.in_quotes(query)
+        span = (place.start, place.start + len(query))
+        return Refusal(
+            "P001", "a query stands in quotes", *span, helps=(f"write  promql {better}{clauses}",),
+            fix=better,
+        )  # fmt: skip
     return _unquoted(place)
 
 
@@ -384,8 +388,9 @@ def _source(place: Place) -> Refusal | None:
         return None
     line = place.text[place.start : place.line(place.start)[1]].strip()
     quoted = re.match(r"(?:\w+[ \t]+)?(\"[^\"]*\"|'[^']*')", line)
-    query = quoted[1] if quoted is not None else f"'{line}'" if '"' in line else f'"{line}"'
-    end = place.start + (quoted.end() if quoted is not None else len(line))
+    bare = misplaced.query_of(line)[0]
+    query = quoted[1] if quoted is not None else misplaced.in_quotes(bare)
+    end = place.start + (quoted.end() if quoted is not None else len(bare))
     message = "a metric says where its values come from: promql, annotation, usage or object"
     return place.instead((place.start, end), "P001", message, f"promql {query}")
 
@@ -561,6 +566,7 @@ def _wants(place: Place) -> str:
 
 
 _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
+    misplaced.apostrophe,
     _open_text,
     _hole,
     openings.block,
@@ -574,6 +580,15 @@ _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     signs.comment,
     signs.braces,
     _brackets,
+    misplaced.topology,
+    misplaced.labels_compared,
+    misplaced.annotates,
+    misplaced.clause_first,
+    misplaced.ranked,
+    misplaced.whose_label,
+    misplaced.default,
+    misplaced.clock,
+    misplaced.no_then,
     _source,
     _by_label,
     _format,

@@ -10,6 +10,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final
 
+from dsl.parser import loops
 from dsl.parser.openings import STATEMENTS
 from dsl.parser.place import Place, Refusal
 from dsl.schema import FIELDS
@@ -609,27 +610,11 @@ def aggregate(place: Place) -> Refusal | None:
     loop = re.search(r"\bfor[ \t]+(\w+)[ \t]+in[ \t]+([\w.]+)(?:[ \t]+if[ \t]+(.*?))?(?=[)\]]|$)",
                      place.bare)  # fmt: skip
     if loop is not None:
-        condition = re.sub(rf"\b{loop[1]}\.", "it.", loop[3] or "")
-        head = re.search(rf"\b(any|all)\((.*?)\bfor[ \t]+{loop[1]}\b", place.text)
-        if head is not None:
-            inner = re.sub(rf"\b{loop[1]}\.", "it.", head[2].strip())
-            condition = condition or inner
-        text = place.text[loop.start() : loop.end()]
-        where = f" where {condition}" if condition else ""
-        name = head[1] if head is not None else "count"
-        return place.at(
-            loop.start(), loop.end(), "P001", f"there are no loops here: `{text}`",
-            f"write  {name}({loop[2]}{where})",
-        )  # fmt: skip
+        return loops.loop(place, loop)
     grouped = re.search(rf"\b({'|'.join(AGGREGATES)})(\([^()]*\))?[ \t]*\Z", place.before)
     by = re.match(r"(by|without|on)[ \t]*\([^()]*\)[ \t]*(\([^()]*\))?", place.behind)
     if grouped is not None and by is not None:
-        inner = place.text[grouped.start(2) : grouped.end(2)] if grouped[2] else by[2] or "(x)"
-        better = f"{grouped[1]}{inner}"
-        return place.instead(
-            (grouped.start(), place.start + by.end()), "P014",
-            f"nothing is grouped here: `{grouped[1]}` is taken of all candidates", better,
-        )  # fmt: skip
+        return loops.grouped(place, grouped, by)
     bare = re.search(rf"(?<![\w.$])({'|'.join(AGGREGATES)})\Z", place.before)
     ranked = place.keyword in ("prefer", "avoid")
     if bare is None or ranked:

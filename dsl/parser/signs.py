@@ -141,6 +141,8 @@ def _arrow_or_sign(place: Place, span: tuple[int, int], run: str) -> Refusal | N
     start, end = span
     if re.fullmatch(r"-[ \t]+>", place.bare[start : start + 3]) and run == "-":
         return place.instead((start, start + 3), "P014", "an arrow has no blank in it", "->")
+    if run == "=>" and _compares(place, start, end):
+        return _sign(place, span, ">=")
     for size in range(len(run), 0, -1):
         better = _SIGNS.get(run[:size])
         if better is None or start + size <= place.start - 1:
@@ -153,6 +155,14 @@ def _arrow_or_sign(place: Place, span: tuple[int, int], run: str) -> Refusal | N
     if run in ("+=", "-=", "*=", "/="):
         return place.at(start, end, "P014", "nothing is assigned here: values do not change")
     return None
+
+
+def _compares(place: Place, start: int, end: int) -> bool:
+    """Whether `=>` means `>=`: a number follows, or the rule has its arrow elsewhere."""
+    amount = re.match(r"[ \t]*(?:\d|\$\w)", place.bare[end:])
+    if amount is None and "->" not in place.bare:
+        return False
+    return place.mends(start, end, ">=")
 
 
 def _arrow(place: Place, start: int) -> Refusal | None:
