@@ -4,12 +4,11 @@ Lets are looked through. Linear in the graph.
 """
 
 from math import inf, isnan
-from typing import Final
+from typing import Final, get_args
 
 from dsl import ir
 from dsl.analysis.sets import Limit, Numbers, Outcomes, Texts, numbers_between
 from dsl.schema import FIELDS
-from dsl.source import Span
 from dsl.types import Kind, Level
 
 _HOURS: Final = {"time.hour": 23.0, "time.minute": 59.0}
@@ -20,6 +19,11 @@ NO: Final = Outcomes(frozenset({"no"}))
 BOTH: Final = Outcomes(frozenset({"yes", "no"}))
 #: Fields that are another name of the same thing.
 _SAME: Final = {"namespace.name": "pod.namespace"}
+#: What of a node tells its shape: where it stands does not.
+_FIELDS: Final[dict[type, tuple[str, ...]]] = {
+    kind: tuple(one for one in kind.__struct_fields__ if one != "span")
+    for kind in get_args(ir.Expr)
+}
 
 
 def bare(node: ir.Expr) -> ir.Expr:
@@ -85,15 +89,13 @@ class Keys:
             case ir.Read():
                 return ("read", same_field(node.field), node.key, node.level)
             case _:
-                own = (self._part(getattr(node, one)) for one in node.__struct_fields__)
-                return (type(node).__name__, *own)
+                own = [self._part(getattr(node, one)) for one in _FIELDS[type(node)]]
+                return (type(node), *own)
 
     def _part(self, value: object) -> object:
-        """Returns what a part of a node adds to its shape; the place in the text adds nothing."""
-        if isinstance(value, Span):
-            return None
+        """Returns what a part of a node adds to its shape."""
         if isinstance(value, tuple):
-            return tuple(self._part(one) for one in value)
+            return tuple([self._part(one) for one in value])
         return ("node", self._by_id[id(value)]) if isinstance(value, ir.Core) else value
 
 

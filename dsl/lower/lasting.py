@@ -78,16 +78,27 @@ class Known:
         parts = [self._facts[id(one)][1] for one in ir.children(node)]
         if isinstance(node, ir.Named):
             return parts[0]
-        lasting = _lasts(node) and all(one.lasting for one in parts)
+        lasting, local = _lasts(node), _is_local(node)
+        heavy, chosen = isinstance(node, ir.PodAggregate), _is_chosen(node)
+        samples = isinstance(node, ir.Metric | ir.Pair)
+        work = 0 if isinstance(node, _WITHOUT_WORK) else 1
+        for one in parts:
+            lasting = lasting and one.lasting
+            local = local and one.local
+            heavy = heavy or one.heavy
+            chosen = chosen or one.chosen
+            samples = samples or one.samples
+            work += one.work
+        # Nobody asks for the shape of what does not last.
+        shape = self._shape(node) if lasting else b""
         return Facts(
-            # Nobody asks for the shape of what does not last.
-            shape=self._shape(node) if lasting else b"",
+            shape=shape,
             lasting=lasting,
-            local=_is_local(node) and all(one.local for one in parts),
-            heavy=isinstance(node, ir.PodAggregate) or any(one.heavy for one in parts),
-            chosen=_is_chosen(node) or any(one.chosen for one in parts),
-            samples=isinstance(node, ir.Metric | ir.Pair) or any(one.samples for one in parts),
-            work=sum(one.work for one in parts) + (not isinstance(node, _WITHOUT_WORK)),
+            local=local,
+            heavy=heavy,
+            chosen=chosen,
+            samples=samples,
+            work=work,
         )
 
     def _shape(self, node: ir.Expr) -> bytes:

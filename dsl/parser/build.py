@@ -48,13 +48,17 @@ class StatementReader:
 
     def __init__(self) -> None:
         self._lark: Lark | None = None
+        self._is_warm = False
 
     def warm(self) -> None:
         """Builds the tables if they are not there yet, and the scanner of every state."""
+        if self._is_warm:
+            return
         tables: Raw = self._tables()
         for lexer in tables.parser.lexer.lexers.values():
             # Lark compiles a state's scanner when it is first asked for.
             lexer.scanner  # noqa: B018 - asking is the point
+        self._is_warm = True
 
     def _tables(self) -> Lark:
         if self._lark is None:
