@@ -6,6 +6,8 @@ expectations there are is `policytest`'s business.
 
 import re
 from collections.abc import Callable, Iterable
+from functools import partial
+from types import MappingProxyType
 from typing import Any, Final
 
 from dsl import testsyntax as t
@@ -27,6 +29,40 @@ GIVEN: Final = (
     "pod", "node", "running", "finished", "pending", "namespace", "workload", "group", "metric",
     "param", "now",
 )  # fmt: skip
+#: What stands behind `expect`, each as it is written.
+EXPECTED: Final = MappingProxyType(
+    {
+        "feasible": "feasible [a, b]",
+        "rejected": 'rejected [a] message "no room"',
+        "score": "score a 75",
+        "best": "best a",
+        "order": "order [p1, p2]",
+        "victims": "victims [web-1]",
+        "nominated": "nominated a",
+        "permit": "permit wait",
+        "gated": "gated p",
+        "ungated": "ungated p",
+        "skipped": "skipped 1",
+        "annotation": "annotation example.com/score 75",
+        "error": "error P102",
+    }
+)
+#: Words for what is expected that others use.
+_MEANT: Final = MappingProxyType(
+    {
+        **dict.fromkeys(("unschedulable", "infeasible", "unfeasible", "denied", "forbidden",
+                         "filtered", "excluded", "not"), "rejected"),
+        **dict.fromkeys(("schedulable", "allowed", "accepted", "fits", "nodes"), "feasible"),
+        **dict.fromkeys(("chosen", "placed", "scheduled", "winner", "node", "bound"), "best"),
+        **dict.fromkeys(("preempted", "evicted"), "victims"),
+        **dict.fromkeys(("waiting", "waits", "wait"), "permit"),
+    }
+)  # fmt: skip
+#: Words that start an expectation elsewhere.
+_EXPECTS: Final = frozenset(
+    {"assert", "asserts", "should", "must", "then", "verify", "check", "require", "expected"}
+)
+_EFFECTS: Final = "NoSchedule|NoExecute|PreferNoSchedule"
 #: Attributes written NAME KEY=VALUE.
 KEYED: Final = (
     "label", "annotation", "request", "limit", "resource", "taint", "toleration", "condition",
@@ -214,6 +250,13 @@ def _run_on(source: SourceFile, span: Span) -> Refusal | None:
     for found in re.finditer(r"^(?:test:.*?)?[ \t]*\bgiven[ \t]+([\w-]+)", bare, re.MULTILINE):
         if found.group(1) not in GIVEN:
             return _no_given(found.start(1), found.group(1))
+    for found in re.finditer(r"\bexpect[ \t]+([\w-]+)[ \t]*\n\s*(?:given|expect)[ \t]+\w", bare):
+        word = found.group(1)
+        if word not in EXPECTED:
+            message = f"there is no expectation `{word}`"
+            return _refuse(*found.span(1), "P701", message, *helps_of_expectation(word))
+        help_ = f"write  expect {EXPECTED[word]}"
+        return _refuse(*found.span(1), "P009", f"nothing follows `{word}`", help_)
     for found in re.finditer(r"\b(running|finished)\b:?[ \t]+(on[\w-]+)", bare):
         help_ = f"write  on {found.group(2).removeprefix('on')}"
         what = f"`{found.group(1)}` says on which node the pod is"
@@ -249,7 +292,12 @@ def _complain(
         met = word.group() if word else ""
     else:
         met = ""
-    for check in (_head, _own_line, _clause_word, _list, _pair, _needs_quotes, _missing_value):
+    checks = (
+        partial(_head, text), _own_line, _clause_word, _expectation_word, partial(_compared, text),
+        partial(_list, text), partial(_effect, text), partial(_pair, text), _needs_quotes,
+        _missing_value,
+    )  # fmt: skip
+    for check in checks:
         found = check(bare, start, met, accepts)
         if found is not None:
             return found
@@ -275,7 +323,7 @@ def _plain_words(accepts: frozenset[str]) -> str:
     return "an attribute" if "NAME" in accepts and "LABEL" in accepts else ""
 
 
-def _head(bare: str, start: int, met: str, accepts: frozenset[str]) -> Refusal | None:  # noqa: ARG001 - checks are alike
+def _head(text: str, bare: str, start: int, met: str, accepts: frozenset[str]) -> Refusal | None:  # noqa: ARG001 - checks are alike
     """The word in column 1 and its colon."""
     found = re.match(r"([A-Za-z_]+)([ \t]*)(:?)[ \t]*", bare)
     if found is None:
@@ -289,9 +337,25 @@ def _head(bare: str, start: int, met: str, accepts: frozenset[str]) -> Refusal |
     if word == "use" or start > found.end():
         return None
     if not colon:
-        near = bare[len(word) :].split("\n", 1)[0].strip()
+        near = _line(text, bare, len(word))
+        if word == "test":
+            near = _named(near.removesuffix(":"))
+        metric = re.match(r"metric[ \t]+(\w+)[ \t]*=[ \t]*(?![\d\s])", bare)
+        if metric is not None:
+            near = f"{metric.group(1)} = VALUE   (the query stands in the policy)"
         return _refuse(0, len(word), "P005", f"`{word}` needs a colon", f"write  {word}: {near}")
-    return _head_value(word, bare, start)
+    return _head_value(word, _line(text, bare, start), start)
+
+
+def _line(text: str, bare: str, start: int) -> str:
+    """Returns the rest of a line as written, without its comment."""
+    return text[start : start + len(bare[start:].split("\n", 1)[0].rstrip())].strip()
+
+
+def _named(name: str) -> str:
+    """Returns the name of a test as it is written: in quotes."""
+    quoted = len(name) > 1 and name[0] == name[-1] and name[0] in "\"'"
+    return name if quoted else f'"{name.strip(chr(34)) or "what must hold"}"'
 
 
 def _unknown_head(word: str) -> Refusal:
@@ -305,9 +369,8 @@ def _unknown_head(word: str) -> Refusal:
     return _refuse(0, len(word), "P004", f"a test file has no statement `{word}`", help_)
 
 
-def _head_value(word: str, bare: str, start: int) -> Refusal | None:
+def _head_value(word: str, first: str, start: int) -> Refusal | None:
     """What stands right behind the colon."""
-    first = bare[start:].split("\n", 1)[0].split("#")[0].strip()
     end = start + max(len(first.split(maxsplit=1)[0]) if first else 0, 1)
     if word == "test":
         help_ = f'write  test: "{first or "what must hold"}"'
@@ -357,11 +420,12 @@ def _clause_word(bare: str, start: int, met: str, accepts: frozenset[str]) -> Re
     if before.endswith("expect") and "ERROR" in accepts:
         end = start + max(len(met), 1)
         what = f"`{met}` is not something to expect" if met else "nothing follows `expect`"
-        return _refuse(start, end, "P009", what, "write  expect feasible [a, b]")
+        return _refuse(start, end, "P009", what, *helps_of_expectation(met))
     line = bare.rfind("\n", 0, start) + 1
     first = re.compile(r"[ \t]+(\w+)").match(bare, line)
     if first is not None and line and first.group(1) not in ("given", "expect", *KEYED):
         near = closest(first.group(1), ("given", "expect"))
+        near = "expect" if first.group(1) in _EXPECTS else near
         if near is not None:
             help_ = f"did you mean `{near}`?"
             what = f"`{first.group(1)}` does not fit here"
@@ -369,17 +433,82 @@ def _clause_word(bare: str, start: int, met: str, accepts: frozenset[str]) -> Re
     return None
 
 
-def _list(bare: str, start: int, met: str, accepts: frozenset[str]) -> Refusal | None:  # noqa: ARG001
+def helps_of_expectation(name: str) -> tuple[str, ...]:
+    """Returns what to expect instead of a word that is no expectation."""
+    known = f"a test expects {_listed(EXPECTED)}"
+    meant = _MEANT.get(name)
+    if meant is not None:
+        return f"write  expect {EXPECTED[meant]}", known
+    if not name:
+        return f"write  expect {EXPECTED['feasible']}", known
+    near = closest(name, EXPECTED)
+    return (f"did you mean `{near}`?",) if near else (known,)
+
+
+def _expectation_word(
+    bare: str,
+    start: int,
+    met: str,  # noqa: ARG001 - checks are alike
+    accepts: frozenset[str],  # noqa: ARG001 - checks are alike
+) -> Refusal | None:
+    """`expect event "x"`, `expect unschedulable`: the word itself is wrong."""
+    found = re.search(r"\bexpect[ \t]+([A-Za-z_][\w-]*)[^\n]*\Z", bare[:start].rstrip())
+    if found is None or found.group(1) in EXPECTED:
+        return None
+    word = found.group(1)
+    message = f"there is no expectation `{word}`"
+    return _refuse(*found.span(1), "P701", message, *helps_of_expectation(word))
+
+
+def _compared(
+    text: str,
+    bare: str,
+    start: int,
+    met: str,
+    accepts: frozenset[str],  # noqa: ARG001 - checks are alike
+) -> Refusal | None:
+    """`expect score a == 0`: a sign between a name and the value expected."""
+    found = re.search(r"expect[ \t]+(score|annotation)[ \t]+([\w./-]+)\Z", bare[:start].rstrip())
+    sign = re.compile(r"(?:==?|:|is\b)[ \t]*(\S*)").match(bare, start)
+    if found is None or sign is None or met not in ("=", ":", "is"):
+        return None
+    value = text[sign.start(1) : sign.end(1)] or "VALUE"
+    shown = bare[start : sign.start(1)].rstrip()
+    return _refuse(
+        start, start + len(shown), "P001", f"no `{shown}` stands before the value expected",
+        f"write  expect {found.group(1)} {found.group(2)} {value}",
+    )  # fmt: skip
+
+
+def _effect(
+    text: str,
+    bare: str,
+    start: int,
+    met: str,  # noqa: ARG001 - checks are alike
+    accepts: frozenset[str],  # noqa: ARG001 - checks are alike
+) -> Refusal | None:
+    """`taint dedicated=ml:NoSchedule`."""
+    form = re.compile(rf"\btaint[ \t]+([\w./-]+)(?:=([\w./-]*))?(:(?:{_EFFECTS}))\b")
+    for found in form.finditer(bare):
+        if found.start() < start <= found.end():
+            value = text[found.start(2) : found.end(2)] if found.group(2) else '""'
+            message = "a taint is given by its key and value, without its effect"
+            help_ = f"write  taint {found.group(1)}={value}"
+            return _refuse(*found.span(3), "P001", message, help_)
+    return None
+
+
+def _list(text: str, bare: str, start: int, met: str, accepts: frozenset[str]) -> Refusal | None:  # noqa: ARG001
     """`expect feasible a, b`: a list without brackets."""
     found = re.search(r"expect[ \t]+\w+[ \t]+([\w./-]+)\Z", bare[:start].rstrip())
     if found is None or met != ",":
         return None
-    line = bare[found.start(1) :].split("\n", 1)[0].strip()
+    line = _line(text, bare, found.start(1))
     end = found.start(1) + len(line)
     return _refuse(found.start(1), end, "P001", "a list stands in brackets", f"write  [{line}]")
 
 
-def _pair(bare: str, start: int, met: str, accepts: frozenset[str]) -> Refusal | None:
+def _pair(text: str, bare: str, start: int, met: str, accepts: frozenset[str]) -> Refusal | None:
     """`name=web`, `cpu: 4`, `label app`: the wrong sign between a name and its value."""
     before = bare[:start].rstrip()
     if re.fullmatch(r"metric:[ \t]*\w+", before) and met != "=":
@@ -394,7 +523,7 @@ def _pair(bare: str, start: int, met: str, accepts: frozenset[str]) -> Refusal |
         )
     left = re.search(r"([A-Za-z_]\w*)\Z", before)
     if left is not None and met in ("=", ":") and accepts & _VALUES:
-        value = bare[start + 1 :].split()
+        value = text[start + 1 :].split()
         word = left.group(1)
         shown = value[0] if value and word not in KEYED else "VALUE"
         write = f"{word} KEY=VALUE" if word in KEYED else f"{word} {shown}"
@@ -402,14 +531,28 @@ def _pair(bare: str, start: int, met: str, accepts: frozenset[str]) -> Refusal |
             start, start + 1, "P001", f"no `{met}` stands between `{word}` and its value",
             f"write  {write}",
         )  # fmt: skip
+    return _key_and_value(text, bare, start, met, accepts)
+
+
+def _key_and_value(
+    text: str, bare: str, start: int, met: str, accepts: frozenset[str]
+) -> Refusal | None:
+    """`annotation a.io/x: a`, `labels team=red`, `label app`."""
+    before = bare[:start].rstrip()
     keyed = re.search(r"([a-z_]+)[ \t]+([\w./-]+|\"_*\")\Z", before)
-    if keyed is not None and keyed.group(1) in KEYED and "EQUAL" in accepts:
-        word, key = keyed.groups()
-        key = "KEY" if key.startswith('"') else key
-        end = start + max(len(met), 1)
-        return _refuse(
-            start, end, "P001", f"`{word}` takes a key and a value", f"write  {word} {key}=VALUE"
-        )
+    if keyed is None:
+        return None
+    word, key = keyed.group(1), text[keyed.start(2) : keyed.end(2)]
+    given = re.compile(r"(?:==?|:)[ \t]*(\"_*\"|[^\s,=]+)").match(bare, start)
+    value = text[given.start(1) : given.end(1)] if given is not None else "VALUE"
+    end = start + max(len(met), 1)
+    if word in KEYED and "EQUAL" in accepts:
+        help_ = f"write  {word} {key}={value}"
+        return _refuse(start, end, "P001", f"`{word}` takes a key and a value", help_)
+    near = word.removesuffix("s") if word.removesuffix("s") in KEYED else closest(word, KEYED)
+    if met == "=" and near is not None and word != near and "EQUAL" not in accepts:
+        message = f"there is no attribute `{word}`"
+        return _refuse(*keyed.span(1), "P701", message, f"write  {near} {key}={value}")
     return None
 
 
@@ -439,6 +582,8 @@ def _missing_value(bare: str, start: int, met: str, accepts: frozenset[str]) -> 
     if word in HEADS and bare.startswith(word):
         return None
     write = f"{word} KEY=VALUE" if word in KEYED else f"{word} VALUE"
+    if word in EXPECTED and re.search(rf"\bexpect[ \t]+{word}\Z", before):
+        write = f"expect {EXPECTED[word]}"
     return _refuse(
         last.start(1), last.end(1), "P009", f"nothing follows `{word}`", f"write  {write}"
     )

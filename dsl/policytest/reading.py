@@ -1,5 +1,6 @@
 """The tree of a test file becomes its model: names are looked up, values read, fixtures merged."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -10,7 +11,7 @@ from dsl.checker.scope import closest
 from dsl.diagnostics import Diagnostic, sort_key
 from dsl.functions import parse_duration, parse_number, parse_quantity, parse_time
 from dsl.parser.build import StatementReader
-from dsl.parser.tests import KEYED, parse_test
+from dsl.parser.tests import KEYED, helps_of_expectation, parse_test
 from dsl.policytest.attributes import (
     AMOUNT,
     ATTRIBUTES,
@@ -190,7 +191,8 @@ class _Reader:
     def _metric(self, cluster: Cluster, node: t.MetricSetting) -> Cluster:
         keys = tuple(one.text for one in node.keys.items) if node.keys else ()
         if isinstance(node.value, t.Values) or not _is_sample(node.value.text):
-            self._report("P702", "the value of a metric is a number", node.value.span)
+            help_ = _sample_help(node.value)
+            self._report("P702", "the value of a metric is a number", node.value.span, help_)
             return cluster
         setting = Setting(node.name.text, keys, node.value.text)
         others = [one for one in cluster.settings if (one.name, one.keys) != (setting.name, keys)]
@@ -236,7 +238,8 @@ class _Reader:
 
     def _sample(self, attr: t.Attr) -> Sample:
         if isinstance(attr.value, t.Values) or not _is_sample(attr.value.text):
-            raise self._refuse("P702", "the value of a metric is a number", attr.value.span)
+            help_ = _sample_help(attr.value)
+            raise self._refuse("P702", "the value of a metric is a number", attr.value.span, help_)
         age = 0.0
         if attr.age is not None:
             age = parse_duration(attr.age.text)
@@ -319,7 +322,8 @@ class _Reader:
         name = node.name.text
         shape = EXPECTATIONS.get(name)
         if shape is None:
-            raise self._unknown(name, node.name.span, EXPECTATIONS, "there is no expectation")
+            message = f"there is no expectation `{name}`"
+            raise self._refuse("P701", message, node.name.span, *helps_of_expectation(name))
         text = " ".join(self.source.slice(node.span).split())
         made = Expected(name, node.span, self._line(node.span), text)
         made = self._subject(made, shape, node)
@@ -421,6 +425,16 @@ def _plain(value: t.Operand) -> str | tuple[str, ...]:
 
 def _is_sample(text: str) -> bool:
     return not (is_missing(parse_number(text)) and is_missing(parse_duration(text)))
+
+
+def _sample_help(value: t.Operand) -> str:
+    """Returns what to write for `10MB`, which is no amount."""
+    text = "" if isinstance(value, t.Values) else value.text
+    size = re.fullmatch(r"(\d+(?:\.\d+)?)([kKMGTP])i?[bB]", text)
+    if size is None:
+        return "write it in the unit of the metric, for example  5   or  10Mi"
+    amount, factor = size.groups()
+    return f"write  {amount}{factor.replace('K', 'k')}   or  {amount}{factor.replace('k', 'K')}i"
 
 
 def _did_you_mean(near: str | None) -> str:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dsl.diagnostics import render
 from dsl.functions import parse_time
 from dsl.parser.build import StatementReader
-from dsl.parser.tests import GIVEN, HEADS, KEYED, parse_test
+from dsl.parser.tests import EXPECTED, GIVEN, HEADS, KEYED, parse_test
 from dsl.policytest import Rejection, judge, read_suite
 from dsl.policytest.attributes import ATTRIBUTES, EXPECTATIONS
 from dsl.source import make_source
@@ -44,7 +44,7 @@ WRONG = [
     ("node: a cpu: 4\n", "P001", ":", "cpu 4"),
     ("node: a cpu\n", "P009", "cpu", "cpu VALUE"),
     ("node: a label zone\n", "P001", "", "label zone=VALUE"),
-    ("node: a label zone: z1\n", "P001", ":", "label zone=VALUE"),
+    ("node: a label zone: z1\n", "P001", ":", "label zone=z1"),
     ("node: a, b\n", "P001", ",", "an attribute"),
     ("node: a cpus 4\n", "P701", "cpus", "did you mean `cpu`?"),
     ("node: a flavour 4\n", "P701", "flavour", "annotation, condition, cpu"),
@@ -99,7 +99,12 @@ WRONG_IN_TEST = [
     ("  expect feasible a\n", "P702", "a", "feasible [a, b]"),
     ("  expect feasible [a\n", "P002", "[", ""),
     ("  expect feasable [a]\n", "P701", "feasable", "did you mean `feasible`?"),
-    ("  expect placed [a]\n", "P701", "placed", "annotation, best, error"),
+    (
+        "  expect placed [a]\n",
+        "P701",
+        "placed",
+        "permit, gated, ungated, skipped, annotation and error",
+    ),
     ("  expect feasible [c]\n", "P701", "c", "the nodes are a and b"),
     ("  expect best z\n", "P701", "z", "the nodes are a and b"),
     ("  expect best [a]\n", "P702", "[a]", "best a"),
@@ -419,3 +424,7 @@ def test_judging(text, answers, message):
 def test_every_expectation_is_judged_somewhere():
     judged = {text.split()[0] for text, _, _ in JUDGED}
     assert judged == {*EXPECTATIONS} - {"error"}
+
+
+def test_helps_show_each_expectation_as_it_is_read():
+    assert dict(EXPECTED) == {name: shape.example for name, shape in EXPECTATIONS.items()}
