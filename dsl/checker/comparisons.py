@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker import hints
+from dsl.checker import hints, meant
 from dsl.checker.fields import either, members_of
 from dsl.checker.literals import constant, read_word, settle
 from dsl.checker.regex import advice, why_refused
@@ -424,6 +424,7 @@ def _range(typer: "Typer", node: s.In, members: s.Range, left: Typed) -> ir.Expr
             operands=(outside, low_end),
         )
         return _negate(node, both, negated=node.negated)
+    meant.past_the_last(typer.scope, item, members, high)
     if low > high:
         low_text, high_text = members.low.text, members.high.text
         typer.scope.warn(
@@ -458,6 +459,9 @@ def _text_test(typer: "Typer", node: s.TextTest) -> ir.Expr:
         )
     if node.operator in ("like", "matches"):
         right = _pattern(typer, node)
+        if node.operator == "matches":
+            whole = typer.scope.text(node.left)
+            meant.begins_only(typer.scope, whole, left, node.right, str(right.value))
     elif isinstance(node.right, s.Word | s.Text | s.Percent):
         if isinstance(node.right, s.Word):
             _looks_like_field(typer.scope, node.right)

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from dsl import ir
 from dsl import syntax as s
+from dsl.checker import meant
 from dsl.checker.literals import constant, read_number, read_seconds, settle
 from dsl.checker.scope import (
     RESERVED,
@@ -326,6 +327,7 @@ def declare_metric(scope: Scope, node: s.MetricDecl) -> None:
         entry.spec = _other_spec(metric_spec(node.name, definition), source, of, keys)
     else:
         entry.spec = metric_spec(node.name, definition)
+    meant.sometimes_stale(scope, node, entry.spec)
 
 
 def _source_text(scope: Scope, node: s.MetricDecl) -> str:

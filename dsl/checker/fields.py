@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker import hints
+from dsl.checker import hints, meant
 from dsl.checker.literals import constant
 from dsl.checker.scope import Flex, Typed, describe
 from dsl.diagnostics import Label
@@ -195,6 +195,7 @@ def label_test(typer: "Typer", node: s.LabelTest) -> ir.Expr:
     if spec.type is BOOL:
         return _taint(typer, node, spec, key, (operator, value))
     read = make_read(typer, spec, key, node.span)
+    meant.nothing_of_label(typer.scope, node)
     if value is None:
         missing = ir.Missing(span=node.span, type=BOOL, level=read.level, operand=read)
         return ir.Not(span=node.span, type=BOOL, level=read.level, operand=missing)

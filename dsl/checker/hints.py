@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from dsl import ir
 from dsl import syntax as s
+from dsl.checker import meant
 from dsl.checker.scope import Flex, Refused, Scope, Typed, closest
 from dsl.diagnostics import Fix, Severity
 from dsl.functions import FUNCTIONS
@@ -273,6 +274,7 @@ def quoted_field(scope: Scope, node: s.Expr) -> None:
 
 def raw_braces(scope: Scope, span: Span) -> None:
     """Warns of `'usage {load}'`: single quotes take braces as they stand."""
+    meant.holes_of_others(scope, span)
     written = scope.source.slice(span)
     if written[:1] != "'" or re.search(r"\{[a-z_][\w.]*(\[[^\]]*\])?\}", written) is None:
         return
@@ -474,7 +476,7 @@ def strange_scale(scope: Scope, left: ir.Expr, right: ir.Expr, percent: Span | N
                 f"write  {text} of X for a share of something",
             )
             return
-        limit = _share_limit(one)
+        limit = _share_limit(one) or _percent_limit(scope, one)
         if limit and limit < other.value <= _HUNDRED:
             text = scope.source.slice(other.span)
             scope.report(
@@ -501,15 +503,26 @@ def _is_counted(node: ir.Expr) -> bool:
 
 def _share_limit(node: ir.Expr) -> float:
     """Returns above which value a share cannot be; 0 for what is no share."""
-    while isinstance(node, ir.Named):
-        node = node.body
-    if isinstance(node, ir.Coalesce):
-        node = node.operands[0]
+    node = _inner(node)
     if isinstance(node, ir.Metric) and node.name in ("cpu_usage", "memory_usage") and not node.age:
         return _ABOVE_ONE
     if not isinstance(node, ir.Arith) or node.operators != ("/",):
         return 0.0
     return _ratio_limit(*node.operands)
+
+
+def _inner(node: ir.Expr) -> ir.Expr:
+    """Returns what is meant where there is data: behind lets and before `??`."""
+    while isinstance(node, ir.Named | ir.Coalesce):
+        node = node.body if isinstance(node, ir.Named) else node.operands[0]
+    return node
+
+
+def _percent_limit(scope: Scope, node: ir.Expr) -> float:
+    """Returns above which value a metric in percent is meant to be out of 100."""
+    node = _inner(node)
+    share = isinstance(node, ir.Metric) and not node.age and meant.is_share(scope, node)
+    return _OVERCOMMITTED if share else 0.0
 
 
 def _ratio_limit(part: ir.Expr, whole: ir.Expr) -> float:

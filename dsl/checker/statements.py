@@ -7,7 +7,7 @@ from typing import Final
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker import comparisons, fields, peers
+from dsl.checker import comparisons, fields, meant, peers
 from dsl.checker.expressions import Typer
 from dsl.checker.literals import constant, read_seconds, read_word, settle
 from dsl.checker.rules import Draft, FilterDraft, RuleChecker, ScoreDraft, StatementDraft, reads_of
@@ -282,6 +282,8 @@ class StatementChecker:
         for key in keys:
             self._steady(key.value)
         self._upside_down(part.keys[0])
+        for one in part.keys:
+            meant.test_as_key(self.scope, one)
         core = ir.SortCore(keys=keys)
         return StatementDraft(number, node, core, reads_of(*(key.value for key in keys)))
 
@@ -383,7 +385,9 @@ class StatementChecker:
             key_node = self.expression(part.values[0])
             key = fields.key_text(self.typer, key_node)
             self._writable(key, key_node)
-            value = self.typer.plain(self.typer.expression(self.expression(part.values[1])))
+            written = self.expression(part.values[1])
+            meant.holes_in_value(self.scope, key, written)
+            value = self.typer.plain(self.typer.expression(written))
         if value.type.kind in (Kind.LIST, Kind.PODS):
             raise self.scope.refuse(
                 "P201", f"`{key}` wants one value, and this is {describe(value)}", value.span
