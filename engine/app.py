@@ -314,7 +314,12 @@ class App:
 
     def _tell_in_force(self, bundle: Bundle) -> None:
         names = ", ".join(plan.name for plan in bundle.plans) or "no policy"
-        self._tell_source("Normal", "PoliciesInForce", f"in force: {names} (bundle {bundle.hash})")
+        note = f"in force: {names} (bundle {bundle.hash})"
+        warnings = [one for one in bundle.warnings if one.severity.value == "warning"]
+        if warnings:
+            word = "1 warning" if len(warnings) == 1 else f"{len(warnings)} warnings"
+            note = f"{note}; {word}: {in_a_line(warnings[0])}"
+        self._tell_source("Normal", "PoliciesInForce", note)
 
     def _snapshot(self) -> Snapshot:
         now = self._clock.time()
