@@ -79,6 +79,7 @@ class _Record:
     """`count` as the server has it; 0 = not created."""
     written_at: float = 0.0
     queued: bool = True
+    """Whether it waits or is being written: only one worker has it at a time."""
     tries: int = 0
 
 
@@ -235,15 +236,17 @@ class KubeEventSink:
             await self._sleep(min(wait, _BUSY_CHECK_SECONDS))
 
     async def _write(self, record: _Record) -> None:
-        record.queued = False
         count = record.count
         try:
             await self._send(record, count)
         except StatusError as error:
+            record.queued = False
             await self._refused(record, error)
         except KubeError as error:
+            record.queued = False
             await self._again(record, error)
         else:
+            record.queued = False
             record.written = count
             record.written_at = self._clock.time()
             record.tries = 0

@@ -145,6 +145,24 @@ def test_repeats_become_a_series_written_at_once_and_then_once_a_minute() -> Non
     asyncio.run(run())
 
 
+def test_repeats_while_it_is_being_written_are_one_event_with_a_count() -> None:
+    async def main() -> None:
+        bench = Bench()
+        bench.server.hold = asyncio.Event()
+        task = asyncio.create_task(bench.sink.run())
+        bench.sink.emit(emit())
+        await asyncio.sleep(0.01)
+        bench.sink.emit(emit())
+        await asyncio.sleep(0.01)
+        bench.server.hold.set()
+        assert await bench.sink.flush(5.0)
+        task.cancel()
+        assert [method for method, _, _ in bench.server.got] == ["POST", "PATCH"]
+        assert bench.server.got[1][2]["series"]["count"] == 2
+
+    asyncio.run(main())
+
+
 def test_repeats_while_it_waits_are_one_event_with_a_count() -> None:
     async def run() -> None:
         bench = Bench()
