@@ -14,7 +14,7 @@ from typing import Final
 ROOT: Final = Path(__file__).parents[2]
 SEPARATOR: Final = "\n=== policytest\n"
 #: What runs every policy that compiles: nodes and pods with most of what policies read.
-WORLD: Final = (Path(__file__).parent / "world.policytest").read_text("utf-8")
+WORLD: Final = (Path(__file__).parent / "world.txt").read_text("utf-8")
 
 _FENCE: Final = re.compile(r"^```(policy|policytest)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _EXAMPLE: Final = re.compile(r"^=== .*\n", re.MULTILINE)
