@@ -416,6 +416,7 @@ _CALLS: Final = MappingProxyType(
         "isgreaterthanorequal": "{0} >= {1}", "gt": "{0} > {1}", "lt": "{0} < {1}",
         "gte": "{0} >= {1}", "lte": "{0} <= {1}", "eq": "{0} == {1}", "neq": "{0} != {1}",
         "nth": "item({0}, {1})", "get": "{0}[{1}]", "trim": "{0}", "strip": "{0}",
+        "now": "now", "currenttime": "now", "timenow": "now",
         "md5": "hash({0})", "sha256": "hash({0})", "crc32": "hash({0})",
         "getlabel": "node.label[{0}]", "label": "node.label[{0}]", "haslabel": "node.label {0}",
     }

@@ -199,7 +199,8 @@ class FileChecker:
         scope, head = self._scope, self._header
         word = node.name.replace("policy_weight", "weight").replace("_", " ")
         if node.name in head.seen:
-            raise scope.refuse("P109", f"`{word}:` stands twice in this file", node.span)
+            joined = ["join the conditions of both by `and`"] if word == "applies to" else []
+            raise scope.refuse("P109", f"`{word}:` stands twice in this file", node.span, *joined)
         head.seen[node.name] = node.span
         value = node.value
         text = value.value if isinstance(value, s.Word | s.Text) else ""

@@ -11,7 +11,7 @@ from typing import Final, cast
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker import aggregates, calls, comparisons, fields, hints
+from dsl.checker import aggregates, calls, comparisons, elsewhere, fields, hints
 from dsl.checker.literals import constant, fold, read_literal, settle
 from dsl.checker.scope import (
     Flex,
@@ -253,17 +253,15 @@ class Typer:
             if node.name in self.scope.broken:
                 raise Refused
             near = closest(node.name, self.scope.params)
-            helps = (
-                [f"did you mean `${near}`?"]
-                if near
-                else [f"declare it:  param {node.name}: string = VALUE"]
-            )
+            help_, fix = elsewhere.no_param(self.scope, node)
+            if near and fix is None:
+                help_, fix = f"did you mean `${near}`?", f"${near}"
             raise self.scope.refuse(
                 "P105",
                 f"there is no parameter `${node.name}`",
                 node.span,
-                *helps,
-                fix=f"${near}" if near else None,
+                help_,
+                fix=fix,
             )
         entry.used = True
         if entry.value is None:

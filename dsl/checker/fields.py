@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker import hints, meant
+from dsl.checker import elsewhere, hints, meant
 from dsl.checker.literals import constant
 from dsl.checker.scope import Flex, Typed, describe
 from dsl.diagnostics import Label
@@ -274,7 +274,10 @@ def members_of(typer: "Typer", node: s.Node, item: ir.Expr, members: s.Expr) -> 
         items = typer.check(members)
         if isinstance(items, Flex) or items.type.kind is not Kind.LIST:
             raise typer.scope.refuse(
-                "P201", f"`in` wants a list, and this is {describe(items)}", members.span
+                "P201",
+                f"`in` wants a list, and this is {describe(items)}",
+                members.span,
+                *elsewhere.as_list(typer.scope, members.span),
             )
         if items.type.element is not Kind.TEXT:
             raise typer.mixed("P201", "`in` wants items of the same kind", item, items)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker import meant
+from dsl.checker import elsewhere, meant
 from dsl.checker.scope import Flex, Refused, Scope, Typed, closest
 from dsl.diagnostics import Fix, Severity
 from dsl.functions import FUNCTIONS
@@ -61,7 +61,10 @@ def no_field(scope: Scope, node: s.Field, name: str, *, has_key: bool) -> Refuse
     found = field_for(written, key)
     hints: list[str] = []
     fix = None
-    if found is not None and found.text != written:
+    values = elsewhere.values_of_pods(scope, node)
+    if values is not None:
+        hints = [values]
+    elif found is not None and found.text != written:
         if found.text.startswith("node.taint "):
             hints = [f"write  {found.text}   or   {found.text}=VALUE"]
         else:
@@ -133,6 +136,9 @@ def no_name(scope: Scope, node: s.Name, *, in_pods: bool) -> Refused:
         better = f"${name}"
         help_ = f"did you mean the parameter `{better}`?"
         return scope.refuse("P102", message, node.span, help_, fix=better)
+    told = elsewhere.outcome(scope, node)
+    if told is not None:
+        return scope.refuse("P102", message, node.span, told)
     if name in ("pod", "node", "it", "cluster", "group", "quota"):
         named = f"{name}.name"
         field = (
@@ -144,6 +150,7 @@ def no_name(scope: Scope, node: s.Name, *, in_pods: bool) -> Refused:
     owners = ("it", "pod", "node") if in_pods else ("pod", "node", "namespace", "it")
     found = next((f"{one}.{name}" for one in owners if f"{one}.{name}" in FIELDS), None)
     found = {"zone": "node.zone", "label": "node.label"}.get(name, found)
+    found = elsewhere.pods(scope, node) or found
     if found is not None:
         keyed = FIELDS[found].keyed
         fix = None if keyed or FIELDS[found].type.kind is Kind.PODS else found
@@ -175,7 +182,8 @@ def no_function(scope: Scope, node: s.Call) -> Refused:
         fix = Fix(node.span, found.text) if found.sure else None
         return scope.refuse("P106", message, node.name_span, f"write  {found.text}", fix=fix)
     if found is not None:
-        return scope.refuse("P106", message, node.name_span, found.note)
+        note = elsewhere.query(scope, node) or found.note
+        return scope.refuse("P106", message, node.name_span, note)
     near = closest(node.name, (*FUNCTIONS, *AGGREGATES))
     hints = [f"did you mean `{near}`?"] if near else []
     return scope.refuse("P106", message, node.name_span, *hints, fix=near)

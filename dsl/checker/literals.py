@@ -131,11 +131,12 @@ def _factor_next_to_bytes(scope: Scope, typed: Flex, neighbour: Typed | None) ->
     span = neighbour.span if neighbour is not None else typed.span
     first = min(span, typed.span, key=lambda one: one.start)
     labels = (Label(typed.span, "a plain factor"),)
+    near = f"{typed.text.replace('k', 'K')}i"
     return scope.refuse(
         "P203",
         f"`{typed.text}` has no unit, but bytes are needed",
         first,
-        f"did you mean {typed.text}i? (or bytes({typed.text}))",
+        f"did you mean {near}? (or, exactly, bytes({typed.text}))",
         label="bytes" if first is not typed.span else "a plain factor",
         labels=labels if first is not typed.span else (),
     )

@@ -79,7 +79,7 @@ _SHAPES: Final = MappingProxyType(
         "use": "use NAME (PARAM = VALUE) weight 2",
         "param": 'param NAME: string = VALUE "what it is for"',
         "prefer": "prefer: CONDITION weight 2   or   prefer: least NUMBER",
-        "mode": "mode: shadow",
+        "mode": "mode: enforce   or   mode: off",
         "applies": "applies to: pod.namespace is NAME",
     }
 )

@@ -358,7 +358,14 @@ def number(place: Place) -> Refusal | None:
         span = (place.start, place.start + form)
         shown = place.text[place.start : span[1]]
         if better:
-            return place.instead(span, "P007", f"`{shown}` is not a number", better)
+            size = re.fullmatch(r"([\d.]+)([kKmMgGtTpP])[bB]", shown)
+            factor = size[2].upper().replace("K", "k") if size is not None else ""
+            inside = size is not None and place.takes_value
+            exact = f"   or, exactly,  bytes({size[1]}{factor})" if inside and size else ""
+            return Refusal(
+                "P007", f"`{shown}` is not a number", *span, helps=(f"write  {better}{exact}",),
+                fix=better,
+            )  # fmt: skip
         help_ = "units are s min h d, m for thousandths, Ki Mi Gi Ti and k M G T"
         return place.at(*span, "P007", f"`{shown}` is not a number", help_)
     apart = _unit_apart(place)

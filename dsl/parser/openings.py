@@ -70,7 +70,7 @@ _ELSEWHERE: Final = MappingProxyType(
         **dict.fromkeys(("podgroup", "mingroup", "coscheduling"), "gang: by pod.label[KEY] min 3"),
         **dict.fromkeys(("wait", "delay"), "permit: CONDITION -> wait 60s until CONDITION"),
         **dict.fromkeys(("annotate", "label"), 'prebind: annotate KEY = "VALUE"'),
-        **dict.fromkeys(("enabled", "dryrun", "enforcementaction"), "mode: shadow"),
+        **dict.fromkeys(("enabled", "dryrun", "enforcementaction"), "mode: off"),
         **dict.fromkeys(("selector", "scope", "podselector", "namespaceselector", "targets"),
                         "applies to: pod.namespace is NAME"),
     }
@@ -107,6 +107,8 @@ _MODES: Final = MappingProxyType(
         "canary": "canary 10%",
     }
 )  # fmt: skip
+_LIVE: Final = "a mode is enforce or off (shadow and canary 10% are read, but not run yet)"
+_TYPE_NAMES: Final = ("string", "number", "quantity", "duration", "bool", "time")
 _REST: Final = re.compile(r"[^\n]*")
 
 
@@ -450,11 +452,13 @@ def param(place: Place) -> Refusal | None:
         if kind is not None:
             return place.instead(span, "P001", f"there is no type `{word}`", kind)
         if "TYPE" in place.accepts:
-            near = closest(word, ("string", "number", "quantity", "duration", "bool", "time"))
-            help_ = f"did you mean `{near}`?" if near else (
-                f"with a value and no type write  param {of_type[2]} = {word}"
-            )  # fmt: skip
-            return place.at(*span, "P001", f"there is no type `{word}`", help_, fix=near)
+            near = closest(word, _TYPE_NAMES)
+            helps = [f"did you mean `{near}`?"] if near else [
+                f"a type is {', '.join(_TYPE_NAMES)} or list of one of them"
+            ]  # fmt: skip
+            if near is None and "=" not in place.text[of_type.end() :].split("\n")[0]:
+                helps.append(f"with a value and no type write  param {of_type[2]} = {word}")
+            return place.at(*span, "P001", f"there is no type `{word}`", *helps, fix=near)
     range_ = re.match(
         r"(in|between|range)[ \t]+\(?(\S+?)[ \t]*(?:\.\.|and|to|,)[ \t]*([\w.%]+)\)?", place.behind
     )
@@ -493,11 +497,13 @@ def header(place: Place) -> Refusal | None:
         plain = value.strip("\"'").lower()
         share = re.fullmatch(r"canary[ \t]+(\d+(\.\d+)?)", plain)
         better = f"canary {share[1]}%" if share is not None else _MODES.get(plain, plain)
+        if better == "shadow" and plain != "shadow":
+            return place.at(*span, "P001", f"`{value}` is no mode", _LIVE)
         if re.fullmatch(r"enforce|shadow|off|canary \d+(\.\d+)?%", better):
             return place.instead(span, "P001", f"`{value}` is no mode", better)
         near = closest(plain, ("enforce", "shadow", "off"))
         hints = [f"did you mean `{near}`?"] if near else []
-        hints.append("a mode is enforce, shadow, canary 10% or off")
+        hints.append(_LIVE)
         return place.at(*span, "P001", f"`{value}` is no mode", *hints, fix=near)
     if word in ("policy", "version") and value[:1] in "\"'":
         better = re.sub(r"[^A-Za-z0-9._/-]+", "-", value.strip("\"'")).strip("-._/") or "NAME"

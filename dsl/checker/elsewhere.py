@@ -1,0 +1,104 @@
+"""What is written elsewhere for what a name or a call asks: found in the text around it.
+
+Words only: refuses nothing and decides no type.
+"""
+
+import re
+from typing import Final
+
+from dsl import syntax as s
+from dsl.checker.scope import Scope
+from dsl.schema import FIELDS, POD_SETS
+from dsl.source import QUOTED_OR_COMMENT, Span
+from dsl.spelling import AGGREGATES
+
+#: Words that start a statement, said as the outcome of a rule.
+_OUTCOMES: Final = {
+    "forbid": "forbid", "deny": "forbid", "reject": "forbid", "block": "forbid",
+    "require": "require", "allow": "require", "accept": "require",
+}  # fmt: skip
+
+
+def outcome(scope: Scope, node: s.Name) -> str | None:
+    """Returns what to write for `filter: A -> forbid`: a statement of its own."""
+    word = _OUTCOMES.get(node.name)
+    start = _start_of_statement(scope, node.span.start)
+    head = re.match(r"(\w+):[ \t]*", scope.source.text[start:])
+    before = scope.source.text[start : node.span.start].rstrip()
+    if word is None or head is None or not before.endswith("->"):
+        return None
+    condition = " ".join(before.removesuffix("->")[head.end() :].split())
+    return f"`{word}` is a statement:  {word}: {condition}"
+
+
+def pods(scope: Scope, node: s.Name) -> str | None:
+    """Returns the pods that `pods` means where no node is at hand."""
+    start = _start_of_statement(scope, node.span.start)
+    head = re.match(r"\w+", scope.source.text[start:])
+    early = head is not None and head.group() in (
+        "gate", "preEnqueue", "prefilter", "preFilter", "sort", "queueSort",
+    )  # fmt: skip
+    return "cluster.pods" if node.name == "pods" and early else None
+
+
+def _start_of_statement(scope: Scope, at: int) -> int:
+    """Returns where the statement around a place starts: the last word in column 1 before it."""
+    found = re.compile(r"^\w", re.MULTILINE)
+    return max((one.start() for one in found.finditer(scope.source.text, 0, at)), default=0)
+
+
+def values_of_pods(scope: Scope, node: s.Field) -> str | None:
+    """Returns `sum(it.cpu over node.pods)` for `sum(node.pods.cpu)`."""
+    owner = next((one for one in POD_SETS if node.path.startswith(f"{one}.")), None)
+    field = f"it.{node.path.removeprefix(f'{owner}.')}"
+    if owner is None or field not in FIELDS:
+        return None
+    text = scope.source.text
+    bare = QUOTED_OR_COMMENT.sub(lambda found: "_" * len(found.group()), text)
+    call = re.search(rf"\b({'|'.join(AGGREGATES)})\([ \t]*\Z", bare[: node.span.start])
+    if call is None:
+        return f"a value of each of them is asked in an aggregate:  sum({field} over {owner})"
+    close = _closing(bare, node.span.end)
+    rest = " ".join(text[node.span.end : close].split())
+    where = f" {rest}" if rest.startswith("where ") else ""
+    if call[1] in ("count", "any", "all"):
+        return f"write  {call[1]}({owner} where {field} ...)"
+    return f"write  {call[1]}({field} over {owner}{where})"
+
+
+def _closing(bare: str, at: int) -> int:
+    """Returns where the bracket around a place is closed, the end of the line if nowhere."""
+    depth = 1
+    for place in range(at, len(bare)):
+        depth += (bare[place] == "(") - (bare[place] == ")")
+        if depth == 0:
+            return place
+        if bare[place] == "\n":
+            return place
+    return len(bare)
+
+
+def query(scope: Scope, node: s.Call) -> str | None:
+    """Returns the metric of `rate(x[5m])`: the query whole, as it was written."""
+    text = " ".join(scope.text(node).split())
+    if not re.search(r"\[[ \t]*\d+(ms|[smhdwy])", text):
+        return None
+    quoted = f"'{text}'" if '"' in text else f'"{text}"'
+    return f"write above  metric NAME = promql {quoted} by node   and here  NAME"
+
+
+def no_param(scope: Scope, node: s.Param) -> tuple[str, str | None]:
+    """Returns what to do about a parameter that nobody declared, and what to write instead."""
+    if node.name in scope.lets or node.name in scope.metrics:
+        kind = "let" if node.name in scope.lets else "metric"
+        return f"`{node.name}` is a {kind}, no parameter: write  {node.name}", node.name
+    before = scope.source.text[: node.span.start].rstrip()
+    if re.search(r"\bin\Z", before):
+        return f"declare it:  param {node.name}: list of string = [VALUE]", None
+    return f"declare it:  param {node.name}: string = VALUE", None
+
+
+def as_list(scope: Scope, span: Span) -> tuple[str, ...]:
+    """Returns how a parameter behind `in` is declared, nothing for other values."""
+    name = re.fullmatch(r"\$(\w+)", scope.source.slice(span))
+    return (f"declare it  param {name[1]}: list of string = [...]",) if name is not None else ()
