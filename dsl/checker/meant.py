@@ -20,7 +20,7 @@ from dsl.types import DURATION, show
 _WARNING: Final = Severity.WARNING
 _LAST: Final = {"time.hour": 23, "time.minute": 59}
 _BRACED: Final = re.compile(r"\{\s*(\$?[a-z_][\w.]*(?:\[[\w./-]+\])?)\s*\}")
-_TWICE: Final = re.compile(r"\{\{\s*\.?(\$?[a-z_][\w.]*(?:\[[\w./-]+\])?)\s*\}\}")
+_TWICE: Final = re.compile(r"(?<!\{)\{\{\s*\.?(\$?[a-z_][\w.]*(?:\[[\w./-]+\])?)\s*\}\}(?!\})")
 _HOLE: Final = re.compile(r"(?<!\{)\{[^{}]*\}(?!\})")
 _DOLLAR: Final = re.compile(r"(?<![\\$])\$([A-Za-z_]\w*)")
 
