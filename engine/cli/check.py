@@ -30,6 +30,11 @@ _NAMED: Final = re.compile(r"^policy:[ \t]*([^\s#]+)", re.MULTILINE)
 #: Findings that are no fault of the text: it cannot be run yet, or not without a value.
 _LATER: Final = "P118"
 _NO_VALUE: Final = "P104"
+_NO_PARAM: Final = "P105"
+#: Findings that the value of a parameter in a configuration may be the reason of.
+_OF_VALUES: Final = (_NO_PARAM, "P111")
+_SETS: Final = re.compile(r"^the configuration sets `(\w+)`")
+_DECLARED: Final = re.compile(r"param[ \t]+(\w+)")
 
 
 @dataclass(slots=True)
@@ -211,7 +216,17 @@ def _diagnostics(job: _Job) -> Iterator[Diagnostic]:
             stock=stock,
             bundled={**bundled, **_beside(group)},
         )
-        told = [*(_milder(one, job) for one in result.diagnostics), *_at_load(result, job)]
+        own = result.diagnostics
+        if any(one.is_error for one in own) and any(params.values()):
+            plain = compiler.compile(
+                group,
+                metrics=settings.metrics if settings is not None else {},
+                size=size,
+                stock=stock,
+                bundled={**bundled, **_beside(group)},
+            )
+            own = tuple(_configured_value(one, plain.diagnostics, job) for one in own)
+        told = [*(_milder(one, job) for one in own), *_at_load(result, job)]
         yield from sorted(told, key=sort_key)
     yield from _beyond_files(job)
 
@@ -265,7 +280,11 @@ def _beyond_files(job: _Job) -> Iterator[Diagnostic]:
     if job.complete and job.settings is not None and job.config is not None and job.plans:
         from engine.policy.support import without_policy  # noqa: PLC0415 - see engine.cli
 
-        yield from without_policy(job.settings.overrides, job.plans, _Places(job.config))
+        # Policies that do not compile are there, too.
+        compiled = {plan.name for plan in job.plans}
+        broken = {_called(name, text) for name, text in job.texts.items()} - compiled
+        names = [one for one in job.settings.overrides if one not in broken]
+        yield from without_policy(names, job.plans, _Places(job.config))
 
 
 class _Places:
@@ -276,13 +295,49 @@ class _Places:
 
         self._source = make_source(str(path), path.read_text("utf-8"))
 
-    def __call__(self, name: str) -> tuple[Any, Any]:
+    def __call__(self, name: str, *inside: str) -> tuple[Any, Any]:
+        """Where an override stands, or the parameter inside it."""
         from dsl.source import Span  # noqa: PLC0415 - see engine.cli
 
         text = self._source.text
-        start = text.find("overrides")
-        found = re.compile(rf"(?<![\w-]){re.escape(name)}(?![\w-])").search(text, max(start, 0))
-        return self._source, Span(*found.span()) if found else Span(0, 0)
+        start = max(text.find("overrides"), 0)
+        span = Span(0, 0)
+        for one in (name, *inside):
+            found = re.compile(rf"(?<![\w-]){re.escape(one)}(?![\w-])").search(text, start)
+            if found is None:
+                break
+            start, span = found.end(), Span(*found.span())
+        return self._source, span
+
+
+def _called(name: str, text: bytes) -> str:
+    """The name of a policy: of its header, else of its file."""
+    found = _NAMED.search(text.decode("utf-8", "replace"))
+    return found[1] if found else Path(name).stem
+
+
+def _configured_value(one: Diagnostic, without: Sequence[Diagnostic], job: _Job) -> Diagnostic:
+    """A finding about a value that the configuration gives is shown there, not at the `param`."""
+    from msgspec.structs import replace  # noqa: PLC0415 - see engine.cli
+
+    if job.config is None or job.settings is None or one.code not in _OF_VALUES:
+        return one
+    if any((two.code, two.message, two.span) == (one.code, one.message, one.span)
+           for two in without):  # fmt: skip
+        return one
+    source = one.source
+    policy = _called(source.name, source.text.encode())
+    line = source.position(one.span.start)[0]
+    found = _SETS.search(one.message) or _DECLARED.match(source.text.split("\n")[line - 1])
+    override = job.settings.overrides.get(policy)
+    if found is None or override is None or found[1] not in override.params:
+        return one
+    place, span = _Places(job.config)(policy, "params", found[1])
+    where = source.name if one.code == _NO_PARAM else f"{source.name}:{line}"
+    note = f"the parameters of `{policy}` are declared in {where}"
+    return replace(
+        one, source=place, span=span, label="", labels=(), notes=(*one.notes, note), fix=None
+    )
 
 
 def _milder(one: Diagnostic, job: _Job) -> Diagnostic:

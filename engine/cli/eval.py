@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -200,6 +200,7 @@ def command(
         if style == "json":
             click.echo(to_json(found))
         sys.exit(1)
+    _known_metrics({name for name, _ in given}, understood)
     values = values_of(understood, objects, given, moment)
     if style == "json":
         click.echo(json.dumps(_as_object(understood, values), ensure_ascii=False, indent=2))
@@ -208,6 +209,22 @@ def command(
         click.echo(f"{name:<6} {words}")
     for number, line in enumerate(value_lines(understood, values)):
         click.echo(f"{'value' if number == 0 else '':<6} {line}")
+
+
+def _known_metrics(given: Iterable[str], understood: Understood) -> None:
+    """Refuses a sample of a metric that is not there: hardly anything but a slip of the pen.
+
+    Raises:
+        click.ClickException: names it, and the one that may be meant.
+    """
+    from dsl.checker.scope import closest  # noqa: PLC0415 - as the command's
+    from dsl.schema import CATALOGUE  # noqa: PLC0415
+
+    read = {one.name for one in understood.metrics.values()}
+    for name in sorted(set(given) - read - set(CATALOGUE)):
+        near = closest(name, sorted(read)) or closest(name, sorted(CATALOGUE))
+        hint = f"; did you mean {near}?" if near else ""
+        raise click.ClickException(f"--metric {name}: there is no such metric{hint}")
 
 
 def read_time(text: str | None) -> float:
