@@ -7,6 +7,8 @@ from typing import Final, Protocol
 from dsl.policytest.model import Expected, listed
 
 TOLERANCE: Final = 2e-6
+#: Where no node is feasible, of so many is told why.
+_MOST_FATES: Final = 8
 
 
 class CannotJudgeError(Exception):
@@ -156,7 +158,11 @@ def _judge_best(expected: Expected, answers: Answers) -> Failure | None:
     shown = ", ".join(f"{name} {_number(value)}" for name, value in scores.items())
     what = f"the best are {_list(best)}" if len(best) > 1 else f"the best is {''.join(best)}"
     text = what if best else "no node is feasible"
-    return Failure(text + (f"\nscores: {shown}" if shown else ""), (*best, *expected.names))
+    rejections = answers.rejections()
+    stopped = expected.names if best else answers.nodes()[:_MOST_FATES]
+    lines = [text, *([f"scores: {shown}"] if shown else [])]
+    lines.extend(_fate(name, rejections) for name in stopped if name in rejections)
+    return Failure("\n".join(lines), (*best, *expected.names))
 
 
 def _judge_skipped(expected: Expected, answers: Answers) -> Failure | None:

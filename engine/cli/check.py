@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _LEAST_NODES, _LEAST_PODS = 1_000, 20_000
 _ENDING: Final = ".policy"
+_TESTS: Final = ".policytest"
 _USES: Final = re.compile(rb"^use[ \t]", re.MULTILINE)
 _NAMED: Final = re.compile(r"^policy:[ \t]*([^\s#]+)", re.MULTILINE)
 #: Findings that are no fault of the text: it cannot be run yet, or not without a value.
@@ -138,6 +139,9 @@ def expanded(paths: Iterable[Path]) -> Iterator[Path]:
     """Files as they are, folders as their *.policy files."""
     for path in paths:
         if not path.is_dir():
+            if path.suffix == _TESTS:
+                help_ = f"write  berth test {path}"
+                raise click.ClickException(f"{path} is a test of policies, not a policy; {help_}")
             yield path
             continue
         inside = sorted(one for one in path.iterdir() if one.name.endswith(_ENDING))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,7 @@ from dsl.policytest import (
     read_suite,
 )
 from dsl.source import Span
+from dsl.spelling import closest
 from engine.framework.runtime import PluginError
 from engine.policytests.answers import ByColumns, rules_of
 from engine.policytests.comparing import differences
@@ -173,7 +175,7 @@ class Runner:
             for one in differences(columns, meaning)
         )
         failures.extend(_nothing_matched(case, columns))
-        failures.extend(_unread_metrics(case, columns))
+        failures.extend(_unread_metrics(suite, case, columns))
         return (FAILED, "\n".join(failures)) if failures else (PASSED, "")
 
     def _cover(self, columns: ByColumns) -> None:
@@ -242,12 +244,28 @@ def _asked(rules: list[RuleBase], case: Case) -> list[RuleBase]:
     return [rule for rule in rules if wants_order or not isinstance(rule, SortRule)]
 
 
-def _unread_metrics(case: Case, columns: ByColumns) -> Iterator[str]:
+def _unread_metrics(suite: Suite, case: Case, columns: ByColumns) -> Iterator[str]:
     """A metric that no policy reads is a slip of the pen."""
     read = {spec.name for plan in columns.plans for spec in plan.metrics}
-    given = {name: None for thing in case.cluster.things for name in thing.metrics}
-    given |= {one.name: None for one in case.cluster.settings}
-    for name in given:
+    given = {
+        name: f"{suite.source.name}:{suite.source.position(thing.span.start)[0]}: "
+        for thing in reversed(case.cluster.things)
+        for name in thing.metrics
+    }
+    given |= {one.name: _place_of_metric(suite, case, one.name) for one in case.cluster.settings}
+    for name, where in given.items():
         if name not in read:
+            near = closest(name, sorted(read))
             listed = f"; they read {', '.join(sorted(read))}" if read else ""
-            yield f"no policy used here reads the metric `{name}` that is given{listed}"
+            listed = f"; did you mean `{near}`?" if near is not None else listed
+            yield f"{where}no policy used here reads the metric `{name}` that is given{listed}"
+
+
+def _place_of_metric(suite: Suite, case: Case, name: str) -> str:
+    """Where a test, or else its file, gives a metric: `FILE:LINE: `."""
+    text = suite.source.text
+    form = re.compile(rf"\bmetric:?[ \t]+{re.escape(name)}\b")
+    found = form.search(text, case.span.start, case.span.end) or form.search(text)
+    if found is None:
+        return ""
+    return f"{suite.source.name}:{suite.source.position(found.start())[0]}: "

@@ -388,7 +388,9 @@ JUDGED = [
     ("best a", Said(top=("a",)), None),
     ("best a", Said(top=("a", "b"), scored={"a": 5.0, "b": 5.0}),
      "the best are [a, b]\nscores: a 5, b 5"),
-    ("best a", Said(BOTH), "no node is feasible"),
+    ("best a", Said(BOTH), "no node is feasible\n"
+        'a is rejected by p.policy:1: "a is full"\n'
+        'b is rejected by p.policy:1: "no room"'),
     ("skipped 1", Said(skips={1: True}), None),
     ("skipped 1", Said(skips={1: False}), "rule 1 did apply"),
     ("skipped 3", Said(skips={1: True, 2: True}),

@@ -174,6 +174,25 @@ def test_a_metric_that_nobody_reads_is_told(run):
     got, message = outcome(run(tests))
     assert got == "failed"
     assert "reads the metric `bandwith`" in message
+    assert "t.policytest:6: no policy" in message
+    assert message.endswith("; did you mean `bandwidth`?")
+
+
+def test_a_metric_above_the_tests_that_nobody_reads_is_told_with_its_line(run):
+    head = "use p\nnode: a\nmetric: bandwith = 5\n"
+    _, message = outcome(run('test: "t"\n  given pod\n  expect best a\n', head=head))
+    assert re.search(r"policytest:3: no policy used here reads the metric `bandwith`", message)
+
+
+def test_the_plugin_that_stops_the_best_node_is_named(run):
+    head = "use p\nuse node-resources-fit\nnode: a cpu 1\nnode: b cpu 8\n"
+    tests = 'test: "t"\n  given pod cpu 4\n  expect best a\n'
+    tests += 'test: "u"\n  given pod cpu 100\n  expect best a\n'
+    first, second = (one.message for one in run(tests, head=head))
+    assert 'a is rejected by NodeResourcesFit: "Insufficient cpu"' in first
+    assert "b is rejected" not in first
+    for name in "ab":
+        assert f'{name} is rejected by NodeResourcesFit: "Insufficient cpu"' in second
 
 
 # ---- policies

@@ -211,6 +211,16 @@ def test_check_of_any_bytes_ends_well(text, file):
     assert result.exception is None or isinstance(result.exception, SystemExit)
 
 
+def test_check_of_a_test_file_names_the_command_for_it(tmp_path):
+    path = tmp_path / "a.policytest"
+    path.write_text('use a\ntest: "t"\n  given pod\n')
+    result = berth("check", str(path))
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        f"Error: {path} is a test of policies, not a policy; write  berth test {path}\n"
+    )
+
+
 # ---- explain -------------------------------------------------------------------------------------
 
 
@@ -220,6 +230,12 @@ def test_explain_prints_the_page_of_a_code():
     for given in (code, code.lower()):
         result = berth("explain", given)
         assert (result.exit_code, result.stdout) == (0, page.read_text("utf-8").rstrip() + "\n")
+
+
+def test_explain_of_what_only_the_log_names():
+    result = berth("explain", "P603")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("# P603: several series of a metric name one node")
 
 
 @pytest.mark.parametrize("code", ["P000", "P9999", "nonsense", "../README", "P10", ""])
