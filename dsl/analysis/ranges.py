@@ -18,6 +18,8 @@ from dsl.schema import CATALOGUE
 from dsl.types import PLAIN, Kind, Level
 
 _FULL: Final = 100.0
+#: From this weight on somebody means the policy and not one of its scores.
+_MUCH: Final = 10.0
 _SLACK: Final = 1e-6
 _SHARES: Final = frozenset(CATALOGUE[one].query for one in ("cpu_usage", "memory_usage"))
 _RELATIVE: Final = ("max", "sum")
@@ -74,6 +76,7 @@ class Ranges:
                 yield from _same_tier(rule, rule.core)
             yield from self._divisions(rule)
         yield from _no_weight(self._facts)
+        yield from _weight_of_one(self._facts)
 
     # ---- P312, P310
 
@@ -543,6 +546,27 @@ def _resources(roots: Sequence[ir.Expr]) -> frozenset[str]:
 def _age(seconds: float) -> str:
     minutes = seconds / 60
     return f"{minutes:g}m" if minutes >= 1 and minutes == int(minutes) else f"{seconds:g}s"
+
+
+def _weight_of_one(facts: FileFacts) -> Iterator[Diagnostic]:
+    """Yields a large weight of the only score: it is the whole policy's that is meant."""
+    scores = [rule for rule in facts.rules if isinstance(rule.core, ir.ScoreCore)]
+    if len(scores) != 1 or facts.used is not None:
+        return
+    (rule,) = scores
+    clause = next((one for one in rule.clauses if one.name == "weight"), None)
+    core = rule.core
+    if clause is None or not isinstance(core, ir.ScoreCore) or core.weight < _MUCH:
+        return
+    if isinstance(rule.written, s.Rule) and isinstance(clause.values[0], s.Word):
+        text = clause.values[0].value
+        yield warning(
+            "P312",
+            "this weight is among the scores of the policy, and there is no other one",
+            rule.source,
+            clause.span,
+            f"for the weight of the whole policy write on a line of its own  weight: {text}",
+        )
 
 
 def _no_weight(facts: FileFacts) -> Iterator[Diagnostic]:

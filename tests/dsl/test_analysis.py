@@ -74,6 +74,8 @@ def codes(text, **options):
         ("score: pod.priority", ["P312"]),
         ("weight: 0\nscore: node.gpu.free", ["P312"]),
         ("score: node.gpu.free weight 0", ["P312"]),
+        ("score: node.gpu.free weight 20", ["P312"]),
+        ("filter: node.ready\nprefer: least node.gpu.free weight 10", ["P312"]),
         (DEFAULT + "score: 100 - m/max*100", ["P314"]),
         (DEFAULT + "prefer: least m", ["P314"]),
         ("score: 100 - cpu_usage*100 missing 100", ["P314"]),
