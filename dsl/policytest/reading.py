@@ -8,7 +8,7 @@ from typing import Final
 
 from dsl import testsyntax as t
 from dsl.checker.scope import closest
-from dsl.diagnostics import Diagnostic, sort_key
+from dsl.diagnostics import Diagnostic, Severity, sort_key
 from dsl.functions import parse_duration, parse_number, parse_quantity, parse_time
 from dsl.parser.build import StatementReader
 from dsl.parser.tests import KEYED, helps_of_expectation, parse_test
@@ -67,6 +67,8 @@ def read_suite(name: str, data: str | bytes, reader: StatementReader | None = No
 
 
 _CLAUSES: Final = ("given", "expect")
+#: Fewer bytes than anything has; what is meant is another unit.
+_SMALL_BYTES: Final = 1024
 
 
 def _amount(text: str) -> str | None:
@@ -126,15 +128,26 @@ class _Reader:
                 self._twice(base, statement)
                 base = self._given(base, statement)
         whole = Span(0, 0)
-        broken = bool(self.found)
+        broken = any(one.is_error for one in self.found)
         if not uses and not broken:
             help_ = "name it:  use NAME"
             self._report("P703", "the file says of no policy that it tests it", whole, help_)
         if not tests and not broken:
             self._report("P703", "the file has no test", whole, 'write  test: "what must hold"')
+        self._same_name(tests)
         cases = [self._case(base, one) for one in tests]
         found = tuple(sorted(self.found, key=sort_key))
         return Suite(self.source, tuple(uses), tuple(cases), found)
+
+    def _same_name(self, tests: list[t.TestCase]) -> None:
+        """A report names tests by what they say."""
+        lines: dict[str, int] = {}
+        for one in tests:
+            name = one.name.text
+            if name in lines:
+                message = f"a test is called so already, in line {lines[name]}"
+                self._report("P703", message, one.name.span, "say what this one is about")
+            lines.setdefault(name, self._line(one.span))
 
     def _twice(self, base: Cluster, node: t.Given) -> None:
         """Above the tests each object stands once; changing it is for tests."""
@@ -235,6 +248,21 @@ class _Reader:
             maps.setdefault(name, {})[attr.key.text] = str(value)
         else:
             plain[name] = self._value(known[name], name, attr.value)
+            self._few_bytes(name, attr.value)
+
+    def _few_bytes(self, name: str, value: t.Operand) -> None:
+        """Warns of `memory 8`, which is 8 bytes."""
+        if name not in ("memory", "storage") or isinstance(value, t.Values):
+            return
+        if re.fullmatch(r"[0-9]+", value.text) and 0 < int(value.text) < _SMALL_BYTES:
+            text = value.text
+            help_ = f"did you mean {text}Gi or {text}Mi?"
+            message = f"`{name} {text}` is {text} bytes"
+            self.found.append(
+                Diagnostic(
+                    "P220", message, self.source, value.span, Severity.WARNING, helps=(help_,)
+                )
+            )
 
     def _sample(self, attr: t.Attr) -> Sample:
         if isinstance(attr.value, t.Values) or not _is_sample(attr.value.text):

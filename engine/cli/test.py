@@ -39,6 +39,7 @@ def bundled_policies() -> Path | None:
 def command(paths: tuple[Path, ...], style: str, junit: Path | None, *, coverage: bool) -> None:
     """Runs the tests of all paths; without one, of the working folder."""
     # The language is imported by the commands that need it: it costs what `version` should not.
+    from dsl.diagnostics import render  # noqa: PLC0415
     from engine.policytests.report import as_json, as_junit, as_text  # noqa: PLC0415
     from engine.policytests.running import Runner, find_files  # noqa: PLC0415
 
@@ -56,6 +57,8 @@ def command(paths: tuple[Path, ...], style: str, junit: Path | None, *, coverage
     for path in files:
         runner.run(path)
     report = runner.report
+    if report.warnings:
+        click.echo(render(report.warnings, color=sys.stderr.isatty()), err=True, nl=False)
     click.echo((as_json if style == "json" else as_text)(report, coverage=coverage))
     if junit is not None:
         try:

@@ -24,6 +24,8 @@ _HEADER: Final = re.compile(rb"^policy:[ \t]*([A-Za-z0-9._/-]+)", re.MULTILINE)
 _PARAM: Final = re.compile(rb"^param[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
 _SHOWN: Final = 8
 
+_USED: Final = re.compile(rb"^use[ \t]+([A-Za-z][\w-]*)", re.MULTILINE)
+
 Params = Mapping[str, str | tuple[str, ...]]
 
 
@@ -39,6 +41,12 @@ class PolicyText:
     def params(self) -> frozenset[str]:
         """The parameters that it declares."""
         return frozenset(one.decode() for one in _PARAM.findall(self.text))
+
+    @property
+    def in_tree(self) -> list[str]:
+        """The plugins of the tree that its `use` lines name."""
+        names = (_in_tree().get(_folded(one.decode())) for one in _USED.findall(self.text))
+        return list(dict.fromkeys(one for one in names if one is not None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +142,12 @@ class Library:
             if not result.ok:
                 refused.extend(one for one in result.diagnostics if one.is_error)
             policies.extend(_used(use, there, plan, worlds) for plan in result.plans)
+            taken = {one.plugin.name for one in in_tree} | {one for _, one in found}
+            in_tree.extend(
+                Used(make_plugin(name), DEFAULT_WEIGHTS[name])
+                for name in there.in_tree
+                if name not in taken
+            )
         if refused:
             return Refused(tuple(refused))
         order = list(DEFAULT_WEIGHTS)

@@ -61,6 +61,7 @@ class Report:
 
     results: list[Result] = field(default_factory=list)
     coverage: dict[str, RuleCoverage] = field(default_factory=dict)
+    warnings: list[Diagnostic] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
@@ -114,6 +115,7 @@ class Runner:
         if not suite.ok:
             self._cannot(path, render(suite.diagnostics), suite.diagnostics)
             return
+        self.report.warnings.extend(suite.diagnostics)
         found = self._library.find(suite, path.parent)
         if isinstance(found, Diagnostic):
             self._cannot(path, render((found,)), (found,))

@@ -430,3 +430,10 @@ def test_every_expectation_is_judged_somewhere():
 
 def test_helps_show_each_expectation_as_it_is_read():
     assert dict(EXPECTED) == {name: shape.example for name, shape in EXPECTATIONS.items()}
+
+
+def test_two_tests_of_one_name():
+    text = "use p\nnode: a\n" + 'test: "t"\n  given pod\n  expect best a\n' * 2
+    (one,) = read_suite("a.policytest", text).diagnostics
+    assert (one.code, one.message) == ("P703", "a test is called so already, in line 3")
+    assert one.source.position(one.span.start)[0] == 6

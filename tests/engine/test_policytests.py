@@ -965,3 +965,43 @@ def test_a_failure_shows_the_values_of_the_rules_that_it_is_about(run, clauses, 
     lines = [line.strip() for line in message.splitlines()]
     said = "\n".join(lines)
     assert [one for one in shown if one not in said] == [], message
+
+
+# ---- slips of the pen, and rules about the chosen node
+
+
+def test_a_plugin_that_the_policy_uses_takes_part(run):
+    tests = 'test: "t"\n  given pod cpu 4\n  expect feasible [b]\n'
+    head = "use p\nnode: a cpu 2\nnode: b cpu 8\n"
+    policy = "use node-resources-fit\nfilter: node.ready\n"
+    assert outcome(run(tests, head=head, p=policy)) == ("passed", "")
+    assert outcome(run(tests, head="use node-resources-fit\n" + head, p=policy)) == ("passed", "")
+    assert outcome(run(tests, head=head, p="filter: node.ready\n"))[0] == "failed"
+
+
+@pytest.mark.parametrize("point", ["prebind", "postbind"])
+def test_a_rule_about_the_chosen_node_is_seen_to_abstain(point, run):
+    action = "annotate a.b/c = node.name" if point == "prebind" else 'event "on {node.name}"'
+    tests = """\
+        test: "no node is chosen"
+          given pod name other
+          expect skipped 1
+        test: "its pods"
+          given pod name web  chosen a
+          expect feasible [a, b]
+        """
+    head = "use p\nnode: a\nnode: b\n"
+    policy = f"{point}: pod.name is web -> {action}\n"
+    assert [one.outcome for one in run(tests, head=head, p=policy)] == ["passed", "passed"]
+    (rule,) = run.report.coverage.values()
+    assert rule.outcomes == {"abstained": 1, "applied": 1}
+    assert rule.missing == []
+
+
+def test_few_bytes_are_warned_of(run):
+    head = "use p\nnode: a memory 8\nnode: b memory 8Gi storage 2000\n"
+    tests = 'test: "t"\n  given pod name x  memory 0\n  expect feasible [a, b]\n'
+    assert outcome(run(tests, head=head, p="filter: pod.memory < 1Gi\n"))[0] == "passed"
+    (one,) = run.report.warnings
+    assert (one.code, one.severity.value, one.source.slice(one.span)) == ("P220", "warning", "8")
+    assert one.helps == ("did you mean 8Gi or 8Mi?",)
