@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Final
 
-from dsl.parser import habits, misplaced, openings, signs
+from dsl.parser import habits, loops, misplaced, openings, signs
 from dsl.parser.openings import DECLARATIONS, STATEMENTS
 from dsl.parser.place import Place, Refusal, place_of
 from dsl.schema import FIELDS
@@ -570,6 +570,7 @@ _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     _open_text,
     _hole,
     openings.block,
+    misplaced.clause_first,
     openings.clause_colon,
     openings.indented,
     openings.statement_word,
@@ -577,13 +578,13 @@ _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     openings.param,
     openings.header,
     openings.same_line,
+    loops.query,
     signs.comment,
     signs.braces,
     _brackets,
     misplaced.topology,
     misplaced.labels_compared,
     misplaced.annotates,
-    misplaced.clause_first,
     misplaced.ranked,
     misplaced.whose_label,
     misplaced.default,

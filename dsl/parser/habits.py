@@ -354,24 +354,35 @@ def number(place: Place) -> Refusal | None:
     if digits is not None and rest.startswith(".") and not re.match(r"\.[.\w]", rest):
         span = (digits.start(), place.start + 1)
         return place.instead(span, "P007", "digits stand behind the point", digits.group())
+    decimal = re.match(r"\.\d+([kKmMgGtTpP])i?[bB]\b", rest)
+    if digits is not None and decimal is not None:
+        # `1.5GB`, where the grammar stops at the point.
+        whole = (digits.start(), place.start + decimal.end())
+        amount = place.text[whole[0] : place.start + decimal.start(1)]
+        return _size(place, whole, amount + _UNIT_WORDS[f"{decimal[1].lower()}b"])
     for form, better in _numbers(place, rest):
         span = (place.start, place.start + form)
         shown = place.text[place.start : span[1]]
         if better:
-            size = re.fullmatch(r"([\d.]+)([kKmMgGtTpP])[bB]", shown)
-            factor = size[2].upper().replace("K", "k") if size is not None else ""
-            inside = size is not None and place.takes_value
-            exact = f"   or, exactly,  bytes({size[1]}{factor})" if inside and size else ""
-            return Refusal(
-                "P007", f"`{shown}` is not a number", *span, helps=(f"write  {better}{exact}",),
-                fix=better,
-            )  # fmt: skip
+            return _size(place, span, better)
         help_ = "units are s min h d, m for thousandths, Ki Mi Gi Ti and k M G T"
         return place.at(*span, "P007", f"`{shown}` is not a number", help_)
     apart = _unit_apart(place)
     if apart is not None:
         return apart
     return None
+
+
+def _size(place: Place, span: tuple[int, int], better: str) -> Refusal:
+    """Refuses a number; of `512MB` says the exact number of bytes besides."""
+    shown = place.text[slice(*span)]
+    size = re.fullmatch(r"([\d.]+)([kKmMgGtTpP])[bB]", shown)
+    exact = ""
+    if size is not None and (place.takes_value or (shown[0].isdigit() and "." in shown)):
+        exact = f"   or, exactly,  bytes({size[1]}{size[2].upper().replace('K', 'k')})"
+    return Refusal(
+        "P007", f"`{shown}` is not a number", *span, helps=(f"write  {better}{exact}",), fix=better
+    )
 
 
 def _unit_apart(place: Place) -> Refusal | None:

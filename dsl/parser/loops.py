@@ -1,8 +1,54 @@
 """Loops of Python and groups of PromQL within a statement, and the aggregates they are here."""
 
 import re
+from typing import Final
 
 from dsl.parser.place import Place, Refusal
+
+#: What only a query has: a range of time, the labels of a series.
+_OF_QUERY: Final = re.compile(
+    r"[A-Za-z_]\w*[ \t]*(?:\{[^{}\n]*\}[ \t]*)?\[[ \t]*\d+(?:ms|[smhdwy])[\w:]*\]"
+    r"|[A-Za-z_]\w*\{[^{}\n]*=[^{}\n]*\}"
+)
+_CALL: Final = re.compile(
+    r"(?<![\w.$])[A-Za-z_]\w*[ \t]*(?:(?:by|without)[ \t]*\([^()]*\)[ \t]*)?"
+    r"\((?:[^()]*,)?[ \t]*\Z"
+)
+_BY: Final = re.compile(r"[ \t]*\b(?:by|without)[ \t]*\(([^()]*)\)")
+
+
+def query(place: Place) -> Refusal | None:
+    """`100 - sum(rate(x{a="b"}[5m])) by (node)`: the whole query, in the metric it belongs to."""
+    if place.keyword == "metric":
+        return None
+    found = next(
+        (one for one in _OF_QUERY.finditer(place.bare) if one.start() <= place.start), None
+    )
+    if found is None:
+        return None
+    start, end = _around(place, *found.span())
+    if (start, end) == found.span() or place.start > end:
+        return None
+    text = place.text[start:end]
+    key = re.search(r"\bby[ \t]*\([ \t]*(\w+)[ \t]*\)", place.bare[start:end])
+    quote = "'" if '"' in text else '"'
+    return place.at(
+        start, end, "P014", "a query of Prometheus stands in a metric",
+        f"write above  metric NAME = promql {quote}{text}{quote} by {key[1] if key else 'node'}"
+        "   and here  NAME",
+    )  # fmt: skip
+
+
+def _around(place: Place, start: int, end: int) -> tuple[int, int]:
+    """Returns the calls around a stretch, each with the grouping before or behind its bracket."""
+    while True:
+        call = _CALL.search(place.bare[:start])
+        close = place.closing(place.bare.rindex("(", 0, start)) if call is not None else -1
+        if call is None or close < end:
+            return start, end
+        start, end = call.start(), close + 1
+        by = _BY.match(place.bare, end)
+        end = by.end() if by is not None else end
 
 
 def loop(place: Place, found: re.Match[str]) -> Refusal:

@@ -84,14 +84,16 @@ def no_then(place: Place) -> Refusal | None:
     if "THEN" not in place.accepts or place.kind == "end" or place.met in _NO_OPERANDS:
         return None
     rest = re.search(r"\b(then|else)\b", place.behind)
-    if rest is None or rest[1] == "then" or not re.match(r"[\w$(\"]", place.met):
+    if rest is None:
+        rest = re.search(r"$", place.behind) if place.met[:1].isdigit() else None
+    if rest is None or rest[0] == "then" or not re.match(r"[\w$(\"]", place.met):
         return None
     if not place.mends(place.start, place.start, "then "):
         return None
     choice = place.text[place.start : place.start + rest.start()].strip()
     return Refusal(
         "P001", "`then` is missing in front of this", place.start, place.end,
-        helps=(f"write  if ... then {choice} else ...",), fix="then ",
+        helps=(f"write  if ... then {choice} else {'...' if rest[0] else 0}",), fix="then ",
         fix_at=(place.start, place.start),
     )  # fmt: skip
 
