@@ -216,7 +216,11 @@ class PolicyPlugin:
             if not len(positions):
                 continue
             left &= mask
-            text = rule.message(subject, world, int(numbers[positions[0]]))
+            first, last = int(numbers[positions[0]]), int(numbers[positions[-1]])
+            text = rule.message(subject, world, first)
+            if first != last and text != rule.message(subject, world, last):
+                # What is true of one node only is said of it, and counted for all.
+                text = f"such as {snapshot.nodes.name(first)}: {text}"
             reason = f"{text} ({rule.source.name}:{rule.line})"
             groups.append((Status(Code(rule.status), (reason,)), positions))
         return groups

@@ -160,7 +160,7 @@ def test_filters_are_anded_and_the_first_that_rejects_is_named():
     assert decision.fit_error.plugins == {"a", "b"}
     assert decision.fit_error.message() == (
         "0/3 nodes are available: 1 node.label test=test is false: test is <none> (a.policy:1), "
-        "2 node.name is b is false: node.name is a (b.policy:2)."
+        "2 such as a: node.name is b is false: node.name is a (b.policy:2)."
     )
 
 
@@ -220,7 +220,7 @@ def test_rows_stand_under_the_first_rule_that_rejects_them():
     ]
     reasons = [key[1] for key in groups]
     assert reasons[0].endswith("(p.policy:1)")
-    assert reasons[1] == "a has 4 left (p.policy:2)"
+    assert reasons[1] == "such as a: a has 4 left (p.policy:2)"
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,9 @@ def test_the_status_follows_from_what_the_rule_reads_unless_it_says(rule, code):
 def test_nodes_are_counted_by_rule_with_one_sample():
     cluster = Cluster('filter: node.name is x\n  message "{node.name} is no x"\n')
     decision = cluster.decide(make_pod("p"))
-    assert decision.fit_error.message() == ("0/3 nodes are available: 3 a is no x (p.policy:1).")
+    assert decision.fit_error.message() == (
+        "0/3 nodes are available: 3 such as a: a is no x (p.policy:1)."
+    )
     assert decision.fit_error.plugins == {"p"}
 
 
@@ -253,7 +255,7 @@ def test_empty_rows_are_neither_counted_nor_sampled():
     cluster = Cluster('filter: node.name is x\n  message "not {node.name}"\n')
     cluster.cache.remove_node("a")
     assert cluster.groups(make_pod("p")) == {
-        (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "not b (p.policy:1)"): ["b", "c"]
+        (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "such as b: not b (p.policy:1)"): ["b", "c"]
     }
 
 
