@@ -250,6 +250,21 @@ def _run_on(source: SourceFile, span: Span) -> Refusal | None:
     for found in re.finditer(r"^(?:test:.*?)?[ \t]*\bgiven[ \t]+([\w-]+)", bare, re.MULTILINE):
         if found.group(1) not in GIVEN:
             return _no_given(found.start(1), found.group(1))
+    return _no_expectation(bare) or _said_where(bare)
+
+
+def _no_expectation(bare: str) -> Refusal | None:
+    """`assert feasible [a]`, `should be ...`, `expect` or `expect gated` with nothing behind it."""
+    if not bare.startswith("test"):
+        return None
+    for found in re.finditer(r"^[ \t]+(\w+):?[ \t]+(\w+)\b", bare, re.MULTILINE):
+        # The same words may be values of a line that continues the one above.
+        if found.group(1) in _EXPECTS and found.group(2) in (*EXPECTED, "be", "not", "that"):
+            message = f"`{found.group(1)}` does not fit here"
+            return _refuse(*found.span(1), "P001", message, "did you mean `expect`?")
+    for found in re.finditer(r"(?m)^[ \t]+(expect)[ \t]*\n\s*(?:given|expect)[ \t]+\w", bare):
+        helps = helps_of_expectation("")
+        return _refuse(*found.span(1), "P009", "nothing follows `expect`", *helps)
     for found in re.finditer(r"\bexpect[ \t]+([\w-]+)[ \t]*\n\s*(?:given|expect)[ \t]+\w", bare):
         word = found.group(1)
         if word not in EXPECTED:
@@ -257,6 +272,11 @@ def _run_on(source: SourceFile, span: Span) -> Refusal | None:
             return _refuse(*found.span(1), "P701", message, *helps_of_expectation(word))
         help_ = f"write  expect {EXPECTED[word]}"
         return _refuse(*found.span(1), "P009", f"nothing follows `{word}`", help_)
+    return None
+
+
+def _said_where(bare: str) -> Refusal | None:
+    """`running onn1`: on which node the pod is."""
     for found in re.finditer(r"\b(running|finished)\b:?[ \t]+(on[\w-]+)", bare):
         help_ = f"write  on {found.group(2).removeprefix('on')}"
         what = f"`{found.group(1)}` says on which node the pod is"
@@ -425,7 +445,6 @@ def _clause_word(bare: str, start: int, met: str, accepts: frozenset[str]) -> Re
     first = re.compile(r"[ \t]+(\w+)").match(bare, line)
     if first is not None and line and first.group(1) not in ("given", "expect", *KEYED):
         near = closest(first.group(1), ("given", "expect"))
-        near = "expect" if first.group(1) in _EXPECTS else near
         if near is not None:
             help_ = f"did you mean `{near}`?"
             what = f"`{first.group(1)}` does not fit here"
@@ -469,8 +488,19 @@ def _compared(
 ) -> Refusal | None:
     """`expect score a == 0`: a sign between a name and the value expected."""
     found = re.search(r"expect[ \t]+(score|annotation)[ \t]+([\w./-]+)\Z", bare[:start].rstrip())
-    sign = re.compile(r"(?:==?|:|is\b)[ \t]*(\S*)").match(bare, start)
-    if found is None or sign is None or met not in ("=", ":", "is"):
+    sign = re.compile(r"(?:==?|:)[ \t]*(\S*)").match(bare, start)
+    if found is None:
+        # `is` would be the value itself, were nothing behind it.
+        said = re.search(
+            r"expect[ \t]+(score|annotation)[ \t]+([\w./-]+)[ \t]+(is)[ \t]*\Z", bare[:start]
+        )
+        wanted = re.compile(r"\"_*\"|[\w./-]+").match(bare, start)
+        if said is None or wanted is None:
+            return None
+        what = f"{said.group(1)} {said.group(2)} {text[wanted.start() : wanted.end()]}"
+        message = "no `is` stands before the value expected"
+        return _refuse(*said.span(3), "P001", message, f"write  expect {what}")
+    if sign is None or met not in ("=", ":"):
         return None
     value = text[sign.start(1) : sign.end(1)] or "VALUE"
     shown = bare[start : sign.start(1)].rstrip()
@@ -488,13 +518,16 @@ def _effect(
     accepts: frozenset[str],  # noqa: ARG001 - checks are alike
 ) -> Refusal | None:
     """`taint dedicated=ml:NoSchedule`."""
-    form = re.compile(rf"\btaint[ \t]+([\w./-]+)(?:=([\w./-]*))?(:(?:{_EFFECTS}))\b")
+    form = re.compile(
+        rf"\b(taint|toleration)[ \t]+([\w./-]+)(?:=(\"_*\"|[\w./-]*))?(:(?:{_EFFECTS}))\b"
+    )
     for found in form.finditer(bare):
         if found.start() < start <= found.end():
-            value = text[found.start(2) : found.end(2)] if found.group(2) else '""'
-            message = "a taint is given by its key and value, without its effect"
-            help_ = f"write  taint {found.group(1)}={value}"
-            return _refuse(*found.span(3), "P001", message, help_)
+            value = text[found.start(3) : found.end(3)] if found.group(3) else '""'
+            word = found.group(1)
+            message = f"a {word} is given by its key and value, without its effect"
+            help_ = f"write  {word} {found.group(2)}={value}"
+            return _refuse(*found.span(4), "P001", message, help_)
     return None
 
 
@@ -582,6 +615,8 @@ def _missing_value(bare: str, start: int, met: str, accepts: frozenset[str]) -> 
     if word in HEADS and bare.startswith(word):
         return None
     write = f"{word} KEY=VALUE" if word in KEYED else f"{word} VALUE"
+    if re.search(rf"\bgiven[ \t]+pod[ \t]+{word}\Z", before):
+        write = f"given pod name {word}"
     if word in EXPECTED and re.search(rf"\bexpect[ \t]+{word}\Z", before):
         write = f"expect {EXPECTED[word]}"
     return _refuse(

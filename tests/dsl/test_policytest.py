@@ -103,7 +103,7 @@ WRONG_IN_TEST = [
         "  expect placed [a]\n",
         "P701",
         "placed",
-        "permit, gated, ungated, skipped, annotation and error",
+        "permit, gated, ungated, skipped, annotation",
     ),
     ("  expect feasible [c]\n", "P701", "c", "the nodes are a and b"),
     ("  expect best z\n", "P701", "z", "the nodes are a and b"),
@@ -437,3 +437,10 @@ def test_two_tests_of_one_name():
     (one,) = read_suite("a.policytest", text).diagnostics
     assert (one.code, one.message) == ("P703", "a test is called so already, in line 3")
     assert one.source.position(one.span.start)[0] == 6
+
+
+def test_words_of_other_tools_may_be_names():
+    head = "use p\nnode: check\nnode: then\n"
+    test = 'test: "t"\n  given pod name p\n  expect feasible [\n    check,\n    then]\n'
+    test += "  expect best\n    check\n"
+    assert suite(head + test).ok
