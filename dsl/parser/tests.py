@@ -44,6 +44,8 @@ EXPECTED: Final = MappingProxyType(
         "ungated": "ungated p",
         "skipped": "skipped 1",
         "annotation": "annotation example.com/score 75",
+        "unset": "unset example.com/score",
+        "events": 'events ["placed on a"]',
         "error": "error P102",
     }
 )

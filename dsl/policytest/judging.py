@@ -60,6 +60,9 @@ class Answers(Protocol):
     def annotations(self) -> Mapping[str, str]:
         """What prebind and postbind would set."""
 
+    def events(self) -> Sequence[str]:
+        """What the Events of prebind and postbind would say."""
+
     def preemption(self) -> tuple[Sequence[str], str | None]:
         """The pods that would be evicted, and the node that is chosen."""
 
@@ -97,8 +100,8 @@ def judge(expected: Expected, answers: Answers) -> Failure | None:
             if verdict != expected.names[0]:
                 return Failure(f"permit says {verdict}" + (f': "{said}"' if said else ""))
             return _other_message(expected, said)
-        case "annotation":
-            return _judge_annotation(expected, answers)
+        case "annotation" | "unset" | "events":
+            return _judge_actions(expected, answers)
         case _:
             return _judge_preemption(expected, answers)
 
@@ -189,12 +192,25 @@ def _other_message(expected: Expected, said: str) -> Failure | None:
     return Failure(f'the message is\n"{said}"')
 
 
-def _judge_annotation(expected: Expected, answers: Answers) -> Failure | None:
+def _judge_actions(expected: Expected, answers: Answers) -> Failure | None:
+    if expected.name == "events":
+        return _judge_events(expected, answers)
     there = answers.annotations()
     key = expected.names[0]
+    if expected.name == "unset":
+        return Failure(f'{key} is set to "{there[key]}"') if key in there else None
     if key not in there:
         return Failure(f"{key} is not set; set are {_list(sorted(there))}")
     return None if there[key] == expected.value else Failure(f'{key} is set to "{there[key]}"')
+
+
+def _judge_events(expected: Expected, answers: Answers) -> Failure | None:
+    said = answers.events()
+    if tuple(said) == expected.names:
+        return None
+    if not said:
+        return Failure("there is no event")
+    return Failure("the events are\n" + "\n".join(f'"{one}"' for one in said))
 
 
 def _judge_preemption(expected: Expected, answers: Answers) -> Failure | None:

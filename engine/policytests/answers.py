@@ -472,6 +472,10 @@ class ByColumns:
         """See `Answers.annotations`."""
         return {one.key: one.text for one in self.effects() if one.kind == "annotate"}
 
+    def events(self) -> Sequence[str]:
+        """See `Answers.events`."""
+        return [one.text for one in self.effects() if one.kind == "event"]
+
     def effects(self) -> tuple[Effect, ...]:
         """All that prebind and then postbind would do."""
         done: list[Effect] = []

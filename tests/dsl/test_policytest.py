@@ -328,6 +328,7 @@ class Said:
     held: dict = field(default_factory=dict)
     permit: tuple = ("allow", "")
     set: dict = field(default_factory=dict)
+    said: list = field(default_factory=list)
     preempted: tuple = ((), None)
 
     def nodes(self):
@@ -359,6 +360,9 @@ class Said:
 
     def annotations(self):
         return self.set
+
+    def events(self):
+        return self.said
 
     def preemption(self):
         return self.preempted
@@ -408,6 +412,12 @@ JUDGED = [
     ("annotation k v", Said(set={"k": "v"}), None),
     ("annotation k w", Said(set={"k": "v"}), 'k is set to "v"'),
     ("annotation l v", Said(set={"k": "v"}), "l is not set; set are [k]"),
+    ("unset l", Said(set={"k": "v"}), None),
+    ("unset k", Said(set={"k": "v"}), 'k is set to "v"'),
+    ("events none", Said(), None),
+    ("events [a]", Said(), "there is no event"),
+    ('events ["on a", b]', Said(said=["on a", "b"]), None),
+    ("events [b]", Said(said=["on a", "b"]), 'the events are\n"on a"\n"b"'),
     ("victims [x, y]", Said(preempted=(("y", "x"), "a")), None),
     ("victims none", Said(), None),
     ("victims [x]", Said(), "the victims are []"),

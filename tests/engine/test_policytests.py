@@ -1005,3 +1005,30 @@ def test_few_bytes_are_warned_of(run):
     (one,) = run.report.warnings
     assert (one.code, one.severity.value, one.source.slice(one.span)) == ("P220", "warning", "8")
     assert one.helps == ("did you mean 8Gi or 8Mi?",)
+
+
+def test_events_and_annotations_that_are_not_set(run):
+    policy = """\
+        prebind: annotate a.b/zone = node.zone, event "on {node.name}"
+        postbind: pod.name is web -> event "bound, at {pod.priority}"
+        """
+    tests = """\
+        test: "both"
+          given pod name web  priority 5  chosen a
+          expect events ["on a", "bound, at 5"]
+          expect unset a.b/zone
+        test: "neither"
+          given pod name other  chosen b
+          expect events ["bound, at 0"]
+          expect unset a.b/zone
+        """
+    head = "use p\nnode: a\nnode: b  label topology.kubernetes.io/zone=z\n"
+    first, second = run(tests, head=head, p=policy)
+    assert (first.outcome, second.outcome) == ("passed", "failed")
+    assert 'the events are\n"on b"' in second.message
+    assert 'a.b/zone is set to "z"' in second.message
+    (one,) = run('test: "t"\n  given pod chosen a\n  expect events [x]\n', head=head)
+    assert "there is no event" in one.message
+    policy = "filter: node.ready"
+    (one,) = run('test: "t"\n  given pod chosen a\n  expect events none\n', head=head, p=policy)
+    assert one.outcome == "passed"
