@@ -15,7 +15,7 @@ from dsl.spelling import AGGREGATES
 #: Words that start a statement, said as the outcome of a rule.
 _OUTCOMES: Final = {
     "forbid": "forbid", "deny": "forbid", "reject": "forbid", "block": "forbid",
-    "require": "require", "allow": "require", "accept": "require",
+    "require": "require",
 }  # fmt: skip
 
 
