@@ -14,7 +14,7 @@ from dsl.parser import loops
 from dsl.parser.openings import STATEMENTS
 from dsl.parser.place import Place, Refusal
 from dsl.schema import FIELDS
-from dsl.spelling import AGGREGATES, call_for, closest, field_for, quoted_key
+from dsl.spelling import AGGREGATES, NOTHING, call_for, closest, field_for, quoted_key
 
 PATH: Final = r"(?<![\w.$])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?:\[[^\[\]]*\](?:\.\w+)*)?"
 LAST_VALUE: Final = re.compile(rf"(?:{PATH}|\"_*\"|\$\w+|\d[\w.%]*)\Z")
@@ -555,6 +555,15 @@ def label_then_operator(place: Place) -> Refusal | None:
         return None
     key = place.text[found.start(2) : found.end(2)]
     better = f"{found[1]}[{key}]"
+    nothing = re.compile(r"is[ \t]+(not[ \t]+)?([a-z]+)\b(?![\w./-])", re.IGNORECASE)
+    asked = nothing.match(place.bare, place.start)
+    if asked is not None and asked[2].lower() in {*NOTHING, "missing", "present"}:
+        there = (asked[2].lower() == "present") != (asked[1] is not None)
+        better = f"{better} is {'present' if there else 'missing'}"
+        return Refusal(
+            "P001", f"`{place.met}` wants the value of a label", found.start(), found.end(),
+            helps=(f"write  {better}",), fix=better, fix_at=(found.start(), asked.end()),
+        )  # fmt: skip
     return Refusal(
         "P001", f"`{place.met}` wants the value of a label", found.start(), found.end(),
         helps=(f"write  {better} {place.met} ...",), fix=better,
