@@ -14,7 +14,6 @@ from dsl.functions import number_text
 from dsl.plan import MetricSpec
 from dsl.schema import FIELDS
 from dsl.source import Span
-from dsl.spelling import NOTHING
 from dsl.types import DURATION, show
 
 _WARNING: Final = Severity.WARNING
@@ -25,10 +24,14 @@ _HOLE: Final = re.compile(r"(?<!\{)\{[^{}]*\}(?!\})")
 _DOLLAR: Final = re.compile(r"(?<![\\$])\$([A-Za-z_]\w*)")
 
 
+#: Words of other languages; `none` is one that people do give to labels.
+_NO_LABEL: Final = frozenset({"null", "NULL", "nil", "None", "undefined"})
+
+
 def nothing_of_label(scope: Scope, node: s.LabelTest) -> None:
     """Warns of `node.label pool != null`, which compares with the text `null`."""
     value = node.value
-    if not isinstance(value, s.Word) or value.value.lower() not in NOTHING:
+    if not isinstance(value, s.Word) or value.value not in _NO_LABEL:
         return
     if node.operator not in ("=", "==", "!="):
         return

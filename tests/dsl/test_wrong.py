@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from dsl.compiler import Compiler
+from dsl.parser.build import StatementReader
 from dsl.policytest import read_suite
 
 FOLDER = Path(__file__).parent / "wrong"
 FILES = sorted(FOLDER.glob("*.txt"))
 COMPILER = Compiler()
+READER = StatementReader()
 AT_LEAST = 900
 SEVERAL = 2
 #: Words of the parser's machinery that no user may read.
@@ -30,7 +32,7 @@ PLACEHOLDERS = re.compile(r"\b(NAME|PARAM)\b")
 
 def found(text, of_test=False):
     if of_test:
-        return read_suite("a.policytest", text).diagnostics
+        return read_suite("a.policytest", text, READER).diagnostics
     return COMPILER.compile({"a.policy": text}).diagnostics
 
 

@@ -563,6 +563,8 @@ WANTED = {
     "ungated": ("ungated p", "ungated q"),
     "skipped": ("skipped 5", "skipped 3"),
     "annotation": ("annotation example.com/n b", "annotation example.com/n a"),
+    "unset": ("unset example.com/other", "unset example.com/n"),
+    "events": ("events none", 'events ["placed"]'),
 }
 
 

@@ -14,6 +14,8 @@ from tests.fuzz.targets import Broken, Language
 
 CASES = sorted((Path(__file__).parent / "cases").iterdir())
 SEEDS = seeds()
+LONG = {"five-thousand-unknown-names"}
+"""Cases that take seconds."""
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +24,11 @@ def language(tmp_path_factory):
     return Language(tmp_path_factory.mktemp("run"), seconds=20.0)
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(one, marks=pytest.mark.slow) if one.name in LONG else one for one in CASES],
+    ids=lambda path: path.name,
+)
 def test_what_was_found(path, language):
     language.check(path.read_bytes())
 
