@@ -10,7 +10,7 @@ import pytest
 
 def examples(usual: int) -> int:
     """The number of examples to try where `usual` would do on an ordinary day."""
-    return max(10, int(usual * float(os.environ.get("EFFORT", "0.25"))))
+    return max(10, int(usual * float(os.environ.get("EFFORT", "0.2"))))
 
 
 EVERY: Final = (

@@ -123,6 +123,7 @@ def test_names_of_python_are_names(name):
     assert codes(f"param {name}: number = 1\nscore: load*${name}\n") == []
 
 
+@pytest.mark.slow
 def test_thousands_of_unknown_names_take_no_time_each():
     line = "score: " + " + ".join(f"n{at:x}" for at in range(5_000)) + "\n"
     assert codes(line) == ["P102"] * 5_000

@@ -891,6 +891,7 @@ def test_the_language_page_has_the_example_and_every_name():
     assert names | {*EXPECTATIONS} <= words
 
 
+@pytest.mark.slow
 def test_the_bundled_policies_pass_their_tests():
     folder = Path(__file__).parents[2] / "policies"
     runner = Runner(folder, COMPILER, READER)

@@ -600,6 +600,7 @@ def values_of(texts):
             yield rule.text, rule.core.actions[0].value
 
 
+@pytest.mark.slow
 def test_every_leaf_agrees_and_every_field_is_one():
     read = set()
     pods = [RandomPod(f"s{number}") for number in range(2)]
