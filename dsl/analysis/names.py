@@ -67,6 +67,10 @@ def _no_scores(facts: FileFacts) -> Iterator[Diagnostic]:
         )
 
 
+#: What of a node may hold further names.
+_INNER: Final = (s.Node, tuple)
+
+
 def _names(root: object) -> set[str]:
     """Returns every name below a node that could be a declared one."""
     found: set[str] = set()
@@ -86,7 +90,8 @@ def _names(root: object) -> set[str]:
         elif isinstance(node, s.Field):
             found.add(node.path)
         if isinstance(node, s.Node):
-            stack.extend(getattr(node, one) for one in node.__struct_fields__)
+            parts = [getattr(node, one) for one in node.__struct_fields__]
+            stack.extend([one for one in parts if isinstance(one, _INNER)])
     return found
 
 
