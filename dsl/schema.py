@@ -91,10 +91,10 @@ def _cycle() -> Iterator[FieldSpec]:
 
 def _pod_like(owner: str, level: Level) -> Iterator[FieldSpec]:
     def text(name: str, doc: str, **more: object) -> FieldSpec:
-        return FieldSpec(f"{owner}.{name}", TEXT, level, doc, **more)  # type: ignore[arg-type]
+        return FieldSpec(f"{owner}.{name}", TEXT, level, doc, **more)  # type: ignore[arg-type]  # what FieldSpec takes
 
     def number(name: str, of: Type, doc: str, **more: object) -> FieldSpec:
-        return FieldSpec(f"{owner}.{name}", of, level, doc, **more)  # type: ignore[arg-type]
+        return FieldSpec(f"{owner}.{name}", of, level, doc, **more)  # type: ignore[arg-type]  # what FieldSpec takes
 
     yield text("name", "name of the pod")
     yield text("namespace", "namespace of the pod")

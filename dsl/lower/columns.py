@@ -164,7 +164,7 @@ class Builder:
         if place is None:
             place = self._asked[field, what] = len(self.slots)
             self.slots.append(read)
-        return lambda frame, place=place: frame.parts[place]  # type: ignore[misc]
+        return lambda frame, place=place: frame.parts[place]  # type: ignore[misc]  # mypy knows no defaults of lambdas
 
     def _gathered(self, run: Run) -> Run:
         def gathered(frame: Frame) -> Value:

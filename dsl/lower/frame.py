@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, cast
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -97,7 +97,8 @@ class Frame:
 
     # Made for every rule and every changed row: what is seldom given is not written each time.
     candidates: Rows | None = None
-    subject: Subject | None = None
+    # Given wherever a rule reads the pod: what is compiled for no pod never asks.
+    subject: Subject = cast("Subject", None)
     container = -1
     results: Results = NO_RESULTS
     _pods: Pods | None = None

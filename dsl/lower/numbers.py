@@ -59,7 +59,7 @@ def chain(operators: Sequence[str], values: Sequence[Value]) -> Value:
 def _round(column: Column) -> Column:
     whole = np.trunc(column)
     rest = column - whole
-    return np.where(np.abs(rest) >= 0.5, whole + np.copysign(1.0, column), whole)  # noqa: PLR2004
+    return np.where(np.abs(rest) >= 0.5, whole + np.copysign(1.0, column), whole)  # noqa: PLR2004 - half
 
 
 def _sqrt(column: Column) -> Column:

@@ -92,20 +92,20 @@ def it_read(field: str, key: str | None, kind: Kind, domain: str) -> Run:
 def pod_read(field: str, key: str | None, kind: Kind) -> Run:
     """Returns the read of a field of the pod to place."""
     if kind is Kind.TEXT:
-        return lambda frame: frame.subject.text(field, key)  # type: ignore[union-attr]
+        return lambda frame: frame.subject.text(field, key)
     if kind is Kind.LIST:
-        return lambda frame: frame.subject.texts(field)  # type: ignore[union-attr]
+        return lambda frame: frame.subject.texts(field)
     if kind is Kind.BOOL:
-        return lambda frame: frame.subject.flag(field, key)  # type: ignore[union-attr]
-    return lambda frame: frame.subject.number(field, key)  # type: ignore[union-attr]
+        return lambda frame: frame.subject.flag(field, key)
+    return lambda frame: frame.subject.number(field, key)
 
 
 def container_read(node: ir.ContainerRead) -> Run:
     """Returns the read of a field of the container in question."""
     field, key = node.field, node.key
     if node.type.kind is Kind.TEXT:
-        return lambda frame: frame.subject.container_text(frame.container, field)  # type: ignore[union-attr]
-    return lambda frame: frame.subject.container_number(frame.container, field, key)  # type: ignore[union-attr]
+        return lambda frame: frame.subject.container_text(frame.container, field)
+    return lambda frame: frame.subject.container_number(frame.container, field, key)
 
 
 def metric_read(node: ir.Metric, domain: str) -> Run:
@@ -114,7 +114,7 @@ def metric_read(node: ir.Metric, domain: str) -> Run:
     if node.of == "cluster":
         return lambda frame: float(frame.world.cluster_metric(name))
     if node.level is Level.POD:
-        return lambda frame: float(frame.subject.metric(name))  # type: ignore[union-attr]
+        return lambda frame: float(frame.subject.metric(name))
     key = ("metric", name, age, domain)
     of_pods = node.level is Level.IT
 

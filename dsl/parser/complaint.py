@@ -9,9 +9,11 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Final
 
+from msgspec.structs import replace
+
 from dsl.parser import habits, loops, misplaced, openings, signs
 from dsl.parser.openings import DECLARATIONS, STATEMENTS
-from dsl.parser.place import Place, Refusal, place_of
+from dsl.parser.place import Halt, Place, Refusal, place_of
 from dsl.schema import FIELDS
 from dsl.source import QUOTED_OR_COMMENT
 from dsl.spelling import closest
@@ -102,30 +104,10 @@ _BELONGS: Final = MappingProxyType(
 )  # fmt: skip
 
 
-def complain(  # noqa: PLR0913 - the parts of a place, the rest by name
-    text: str,
-    start: int,
-    end: int,
-    accepts: frozenset[str],
-    kind: str,
-    *,
-    alone: bool = False,
-    read: Callable[[str], int] | None = None,
-    of_test: bool = False,
-) -> Refusal:
-    """Names what is wrong at a place of a statement.
-
-    Args:
-        text: the statement.
-        start: where reading stopped.
-        end: where what was met there ends.
-        accepts: what the grammar would have taken.
-        kind: what was met, as the grammar calls it; `end` and `character` besides.
-        alone: whether the text is an expression, not a statement.
-        read: says how far a text can be read.
-        of_test: whether the statement is one of a test file, which holds no expressions.
-    """
-    place = place_of(text, (start, end, accepts, kind), alone=alone, read=read)
+def complain(halt: Halt, *, of_test: bool = False) -> Refusal:
+    """Names what is wrong where reading stopped; a test file's statement holds no expressions."""
+    place = place_of(halt)
+    text, start = halt.text, halt.start
     shift = max(0, start - _WINDOW)
     if len(text) > 2 * _WINDOW:
         for check in (_open_text, _brackets):
@@ -133,8 +115,16 @@ def complain(  # noqa: PLR0913 - the parts of a place, the rest by name
             if found is not None:
                 return found
         # The other checks look back from the place again and again: not over a text of any length.
-        where = (start - shift, end - shift, accepts, kind)
-        place = place_of(text[shift : start + _WINDOW], where, alone=alone or shift > 0)
+        place = place_of(
+            replace(
+                halt,
+                text=text[shift : start + _WINDOW],
+                start=start - shift,
+                end=halt.end - shift,
+                alone=halt.alone or shift > 0,
+                read=None,
+            )
+        )
     else:
         shift = 0
     checks = _GENERAL if of_test else _CHECKS

@@ -61,6 +61,28 @@ class Refusal(Struct, frozen=True):
         )
 
 
+class Halt(Struct, frozen=True):
+    """Where reading stopped, as the grammar tells it; `Place` is that with what stands there.
+
+    Attributes:
+        text: the statement, or an expression alone.
+        start: where reading stopped.
+        end: where what was met there ends.
+        accepts: what the grammar would have taken.
+        kind: what was met, as the grammar calls it; `end` and `character` besides.
+        alone: whether the text is an expression, not a statement.
+        read: says how far a text can be read, where somebody knows.
+    """
+
+    text: str
+    start: int
+    end: int
+    accepts: frozenset[str]
+    kind: str
+    alone: bool = False
+    read: Callable[[str], int] | None = None
+
+
 class Place(Struct, frozen=True):
     """Where reading stopped.
 
@@ -176,26 +198,20 @@ class Place(Struct, frozen=True):
         return Refusal(code, message, start, end, helps=(f"write  {better}",), fix=better)
 
 
-def place_of(
-    text: str,
-    where: tuple[int, int, frozenset[str], str],
-    *,
-    alone: bool = False,
-    read: Callable[[str], int] | None = None,
-) -> Place:
+def place_of(halt: Halt) -> Place:
     """Returns the place with what stands there; a word is met whole."""
-    start, end, accepts, kind = where
+    text, start, end, kind = halt.text, halt.start, halt.end, halt.kind
     bare = QUOTED_OR_COMMENT.sub(_blank, text)
     if kind == "end":
         start = end = len(bare[:start].rstrip()) if start < len(bare) else len(bare.rstrip())
-        return Place(text, bare, start, end, accepts, kind, "", alone, read)
+        return Place(text, bare, start, end, halt.accepts, kind, "", halt.alone, halt.read)
     # Where a keyword is the beginning of a word, the grammar stops within: `desc|ending`.
     while start > 0 and re.match(r"\w\w", bare[start - 1 : start + 1]):
         start -= 1
     found = _WORD.match(text, start)
     met = found.group().rstrip(".") if found is not None else text[start : max(end, start + 1)]
     end = max(start + len(met), start + 1)
-    return Place(text, bare, start, end, accepts, kind, met, alone, read)
+    return Place(text, bare, start, end, halt.accepts, kind, met, halt.alone, halt.read)
 
 
 def _blank(found: re.Match[str]) -> str:

@@ -7,13 +7,13 @@ a mistake that is not understood may be its consequence. Lark's tree is handed o
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 from lark import Lark
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
 from msgspec.structs import replace
 
-from dsl.parser.place import Refusal
+from dsl.parser.place import Halt, Refusal
 from dsl.source import MAX_DEPTH
 
 _BRACKETS: Final = re.compile(r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[(\[)\]]')
@@ -23,52 +23,25 @@ _MAX_FOUND: Final = 8
 _MAX_TRIED: Final = 4000
 
 
-class Tell(Protocol):
-    """Names what is wrong at a place of a statement."""
-
-    def __call__(  # noqa: D102 - the parts of a place, all but five by name
-        self,
-        text: str,
-        start: int,
-        end: int,
-        accepts: frozenset[str],
-        kind: str,
-        *,
-        alone: bool = False,
-        read: Callable[[str], int] | None = None,
-    ) -> Refusal: ...
+#: Names what is wrong where reading stopped.
+Tell = Callable[[Halt], Refusal]
 
 
-def tell_policy(  # noqa: PLR0913 - the parts of a place, all but five by name
-    text: str,
-    start: int,
-    end: int,
-    accepts: frozenset[str],
-    kind: str,
-    *,
-    alone: bool = False,
-    read: Callable[[str], int] | None = None,
-    of_test: bool = False,
-) -> Refusal:
-    """Names what is wrong at a place of a policy's statement."""
+def tell_policy(halt: Halt) -> Refusal:
+    """Names what is wrong with a policy's statement."""
+    return _tell(halt, of_test=False)
+
+
+def tell_test(halt: Halt) -> Refusal:
+    """Names what is wrong with a test file's statement."""
+    return _tell(halt, of_test=True)
+
+
+def _tell(halt: Halt, *, of_test: bool) -> Refusal:
     # What is known of other languages is loaded when something is wrong, not before.
     from dsl.parser.complaint import complain  # noqa: PLC0415 - see above
 
-    return complain(text, start, end, accepts, kind, alone=alone, read=read, of_test=of_test)
-
-
-def tell_test(
-    text: str,
-    start: int,
-    end: int,
-    accepts: frozenset[str],
-    kind: str,
-    *,
-    alone: bool = False,
-    read: Callable[[str], int] | None = None,
-) -> Refusal:
-    """Names what is wrong at a place of a test file's statement."""
-    return tell_policy(text, start, end, accepts, kind, alone=alone, read=read, of_test=True)
+    return complain(halt, of_test=of_test)
 
 
 def read(tables: Lark, text: str, start: str, tell: Tell) -> tuple[Any, list[Refusal]]:
@@ -83,12 +56,8 @@ def read(tables: Lark, text: str, start: str, tell: Tell) -> tuple[Any, list[Ref
         try:
             tree = tables.parse(now, start=start)
         except UnexpectedInput as error:
-            refusal = tell(
-                now,
-                *_where(error, now),
-                alone=start == "expr",
-                read=(lambda one: reaches(tables, one, start)) if len(text) < _MAX_TRIED else None,
-            )
+            far = (lambda one: reaches(tables, one, start)) if len(text) < _MAX_TRIED else None
+            refusal = tell(Halt(now, *_where(error, now), alone=start == "expr", read=far))
             back = _as_written(refusal, edits)
             if back is None or (found and back.start <= found[-1].start):
                 break

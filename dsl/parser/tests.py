@@ -5,8 +5,7 @@ expectations there are is `policytest`'s business.
 """
 
 import re
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ from dsl.diagnostics import Diagnostic, Fix, Severity
 from dsl.parser.build import Raw, StatementReader, _Builder
 from dsl.parser.layout import cut
 from dsl.parser.openings import DECLARATIONS, STATEMENTS
-from dsl.parser.place import Refusal
+from dsl.parser.place import Halt, Place, Refusal
 from dsl.parser.reading import tell_test
 from dsl.source import QUOTED_OR_COMMENT, SourceFile, Span, TextProblem
 from dsl.spelling import closest
@@ -297,34 +296,18 @@ def _no_given(start: int, met: str) -> Refusal:
 # ---- why a statement could not be read
 
 
-def _complain(
-    text: str,
-    start: int,
-    end: int,
-    accepts: frozenset[str],
-    kind: str,
-    *,
-    alone: bool = False,
-    read: Callable[[str], int] | None = None,
-) -> Refusal:
-    """Names what is wrong at a place of a test file's statement."""
-    bare = QUOTED_OR_COMMENT.sub(_blank, text)
-    if kind != "end":
-        word = re.compile(r"[A-Za-z_][\w-]*|\S").match(text, start)
-        met = word.group() if word else ""
-    else:
-        met = ""
-    checks = (
-        partial(_head, text), _own_line, _clause_word, _expectation_word, partial(_compared, text),
-        partial(_list, text), partial(_effect, text), partial(_pair, text), _needs_quotes,
-        _missing_value,
-    )  # fmt: skip
-    for check in checks:
-        found = check(bare, start, met, accepts)
+def _complain(halt: Halt) -> Refusal:
+    """Names what is wrong where reading a test file's statement stopped."""
+    bare = QUOTED_OR_COMMENT.sub(_blank, halt.text)
+    word = re.compile(r"[A-Za-z_][\w-]*|\S").match(halt.text, halt.start)
+    met = word.group() if word is not None and halt.kind != "end" else ""
+    at = Place(halt.text, bare, halt.start, halt.end, halt.accepts, halt.kind, met)
+    for check in _CHECKS:
+        found = check(at)
         if found is not None:
             return found
-    refusal = tell_test(text, start, end, accepts, kind, alone=alone, read=read)
-    words = _plain_words(accepts)
+    refusal = tell_test(halt)
+    words = _plain_words(halt.accepts)
     if refusal.code in ("P001", "P009") and not refusal.helps and words:
         return Refusal(
             refusal.code, refusal.message, refusal.start, refusal.end, helps=(f"{words} fits here",)
@@ -345,8 +328,9 @@ def _plain_words(accepts: frozenset[str]) -> str:
     return "an attribute" if "NAME" in accepts and "LABEL" in accepts else ""
 
 
-def _head(text: str, bare: str, start: int, met: str, accepts: frozenset[str]) -> Refusal | None:  # noqa: ARG001 - checks are alike
+def _head(at: Place) -> Refusal | None:
     """The word in column 1 and its colon."""
+    text, bare, start, met = at.text, at.bare, at.start, at.met
     found = re.match(r"([A-Za-z_]+)([ \t]*)(:?)[ \t]*", bare)
     if found is None:
         return None if start else _refuse(0, 1, "P004", f"a statement does not start with `{met}`")
@@ -412,8 +396,9 @@ def _head_value(word: str, first: str, start: int) -> Refusal | None:
     return _refuse(start, end, "P009", f"`{word}` needs a name", help_)
 
 
-def _own_line(bare: str, start: int, met: str, accepts: frozenset[str]) -> Refusal | None:  # noqa: ARG001
+def _own_line(at: Place) -> Refusal | None:
     """An indented line that starts like a statement."""
+    bare, start = at.bare, at.start
     line = bare.rfind("\n", 0, start + 1) + 1
     found = re.compile(r"[ \t]+([A-Za-z]+)[ \t]*:").match(bare, line)
     if found is None or line == 0 or start > found.end() or found.group(1) not in HEADS:
@@ -430,8 +415,9 @@ def _own_line(bare: str, start: int, met: str, accepts: frozenset[str]) -> Refus
     )  # fmt: skip
 
 
-def _clause_word(bare: str, start: int, met: str, accepts: frozenset[str]) -> Refusal | None:
+def _clause_word(at: Place) -> Refusal | None:
     """What follows `given` and `expect`, and words that should be one of them."""
+    bare, start, met, accepts = at.bare, at.start, at.met, at.accepts
     before = bare[:start].rstrip()
     if before.endswith("given") and "POD" in accepts:
         return _no_given(start, met)
@@ -466,13 +452,9 @@ def helps_of_expectation(name: str) -> tuple[str, ...]:
     return (f"did you mean `{near}`?",) if near else (known,)
 
 
-def _expectation_word(
-    bare: str,
-    start: int,
-    met: str,  # noqa: ARG001 - checks are alike
-    accepts: frozenset[str],  # noqa: ARG001 - checks are alike
-) -> Refusal | None:
+def _expectation_word(at: Place) -> Refusal | None:
     """`expect event "x"`, `expect unschedulable`: the word itself is wrong."""
+    bare, start = at.bare, at.start
     found = re.search(r"\bexpect[ \t]+([A-Za-z_][\w-]*)[^\n]*\Z", bare[:start].rstrip())
     if found is None or found.group(1) in EXPECTED:
         return None
@@ -481,14 +463,9 @@ def _expectation_word(
     return _refuse(*found.span(1), "P701", message, *helps_of_expectation(word))
 
 
-def _compared(
-    text: str,
-    bare: str,
-    start: int,
-    met: str,
-    accepts: frozenset[str],  # noqa: ARG001 - checks are alike
-) -> Refusal | None:
+def _compared(at: Place) -> Refusal | None:
     """`expect score a == 0`: a sign between a name and the value expected."""
+    text, bare, start, met = at.text, at.bare, at.start, at.met
     found = re.search(r"expect[ \t]+(score|annotation)[ \t]+([\w./-]+)\Z", bare[:start].rstrip())
     sign = re.compile(r"(?:==?|:)[ \t]*(\S*)").match(bare, start)
     if found is None:
@@ -512,14 +489,9 @@ def _compared(
     )  # fmt: skip
 
 
-def _effect(
-    text: str,
-    bare: str,
-    start: int,
-    met: str,  # noqa: ARG001 - checks are alike
-    accepts: frozenset[str],  # noqa: ARG001 - checks are alike
-) -> Refusal | None:
+def _effect(at: Place) -> Refusal | None:
     """`taint dedicated=ml:NoSchedule`."""
+    text, bare, start = at.text, at.bare, at.start
     form = re.compile(
         rf"\b(taint|toleration)[ \t]+([\w./-]+)(?:=(\"_*\"|[\w./-]*))?(:(?:{_EFFECTS}))\b"
     )
@@ -533,8 +505,9 @@ def _effect(
     return None
 
 
-def _list(text: str, bare: str, start: int, met: str, accepts: frozenset[str]) -> Refusal | None:  # noqa: ARG001
+def _list(at: Place) -> Refusal | None:
     """`expect feasible a, b`: a list without brackets."""
+    text, bare, start, met = at.text, at.bare, at.start, at.met
     found = re.search(r"expect[ \t]+\w+[ \t]+([\w./-]+)\Z", bare[:start].rstrip())
     if found is None or met != ",":
         return None
@@ -543,8 +516,9 @@ def _list(text: str, bare: str, start: int, met: str, accepts: frozenset[str]) -
     return _refuse(found.start(1), end, "P001", "a list stands in brackets", f"write  [{line}]")
 
 
-def _pair(text: str, bare: str, start: int, met: str, accepts: frozenset[str]) -> Refusal | None:
+def _pair(at: Place) -> Refusal | None:
     """`name=web`, `cpu: 4`, `label app`: the wrong sign between a name and its value."""
+    text, bare, start, met, accepts = at.text, at.bare, at.start, at.met, at.accepts
     before = bare[:start].rstrip()
     if re.fullmatch(r"metric:[ \t]*\w+", before) and met != "=":
         end = start + max(len(met), 1)
@@ -566,13 +540,12 @@ def _pair(text: str, bare: str, start: int, met: str, accepts: frozenset[str]) -
             start, start + 1, "P001", f"no `{met}` stands between `{word}` and its value",
             f"write  {write}",
         )  # fmt: skip
-    return _key_and_value(text, bare, start, met, accepts)
+    return _key_and_value(at)
 
 
-def _key_and_value(
-    text: str, bare: str, start: int, met: str, accepts: frozenset[str]
-) -> Refusal | None:
+def _key_and_value(at: Place) -> Refusal | None:
     """`annotation a.io/x: a`, `labels team=red`, `label app`."""
+    text, bare, start, met, accepts = at.text, at.bare, at.start, at.met, at.accepts
     before = bare[:start].rstrip()
     keyed = re.search(r"([a-z_]+)[ \t]+([\w./-]+|\"_*\")\Z", before)
     if keyed is None:
@@ -591,8 +564,9 @@ def _key_and_value(
     return None
 
 
-def _needs_quotes(bare: str, start: int, met: str, accepts: frozenset[str]) -> Refusal | None:  # noqa: ARG001
+def _needs_quotes(at: Place) -> Refusal | None:
     """`image nginx:1.25`, `created 2025-03-01T10:00:00Z`: signs that a bare word cannot have."""
+    bare, start = at.bare, at.start
     if not start or bare[start - 1].isspace() or bare[start] in '\n,[]()="':
         return None
     found = re.search(r"[^\s=\[\],()\"]*\Z", bare[:start])
@@ -605,8 +579,9 @@ def _needs_quotes(bare: str, start: int, met: str, accepts: frozenset[str]) -> R
     return _refuse(begin, begin + len(word), "P001", f"`{word}` needs quotes", f'write  "{word}"')
 
 
-def _missing_value(bare: str, start: int, met: str, accepts: frozenset[str]) -> Refusal | None:
+def _missing_value(at: Place) -> Refusal | None:
     """An attribute or an expectation without its value."""
+    bare, start, met, accepts = at.bare, at.start, at.met, at.accepts
     before = bare[:start].rstrip()
     last = re.search(r"([A-Za-z_]\w*)\Z", before)
     if last is None or not accepts & _VALUES or "NAME" in accepts:
@@ -624,6 +599,12 @@ def _missing_value(bare: str, start: int, met: str, accepts: frozenset[str]) -> 
     return _refuse(
         last.start(1), last.end(1), "P009", f"nothing follows `{word}`", f"write  {write}"
     )
+
+
+_CHECKS: Final = (
+    _head, _own_line, _clause_word, _expectation_word, _compared, _list, _effect, _pair,
+    _needs_quotes, _missing_value,
+)  # fmt: skip
 
 
 def _refuse(start: int, end: int, code: str, message: str, *helps: str) -> Refusal:

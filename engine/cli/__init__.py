@@ -31,7 +31,7 @@ class _Lazy(click.Group):
         """See `click.Group.list_commands`."""
         return sorted(_COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
         """See `click.Group.get_command`."""
         if cmd_name not in _COMMANDS:
             return None
@@ -39,7 +39,7 @@ class _Lazy(click.Group):
         assert isinstance(command, click.Command)
         return command
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
         """See `click.Group.format_commands`."""
         with formatter.section("Commands"):
             formatter.write_dl(sorted(_COMMANDS.items()))

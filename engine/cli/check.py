@@ -119,8 +119,8 @@ def command(  # noqa: PLR0913 - click's signature
 
 def _configured(job: _Job, path: Path, files: tuple[Path, ...]) -> tuple[Path, ...]:
     """Reads the configuration; returns the files that it or the command line names."""
-    from engine.config import ConfigError, load  # noqa: PLC0415 - see engine.cli
-    from engine.policy.reloader import compile_settings  # noqa: PLC0415 - see engine.cli
+    from engine.config import ConfigError, load
+    from engine.policy.reloader import compile_settings
 
     try:
         berth = load(str(path)).berth
@@ -159,9 +159,9 @@ def read(path: Path) -> bytes:
 
 
 def _inventory(path: Path) -> Any:  # noqa: ANN401 - see engine.cli
-    import json  # noqa: PLC0415 - see engine.cli
+    import json
 
-    from dsl.analysis import read_inventory  # noqa: PLC0415 - see engine.cli
+    from dsl.analysis import read_inventory
 
     try:
         return read_inventory(json.loads(read(path)))
@@ -171,12 +171,12 @@ def _inventory(path: Path) -> Any:  # noqa: ANN401 - see engine.cli
 
 def _asked(job: _Job, url: str) -> Inventory:
     """The inventory with what Prometheus says of the metrics of the policies."""
-    import asyncio  # noqa: PLC0415 - see engine.cli
+    import asyncio
 
-    from msgspec.structs import replace  # noqa: PLC0415 - see engine.cli
+    from msgspec.structs import replace
 
-    from dsl.analysis import read_inventory  # noqa: PLC0415 - see engine.cli
-    from engine.cli.inventory import ask_metrics  # noqa: PLC0415 - see engine.cli
+    from dsl.analysis import read_inventory
+    from engine.cli.inventory import ask_metrics
 
     specs = {spec for plan in job.plans for spec in plan.metrics if spec.source == "promql"}
     try:
@@ -194,10 +194,10 @@ def _asked(job: _Job, url: str) -> Inventory:
 
 def _diagnostics(job: _Job) -> Iterator[Diagnostic]:
     # The language is imported by the commands that need it: it costs what `version` should not.
-    import policies  # noqa: PLC0415
-    from dsl.analysis import Size  # noqa: PLC0415
-    from dsl.compiler import Compiler  # noqa: PLC0415
-    from dsl.diagnostics import sort_key  # noqa: PLC0415
+    import policies
+    from dsl.analysis import Size
+    from dsl.compiler import Compiler
+    from dsl.diagnostics import sort_key
 
     stock = job.stock
     actual = (0, 0) if stock is None else (stock.nodes, stock.pods)
@@ -249,10 +249,10 @@ def _beside(group: Mapping[str, bytes]) -> dict[str, str]:
 
 def _at_load(result: CompileResult, job: _Job) -> Iterator[Diagnostic]:
     """What a scheduler would refuse although the text is right."""
-    from msgspec.structs import replace  # noqa: PLC0415 - see engine.cli
+    from msgspec.structs import replace
 
-    from dsl.diagnostics import Severity  # noqa: PLC0415 - see engine.cli
-    from engine.policy.support import names_of_plugins, unsupported  # noqa: PLC0415
+    from dsl.diagnostics import Severity
+    from engine.policy.support import names_of_plugins, unsupported
 
     yield from names_of_plugins(result.understood)
     for plan in result.understood:
@@ -264,7 +264,7 @@ def _at_load(result: CompileResult, job: _Job) -> Iterator[Diagnostic]:
 
 def _beyond_files(job: _Job) -> Iterator[Diagnostic]:
     """What shows only when all files are known."""
-    from dsl.diagnostics import Diagnostic, Severity  # noqa: PLC0415 - see engine.cli
+    from dsl.diagnostics import Diagnostic, Severity
 
     sorts: dict[str, tuple[SourceFile, Span]] = {}
     for plan in job.plans:
@@ -282,7 +282,7 @@ def _beyond_files(job: _Job) -> Iterator[Diagnostic]:
             helps=("`--chain` checks the files as those of one scheduler",),
         )
     if job.complete and job.settings is not None and job.config is not None and job.plans:
-        from engine.policy.support import without_policy  # noqa: PLC0415 - see engine.cli
+        from engine.policy.support import without_policy
 
         # Policies that do not compile are there, too.
         compiled = {plan.name for plan in job.plans}
@@ -295,13 +295,13 @@ class _Places:
     """Finds names in the text of a configuration."""
 
     def __init__(self, path: Path) -> None:
-        from dsl.source import make_source  # noqa: PLC0415 - see engine.cli
+        from dsl.source import make_source
 
         self._source = make_source(str(path), path.read_text("utf-8"))
 
     def __call__(self, name: str, *inside: str) -> tuple[Any, Any]:
         """Where an override stands, or the parameter inside it."""
-        from dsl.source import Span  # noqa: PLC0415 - see engine.cli
+        from dsl.source import Span
 
         text = self._source.text
         start = max(text.find("overrides"), 0)
@@ -322,7 +322,7 @@ def _called(name: str, text: bytes) -> str:
 
 def _configured_value(one: Diagnostic, without: Sequence[Diagnostic], job: _Job) -> Diagnostic:
     """A finding about a value that the configuration gives is shown there, not at the `param`."""
-    from msgspec.structs import replace  # noqa: PLC0415 - see engine.cli
+    from msgspec.structs import replace
 
     if job.config is None or job.settings is None or one.code not in _OF_VALUES:
         return one
@@ -346,9 +346,9 @@ def _configured_value(one: Diagnostic, without: Sequence[Diagnostic], job: _Job)
 
 def _milder(one: Diagnostic, job: _Job) -> Diagnostic:
     """Without a configuration, a parameter without value is a note: a scheduler may give it."""
-    from msgspec.structs import replace  # noqa: PLC0415 - see engine.cli
+    from msgspec.structs import replace
 
-    from dsl.diagnostics import Severity  # noqa: PLC0415 - see engine.cli
+    from dsl.diagnostics import Severity
 
     mild = one.code == _NO_VALUE and job.settings is None
     return replace(one, severity=Severity.NOTE) if mild else one
@@ -358,8 +358,8 @@ def _milder(one: Diagnostic, job: _Job) -> Diagnostic:
 
 
 def _print(diagnostics: list[Diagnostic], style: str) -> None:
-    from dsl.diagnostics import render, to_json  # noqa: PLC0415 - see engine.cli
-    from engine.cli.formats import to_github, to_sarif  # noqa: PLC0415 - see engine.cli
+    from dsl.diagnostics import render, to_json
+    from engine.cli.formats import to_github, to_sarif
 
     if style == "json":
         click.echo(to_json(diagnostics))

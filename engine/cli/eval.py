@@ -39,7 +39,7 @@ class _Given:
 
     def column(self, metric: str) -> FloatColumn:
         """See `Signals.column`."""
-        from dsl.functions import parse_number  # noqa: PLC0415 - as the command's
+        from dsl.functions import parse_number
 
         spec = self._specs[metric]
         column = self._empty(spec.default)
@@ -56,7 +56,7 @@ class _Given:
         return column
 
     def _empty(self, default: float | None) -> FloatColumn:
-        import numpy as np  # noqa: PLC0415 - as the command's
+        import numpy as np
 
         return np.full(self._nodes.size, np.nan if default is None else default)
 
@@ -75,8 +75,8 @@ def read_metrics(given: tuple[str, ...], objects: Objects) -> dict[tuple[str, st
     Raises:
         click.ClickException: one of them is neither, or names no node.
     """
-    from dsl.functions import parse_number  # noqa: PLC0415 - as the command's
-    from dsl.types import is_missing  # noqa: PLC0415
+    from dsl.functions import parse_number
+    from dsl.types import is_missing
 
     samples: dict[tuple[str, str | None], str] = {}
     for one in given:
@@ -97,12 +97,12 @@ def values_of(
 
     `option` is what stands before the names of options, as the user writes them.
     """
-    from dsl import reference  # noqa: PLC0415 - as the command's
-    from dsl.types import Level  # noqa: PLC0415
-    from engine.framework.podinfo import make_pod_info  # noqa: PLC0415
-    from engine.objects import ObjectMeta, Pod  # noqa: PLC0415
-    from engine.policy.chain import worlds_of  # noqa: PLC0415
-    from engine.policy.world import DEFAULT_GPUS, PodSubject  # noqa: PLC0415
+    from dsl import reference
+    from dsl.types import Level
+    from engine.framework.podinfo import make_pod_info
+    from engine.objects import ObjectMeta, Pod
+    from engine.policy.chain import worlds_of
+    from engine.policy.world import DEFAULT_GPUS, PodSubject
 
     if understood.unserved:
         return f"{understood.unserved[0]} has no value in this version"
@@ -130,7 +130,7 @@ def values_of(
 
 def properties(understood: Understood) -> tuple[tuple[str, str], ...]:
     """Type, unit, level, reads and cost of an expression, in words."""
-    from dsl.evaluate import BUDGET, SIZE  # noqa: PLC0415 - as the command's
+    from dsl.evaluate import BUDGET, SIZE
 
     kind = understood.expr.type
     unit = "none" if kind.unit is None or kind.unit.is_plain else str(kind.unit)
@@ -152,7 +152,7 @@ def _cost(share: float, nodes: int, pods: int) -> str:
 
 def value_lines(understood: Understood, values: Values | str) -> Iterator[str]:
     """The values as they are shown, one line for each pod and node."""
-    from dsl.types import show  # noqa: PLC0415 - as the command's
+    from dsl.types import show
 
     if isinstance(values, str):
         yield f"<none>  {values}"
@@ -184,9 +184,9 @@ def command(
 ) -> None:
     """Exit 1 if the expression is wrong."""
     # The language is imported by the commands that need it: it costs what `version` should not.
-    from dsl.diagnostics import render, to_json  # noqa: PLC0415
-    from dsl.evaluate import understand  # noqa: PLC0415
-    from dsl.parser import Parser  # noqa: PLC0415
+    from dsl.diagnostics import render, to_json
+    from dsl.evaluate import understand
+    from dsl.parser import Parser
 
     objects = Objects()
     for path in (*nodes, *pods):
@@ -217,8 +217,8 @@ def _known_metrics(given: Iterable[str], understood: Understood) -> None:
     Raises:
         click.ClickException: names it, and the one that may be meant.
     """
-    from dsl.checker.scope import closest  # noqa: PLC0415 - as the command's
-    from dsl.schema import CATALOGUE  # noqa: PLC0415
+    from dsl.checker.scope import closest
+    from dsl.schema import CATALOGUE
 
     read = {one.name for one in understood.metrics.values()}
     for name in sorted(set(given) - read - set(CATALOGUE)):
@@ -233,8 +233,8 @@ def read_time(text: str | None) -> float:
     Raises:
         click.ClickException: it is no time.
     """
-    from dsl.functions import parse_time  # noqa: PLC0415 - as the command's
-    from dsl.types import is_missing  # noqa: PLC0415
+    from dsl.functions import parse_time
+    from dsl.types import is_missing
 
     if text is None:
         return SystemClock().time()
@@ -245,7 +245,7 @@ def read_time(text: str | None) -> float:
 
 
 def _as_object(understood: Understood, values: Values | str) -> dict[str, object]:
-    from dsl.types import PLAIN, is_missing, scale_of, show  # noqa: PLC0415 - as the command's
+    from dsl.types import PLAIN, is_missing, scale_of, show
 
     told: dict[str, object] = dict(properties(understood))
     told |= {"reads": list(understood.reads), "cost": understood.units}

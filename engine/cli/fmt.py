@@ -60,8 +60,8 @@ class _Outcome:
 def command(paths: tuple[str, ...], stdin_name: str, *, check: bool, diff: bool) -> None:
     """Formats files, folders (this one if none is named) or the standard input."""
     # The language is imported by the commands that need it: it costs what `version` should not.
-    from dsl.diagnostics import render  # noqa: PLC0415
-    from dsl.parser import Parser  # noqa: PLC0415
+    from dsl.diagnostics import render
+    from dsl.parser import Parser
 
     parser = Parser()
     outcomes = []
@@ -117,9 +117,9 @@ def _format(parser: Parser, path: str, stdin_name: str) -> _Outcome:
 
 
 def _formatted(parser: Parser, name: str, data: bytes) -> Formatted:
-    from dsl.formatter import Formatted, format_source  # noqa: PLC0415 - as above
-    from dsl.parser import problem_diagnostic  # noqa: PLC0415
-    from dsl.source import read_source  # noqa: PLC0415
+    from dsl.formatter import Formatted, format_source
+    from dsl.parser import problem_diagnostic
+    from dsl.source import read_source
 
     source, problems = read_source(name, data)
     if problems:

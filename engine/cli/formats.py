@@ -16,7 +16,7 @@ _GITHUB: Final = {"error": "error", "warning": "warning", "note": "notice"}
 
 def to_sarif(diagnostics: Sequence[Diagnostic]) -> str:
     """Returns a SARIF log with one run; columns are code points, the end is exclusive."""
-    from engine import __version__  # noqa: PLC0415 - see engine.cli
+    from engine import __version__
 
     codes = sorted({one.code for one in diagnostics})
     driver = {
@@ -55,7 +55,7 @@ def _result(one: Diagnostic, codes: Sequence[str]) -> dict[str, object]:
 
 
 def _uri(name: str) -> str:
-    from urllib.parse import quote  # noqa: PLC0415 - see engine.cli
+    from urllib.parse import quote
 
     return quote(name.replace("\\", "/"))
 

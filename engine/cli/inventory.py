@@ -41,9 +41,9 @@ def command(
     kubeconfig: str | None, output: Path | None, url: str | None, files: tuple[Path, ...]
 ) -> None:
     """Asks once and ends; changes nothing in the cluster."""
-    import asyncio  # noqa: PLC0415 - see engine.cli
+    import asyncio
 
-    from engine.kube.errors import KubeError  # noqa: PLC0415 - see engine.cli
+    from engine.kube.errors import KubeError
 
     if files and url is None:
         raise click.UsageError("--policies needs --prometheus-url")
@@ -67,10 +67,10 @@ def command(
 
 def metrics_of(paths: Sequence[Path]) -> list[MetricSpec]:
     """The metrics of Prometheus that policy files read, and the bundled ones."""
-    import policies  # noqa: PLC0415 - see engine.cli
-    from dsl.compiler import Compiler  # noqa: PLC0415 - see engine.cli
-    from dsl.schema import CATALOGUE  # noqa: PLC0415 - see engine.cli
-    from engine.cli.check import expanded, read  # noqa: PLC0415 - see engine.cli
+    import policies
+    from dsl.compiler import Compiler
+    from dsl.schema import CATALOGUE
+    from engine.cli.check import expanded, read
 
     compiler = Compiler()
     texts = {str(path): read(path) for path in expanded(paths)}
@@ -90,8 +90,8 @@ def metrics_of(paths: Sequence[Path]) -> list[MetricSpec]:
 async def _ask(
     kubeconfig: str | None, url: str | None, specs: Sequence[MetricSpec]
 ) -> dict[str, Any]:
-    from engine.kube.session import Session  # noqa: PLC0415 - see engine.cli
-    from engine.objects import Node  # noqa: PLC0415 - see engine.cli
+    from engine.kube.session import Session
+    from engine.objects import Node
 
     session = await Session.connect(kubeconfig)
     try:
@@ -112,11 +112,11 @@ async def ask_metrics(
     Raises:
         ConnectionError: the server does not answer.
     """
-    from dsl.analysis import question_of  # noqa: PLC0415 - see engine.cli
-    from engine.clock import SystemClock  # noqa: PLC0415 - see engine.cli
-    from engine.signals.once import ask_once  # noqa: PLC0415 - see engine.cli
-    from engine.signals.prometheus import PrometheusSettings  # noqa: PLC0415 - see engine.cli
-    from engine.signals.spec import SignalSpec  # noqa: PLC0415 - see engine.cli
+    from dsl.analysis import question_of
+    from engine.clock import SystemClock
+    from engine.signals.once import ask_once
+    from engine.signals.prometheus import PrometheusSettings
+    from engine.signals.spec import SignalSpec
 
     questions = sorted({question_of(spec) for spec in specs})
     asked = [SignalSpec(query, query, (by,) if by else None) for query, by in questions]
@@ -139,7 +139,7 @@ async def take(client: KubeClient) -> dict[str, Any]:
     Raises:
         KubeError: the server cannot be asked.
     """
-    from engine.objects import Namespace, Node, Pod  # noqa: PLC0415 - see engine.cli
+    from engine.objects import Namespace, Node, Pod
 
     nodes = await _list(client, "/api/v1/nodes", Node)
     spaces = await _list(client, "/api/v1/namespaces", Namespace)
@@ -167,7 +167,7 @@ def _named(item: Any) -> dict[str, object]:  # noqa: ANN401 - any object of the 
 
 
 async def _list(client: KubeClient, path: str, kind: Any) -> list[Any]:  # noqa: ANN401 - see above
-    from engine.kube.decoding import BadObject, Decoders  # noqa: PLC0415 - see engine.cli
+    from engine.kube.decoding import BadObject, Decoders
 
     decoders = Decoders(kind)
     found: list[Any] = []

@@ -20,8 +20,8 @@ def description(text: str) -> str:
 def waiting() -> dict[str, tuple[str, ...]]:
     """The bundled policies that the scheduler cannot run yet, and why."""
     # The language is imported by the commands that need it: it costs what `version` should not.
-    from dsl.compiler import Compiler  # noqa: PLC0415
-    from engine.policy.support import unsupported  # noqa: PLC0415
+    from dsl.compiler import Compiler
+    from engine.policy.support import unsupported
 
     compiler = Compiler()
     found: dict[str, tuple[str, ...]] = {}

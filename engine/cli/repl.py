@@ -68,7 +68,7 @@ class Session:
     # ---- expressions and declarations
 
     def _evaluate(self, line: str, *, only_type: bool = False) -> Iterator[str]:
-        from dsl.evaluate import understand  # noqa: PLC0415 - as the command's
+        from dsl.evaluate import understand
 
         declared = "".join(f"{one}\n" for one in self.declared.values())
         understood, found = understand(self.parser, line, declarations=declared, name="line")
@@ -84,13 +84,13 @@ class Session:
         yield from value_lines(understood, values)
 
     def _is_declaration(self, line: str) -> bool:
-        from dsl.evaluate import declaration_name  # noqa: PLC0415 - as the command's
+        from dsl.evaluate import declaration_name
 
         # `let` alone, or `metric > 3`, is an expression with an error of its own.
         return "=" in line or declaration_name(self.parser, line) is not None
 
     def _declare(self, line: str) -> Iterator[str]:
-        from dsl.evaluate import check_declarations, declaration_name  # noqa: PLC0415
+        from dsl.evaluate import check_declarations, declaration_name
 
         name = declaration_name(self.parser, line)
         kept = {key: text for key, text in self.declared.items() if key != name}
@@ -102,7 +102,7 @@ class Session:
             self.declared = {**kept, name: line}
 
     def _shown(self, found: tuple[Diagnostic, ...], declared: str) -> str:
-        from dsl.diagnostics import render  # noqa: PLC0415 - as the command's
+        from dsl.diagnostics import render
 
         told = [_of_line(one, len(declared)) for one in found]
         return render(told, color=self.color).rstrip()
@@ -166,10 +166,10 @@ def _of_line(one: Diagnostic, before: int) -> Diagnostic:
 
     A finding that also shows a declaration keeps the lines as `:names` has them.
     """
-    from msgspec.structs import replace  # noqa: PLC0415 - as the command's
+    from msgspec.structs import replace
 
-    from dsl.diagnostics import Fix, Label  # noqa: PLC0415 - as the command's
-    from dsl.source import Span, make_source  # noqa: PLC0415 - as the command's
+    from dsl.diagnostics import Fix, Label
+    from dsl.source import Span, make_source
 
     spans = [one.span, *(label.span for label in one.labels)]
     if not before or min(span.start for span in spans) < before:
@@ -188,7 +188,7 @@ def _of_line(one: Diagnostic, before: int) -> Diagnostic:
 
 
 def _fields(word: str) -> Iterator[str]:
-    from dsl.schema import FIELDS  # noqa: PLC0415 - as the command's
+    from dsl.schema import FIELDS
 
     shown = {name: spec for name, spec in FIELDS.items() if word in name}
     if not shown:
@@ -199,14 +199,14 @@ def _fields(word: str) -> Iterator[str]:
 
 
 def _functions() -> Iterator[str]:
-    from dsl.functions import FUNCTIONS  # noqa: PLC0415 - as the command's
+    from dsl.functions import FUNCTIONS
 
     width = max(len(name) for name in FUNCTIONS)
     yield from (f"{name:<{width}}  {spec.doc}" for name, spec in sorted(FUNCTIONS.items()))
 
 
 def _metrics() -> Iterator[str]:
-    from dsl.schema import CATALOGUE  # noqa: PLC0415 - as the command's
+    from dsl.schema import CATALOGUE
 
     width = max(len(name) for name in CATALOGUE)
     yield from (f"{name:<{width}}  {spec.doc}" for name, spec in CATALOGUE.items())
@@ -216,7 +216,7 @@ def _metrics() -> Iterator[str]:
 def command() -> None:
     """Reads lines until the end of the input."""
     # The language is imported by the commands that need it: it costs what `version` should not.
-    from dsl.parser import Parser  # noqa: PLC0415
+    from dsl.parser import Parser
 
     session = Session(Parser(), color=sys.stdout.isatty())
     asking = sys.stdin.isatty()
@@ -244,11 +244,11 @@ def command() -> None:
 def _complete() -> None:
     """Names of fields and functions by the tab key, where the terminal can."""
     try:
-        import readline  # noqa: PLC0415 - not everywhere
+        import readline
     except ImportError:
         return
-    from dsl.functions import FUNCTIONS  # noqa: PLC0415 - as the command's
-    from dsl.schema import FIELDS  # noqa: PLC0415
+    from dsl.functions import FUNCTIONS
+    from dsl.schema import FIELDS
 
     words = [*FIELDS, *(f"{name}(" for name in FUNCTIONS)]
 

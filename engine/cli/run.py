@@ -32,7 +32,7 @@ import click
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
 def command(*, config: str | None, record: Path | None, verbose: bool, **flags: str | None) -> None:
     """Runs until SIGTERM or SIGINT, then ends cleanly."""
-    from engine.config import ConfigError, load  # noqa: PLC0415 - see engine.cli
+    from engine.config import ConfigError, load
 
     logging.basicConfig(
         stream=sys.stderr,
@@ -60,7 +60,7 @@ def _with_flags(settings: Any, flags: dict[str, str | None]) -> Any:  # noqa: AN
     Raises:
         ConfigError: flags contradict each other.
     """
-    from engine.config import (  # noqa: PLC0415 - see engine.cli
+    from engine.config import (
         ConfigError,
         PoliciesSection,
         PrometheusSection,
@@ -88,8 +88,8 @@ def _with_flags(settings: Any, flags: dict[str, str | None]) -> Any:  # noqa: AN
 
 
 async def _run(settings: Any, kubeconfig: str | None, journal: Any) -> None:  # noqa: ANN401 - see engine.cli
-    from engine.app import App, Hooks, RunOptions  # noqa: PLC0415 - see engine.cli
-    from engine.clock import SystemClock  # noqa: PLC0415 - see engine.cli
+    from engine.app import App, Hooks, RunOptions
+    from engine.clock import SystemClock
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

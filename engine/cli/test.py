@@ -39,9 +39,9 @@ def bundled_policies() -> Path | None:
 def command(paths: tuple[Path, ...], style: str, junit: Path | None, *, coverage: bool) -> None:
     """Runs the tests of all paths; without one, of the working folder."""
     # The language is imported by the commands that need it: it costs what `version` should not.
-    from dsl.diagnostics import render  # noqa: PLC0415
-    from engine.policytests.report import as_json, as_junit, as_text  # noqa: PLC0415
-    from engine.policytests.running import Runner, find_files  # noqa: PLC0415
+    from dsl.diagnostics import render
+    from engine.policytests.report import as_json, as_junit, as_text
+    from engine.policytests.running import Runner, find_files
 
     places = paths or (Path(),)
     runner = Runner(bundled_policies())

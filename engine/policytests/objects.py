@@ -89,7 +89,7 @@ def _items(tree: Tree, name: str) -> list[Tree]:
     return [dict(one) for one in there if isinstance(one, dict)] if isinstance(there, list) else []
 
 
-def _made(kind: type[msgspec.Struct], tree: Tree, thing: Thing) -> Any:  # noqa: ANN401
+def _made(kind: type[msgspec.Struct], tree: Tree, thing: Thing) -> Any:  # noqa: ANN401 - a struct of that kind
     try:
         return from_builtins(kind, tree)
     except msgspec.ValidationError as failed:

@@ -91,7 +91,7 @@ class Wire:
         accept: str = "application/json",
     ) -> Answer:
         """One request; never raises for an HTTP status."""
-        return self.run(self._request(method, path, body, content_type, accept))  # type: ignore[no-any-return]
+        return self.run(self._request(method, path, body, content_type, accept))  # type: ignore[no-any-return]  # what the coroutine gives
 
     def get(self, path: str, *, accept: str = "application/json") -> Answer:
         return self.request("GET", path, accept=accept)
@@ -112,7 +112,7 @@ class Wire:
         """Create an object in the test's namespace and return it; it must work."""
         answer = self.post(self.path(plural, group=group), item)
         assert answer.status == 201, answer
-        return answer.body  # type: ignore[no-any-return]
+        return answer.body  # type: ignore[no-any-return]  # JSON
 
     def create_node(self, name: str, **labels: str) -> Object:
         """Create a node that is removed again after the test."""
@@ -120,7 +120,7 @@ class Wire:
         answer = self.post("/api/v1/nodes", item)
         assert answer.status == 201, answer
         self._undo.append(f"/api/v1/nodes/{name}")
-        return answer.body  # type: ignore[no-any-return]
+        return answer.body  # type: ignore[no-any-return]  # JSON
 
     def bind(self, name: str, node: str, **metadata: Any) -> Answer:
         """Bind a pod of the test's namespace."""
@@ -138,7 +138,7 @@ class Wire:
 
     def command(self, *command: str | Path, stdin: str = "") -> Finished:
         """Run a program to its end while the loop runs."""
-        return self.run(self._command(command, stdin))  # type: ignore[no-any-return]
+        return self.run(self._command(command, stdin))  # type: ignore[no-any-return]  # what the coroutine gives
 
     def close(self) -> None:
         """Remove what the test left in the cluster and close the connections."""

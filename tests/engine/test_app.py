@@ -337,7 +337,10 @@ def test_the_api_server_may_go_and_come_back():
 def test_a_kubeconfig_that_is_wrong_is_told_in_one_line_and_tried_again(kubeconfig, said, caplog):
     async def main():
         made = Process(None, Settings(), kubeconfig)
-        warnings = lambda: [r for r in caplog.records if r.levelno == logging.WARNING]  # noqa: E731
+
+        def warnings():
+            return [record for record in caplog.records if record.levelno == logging.WARNING]
+
         await made.until(warnings)
         assert not made.task.done()
         (record,) = warnings()

@@ -163,7 +163,7 @@ class Bench:
         self.recorder = Recorder()
 
         async def make() -> FakeServer:
-            return FakeServer(self.clock, **server)  # type: ignore[arg-type]
+            return FakeServer(self.clock, **server)  # type: ignore[arg-type]  # the server's own keywords
 
         async def sleep(seconds: float) -> None:
             self.slept.append(seconds)
@@ -383,7 +383,7 @@ def test_a_handlers_bug_ends_it(bench: Bench) -> None:
     def broken(obj: Pod) -> None:
         raise ZeroDivisionError(obj)
 
-    bench.recorder.on_add = broken  # type: ignore[method-assign]
+    bench.recorder.on_add = broken  # type: ignore[method-assign]  # one that fails
     bench.server.put("a", 1)
     with pytest.raises(ZeroDivisionError):
         bench.spin(20)

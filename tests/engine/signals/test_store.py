@@ -288,7 +288,7 @@ def test_columns_equal_a_naive_model(ops: list[tuple[str, int, int]]) -> None:
                 bench.series(
                     SPEC,
                     *(
-                        Series((f"{known[n].status.addresses[0].address}:9100",), number, now)  # type: ignore[index]
+                        Series((f"{known[n].status.addresses[0].address}:9100",), number, now)  # type: ignore[index]  # these nodes have one
                         for n in present
                     ),
                 )
