@@ -370,13 +370,6 @@ class NormalizeDecl(Node, frozen=True):
     norm: Clause
 
 
-class Other(Node, frozen=True):
-    """A statement of the grammar that the checker does not know."""
-
-    keyword: str
-    keyword_span: Span
-
-
 class Broken(Node, frozen=True):
     """A statement that could not be read; a declaration still declares its name."""
 
@@ -384,23 +377,8 @@ class Broken(Node, frozen=True):
 
 
 Statement = (
-    Header
-    | ParamDecl
-    | LetDecl
-    | MetricDecl
-    | Use
-    | Rule
-    | Special
-    | NormalizeDecl
-    | Other
-    | Broken
+    Header | ParamDecl | LetDecl | MetricDecl | Use | Rule | Special | NormalizeDecl | Broken
 )
-
-
-class PolicyFile(Struct, frozen=True):
-    """All statements of a file in their order."""
-
-    statements: tuple[Statement, ...]
 
 
 # ---- the words as written

@@ -108,11 +108,6 @@ class Type(Struct, frozen=True):
         """Whether it is a number of any unit."""
         return self.kind is Kind.NUMBER
 
-    @property
-    def is_flexible(self) -> bool:
-        """Whether it is a constant without a unit of its own."""
-        return self.kind is Kind.NUMBER and self.unit is None
-
     def __str__(self) -> str:
         """Names the type as a diagnostic does."""
         if self.kind is Kind.NUMBER:
@@ -125,7 +120,6 @@ class Type(Struct, frozen=True):
 
 BOOL: Final = Type(Kind.BOOL)
 NUMBER: Final = Type(Kind.NUMBER)
-FLEXIBLE: Final = Type(Kind.NUMBER, None)
 TEXT: Final = Type(Kind.TEXT)
 TIME: Final = Type(Kind.TIME)
 DURATION: Final = Type(Kind.NUMBER, SECONDS)

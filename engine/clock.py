@@ -52,7 +52,3 @@ class ManualClock:
         """Moves both readings forward."""
         self._time += seconds
         self._monotonic += seconds
-
-    def set_time(self, epoch_seconds: float) -> None:
-        """Sets the wall reading and leaves the monotonic one alone, as a replay needs."""
-        self._time = epoch_seconds

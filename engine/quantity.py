@@ -85,9 +85,6 @@ class Amount(NamedTuple):
         return wrap_int64(amount)
 
 
-ZERO: Final = Amount(0, 0)
-
-
 @lru_cache(maxsize=_CACHED)
 def parse(quantity: Quantity) -> Amount:
     """The quantity as an amount; what is finer than 1e-9 is rounded away from zero.

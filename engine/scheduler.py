@@ -116,7 +116,6 @@ class Scheduler:
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
         self._minute = int(clock.time() // _MINUTE)
-        self._signal_version: int | None = None
         self._fault: BaseException | None = None
         self._stopping = False
 

@@ -16,7 +16,7 @@ _IN_TEXT: Final = re.compile(r"\$([A-Za-z_]\w*)")
 def unused(facts: FileFacts) -> Iterator[Diagnostic]:
     """Yields lets, parameters and metrics that nothing reads, directly or through a let."""
     statements = facts.statements
-    if not facts.sound or any(isinstance(one, s.Broken | s.Other) for one in statements):
+    if not facts.sound or any(isinstance(one, s.Broken) for one in statements):
         return
     inside = {
         one.name: _names(one) for one in statements if isinstance(one, s.LetDecl | s.MetricDecl)

@@ -62,7 +62,6 @@ class Ranges:
         self._keys = Keys()
         self._metrics = facts.metrics
         self._found: dict[int, Range] = {}
-        self._leaves: dict[int, frozenset[int]] = {}
 
     def file(self) -> Iterator[Diagnostic]:
         """Yields findings about the numbers of the file's rules."""

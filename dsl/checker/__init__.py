@@ -127,9 +127,6 @@ class FileChecker:
                 case s.Rule() | s.Special():
                     number += 1
                     self._rule(node, number)
-                case s.Other():
-                    number += 1
-                    self._scope.later(f"`{node.keyword}`", node.keyword_span)
                 case _:
                     continue
             yield

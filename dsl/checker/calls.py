@@ -89,7 +89,6 @@ def _pair(typer: "Typer", node: s.Call) -> Typed:
         )
     if len(node.args) != _PAIR:
         raise scope.refuse("P209", f"`{node.name}` is a metric of two texts", node.span)
-    entry.used = True
     left, right = (_argument_of(typer, node.name, "s", one) for one in typer.each(node.args))
     kind = number_of(entry.unit)
     level = max(left.level, right.level, Level.CYCLE)

@@ -356,7 +356,6 @@ def _param_text(scope: Scope, node: s.Param) -> str:
         if entry is not None or node.name in scope.broken:
             raise Refused
         raise scope.refuse("P105", f"there is no parameter `${node.name}`", node.span)
-    entry.used = True
     return entry.value.text if isinstance(entry.value, Flex) else _shown(entry.value)
 
 
@@ -479,7 +478,6 @@ def _query(scope: Scope, query: s.Text) -> str:
             near = closest(name or "", scope.params)
             hint = f"did you mean `${near}`?" if near else "a dollar itself is written $$"
             raise scope.refuse("P105", f"there is no parameter `${name or ''}`", query.span, hint)
-        entry.used = True
         if entry.value is None:
             raise Refused
         return _quoted(scope, entry.value, query.span)

@@ -263,7 +263,6 @@ class Typer:
                 help_,
                 fix=fix,
             )
-        entry.used = True
         if entry.value is None:
             raise Refused
         if isinstance(entry.value, Flex):
@@ -294,7 +293,6 @@ class Typer:
             return None
         if entry.spec is None:
             raise Refused
-        entry.used = True
         if entry.spec.of == "pair":
             raise self.scope.refuse(
                 "P209", f"`{name}` is a metric of pairs", span, f"write  {name}(node.name, it.node)"
@@ -319,7 +317,6 @@ class Typer:
         return ir.Coalesce(span=span, type=kind, level=level, operands=(read, default))
 
     def _let(self, entry: LetEntry, span: Span) -> Typed:
-        entry.used = True
         value = self.let_value(entry)
         if isinstance(value, Flex):
             return Flex(span, value.exact, value.sort, value.text)

@@ -50,7 +50,6 @@ class LetEntry(Struct):
     written: s.LetDecl
     state: str = "new"
     value: Typed | None = None
-    used: bool = False
 
 
 class MetricEntry(Struct):
@@ -60,12 +59,6 @@ class MetricEntry(Struct):
     spec: MetricSpec | None
     unit: Unit
     written: s.MetricDecl | None = None
-    used: bool = False
-
-    @property
-    def can_miss(self) -> bool:
-        """Whether a node may be without a value."""
-        return self.spec is None or self.spec.default is None
 
 
 class ParamEntry(Struct):
@@ -73,7 +66,6 @@ class ParamEntry(Struct):
 
     written: s.ParamDecl
     value: Typed | None
-    used: bool = False
 
 
 class Scope(Struct):
@@ -127,10 +119,6 @@ class Scope(Struct):
     def warn(self, code: str, message: str, span: Span, *helps: str) -> None:
         """Records a warning."""
         self.report(code, message, span, *helps, severity=Severity.WARNING)
-
-    def later(self, what: str, span: Span) -> Refused:
-        """Refuses what the language has and this version does not run."""
-        return self.refuse("P118", f"{what} is not in this version yet", span)
 
     def text(self, node: s.Node | ir.Core | Flex) -> str:
         """Returns the text of a node on one line."""

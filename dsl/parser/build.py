@@ -167,13 +167,7 @@ class _Builder:
     # ---- statements
 
     def statement(self, tree: Raw) -> s.Statement:
-        build = getattr(self, f"st_{tree.data}", None)
-        if build is None:
-            span = self.span(tree)
-            word = _KEYWORD.match(self.source.text, span.start)
-            keyword = word.group() if word else str(tree.data)
-            return s.Other(span, keyword, Span(span.start, span.start + len(keyword)))
-        return cast("s.Statement", build(tree))
+        return cast("s.Statement", getattr(self, f"st_{tree.data}")(tree))
 
     def _header(self, tree: Raw) -> s.Header:
         (value,) = tree.children

@@ -359,13 +359,6 @@ class SchedulingQueue:
         concerned.update(self._gated)
         self._move_each(((q, Wake.AFTER_BACKOFF) for q in concerned), str(NEW_RULES))
 
-    def reorder(self, uids: Iterable[str]) -> None:
-        """Takes the sort keys of these pods again: something they depend on changed."""
-        for uid in uids:
-            queued = self._pods.get(uid)
-            if queued is not None and queued.where in (SubQueue.ACTIVE, SubQueue.BACKOFF):
-                self._reorder(queued)
-
     # ---- what there is ---------------------------------------------------------------------
 
     def __len__(self) -> int:
