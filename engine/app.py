@@ -44,7 +44,7 @@ from engine.policy.reloader import (
     compile_settings,
     in_a_line,
 )
-from engine.policy.sources import ConfigMapSource, FolderSource, Offer
+from engine.policy.sources import ConfigMapSource, FolderSource, Offer, Texts
 from engine.queue import SchedulingQueue
 from engine.scheduler import Edge, Observer, Scheduler
 from engine.signals.prometheus import PrometheusRefresher, PrometheusSettings
@@ -215,9 +215,9 @@ class App:
         return scheduler
 
     def _add_source(self, scheduler: Scheduler) -> None:
-        def offer(files: Mapping[str, str | bytes] | None) -> None:
+        def offer(files: Texts | None, passed_over: tuple[str, ...] = ()) -> None:
             assert self.reloader is not None
-            self.reloader.offer(files)
+            self.reloader.offer(files, passed_over)
             scheduler.wake()
 
         source = self._source(offer)
@@ -416,6 +416,7 @@ def signal_spec(spec: MetricSpec) -> SignalSpec:
         stale_seconds=spec.stale_seconds,
         default=spec.default,
         scale=spec.scale,
+        name=spec.name,
     )
 
 

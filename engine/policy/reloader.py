@@ -196,13 +196,15 @@ class Reloader:
         self._files: dict[str, str | bytes] = {}
         self._steps: Generator[None, None, CompileResult] | None = None
 
-    def offer(self, files: Texts | None) -> None:
+    def offer(self, files: Texts | None, passed_over: tuple[str, ...] = ()) -> None:
         """The source's files are these now. Takes note; the work is done by `step`."""
         self._steps = None
         if files is None:
             self._refuse(Refusal(f"{self.title} is gone", f"{self.title} is gone"))
         elif not files:
             text = f"{self.title} has no file whose name ends in .policy"
+            if passed_over:
+                text = f"{text}; it has {', '.join(passed_over)}"
             self._refuse(Refusal(text, text))
         else:
             self._files = dict(files)

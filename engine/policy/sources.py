@@ -5,17 +5,29 @@ A source says what its files are now, whole. Whether they are any good is the re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from engine.clock import Clock
 from engine.objects import ConfigMap, ObjectMeta
 
 SUFFIX: Final = ".policy"
 Texts = Mapping[str, "str | bytes"]
-Offer = Callable[["Texts | None"], None]
-"""Takes the files of the source by name; None: the source is gone."""
+_OF_TESTS: Final = ".policytest"
+
+_LOG = logging.getLogger(__name__)
+
+
+class Offer(Protocol):
+    """Takes the files of the source by name; None: the source is gone.
+
+    `passed_over` names what is there and is no policy by its name.
+    """
+
+    def __call__(self, files: Texts | None, passed_over: tuple[str, ...] = ()) -> None:
+        """Takes note of them."""
 
 
 class ConfigMapSource:
@@ -35,13 +47,25 @@ class ConfigMapSource:
     def on_add(self, config_map: ConfigMap) -> None:
         """The ConfigMap is there."""
         self.seen = config_map
-        self._offer(files_of(config_map))
+        self._warn(_passed_over(config_map))
+        self._offer(files_of(config_map), _passed_over(config_map))
 
     def on_update(self, old: ConfigMap, new: ConfigMap) -> None:
         """The ConfigMap changed; only a change of its files counts."""
         self.seen = new
+        names = _passed_over(new)
+        self._warn(tuple(name for name in names if name not in _passed_over(old)))
         if files_of(old) != files_of(new):
-            self._offer(files_of(new))
+            self._offer(files_of(new), names)
+
+    def _warn(self, names: tuple[str, ...]) -> None:
+        for name in names:
+            _LOG.warning(
+                "%s: key %s is passed over: a policy's key ends in .policy; call it %s",
+                self.title,
+                name,
+                f"{name.partition('.')[0]}{SUFFIX}",
+            )
 
     def on_delete(self, config_map: ConfigMap) -> None:
         """The ConfigMap is gone."""
@@ -65,6 +89,12 @@ def files_of(config_map: ConfigMap) -> dict[str, str | bytes]:
         for name, text in sorted((config_map.data or {}).items())
         if name.endswith(SUFFIX)
     }
+
+
+def _passed_over(config_map: ConfigMap) -> tuple[str, ...]:
+    return tuple(
+        name for name in sorted(config_map.data or {}) if not name.endswith((SUFFIX, _OF_TESTS))
+    )
 
 
 class FolderSource:

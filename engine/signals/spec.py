@@ -18,7 +18,7 @@ class Question(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SignalSpec:
-    """A metric that rules read under `id`.
+    """A metric that rules read under `id`; `name` is what their author calls it, for logs.
 
     `by` are the labels that may name the node, in the order they are tried; None means
     `DEFAULT_BY`. A sample older than `stale_seconds` is missing; `default` takes the place of what
@@ -32,6 +32,7 @@ class SignalSpec:
     stale_seconds: float = 120.0
     default: float | None = None
     scale: float = 1.0
+    name: str = ""
 
     @property
     def question(self) -> Question:

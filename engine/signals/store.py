@@ -189,7 +189,8 @@ class SignalStore:
 
     def names(self, question: Question) -> str:
         """The metrics that a question serves, for logs."""
-        return ", ".join(sorted(s.id for s in self._specs.values() if s.question == question))
+        served = {s.name or s.id for s in self._specs.values() if s.question == question}
+        return ", ".join(sorted(served))
 
     def nodes_changed(self, old: Node | None, new: Node | None) -> None:
         """A node came (`old` None), changed, or went (`new` None).

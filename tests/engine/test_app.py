@@ -237,7 +237,8 @@ def test_an_edit_is_obeyed_without_a_restart():
 def test_a_source_that_is_no_good_keeps_the_rules_and_says_so(caplog):
     said = {
         "broken": "was refused: home.policy:1:36: P101 there is no field `node.lable`",
-        "emptied": "ConfigMap rules/policies has no file whose name ends in .policy",
+        "emptied": "ConfigMap rules/policies has no file whose name ends in .policy; "
+        "it has home.txt",
         "deleted": "ConfigMap rules/policies is gone",
     }
 
@@ -250,7 +251,7 @@ def test_a_source_that_is_no_good_keeps_the_rules_and_says_so(caplog):
                     case "broken":
                         berth.rules(BROKEN)
                     case "emptied":
-                        berth.rules(dict.fromkeys(TWO))
+                        berth.rules({**dict.fromkeys(TWO), "home.txt": "filter: node.ready"})
                     case "deleted":
                         cluster.delete("configmaps", "policies", namespace=NAMESPACE)
                 await berth.until(lambda number=number: len(berth.refusals) == number)

@@ -289,8 +289,9 @@ def config_map(data, **meta):
 
 
 class Offers(list):
-    def __call__(self, files):
+    def __call__(self, files, passed_over=()):
         self.append(None if files is None else dict(files))
+        self.passed_over = passed_over
 
 
 def test_a_config_map_offers_the_keys_that_are_policies():
@@ -302,6 +303,24 @@ def test_a_config_map_offers_the_keys_that_are_policies():
     source.on_synced()
     assert offers == [{"a.policy": "score: 2", "b.policy": "score: 1"}]
     assert source.seen is first
+
+
+def test_a_key_that_is_no_policy_by_its_name_is_told_of_once(caplog):
+    offers = Offers()
+    source = ConfigMapSource("berth", "rules", offers)
+    first = config_map({"a.policy": "score: 1", "nginx.txt": "score: 2", "a.policytest": "test"})
+    source.on_add(first)
+    assert offers.passed_over == ("nginx.txt",)
+    told = (
+        "ConfigMap berth/rules: key nginx.txt is passed over: a policy's key ends in .policy; "
+        "call it nginx.policy"
+    )
+    assert [record.getMessage() for record in caplog.records] == [told]
+    source.on_update(first, config_map({"a.policy": "score: 3", "nginx.txt": "x", "b": "y"}))
+    assert offers.passed_over == ("b", "nginx.txt")
+    assert [record.getMessage() for record in caplog.records[1:]] == [
+        told.replace("nginx.txt", "b").replace("nginx.policy", "b.policy")
+    ]
 
 
 def test_only_a_change_of_its_files_counts():

@@ -193,14 +193,16 @@ def test_a_server_that_does_not_answer_is_asked_once_for_all(
 ) -> None:
     async def run() -> None:
         async with serving(answer) as bench:
-            bench.store.set_specs([SPEC, SignalSpec("n", "other"), SignalSpec("o", "third")])
+            bench.store.set_specs(
+                [SPEC, SignalSpec("n", "other"), SignalSpec("o", "third", name="third one")]
+            )
             short = answer in (hang, drip)
             refresher = bench.refresher(timeout_seconds=0.04 if short else 5.0)
             assert await refresher.turn(bench.thread) == 15.0
             assert len(bench.asked) == 1
             assert all(status.error for status in bench.store.status())
             assert len(caplog.records) == 1
-            assert caplog.records[0].message.endswith("until they are stale: m, n, o")
+            assert caplog.records[0].message.endswith("until they are stale: m, n, third one")
             bench.clock.advance(15.0)
             assert await refresher.turn(bench.thread) == 30.0
             if short:
