@@ -27,7 +27,6 @@ from dsl.lower.reads import (
     ROWS,
     Result,
     element_wise,
-    frame_count,
     map_codes,
     missing_of,
     scalar_text,
@@ -57,14 +56,14 @@ class Builder:
     frame's subject.
     """
 
+    # INVARIANT: expressions are known by their ids, so the tree outlives its builder.
+
     def __init__(self, memo: Memo, *, hoist: bool) -> None:
         self.memo = memo
         self.hoist = hoist
         self.slots: list[Run] = []
         self._slot_of: dict[int, int] = {}
         self._built: dict[tuple[int, str], Run] = {}
-        self._plain: dict[int, bool] = {}
-        self._kept: list[ir.Expr] = []
         self._asked: dict[tuple[str, str], int] = {}
         self._known = Known()
         self._within = False
@@ -73,7 +72,7 @@ class Builder:
 
     def build(self, node: ir.Expr, domain: str = ROWS) -> Run:
         """Returns the closure of an expression in a domain."""
-        if self.hoist and node.level is Level.POD and self._without_aggregates(node):
+        if self.hoist and node.level is Level.POD and _without_aggregates(node):
             return self._slot(node)
         if domain != ROWS and node.level <= Level.NODE:
             run = self.build(node, ROWS)
@@ -81,7 +80,6 @@ class Builder:
         key = (id(node), domain)
         found = self._built.get(key)
         if found is None:
-            self._kept.append(node)
             found = self._lasting(node) if domain == ROWS else self._build(node, domain)
             self._built[key] = found
         return found
@@ -128,16 +126,6 @@ class Builder:
 
         return lasting
 
-    def _without_aggregates(self, node: ir.Expr) -> bool:
-        found = self._plain.get(id(node))
-        if found is None:
-            found = not any(
-                isinstance(one, ir.NodeAggregate | ir.PodAggregate) for one in ir.walk(node)
-            )
-            self._plain[id(node)] = found
-            self._kept.append(node)
-        return found
-
     def _slot(self, node: ir.Expr) -> Run:
         body = node.body if isinstance(node, ir.Named) else node
         place = self._slot_of.get(id(body))
@@ -145,7 +133,6 @@ class Builder:
             place = len(self.slots)
             self.slots.append(Builder(self.memo, hoist=False).build(body))
             self._slot_of[id(body)] = place
-            self._kept.append(body)
 
         def slot(frame: Frame, place: int = place) -> Value:
             return frame.parts[place]
@@ -430,8 +417,6 @@ class Builder:
         is_text = node.item.type.kind is Kind.TEXT
         if node.level <= Level.POD:
             return lambda frame: item(frame) in items(frame)
-        if node.item.level <= Level.POD:
-            raise AssertionError(node)
         if is_text:
             return lambda frame: texts.member(item(frame), items(frame), frame.world.dictionary)
         return lambda frame: np.isin(item(frame), np.array(items(frame), np.float64))
@@ -486,7 +471,7 @@ class Builder:
                 result = np.where(gone, result, value)
             return result
 
-        return _array_of(columns, frame_count(domain))
+        return columns
 
     def _logical(self, node: ir.Logical, domain: str) -> Run:
         runs = [self.build(one, domain) for one in node.operands]
@@ -518,7 +503,7 @@ class Builder:
                 yes, no = texts.code_of(yes, dictionary), texts.code_of(no, dictionary)
             return np.where(condition(frame), yes, no)
 
-        return _array_of(choose, frame_count(domain))
+        return choose
 
     # ---- aggregates
 
@@ -526,17 +511,7 @@ class Builder:
         value = self.build(node.value) if node.value is not None else None
         where = self.build(node.where) if node.where is not None else None
         function, over = node.function, node.over
-        key = ("aggregate", id(node))
-
-        def aggregate(frame: Frame) -> Value:
-            if key in frame.cache:
-                return frame.cache[key]
-            inner = frame.candidate_frame(over)
-            result = pods.reduce_nodes(function, inner, value, where)
-            frame.cache[key] = result
-            return result
-
-        return aggregate
+        return lambda frame: pods.reduce_nodes(function, frame.candidate_frame(over), value, where)
 
     def _pod_aggregate(self, node: ir.PodAggregate) -> Run:
         parts = asked(node)
@@ -580,15 +555,12 @@ class Builder:
 
     def _rank(self, node: ir.Rank) -> Run:
         value = self.build(node.value)
-        key = ("rank", id(node))
 
         def rank(frame: Frame) -> Value:
-            ordered = frame.cache.get(key)
-            if ordered is None:
-                there = np.asarray(value(frame.candidate_frame("candidates")))
-                ordered = frame.cache[key] = np.sort(there[~np.isnan(there)])
+            there = value(frame.candidate_frame("candidates"))
+            ordered = np.sort(there[~np.isnan(there)])
             raw = value(frame)
-            below = np.searchsorted(ordered, raw, side="left")
+            below = np.searchsorted(ordered, raw)
             return np.where(np.isnan(raw), MISSING, below / max(len(ordered) - 1, 1))
 
         return rank
@@ -613,6 +585,10 @@ def _patched(run: Run, kept: Kept, facts: Facts, frame: Frame) -> Value:
         column = column.copy()
         column[rows] = run(Frame(world, rows))
     return column
+
+
+def _without_aggregates(node: ir.Expr) -> bool:
+    return not any(isinstance(one, ir.NodeAggregate | ir.PodAggregate) for one in ir.walk(node))
 
 
 def _split_of(node: ir.Expr) -> ir.Func | None:
@@ -642,15 +618,3 @@ def _count_of_split(text: str, separator: str) -> float:
 def _item_of_split(text: str, separator: str, place: str) -> str | None:
     found = functions.item(functions.split(text, separator) or (), functions.parse_number(place))
     return found if isinstance(found, str) else None
-
-
-def _array_of(run: Run, count: Callable[[Frame], int]) -> Run:
-    """Makes sure that a column is an array, also where all its parts are scalars."""
-
-    def array(frame: Frame) -> Value:
-        value = run(frame)
-        if isinstance(value, np.ndarray) and value.ndim:
-            return value
-        return np.full(count(frame), value)
-
-    return array

@@ -58,7 +58,7 @@ class Known:
     """The facts of the expressions of one rule; each is looked at once."""
 
     def __init__(self) -> None:
-        self._facts: dict[int, tuple[ir.Expr, Facts]] = {}
+        self._facts: dict[int, Facts] = {}
 
     def of(self, root: ir.Expr) -> Facts:
         """Returns the facts of an expression. Linear in its graph, however deep it is."""
@@ -71,11 +71,11 @@ class Known:
                 continue
             stack.pop()
             if id(node) not in self._facts:
-                self._facts[id(node)] = node, self._look(node)
-        return self._facts[id(root)][1]
+                self._facts[id(node)] = self._look(node)
+        return self._facts[id(root)]
 
     def _look(self, node: ir.Expr) -> Facts:
-        parts = [self._facts[id(one)][1] for one in ir.children(node)]
+        parts = [self._facts[id(one)] for one in ir.children(node)]
         if isinstance(node, ir.Named):
             return parts[0]
         lasting, local = _lasts(node), _is_local(node)
@@ -112,7 +112,7 @@ class Known:
     def _part(self, value: object) -> object:
         if isinstance(value, tuple):
             return tuple(self._part(one) for one in value)
-        return self._facts[id(value)][1].shape if isinstance(value, ir.Core) else value
+        return self._facts[id(value)].shape if isinstance(value, ir.Core) else value
 
 
 def _lasts(node: ir.Expr) -> bool:

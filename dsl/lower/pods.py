@@ -56,21 +56,16 @@ def reduce_nodes(function: str, frame: Frame, value: Run | None, where: Run | No
     column = None if value is None else _spread(value(frame), count)
     if where is not None:
         chosen = _spread(where(frame), count)
-        if column is None:
-            column = chosen
-        elif function == "all":
-            column = column | ~chosen
-        elif function in ("count", "any"):
-            column = column & chosen
-        else:
-            column = column[chosen]
+        column = chosen if column is None else column[chosen]
+    if column is None:
+        return float(count)
     if function == "count":
-        return float(count) if column is None else float(np.count_nonzero(column))
+        return float(np.count_nonzero(column))
     if function == "any":
-        return bool(column.any()) if column is not None else count > 0
+        return bool(column.any())
     if function == "all":
-        return bool(column.all()) if column is not None else True
-    return numbers.reduce(function, np.asarray(column))
+        return bool(column.all())
+    return numbers.reduce(function, column)
 
 
 def _spread(value: Value, count: int) -> NDArray[Value]:
