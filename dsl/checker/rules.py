@@ -11,7 +11,7 @@ from dsl.checker.expressions import Typer, level_of
 from dsl.checker.hints import flat_score, raw_braces
 from dsl.checker.literals import constant, read_number, settle
 from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
-from dsl.diagnostics import Label
+from dsl.checker.undecided import Side, decided
 from dsl.functions import to_float
 from dsl.schema import FIELDS
 from dsl.types import BOOL, NUMBER, PLAIN, Kind, Level
@@ -219,10 +219,10 @@ class RuleChecker:
             message=message,
             status=status,
         )
-        if node.left is not None:
+        if left is not None and node.left is not None:
             # There a missing value lets the rule pass by; it does not reject.
-            self.decided(node.keyword, node.left, "left", left, beside=right)
-        self.decided(node.keyword, node.right, node.point, left, right)
+            decided(self._scope, Side(node, node.left, "left"), left, right)
+        decided(self._scope, Side(node, node.right, node.point), right, left)
         return FilterDraft(number, node, core, reads_of(guards, test))
 
     def _tier(self, node: s.Rule, number: int, left: ir.Expr | None) -> StatementDraft:
@@ -286,92 +286,6 @@ class RuleChecker:
 
     def _hole(self, node: s.Expr) -> ir.Expr:
         return self._typer.plain(self._typer.expression(node))
-
-    def decided(
-        self,
-        keyword: str,
-        node: s.Expr,
-        point: str,
-        *parts: ir.Expr | None,
-        beside: ir.Expr | None = None,
-    ) -> None:
-        """Refuses a metric that may be missing and decides without a word on that (P231).
-
-        Words on it `beside` the parts count, too.
-        """
-        guarded: set[str] = set()
-        reads: dict[str, ir.Metric | ir.Pair] = {}
-        own = {id(one) for one in ir.walk(*(part for part in parts if part is not None))}
-        for one in ir.walk(*(part for part in (*parts, beside) if part is not None)):
-            match one:
-                case ir.Missing():
-                    guarded |= _metrics_in(one.operand)
-                case ir.Coalesce():
-                    for operand in one.operands[:-1]:
-                        guarded |= _metrics_in(operand)
-                case ir.Metric() | ir.Pair() if id(one) in own:
-                    reads.setdefault(one.name, one)
-                case _:
-                    pass
-        for name, read in reads.items():
-            if name not in guarded:
-                raise self._undecided((keyword, node, point), name, read)
-
-    def _undecided(
-        self, place: tuple[str, s.Expr, str], name: str, read: ir.Metric | ir.Pair
-    ) -> Refused:
-        keyword, node, point = place
-        scope = self._scope
-        entry = scope.metrics[name]
-        labels: tuple[Label, ...] = ()
-        written = entry.written
-        if written is not None and entry.spec is not None:
-            stale = next((one for one in written.clauses if one.name == "metric_stale"), None)
-            where = stale.span if stale is not None else written.name_span
-            text = scope.text(stale).split()[1] if stale is not None else "2m"
-            labels = (Label(where, f"after {text} without a new value it is missing"),)
-        text = scope.text(node)
-        if isinstance(read, ir.Pair):
-            name = scope.text(read)
-        forbids = keyword == "forbid"
-        kept = self._with_fallback(node, read, (">", ">=") if forbids else ("<", "<="))
-        if isinstance(node, s.Logical | s.If):
-            text = f"({text})"
-        without = f"{name} is {'present and' if forbids else 'missing or'} {text}"
-        if point not in ("filter", "forbid"):
-            return scope.refuse(
-                "P231",
-                f"`{name}` may have no fresh sample, and this `{keyword}` does not say what"
-                " happens then",
-                read.span,
-                f"write  {name} is present and {text}   or   {kept or without}",
-                label="without data this is false",
-                labels=labels,
-            )
-        return scope.refuse(
-            "P231",
-            f"`{name}` may have no fresh sample, and this filter does not say what happens then",
-            read.span,
-            f"reject such nodes:  {keyword}: {name} is present and {text}"
-            if not forbids
-            else f"reject such nodes:  forbid: {name} is missing or {text}",
-            f"keep such nodes:    {keyword}: {kept or without}",
-            label="without data this is false: the node would be "
-            + ("kept" if forbids else "rejected"),
-            labels=labels,
-        )
-
-    def _with_fallback(
-        self, node: s.Expr, read: ir.Metric | ir.Pair, lower: tuple[str, ...]
-    ) -> str:
-        """Returns `(metric ?? 0) < limit` where 0 is on the good side of it, else nothing."""
-        if not isinstance(node, s.Compare) or node.operator not in lower:
-            return ""
-        if read.span != node.left.span:
-            return ""
-        text = self._scope.text(node)
-        left = self._scope.text(node.left)
-        return f"({left} ?? 0){text[len(left) :]}"
 
     # ---- scores
 
@@ -591,7 +505,3 @@ def _both(parts: list[ir.Expr]) -> ir.Expr | None:
 
 def _over_nodes(root: ir.Expr) -> bool:
     return any(isinstance(one, ir.NodeAggregate) for one in ir.walk(root))
-
-
-def _metrics_in(root: ir.Expr) -> set[str]:
-    return {one.name for one in ir.walk(root) if isinstance(one, ir.Metric | ir.Pair)}

@@ -12,6 +12,7 @@ from dsl.checker.expressions import Typer
 from dsl.checker.literals import constant, read_seconds, read_word, settle
 from dsl.checker.rules import Draft, FilterDraft, RuleChecker, ScoreDraft, StatementDraft, reads_of
 from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
+from dsl.checker.undecided import Side, decided
 from dsl.diagnostics import Severity
 from dsl.schema import FIELDS
 from dsl.types import BOOL, DURATION, NUMBER, SECONDS, Kind, Level
@@ -316,7 +317,7 @@ class StatementChecker:
             seconds = self.seconds(clauses[name].values[0], "wait")
             written = self.expression(clauses[name].values[1])
             until = self.typer.condition(written, "`until`")
-            self.rules.decided(node.keyword, written, "wait", until)
+            decided(self.scope, Side(node, written, "wait"), until)
         if name == "wait_then":
             if any(one in clauses for one in ("wait_until",)):
                 raise self.scope.refuse(
@@ -327,7 +328,7 @@ class StatementChecker:
                 )
             then = "allow" if "allow" in clauses else "reject"
         if left is not None and node.left is not None:
-            self.rules.decided(node.keyword, node.left, name, left)
+            decided(self.scope, Side(node, node.left, "left"), left)
         core = ir.PermitCore(
             guard=guard,
             left=rest,

@@ -8,6 +8,8 @@ from dsl.compiler import Compiler
 
 COMPILER = Compiler()
 HEAD = 'metric heat = promql "q" by node\nmetric m = promql "q" by node\nlet hot = heat > 80\n'
+HEAD += 'metric each = promql "q" by pod\nmetric rtt = promql "q" by src, dst\n'
+HEAD += "let total = sum(each over node.pods)\n"
 
 
 def found(text):
@@ -29,21 +31,58 @@ def found(text):
         "require: pod.gpu > 0 -> heat < 80",
         "reserve: heat < 80",
         "reserve: m > 3 or node.ready",
+        "filter: (m > 3 or node.ready)",
+        "filter: m/max < 0.5",
+        "filter: m > 3 -> node.label a=b",
+        "forbid: pod.gpu > 0 and m > 3 -> node.label a=b",
+        "filter: count(node.pods where each > 3) < 5",
+        "filter: all(node.pods where it.ready or each > 3)",
+        "forbid: pod.gpu > 0 -> sum(each over node.pods) > 5",
+        "filter: max(each*2 over zone.pods where it.ready or it.bound) < 5",
+        "filter: avg(rtt(node.name, it.node) over cluster.pods) < 5",
+        "prefilter: avg(m over nodes) < 5",
+        "prefilter: any(nodes where m > 3) -> pod.gpu > 0",
+        "permit: wait 10m until m < 3, then allow",
+        "permit: m > 3 and node.ready -> reject message 'no'",
     ],
 )
 def test_what_is_proposed_for_a_metric_without_data(rule):
-    (one,) = found(HEAD + rule + "\n")
+    (one,) = (each for each in found(HEAD + rule + "\n") if each.is_error)
     assert one.code == "P231"
-    left = rule.partition(": ")[2].partition("-> ")[0] if "->" in rule else ""
-    proposed = re.findall(r"such nodes: +\w+: (.*)", "\n".join(one.helps))
-    if not proposed:
-        proposed = one.helps[0].removeprefix("write  ").split("   or   ")
+    proposed = [re.sub(r"^[a-z0 ]+: +(?=\w+: )", "", text) for text in one.helps]
     assert len(proposed) == 2
     for text in proposed:
-        arrow = f"{left}-> " if left else ""
-        keyword = rule.partition(":")[0]
-        told = found(f"{HEAD}{keyword}: {arrow}{text}\n")
+        assert text.partition(":")[0] == rule.partition(":")[0]
+        assert text.partition("->")[1] == rule.partition("->")[1], "the other side stays"
+        told = found(f"{HEAD}{text}\n")
         assert [each.code for each in told if each.is_error] == [], text
+
+
+@pytest.mark.parametrize(
+    ("rule", "label"),
+    [
+        ("filter: m < 5", "without data this is false: the node would be rejected"),
+        ("filter: not hot", "without data this holds: the node would be kept"),
+        ("filter: m != 5", "without data this holds: the node would be kept"),
+        ("filter: not (m in 1..5)", "without data this holds: the node would be kept"),
+        ("filter: m < 5 and node.ready", "without data this is false: the node would be rejected"),
+        ("filter: node.ready or m != 5", "without data this holds: the node would be kept"),
+        ("filter: m < 5 or node.ready", "without data it is left to the rest of the condition"),
+        ("filter: max(m over nodes) - 1 < 5", "nodes without data are left out here"),
+        ("filter: rank(-m) < 0.5", "without data this is false: the node would be rejected"),
+        ("forbid: m > 5", "without data this is false: the node would be kept"),
+        ("forbid: not hot", "without data this holds: the node would be rejected"),
+        ("filter: m > 5 -> node.ready", "without data this is false: the rule would not apply"),
+        ("filter: m != 5 -> node.ready", "without data this holds: the rule would apply"),
+        ("reserve: m < 5", "without data this is false"),
+        ("filter: any(node.pods where each > 3)", "without data this is false of a pod"),
+        ("filter: sum(each over node.pods) < 3", "pods without data are left out here"),
+        ("filter: total < 3", "pods without data are left out here"),
+    ],
+)
+def test_what_a_metric_without_data_does(rule, label):
+    (one,) = (each for each in found(HEAD + rule + "\n") if each.is_error)
+    assert (one.code, one.label) == ("P231", label)
 
 
 @pytest.mark.parametrize(
