@@ -5,7 +5,7 @@ look a group, not one a pod.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, TypeGuard
 
 import numpy as np
 from msgspec import Struct
@@ -14,15 +14,13 @@ from numpy.typing import NDArray
 from dsl import ir
 from dsl.lower import numbers, pods
 from dsl.lower.frame import Frame, Run, Value
-from dsl.lower.texts import code_of
-from dsl.plan import World
 from dsl.types import MISSING, Level
 
 _MOST_GROUPS: Final = 2**40
 Groups = NDArray[np.intp]
 
 
-def is_across(node: ir.Expr) -> bool:
+def is_across(node: ir.Expr) -> TypeGuard[ir.Pair]:
     """Whether a value is that of a pair of a node and of a pod that may be elsewhere."""
     return isinstance(node, ir.Pair) and {node.left.level, node.right.level} == {
         Level.NODE,
@@ -31,16 +29,21 @@ def is_across(node: ir.Expr) -> bool:
 
 
 class Asked(Struct, frozen=True):
-    """What is asked of the pods, and of the node where there are pairs."""
+    """What is asked of the pods, and of the node where there are pairs.
+
+    `each`: what a pod has under a key is asked that differs with the node, so no two are alike.
+    """
 
     of_pods: tuple[ir.Expr, ...]
     pairs: tuple[ir.Pair, ...]
+    each: bool
 
 
 def asked(node: ir.PodAggregate) -> Asked | None:
     """Returns what an aggregate over other nodes asks of both sides; None without pairs."""
     of_pods: dict[int, ir.Expr] = {}
     pairs: dict[int, ir.Pair] = {}
+    keyed: list[ir.Expr] = []
 
     def look(one: ir.Expr) -> None:
         if one.level is not Level.IT:
@@ -48,8 +51,10 @@ def asked(node: ir.PodAggregate) -> Asked | None:
         if not any(is_across(part) for part in ir.walk(one)):
             of_pods[id(one)] = one
             return
-        if isinstance(one, ir.Pair) and is_across(one):
+        if is_across(one):
             pairs[id(one)] = one
+        if isinstance(one, ir.KeyedRead):
+            keyed.append(one)
         for part in ir.children(one):
             look(part)
 
@@ -58,23 +63,24 @@ def asked(node: ir.PodAggregate) -> Asked | None:
             look(part)
     if node.over == "node" or not pairs:
         return None
-    return Asked(tuple(of_pods.values()), tuple(pairs.values()))
+    return Asked(tuple(of_pods.values()), tuple(pairs.values()), bool(keyed))
 
 
 class GroupFrame(Frame):
-    """An evaluation for one node on groups of pods: what is asked of them, and the node's texts."""
+    """An evaluation for one node on groups of pods: what is asked of them, and the node's texts.
 
-    def __init__(self, frame: Frame, of_pods: Sequence[Value], size: int) -> None:
+    `first` is one pod of each group, by its place among all pods.
+    """
+
+    of_node: tuple[int, ...]
+
+    def __init__(self, frame: Frame, of_pods: Sequence[Value], first: Groups) -> None:
         super().__init__(frame.world, frame.rows, frame.parts, frame.candidates, frame.subject)
         self.of_pods = of_pods
-        self.size = size
-        self.of_node: tuple[int, ...] = ()
-
-
-def group_count(frame: Frame) -> int:
-    """Returns how many values a column over groups has."""
-    assert isinstance(frame, GroupFrame)
-    return frame.size
+        self.size = len(first)
+        there, nodes = pods.all_pods(frame)
+        self._pods = first if isinstance(there, slice) else there[first]
+        self._group = nodes[first]
 
 
 def of_group(place: int) -> Run:
@@ -93,16 +99,16 @@ def pair_of_group(metric: str, place: int, end: Run, *, node_first: bool) -> Run
     def look_up(frame: Frame) -> Value:
         assert isinstance(frame, GroupFrame)
         world, code = frame.world, frame.of_node[place]
-        codes = np.broadcast_to(code_of(end(frame), world.dictionary), frame.size)
+        codes = end(frame)
         texts = world.dictionary.texts
         known: dict[int, float] = {}
         for other in np.unique(codes).tolist():
-            value = MISSING
-            if code >= 0 and other >= 0:
-                ends = (texts[code], texts[other]) if node_first else (texts[other], texts[code])
-                value = float(world.pair(metric, *ends))
-            known[other] = value
-        return np.array([known[one] for one in codes.tolist()], np.float64)
+            if code < 0 or other < 0:
+                known[other] = MISSING
+                continue
+            ends = (texts[code], texts[other]) if node_first else (texts[other], texts[code])
+            known[other] = float(world.pair(metric, *ends))
+        return np.array([known[one] for one in codes.tolist()])
 
     return look_up
 
@@ -114,6 +120,7 @@ class Across(Struct, frozen=True):
     over: str
     of_pods: tuple[Run, ...]
     of_node: tuple[Run, ...]
+    each: bool
     value: Run | None
     where: Run | None
 
@@ -122,18 +129,14 @@ def across(plan: Across) -> Run:
     """Returns the closure that reduces the values of pairs to the rows of a frame."""
 
     def reduce(frame: Frame) -> Value:
-        of_pods, counts, domains = _grouped(plan, frame)
-        groups = GroupFrame(frame, of_pods, counts.shape[1])
-        dictionary = frame.world.dictionary
-        columns = [code_of(one(frame), dictionary) for one in plan.of_node]
-        codes = [np.broadcast_to(one, frame.count).tolist() for one in columns]
+        groups, counts, domains = _grouped(plan, frame)
+        codes = [one(frame).tolist() for one in plan.of_node]
         known: dict[tuple[int, ...], Value] = {}
         out = []
         for domain, *node in zip(domains.tolist(), *codes, strict=True):
             key = (domain, *node)
             if key not in known:
                 groups.of_node = tuple(node)
-                groups.cache.clear()
                 known[key] = _reduced(plan, groups, counts[domain])
             out.append(known[key])
         return np.array(out, np.bool_ if plan.function in ("any", "all") else np.float64)
@@ -141,14 +144,15 @@ def across(plan: Across) -> Run:
     return reduce
 
 
-def _grouped(plan: Across, frame: Frame) -> tuple[list[Value], Groups, Groups]:
-    """Returns what is asked of each group, its pods in each domain, and each row's domain.
+def _grouped(plan: Across, frame: Frame) -> tuple[GroupFrame, Groups, Groups]:
+    """Returns the groups, the pods of each in each domain, and each row's domain.
 
     The last domain is that of nodes without one; no pod counts there.
     """
     rows = pods.all_pods(frame)[1]
-    columns = [_column(one(frame), frame.world, len(rows)) for one in plan.of_pods]
-    group, first = _numbered(columns, len(rows))
+    columns = [one(frame) for one in plan.of_pods]
+    everyone = np.arange(len(rows))
+    group, first = (everyone, everyone) if plan.each else _numbered(columns, len(rows))
     if plan.over == "cluster":
         last = 1
         domain, here = np.zeros(len(rows), np.intp), np.zeros(frame.count, np.intp)
@@ -161,11 +165,8 @@ def _grouped(plan: Across, frame: Frame) -> tuple[list[Value], Groups, Groups]:
     keep = domain < last
     size = len(first)
     flat = np.bincount(domain[keep] * size + group[keep], minlength=(last + 1) * size)
-    return [one[first] for one in columns], flat.reshape(last + 1, size), here
-
-
-def _column(value: Value, world: World, count: int) -> NDArray[Value]:
-    return np.broadcast_to(code_of(value, world.dictionary), count)
+    groups = GroupFrame(frame, [one[first] for one in columns], first)
+    return groups, flat.reshape(last + 1, size), here
 
 
 def _numbered(columns: Sequence[NDArray[Value]], count: int) -> tuple[Groups, Groups]:
@@ -173,13 +174,13 @@ def _numbered(columns: Sequence[NDArray[Value]], count: int) -> tuple[Groups, Gr
     number, size = np.zeros(count, np.intp), 1
     for column in columns:
         distinct, index = np.unique(column, return_inverse=True)
-        number = number * len(distinct) + index.reshape(-1)
-        size *= max(len(distinct), 1)
+        number = number * len(distinct) + index
+        size *= len(distinct)
         if size > _MOST_GROUPS:
             distinct, number = np.unique(number, return_inverse=True)
             size = len(distinct)
     _, first, number = np.unique(number, return_index=True, return_inverse=True)
-    return number.reshape(-1), first
+    return number, first
 
 
 def _reduced(plan: Across, groups: GroupFrame, counts: Groups) -> Value:
@@ -188,10 +189,7 @@ def _reduced(plan: Across, groups: GroupFrame, counts: Groups) -> Value:
     chosen = None if plan.where is None else _spread(plan.where, groups)
     function = plan.function
     if function == "all":
-        # Of a condition alone, all pods must fulfil it; with a value, those that it selects.
-        if column is None:
-            return not bool((there & ~chosen).any()) if chosen is not None else True
-        return not bool((there & ~column if chosen is None else there & chosen & ~column).any())
+        return not bool((there & pods.wrong(column, chosen)).any())
     for mask in (column, chosen) if function in ("count", "any") else (chosen,):
         there = there if mask is None else there & mask
     if function == "any":

@@ -541,7 +541,9 @@ class Builder:
             self._built[id(pair), GROUPS] = found
         value = self.build(node.value, GROUPS) if node.value is not None else None
         where = self.build(node.where, GROUPS) if node.where is not None else None
-        run = across(Across(node.function, node.over, of_pods, tuple(of_node), value, where))
+        run = across(
+            Across(node.function, node.over, of_pods, tuple(of_node), parts.each, value, where)
+        )
         if node.table == "pods":
             return run
         table = node.table

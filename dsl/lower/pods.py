@@ -120,10 +120,7 @@ def _reduce(plan: PodSum, frame: Frame, group: Group, count: int) -> NDArray[Val
     function = plan.function
     column, chosen = _asked(plan, frame, len(group))
     if function == "all":
-        wrong = _wrong(column, chosen)
-        if wrong is None:
-            return np.ones(count, np.bool_)
-        return np.equal(_counted(plan.memo, group, wrong, count), 0)
+        return np.equal(_counted(plan.memo, group, wrong(column, chosen), count), 0)
     if function in ("count", "any"):
         sizes = _counted(plan.memo, group, _both(column, chosen), count)
         return sizes > 0 if function == "any" else sizes
@@ -138,8 +135,7 @@ def _reduce_all(plan: PodSum, frame: Frame) -> Value:
     function, count = plan.function, count_all(frame)
     column, chosen = _asked(plan, frame, count)
     if function == "all":
-        wrong = _wrong(column, chosen)
-        return wrong is None or not bool(wrong.any())
+        return not bool(wrong(column, chosen).any())
     if function in ("count", "any"):
         there = _both(column, chosen)
         found = count if there is None else int(np.count_nonzero(there))
@@ -148,11 +144,11 @@ def _reduce_all(plan: PodSum, frame: Frame) -> Value:
     return numbers.reduce(function, column if chosen is None else column[chosen])
 
 
-def _wrong(column: Value, chosen: Value) -> Value:
-    """Returns which pods break an `all`, None where none can."""
+def wrong(column: Value, chosen: Value) -> Value:
+    """Returns which pods break an `all`."""
     # Of a condition alone, all pods must fulfil it; with a value, those that it selects.
     if column is None:
-        return None if chosen is None else ~chosen
+        return ~chosen
     return ~column if chosen is None else chosen & ~column
 
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from dsl import functions, ir
 from dsl.lower import numbers, pods, texts
-from dsl.lower.across import group_count
 from dsl.lower.frame import Frame, Run, Value
 from dsl.schema import AMOUNTS, FIELDS, request_unit
 from dsl.types import MISSING, Kind, Level, Type, scale_of
@@ -28,7 +27,7 @@ def frame_count(domain: str) -> Callable[[Frame], int]:
         return lambda frame: frame.count
     if domain == ITS:
         return lambda frame: len(frame.pods()[1])
-    return group_count if domain == GROUPS else pods.count_all
+    return pods.count_all
 
 
 # ---- reads

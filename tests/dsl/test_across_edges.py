@@ -1,7 +1,9 @@
 """Aggregates over pods of other nodes of what a pair of a node and a pod has, both ways."""
 
+import numpy as np
 import pytest
 
+from dsl import reference
 from tests.dsl.bothways import (
     HEADER,
     HOSTS,
@@ -60,12 +62,18 @@ def test_aggregates_of_pairs(over):
         "max((rtt(node.zone, it.name) ?? 1) * time.hour over cluster.pods)",
         "sum(rtt(node.zone, upper(it.name)) over cluster.pods)",
         "sum(rtt(lower(node.zone), it.label[(it.name)]) over cluster.pods)",
+        "count(cluster.pods where it.label[(string(rtt(node.zone, it.name)))] is x)",
+        "sum(it.request[(string(rtt(node.zone, it.name)))] over region.pods)",
+        "sum(rtt(node.zone, it.label[(string(rtt(node.zone, it.name)))]) over queue.pods)",
+        "count(cluster.pods where pod.label[(string(rtt(node.zone, it.name)))] is x)",
+        "sum(pod.gpu over region.pods where rtt(node.zone, it.name) is present)",
+        "sum(rtt(node.zone, it.name) * min(node.gpu.free over candidates) over cluster.pods)",
     ],
 )
 def test_groups_of_pods_that_are_alike_stay_apart_from_others(value):
     """Pods are grouped by all that is asked of them; a sum shows where two groups were mixed up."""
     hosts = [
-        {"node.name": "a", "node.zone": "z", "node.region": "r"},
+        {"node.name": "a", "node.zone": "z", "node.region": "r", "node.gpu.free": 2.0},
         {"node.name": "b", "node.zone": "y", "node.region": "r"},
         {"node.name": "c", "node.region": "s"},
     ]
@@ -73,19 +81,24 @@ def test_groups_of_pods_that_are_alike_stay_apart_from_others(value):
     pods = [
         {
             "on": at % 3, "it.name": "web", "it.priority": float(priority), "it.gpu": float(gpu),
-            "it.ready": at % 2 == 0, "it.label[web]": "x",
+            "it.ready": at % 2 == 0, "it.label[web]": "x", "it.request[100]": float(at),
         }
         for at, (priority, gpu) in enumerate(kinds)
     ]  # fmt: skip
     pods[4]["it.name"] = "db"
+    pods[5]["it.label[100]"] = "x"
+    pods.insert(2, {**pods[0], "on": -1})
     given = {
         ("z", "web"): 100.0, ("y", "web"): 200.0, ("z", "db"): 400.0, ("web", "z"): 2.0,
         ("web", "a"): 0.5, ("z", "p"): 7.0, ("z", "WEB"): 3.0, ("z", "x"): 9.0,
     }  # fmt: skip
-    world = FakeWorld(hosts, pods, cycle={"time.hour": 2.0}, given={"rtt": given})
+    tables = {"queue": [{**one, "on": 0} for one in pods[3:]]}
+    world = FakeWorld(hosts, pods, cycle={"time.hour": 2.0}, given={"rtt": given}, tables=tables)
+    seen = set()
     for wanted in (0.0, 1.0):
-        found = raw(f"{HEADER}score: {value} missing 0", world, subject(gpu=wanted))
-        assert len(found) == 3
+        pod = subject(gpu=wanted, **{"label[100]": "x"} if wanted else {})
+        seen.update(raw(f"{HEADER}score: {value} missing 0", world, pod))
+    assert len(seen) > 1
 
 
 def test_each_pair_is_looked_up_once():
@@ -104,3 +117,41 @@ def test_each_pair_is_looked_up_once():
     rule = plan.scores[0]
     rule.column((), world, slice(0, 5), None)
     assert sorted(asked) == [("za", "x"), ("za", "y"), ("zb", "x"), ("zb", "y")]
+
+
+def test_groups_stay_apart_however_much_is_asked_of_a_pod():
+    """Eight labels of 1,024 values are more groups than a number can count."""
+    keys, many = "abcdefgh", 1024
+    pods = [{f"it.label[{key}]": str(at) for key in keys} | {"on": 0} for at in range(many)]
+    # They differ from the first pod in one label.
+    pods += [{**pods[0], f"it.label[{key}]": "5"} for key in keys]
+    given = {("z", "0"): 1.0, ("z", "5"): 3.0}
+    every = " + ".join(f"rtt(node.zone, it.label[{key}])" for key in keys)
+    plan = plan_of(f"{HEADER}score: sum({every} over cluster.pods)")
+    world = FakeWorld([{"node.zone": "z"}], pods, given={"rtt": given}).knows(plan)
+    found = plan.scores[0].column((), world, slice(0, 1), slice(0, 1))
+    assert found.tolist() == [8 * 1 + 8 * 3 + 8 * (7 * 1 + 3)]
+
+
+@pytest.mark.parametrize("over", ["zone.pods", "queue.pods"])
+@pytest.mark.parametrize("form", ["any", "all"])
+def test_a_condition_on_pairs_may_be_negated_and_asked_of_no_node(form, over):
+    test = f"not {form}({over} where (rtt(node.zone, it.name) ?? 0) > 2.5)"
+    plan = plan_of(f"{HEADER}filter: {test}")
+    queued = [{"on": 0, "it.name": "web"}, {"on": 0, "it.name": "web"}]
+    world = FakeWorld(HOSTS, SET, tables={"queue": queued}, given={"rtt": PAIRS}).knows(plan)
+    rule = plan.filters[0]
+    expected = [reference.passes(rule.core, world, subject(), row) for row in range(4)]
+    assert rule.verdict((), world, slice(0, 4)).tolist() == expected
+    assert len(set(expected)) > 1
+    assert rule.verdict((), world, np.array([], np.intp)).tolist() == []
+
+
+def test_a_message_tells_what_pairs_with_the_pod_in_them_come_to():
+    plan = plan_of(
+        f"{HEADER}reserve: sum((rtt(node.zone, it.name) ?? 0) * pod.gpu over cluster.pods) < 5"
+        ' message "{sum(rtt(node.zone, it.name) * pod.gpu over cluster.pods)}"'
+    )
+    world = FakeWorld(HOSTS, SET, given={"rtt": PAIRS}).knows(plan)
+    stops = [plan.reserved(subject(gpu=wanted), world, 0) for wanted in (0.5, 1.0)]
+    assert [one and one.message for one in stops] == [None, "6.5"]
