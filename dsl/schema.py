@@ -362,13 +362,25 @@ KUBERNETES_PATHS: Final = MappingProxyType(
 )
 
 
+STALE_SECONDS: Final = 120.0
+
+
+def stale_by_default(every_seconds: float) -> float:
+    """Returns after what time a sample is stale where nothing is said of that.
+
+    What is asked for seldom lasts twice as long as the pause, so that it is not missing between
+    two answers, and one lost answer does no harm.
+    """
+    return max(STALE_SECONDS, 2 * every_seconds)
+
+
 class MetricDefinition(Struct, frozen=True):
     """A metric as the catalogue, the configuration or a file defines it."""
 
     query: str
     by: str | None = None
     every_seconds: float = 15.0
-    stale_seconds: float = 120.0
+    stale_seconds: float = STALE_SECONDS
     default: float | None = None
     unit: Unit = PLAIN
     percent: bool = False

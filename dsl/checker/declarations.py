@@ -23,7 +23,7 @@ from dsl.checker.scope import (
 )
 from dsl.functions import exact_duration, number_text, parse_time, to_float
 from dsl.plan import MetricSpec
-from dsl.schema import UNIT_WORDS, MetricDefinition
+from dsl.schema import UNIT_WORDS, MetricDefinition, stale_by_default
 from dsl.source import Span
 from dsl.types import (
     BOOL,
@@ -313,11 +313,13 @@ def declare_metric(scope: Scope, node: s.MetricDecl) -> None:
         unit, percent = _usage_unit(scope, node, clauses.get("metric_unit")), False
     entry.unit = unit
     of, keys = _of(scope, clauses.get("metric_by"))
+    every = _seconds(scope, clauses.get("metric_every"), "every", 15.0)
+    stale = _seconds(scope, clauses.get("metric_stale"), "stale", stale_by_default(every))
     definition = MetricDefinition(
         query=_source_text(scope, node),
         by=keys[0] if source == "promql" and of == "node" and keys else None,
-        every_seconds=_seconds(scope, clauses.get("metric_every"), "every", 15.0),
-        stale_seconds=_seconds(scope, clauses.get("metric_stale"), "stale", 120.0),
+        every_seconds=every,
+        stale_seconds=stale,
         default=_default(scope, clauses.get("metric_default"), unit),
         unit=unit,
         percent=percent,

@@ -202,7 +202,7 @@ def sometimes_stale(scope: Scope, node: s.MetricDecl, spec: MetricSpec) -> None:
     if spec.source not in ("promql", "usage") or spec.stale_seconds >= spec.every_seconds:
         return
     clauses = {one.name: one for one in node.clauses}
-    guilty = clauses.get("metric_stale") or clauses.get("metric_every")
+    guilty = clauses.get("metric_stale")
     if guilty is None:
         return
     every, stale, longer = (

@@ -12,6 +12,7 @@ from dsl import syntax as s
 from dsl.checker.scope import Refused, Scope
 from dsl.diagnostics import Label
 from dsl.source import Span
+from dsl.types import DURATION, show
 
 _LONGEST: Final = 100
 _MISSING_OF_NOTHING: Final = ("max", "min", "avg", "median")
@@ -73,7 +74,7 @@ def _when_stale(scope: Scope, name: str) -> tuple[Label, ...]:
         return ()
     stale = next((one for one in entry.written.clauses if one.name == "metric_stale"), None)
     where = stale.span if stale is not None else entry.written.name_span
-    text = scope.text(stale).split()[1] if stale is not None else "2m"
+    text = show(entry.spec.stale_seconds, DURATION)
     return (Label(where, f"after {text} without a new value it is missing"),)
 
 

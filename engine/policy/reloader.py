@@ -24,7 +24,7 @@ from dsl.compiler import Compiler, CompileResult
 from dsl.diagnostics import Diagnostic, render
 from dsl.functions import parse_duration
 from dsl.plan import MetricSpec, Plan
-from dsl.schema import UNIT_WORDS, MetricDefinition
+from dsl.schema import UNIT_WORDS, MetricDefinition, stale_by_default
 from dsl.source import SourceFile, Span, make_source
 from dsl.types import PLAIN, SECONDS
 from engine.clock import Clock
@@ -102,11 +102,15 @@ def compile_settings(berth: BerthDocument) -> CompileSettings:
 def _definition(section: MetricSection) -> MetricDefinition:
     unit, per, _ = section.unit.partition("/")
     known = UNIT_WORDS.get(unit, PLAIN)
+    every = parse_duration(section.every)
+    stale = parse_duration(section.stale)
+    if "stale" not in section.model_fields_set:
+        stale = stale_by_default(every)
     return MetricDefinition(
         query=section.promql,
         by=section.by,
-        every_seconds=parse_duration(section.every),
-        stale_seconds=parse_duration(section.stale),
+        every_seconds=every,
+        stale_seconds=stale,
         default=section.default,
         unit=known.times(SECONDS, -1) if per else known,
         percent=unit == "percent",

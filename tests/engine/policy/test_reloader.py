@@ -253,6 +253,12 @@ def test_metrics_of_the_configuration_may_be_read_and_replace_the_bundled_ones()
     assert specs["bandwidth"].unit == "bytes/s"
 
 
+def test_metrics_of_the_configuration_are_stale_after_two_minutes_or_twice_their_pause():
+    metrics = {"a": {"promql": "a"}, "b": {"promql": "b", "every": "5m"}}
+    specs = compiled({"a.policy": "score: a + b\n"}, metrics=metrics).metrics
+    assert {spec.name: spec.stale_seconds for spec in specs} == {"a": 120.0, "b": 600.0}
+
+
 def test_the_hash_names_texts_and_settings():
     hashes = [
         compiled(GOOD).hash,
