@@ -28,8 +28,7 @@ _ENDING: Final = ".policy"
 _TESTS: Final = ".policytest"
 _USES: Final = re.compile(rb"^use[ \t]", re.MULTILINE)
 _NAMED: Final = re.compile(r"^policy:[ \t]*([^\s#]+)", re.MULTILINE)
-#: Findings that are no fault of the text: it cannot be run yet, or not without a value.
-_LATER: Final = "P118"
+#: A finding that is no fault of the text: it cannot be run without a value.
 _NO_VALUE: Final = "P104"
 _NO_PARAM: Final = "P105"
 #: Findings that the value of a parameter in a configuration may be the reason of.
@@ -63,8 +62,7 @@ class _Job:
     help="How to print diagnostics.",
 )
 @click.option(
-    "--deny-warnings", is_flag=True,
-    help="Exit 1 on warnings too, and on what this scheduler cannot run.",
+    "--deny-warnings", is_flag=True, help="Exit 1 on warnings, too; notes are none.",
 )  # fmt: skip
 @click.option("--chain", is_flag=True, help="The files work together in one scheduler.")
 @click.option("--config", "config_file", type=click.Path(path_type=Path), metavar="FILE",
@@ -109,8 +107,7 @@ def command(  # noqa: PLR0913 - click's signature
     errors, warnings, notes = _counts(diagnostics)
     if style == "text":
         click.echo(_summary(len(job.texts), errors, warnings, notes), err=True)
-    denied = warnings or any(one.code == _LATER for one in diagnostics)
-    if errors or (deny_warnings and denied):
+    if errors or (deny_warnings and warnings):
         sys.exit(1)
 
 
@@ -255,10 +252,13 @@ def _at_load(result: CompileResult, job: _Job) -> Iterator[Diagnostic]:
     from engine.policy.support import names_of_plugins, unsupported
 
     yield from names_of_plugins(result.understood)
+    # A file is right as it is; a configuration that names it would not be loaded.
+    loaded = job.complete and job.config is not None
+    severity = Severity.ERROR if loaded else Severity.NOTE
     for plan in result.understood:
         run = plan if job.settings is None else job.settings.applied(plan)
         if run.mode != "off":
-            yield from (replace(one, severity=Severity.NOTE) for one in unsupported(run))
+            yield from (replace(one, severity=severity) for one in unsupported(run))
     job.plans.extend(result.understood)
 
 

@@ -63,7 +63,7 @@ def test_what_a_scheduler_cannot_run_yet_is_a_note(text, line, said, file):
     assert said in result.stdout
     assert "  = help: " in result.stdout
     assert found(name) == [("P118", "note", line)]
-    assert check("--deny-warnings", name).exit_code == 1
+    assert check("--deny-warnings", name).exit_code == 0, "a note is no warning"
     refused = compile_at_once(COMPILER, {name: text}, compile_settings(load(None).berth))
     assert isinstance(refused, Refusal)
     assert [one.code for one in refused.diagnostics] == ["P118"]
@@ -133,8 +133,10 @@ def test_what_a_configuration_says(file):
     config = file("config.yaml", CONFIG)
     assert [one[0] for one in found("rules/first.policy")] == ["P104", "P102"]
     assert found("--config", config, "rules/first.policy") == []
-    assert found("--config", config) == [("P118", "note", 1), ("P107", "warning", 7)]
+    assert found("--config", config) == [("P118", "error", 1), ("P107", "warning", 7)]
+    assert ("P118", "note", 1) in found("--config", config, "rules/second.policy")
     result = check("--config", config)
+    assert result.exit_code == 1, "a scheduler refuses the folder"
     assert "did you mean `second`?" in result.stdout
     assert " --> config.yaml:7:6\n" in result.stdout
     file("config.yaml", CONFIG.replace("secnd", "second"))
