@@ -50,9 +50,9 @@ def lower_filter(core: ir.FilterCore, memo: Memo) -> LoweredFilter:
             with np.errstate(all="ignore"):
                 passed = test(frame)
         if not isinstance(passed, np.ndarray):
-            return np.full(frame.count, passed, np.bool_)
-        # Whoever asked may write to the mask; a column of the world is not the asker's.
-        return passed if passed.base is None and passed.flags.writeable else passed.copy()
+            return np.full(frame.count, passed)
+        # Whoever asked may write to the mask; columns of the world and what is kept are read-only.
+        return passed if passed.flags.writeable else passed.copy()
 
     return LoweredFilter(_prepare(core.guard, builder.slots, memo), verdict)
 
@@ -69,7 +69,7 @@ def lower_score(core: ir.ScoreCore, memo: Memo) -> LoweredScore:
             raw = value(frame)
         if isinstance(raw, np.ndarray):
             return raw
-        return np.full(frame.count, raw, np.float64)
+        return np.full(frame.count, raw)
 
     def finish(raw: Column) -> Column | None:
         with np.errstate(all="ignore"):

@@ -419,7 +419,7 @@ class Builder:
             return lambda frame: item(frame) in items(frame)
         if is_text:
             return lambda frame: texts.member(item(frame), items(frame), frame.world.dictionary)
-        return lambda frame: np.isin(item(frame), np.array(items(frame), np.float64))
+        return lambda frame: np.isin(item(frame), items(frame))
 
     # ---- logic
 

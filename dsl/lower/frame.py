@@ -99,7 +99,7 @@ class Frame:
     candidates: Rows | None = None
     # Given wherever a rule reads the pod: what is compiled for no pod never asks.
     subject: Subject = cast("Subject", None)
-    container = -1
+    container: int
     results: Results = NO_RESULTS
     _pods: Pods | None = None
     _group: Group | None = None

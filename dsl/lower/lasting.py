@@ -107,7 +107,7 @@ class Known:
         names = type(node).__annotations__
         own = [self._part(getattr(node, name)) for name in names if name != hidden]
         text = f"{type(node).__name__} {int(node.level)} {own!r}"
-        return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        return blake2b(text.encode(), digest_size=16).digest()
 
     def _part(self, value: object) -> object:
         if isinstance(value, tuple):

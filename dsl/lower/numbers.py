@@ -75,14 +75,14 @@ def each(function: Callable[..., float]) -> Callable[..., Column]:
     """Applies a scalar function to every distinct combination; exact, but slow."""
 
     def run(*columns: Number) -> Column:
-        parts = np.broadcast_arrays(*(np.asarray(one, np.float64) for one in columns))
+        parts = np.broadcast_arrays(*columns)
         if len(parts) == 1:
             distinct, place = np.unique(parts[0], return_inverse=True)
             values = [function(one) for one in distinct.tolist()]
         else:
             rows, place = np.unique(np.stack(parts, 1), axis=0, return_inverse=True)
             values = [function(*one) for one in rows.tolist()]
-        return np.array(values, np.float64)[place.reshape(-1)]
+        return np.array(values)[place.reshape(-1)]
 
     return run
 
@@ -186,8 +186,7 @@ def _per_group(
     values = column[order].tolist()
     starts = [0, *ends.tolist()][:count]
     return np.array(
-        [function(values[start:end]) for start, end in zip(starts, ends.tolist(), strict=True)],
-        np.float64,
+        [function(values[start:end]) for start, end in zip(starts, ends.tolist(), strict=True)]
     )
 
 
@@ -220,7 +219,7 @@ def _normalised(raw: Column, norm: str) -> Column:
     if norm == "rank":
         ordered = np.sort(raw)
         others = max(len(ordered) - 1, 1)
-        return np.searchsorted(ordered, raw, side="left") * 100.0 / others
+        return np.searchsorted(ordered, raw) * 100.0 / others
     low, high = float(np.minimum.reduce(raw)), float(np.maximum.reduce(raw))
     if norm == "default":
         if high <= 0:

@@ -205,7 +205,7 @@ def _amounts_of(field: str) -> Callable[[Value, dict[str, float], Frame], Value]
             MISSING if name is None else pairs.get(name, otherwise) / scale_of(request_unit(name))
             for name in names
         ]
-        return np.array(found, np.float64)[back]
+        return np.array(found)[back]
 
     return amounts
 
@@ -282,7 +282,7 @@ def pair_read(node: ir.Pair, left: Run, right: Run) -> Run:
             return float(world.pair(name, one, other))
 
         values = texts.pairwise(look_up, (left(frame), right(frame)), world.dictionary)
-        return np.array([MISSING if one is None else one for one in values], np.float64)
+        return np.array([MISSING if one is None else one for one in values])
 
     return column
 

@@ -21,7 +21,7 @@ def lower_condition(parts: tuple[ir.Expr | None, ...], memo: Memo) -> Condition:
     built = [(one.level, _builder(memo).build(one)) for one in parts if one is not None]
 
     def holds(subject: Subject, world: World, row: int) -> bool:
-        frame = Frame(world, np.array([row], np.intp) if row >= 0 else _NO_ROWS, subject=subject)
+        frame = Frame(world, np.array([row]) if row >= 0 else _NO_ROWS, subject=subject)
         with np.errstate(all="ignore"):
             for level, run in built:
                 value = run(frame)
@@ -38,7 +38,7 @@ def lower_value(node: ir.Expr, memo: Memo) -> Callable[[Subject, World, int, Res
     is_text = node.type.kind is Kind.TEXT
 
     def value(subject: Subject, world: World, row: int, results: Results = NO_RESULTS) -> Value:
-        rows = np.array([row], np.intp) if row >= 0 else _NO_ROWS
+        rows = np.array([row]) if row >= 0 else _NO_ROWS
         with np.errstate(all="ignore"):
             found = run(Frame(world, rows, subject=subject, results=results))
         if not isinstance(found, np.ndarray):
@@ -141,6 +141,6 @@ def lower_tier(
             found = test(frame)
         if isinstance(found, np.ndarray):
             return found
-        return np.full(len(candidates), found, np.bool_)
+        return np.full(len(candidates), found)
 
     return prepare, mask

@@ -110,7 +110,7 @@ def member(codes: Codes, items: tuple[str, ...], dictionary: Dictionary) -> NDAr
     """Whether each text is one of the items."""
     wanted = [code for code in (dictionary.find(one) for one in items) if code >= 0]
     if len(wanted) > _FEW:
-        return np.isin(codes, np.array(wanted, np.int32))
+        return np.isin(codes, wanted)
     out = np.zeros(len(codes), np.bool_)
     for code in wanted:
         out |= codes == code
