@@ -28,6 +28,7 @@ _NEAR_NOTHING: Final = ("nul", "nulll", "nill", "undef", "undefind", "undefned")
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _WRAPPING: Final = ("time.hour", "time.minute")
 _MAX_LISTED: Final = 8
+_SIGNS: Final = {"-": " minus ", "/": " divided by "}
 
 
 def check_test(typer: "Typer", node: s.Expr) -> ir.Expr:
@@ -205,8 +206,9 @@ def _bare_word(typer: "Typer", node: s.Compare) -> None:
     """Refuses `x == word` and `x == kube-system`: after a symbol stands an expression."""
     scope = typer.scope
     words: list[s.Expr] = [node.right]
-    if isinstance(node.right, s.Chain) and set(node.right.operators) == {"-"}:
-        words = list(node.right.operands)
+    sign = ""
+    if isinstance(node.right, s.Chain) and set(node.right.operators) in ({"-"}, {"/"}):
+        words, sign = list(node.right.operands), _SIGNS[node.right.operators[0]]
     text = scope.source.slice(node.right.span)
     if " " in text or not all(isinstance(one, s.Name | s.Number) for one in words):
         return
@@ -218,15 +220,18 @@ def _bare_word(typer: "Typer", node: s.Compare) -> None:
         return
     if len(words) == 1 and closest(names[0], scope.names()) is not None:
         return
-    told = hints.bare_word(scope, node, typer.check(node.left))
+    left = typer.check(node.left)
+    if sign == _SIGNS["/"] and (isinstance(left, Flex) or left.type.kind is not Kind.TEXT):
+        return
+    told = hints.bare_word(scope, node, left)
     if told is not None:
         raise told
-    reads = "as a name" if len(words) == 1 else f"as {' minus '.join(map(scope.text, words))}"
-    left = scope.text(node.left)
+    reads = "as a name" if len(words) == 1 else f"as {sign.join(map(scope.text, words))}"
+    written = scope.text(node.left)
     word = "is not" if node.operator == "!=" else "is"
-    forms = f'{left} {node.operator} "{text}"'
+    forms = f'{written} {node.operator} "{text}"'
     if node.operator in ("==", "!="):
-        forms = f"{left} {word} {text}   or   {forms}"
+        forms = f"{written} {word} {text}   or   {forms}"
     raise scope.refuse(
         "P011",
         f"`{node.operator}` is followed by an expression, and `{text}` reads {reads}",
