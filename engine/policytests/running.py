@@ -23,7 +23,7 @@ from dsl.policytest import (
     judge,
     read_suite,
 )
-from dsl.source import Span
+from dsl.source import MAX_BYTES, Span
 from dsl.spelling import closest
 from engine.framework.runtime import PluginError
 from engine.policytests.answers import ByColumns, rules_of
@@ -40,6 +40,8 @@ FAILED: Final = "failed"
 ERROR: Final = "error"
 SKIPPED: Final = "skipped"
 SUFFIX: Final = ".policytest"
+#: No object of a cluster is larger: etcd takes 1.5 MiB.
+_MAX_MANIFEST: Final = 2 << 20
 
 Found = list[tuple[Use, PolicyText | str]]
 
@@ -107,9 +109,10 @@ class Runner:
     def run(self, path: Path) -> None:
         """Runs one file. Never raises for what is in it."""
         try:
-            data = path.read_bytes()
+            # One byte over the limit of the language is enough to be told of it.
+            data = _read(path, MAX_BYTES + 1)
         except OSError as failed:
-            self._cannot(path, f"{path} cannot be read: {failed.strerror}\n")
+            self._cannot(path, f"{path} cannot be read: {failed.strerror or failed}\n")
             return
         suite = read_suite(str(path), data, self._reader)
         if not suite.ok:
@@ -188,14 +191,30 @@ class Runner:
 
 
 def _text(folder: Path, name: str) -> str:
-    path = folder / name
     try:
-        return path.read_text(encoding="utf-8")
+        data = _read(folder / name, _MAX_MANIFEST + 1)
+        if len(data) > _MAX_MANIFEST:
+            raise FixtureError(
+                f"{name} is larger than {_MAX_MANIFEST >> 20} MiB: keep what the test needs of it"
+            )
+        return data.decode("utf-8")
     except (OSError, UnicodeDecodeError) as failed:
-        why = failed.strerror if isinstance(failed, OSError) else "it is not UTF-8"
+        why = failed.strerror or str(failed) if isinstance(failed, OSError) else "it is not UTF-8"
         raise FixtureError(
             f"{name} cannot be read: {why} (paths start at the test file)"
         ) from failed
+
+
+def _read(path: Path, size: int) -> bytes:
+    """At most so many bytes of a regular file; a device or a pipe might never end.
+
+    Raises:
+        OSError: it is no file, or it cannot be read.
+    """
+    if path.exists() and not path.is_file():
+        raise OSError(f"it is {'a folder' if path.is_dir() else 'no regular file'}")
+    with path.open("rb") as file:
+        return file.read(size)
 
 
 def _about(suite: Suite, case: Case, message: str) -> Diagnostic:

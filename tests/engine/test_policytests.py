@@ -557,6 +557,32 @@ def test_a_manifest_that_is_not_there(run):
     assert "none.yaml cannot be read: No such file or directory" in message
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("/dev/zero", "/dev/zero cannot be read: it is no regular file"),
+        (".", ". cannot be read: it is a folder"),
+        ("large.yaml", "large.yaml is larger than 2 MiB: keep what the test needs of it"),
+        ("latin.yaml", "latin.yaml cannot be read: it is not UTF-8"),
+    ],
+)
+def test_a_manifest_that_is_none_of_a_cluster(run, tmp_path, name, said):
+    (tmp_path / "latin.yaml").write_bytes(b"kind: Pod # \xe9\n")
+    with (tmp_path / "large.yaml").open("wb") as file:
+        file.truncate((2 << 20) + 1)
+    got, message = outcome(run(f'test: "t"\n  given pod from "{name}"\n  expect best a\n'))
+    assert got == "error"
+    assert said in message
+
+
+def test_a_test_file_that_never_ends(tmp_path):
+    runner = Runner(None, COMPILER, READER)
+    (tmp_path / "a.policytest").symlink_to("/dev/zero")
+    runner.run(tmp_path / "a.policytest")
+    (result,) = runner.report.results
+    assert (result.outcome, "no regular file" in result.message) == ("error", True)
+
+
 # ---- what policies read
 
 
