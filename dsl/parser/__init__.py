@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from dsl.diagnostics import Diagnostic, Fix, Severity
-from dsl.parser.build import StatementReader
+from dsl.parser.build import Kept, StatementReader
 from dsl.parser.layout import Chunk, cut
 from dsl.parser.openings import continued, foreign, is_closing, is_ours, wrong_language
 from dsl.parser.tests import parse_test
@@ -45,15 +45,20 @@ class Parser:
         self._reader.warm()
 
     def statements(
-        self, source: SourceFile
+        self, source: SourceFile, keep: Kept | None = None
     ) -> Iterator[tuple[Statement | None, tuple[Diagnostic, ...]]]:
-        """Yields each statement of a file with its findings, in order."""
+        """Yields each statement of a file with its findings, in order.
+
+        Args:
+            source: the file.
+            keep: gets the words of each statement that can be read.
+        """
         chunks, problems = cut(source)
         for problem in problems:
             yield None, (problem_diagnostic(source, problem),)
         alien = ""
         skip = 0
-        lost = False
+        lost = broken = False
         for at, chunk in enumerate(chunks):
             text = source.slice(chunk.span)
             language = None if is_ours(text) else foreign(text)
@@ -64,12 +69,14 @@ class Parser:
                 refusal = wrong_language(text, language)
                 found = refusal.diagnostic(source, chunk.span.start, len(source.text))
                 yield Broken(chunk.span, chunk.declares), (found,)
-            elif (alien and not is_ours(text)) or (at and is_closing(text, lost=lost)):
-                # What follows the first line of another language is no mistake of its own.
+            elif (alien and not is_ours(text)) or (broken and is_closing(text, lost=lost)):
+                # What follows the first line of another language is no mistake of its own, nor is
+                # what closes a bracket of a line that could not be read.
                 yield Broken(chunk.span, chunk.declares), ()
             else:
                 skip = self._run_on(source, chunks[at:])
                 if skip:
+                    broken = True
                     lines = chunks[at + 1 : at + 1 + skip]
                     yield (
                         Broken(chunk.span, chunk.declares),
@@ -77,7 +84,9 @@ class Parser:
                     )
                 else:
                     lost = not is_ours(text)
-                    yield self._statement(source, chunk)
+                    statement, findings = self._statement(source, chunk, keep)
+                    broken = bool(findings)
+                    yield statement, findings
 
     def _run_on(self, source: SourceFile, chunks: Sequence[Chunk]) -> int:
         """Returns how many lines in column 1 continue the first statement: they want indenting."""
@@ -104,20 +113,17 @@ class Parser:
     ) -> tuple[tuple[tuple[Lexeme, ...], ...], tuple[Diagnostic, ...]]:
         """Returns the words of each statement of a policy, or of a policy test; or findings."""
         # The builders refuse more than the grammar: escapes, holes of messages, limits.
+        words: Kept = []
         if tests:
-            found = list(parse_test(source, self._reader)[1])
+            found = list(parse_test(source, self._reader, words)[1])
         else:
-            found = [one for _, findings in self.statements(source) for one in findings]
-        if found:
-            return (), tuple(found)
-        start = "testfile" if tests else "start"
-        chunks, _ = cut(source)
-        return tuple(self._reader.lexemes(source, one.span, start) for one in chunks), ()
+            found = [one for _, findings in self.statements(source, words) for one in findings]
+        return ((), tuple(found)) if found else (tuple(words), ())
 
     def _statement(
-        self, source: SourceFile, chunk: Chunk
+        self, source: SourceFile, chunk: Chunk, keep: Kept | None
     ) -> tuple[Statement, tuple[Diagnostic, ...]]:
-        statement, found = self._reader.statement(source, chunk.span)
+        statement, found = self._reader.statement(source, chunk.span, keep)
         if statement is None:
             statement = Broken(chunk.span, chunk.declares)
         return statement, tuple(found)

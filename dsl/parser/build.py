@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar, cast
 
-from lark import Lark, Token, Tree
+from lark import Token, Tree
 
 from dsl import syntax as s
 from dsl.diagnostics import Diagnostic
-from dsl.parser.lexemes import read_lexemes
+from dsl.parser.automaton import Automaton
+from dsl.parser.lexemes import lexemes_of
 from dsl.parser.place import Refusal
 from dsl.parser.reading import Tell, depth_refusal, reaches, read, tell_policy
 from dsl.parser.tables import load_tables
@@ -20,6 +21,8 @@ from dsl.source import MAX_DEPTH, MAX_ITEMS, SourceFile, Span
 #: A node of Lark's tree; its stubs say little more.
 Raw = Any
 _T = TypeVar("_T")
+#: The words of each statement that was read.
+Kept = list[tuple[s.Lexeme, ...]]
 _LEAVES: Final = ("true", "false", "name", "bare_agg", "field")
 _WRAPPERS: Final = ("word", "lit", "key", "num", "glob", "members", "set_ref")
 _ESCAPES: Final = {'\\"': '"', "\\\\": "\\", "\\n": "\n", "\\t": "\t"}
@@ -47,60 +50,52 @@ class StatementReader:
     """Parses one statement or one expression at a time."""
 
     def __init__(self) -> None:
-        self._lark: Lark | None = None
+        self._loaded: Automaton | None = None
         self._is_warm = False
 
     def warm(self) -> None:
         """Builds the tables if they are not there yet, and the scanner of every state."""
-        if self._is_warm:
-            return
-        tables: Raw = self._tables()
-        for lexer in tables.parser.lexer.lexers.values():
-            # Lark compiles a state's scanner when it is first asked for.
-            lexer.scanner  # noqa: B018 - asking is the point
-        self._is_warm = True
+        if not self._is_warm:
+            self._automaton().warm()
+            self._is_warm = True
 
-    def _tables(self) -> Lark:
-        if self._lark is None:
-            self._lark = load_tables()
-        return self._lark
+    def _automaton(self) -> Automaton:
+        if self._loaded is None:
+            self._loaded = Automaton(load_tables())
+        return self._loaded
 
     def statement(
-        self, source: SourceFile, span: Span
+        self, source: SourceFile, span: Span, keep: Kept | None = None
     ) -> tuple[s.Statement | None, list[Diagnostic]]:
-        """Reads one statement; with None there is at least one finding."""
-        text = source.slice(span)
-        if not text.endswith("\n"):
-            text += "\n"
-        builder = _Builder(self, source, span.start)
-        tree = self._read(builder, text, "start")
-        if tree is None:
-            return None, builder.found
-        try:
-            statement = builder.statement(cast("Tree[Token]", tree.children[0]))
-        except _StopError as stop:
-            builder.report(stop.refusal)
-            return None, builder.found
-        return (None if builder.fatal else statement), builder.found
-
-    def reads(self, text: str) -> bool:
-        """Whether a text is a statement as far as the grammar goes."""
-        return reaches(self._tables(), text, "start") > len(text)
+        """Reads one statement of a policy; see `built`."""
+        return self.built(source, span, ("start", _statement, tell_policy), keep)
 
     def built(
         self,
         source: SourceFile,
         span: Span,
-        start: str,
-        make: "Callable[[_Builder, Raw], _T]",
-        tell: Tell,
+        how: "tuple[str, Callable[[_Builder, Raw], _T], Tell]",
+        keep: Kept | None = None,
     ) -> tuple[_T | None, list[Diagnostic]]:
-        """Reads the text under a span from a start symbol; `make` turns Lark's tree into ours."""
+        """Reads the text under a span; with None there is at least one finding.
+
+        Args:
+            source: the file.
+            span: the text in it.
+            how: the start symbol, what turns Lark's tree into ours, what names mistakes.
+            keep: gets the words of the text, if it can be read.
+        """
+        start, make, tell = how
         builder = _Builder(self, source, span.start)
         text = source.slice(span)
-        tree = self._read(builder, text if text.endswith("\n") else text + "\n", start, tell)
+        words: list[Token] | None = None if keep is None else []
+        tree = self._read(
+            builder, text if text.endswith("\n") else text + "\n", (start, tell), words
+        )
         if tree is None:
             return None, builder.found
+        if keep is not None and words is not None:
+            keep.append(lexemes_of(tree, words, span.start))
         try:
             made = make(builder, tree)
         except _StopError as stop:
@@ -108,12 +103,17 @@ class StatementReader:
             return None, builder.found
         return (None if builder.fatal else made), builder.found
 
+    def reads(self, text: str) -> bool:
+        """Whether a text is a statement as far as the grammar goes."""
+        return reaches(self._automaton(), text, "start") > len(text)
+
     def expression(
         self, source: SourceFile, span: Span, text: str | None = None
     ) -> tuple[s.Expr | None, list[Diagnostic]]:
         """Reads the text under a span as an expression; `text` replaces it (escapes read)."""
         builder = _Builder(self, source, span.start)
-        tree = self._read(builder, source.slice(span) if text is None else text, "expr")
+        text = source.slice(span) if text is None else text
+        tree = self._read(builder, text, ("expr", tell_policy))
         if tree is None:
             return None, builder.found
         try:
@@ -122,18 +122,21 @@ class StatementReader:
             builder.report(stop.refusal)
             return None, builder.found
 
-    def lexemes(self, source: SourceFile, span: Span, start: str) -> tuple[s.Lexeme, ...]:
-        """Returns the words of one statement, which must be one that can be read."""
-        text = source.slice(span)
-        if not text.endswith("\n"):
-            text += "\n"
-        return read_lexemes(self._tables(), text, span.start, start)
-
-    def _read(self, builder: "_Builder", text: str, start: str, tell: Tell = tell_policy) -> Raw:
-        tree, found = read(self._tables(), text, start, tell)
+    def _read(
+        self,
+        builder: "_Builder",
+        text: str,
+        how: tuple[str, Tell],
+        words: list[Token] | None = None,
+    ) -> Raw:
+        tree, found = read(self._automaton(), text, *how, words)
         for refusal in found:
             builder.report(refusal)
         return tree
+
+
+def _statement(builder: "_Builder", tree: Raw) -> s.Statement:
+    return builder.statement(tree.children[0])
 
 
 class _Builder:

@@ -1,11 +1,12 @@
-"""One statement's text becomes its words with their place in the grammar.
+"""The words of one statement with their place in the grammar.
 
 For the formatter, which needs every word and sign; Lark's objects do not leave this module.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
-from lark import Lark, Token, Tree
+from lark import Token, Tree
 
 from dsl.source import Span
 from dsl.syntax import Lexeme
@@ -14,11 +15,10 @@ from dsl.syntax import Lexeme
 _Stretch = tuple[int, int, str]
 
 
-def read_lexemes(tables: Lark, text: str, base: int, start: str) -> tuple[Lexeme, ...]:
-    """Returns the words of a text that parses; `base` is where the text starts in its file."""
-    interactive: Any = tables.parse_interactive(text, start=start)
-    tokens = [token for token in interactive.iter_parse() if token.type != "_NL"]
-    stretches = _preorder(interactive.feed_eof())
+def lexemes_of(tree: Tree[Token], words: Sequence[Token], base: int) -> tuple[Lexeme, ...]:
+    """Returns the words of a text and what they are of; `base` is where it starts in its file."""
+    tokens = [token for token in words if token.type != "_NL"]
+    stretches = _preorder(tree)
     lexemes = []
     stack: list[_Stretch] = []
     at = 0

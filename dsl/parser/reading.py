@@ -7,12 +7,12 @@ a mistake that is not understood may be its consequence. Lark's tree is handed o
 
 import re
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from lark import Lark
-from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
+from lark import Token
 from msgspec.structs import replace
 
+from dsl.parser.automaton import END, Automaton, Stop
 from dsl.parser.place import Halt, Refusal
 from dsl.source import MAX_DEPTH
 
@@ -44,8 +44,13 @@ def _tell(halt: Halt, *, of_test: bool) -> Refusal:
     return complain(halt, of_test=of_test)
 
 
-def read(tables: Lark, text: str, start: str, tell: Tell) -> tuple[Any, list[Refusal]]:
-    """Returns Lark's tree, or None and what is wrong; places are those of the text given."""
+def read(
+    automaton: Automaton, text: str, start: str, tell: Tell, words: list[Token] | None = None
+) -> tuple[Any, list[Refusal]]:
+    """Returns Lark's tree, or None and what is wrong; places are those of the text given.
+
+    With a tree, `words` gets every word of the text.
+    """
     deep = too_deep(text)
     if deep is not None:
         return None, [deep]
@@ -53,28 +58,26 @@ def read(tables: Lark, text: str, start: str, tell: Tell) -> tuple[Any, list[Ref
     edits: list[tuple[int, int, str]] = []
     now = text
     while True:
-        try:
-            tree = tables.parse(now, start=start)
-        except UnexpectedInput as error:
-            far = (lambda one: reaches(tables, one, start)) if len(text) < _MAX_TRIED else None
-            refusal = tell(Halt(now, *_where(error, now), alone=start == "expr", read=far))
-            back = _as_written(refusal, edits)
-            if back is None or (found and back.start <= found[-1].start):
-                break
-            repair = refusal.repair
-            if repair is not None and _covers(repair, edits):
-                # Its text holds the replacements of earlier findings: not both can be applied.
-                back = replace(back, fix=None, fix_at=None)
-            found.append(back)
-            if len(found) == _MAX_FOUND:
-                return None, found
-            if repair is None or len(text) > _MAX_TRIED:
-                break
-            first, last, better = repair
-            now = now[:first] + better + now[last:]
-            edits.append(repair)
-        else:
+        tree, stop = automaton.read(now, start, words)
+        if stop is None:
             return (None if found else tree), found
+        far = (lambda one: reaches(automaton, one, start)) if len(text) < _MAX_TRIED else None
+        refusal = tell(Halt(now, *_met(stop, now), alone=start == "expr", read=far))
+        back = _as_written(refusal, edits)
+        if back is None or (found and back.start <= found[-1].start):
+            break
+        repair = refusal.repair
+        if repair is not None and _covers(repair, edits):
+            # Its text holds the replacements of earlier findings: not both can be applied.
+            back = replace(back, fix=None, fix_at=None)
+        found.append(back)
+        if len(found) == _MAX_FOUND:
+            return None, found
+        if repair is None or len(text) > _MAX_TRIED:
+            break
+        first, last, better = repair
+        now = now[:first] + better + now[last:]
+        edits.append(repair)
     return None, found[:1]
 
 
@@ -109,33 +112,23 @@ def _as_written(refusal: Refusal, edits: list[tuple[int, int, str]]) -> Refusal 
     )
 
 
-def reaches(tables: Lark, text: str, start: str) -> int:
+def reaches(automaton: Automaton, text: str, start: str) -> int:
     """Returns how far a text can be read, beyond its end if all of it."""
     if too_deep(text) is not None:
         return 0
-    try:
-        tables.parse(text, start=start)
-    except UnexpectedInput as error:
-        return _where(error, text)[0]
-    return len(text) + 1
+    _, stop = automaton.read(text, start)
+    return len(text) + 1 if stop is None else _met(stop, text, ask=False)[0]
 
 
-def _where(error: UnexpectedInput, text: str) -> tuple[int, int, frozenset[str], str]:
-    """Returns start, end, acceptable terminals and the kind of what was met."""
-    if isinstance(error, UnexpectedToken):
-        token = error.token
-        accepts = frozenset(error.accepts)
-        if token.type in ("$END", "_NL"):
-            end = (token.start_pos or 0) if token.type == "_NL" else len(text)
-            return end, end, accepts, "end"
-        start = token.start_pos or 0
-        return start, token.end_pos or start + 1, accepts, token.type
-    if isinstance(error, UnexpectedCharacters):
-        start = cast("int", error.pos_in_stream)
-        return start, start + 1, frozenset(error.allowed or ()), "character"
-    if isinstance(error, UnexpectedEOF):
-        return len(text), len(text), frozenset(error.expected), "end"
-    return 0, 1, frozenset(), "character"
+def _met(stop: Stop, text: str, *, ask: bool = True) -> tuple[int, int, frozenset[str], str]:
+    """Returns start, end, acceptable terminals (if asked) and the kind of what was met."""
+    start, end, kind, accepts = stop
+    if kind == END:
+        start = end = len(text)
+    elif kind == "_NL":
+        start = end = len(text[:start].rstrip(" \t"))
+    name = "end" if kind in (END, "_NL") else kind or "character"
+    return start, end, accepts() if ask else frozenset(), name
 
 
 def too_deep(text: str) -> Refusal | None:

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from dsl import testsyntax as t
 from dsl.diagnostics import Diagnostic, Fix, Severity
-from dsl.parser.build import Raw, StatementReader, _Builder
+from dsl.parser.build import Kept, Raw, StatementReader, _Builder
 from dsl.parser.layout import cut
 from dsl.parser.openings import DECLARATIONS, STATEMENTS
 from dsl.parser.place import Halt, Place, Refusal
@@ -76,13 +76,14 @@ _VALUES: Final = frozenset({"WORD", "STRING"})
 
 
 def parse_test(
-    source: SourceFile, reader: StatementReader | None = None
+    source: SourceFile, reader: StatementReader | None = None, keep: Kept | None = None
 ) -> tuple[t.TestFile, tuple[Diagnostic, ...]]:
     """Reads a test file; statements that cannot be read are left out and reported.
 
     Args:
         source: the file.
         reader: tables of the grammar to use, built anew (half a second) if there are none.
+        keep: gets the words of each statement that can be read.
     """
     reader = reader or StatementReader()
     chunks, problems = cut(source)
@@ -93,7 +94,7 @@ def parse_test(
         if run_on is not None:
             found.append(run_on.diagnostic(source, chunk.span.start, len(source.text)))
             continue
-        made, findings = reader.built(source, chunk.span, "testfile", _statement, _complain)
+        made, findings = reader.built(source, chunk.span, ("testfile", _statement, _complain), keep)
         found.extend(findings)
         if made is not None:
             statements.append(made)

@@ -135,3 +135,14 @@ LINES = [
 @given(st.lists(st.sampled_from(LINES), max_size=8))
 def test_nothing_is_dropped_from_any_mixture(lines):
     check("".join(f"{one}\n" for one in lines))
+
+
+@pytest.mark.parametrize("line", ["}", ")", "];", "},", "] # end"])
+def test_a_line_that_closes_nothing_is_no_statement(line):
+    found = COMPILER.compile({"a.policy": f"score: 5\n{line}\n{line}\nscore: 6\n"}).diagnostics
+    assert [(one.code, one.source.position(one.span.start)) for one in found if one.is_error] == [
+        ("P004", (2, 1))
+    ]
+    # What closes a line that cannot be read is a consequence of it.
+    found = COMPILER.compile({"a.policy": f"score: load {{\n{line}\n"}).diagnostics
+    assert [one.source.position(one.span.start)[0] for one in found if one.is_error] == [1]
