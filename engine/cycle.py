@@ -75,7 +75,8 @@ def _choose(
 ) -> Decision:
     total, ties, best = 0.0, 1, 0
     scores: tuple[PluginScore, ...] = ()
-    if len(candidates) > 1:  # with one feasible node kube-scheduler does not score either
+    # With one feasible node kube-scheduler does not score either.
+    if len(candidates) > 1 or framework.wants_scores:
         answers = framework.scores(known, pod, snapshot, candidates)
         totals = _sum(answers, len(candidates))
         tier = framework.best_tier(pod, snapshot, candidates)

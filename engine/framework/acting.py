@@ -18,6 +18,7 @@ from engine.framework.interface import (
     Plugin,
     PostBindPlugin,
     PreBindPlugin,
+    ReadsScores,
     ReservePlugin,
 )
 from engine.framework.podinfo import PodInfo
@@ -57,6 +58,10 @@ class Actors:
         every = (self._reserve, self._permit, self._pre_bind, self._bind, self._post_bind)
         self.any = any(every)
         """False: nobody is asked, and no snapshot is needed for it."""
+        self.read_scores = any(
+            isinstance(one, ReadsScores) and one.reads_scores
+            for one in (*self._pre_bind, *self._post_bind)
+        )
 
     def act(self, guard: Guard, pod: PodInfo, snapshot: Snapshot, decision: Decision) -> Acts:
         """Asks all in the order of the points; the first refusal ends it."""

@@ -237,6 +237,14 @@ class BindPlugin(Plugin, Protocol):
 
 
 @runtime_checkable
+class ReadsScores(Plugin, Protocol):
+    """Reads what the chosen node was given, in PreBind or PostBind."""
+
+    #: Whether the scores are wanted where the choice needs none: of the only feasible node.
+    reads_scores: bool
+
+
+@runtime_checkable
 class PostBindPlugin(Plugin, Protocol):
     """Has something told after the pod was bound."""
 

@@ -523,6 +523,11 @@ class Framework:
         """Whether anybody has a say once the node is chosen."""
         return self._actors.any
 
+    @property
+    def wants_scores(self) -> bool:
+        """Whether somebody reads the scores of the chosen node, even where it is the only one."""
+        return self._actors.read_scores
+
     def act(self, pod: PodInfo, snapshot: Snapshot, decision: Decision) -> Acts:
         """What plugins want done with the pod, which the snapshot has on its node; no raising."""
         if not self.acts:

@@ -94,6 +94,12 @@ class Permitting(PolicyPlugin):
 class PreBinding(PolicyPlugin):
     """Implements `PreBindPlugin`."""
 
+    @property
+    def reads_scores(self) -> bool:
+        """See `ReadsScores`."""
+        rules = (*self.plan.prebinds, *self.plan.postbinds)
+        return any(read.startswith("score") for rule in rules for read in rule.reads)
+
     def pre_bind(
         self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision
     ) -> tuple[Mapping[str, str], Sequence[Emit]]:
@@ -118,6 +124,8 @@ class Binding_(PolicyPlugin):  # noqa: N801 - the framework has the plain name
 
 class PostBinding(PolicyPlugin):
     """Implements `PostBindPlugin`."""
+
+    reads_scores = PreBinding.reads_scores
 
     def post_bind(
         self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision

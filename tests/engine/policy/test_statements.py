@@ -122,6 +122,27 @@ async def test_a_permit_allows_and_rejects():
     assert messages(made) == ["node n1 was chosen and refused: n1 is closed (p.policy:2)"]
 
 
+@pytest.mark.parametrize("statement", ["prebind: annotate example.com/total = score.total",
+                                       'postbind: event "{score.total}"'])  # fmt: skip
+@in_a_loop
+async def test_the_only_feasible_node_has_scores_where_they_are_read(statement):
+    made = world(f"score: 40\n{statement}\n")
+    made.comes("a")
+    await made.turn()
+    (decision,) = made.decisions
+    assert {one.plugin: one.normalized for one in decision.scores}["p"] == 40
+    assert decision.total >= 40
+
+
+@in_a_loop
+async def test_the_only_feasible_node_is_not_scored_for_nobody():
+    made = world("score: 40\nprebind: annotate example.com/zone = node.name\n")
+    made.comes("a")
+    await made.turn()
+    (decision,) = made.decisions
+    assert (decision.total, decision.scores) == (0.0, ())
+
+
 @in_a_loop
 async def test_annotations_ride_on_the_binding_and_events_follow_it():
     made = world(
