@@ -156,8 +156,8 @@ def _is_local(node: ir.Expr) -> bool:
 
 def works(node: ir.Expr) -> bool:
     """Whether a value takes any computing, and is not only another one's column."""
-    while isinstance(node, ir.Named) or (isinstance(node, ir.Func) and node.name == "plain"):
-        node = ir.children(node)[0]
+    if isinstance(node, ir.Func):
+        return node.name != "plain"
     return not isinstance(node, _WITHOUT_WORK)
 
 
