@@ -6,6 +6,7 @@ from dsl import ir
 from dsl import syntax as s
 from dsl.checker import hints, peers
 from dsl.checker.literals import constant
+from dsl.checker.readings import require_readable
 from dsl.checker.scope import MetricEntry, Refused, Typed, describe
 from dsl.functions import FUNCTIONS, FunctionSpec
 from dsl.source import Span
@@ -221,6 +222,7 @@ def _make_call(typer: "Typer", node: s.Call, kind: Type, args: tuple[ir.Expr, ..
     name = node.name
     if name == "rank":
         return _rank(typer, node, first)
+    require_readable(typer.scope, name, first)
     if name in ("number", "string") and first.type.is_number:
         plain = _without_unit(first, node.span)
         return plain if name == "number" else _as_text(first)
