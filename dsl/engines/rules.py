@@ -176,7 +176,10 @@ def gang(parts: GangParts, values: Values) -> Gang | None:
     minimum = values.one(core.minimum) if core.minimum is not None else (
         subject.number("group.min_member", None)
     )  # fmt: skip
-    wait = values.one(core.wait) if core.wait is not None else MISSING
+    # What the group's object says beats the policy.
+    wait: Any = subject.number("group.schedule_timeout", None)
+    if is_missing(wait) and core.wait is not None:
+        wait = values.one(core.wait)
     failed = subject.number("group.last_failure", None) if core.backoff_seconds else MISSING
     itself = values.chosen(parts.itself)
     return Gang(

@@ -68,6 +68,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         "group": {
             "namespace": TEXT,
             "min_member": WHOLE,
+            "schedule_timeout": SPAN,
             "created": TIME,
             "last_failure": TIME,
         },

@@ -368,6 +368,9 @@ class _Group:
             case "min_member":
                 given = None if self.thing is None else self.thing.plain.get("min_member")
                 return float(given) if isinstance(given, int) else MISSING
+            case "schedule_timeout":
+                given = None if self.thing is None else self.thing.plain.get(name)
+                return given if isinstance(given, float) else MISSING
             case _:
                 return MISSING if self.thing is None else parse_time(self.thing.text(name))
 

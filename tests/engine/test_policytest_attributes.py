@@ -622,7 +622,7 @@ def test_every_attribute_and_expectation_has_a_row_here():
         "pod": {*POD, *GIVEN, "chosen", "waited"},
         "namespace": {"label", "annotation", "metric"},
         "workload": {"replicas", "label", "annotation", "metric"},
-        "group": {"namespace", "min_member", "created", "last_failure"},
+        "group": {"namespace", "min_member", "schedule_timeout", "created", "last_failure"},
         "quota": {"min", "max"},
         "pdb": {"namespace", "label", "allowed"},
     }
