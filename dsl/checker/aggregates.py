@@ -7,6 +7,7 @@ from dsl import syntax as s
 from dsl.checker import hints, lists
 from dsl.checker.fields import canonical, key_text
 from dsl.checker.scope import RESERVED, Flex, Refused, Typed, describe
+from dsl.functions import FUNCTIONS
 from dsl.schema import FIELDS, POD_SETS
 from dsl.types import BOOL, NUMBER, Kind, Level, Type
 
@@ -187,12 +188,10 @@ def _is_across(node: ir.Expr) -> bool:
 
 def _no_node_fields(typer: "Typer", over: str, *parts: ir.Expr) -> None:
     stack = [*parts]
-    seen: set[int] = set()
     while stack:
         node = stack.pop()
-        if node.level <= Level.POD or id(node) in seen:
+        if node.level <= Level.POD:
             continue
-        seen.add(id(node))
         ends = [one for one in ir.children(node) if one.level is not Level.NODE]
         stack.extend(ends if _is_across(node) else ir.children(node))
         # An aggregate below node level has its own nodes; only what is left is in question.
@@ -444,8 +443,6 @@ def _is_node_number(typer: "Typer", node: s.Name | s.Field) -> bool:
     scope = typer.scope
     entry = scope.lets.get(node.name)
     if entry is not None:
-        if entry.state == "open":
-            return False
         value = typer.let_value(entry)
         return not isinstance(value, Flex) and value.level is Level.NODE and value.type.is_number
     return node.name in scope.metrics or node.name in scope.catalogue
@@ -457,6 +454,8 @@ def _has_unknown_name(typer: "Typer", root: s.Expr) -> bool:
     while stack:
         node = stack.pop()
         if isinstance(node, s.Name) and node.name not in known:
+            return True
+        if isinstance(node, s.Call) and node.name not in known | FUNCTIONS.keys():
             return True
         if isinstance(node, s.Field) and canonical(node.path) + node.tail not in FIELDS:
             return True

@@ -54,7 +54,7 @@ _METRIC_LEVELS: Final = {
 
 def level_of(nodes: Sequence[ir.Expr]) -> Level:
     """Returns the highest level of the parts."""
-    return max((one.level for one in nodes), default=Level.CONST)
+    return max(one.level for one in nodes)
 
 
 class Typer:
@@ -78,8 +78,10 @@ class Typer:
         self.written_out = 0
         #: Fields that only some statements know: `score.total`, `victims.count`.
         self.results: frozenset[str] = frozenset()
-        self._depths: dict[int, int] = {}
-        self._kept: list[ir.Expr] = []
+        #: How deep each expression is, by its id; held here, so that no other one gets that id.
+        self._depths: dict[int, tuple[int, ir.Expr]] = {}
+        #: How many expressions are being checked, one within the other.
+        self._nested = 0
 
     # ---- entries for statements
 
@@ -137,37 +139,49 @@ class Typer:
             if todo:
                 stack.extend(todo)
                 continue
-            self._kept.append(node)
-            self._depths[id(node)] = 1 + max((self._depths[id(one)] for one in parts), default=0)
+            below = max((self._depths[id(one)][0] for one in parts), default=0)
+            self._depths[id(node)] = 1 + below, node
             stack.pop()
-        if self._depths[id(root)] > _MAX_TOTAL_DEPTH:
-            raise self.scope.refuse(
-                "P006", f"through its lets this is nested more than {_MAX_TOTAL_DEPTH} deep", span
-            )
+        if self._depths[id(root)][0] > _MAX_TOTAL_DEPTH:
+            raise self._too_deep(span)
+
+    def _too_deep(self, span: Span) -> Refused:
+        return self.scope.refuse(
+            "P006",
+            f"through its lets this is nested more than {_MAX_TOTAL_DEPTH} deep",
+            span,
+            "compute less in one value, or shorten the row of lets that need each other",
+        )
 
     # ---- the walk
 
     def check(self, node: s.Expr) -> Typed:
         """Returns the typed tree of an expression. Raises `Refused`."""
-        match node:
-            case s.Number() | s.Percent():
-                return read_literal(self.scope, node)
-            case s.Text() | s.Word():
-                return constant(node.span, node.value, TEXT)
-            case s.Bool():
-                return constant(node.span, node.value, BOOL)
-            case s.Param():
-                return self.param(node)
-            case s.Name():
-                return self._name(node)
-            case s.Field():
-                return fields.read_field(self, node)
-            case s.LabelTest():
-                return fields.label_test(self, node)
-            case s.Words():
-                return self._list(node)
-            case _:
-                return self._compound(node)
+        if self._nested == _MAX_TOTAL_DEPTH:
+            raise self._too_deep((self.root or node).span)
+        self._nested += 1
+        try:
+            match node:
+                case s.Number() | s.Percent():
+                    return read_literal(self.scope, node)
+                case s.Text() | s.Word():
+                    return constant(node.span, node.value, TEXT)
+                case s.Bool():
+                    return constant(node.span, node.value, BOOL)
+                case s.Param():
+                    return self.param(node)
+                case s.Name():
+                    return self._name(node)
+                case s.Field():
+                    return fields.read_field(self, node)
+                case s.LabelTest():
+                    return fields.label_test(self, node)
+                case s.Words():
+                    return self._list(node)
+                case _:
+                    return self._compound(node)
+        finally:
+            self._nested -= 1
 
     def _list(self, node: s.Words) -> ir.Expr:
         """Returns a list of fixed words; what they are is decided where they are tested."""
@@ -326,26 +340,21 @@ class Typer:
 
     def let_value(self, entry: LetEntry) -> Typed:
         """Checks a `let` once, whenever it is first needed."""
-        if entry.state == "open":
-            entry.state = "bad"
+        if entry.open:
             raise self.scope.refuse(
                 "P110",
                 f"`{entry.written.name}` is defined by way of itself",
                 entry.written.name_span,
             )
-        if entry.state == "new":
-            entry.state = "open"
+        if not entry.done:
+            entry.open = True
             results, self.results = self.results, frozenset()
             item, self.item = self.item, None
             try:
                 with self.inside():
                     entry.value = self.expression(entry.written.value)
-            except RecursionError:
-                raise self.scope.refuse(
-                    "P006", "this let needs too long a row of others", entry.written.name_span
-                ) from None
             finally:
-                entry.state = "bad" if entry.value is None else "known"
+                entry.open, entry.done = False, True
                 self.results, self.item = results, item
         if entry.value is None:
             raise Refused
@@ -518,20 +527,20 @@ class Typer:
         conditions = [one for one, _ in node.branches]
         checked = self.each([*conditions, *(then for _, then in node.branches), node.otherwise])
         count = len(conditions)
+        tests = []
         for one in checked[:count]:
             if isinstance(one, Flex) or one.type.kind is not Kind.BOOL:
                 raise self.scope.refuse(
                     "P201", f"`if` wants a condition, and this is {describe(one)}", one.span
                 )
+            tests.append(one)
         values, kind = self.unify(checked[count:], "`then` and `else` want")
-        if kind.kind is Kind.LIST and level_of((*values, *_solid(checked[:count]))) > Level.POD:
+        if kind.kind is Kind.LIST and level_of((*values, *tests)) > Level.POD:
             raise self.scope.refuse(
                 "P201", "a list may not differ from node to node here", node.span
             )
         result = values[-1]
-        for condition, then in zip(
-            reversed(cast("list[ir.Expr]", checked[:count])), reversed(values[:-1]), strict=True
-        ):
+        for condition, then in zip(reversed(tests), reversed(values[:-1]), strict=True):
             result = ir.If(
                 span=node.span,
                 type=kind,
@@ -553,10 +562,6 @@ class Typer:
                 )
         values, kind = self.unify(parts, "`??` wants")
         return ir.Coalesce(span=node.span, type=kind, level=level_of(values), operands=values)
-
-
-def _solid(parts: Sequence[Typed]) -> list[ir.Expr]:
-    return [one for one in parts if not isinstance(one, Flex)]
 
 
 def _unit_hint(kind: Type, other: ir.Expr) -> str | None:

@@ -45,10 +45,16 @@ ParamValue = str | float | int | bool | tuple[str, ...] | list[str]
 
 
 class LetEntry(Struct):
-    """A `let`: its text, and its meaning once it is known."""
+    """A `let`: its text, and its meaning once it is known.
+
+    Attributes:
+        open: it is being checked; whoever needs it now goes round in a circle.
+        done: it was checked; without a value, it is wrong.
+    """
 
     written: s.LetDecl
-    state: str = "new"
+    open: bool = False
+    done: bool = False
     value: Typed | None = None
 
 
