@@ -130,6 +130,52 @@ def _holds(node: s.Expr) -> bool:
 # ---- texts with holes
 
 
+def parameter_in_text(scope: Scope, left: str, operator: str, right: ir.Const) -> bool:
+    """Warns of `is "web-$pool"`, where no value is put in; False without a parameter in it."""
+    text = str(right.value)
+    found = [one for one in _DOLLAR.finditer(text) if one[1] in scope.params]
+    if not found:
+        return False
+    whole = found[0][0] == text
+    better = text if whole else f"join({', '.join(_parts(text, found, 0))})"
+    help_ = f"write  {left} {operator} {better}"
+    if operator == "like" and not whole:
+        better, help_ = "", "a parameter may be the whole pattern:  like $PATTERN"
+    elif operator == "is" and not whole:
+        better, help_ = "", f"with `==` and `!=` it is  {left} == {better}"
+    elif operator not in ("is", "==") and not whole:
+        better = f"({better})"
+        help_ = f"write  {left} {operator} {better}"
+    scope.report(
+        "P317",
+        f"`{found[0][0]}` is a part of the text here: no value is put in",
+        right.span,
+        help_,
+        fix=better or None,
+        severity=_WARNING,
+    )
+    return True
+
+
+def _parts(text: str, holes: list[re.Match[str]], group: int) -> list[str]:
+    """Returns a text as arguments of `join`: what stands between the holes, in quotes, and they."""
+    parts: list[str] = []
+    at = 0
+    for one in holes:
+        parts.extend([f'"{text[at : one.start()]}"'] if one.start() > at else [])
+        parts.append(one[group])
+        at = one.end()
+    return [*parts, *([f'"{text[at:]}"'] if at < len(text) else [])]
+
+
+def same_of_pod(left: Typed, word: str) -> str:
+    """Returns `pod.namespace` for the word in `it.namespace == namespace`; "" for other words."""
+    if not isinstance(left, ir.Read) or not left.field.endswith(f".{word}"):
+        return ""
+    field = f"pod.{word}"
+    return field if field in FIELDS and left.field != field and not FIELDS[field].keyed else ""
+
+
 def _known(scope: Scope, inside: str) -> bool:
     """Whether something of this name has a value."""
     if inside.startswith("$"):
@@ -148,14 +194,7 @@ def holes_in_value(scope: Scope, key: str, node: s.Expr) -> None:
     if not found:
         return
     whole = found[0][1] if found[0][0] == node.value else ""
-    parts: list[str] = []
-    at = 0
-    for one in found:
-        parts.extend([f'"{node.value[at : one.start()]}"'] if one.start() > at else [])
-        parts.append(one[1])
-        at = one.end()
-    parts.extend([f'"{node.value[at:]}"'] if at < len(node.value) else [])
-    better = whole or f"join({', '.join(parts)})"
+    better = whole or f"join({', '.join(_parts(node.value, found, 1))})"
     sound = '"' not in node.value and "\\" not in scope.source.slice(node.span)
     scope.report(
         "P317",
