@@ -5,6 +5,7 @@ for every word that might have followed, keeps lines and columns that nobody ask
 node's place from those of its children each time. Same trees, same places, a third of the time.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -14,6 +15,8 @@ from lark.parse_tree_builder import ExpandSingleChild
 #: What the end of the text is called.
 END: Final = "$END"
 _BLANKS: Final = " \t"
+#: Whether a word is longer than the keyword it starts with; Lark would stop within `isolated`.
+_GOES_ON: Final = re.compile(r"\w").match
 
 _Place = tuple[int, int]
 
@@ -49,14 +52,16 @@ class _Row(NamedTuple):
         scanner: Lark's scanner of the words that fit.
         match: finds the word at a place.
         ignored: the kinds of words that say nothing.
-        keywords: by kind, what tells of a word that it is a keyword, and which.
+        keywords: by kind, the words that are keywords, and which.
+        whole: the keywords that no name could be mistaken for here; they end where a word ends.
         actions: by kind, the state to go to, or what to do first.
     """
 
     scanner: Any
     match: Callable[[str, int], Any]
     ignored: frozenset[str]
-    keywords: Mapping[str, Callable[[str], str | None]]
+    keywords: Mapping[str, Mapping[str, str]]
+    whole: frozenset[str]
     actions: Mapping[str, int | _Reduction]
 
 
@@ -238,8 +243,13 @@ class Automaton:
 def _row(lexer: Any, actions: Mapping[str, int | _Reduction]) -> _Row:  # noqa: ANN401 - Lark's
     scanner = lexer.scanner
     (pattern,) = scanner._mres  # noqa: SLF001 - `scanner.match` is three calls around this one
-    keywords = {kind: one.scanner.fullmatch for kind, one in lexer.callback.items()}
-    return _Row(scanner, pattern.match, lexer.ignore_types, keywords, actions)
+    keywords = {
+        kind: {one.pattern.value: one.name for one in unless.scanner.terminals}
+        for kind, unless in lexer.callback.items()
+    }
+    words = (one for one in scanner.terminals if one.pattern.type == "str")
+    whole = frozenset(one.name for one in words if one.pattern.value.isidentifier())
+    return _Row(scanner, pattern.match, lexer.ignore_types, keywords, whole, actions)
 
 
 def _word(row: _Row, text: str, at: int) -> Token:
@@ -256,8 +266,10 @@ def _word(row: _Row, text: str, at: int) -> Token:
         kind = found.lastgroup
         if kind not in row.ignored:
             word = found.group()
-            keyword = row.keywords.get(kind)
-            return _token(keyword(word) or kind if keyword is not None else kind, word, at)
+            if kind in row.whole and _GOES_ON(text, found.end()):
+                return _token("", word, at)
+            keywords = row.keywords.get(kind)
+            return _token(kind if keywords is None else keywords.get(word, kind), word, at)
         at = found.end()
 
 
