@@ -20,6 +20,7 @@ from dsl.checker.scope import (
     Scope,
     Typed,
     closest,
+    describe,
 )
 from dsl.functions import exact_duration, number_text, parse_time, to_float
 from dsl.plan import MetricSpec
@@ -357,8 +358,20 @@ def _param_text(scope: Scope, node: s.Param) -> str:
     if entry is None or entry.value is None:
         if entry is not None or node.name in scope.broken:
             raise Refused
-        raise scope.refuse("P105", f"there is no parameter `${node.name}`", node.span)
-    return entry.value.text if isinstance(entry.value, Flex) else _shown(entry.value)
+        near = closest(node.name, scope.params)
+        raise scope.refuse(
+            "P105",
+            f"there is no parameter `${node.name}`",
+            node.span,
+            *([f"did you mean `${near}`?"] if near else []),
+            fix=f"${near}" if near else None,
+        )
+    value = entry.value
+    if isinstance(value, Flex):
+        return value.text
+    if isinstance(value, ir.Const) and isinstance(value.value, str):
+        return value.value
+    raise scope.refuse("P201", f"a key is a text, not {describe(value)}", node.span)
 
 
 def _usage_unit(scope: Scope, node: s.MetricDecl, clause: s.Clause | None) -> Unit:

@@ -1,0 +1,78 @@
+"""What right policies come to where nothing but the compiled plan tells: numbers, metrics."""
+
+import pytest
+
+from dsl.checker.declarations import metric_spec
+from dsl.schema import MetricDefinition
+from tests.dsl.bothways import passing, plan_of
+from tests.dsl.worlds import FakePod, FakeWorld
+
+NODES = [{"node.gpu.free": 4.0}, {"node.gpu.free": 5.0}, {"node.gpu.free": 6.0}]
+POD = FakePod.of({"pod.name": "p", "pod.namespace": "default", "pod.gpu": 3.0})
+
+
+@pytest.mark.parametrize(
+    ("test", "expected"),
+    [
+        ("node.gpu.free >= 50% of 10", [False, True, True]),
+        ("node.gpu.free > (if pod.gpu > 5 then 3 else if pod.gpu > 2 then 4 else 5)", [0, 1, 1]),
+    ],
+)
+def test_conditions(test, expected):
+    assert passing(f"filter: {test}", FakeWorld(NODES), POD) == expected
+
+
+@pytest.mark.parametrize(
+    ("clause", "unit", "scale"),
+    [
+        ("", "", 1.0),
+        ("unit percent", "", 0.01),
+        ("unit bytes", "bytes", 1.0),
+        ("unit bytes/s", "bytes/s", 1.0),
+        ("unit cores", "cores", 1000.0),
+        ("unit cores/s", "cores/s", 1000.0),
+        ("unit seconds", "seconds", 1.0),
+        ("unit percent/s", "/s", 0.01),
+    ],
+)
+def test_units_of_metrics(clause, unit, scale):
+    (found,) = plan_of(f'metric m = promql "q" {clause}\nscore: m normalize minmax').metrics
+    assert (found.unit, found.scale) == (unit, scale)
+
+
+@pytest.mark.parametrize(
+    ("source", "query"),
+    [
+        ("promql \"x{a='$key', b='$five'}\"", "x{a='a/b', b='5'}"),
+        ("annotation $key", "a/b"),
+        ("annotation $five", "5"),
+        ('annotation "x/$key"', "x/$key"),
+        ('object "apps/deployments" field "spec.$key" by namespace', "apps/deployments#spec.$key"),
+    ],
+)
+def test_what_a_metric_asks_for(source, query):
+    head = f'param key = "a/b"\nparam five = 5\nmetric m = {source}\n'
+    (found,) = plan_of(f"{head}score: m normalize minmax").metrics
+    assert found.query == query
+
+
+def test_a_metric_of_a_file_is_that_of_the_catalogue_if_it_asks_for_the_same():
+    (found,) = plan_of('metric m = promql "q" by instance\nscore: m').metrics
+    assert found == metric_spec("m", MetricDefinition(query="q", by="instance"))
+    assert found.keys == ()
+
+
+def test_metrics_have_one_id_where_the_same_is_asked_for_in_the_same_way():
+    plain = MetricDefinition(query="q")
+    others = [
+        MetricDefinition(query="r"),
+        MetricDefinition(query="q", by="XX"),
+        MetricDefinition(query="q", every_seconds=5.0),
+        MetricDefinition(query="q", stale_seconds=5.0),
+        MetricDefinition(query="q", percent=True),
+        MetricDefinition(query="\ud800"),
+    ]
+    ids = {metric_spec("m", one).id for one in (plain, *others)}
+    assert len(ids) == 1 + len(others)
+    same = MetricDefinition(query="q", default=3.0, doc="of another default and name")
+    assert metric_spec("n", same).id == metric_spec("m", plain).id
