@@ -11,9 +11,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from dsl.parser import habits, loops, misplaced, openings, signs
+from dsl.parser import calls, habits, loops, misplaced, openings, phrases, signs, texts
 from dsl.parser.openings import DECLARATIONS, STATEMENTS
-from dsl.parser.place import Halt, Place, Refusal, place_of
+from dsl.parser.place import CLAUSES, Halt, Place, Refusal, place_of
 from dsl.schema import FIELDS
 from dsl.source import QUOTED_OR_COMMENT
 from dsl.spelling import closest
@@ -21,16 +21,6 @@ from dsl.types import Kind
 
 __all__ = ["DECLARATIONS", "STATEMENTS", "Refusal", "closest", "complain"]
 
-_CLAUSES: Final = (
-    "message", "status", "weight", "normalize", "missing", "reverse", "every", "stale", "default",
-    "unit", "by", "from", "to", "one", "of", "over", "where", "then", "else", "and", "or", "not",
-    "in", "is", "contains", "like", "matches", "asc", "desc", "order", "pick", "limit", "across",
-    "nodes", "victims", "never", "skew", "hard", "peers", "wait", "until", "allow", "reject",
-    "annotate", "label", "event", "with", "min", "max", "elastic", "reclaim", "within", "backoff",
-    "promql", "annotation", "usage", "object", "field", "enforce", "shadow", "off", "canary",
-    "unschedulable", "unresolvable", "minmax", "none", "rank", "string", "number", "quantity",
-    "duration", "bool", "time",
-)  # fmt: skip
 _WORDS: Final = {
     "_ARROW": "`->`",
     "RELOP": "a comparison",
@@ -140,7 +130,7 @@ def _changes(place: Place, told: Refusal | None) -> bool:
     return place.text[start:end] != better
 
 
-# ---- checks of all languages
+# ---- checks of policies and tests
 
 
 def _open_text(place: Place) -> Refusal | None:
@@ -234,122 +224,12 @@ def _shape(place: Place) -> str | None:
     return f"write for example  {shape}" if shape is not None else None
 
 
-def _after_word(place: Place) -> Refusal | None:
-    """A text that needs quotes: `nginx:1.25`, `my app`, a message without quotes."""
-    before = place.before
-    line = place.text[place.start : place.line(place.start)[1]].strip()
-    span = (place.start, place.start + len(line))
-    if "STRING" in place.accepts and before.endswith(("message", "event")):
-        word = "message" if before.endswith("message") else "event"
-        line = line.lstrip("=:(").rstrip(")").strip().strip('"')
-        better = f'"{line}"'
-        return Refusal(
-            "P001", f"`{word}` takes a quoted text", *span, helps=(f"write  {word} {better}",),
-            fix=better,
-        )  # fmt: skip
-    if before.endswith("matches") and "STRING" in place.accepts:
-        pattern = re.match(r"\S+", place.text[place.start :])
-        shown = pattern.group() if pattern else ""
-        inner = shown[1:-1] if len(shown) > 1 and shown[0] == shown[-1] == "/" else shown
-        span = (place.start, place.start + len(shown))
-        return place.instead(span, "P001", "a regular expression stands in quotes", f"'{inner}'")
-    if before.endswith("promql") and "STRING" in place.accepts:
-        query, clauses = misplaced.query_of(line)
-        better = misplaced.in_quotes(query)
-        span = (place.start, place.start + len(query))
-        return Refusal(
-            "P001", "a query stands in quotes", *span, helps=(f"write  promql {better}{clauses}",),
-            fix=better,
-        )  # fmt: skip
-    return _unquoted(place)
-
-
-def _is_no_text(before: str, more: str) -> bool:
-    """Whether what follows a word is a field, or the effect of a taint."""
-    field = re.match(r"(pod|node|namespace|it|cluster|zone|time)\.\w", more)
-    taint = re.search(r"\.taints?[ \t]+[\w./-]+(=[\w./-]*)?\Z", before)
-    return field is not None or taint is not None
-
-
 def _lone_weight(place: Place) -> Refusal | None:
     """`prefer: node.label zone=a 5`."""
     if "WEIGHT" not in place.accepts or not re.fullmatch(r"\d[\d.]*", place.met):
         return None
     better = f"weight {place.met}"
     return place.refuse("P001", f"`{place.met}` does not fit here", f"write  {better}", fix=better)
-
-
-def _odd_end(place: Place) -> Refusal | None:
-    """`nginx_`: a word that no bare word is."""
-    word_operator = re.search(
-        r"\b(contains|starts with|ends with|is|like)\Z|(?<=\w)=\Z", place.before
-    )
-    if word_operator is not None and re.fullmatch(r"\w*_", place.met):
-        better = f'"{place.met}"'
-        return place.refuse(
-            "P001",
-            f"`{place.met}` needs quotes",
-            f"write  {word_operator.group()} {better}",
-            fix=better,
-        )
-    return None
-
-
-def _unquoted(place: Place) -> Refusal | None:
-    before = place.before
-    tested = re.search(r"(contains|starts with|ends with|is|is not|like|=)[ \t]+(\S+)\Z", before)
-    tested = tested or re.search(r"(?<=\w)(=|!=)([\w./-]+)\Z", before)
-    if tested is None or place.kind == "end" or before.endswith(("==", "<=", ">=", "!=")):
-        return None
-    operator, word = tested.group(1), tested.group(2)
-    tail = re.match(r"[^\s()\[\],;]*", place.text[place.start :])
-    more = tail.group() if tail else ""
-    touching = place.start == tested.end(2) and more != ":"
-    if _is_no_text(before, more):
-        return None
-    if not touching and place.kind not in ("RELOP", "character") and re.fullmatch(
-        r"[A-Za-z0-9][\w.-]*", more
-    ):  # fmt: skip
-        better = f'"{word} {more}"'
-        if closest(more, _CLAUSES) is None and place.mends(tested.start(2), place.end, better):
-            return Refusal(
-                "P001", f"`{more}` does not fit here", place.start, place.end,
-                helps=(f"a text with blanks:  {operator} {better}",), fix=better,
-                fix_at=(tested.start(2), place.end),
-            )  # fmt: skip
-    if not touching or not more or re.fullmatch(r"\d+(\.\d+)?", word):
-        return None
-    span = (tested.start(2), place.start + len(more))
-    if "*" in more and operator in ("contains", "is", "starts with", "ends with", "like"):
-        better = f"like {word}{more}"
-        whole = (tested.start(1), span[1])
-        if re.fullmatch(r"[\w*?./-]+", f"{word}{more}") and operator != "like":
-            return Refusal(
-                "P001", f"`{word}{more}` is a pattern", *span, helps=(f"write  {better}",),
-                fix=better, fix_at=whole,
-            )  # fmt: skip
-    better = f'"{word}{more}"'
-    if '"' in f"{word}{more}" or not place.mends(*span, better):
-        return None
-    return Refusal(
-        "P001", f"`{word}{more}` needs quotes", *span, helps=(f"write  {operator} {better}",),
-        fix=better,
-    )  # fmt: skip
-
-
-def _format(place: Place) -> Refusal | None:
-    """`f"nginx-{node.name}"`: texts of Python."""
-    found = re.search(r"(?<![\w.$])[fFrRbu]\Z", place.bare[: place.start])
-    text = re.match(r"\"([^\"]*)\"|'([^']*)'", place.text[place.start :])
-    if found is None or text is None:
-        return None
-    span = (found.start(), place.start + text.end())
-    inner = text[1] if text[1] is not None else text[2]
-    if found.group() not in "fF" or "{" not in inner:
-        return place.instead(span, "P001", "a text has no letter before it", text.group())
-    parts = [one for one in re.split(r"(\{[^{}]*\})", inner) if one]
-    shown = ", ".join(one[1:-1] if one.startswith("{") else f'"{one}"' for one in parts)
-    return place.instead(span, "P001", "texts are put together by `join`", f"join({shown})")
 
 
 def _dots(place: Place) -> Refusal | None:
@@ -467,8 +347,8 @@ def _misspelt(place: Place) -> Refusal | None:
     """A word close to one that fits here."""
     if not re.fullmatch(r"[A-Za-z_]+", place.met):
         return None
-    fitting = [one for one in _CLAUSES if one.upper() in place.accepts - _CLASSES]
-    fitting += [one for one in _CLAUSES if _of_class(one, place)]
+    fitting = [one for one in CLAUSES if one.upper() in place.accepts - _CLASSES]
+    fitting += [one for one in CLAUSES if _of_class(one, place)]
     near = closest(place.met, [one for one in fitting if one != place.met])
     if near == "contains" or near is None:
         near = near or closest(place.met, ["starts", "ends"] if "TEXTOP" in place.accepts else [])
@@ -516,7 +396,7 @@ def _unexpected(place: Place) -> Refusal:
 
 
 def _is_strange(word: str) -> bool:
-    return word not in (*_CLAUSES, *STATEMENTS, *DECLARATIONS, "if", "asc", "desc", "hard")
+    return word not in (*CLAUSES, *STATEMENTS, *DECLARATIONS, "if", "asc", "desc", "hard")
 
 
 _OF_QUERIES: Final = frozenset(
@@ -545,7 +425,7 @@ def _wants(place: Place) -> str:
         return "a word or a quoted text"
     else:
         names = [_WORDS[one] for one in sorted(accepts) if one in _WORDS and one != "_NL"]
-        words = [one for one in _CLAUSES if one.upper() in accepts - _CLASSES]
+        words = [one for one in CLAUSES if one.upper() in accepts - _CLASSES]
         names.extend(f"`{one}`" for one in words)
         if accepts & _OPERATOR_NAMES:
             names = [one for one in names if one != "`??`"]
@@ -556,7 +436,7 @@ def _wants(place: Place) -> str:
 
 
 _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
-    misplaced.apostrophe,
+    texts.apostrophe,
     _open_text,
     _hole,
     openings.block,
@@ -582,22 +462,22 @@ _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     misplaced.no_then,
     _source,
     _by_label,
-    _format,
+    texts.of_python,
     habits.aggregate,
     habits.condition,
     habits.number,
     _lone_weight,
-    _odd_end,
-    _after_word,
+    texts.odd_end,
+    texts.unquoted,
     signs.colon,
-    habits.call,
-    habits.index,
+    calls.call,
+    calls.index,
     habits.listed,
     habits.label_then_operator,
-    habits.sql_like,
-    habits.twice,
-    habits.phrase,
-    habits.upper_case,
+    phrases.sql_like,
+    phrases.twice,
+    phrases.phrase,
+    phrases.upper_case,
     _norm,
     _misspelt,
     _clause,
@@ -607,14 +487,14 @@ _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     signs.comma,
     _unfinished,
     signs.signs,
-    habits.word_before,
+    phrases.word_before,
 )
 _GENERAL: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     _open_text,
     signs.comment,
     _brackets,
     habits.number,
-    _after_word,
+    texts.unquoted,
     _misspelt,
     _unfinished,
 )

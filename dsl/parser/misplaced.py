@@ -33,18 +33,6 @@ def in_quotes(query: str) -> str:
     return f"'{query}'" if '"' in query else f'"{query}"'
 
 
-def apostrophe(place: Place) -> Refusal | None:
-    """`'don't'`: the apostrophe ends the text."""
-    before = place.text[: place.start]
-    first = re.search(r"'[^'\n]*'\Z", before)
-    more = re.match(r"\w[^'\n]*'", place.text[place.start :])
-    if first is None or more is None or '"' in first.group() + more.group():
-        return None
-    span = (first.start(), place.start + more.end())
-    inner = place.text[span[0] + 1 : span[1] - 1]
-    return place.instead(span, "P001", "the apostrophe ends this text", f'"{inner}"')
-
-
 def topology(place: Place) -> Refusal | None:
     """`spread: topology.kubernetes.io/zone maxSkew 1`: a key that reads as a division."""
     if place.keyword != "spread":

@@ -10,6 +10,28 @@ from msgspec.structs import replace
 from dsl.diagnostics import Diagnostic, Fix
 from dsl.source import QUOTED_OR_COMMENT, SourceFile, Span
 
+#: A field or a name, with its key.
+PATH: Final = r"(?<![\w.$])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?:\[[^\[\]]*\](?:\.\w+)*)?"
+#: The value that a text ends with.
+LAST_VALUE: Final = re.compile(rf"(?:{PATH}|\"_*\"|\$\w+|\d[\w.%]*)\Z")
+#: Words that mean something within a statement.
+KEYWORDS: Final = (
+    "and", "or", "not", "in", "is", "like", "contains", "matches", "missing", "present", "if",
+    "then", "else", "where", "over", "asc", "desc", "message", "status", "weight", "normalize",
+    "least", "most", "true", "false", "limit", "order", "by", "every", "stale", "default", "unit",
+    "starts", "ends", "with", "hard", "skew", "min", "max", "of", "from", "to", "reverse",
+)  # fmt: skip
+#: Words of the clauses of all statements.
+CLAUSES: Final = (
+    "message", "status", "weight", "normalize", "missing", "reverse", "every", "stale", "default",
+    "unit", "by", "from", "to", "one", "of", "over", "where", "then", "else", "and", "or", "not",
+    "in", "is", "contains", "like", "matches", "asc", "desc", "order", "pick", "limit", "across",
+    "nodes", "victims", "never", "skew", "hard", "peers", "wait", "until", "allow", "reject",
+    "annotate", "label", "event", "with", "min", "max", "elastic", "reclaim", "within", "backoff",
+    "promql", "annotation", "usage", "object", "field", "enforce", "shadow", "off", "canary",
+    "unschedulable", "unresolvable", "minmax", "none", "rank", "string", "number", "quantity",
+    "duration", "bool", "time",
+)  # fmt: skip
 _WORD: Final = re.compile(r"[A-Za-z_$][\w.]*|\d[\w.%]*|[&|=<>!~?*^+%-]+")
 _SIGNS: Final = "=!<>&|*+/-~^%:?"
 

@@ -8,8 +8,8 @@ import re
 from types import MappingProxyType
 from typing import Final
 
-from dsl.parser.habits import LAST_VALUE, PATH, in_parens
-from dsl.parser.place import Place, Refusal
+from dsl.parser.habits import in_parens
+from dsl.parser.place import LAST_VALUE, PATH, Place, Refusal
 from dsl.schema import FIELDS
 from dsl.spelling import field_for
 

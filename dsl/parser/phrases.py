@@ -1,0 +1,241 @@
+"""Words and phrases of English and of other languages in place of an operator or before a value.
+
+Each check looks for one habit and the first that recognises it speaks. A replacement that is
+proposed has been tried where that is possible: the statement can be read further with it.
+"""
+
+import re
+from functools import cache
+from types import MappingProxyType
+from typing import Final
+
+from dsl.parser.openings import STATEMENTS
+from dsl.parser.place import KEYWORDS, LAST_VALUE, PATH, Place, Refusal
+from dsl.spelling import AGGREGATES, closest
+
+#: Phrases in place of an operator; `{L}` is the value before.
+_PHRASES: Final = (
+    (r"(or|and)\s+is\s+", r"\1 {L} is "),
+        (r"is\s+not\s+(?:null|none|nil|empty)\b", "is present"),
+        (r"is\s+(?:null|none|nil)\b", "is missing"),
+        (r"(?:does\s+not|doesn't|doesnt|not)\s+exists?\b", "is missing"),
+        (r"(?:is\s+)?(?:exists?|existing|defined)\b", "is present"),
+        (r"is\s+(true|false)\b", r"is \1"),
+        (r"not\s+between\s+(\S+)\s+and\s+(\S+)", r"not in \1..\2"),
+        (r"(?:is\s+)?between\s+(\S+)\s+and\s+(\S+)", r"in \1..\2"),
+        (r"(?:is\s+not|isnt|isn't|are\s+not)\s+in\b", "not in"),
+        (r"(?:is\s+)?(?:not|none)\s+(?:one\s+)?of\b", "not in"),
+        (r"(?:is\s+)?(?:one|any|either)\s+of\b", "in"),
+        (r"(?:is|are)\s+in\b", "in"),
+        (r"(?:is\s+)?(?:greater|more|bigger|larger|higher)\s+(?:than\s+)?or\s+equals?(?:\s+to)?\b",
+         ">="),
+        (r"(?:is\s+)?(?:less|fewer|smaller|lower)\s+(?:than\s+)?or\s+equals?(?:\s+to)?\b", "<="),
+        (r"(?:is\s+)?(?:greater|more|bigger|larger|higher)\s+than\b", ">"),
+        (r"(?:is\s+)?(?:above|exceeds|exceeding|gt)\b", ">"),
+        (r"(?:is\s+)?(?:less|fewer|smaller|lower)\s+than\b", "<"),
+        (r"(?:is\s+)?(?:below|under|lt)\b", "<"),
+        (r"(?:is\s+)?(?:at\s+least|gte|ge)\b", ">="),
+        (r"(?:is\s+)?(?:at\s+most|lte|le)\b", "<="),
+        (r"(?:is\s+)?not\s+equals?(?:\s+to)?\b|(?:is\s+)?(?:differs?\s+from|ne|neq)\b", "!="),
+        (r"(?:is\s+)?equals?(?:\s+to)?\b|(?:is\s+)?eq\b|(?:is\s+)?the\s+same\s+as\b", "is"),
+        (r"is\s+set\s+to\b|has\s+(?:the\s+)?value\b", "is"),
+        (r"(?:does\s+not|doesn't|doesnt|not)\s+(?:contains?|includes?|has|have)\b",
+         "not {L} contains"),
+        (r"(?:does\s+not|doesn't|doesnt|not)\s+(?:starts?|begins?)[\s_]*with\b",
+         "not {L} starts with"),
+        (r"(?:does\s+not|doesn't|doesnt|not)\s+ends?[\s_]*with\b", "not {L} ends with"),
+        (r"(?:does\s+not|doesn't|doesnt|not)\s+(?:matche?s?|regexp?|rlike)\b", "not {L} matches"),
+        (r"(?:does\s+not|doesn't|doesnt|not)\s+i?like\b", "not {L} like"),
+        (r"(?:starts?|begins?)[\s_]*with\b|starts(?!\s+with)\b|has\s+prefix\b|hasprefix\b",
+         "starts with"),
+        (r"ends?[\s_]*with\b|ends(?!\s+with)\b|has\s+suffix\b|hassuffix\b", "ends with"),
+        (r"includes?\b|contain\b|containing\b|including\b|has\b|have\b", "contains"),
+        (r"i?like\b|glob\b", "like"),
+        (r"match\b|matching\b|regexp?\b|rlike\b|similar\s+to\b", "matches"),
+        (r"elif\b|elsif\b|elseif\b", "else if"),
+        (r"descending\b", "desc"),
+        (r"ascending\b", "asc"),
+        (r"order\s+by\b|sort\s+by\b|ordered\s+by\b", ""),
+        (r"(?:if|with|for|when|having|such\s+that|whose|which)\b", "where"),
+        (r"(?:on|of|in|from|within|for)\b", "over"),
+        (r"(?:interval|each|step)\b", "every"),
+        (r"(?:ttl|expires|max_age|maxage)\b", "stale"),
+        (r"(?:because|reason|msg|saying|otherwise)\b", "message"),
+        (r"max\s*skew\b|maxskew\b", "skew"),
+        (r"(?:strict|required|strictly|donotschedule)\b", "hard"),
+        (r"(?:size|members|minmember|min_member|minimum)\b", "min"),
+        (r"(?:timeout|waits|schedule_timeout)\b", "wait"),
+        (r"(?:maximum|upto)\b", "max"),
+        (r"(?:times|priority|importance|factor)\b", "weight"),
+        (r"unless\b", "and not"),
+        (r"then\b|implies\b|requires\b|must\s+have\b", "->"),
+        (r"but\b|plus\b|also\b", "and"),
+        (r"xor\b", "!="),
+    (r"(?:ro|oder|ore)\b", "or"),
+    (r"(?:adn|nad|nd|und|aand)\b", "and"),
+    (r"starts\s+(?:wiht|wtih|iwth|whit|wit|wth)\b", "starts with"),
+    (r"ends\s+(?:wiht|wtih|iwth|whit|wit|wth)\b", "ends with"),
+)  # fmt: skip
+
+
+@cache
+def _phrases() -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Compiled when a statement is wrong, not when the package is loaded."""
+    return tuple(
+        (re.compile(rf"(?<![\w.$]){pattern}", re.IGNORECASE), better)
+        for pattern, better in _PHRASES
+    )
+
+
+#: Words before a value that other languages have.
+_LEADS: Final = MappingProxyType(
+    {
+        "where": "", "when": "", "if": "", "then": "", "select": "", "that": "", "by": "",
+        "return": "", "only": "", "lambda": "", "is": "", "some": "", "every": "", "all": "",
+        "order": "", "order by": "", "exists": "", "the": "", "check": "", "do": "",
+        "lowest": "least", "smallest": "least", "min": "least", "less": "least", "fewest": "least",
+        "minimum": "least", "low": "least", "fewer": "least", "least of": "least",
+        "highest": "most", "largest": "most", "max": "most", "more": "most", "biggest": "most",
+        "maximum": "most", "high": "most", "greatest": "most", "most of": "most",
+        "no": "not", "never": "not", "without": "not", "across": "over", "by topology": "over",
+        "case": "if", "bool": "", "contains": "", "per": "over", "among": "over", "between": "over",
+    }
+)  # fmt: skip
+
+
+_NEAR_LEADS: Final = ("not", "if", "least", "most", "over", "victims", "wait", "annotate", "label")
+
+
+def upper_case(place: Place) -> Refusal | None:
+    """`AND`, `Contains`, `IN`: words of the language are lower-case."""
+    word = place.met
+    if word.lower() == word or word.lower() not in KEYWORDS:
+        return _upper_before(place)
+    if not place.mends(place.start, place.end, word.lower()):
+        return None
+    return place.refuse(
+        "P001", f"words of the language are lower-case: `{word}`", f"write  {word.lower()}",
+        fix=word.lower(),
+    )  # fmt: skip
+
+
+def _upper_before(place: Place) -> Refusal | None:
+    """`NOT node.ready`: the word before is the one."""
+    found = re.search(r"(?<![\w.$])([A-Z][A-Za-z]*)\Z", place.before)
+    if found is None or found[1].lower() not in (*KEYWORDS, *AGGREGATES):
+        return None
+    low = found[1].lower()
+    if not place.mends(found.start(), found.end(), low):
+        return None
+    return place.at(
+        *found.span(), "P001", f"words of the language are lower-case: `{found[1]}`",
+        f"write  {low}", fix=low,
+    )  # fmt: skip
+
+
+def sql_like(place: Place) -> Refusal | None:
+    """`LIKE '%nginx%'`."""
+    found = re.match(r"(?i)(not\s+)?i?like\s+(['\"])(.*?)\2", place.text[place.start :])
+    if found is None or not re.match(r"(?i)(not\s+)?i?like", place.met + place.behind):
+        return None
+    pattern = found[3].replace("%", "*").replace("_", "?")
+    better = f'like "{pattern}"'
+    inner = pattern.strip("*")
+    if re.fullmatch(r"[A-Za-z0-9.-]+", inner) and pattern == f"*{inner}*":
+        better = f"contains {inner}"
+    span = (place.start, place.start + found.end())
+    left = LAST_VALUE.search(place.before)
+    if found[1] and left is not None:
+        value = place.text[left.start() : left.end()]
+        span, better = (left.start(), span[1]), f"not {value} {better}"
+    what = "patterns are written with `like`, any text in them as `*`"
+    return place.instead(span, "P014", what, better)
+
+
+def phrase(place: Place) -> Refusal | None:
+    """`is greater than`, `does not contain`, `begins with`, `between 1 and 5`, `exists` ..."""
+    if place.kind == "end":
+        return None
+    for pattern, better in _phrases():
+        for found in pattern.finditer(place.bare):
+            if not found.start() <= place.start or len(place.before) > found.end():
+                continue
+            written = place.text[found.start() : found.end()]
+            text = found.expand(better) if "\\" in better else better
+            text = text.lower() if text.lower() == written.lower() else text
+            start = found.start()
+            if "{L}" in text:
+                value = _value_before(place, start, text)
+                if value is None:
+                    continue
+                start, text = value
+            same = written.lower() == text and " " not in text
+            if same or written == text or not place.mends(start, found.end(), text):
+                continue
+            message = f"`{' '.join(written.split())}` does not fit here"
+            help_ = f"write  {text}" if text else "leave it out"
+            return Refusal(
+                "P001", message, found.start(), found.end(), helps=(help_,), fix=text,
+                fix_at=(start, found.end()),
+            )  # fmt: skip
+    return None
+
+
+def _value_before(place: Place, start: int, text: str) -> tuple[int, str] | None:
+    """Puts what is tested before an operator into a text; returns where the text then starts."""
+    if text.startswith(("or ", "and ")):
+        tested = re.search(
+            rf"({PATH})[ \t]+(?:is|==|!=|is not)[ \t]+\S+[ \t]*\Z", place.bare[:start]
+        )
+        return None if tested is None else (start, text.replace("{L}", tested[1]))
+    left = LAST_VALUE.search(place.bare[:start].rstrip())
+    if left is None:
+        return None
+    return left.start(), text.replace("{L}", place.text[left.start() : left.end()])
+
+
+def twice(place: Place) -> Refusal | None:
+    """`and and`, `is is`, `filter: filter: x`."""
+    found = re.search(r"(?<![\w.$])([A-Za-z]+)\Z", place.before)
+    if found is None or found[1] not in KEYWORDS:
+        return None
+    again = re.search(rf"(?<![\w.$]){found[1]}[ \t]+{found[1]}\Z", place.before)
+    start = found.start() if again is not None else place.start
+    if again is None and place.met != found[1]:
+        return None
+    word = found[1]
+    return Refusal(
+        "P001", f"`{word}` stands twice", start, start + len(word), helps=("leave one out",),
+        fix="",
+    )  # fmt: skip
+
+
+def word_before(place: Place) -> Refusal | None:
+    """`SELECT node`, `lambda n: ...`, `lowest load`, `nto node.ready`: the word before is wrong."""
+    found = re.search(r"(?<![\w.$\"-])([A-Za-z_]+(?:[ \t]+(?:by|of))?)\Z", place.before)
+    if found is None or not re.match(r"[\w\"$(]", place.text[place.start : place.start + 1]):
+        return None
+    word = found[1].lower()
+    if word == "lambda":
+        end = place.bare.find(":", place.start) + 1
+        return Refusal(
+            "P001", "there are no functions of your own here", found.start(), end or found.end(),
+            helps=("write the expression itself",), fix="" if end else None,
+        )  # fmt: skip
+    if found[1] in STATEMENTS and found.start() == 0:
+        return None
+    if found[1] in STATEMENTS and place.mends(*found.span(), ""):
+        message = f"`{found[1]}` starts a statement, and this is the inside of one"
+        return place.at(*found.span(), "P001", message, "leave it out", fix="")
+    if word in ("contains", "is", "like", "matches") and place.before[: found.start()].rstrip()[
+        -1:
+    ] in (":", ">", "("):  # fmt: skip
+        tested = f"pod.name {word}"
+        help_ = f"say what is tested:  {tested} ..."
+        return place.at(*found.span(), "P001", f"nothing stands before `{word}`", help_, fix=tested)
+    known = "over" if word == "by" and place.keyword == "spread" else _LEADS.get(word)
+    better = known if known is not None else closest(word, _NEAR_LEADS)
+    if better is not None and word != better and place.mends(*found.span(), better):
+        help_ = f"write  {better}" if better else "leave it out"
+        return place.at(*found.span(), "P001", f"`{found[1]}` does not fit here", help_, fix=better)
+    return None
