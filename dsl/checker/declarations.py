@@ -2,7 +2,8 @@
 
 import hashlib
 import re
-from typing import Final
+from fractions import Fraction
+from typing import Final, cast
 
 from msgspec.structs import replace
 
@@ -43,7 +44,7 @@ from dsl.types import (
     show,
 )
 
-_PARAM_IN_QUERY: Final = re.compile(r"\$(\$|[A-Za-z_]\w*)?")
+_PARAM_IN_QUERY: Final = re.compile(r"\$(\$|[A-Za-z_]\w*|)")
 _PERCENT: Final = 0.01
 _LEVELS: Final = ("cluster", "namespace", "workload", "pod")
 _PAIR: Final = 2
@@ -486,13 +487,13 @@ def _query(scope: Scope, query: s.Text) -> str:
         name = found.group(1)
         if name == "$":
             return "$"
-        entry = scope.params.get(name or "")
+        entry = scope.params.get(name)
         if entry is None:
             if name in scope.broken:
                 return ""
-            near = closest(name or "", scope.params)
+            near = closest(name, scope.params)
             hint = f"did you mean `${near}`?" if near else "a dollar itself is written $$"
-            raise scope.refuse("P105", f"there is no parameter `${name or ''}`", query.span, hint)
+            raise scope.refuse("P105", f"there is no parameter `${name}`", query.span, hint)
         if entry.value is None:
             raise Refused
         return _quoted(scope, entry.value, query.span)
@@ -502,7 +503,7 @@ def _query(scope: Scope, query: s.Text) -> str:
 
 def _quoted(scope: Scope, value: Typed, span: Span) -> str:
     if isinstance(value, Flex):
-        return number_text(to_float(value.exact)) if value.exact is not None else "NaN"
+        return number_text(to_float(cast("Fraction", value.exact)))
     assert isinstance(value, ir.Const)
     plain = value.value
     if isinstance(plain, bool):

@@ -44,6 +44,7 @@ def test_units_of_metrics(clause, unit, scale):
     ("source", "query"),
     [
         ("promql \"x{a='$key', b='$five'}\"", "x{a='a/b', b='5'}"),
+        ('promql "x{$lines}"', "x{a\\nb}"),
         ("annotation $key", "a/b"),
         ("annotation $five", "5"),
         ('annotation "x/$key"', "x/$key"),
@@ -51,8 +52,8 @@ def test_units_of_metrics(clause, unit, scale):
     ],
 )
 def test_what_a_metric_asks_for(source, query):
-    head = f'param key = "a/b"\nparam five = 5\nmetric m = {source}\n'
-    (found,) = plan_of(f"{head}score: m normalize minmax").metrics
+    head = 'param key = "a/b"\nparam five = 5\nparam lines = "a\\nb"\n'
+    (found,) = plan_of(f"{head}metric m = {source}\nscore: m normalize minmax").metrics
     assert found.query == query
 
 
