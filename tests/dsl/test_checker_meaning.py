@@ -77,3 +77,24 @@ def test_metrics_have_one_id_where_the_same_is_asked_for_in_the_same_way():
     assert len(ids) == 1 + len(others)
     same = MetricDefinition(query="q", default=3.0, doc="of another default and name")
     assert metric_spec("n", same).id == metric_spec("m", plain).id
+
+
+UNRESOLVABLE = "UnschedulableAndUnresolvable"
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("permit: reject", UNRESOLVABLE),
+        ("permit: reject status unschedulable", "Unschedulable"),
+        ("permit: count(node.pods) > 3 -> reject", "Unschedulable"),
+        ("permit: wait 1s until count(node.pods) > 3", "Unschedulable"),
+        ("permit: wait 1s until count(node.pods) > 3 status unresolvable", UNRESOLVABLE),
+        ("quota: by pod.namespace max cpu 3", "Unschedulable"),
+        ("quota: by pod.namespace max cpu 3 status unresolvable", UNRESOLVABLE),
+    ],
+)
+def test_what_a_rejection_means_for_preemption(line, status):
+    plan = plan_of(line)
+    (rule,) = (*plan.permits, *plan.quotas)
+    assert rule.status == status
