@@ -1,0 +1,33 @@
+"""Texts that other tests look at many at a time, here one by one: a mutant meets the few it needs.
+
+No test file of its own (pytest does not find it by name): the mutation check names it.
+"""
+
+import hashlib
+
+import pytest
+
+from tests.dsl import test_fixes, test_wrong
+from tests.dsl.corpus import policies
+
+
+def ident(text):
+    return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:12]
+
+
+WRONG = [
+    pytest.param(text, expected, test_wrong.of_test(path), id=f"{path.stem}-{ident(text)}")
+    for path in test_wrong.FILES
+    for _, text, expected in test_wrong.cases(path)
+]
+POLICIES = [pytest.param(text, id=ident(text)) for text in policies()]
+
+
+@pytest.mark.parametrize(("text", "expected", "of_test"), WRONG)
+def test_what_is_said(text, expected, of_test):
+    assert test_wrong.shown(test_wrong.found(text, of_test)) == expected
+
+
+@pytest.mark.parametrize("text", POLICIES)
+def test_a_fix_cures_its_finding(text):
+    test_fixes.check_fixes(text)

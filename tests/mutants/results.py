@@ -1,0 +1,128 @@
+"""What became of each mutant: kept in lines of JSON, judged by hand in equivalent.txt, a table."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tests.mutants.forks import Outcome
+from tests.mutants.operators import Mutant
+
+COLUMNS = ("generated", *(one.value for one in Outcome), "argued", "not run", "open")
+
+
+@dataclass(frozen=True)
+class Result:
+    """Of one mutant, when it was run last."""
+
+    path: str
+    ident: str
+    outcome: Outcome
+    #: Which test failed or did not end; or what went wrong.
+    test: str
+    #: Of the text of the function around it, then.
+    function: str
+    seconds: float
+
+
+class Results:
+    """The results of earlier runs and of this one; a file that grows by a line for each."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._known: dict[tuple[str, str], Result] = {}
+        if file.exists():
+            for line in file.read_text(encoding="utf-8").splitlines():
+                kept = json.loads(line)
+                one = Result(**{**kept, "outcome": Outcome(kept["outcome"])})
+                self._known[one.path, one.ident] = one
+
+    def add(self, result: Result) -> None:
+        self._known[result.path, result.ident] = result
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(asdict(result)) + "\n")
+
+    def of(self, mutant: Mutant) -> Result | None:
+        return self._known.get((mutant.path, mutant.ident))
+
+    def killers(self, path: str) -> list[str]:
+        """The tests that killed mutants of a file, each once, the last one first."""
+        dead = [
+            one.test
+            for one in self._known.values()
+            if one.path == path and one.test and not one.outcome.is_open
+        ]
+        return list(dict.fromkeys(reversed(dead)))
+
+
+class Equivalent:
+    """Mutants that no test can tell from the code: file, line, change and reason, by tabs."""
+
+    def __init__(self, file: Path) -> None:
+        self.reasons: dict[tuple[str, str, str], str] = {}
+        for line in file.read_text(encoding="utf-8").splitlines():
+            if line and not line.startswith("# "):
+                path, source, what, reason = line.split("\t")
+                self.reasons[path, source, what] = reason
+
+    def reason(self, mutant: Mutant) -> str | None:
+        return self.reasons.get((mutant.path, mutant.source, mutant.what))
+
+    def stale(self, mutants: Iterable[Mutant]) -> list[tuple[str, str, str]]:
+        """The judgements of lines or changes that are no more, of the files of these mutants."""
+        some = list(mutants)
+        there = {(one.path, one.source, one.what) for one in some}
+        paths = {one.path for one in some}
+        return [one for one in self.reasons if one[0] in paths and one not in there]
+
+
+@dataclass(frozen=True)
+class Report:
+    """The mutants of some files and what is known of them."""
+
+    mutants: Mapping[str, Sequence[Mutant]]
+    results: Results
+    equivalent: Equivalent
+
+    @property
+    def open(self) -> list[tuple[Mutant, str]]:
+        """Those neither killed nor argued, with their outcome."""
+        some = [(one, self._outcome(one)) for each in self.mutants.values() for one in each]
+        closed = (Outcome.KILLED.value, Outcome.TIMEOUT.value, "argued")
+        return [(one, outcome) for one, outcome in some if outcome not in closed]
+
+    @property
+    def killed_though_argued(self) -> list[tuple[Mutant, str]]:
+        """Judgements that a test has disproved."""
+        some = [one for each in self.mutants.values() for one in each]
+        found = [(one, self.results.of(one)) for one in some if self.equivalent.reason(one)]
+        return [
+            (one, result.test) for one, result in found if result and not result.outcome.is_open
+        ]
+
+    def table(self) -> str:
+        """Markdown: a line for each file, and one for all."""
+        lines = [f"| file | {' | '.join(COLUMNS)} |", f"|{'---|' * (len(COLUMNS) + 1)}"]
+        whole: Counter[str] = Counter()
+        for path, some in self.mutants.items():
+            counts = Counter(self._outcome(one) for one in some)
+            counts["open"] = sum(path == one.path for one, _ in self.open)
+            counts["generated"] = len(some)
+            whole += counts
+            lines.append(_row(path, counts))
+        return "\n".join([*lines, _row("all", whole)])
+
+    def _outcome(self, mutant: Mutant) -> str:
+        result = self.results.of(mutant)
+        if result is not None and not result.outcome.is_open:
+            return result.outcome.value
+        if self.equivalent.reason(mutant):
+            return "argued"
+        return result.outcome.value if result is not None else "not run"
+
+
+def _row(name: str, counts: Mapping[str, int]) -> str:
+    return f"| {name} | {' | '.join(str(counts.get(one, 0)) for one in COLUMNS)} |"

@@ -1,0 +1,316 @@
+"""Two pytest sessions that run mutants: of code in functions, and of what runs at import.
+
+A mutant of a function is put into the functions that stand, in a fork of a session that has
+collected all tests. What takes effect at import, as tables and defaults do, is changed in a fork
+that has imported nothing of what is tested, and collects all tests itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import gc
+import importlib
+import importlib.machinery
+import os
+import signal
+import sys
+import time
+import types
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.mutants.covering import Covering, Tracer
+from tests.mutants.forks import Outcome, Pipe, Verdict, fork, passes, run, watch
+from tests.mutants.operators import Mutant
+from tests.mutants.results import Result, Results
+
+#: So many of the tests that killed last in a function are tried first.
+NEAR = 8
+#: Importing and collecting may take so long, in seconds of the processor.
+IMPORT = 60.0
+RUN_AT_IMPORT = "at import"
+#: Imported once for all forks, as nothing of them is tested.
+LIBRARIES = ("lark", "msgspec", "numpy", "rich")
+Functions = Mapping[tuple[str, int], Sequence[types.FunctionType]]
+
+
+@dataclass
+class Plan:
+    """What is to be run, and what is known."""
+
+    root: Path
+    #: The trees and the mutants to run, by file.
+    trees: Mapping[str, ast.Module]
+    mutants: Mapping[str, Sequence[Mutant]]
+    covering: Covering
+    results: Results
+    #: Seconds for all tests of one mutant, and for one test.
+    budget: float
+    longest: float
+    #: Parts of names of tests that measure time: they may fail without any mutant.
+    unsteady: Collection[str]
+    kills: Counter[str] = field(default_factory=Counter)
+    #: The tests that killed in a function, the last one first.
+    near: dict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    def usable(self, items: Iterable[pytest.Item]) -> dict[str, pytest.Item]:
+        return {
+            one.nodeid: one for one in items
+            if not any(part in one.nodeid for part in self.unsteady)
+            and self.covering.passes(one.nodeid)
+            and self.covering.seconds(one.nodeid) <= self.longest
+        }  # fmt: skip
+
+    def order(self, mutant: Mutant, tests: Collection[str]) -> list[str]:
+        """Those that killed here first; then of each module its quickest in turn.
+
+        In turn, for a test of values finds what no text of a hundred quicker ones does.
+        """
+        near = [one for one in self.near[mutant.path, mutant.name] if one in tests][:NEAR]
+        modules: dict[str, list[str]] = defaultdict(list)
+        for one in sorted(set(tests) - set(near), key=self._weight):
+            modules[one.partition("::")[0]].append(one)
+        rounds = zip_longest(*modules.values())
+        return near + [one for each in rounds for one in each if one is not None]
+
+    def _weight(self, test: str) -> tuple[float, str]:
+        return (self.covering.seconds(test) + 0.003) / (1 + self.kills[test]), test
+
+    def note(self, mutant: Mutant, verdict: Verdict, started: float) -> None:
+        if not verdict.outcome.is_open and verdict.test:
+            near = self.near[mutant.path, mutant.name]
+            if verdict.test in near:
+                near.remove(verdict.test)
+            near.insert(0, verdict.test)
+            self.kills[verdict.test] += 1
+        function = self.covering.around(mutant)
+        self.results.add(
+            Result(
+                mutant.path, mutant.ident, verdict.outcome, verdict.test,
+                function.digest if function is not None else "",
+                round(time.monotonic() - started, 2),
+            )
+        )  # fmt: skip
+
+
+class FixedSeeds:
+    """Properties try the same examples each time, and a slow machine is no finding."""
+
+    def pytest_configure(self) -> None:
+        checks = list(HealthCheck)
+        settings.register_profile(
+            "mutants", derandomize=True, database=None, deadline=None, suppress_health_check=checks
+        )
+        settings.load_profile("mutants")
+
+
+class InFunctions(FixedSeeds):
+    """Traces the tests that are not known yet, then runs the mutants of functions."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        #: What runs already when tests are imported and collected.
+        self._importing = Tracer(str(plan.root / path) for path in plan.mutants)
+        self._importing.start()
+
+    def pytest_collection_finish(self) -> None:
+        self._importing.stop()
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        plan = self._plan
+        _warm()
+        unknown = plan.covering.unknown(session.items)
+        if unknown:
+            print(f"tracing {len(unknown)} of {len(session.items)} tests", flush=True)
+            child = os.fork()
+            if not child:
+                plan.covering.trace(unknown, passes)
+                os._exit(0)
+            os.waitpid(child, 0)
+            plan.covering = plan.covering.again()
+        items = plan.usable(session.items)
+        standing = _standing({str(plan.root / path): path for path in plan.mutants})
+        gc.collect()
+        gc.freeze()
+        for path, mutants in plan.mutants.items():
+            for one in mutants:
+                if not one.at_import:
+                    started = time.monotonic()
+                    plan.note(one, self._judge(one, items, standing[path]), started)
+        return True
+
+    def _judge(
+        self, mutant: Mutant, items: Mapping[str, pytest.Item], standing: Functions
+    ) -> Verdict:
+        plan = self._plan
+        tests = plan.order(mutant, plan.covering.of(mutant) & items.keys())
+        if not tests:
+            seen = self._importing.seen[str(plan.root / mutant.path)]
+            first, last = mutant.lines
+            imported = seen.intersection(range(first, last + 1))
+            return Verdict(Outcome.UNCOVERED, RUN_AT_IMPORT if imported else "")
+        try:
+            code = compiled(plan.trees[mutant.path], mutant, str(plan.root / mutant.path))
+        except (SyntaxError, ValueError) as error:
+            return Verdict(Outcome.KILLED, f"does not compile: {error}")
+        child, end = fork()
+        if child:
+            return watch(child, end)
+        pipe = Pipe(end)
+        try:
+            put(code, standing)
+        except (ValueError, LookupError) as error:
+            pipe.ends(Outcome.ERROR, str(error))
+        run(pipe, [items[one] for one in tests], plan.covering.seconds, plan.budget)
+        raise AssertionError("the child has ended")
+
+
+class AtImport(FixedSeeds):
+    """In a fork that has imported a mutant: collects, and runs all tests that run its file."""
+
+    def __init__(self, plan: Plan, mutant: Mutant, pipe: Pipe) -> None:
+        self._plan, self._mutant, self._pipe = plan, mutant, pipe
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.failed:
+            self._pipe.ends(Outcome.KILLED, f"{report.nodeid} (at import)")
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        plan, path = self._plan, self._mutant.path
+        items = plan.usable(session.items)
+        tests = plan.order(self._mutant, plan.covering.of_file(path) & items.keys())
+        known = [one for one in plan.results.killers(path) if one in items][:NEAR]
+        ordered = list(dict.fromkeys([*known, *tests]))
+        run(self._pipe, [items[one] for one in ordered], plan.covering.seconds, plan.budget)
+        raise AssertionError("the child has ended")
+
+
+def in_functions(plan: Plan, options: Sequence[str]) -> None:
+    """Traces what is to be traced, and runs the mutants of functions; in a fork of its own."""
+    sys.stdout.flush()
+    child = os.fork()
+    if not child:
+        code = pytest.main([*options], plugins=[InFunctions(plan)])
+        sys.stdout.flush()
+        os._exit(code)
+    _, status = os.waitpid(child, 0)
+    if os.waitstatus_to_exitcode(status) not in (pytest.ExitCode.OK, pytest.ExitCode.INTERRUPTED):
+        raise RuntimeError("the session of tests did not come to its end")
+
+
+def at_import(plan: Plan, options: Sequence[str]) -> None:
+    """Runs the mutants that take effect at import, each in a fork that imports all anew.
+
+    Also those of functions that run then alone: they fill tables.
+    """
+    for name in LIBRARIES:
+        importlib.import_module(name)
+    there = {getattr(one, "__file__", None) for one in sys.modules.values()}
+    assert not there & {str(plan.root / path) for path in plan.covering.functions}
+    gc.freeze()
+    for path, mutants in plan.mutants.items():
+        for one in mutants:
+            known = plan.results.of(one)
+            if one.at_import or (known is not None and known.test == RUN_AT_IMPORT):
+                started = time.monotonic()
+                child, end = fork()
+                if not child:
+                    one.apply()
+                    _replace(str(plan.root / path), plan.trees[path])
+                    signal.setitimer(signal.ITIMER_PROF, IMPORT)
+                    pipe = Pipe(end)
+                    pytest.main([*options], plugins=[AtImport(plan, one, pipe)])
+                    pipe.ends(Outcome.KILLED, "the session (at import)")
+                plan.note(one, watch(child, end), started)
+
+
+def compiled(tree: ast.Module, mutant: Mutant, file: str) -> types.CodeType:
+    """The code of the function around a mutant, in the classes around that; the tree as before."""
+    classes, body = [], tree.body
+    while True:
+        (around,) = (one for one in body if _first_line(one) <= mutant.line <= _last_line(one))
+        if not isinstance(around, ast.ClassDef):
+            break
+        classes.append(around.name)
+        body = around.body
+    undo = mutant.apply()
+    try:
+        part: ast.stmt = around
+        for name in reversed(classes):
+            part = ast.ClassDef(name, [], [], [part], [])
+        module = ast.fix_missing_locations(ast.Module([part], []))
+        flags = annotations.compiler_flag
+        return compile(module, file, "exec", flags, dont_inherit=True)
+    finally:
+        undo()
+
+
+def put(code: types.CodeType, standing: Functions) -> None:
+    """Gives the functions that stand their new code, those inside others, too."""
+    found = False
+    for one in _codes(code):
+        for function in standing.get((one.co_qualname, one.co_firstlineno), ()):
+            function.__code__ = one
+            found = True
+    if not found:
+        raise LookupError("no function takes the new code")
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    for one in code.co_consts:
+        if isinstance(one, types.CodeType):
+            yield one
+            yield from _codes(one)
+
+
+def _first_line(one: ast.stmt) -> int:
+    decorated = isinstance(one, ast.ClassDef | ast.FunctionDef)
+    return min([one.lineno, *(each.lineno for each in (one.decorator_list if decorated else ()))])
+
+
+def _last_line(one: ast.stmt) -> int:
+    return one.end_lineno or one.lineno
+
+
+def _standing(
+    paths: Mapping[str, str],
+) -> dict[str, dict[tuple[str, int], list[types.FunctionType]]]:
+    """The functions of some files, by name and first line."""
+    found: dict[str, dict[tuple[str, int], list[types.FunctionType]]] = {
+        path: defaultdict(list) for path in paths.values()
+    }
+    for one in gc.get_objects():
+        if type(one) is types.FunctionType and one.__code__.co_filename in paths:
+            code = one.__code__
+            found[paths[code.co_filename]][code.co_qualname, code.co_firstlineno].append(one)
+    return found
+
+
+def _warm() -> None:
+    """Makes what takes long once for all children, and forgets what the code of today has said."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("tests."):
+            for value in list(vars(module).values()):
+                if not isinstance(value, type) and callable(getattr(value, "warm", None)):
+                    value.warm()
+    for one in gc.get_objects():
+        if isinstance(one, functools._lru_cache_wrapper):
+            one.cache_clear()
+
+
+def _replace(file: str, tree: ast.Module) -> None:
+    """From now on this file's module is made of this tree."""
+    code = compile(ast.fix_missing_locations(tree), file, "exec", dont_inherit=True)
+    usual = importlib.machinery.SourceFileLoader.get_code
+
+    def get_code(self: importlib.machinery.SourceFileLoader, name: str) -> types.CodeType | None:
+        return code if self.path == file else usual(self, name)
+
+    importlib.machinery.SourceFileLoader.get_code = get_code

@@ -1,0 +1,342 @@
+"""The mutation check itself: which changes it makes, and what becomes of those of a toy."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+from tests.mutants.covering import Covering, functions_of
+from tests.mutants.forks import Outcome, Pipe, Verdict, fork, watch
+from tests.mutants.operators import mutants_of
+from tests.mutants.results import Equivalent, Report, Result, Results
+from tests.mutants.sessions import compiled, put
+
+ROOT = Path(__file__).parents[2]
+TOY = '''\
+"""A toy."""
+
+LIMIT = 3
+
+
+def kept(items, most=LIMIT, *, strict=False):
+    """Some words."""
+    if strict and len(items) > most:
+        raise ValueError("too many of them")
+    return [one for one in items if one >= 0][:most]
+
+
+class Shelf:
+    def __init__(self, name):
+        self.name = f"{name}"
+
+    def label(self):
+        match self.name:
+            case "top":
+                return "up"
+            case other if other:
+                return None
+            case _:
+                raise AssertionError(self.name)
+
+
+def never():
+    return 1
+'''
+TESTS = """\
+import pytest
+
+from toy import LIMIT, Shelf, kept
+
+
+def test_kept():
+    assert kept([1, -1, 0, 2, 3]) == [1, 0, 2]
+
+
+def test_limit():
+    assert LIMIT == 3
+
+
+def test_too_many():
+    with pytest.raises(ValueError):
+        kept([1, 2, 3, 4], strict=True)
+    assert kept([1], strict=True) == [1]
+
+
+def test_label():
+    assert Shelf("top").label() == "up"
+    assert Shelf("low").label() is None
+"""
+
+
+@pytest.fixture
+def toy(tmp_path):
+    (tmp_path / "toy.py").write_text(TOY)
+    return tmp_path
+
+
+def test_the_mutants_of_a_toy(toy):
+    _, found = mutants_of(toy, "toy.py")
+    assert [(one.line, one.name, one.what) for one in found] == [
+        (3, "", "3 -> 4"),
+        (6, "", "False -> True"),
+        (8, "kept", "condition negated"),
+        (8, "kept", "And -> Or"),
+        (8, "kept", "Gt -> GtE"),
+        (10, "kept", "return -> None"),
+        (10, "kept", "filter negated"),
+        (10, "kept", "GtE -> Gt"),
+        (10, "kept", "0 -> 1"),
+        (15, "Shelf.__init__", "assigned None"),
+        (19, "Shelf.label", "case removed"),
+        (20, "Shelf.label", "return -> None"),
+        (20, "Shelf.label", "'up' -> 'upXX'"),
+        (21, "Shelf.label", "guard negated"),
+        (28, "never", "return -> None"),
+        (28, "never", "1 -> 2"),
+    ]
+    assert [one.what for one in found if one.at_import] == ["3 -> 4", "False -> True"]
+    assert len({one.ident for one in found}) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("code", "changes"),
+    [
+        ("x = a + b // c", ["assigned None", "Add -> Sub", "FloorDiv -> Div"]),
+        ("x += a @ b", ["statement removed", "aug Add -> Sub"]),
+        ("x = not a is b", ["assigned None", "Not dropped", "Is -> IsNot"]),
+        ("x = -1.5", ["assigned None", "USub dropped", "1.5 -> 2.5"]),
+        ("x = 'a word'", []),
+        ("x = f'{a < b} words'", ["assigned None", "Lt -> LtE"]),
+        (
+            "f(a, k=True, strict=True)",
+            ["statement removed", "argument k= dropped", "True -> False"],
+        ),
+        ("f(a, g(b, 'c'))", ["statement removed", "last argument dropped", "'c' -> 'cXX'"]),
+        (
+            "isinstance(a, s.Word | s.Text)",
+            ["statement removed", "`s.Word` alone", "`s.Text` alone"],
+        ),
+        ("cast(A, b + 1)", ["statement removed"]),
+        ("return False", ["False -> True"]),
+        ("return a if b else c", ["return -> None", "condition negated"]),
+        ("assert a > 1", []),
+        ("raise NotImplementedError(1)", []),
+        ("raise Odd(a == b)", ["Eq -> NotEq"]),
+        ("x: int = g(a)", ["assigned None"]),
+        ("x: int", []),
+        ("import a", []),
+        ("if TYPE_CHECKING: f()", []),
+        ("while a < b:\n  break", ["condition negated", "Lt -> LtE", "break -> continue"]),
+        ("for a in b or c:\n  continue", ["Or -> And", "continue -> break"]),
+        ("with f(1):\n  x = 1", ["1 -> 2", "1 -> 2"]),
+        (
+            "try:\n  f()\nexcept E:\n  f(1)\nelse:\n  x = 2\nfinally:\n  x = 3",
+            ["statement removed", "statement removed", "1 -> 2", "2 -> 3", "3 -> 4"],
+        ),
+        ("x = {k: 1 for k in a if k}", ["assigned None", "filter negated", "1 -> 2"]),
+        ("x = lambda a: a[0]", ["assigned None", "0 -> 1"]),
+        ("yield a", []),
+        ("yield from a", ["statement removed"]),
+        ("def g(a=1, *, b=2): f()", ["1 -> 2", "2 -> 3", "statement removed"]),
+    ],
+)
+def test_changes(tmp_path, code, changes):
+    inside = "".join(f"    {line}\n" for line in code.split("\n"))
+    (tmp_path / "a.py").write_text(f"def around():\n{inside}")
+    _, found = mutants_of(tmp_path, "a.py")
+    assert [one.what for one in found] == changes
+
+
+@pytest.mark.parametrize(
+    "code", ["__slots__ = ('a',)", "Some = A | B", "Maker = Callable[[int], 1]", "'''words'''"]
+)
+def test_no_changes_of_modules(tmp_path, code):
+    (tmp_path / "a.py").write_text(code)
+    assert mutants_of(tmp_path, "a.py")[1] == []
+
+
+def test_a_change_is_taken_back():
+    tree, found = mutants_of(ROOT, "tests/mutants/operators.py")
+    before = ast.dump(tree)
+    assert len(found) > 100
+    for one in found[::40]:
+        undo = one.apply()
+        assert ast.dump(tree) != before, one.what
+        undo()
+    assert ast.dump(tree) == before
+
+
+def test_an_edit_elsewhere_keeps_the_names_of_mutants(toy):
+    before = [one.ident for one in mutants_of(toy, "toy.py")[1]]
+    (toy / "toy.py").write_text(TOY.replace("LIMIT = 3", "# Few.\nLIMIT = 3"))
+    assert [one.ident for one in mutants_of(toy, "toy.py")[1]] == before
+
+
+def test_a_function_that_stands_takes_the_change(toy):
+    space: dict[str, object] = {}
+    exec(compile(TOY, "toy.py", "exec"), space)
+    tree, found = mutants_of(toy, "toy.py")
+    shelf = space["Shelf"]
+    label = shelf.label
+    (one,) = (one for one in found if "upXX" in one.what)
+    code = label.__code__
+    put(compiled(tree, one, "toy.py"), {(code.co_qualname, code.co_firstlineno): [label]})
+    assert shelf("top").label() == "upXX"
+    with pytest.raises(LookupError):
+        put(compiled(tree, one, "toy.py"), {})
+    assert isinstance(label, types.FunctionType)
+
+
+# ---- which tests run a line
+
+
+def coverage_of(toy, lines, traced=None):
+    functions = {one.key: one.digest for one in functions_of(toy, "toy.py")}
+    tests = {
+        name: {"seconds": 1.0, "passed": True, "module": "", "lines": {f"toy.py::{key}": some}}
+        for name, (key, some) in lines.items()
+    }
+    file = toy / "coverage.json"
+    file.write_text(json.dumps({"tests": tests, "functions": traced or functions}))
+    return Covering(toy, ["toy.py"], file)
+
+
+def test_the_tests_of_a_line(toy):
+    lines = {"a": ("kept", [2, 4]), "b": ("kept", [2]), "c": ("Shelf.label", [1])}
+    of = {one.what: one for one in mutants_of(toy, "toy.py")[1]}
+    covering = coverage_of(toy, lines)
+    assert covering.of(of["And -> Or"]) == {"a", "b"}
+    assert covering.of(of["GtE -> Gt"]) == {"a"}
+    assert covering.of(of["guard negated"]) == set()
+    assert covering.of(of["3 -> 4"]) == {"a", "b", "c"}, "at import: whatever runs the file"
+    assert covering.of(of["1 -> 2"]) == set()
+    untraced = coverage_of(toy, lines, {"toy.py::kept": "then"})
+    assert untraced.of(of["1 -> 2"]) == {"a", "b", "c"}, "new: whatever runs the file"
+
+
+def test_lines_move_with_their_function_and_a_changed_one_is_taken_whole(toy):
+    lines = {"a": ("kept", [2, 4]), "b": ("kept", [2])}
+    traced = {one.key: one.digest for one in functions_of(toy, "toy.py")}
+    (toy / "toy.py").write_text(TOY.replace("LIMIT = 3", "# Few.\nLIMIT = 3"))
+    of = {one.what: one for one in mutants_of(toy, "toy.py")[1]}
+    assert coverage_of(toy, lines, traced).of(of["GtE -> Gt"]) == {"a"}
+    (toy / "toy.py").write_text(TOY.replace("[:most]", "[: most + 0]"))
+    of = {one.what: one for one in mutants_of(toy, "toy.py")[1]}
+    assert coverage_of(toy, lines, traced).of(of["GtE -> Gt"]) == {"a", "b"}
+
+
+# ---- forks
+
+
+def told(work):
+    child, end = fork()
+    if not child:
+        work(Pipe(end))
+        os._exit(0)
+    return watch(child, end)
+
+
+def test_what_a_child_tells():
+    def killed(pipe):
+        pipe.starts("a")
+        pipe.ends(Outcome.KILLED, "a")
+
+    def crashed(pipe):
+        pipe.starts("a")
+        pipe.starts("b")
+        os._exit(3)
+
+    def hung(pipe):
+        pipe.starts("a")
+        os.kill(os.getpid(), 27)
+
+    assert told(killed) == Verdict(Outcome.KILLED, "a")
+    assert told(crashed) == Verdict(Outcome.KILLED, "b")
+    assert told(hung) == Verdict(Outcome.TIMEOUT, "a")
+    assert told(lambda pipe: pipe.ends(Outcome.SURVIVED)) == Verdict(Outcome.SURVIVED)
+
+
+# ---- judgements
+
+
+def test_the_table_and_what_is_open(toy):
+    _, some = mutants_of(toy, "toy.py")
+    results = Results(toy / "results.jsonl")
+    for one in some:
+        dead = "Gt" in one.what or one.what == "0 -> 1"
+        outcome = Outcome.KILLED if dead else Outcome.SURVIVED
+        if one.name != "never":
+            results.add(Result("toy.py", one.ident, outcome, "t", "", 0.1))
+    page = toy / "equivalent.txt"
+    page.write_text(
+        "# Words.\n"
+        f"toy.py\t{some[2].source}\tcondition negated\tnobody is strict\n"
+        f"toy.py\t{some[4].source}\tGt -> GtE\twrong\n"
+        "toy.py\tLIMIT = 4\t4 -> 5\tgone\n"
+    )
+    equivalent = Equivalent(page)
+    report = Report({"toy.py": some}, Results(toy / "results.jsonl"), equivalent)
+    assert report.table().splitlines()[2:] == [
+        "| toy.py | 16 | 3 | 0 | 10 | 0 | 0 | 0 | 1 | 2 | 12 |",
+        "| all | 16 | 3 | 0 | 10 | 0 | 0 | 0 | 1 | 2 | 12 |",
+    ]
+    assert len(report.open) == 12
+    assert {outcome for _, outcome in report.open} == {"survived", "not run"}
+    assert [(one.what, test) for one, test in report.killed_though_argued] == [("Gt -> GtE", "t")]
+    assert equivalent.stale(some) == [("toy.py", "LIMIT = 4", "4 -> 5")]
+    assert results.killers("toy.py") == ["t"]
+
+
+def test_every_judgement_is_of_a_line_that_is_there():
+    """As quick as this can be: the change itself is compared when the check is run."""
+    reasons = Equivalent(Path(__file__).parent / "equivalent.txt").reasons
+    lines = {
+        path: {line.strip() for line in (ROOT / path).read_text().splitlines()}
+        for path in {one[0] for one in reasons}
+    }
+    assert [one for one in reasons if one[1] not in lines[one[0]]] == []
+    assert all(reasons.values())
+
+
+# ---- the whole
+
+
+def run(toy, *options):
+    found = subprocess.run(
+        [
+            sys.executable, "-m", "tests.mutants", "toy.py", "--root", str(toy), "--tests",
+            str(toy / "test_toy.py"), "--equivalent", str(toy / "equivalent.txt"), *options,
+        ],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(toy)}, text=True, capture_output=True,
+        check=False,
+    )  # fmt: skip
+    assert found.stderr == ""
+    return found.returncode, found.stdout.splitlines()
+
+
+@pytest.mark.slow
+def test_a_toy_is_checked(toy):
+    (toy / "test_toy.py").write_text(TESTS)
+    (toy / "equivalent.txt").write_text("")
+    code, lines = run(toy)
+    assert code == 1
+    assert "| toy.py | 16 | 13 | 0 | 1 | 2 | 0 | 0 | 0 | 0 | 3 |" in lines
+    assert [line for line in lines if line.startswith("toy.py:")] == [
+        "toy.py:8: kept: if strict and len(items) > most:  [Gt -> GtE] survived",
+        "toy.py:28: never: return 1  [return -> None] uncovered",
+        "toy.py:28: never: return 1  [1 -> 2] uncovered",
+    ]
+    (toy / "test_toy.py").write_text(
+        f"{TESTS}\n\ndef test_just_enough():\n    assert kept([1, 2, 3], strict=True)\n"
+    )
+    (toy / "equivalent.txt").write_text(
+        "toy.py\treturn 1\treturn -> None\tnobody asks\ntoy.py\treturn 1\t1 -> 2\tnobody asks\n"
+    )
+    code, lines = run(toy, "--only-open")
+    assert code == 0, lines
+    assert "| toy.py | 16 | 14 | 0 | 0 | 0 | 0 | 0 | 2 | 0 | 0 |" in lines
