@@ -32,6 +32,8 @@ _RESOURCES: Final = (("cpu", CPU), ("memory", MEMORY), ("storage", EPHEMERAL_STO
 _SLOTS: Final = "110"
 _FINISHED: Final = ("Succeeded", "Failed")
 _TEMPLATES: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
+#: The label that tells the ReplicaSets of a Deployment apart.
+_TEMPLATE_HASH: Final = "pod-template-hash"
 _DELETED: Final = "2025-03-01T10:00:00Z"
 
 
@@ -255,13 +257,27 @@ def _metadata(thing: Thing, meta: Tree, name: str, uid: str) -> Tree:
         meta["creationTimestamp"] = thing.text("created")
     if thing.flag("terminating", default=False):
         meta["deletionTimestamp"] = _DELETED
+    _own(thing, meta)
+    return meta
+
+
+def _own(thing: Thing, meta: Tree) -> None:
+    """Gives a pod the owner of its kind and name, or one that makes it of its workload."""
     kind, owner = thing.text("owner_kind"), thing.text("owner_name")
     workload = thing.text("workload")
-    if kind or owner:
-        meta["ownerReferences"] = [{"kind": kind, "name": owner, "controller": True}]
-    elif workload:
-        meta["ownerReferences"] = [{"kind": "Deployment", "name": workload, "controller": True}]
-    return meta
+    if not (kind or owner or workload):
+        return
+    name = owner or workload
+    if kind == "ReplicaSet" and workload and owner != workload:
+        # As a Deployment names the ReplicaSets that it makes.
+        name = owner or f"{workload}-0"
+        start, _, made = name.rpartition("-")
+        if start == workload:
+            meta["labels"].setdefault(_TEMPLATE_HASH, made)
+    elif workload and name != workload:
+        raise FixtureError(f"the workload of the {kind or 'owner'} {owner} is not {workload}")
+    default = "Deployment" if workload and not owner else kind
+    meta["ownerReferences"] = [{"kind": kind or default, "name": name, "controller": True}]
 
 
 _SPEC: Final = (

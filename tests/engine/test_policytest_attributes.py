@@ -333,6 +333,33 @@ def test_the_time(judged):
     assert holds(judged, 'now == time("2025-03-01T10:00:00Z")', "node: n")
 
 
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("workload w", "pod.workload is w and pod.owner.kind is Deployment"),
+        ("owner_kind ReplicaSet workload w", "pod.workload is w and pod.owner.kind is ReplicaSet"),
+        ("owner_kind ReplicaSet owner_name w-7d workload w",
+         "pod.workload is w and pod.owner.name is w-7d and pod.label[pod-template-hash] is 7d"),
+        ("owner_kind ReplicaSet owner_name w-7d", "pod.workload is w-7d"),
+        ("owner_kind ReplicaSet owner_name w workload w",
+         "pod.workload is w and pod.label[pod-template-hash] is missing"),
+        ("owner_kind StatefulSet workload w", "pod.workload is w and pod.owner.name is w"),
+        ("owner_kind Job", "pod.owner.kind is Job"),
+    ],
+)  # fmt: skip
+def test_a_workload_and_the_owner_that_makes_it(judged, written, said):
+    assert holds(judged, said, "node: n", pod=written)
+
+
+def test_an_owner_that_is_not_of_the_workload(judged):
+    tests = 'node: n\ntest: "t"\n  given pod owner_kind Job owner_name j workload w\n' + (
+        "  expect feasible [n]\n"
+    )
+    ((outcome, message),) = judged("filter: node.ready\n", tests)
+    assert outcome == "error"
+    assert "the workload of the Job j is not w" in message
+
+
 GROUP = f'group: g  min_member 4  created "{T}"  last_failure "2025-02-02T00:00:00Z"'
 OF_GROUP = "label scheduling.x-k8s.io/pod-group=g"
 
