@@ -7,7 +7,7 @@ DEV := $(VENV)/.dev-stamp
 WORKERS ?= 2
 FUZZ_SECONDS ?= 1800
 
-.PHONY: help demo check test test-long bench spec golden format clean
+.PHONY: help demo check test test-long mutants bench spec golden format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -42,6 +42,9 @@ test-long: $(DEV) ## many more examples and seeds, half an hour of fuzzing (FUZZ
 	@EFFORT=20 $(BIN)/pytest --timeout 3600 -q -n $(WORKERS) -m "not cluster and not bench"
 	@$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
 
+mutants: $(DEV) ## would a test notice a small change of plan, lowering or checker? an hour or more
+	@$(BIN)/python -m tests.mutants $(MUTANTS)
+
 bench: $(DEV) ## how fast, as a table and JSON lines
 	@$(BIN)/python -m tests.bench
 
@@ -55,4 +58,4 @@ format: $(DEV) ## format the code
 	@$(BIN)/ruff format --quiet . && $(BIN)/ruff check --quiet --fix .
 
 clean: ## remove what was made here
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
+	rm -rf $(VENV) .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist
