@@ -28,7 +28,6 @@ from dsl.functions import exact_decimal
 from dsl.plan import MetricSpec
 from dsl.schema import CATALOGUE, MetricDefinition
 from dsl.source import SourceFile, Span
-from dsl.types import Level
 
 __all__ = [
     "CheckedPolicy",
@@ -246,8 +245,7 @@ class FileChecker:
 
     def _applies_to(self, node: s.Expr) -> ir.Expr:
         guard = self._typer.condition(node, "`applies to`")
-        if guard.level > Level.POD:
-            raise self._rule_checker().too_high(guard, Level.POD, "`applies to` looks at the pod")
+        self._rule_checker().pod_only(guard, "`applies to` looks at the pod")
         return guard
 
     # ---- names

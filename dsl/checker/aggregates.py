@@ -1,5 +1,6 @@
 """Aggregates over pods and over nodes, and what a bare `max` means."""
 
+import re
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dsl import ir
@@ -19,6 +20,7 @@ _NODE_SETS: Final = ("nodes", "candidates")
 _NODE_CALLS: Final = ("peers", "metric_age")
 _MAX_SHOWN: Final = 3
 _CONTAINERS: Final = "pod.containers"
+_KEY: Final = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 #: What has a value of its own for each node.
 OF_NODE: Final = (ir.Read, ir.KeyedRead, ir.Metric, ir.Pair, ir.PodAggregate)
 _READS: Final = (ir.Read, ir.KeyedRead, ir.Metric, ir.ContainerAggregate)
@@ -72,13 +74,23 @@ def _pod_set(typer: "Typer", node: s.Expr) -> PodSet | None:
 def _pods_in(typer: "Typer", node: s.Call) -> PodSet:
     (key,) = node.args if len(node.args) == 1 else (None,)
     if not isinstance(key, s.Text | s.Param):
+        better = _pods_meant(typer.scope.text(key) if key is not None else "")
         raise typer.scope.refuse(
             "P209",
             "`pods_in` takes the key of a label in quotes",
             node.span,
-            'write  pods_in("topology.kubernetes.io/rack")',
+            f"write  {better}" if better else 'write for example  pods_in("example.com/row")',
+            fix=better or None,
         )
     return PodSet(f"label:{key_text(typer, key)}", "pods", typer.scope.text(node))
+
+
+def _pods_meant(written: str) -> str:
+    """Returns the set that `pods_in(zone)` or `pods_in(a.b/c)` means; "" for anything else."""
+    domain = written.removeprefix("node.")
+    if f"{domain}.pods" in POD_SETS:
+        return f"{domain}.pods"
+    return f'pods_in("{written}")' if _KEY.fullmatch(written) else ""
 
 
 def sets_read(node: ir.PodAggregate) -> tuple[str, ...]:

@@ -79,7 +79,8 @@ def _compare(typer: "Typer", node: s.Compare) -> ir.Expr:
     )
     hints.strange_scale(typer.scope, pair[0], pair[1], percent)
     if node.operator in ("==", "!="):
-        hints.strange_text(typer.scope, pair[0], "==", pair[1])
+        negated = node.operator == "!="
+        hints.strange_text(typer.scope, pair[0], "is", pair[1], negated=negated)
     level = max(pair[0].level, pair[1].level)
     operator = "==" if node.operator == "!=" else node.operator
     test = ir.Compare(
@@ -149,7 +150,12 @@ def _kinds_differ(typer: "Typer", left: ir.Expr, right: ir.Expr) -> Refused:
     other = right if text is left else left
     helps = []
     fix = None
-    if text.type.kind is Kind.TEXT:
+    if text.type.kind is Kind.TEXT and isinstance(other, ir.Const) and other.type == BOOL:
+        word = str(other.value)
+        word = word if isinstance(text, ir.Read) and text.field == hints.CONDITION else word.lower()
+        helps.append(f'write  "{word}"')
+        fix = Fix(other.span, f'"{word}"')
+    elif text.type.kind is Kind.TEXT:
         better = _plain_value(scope, text, other)
         if better:
             helps.append(f"write  {better}")
@@ -310,7 +316,8 @@ def _as_written(scope: Scope, span: Span, word: str) -> str:
 def _is(typer: "Typer", node: s.Is) -> ir.Expr:
     hints.listed_words(typer.scope, node)
     left = typer.check(node.left)
-    if isinstance(node.right, s.Word) and not hints.word_for_nothing(typer.scope, node):
+    if isinstance(node.right, s.Word):
+        hints.word_for_nothing(typer.scope, node, node.right)
         _looks_like_presence(typer.scope, node, node.right)
     right = word_or_expression(typer, node.right, left)
     solid = typer.plain(left)
@@ -320,7 +327,7 @@ def _is(typer: "Typer", node: s.Is) -> ir.Expr:
         raise _kinds_differ(typer, solid, right)
     if solid.type.unit != right.type.unit:
         raise typer.mixed("P203", "`is` wants equal units", solid, right)
-    hints.strange_text(typer.scope, solid, "is", right)
+    hints.strange_text(typer.scope, solid, "is", right, negated=node.negated)
     level = max(solid.level, right.level)
     test = ir.Compare(
         span=node.span, type=BOOL, level=level, operator="==", left=solid, right=right
@@ -375,7 +382,7 @@ def _in(typer: "Typer", node: s.In) -> ir.Expr:
         for one in values:
             if one.type.kind is not item.type.kind or one.type.unit != item.type.unit:
                 raise typer.mixed("P201", "`in` wants items of the same kind", item, one)
-            hints.strange_text(typer.scope, item, "is", one)
+            hints.strange_text(typer.scope, item, "is", one, negated=node.negated)
         return _negate(node, either(node.span, item, values), negated=node.negated)
     if item.type.is_number:
         return _negate(node, _in_numbers(typer, node, item), negated=node.negated)

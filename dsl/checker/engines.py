@@ -8,9 +8,11 @@ from dsl import ir
 from dsl import syntax as s
 from dsl.checker import fields, peers
 from dsl.checker.literals import read_number, settle
+from dsl.checker.resources import name_resource
 from dsl.checker.rules import Draft, Reads, StatementDraft, reads_of
 from dsl.checker.scope import Flex, Refused, describe
 from dsl.checker.statements import Clauses, StatementChecker
+from dsl.functions import number_text
 from dsl.schema import FIELDS, request_unit
 from dsl.source import Span
 from dsl.types import BOOL, DURATION, NUMBER, Level, number_of
@@ -79,6 +81,8 @@ class EngineChecker(StatementChecker):
         minimum: ir.Expr | None = None
         if "gang_min" in clauses:
             minimum = self._number(clauses["gang_min"], "min")
+            self._whole_gang(minimum)
+            self._one_alone(by, minimum)
         elif not (isinstance(by, ir.Read) and by.key == _GROUP_LABEL):
             raise self.scope.refuse(
                 "P209",
@@ -101,6 +105,29 @@ class EngineChecker(StatementChecker):
             reject_above=self._share(above) if above is not None else None,
             within=peers.domain(self.typer, within.values[0]) if within is not None else None,
         )
+
+    def _whole_gang(self, minimum: ir.Expr) -> None:
+        if not isinstance(minimum, ir.Const) or not isinstance(minimum.value, float):
+            return
+        if minimum.value < 1 or minimum.value != int(minimum.value):
+            raise self.scope.refuse(
+                "P111",
+                f"a gang has a whole number of members from 1, not {number_text(minimum.value)}",
+                minimum.span,
+                "write for example  min 4",
+            )
+
+    def _one_alone(self, by: ir.Expr, minimum: ir.Expr) -> None:
+        """Warns of gangs that nobody else can be in."""
+        alone = isinstance(by, ir.Read) and by.field in ("pod.name", "pod.uid")
+        one = isinstance(minimum, ir.Const) and minimum.value == 1
+        if alone and not one:
+            self.scope.warn(
+                "P312",
+                f"no two pods have the same `{self.scope.text(by)}`, so this gang is never whole",
+                by.span,
+                "name what its members have in common:  by pod.label[KEY]   or   by pod.workload",
+            )
 
     def _by(self, node: s.Special, clauses: Clauses) -> tuple[ir.Expr, ir.Expr]:
         by, member = peers.member(self.typer, self.expression(clauses["by"].values[0]), "by")
@@ -164,6 +191,13 @@ class EngineChecker(StatementChecker):
                 node.span,
                 "end it with  max cpu 10, memory 32Gi   or   elastic",
             )
+        if low and not elastic:
+            self.scope.warn(
+                "P312",
+                "a `min` has no effect in a quota that is not elastic: nothing is lent or taken",
+                lists["quota_min"].span,
+                "add  elastic   or leave the `min` out",
+            )
         for key, (least, span) in low.items():
             if key in high and least > high[key][0]:
                 raise self.scope.refuse("P111", f"the minimum of {key} is above its maximum", span)
@@ -193,6 +227,7 @@ class EngineChecker(StatementChecker):
         out: dict[str, tuple[float, Span]] = {}
         for one in part.amounts:
             key = fields.key_text(self.typer, one.key)
+            name_resource(self.scope, key, one.key.span)
             if key in out:
                 raise self.scope.refuse("P109", f"`{key}` is given twice", one.span)
             out[key] = self._amount(key, one.value), one.span

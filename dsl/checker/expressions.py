@@ -502,7 +502,7 @@ class Typer:
         written = (node.operand,) if isinstance(node, s.Not) else node.operands
         word = "not" if isinstance(node, s.Not) else node.operator
         if isinstance(node, s.Logical):
-            hints.alternatives(self, node)
+            hints.alternatives(self.scope, node)
         solid = []
         for one in self.each(written):
             if isinstance(one, Flex) or one.type.kind is not Kind.BOOL:

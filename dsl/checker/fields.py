@@ -6,6 +6,7 @@ from dsl import ir
 from dsl import syntax as s
 from dsl.checker import elsewhere, hints, meant
 from dsl.checker.literals import constant
+from dsl.checker.resources import name_resource
 from dsl.checker.scope import Flex, Typed, describe
 from dsl.diagnostics import Label
 from dsl.functions import parse_number
@@ -52,6 +53,9 @@ def read_field(typer: "Typer", node: s.Field) -> ir.Expr:
     if node.computed is not None:
         return _computed(typer, node, spec)
     key = key_text(typer, node.key) if node.key is not None else None
+    if node.key is not None and key is not None and spec.name in AMOUNTS:
+        of_node = spec.name.startswith("node.")
+        name_resource(typer.scope, key, node.key.span, of_node=of_node)
     return make_read(typer, spec, key, node.span)
 
 
@@ -218,7 +222,7 @@ def _label_compare(
                 right.span,
                 f"write  string({typer.scope.text(right)})",
             )
-        hints.strange_text(typer.scope, read, "is", right)
+        hints.strange_text(typer.scope, read, "is", right, negated=operator == "!=")
         equal = ir.Compare(
             span=node.span, type=BOOL, level=level, operator="==", left=read, right=right
         )

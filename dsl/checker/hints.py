@@ -30,7 +30,9 @@ from dsl.types import PLAIN, Kind, Level, Type
 if TYPE_CHECKING:
     from dsl.checker.expressions import Typer
 
-_MAX_LISTED: Final = 8
+_MAX_LISTED: Final = 9
+#: Its values are the words True, False and Unknown.
+CONDITION: Final = "node.condition"
 _WARNING: Final = Severity.WARNING
 _PATTERN: Final = re.compile(r"[*?^$|%+()\[\]{}\\,;]")
 #: Fields whose values are names of Kubernetes: lower-case letters, digits, `-` and `.`.
@@ -46,7 +48,6 @@ _PLAIN: Final = _NAMES | {
 }  # fmt: skip
 _KINDS: Final = ("ReplicaSet", "StatefulSet", "DaemonSet", "Job", "Node", "ReplicationController")
 _UPPER: Final = {"Deployment": "ReplicaSet", "CronJob": "Job"}
-_COUNTED: Final = ("priority", "hour", "minute", "attempts", "nodes", "capacity", "free", "gpu")
 
 
 # ---- names that are not there
@@ -59,7 +60,7 @@ def no_field(scope: Scope, node: s.Field, name: str, *, has_key: bool) -> Refuse
     if key is not None and key.isdigit():
         key = None
     found = field_for(written, key)
-    hints: list[str] = []
+    hints: list[str]
     fix = None
     values = elsewhere.values_of_pods(scope, node)
     if values is not None:
@@ -71,16 +72,14 @@ def no_field(scope: Scope, node: s.Field, name: str, *, has_key: bool) -> Refuse
             hints = [
                 f"{found.note}  {found.text}" if found.note else f"did you mean `{found.text}`?"
             ]
-            fix = Fix(node.span, found.text) if found.sure and _fits(found.text, key) else None
+            fix = Fix(node.span, found.text) if found.sure and not _wants_key(found.text) else None
     else:
         hints, fix = _near(node, name, has_key=has_key)
     return scope.refuse("P101", f"there is no field `{written}`", node.span, *hints, fix=fix)
 
 
-def _fits(text: str, key: str | None) -> bool:
-    """Whether a field needs a key and has none."""
-    spec = FIELDS.get(text)
-    return spec is None or not spec.keyed or key is not None
+def _wants_key(text: str) -> bool:
+    return text in FIELDS and FIELDS[text].keyed
 
 
 def _near(node: s.Field, name: str, *, has_key: bool) -> tuple[list[str], Fix | None]:
@@ -140,28 +139,23 @@ def no_name(scope: Scope, node: s.Name, *, in_pods: bool) -> Refused:
     if told is not None:
         return scope.refuse("P102", message, node.span, told)
     if name in ("pod", "node", "it", "cluster", "group", "quota"):
-        named = f"{name}.name"
-        field = (
-            named if named in FIELDS else next(one for one in FIELDS if one.startswith(name + "."))
-        )
+        field = next(one for one in FIELDS if one.startswith(f"{name}."))
         return scope.refuse(
             "P102", f"`{name}` alone is no value", node.span, f"name a field of it: {field}"
         )
-    owners = ("it", "pod", "node") if in_pods else ("pod", "node", "namespace", "it")
+    owners = ("it", "pod", "node") if in_pods else ("pod", "node", "it")
     found = next((f"{one}.{name}" for one in owners if f"{one}.{name}" in FIELDS), None)
-    found = {"zone": "node.zone", "label": "node.label"}.get(name, found)
+    found = "node.label" if name == "label" else found
     found = elsewhere.pods(scope, node) or found
     if found is not None:
-        keyed = FIELDS[found].keyed
-        fix = None if keyed or FIELDS[found].type.kind is Kind.PODS else found
+        alone = not FIELDS[found].keyed and FIELDS[found].type.kind is not Kind.PODS
+        fix = found if alone and (in_pods or not found.startswith("it.")) else None
         return scope.refuse("P102", message, node.span, f"did you mean `{found}`?", fix=fix)
     low = name.lower()
     if low in ("true", "yes", "on", "false", "no", "off"):
         better = "true" if low in ("true", "yes", "on") else "false"
         return scope.refuse("P102", message, node.span, f"write  {better}", fix=better)
-    if "_" in name and re.search(
-        r"_(total|bytes|seconds|count|load\d+|ratio|percent|usage)$", name
-    ):
+    if re.search(r"_(total|bytes|seconds|count|load\d+|ratio|percent|usage)$", name):
         help_ = (
             f'for a series of Prometheus write above  metric {name} = promql "{name}" by instance'
         )
@@ -195,6 +189,19 @@ def bare_word(scope: Scope, node: s.Compare, left: Typed) -> Refused | None:
     words = scope.text(node.left)
     whole = Span(node.operator_span.start, node.right.span.end)
     low = text.lower()
+    owner = meant.same_of_pod(left, text)
+    if owner or text in scope.params:
+        better = owner or f"${text}"
+        what = f"`{better}`" if owner else f"the parameter `{better}`"
+        is_text = not isinstance(left, Flex) and left.type.kind is Kind.TEXT
+        return scope.refuse(
+            "P011",
+            f"`{node.operator}` is followed by an expression, and `{text}` is the name of none",
+            node.right.span,
+            f"did you mean {what}?",
+            *([f'for the text write  "{text}"'] if is_text else []),
+            fix=better,
+        )
     if node.operator in ("==", "!=") and low in NOTHING:
         better = "is missing" if node.operator == "==" else "is present"
         return scope.refuse(
@@ -205,6 +212,9 @@ def bare_word(scope: Scope, node: s.Compare, left: Typed) -> Refused | None:
             fix=Fix(whole, better),
         )
     if low in ("true", "false"):
+        told = _flag_of_text(scope, node, left, low)
+        if told is not None:
+            return told
         message = f"`{text}` is written in lower case"
         return scope.refuse("P011", message, node.right.span, f"write  {low}", fix=low)
     if not isinstance(left, Flex) and left.type.kind is Kind.TEXT:
@@ -218,46 +228,65 @@ def bare_word(scope: Scope, node: s.Compare, left: Typed) -> Refused | None:
     )
 
 
+def _flag_of_text(scope: Scope, node: s.Compare, left: Typed, low: str) -> Refused | None:
+    """Refuses `node.condition[Ready] == True`: its status is one of three words."""
+    if isinstance(left, Flex) or left.type.kind is not Kind.TEXT:
+        return None
+    if node.operator not in ("==", "!="):
+        return None
+    word = low.capitalize() if isinstance(left, ir.Read) and left.field == CONDITION else low
+    better = f'{node.operator} "{word}"'
+    return scope.refuse(
+        "P011",
+        f"`{scope.text(node.left)}` is text, which no flag equals",
+        node.right.span,
+        f"write  {scope.text(node.left)} {better}",
+        fix=Fix(Span(node.operator_span.start, node.right.span.end), better),
+    )
+
+
 def _described(kind: Type) -> str:
     return "a condition" if kind.kind is Kind.BOOL else str(kind)
 
 
 # ---- `x is a or b`
 
+_Test = s.Is | s.TextTest | s.Compare | s.LabelTest
 
-def alternatives(typer: "Typer", node: s.Logical) -> None:
+
+def alternatives(scope: Scope, node: s.Logical) -> None:
     """Refuses `x is a or b`, where `b` alone is no condition."""
-    scope = typer.scope
-    test: s.Expr | None = None
+    test: _Test | None = None
     refused: Refused | None = None
     for one in node.operands:
         inner = one.operand if isinstance(one, s.Not) else one
         if isinstance(inner, s.Is | s.TextTest | s.Compare | s.LabelTest):
             test = inner
-        elif test is not None and _is_value(typer, inner):
+        elif test is not None and _is_value(scope, inner):
             refused = _alternative(scope, node, test, inner)
     if refused is not None:
         raise refused
 
 
-def _is_value(typer: "Typer", node: s.Expr) -> bool:
+def _is_value(scope: Scope, node: s.Expr) -> bool:
     if isinstance(node, s.Text | s.Number | s.Percent):
         return True
-    if not isinstance(node, s.Name) or node.name in ("true", "false", "now"):
-        return False
-    scope = typer.scope
-    known = {*scope.names(), *scope.broken, *(["it"] if typer.item is not None else [])}
-    return node.name not in known
+    known = {*scope.names(), *scope.broken, "it", "now"}
+    return isinstance(node, s.Name) and node.name not in known
 
 
-def _alternative(scope: Scope, node: s.Logical, test: s.Expr, value: s.Expr) -> Refused:
-    right = test.value if isinstance(test, s.LabelTest) else getattr(test, "right", None)
+def _alternative(scope: Scope, node: s.Logical, test: _Test, value: s.Expr) -> Refused:
     text = scope.text(value)
-    if right is None:
-        better = text
+    if isinstance(test, s.LabelTest):
+        sign = {"in": "=", "not in": "!="}.get(test.operator, test.operator)
+        key = f"{scope.text(test.key)}{sign}" if sign else ""
+        better = f"{test.path} {key}{text}"
     else:
-        better = scope.source.text[test.span.start : right.span.start] + text
-        better = " ".join(better.split())
+        negated = isinstance(test, s.Is) and test.negated
+        operator = test.operator if not isinstance(test, s.Is) else "is not" if negated else "is"
+        # After a symbol a bare word would be a name.
+        word = isinstance(value, s.Name) and isinstance(test, s.Compare)
+        better = f"{scope.text(test.left)} {operator} " + (f'"{text}"' if word else text)
     return scope.refuse(
         "P201",
         f"`{text}` alone is no condition: each side of `{node.operator}` is a test of its own",
@@ -286,13 +315,14 @@ def raw_braces(scope: Scope, span: Span) -> None:
     written = scope.source.slice(span)
     if written[:1] != "'" or re.search(r"\{[a-z_][\w.]*(\[[^\]]*\])?\}", written) is None:
         return
-    better = f'"{written[1:-1]}"'
+    inside = written[1:-1].replace("\\", r"\\").replace('"', r"\"")
+    better = f'"{inside}"'
     scope.report(
         "P317",
         "single quotes take braces as they stand, so no value is put in",
         span,
         f"write  {better}",
-        fix=better if '"' not in written and "\\" not in written else None,
+        fix=better,
         severity=_WARNING,
     )
 
@@ -332,7 +362,8 @@ def membership(typer: "Typer", node: s.In) -> None:
         key = quoted_key(node.left.value)
         better = ""
         if spec is not None and spec.keyed and members.key is None:
-            better = f"{spec.name} {key}"
+            short = spec.name.endswith(("label", "annotation", "taint"))
+            better = f"{spec.name} {key}" if short else f"{spec.name}[{key}] is present"
         elif spec is not None and spec.type.kind is Kind.TEXT:
             better = f"{path} contains {scope.text(node.left)}"
         if better:
@@ -354,7 +385,7 @@ def membership(typer: "Typer", node: s.In) -> None:
     }
     if isinstance(members, s.Text) or word:
         text = members.value if isinstance(members, s.Text) else scope.text(members)
-        items = ", ".join(one.strip() for one in text.split(",") if one.strip()) or '""'
+        items = ", ".join(quoted_key(one.strip()) for one in text.split(",") if one.strip()) or '""'
         raise scope.refuse(
             "P201",
             "`in` wants a list, and a list stands in brackets",
@@ -367,43 +398,51 @@ def membership(typer: "Typer", node: s.In) -> None:
 # ---- texts that never hold
 
 
-def word_for_nothing(scope: Scope, node: s.Is) -> bool:
+def word_for_nothing(scope: Scope, node: s.Is, word: s.Word) -> None:
     """Warns of `x is null`, `x is empty`, `x is set`: ordinary words here."""
-    if not isinstance(node.right, s.Word):
-        return False
-    low = node.right.value.lower()
+    low = word.value.lower()
     if low not in NOTHING | ABSENT | THERE:
-        return False
+        return
     there = (low in THERE) != node.negated if low in THERE else node.negated
     better = "present" if there else "missing"
-    start = node.left.span.end
     scope.report(
         "P317",
-        f"`{node.right.value}` is an ordinary word here",
-        node.right.span,
+        f"`{word.value}` is an ordinary word here",
+        word.span,
         f"write  {scope.text(node.left)} is {better}",
-        *([f'for the word itself write  "{node.right.value}"'] if low not in NOTHING else []),
-        fix=Fix(Span(start, node.right.span.end), f" is {better}"),
+        *([f'for the word itself write  "{word.value}"'] if low not in NOTHING else []),
+        fix=Fix(Span(node.left.span.end, word.span.end), f" is {better}"),
         severity=_WARNING,
     )
-    return True
 
 
-def strange_text(scope: Scope, left: Typed, operator: str, right: ir.Expr) -> None:
-    """Warns of a text that a field never holds: patterns, capitals, owners that own no pod."""
+def strange_text(
+    scope: Scope, left: Typed, operator: str, right: ir.Expr, *, negated: bool = False
+) -> None:
+    """Warns of a text that a field never holds: patterns, capitals, owners that own no pod.
+
+    Args:
+        scope: where the findings go.
+        left: what is tested.
+        operator: a word operator; `is` for `==`, for items of a list and for values of a label.
+        right: the text.
+        negated: whether the test holds where the text is another.
+    """
     if not isinstance(left, ir.Read) or not isinstance(right, ir.Const):
         return
-    if not isinstance(right.value, str) or not right.value:
+    if not isinstance(right.value, str):
         return
     value, field = right.value, left.field
     if field.endswith("owner.kind"):
         _owner_kind(scope, value, right.span)
     elif field in _PLAIN and _PATTERN.search(value) is not None:
-        _pattern(scope, scope.text(left), operator, right)
-    elif field in _NAMES and value.lower() != value and operator != "like":
+        # The text of a label test holds the value, too.
+        text = field if left.key is None else f"{field}[{quoted_key(left.key)}]"
+        _pattern(scope, text, operator, right, negated=negated)
+    elif field in _NAMES and value.lower() != value:
         scope.report(
             "P317",
-            f"`{field}` has no capitals, so this never holds",
+            f"`{field}` has no capitals, so this {'always' if negated else 'never'} holds",
             right.span,
             f"write  {value.lower()}",
             fix=_requoted(scope, right.span, value.lower()),
@@ -439,32 +478,47 @@ def _owner_kind(scope: Scope, value: str, span: Span) -> None:
         )
 
 
-def _pattern(scope: Scope, left: str, operator: str, right: ir.Const) -> None:
+def _pattern(scope: Scope, left: str, operator: str, right: ir.Const, *, negated: bool) -> None:
     value = str(right.value)
     sign = next(iter(_PATTERN.findall(value)))
+    if meant.parameter_in_text(scope, left, operator, right):
+        return
     if operator == "like":
-        if not re.search(r"[%^$|+()\[\]{}\\]", value):
+        foreign = re.search(r"[%^$|+()\[\]{}\\]", value)
+        if foreign is None:
             return
-        sign = next(iter(re.findall(r"[%^$|+()\[\]{}\\]", value)))
+        sign = foreign.group()
         globbed = re.sub(r"%|\.\*", "*", value).strip("^$")
-        better = f'like "{globbed}"' if not re.search(r"[|+()\[\]{}\\]", globbed) else ""
-        better = better or f"matches '{value}'"
+        glob = re.search(r"[|+()\[\]{}\\]", globbed) is None
+        pattern = value if ".*" in value else value.replace("*", ".*")
+        better = f'like "{globbed}"' if glob else f"matches '{pattern}'"
     elif sign in "|,;":
-        words = [one.strip() for one in re.split(r"[|,;]", value) if one.strip()]
-        each = [f"{left} {operator} {one}" for one in words]
-        better = f"in [{', '.join(words)}]" if operator in ("is", "==") else " or ".join(each)
+        words = [quoted_key(one.strip()) for one in re.split(r"[|,;]", value) if one.strip()]
+        if operator != "is":
+            each = " or ".join(f"{left} {operator} {one}" for one in words)
+            scope.warn("P317", _never(sign, left), right.span, f"write  {each}")
+            return
+        better = f"{'not ' if negated else ''}in [{', '.join(words)}]"
+        negated = False
     elif sign in "*%?" and not re.search(r"[\^$+()\[\]{}\\|.]", value):
         body = value.replace("%", "*")
-        around = f"*{body}*".replace("**", "*")
-        better = f'like "{around if operator == "contains" else body}"'
+        globbed = _open(body, operator, "*").replace("**", "*")
+        better = f'like "{globbed}"'
     else:
-        better = f"matches '{value}'"
-    scope.warn(
-        "P317",
-        f"`{sign}` stands for itself here, and `{left}` never holds it",
-        right.span,
-        f"write  {better}",
-    )
+        better = f"matches '{_open(value, operator, '.*')}'"
+    better = f"{'not ' if negated else ''}{left} {better}"
+    scope.warn("P317", _never(sign, left), right.span, f"write  {better}")
+
+
+def _open(pattern: str, operator: str, anything: str) -> str:
+    """Returns a pattern of the whole text for one of a part of it."""
+    before = operator in ("contains", "ends with") and not pattern.startswith("^")
+    after = operator in ("contains", "starts with") and not pattern.endswith("$")
+    return anything * before + pattern + anything * after
+
+
+def _never(sign: str, left: str) -> str:
+    return f"`{sign}` stands for itself here, and `{left}` never holds it"
 
 
 # ---- numbers on another scale
@@ -505,7 +559,7 @@ _OVERCOMMITTED: Final = 4.0
 
 def _is_counted(node: ir.Expr) -> bool:
     if isinstance(node, ir.Read):
-        return node.field.rpartition(".")[2] in _COUNTED and (node.type.unit or None) is not None
+        return node.type.unit == PLAIN and not node.field.startswith("score")
     return isinstance(node, ir.PodAggregate | ir.NodeAggregate) and node.function == "count"
 
 
@@ -624,22 +678,22 @@ def nothing_of_it(scope: Scope, what: str, node: ir.Expr | None) -> None:
     if any(one.level is Level.IT for one in reads):
         return
     mine = next((one for one in reads if one.level is Level.POD), None)
-    if mine is None or not isinstance(mine, ir.Read):
+    if mine is None:
         return
-    name = mine.field.replace("pod.", "it.", 1)
-    hint = f"did you mean `{name}`?" if name in FIELDS else "fields of those pods start with `it.`"
+    name = "it." + mine.field.removeprefix("pod.")
+    known = name in FIELDS
+    # What a let reads is written in the let.
+    here = node.span.start <= mine.span.start < node.span.end
+    hint = f"did you mean `{name}`?" if here else f"write it out here, of `{name}`"
     scope.report(
         "P223",
         f"this {what} asks nothing of the pods that are gone through: they are `it`",
-        mine.span,
-        hint,
-        fix=_renamed(scope, mine.span, name),
+        mine.span if here else node.span,
+        hint if known else "fields of those pods start with `it.`",
+        fix=_renamed(scope, mine.span) if known and here else None,
         severity=_WARNING,
     )
 
 
-def _renamed(scope: Scope, span: Span, name: str) -> str | None:
-    text = scope.source.slice(span)
-    if name not in FIELDS or not text.startswith("pod."):
-        return None
-    return "it." + text.removeprefix("pod.")
+def _renamed(scope: Scope, span: Span) -> str:
+    return "it." + scope.source.slice(span).removeprefix("pod.")

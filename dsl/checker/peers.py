@@ -3,12 +3,14 @@
 Both become an aggregate over the pods of the domain; a node without the domain's key is missing.
 """
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker.literals import constant
 from dsl.checker.scope import Flex, Refused, Scope, describe
+from dsl.diagnostics import Severity
 from dsl.schema import FIELDS
 from dsl.source import Span
 from dsl.types import BOOL, MISSING, NUMBER, TEXT, Kind, Level
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from dsl.checker.expressions import Typer
 
 _NAMED: Final = ("node", "zone", "region", "rack")
+#: Words that are the key of no label, and what they are meant for.
+_KEYS: Final = MappingProxyType({"host": "node", "hostname": "node", "nodes": "node"})
 
 
 def domain(typer: "Typer", node: s.Expr | s.Template) -> str:
@@ -26,17 +30,37 @@ def domain(typer: "Typer", node: s.Expr | s.Template) -> str:
         if isinstance(value, ir.Const) and isinstance(value.value, str):
             return value.value if value.value in _NAMED else f"label:{value.value}"
     if isinstance(node, s.Text) and node.value:
+        if node.value in _NAMED or node.value in _KEYS:
+            _key_in_quotes(typer.scope, node)
         return f"label:{node.value}"
     name = node.name if isinstance(node, s.Name) else ""
     name = node.value if isinstance(node, s.Word) else name
     if name not in _NAMED:
+        meant = _KEYS.get(name)
         raise typer.scope.refuse(
             "P209",
             f"`{typer.scope.text(node)}` is no topology",
             node.span,
+            *([f"did you mean `{meant}`?"] if meant else []),
             'write  node, zone, region, rack   or a label key in quotes: "example.com/row"',
+            fix=meant,
         )
     return name
+
+
+def _key_in_quotes(scope: Scope, node: s.Text) -> None:
+    """Tells of `over "zone"`, which is the label `zone`, not the topology."""
+    meant = _KEYS.get(node.value, node.value)
+    # Nobody has a label `node`; a label `zone` there is in small clusters.
+    severity = Severity.WARNING if meant == "node" else Severity.NOTE
+    scope.report(
+        "P317",
+        f"in quotes `{node.value}` is the key of a label, and nodes without it have no domain",
+        node.span,
+        f"for the topology write  {meant}",
+        fix=meant,
+        severity=severity,
+    )
 
 
 def call(typer: "Typer", node: s.Call) -> ir.Expr:
@@ -56,11 +80,10 @@ def count(over: str, by: tuple[ir.Expr, ir.Expr] | None, span: Span) -> ir.Expr:
         by: what peers have in common, of the pod and of `it`; None for the workload.
         span: the text it comes from.
     """
-    if by is None:
-        by = (_read("pod.workload", Level.POD, span), _read("it.workload", Level.IT, span))
+    same = [_equal(by[1], by[0])] if by is not None else _of_one_workload(span)
     parts = (
         _equal(_read("it.namespace", Level.IT, span), _read("pod.namespace", Level.POD, span)),
-        _equal(by[1], by[0]),
+        *same,
         ir.Not(
             span=span,
             type=BOOL,
@@ -87,6 +110,23 @@ def count(over: str, by: tuple[ir.Expr, ir.Expr] | None, span: Span) -> ir.Expr:
     return ir.If(
         span=span, type=NUMBER, level=Level.NODE, condition=gone, then=nothing, other=total
     )
+
+
+def _of_one_workload(span: Span) -> list[ir.Expr]:
+    """Returns that two pods have a workload of the same name and kind.
+
+    The kind is told by that of the owner: a Deployment's pods are a ReplicaSet's, others' are not.
+    """
+    name = _equal(_read("it.workload", Level.IT, span), _read("pod.workload", Level.POD, span))
+    no_kind = constant(span, "", TEXT)
+    kinds = [
+        ir.Coalesce(span=span, type=TEXT, level=one.level, operands=(one, no_kind))
+        for one in (
+            _read("it.owner.kind", Level.IT, span),
+            _read("pod.owner.kind", Level.POD, span),
+        )
+    ]
+    return [name, _equal(*kinds)]
 
 
 def domain_field(over: str) -> tuple[str, str | None]:

@@ -187,16 +187,7 @@ class RuleChecker:
         message = self.message(clauses.get("message"))
         status = self.status(clauses.get("status"))
         if node.point in ("gate", "prefilter"):
-            holes = message.parts if message is not None else ()
-            for part in (left, right, *(one for one in holes if not isinstance(one, str))):
-                if part is not None:
-                    what = f"`{node.keyword}` is asked before any node"
-                    self.pod_only(
-                        part,
-                        what,
-                        over_nodes=node.point == "prefilter",
-                        hint=f"nodes are asked by  filter: {self._scope.text(node.right)}",
-                    )
+            self._before_nodes(node, [left, right], message)
         guards, rest = self.split(left)
         test = right
         if node.point == "forbid":
@@ -224,6 +215,21 @@ class RuleChecker:
             decided(self._scope, Side(node, node.left, "left"), left, right)
         decided(self._scope, Side(node, node.right, node.point), right, left)
         return FilterDraft(number, node, core, reads_of(guards, test))
+
+    def _before_nodes(
+        self, node: s.Rule, conditions: list[ir.Expr | None], message: ir.Message | None
+    ) -> None:
+        """Refuses what a gate cannot know."""
+        what, over_nodes = f"`{node.keyword}` is asked before any node", node.point == "prefilter"
+        sides = [self._scope.text(one) for one in (node.left, node.right) if one is not None]
+        hint = f"nodes are asked by  filter: {' -> '.join(sides)}"
+        for part in conditions:
+            if part is not None:
+                self.pod_only(part, what, over_nodes=over_nodes, hint=hint)
+        for hole in message.parts if message is not None else ():
+            if not isinstance(hole, str):
+                hint = "leave it out of the message"
+                self.pod_only(hole, what, over_nodes=over_nodes, hint=hint)
 
     def _tier(self, node: s.Rule, number: int, left: ir.Expr | None) -> StatementDraft:
         test = self._typer.condition(node.right, "the right side of `first`")
@@ -333,11 +339,10 @@ class RuleChecker:
         value = self._typer.plain(typed)
         if not value.type.is_number:
             text = self._scope.text(node.right)
-            hints = {
+            hint = {
                 Kind.BOOL: f"write  prefer: {text}",
                 Kind.TEXT: f"write  score: number({text})",
-            }
-            hint = hints.get(value.type.kind)
+            }.get(value.type.kind)
             raise self._scope.refuse(
                 "P205",
                 f"a score is a number, and this is {describe(value)}",
@@ -346,11 +351,14 @@ class RuleChecker:
             )
         if norm == "none" and not (value.type.unit or PLAIN).is_plain:
             text = self._scope.text(node.right)
+            hints = [f"to rank the nodes by it write  score: {text} normalize minmax"]
+            if value.level is not Level.NODE:
+                hints = ["it is the same for all nodes: compare it with something of the node"]
             raise self._scope.refuse(
                 "P205",
                 f"a score is a plain number from 0 to 100, and this is {_in_unit(value)}",
                 node.right.span,
-                f"to rank the nodes by it write  score: {text} normalize minmax",
+                *hints,
                 *_as_share(value, text),
             )
         if norm == "none":
