@@ -270,7 +270,9 @@ def walk(*roots: Expr) -> list[Expr]:
         if id(node) not in seen:
             seen.add(id(node))
             out.append(node)
-            stack.extend(_CHILDREN[type(node)](node)[::-1])
+            parts = _CHILDREN[type(node)](node)
+            if parts:
+                stack.extend(parts[::-1])
     return out
 
 

@@ -39,8 +39,9 @@ def analyse(
         stock: what the cluster has, if known.
     """
     logic = Logic()
+    keys = logic.cubes.keys
     for one in files:
-        yield from over_budget(one, size)
+        yield from over_budget(one, size, keys)
         if one.used is not None:
             continue
         yield from unused(one)
@@ -48,7 +49,7 @@ def analyse(
         yield from logic.file(one)
         yield from same_keys(one, logic)
         yield from unsaid_sets(one)
-        yield from Ranges(one).file()
+        yield from Ranges(one, keys).file()
         if stock is not None:
             yield from not_in_stock(one, stock)
             yield from not_sampled(one, stock)

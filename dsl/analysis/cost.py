@@ -21,6 +21,7 @@ _WARN: Final = 0.5
 _LENGTH: Final = 16.0
 
 
+_SETS: Final = (ir.NodeAggregate, ir.PodAggregate, ir.Rank)
 #: Points that ask about one node, the chosen one.
 _CHOSEN: Final = ("reserve", "permit", "prebind", "postbind")
 
@@ -35,9 +36,15 @@ class Part:
     rows: str
 
 
-def cost(facts: FileFacts, size: Size) -> tuple[float, Part | None]:
-    """Returns the units of a file's rules and its dearest aggregate, else its dearest rule."""
-    keys = Keys()
+def cost(facts: FileFacts, size: Size, keys: Keys | None = None) -> tuple[float, Part | None]:
+    """Returns the units of a file's rules and its dearest aggregate, else its dearest rule.
+
+    Args:
+        facts: the file.
+        size: the cluster.
+        keys: numbers of expressions that others may know already.
+    """
+    keys = keys or Keys()
     counted: set[int] = set()
     total = 0.0
     parts: list[Part] = []
@@ -45,14 +52,14 @@ def cost(facts: FileFacts, size: Size) -> tuple[float, Part | None]:
         here = Size(1, size.pods) if rule.point in _CHOSEN else size
         own = _engine(rule, size)
         for node in ir.walk(*_roots(rule)):
-            if isinstance(node, ir.NodeAggregate | ir.PodAggregate | ir.Rank):
+            if isinstance(node, _SETS):
                 units = sum(_units(one, size) for one in _distinct(keys, node))
                 rows = "P" if isinstance(node, ir.PodAggregate) else "N"
                 parts.append(Part(rule, node.span, units, rows))
             key = keys.key(bare(node))
             if key not in counted:
                 counted.add(key)
-                sets = isinstance(node, ir.NodeAggregate | ir.PodAggregate)
+                sets = isinstance(node, _SETS) and not isinstance(node, ir.Rank)
                 own += _units(node, size if sets else here)
         of_pods = isinstance(rule.core, ir.PreemptCore | ir.QuotaCore | ir.GangCore)
         parts.append(Part(rule, rule.written.span, own, "P" if of_pods else "N"))
@@ -139,9 +146,9 @@ def _units(node: ir.Expr, size: Size) -> float:
             return rows
 
 
-def over_budget(facts: FileFacts, size: Size) -> Iterator[Diagnostic]:
+def over_budget(facts: FileFacts, size: Size, keys: Keys | None = None) -> Iterator[Diagnostic]:
     """Yields a finding where a policy needs more than half of its budget."""
-    total, dearest = cost(facts, size)
+    total, dearest = cost(facts, size, keys)
     share = total / BUDGET
     if share <= _WARN or dearest is None:
         return

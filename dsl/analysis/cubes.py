@@ -24,6 +24,8 @@ from dsl.types import Kind, Level, is_missing
 MAX_CUBES: Final = 64
 MAX_DEPTH: Final = 96
 _MAX_PAIRS: Final = 4096
+#: Values that one cube speaks of, at most.
+_MAX_VALUES: Final = 256
 
 Cube = Mapping[int, Limit]
 #: True in every world.
@@ -39,6 +41,8 @@ _OUTCOMES: Final = {
     ">=": frozenset({"more", "equal"}),
 }
 _TURNED: Final = {"less": "more", "more": "less"}
+#: What a value is made of: what is known of it says something of its parts.
+_LEADING: Final = (ir.Func, ir.Arith, ir.Negate)
 _ALL: Final = frozenset({"less", "equal", "more", "none"})
 
 
@@ -56,7 +60,8 @@ class Cubes:
         self._pairs: dict[int, tuple[int, int]] = {}
         self._depth = 0
         self._first: dict[int, Limit | None] = {}
-        self._leads: dict[int, bool] = {}
+        #: Values of which something is known that says something of others.
+        self._leading: set[int] = set()
 
     def of(self, node: ir.Expr, *, wanted: bool = True) -> tuple[Cube, ...]:
         """Returns when a condition is true (or, not `wanted`, false). Raises `Unknown`."""
@@ -91,6 +96,10 @@ class Cubes:
                     if len(out) > MAX_CUBES:
                         raise Unknown
         return tuple(out)
+
+    def meets(self, left: Sequence[Cube], right: Sequence[Cube]) -> bool:
+        """Whether both may hold at once; looks no further than the first cubes that do."""
+        return any(self.meet(one, other) is not None for one in left for other in right)
 
     def either(self, left: Sequence[Cube], right: Sequence[Cube]) -> tuple[Cube, ...]:
         """Returns when one or the other holds. Raises `Unknown`."""
@@ -156,7 +165,10 @@ class Cubes:
         return ({key: Limit(missing=False, values=YES if wanted else NO)},)
 
     def _opaque(self, node: ir.Expr, *, wanted: bool) -> tuple[Cube, ...]:
-        return ({self.keys.key(node): Limit(missing=False, values=YES if wanted else NO)},)
+        key = self.keys.key(node)
+        if self._leads_on(key):
+            self._leading.add(key)
+        return ({key: Limit(missing=False, values=YES if wanted else NO)},)
 
     def _logical(self, node: ir.Logical, *, wanted: bool) -> tuple[Cube, ...]:
         joined = (node.operator == "and") == wanted
@@ -248,20 +260,24 @@ class Cubes:
     # ---- cubes
 
     def _one(self, cube: Cube) -> tuple[Cube, ...]:
+        self._leading.update(key for key in cube if self._leads_on(key))
         met = self._checked(cube)
         return () if met is None else (met,)
 
     def meet(self, left: Cube, right: Cube) -> Cube | None:
-        """Returns both as one cube; None where they contradict each other."""
+        """Returns both as one cube; None where they contradict each other. Raises `Unknown`."""
         if not left or not right:
             return left or right
-        out = {**left, **right}
+        both = {}
         for key in left.keys() & right.keys():
-            out[key] = left[key].meet(right[key])
-            if out[key].is_empty:
+            both[key] = left[key].meet(right[key])
+            if both[key].is_empty:
                 return None
+        out = {**left, **right, **both}
+        if len(out) > _MAX_VALUES:
+            raise Unknown
         # INVARIANT: both were checked, so only what says something of other values asks for more.
-        return self._checked(out) if any(map(self._leads_on, out)) else out
+        return out if self._leading.isdisjoint(out) else self._checked(out)
 
     def _checked(self, cube: Cube) -> Cube | None:
         out = dict(cube)
@@ -288,12 +304,8 @@ class Cubes:
 
     def _leads_on(self, key: int) -> bool:
         """Whether what is known of a value says something of others."""
-        found = self._leads.get(key)
-        if found is None:
-            node = self.keys.nodes.get(key)
-            found = key in self._pairs or isinstance(node, ir.Func | ir.Arith | ir.Negate)
-            self._leads[key] = found
-        return found
+        node = self.keys.nodes.get(key)
+        return key in self._pairs or isinstance(node, _LEADING)
 
     def _there(self, cube: dict[int, Limit]) -> bool:
         """A result that is there has arguments that are there; False on a contradiction."""
@@ -320,7 +332,7 @@ class Cubes:
             strict = isinstance(values, Outcomes) and "none" not in values.left
             return list(pair) if strict else []
         node = self.keys.nodes.get(key)
-        if isinstance(node, ir.Func | ir.Arith | ir.Negate):
+        if isinstance(node, _LEADING):
             return [self.keys.key(one) for one in ir.children(node)]
         return []
 

@@ -3,8 +3,10 @@
 Lets are looked through. Linear in the graph.
 """
 
+from collections.abc import Callable
 from math import inf, isnan
-from typing import Final, get_args
+from operator import attrgetter
+from typing import Any, Final, get_args
 
 from dsl import ir
 from dsl.analysis.sets import Limit, Numbers, Outcomes, Texts, numbers_between
@@ -20,8 +22,8 @@ BOTH: Final = Outcomes(frozenset({"yes", "no"}))
 #: Fields that are another name of the same thing.
 _SAME: Final = {"namespace.name": "pod.namespace"}
 #: What of a node tells its shape: where it stands does not.
-_FIELDS: Final[dict[type, tuple[str, ...]]] = {
-    kind: tuple(one for one in kind.__struct_fields__ if one != "span")
+_PARTS: Final[dict[type, Callable[[Any], tuple[object, ...]]]] = {
+    kind: attrgetter(*(one for one in kind.__struct_fields__ if one != "span"))
     for kind in get_args(ir.Expr)
 }
 
@@ -89,8 +91,7 @@ class Keys:
             case ir.Read():
                 return ("read", same_field(node.field), node.key, node.level)
             case _:
-                own = [self._part(getattr(node, one)) for one in _FIELDS[type(node)]]
-                return (type(node), *own)
+                return (type(node), *map(self._part, _PARTS[type(node)](node)))
 
     def _part(self, value: object) -> object:
         """Returns what a part of a node adds to its shape."""

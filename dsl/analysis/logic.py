@@ -153,6 +153,7 @@ class Logic:
         """Finds the smallest conditions that are never or always true; whether there are any."""
         done: set[int] = set()
         bad: set[int] = set()
+        asks = by_parameter(source, roots)
         stack = [(one, False) for one in reversed(roots)]
         while stack:
             node, ready = stack.pop()
@@ -165,7 +166,8 @@ class Logic:
             if any(id(one) in bad for one in _below(node)):
                 bad.add(id(node))
                 continue
-            one = self._constant(source, node)
+            # Only where a parameter takes part at all, each part is looked through for it.
+            one = None if asks and by_parameter(source, [node]) else self._constant(source, node)
             if one is not None:
                 bad.add(id(node))
                 if (one.source.name, one.span) not in self._seen:
@@ -176,7 +178,7 @@ class Logic:
     def _constant(self, source: SourceFile, node: ir.Expr) -> Diagnostic | None:
         if node.type.kind is not Kind.BOOL or node.level is Level.CONST:
             return None
-        if isinstance(node, ir.Named) or by_parameter(source, [node]):
+        if isinstance(node, ir.Named):
             return None
         verdict = self._verdict(node)
         if verdict is None:
@@ -252,7 +254,7 @@ class Logic:
         if later.rejects is None or earlier.passes is None:
             return None
         try:
-            if self._cubes.both(later.rejects, earlier.passes):
+            if self._cubes.meets(later.rejects, earlier.passes):
                 return None
         except Unknown:
             return None
@@ -277,7 +279,7 @@ class Logic:
         if later.rejects is None or earlier.passes is None:
             return False
         try:
-            return not self._cubes.both(later.rejects, earlier.passes)
+            return not self._cubes.meets(later.rejects, earlier.passes)
         except Unknown:
             return False
 
@@ -289,10 +291,8 @@ class Logic:
         pods = cubes.all_of([a.guard, b.guard])
         first, second = cubes.of(a.test), cubes.of(b.test)
         for one in pods or ():
-            start = (one,)
-            if not cubes.both(start, first) or not cubes.both(start, second):
-                continue
-            if cubes.both(cubes.both(start, first), second):
+            passed = cubes.both((one,), first)
+            if not passed or not cubes.meets((one,), second) or cubes.meets(passed, second):
                 continue
             pod = example(one, cubes.keys)
             if pod is not None:
@@ -395,7 +395,7 @@ def _things(rule: RuleFacts) -> str:
 
 def by_parameter(source: SourceFile, parts: Sequence[ir.Expr]) -> bool:
     """Whether a parameter takes part: with another value a finding may not hold."""
-    return any(
+    return "$" in source.text and any(
         isinstance(one, ir.Const) and "$" in source.slice(one.span) for one in ir.walk(*parts)
     )
 

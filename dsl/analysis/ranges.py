@@ -57,9 +57,9 @@ _UNKNOWN: Final = Range(-inf, inf, exact=False)
 class Ranges:
     """Bounds of the numbers of one file."""
 
-    def __init__(self, facts: FileFacts) -> None:
+    def __init__(self, facts: FileFacts, keys: Keys | None = None) -> None:
         self._facts = facts
-        self._keys = Keys()
+        self._keys = keys or Keys()
         self._metrics = facts.metrics
         self._found: dict[int, Range] = {}
 
