@@ -290,10 +290,9 @@ class Builder:
     def _operand(self, node: ir.Expr, domain: str, *, divisor: bool) -> Run:
         # INVARIANT: what is not finite stays so under + - * and as a dividend, so a chain may
         # settle once at its end; a divisor must be settled, since 1 / infinity would be 0.
-        here = domain == ROWS or node.level is Level.IT
         # What is asked of a group of pods is there already.
-        here = here and (id(node), domain) not in self._built
-        if isinstance(node, ir.Arith) and not divisor and node.level > Level.POD and here:
+        apart = divisor or (id(node), domain) in self._built
+        if isinstance(node, ir.Arith) and node.level > Level.POD and not apart:
             return self._arith(node, domain)
         return self.build(node, domain)
 

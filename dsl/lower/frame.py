@@ -82,12 +82,12 @@ class Memo:
             one.column, one.dictionary = None, None
 
     def scratch(self, name: str, size: int, kind: type[np.generic]) -> NDArray[Value]:
-        """Returns a buffer that is free until the next call with this name.
+        """Returns a buffer of one kind that is free until the next call with this name.
 
         Large arrays that NumPy makes anew cost more in page faults than in arithmetic.
         """
         found = self._scratch.get(name)
-        if found is None or len(found) < size or found.dtype != kind:
+        if found is None or len(found) < size:
             found = self._scratch[name] = np.empty(size + size // 4, kind)
         return found[:size]
 

@@ -177,13 +177,12 @@ def container_aggregate(function: str, value: Run | None, where: Run | None) -> 
 
     def aggregate(frame: Frame) -> Value:
         subject = frame.subject
-        assert subject is not None
         inner = [Frame(frame.world, frame.rows, subject=subject) for _ in range(subject.containers)]
         for place, one in enumerate(inner):
             one.container = place
-        if function == "all" and value is None:
-            return all(where is None or where(one) for one in inner)
         chosen = [one for one in inner if where is None or where(one)]
+        if function == "all" and value is None:
+            return len(chosen) == len(inner)
         values = [True if value is None else value(one) for one in chosen]
         if function == "count":
             return float(sum(1 for one in values if one))

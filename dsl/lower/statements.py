@@ -10,7 +10,7 @@ from dsl import functions, ir
 from dsl.lower.columns import Builder
 from dsl.lower.frame import NO_RESULTS, Frame, Memo, Value
 from dsl.plan import Effect, Mask, Parts, Results, Subject, World
-from dsl.types import MISSING, Kind, Level, is_missing, show
+from dsl.types import MISSING, Kind, is_missing, show
 
 _NO_ROWS = slice(0, 0)
 Condition = Callable[[Subject, World, int], bool]
@@ -18,16 +18,12 @@ Condition = Callable[[Subject, World, int], bool]
 
 def lower_condition(parts: tuple[ir.Expr | None, ...], memo: Memo) -> Condition:
     """Compiles conditions that must all hold, of the pod or of the pod on one node."""
-    built = [(one.level, _builder(memo).build(one)) for one in parts if one is not None]
+    built = [_builder(memo).build(one) for one in parts if one is not None]
 
     def holds(subject: Subject, world: World, row: int) -> bool:
         frame = Frame(world, np.array([row]) if row >= 0 else _NO_ROWS, subject=subject)
         with np.errstate(all="ignore"):
-            for level, run in built:
-                value = run(frame)
-                if not (value[0] if level >= Level.NODE else value):
-                    return False
-        return True
+            return all(run(frame) for run in built)
 
     return holds
 

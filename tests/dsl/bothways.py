@@ -124,6 +124,8 @@ def forms(over, value, flag, where):
         yield f"{name}({value} over {over} where {where})"
     yield f"count({over})"
     yield f"count({over} where {where})"
+    yield f"count({flag} over {over})"
+    yield f"count({flag} over {over} where {where})"
     for name in ("any", "all"):
         yield f"if {name}({over} where {where}) then 1 else 0"
         yield f"if {name}({flag} over {over}) then 1 else 0"

@@ -97,9 +97,41 @@ def test_a_condition_of_the_pod_alone_is_the_same_for_all_members():
         "sum(pod.gpu over nodes where pod.gpu > 1)",
         "if all(node.pods where pod.gpu > 1) then 1 else 0",
         "if any(pod.gpu > 1 over zone.pods) then 1 else 0",
+        "count(pod.gpu > 1 over node.pods where it.ready)",
+        "sum(pod.gpu over cluster.pods where it.ready)",
+        "sum(pod.gpu over zone.pods where pod.gpu > 1)",
+        "sum(it.priority over cluster.pods where pod.gpu > 1)",
+        "sum(node.gpu.free over nodes where pod.gpu > 1)",
     ):
         for wanted in (0.0, 2.0):
             raw(f"score: {text}", world, subject(gpu=wanted))
+
+
+#: Aggregates of 3,000 pods on four nodes and what they come to, by pod: `on`, gpu, priority.
+MANY = [
+    ("count(node.pods where it.gpu > 1)", lambda on, gpu, priority: gpu > 1, sum),
+    ("count(node.pods where it.priority > 90)", lambda on, gpu, priority: priority > 90, sum),
+    ("if any(node.pods where it.gpu > 3) then 1 else 0", lambda on, gpu, _: gpu > 3, any),
+    ("if all(node.pods where it.gpu < 3) then 1 else 0", lambda on, gpu, _: gpu < 3, all),
+    ("count(node.pods)", lambda on, gpu, priority: True, sum),
+    ("count(it.gpu > 1 over node.pods where it.priority > 50)",
+     lambda on, gpu, priority: gpu > 1 and priority > 50, sum),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [2047, 2048, 3000])
+def test_of_very_many_pods_each_is_counted_once(size):
+    """They are counted in arrays that are used again, for whatever comes next."""
+    texts = "".join(f"score: {text}\n" for text, *_ in MANY)
+    rules = plan_of(texts).scores
+    for count in (size, 2300, size):
+        pods = [(at * 7 % 4, float(at % 5 if at % 4 else at % 3), at % 97) for at in range(count)]
+        fields = ("on", "it.gpu", "it.priority")
+        world = FakeWorld([{}] * 5, [dict(zip(fields, one, strict=True)) for one in pods])
+        for rule, (text, test, reduce) in zip(rules, MANY, strict=True):
+            found = rule.column((), world, slice(0, 5), slice(0, 5)).tolist()
+            by_node = [reduce(test(*one) for one in pods if one[0] == row) for row in range(5)]
+            assert found == [float(one) for one in by_node], text
 
 
 def test_pods_of_a_node_are_found_from_any_selection_of_rows():
