@@ -55,6 +55,8 @@ def format_source(source: SourceFile, read: Reader, width: int = WIDTH) -> Forma
     if found:
         return Formatted(None, tuple(found))
     text = _text(source.text, statements, width)
+    if text == source.text:
+        return Formatted(text)
     written, problems = read_source(source.name, text)
     again, found = read(written)
     if problems or found or _meaning(source.text, statements) != _meaning(text, again):
@@ -108,4 +110,6 @@ def _meaning(text: str, statements: Statements) -> list[object]:
 
 
 def _comments(gap: str) -> list[str]:
+    if not gap.strip():
+        return []
     return [line.strip() for line in gap.split("\n") if line.strip()]

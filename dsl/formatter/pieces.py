@@ -103,6 +103,8 @@ def remarks(gap: str, *, first: bool = False) -> tuple[str, tuple[Remark, ...]]:
 
     With `first` there is no word before the gap.
     """
+    if "\n" not in gap:
+        return "" if first else gap.strip(), ()
     lines = gap.split("\n")
     trailing = "" if first else lines[0].strip()
     whole = lines[:-1] if first else lines[1:-1]

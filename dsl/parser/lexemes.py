@@ -30,7 +30,7 @@ def lexemes_of(tree: Tree[Token], words: Sequence[Token], base: int) -> tuple[Le
         while at < len(stretches) and stretches[at][0] <= first:
             stack.append(stretches[at])
             at += 1
-        opens = tuple(name for _, _, name in stretches[opened:at])
+        opens = tuple([name for _, _, name in stretches[opened:at]])
         owner = stack[-1][2] if stack else ""
         span = Span(base + first, base + last)
         lexemes.append(Lexeme(span, token.type, str(token), owner, opens, len(stack)))

@@ -427,6 +427,20 @@ def test_long_chains_are_formatted():
     assert "a + a" in fmt(f"score: {deep}")
 
 
+@pytest.mark.parametrize(
+    ("text", "times"), [("score: 5\n", 1), ("score:5\n", 2), ("score: (\n", 1)]
+)
+def test_what_is_written_is_read_again_unless_nothing_changes(text, times):
+    read = []
+
+    def counting(source):
+        read.append(source.text)
+        return PARSER.lexemes(source)
+
+    format_source(make_source("a.policy", text), counting)
+    assert len(read) == times
+
+
 # ---- properties
 
 
