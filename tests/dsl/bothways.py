@@ -46,6 +46,9 @@ def passing(text, world, pod):
     assert rule.verdict(parts, world, rows[::-1]).tolist() == expected[::-1]
     for row, one in zip(rows.tolist(), expected, strict=True):
         assert rule.verdict(parts, world, np.array([row])).tolist() == [one]
+    of_none = rule.verdict(parts, world, rows[:0])
+    assert of_none.dtype == np.bool_
+    assert of_none.shape == (0,)
     return expected
 
 
@@ -66,6 +69,9 @@ def raw(text, world, pod, candidates=None):
     assert all(map(same, whole[rows].tolist(), expected))
     for row, one in zip(chosen, expected, strict=True):
         assert same(rule.column(parts, world, np.array([row]), rows).item(), one)
+    of_none = rule.column(parts, world, rows[:0], rows)
+    assert of_none.dtype == np.float64
+    assert of_none.shape == (0,)
     finished = rule.finish(column)
     assert (None if finished is None else finished.tolist()) == reference.scores(
         rule.core, world, pod, list(chosen)
