@@ -22,10 +22,12 @@ _OUTCOMES: Final = {
 def outcome(scope: Scope, node: s.Name) -> str | None:
     """Returns what to write for `filter: A -> forbid`: a statement of its own."""
     word = _OUTCOMES.get(node.name)
+    if word is None:
+        return None
     start = _start_of_statement(scope, node.span.start)
     head = re.match(r"(\w+):[ \t]*", scope.source.text[start:])
     before = scope.source.text[start : node.span.start].rstrip()
-    if word is None or head is None or not before.endswith("->"):
+    if head is None or not before.endswith("->"):
         return None
     condition = " ".join(before.removesuffix("->")[head.end() :].split())
     return f"`{word}` is a statement:  {word}: {condition}"
@@ -33,18 +35,25 @@ def outcome(scope: Scope, node: s.Name) -> str | None:
 
 def pods(scope: Scope, node: s.Name) -> str | None:
     """Returns the pods that `pods` means where no node is at hand."""
+    if node.name != "pods":
+        return None
     start = _start_of_statement(scope, node.span.start)
     head = re.match(r"\w+", scope.source.text[start:])
     early = head is not None and head.group() in (
         "gate", "preEnqueue", "prefilter", "preFilter", "sort", "queueSort",
     )  # fmt: skip
-    return "cluster.pods" if node.name == "pods" and early else None
+    return "cluster.pods" if early else None
 
 
 def _start_of_statement(scope: Scope, at: int) -> int:
     """Returns where the statement around a place starts: the last word in column 1 before it."""
-    found = re.compile(r"^\w", re.MULTILINE)
-    return max((one.start() for one in found.finditer(scope.source.text, 0, at)), default=0)
+    text = scope.source.text
+    while at > 0:
+        start = text.rfind("\n", 0, at) + 1
+        if start < at and re.match(r"\w", text[start]):
+            return start
+        at = start - 1
+    return 0
 
 
 def values_of_pods(scope: Scope, node: s.Field) -> str | None:
