@@ -11,7 +11,18 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from dsl.parser import calls, habits, loops, misplaced, openings, phrases, signs, texts
+from dsl.parser import (
+    calls,
+    commas,
+    connectives,
+    habits,
+    loops,
+    misplaced,
+    openings,
+    phrases,
+    signs,
+    texts,
+)
 from dsl.parser.openings import DECLARATIONS, STATEMENTS
 from dsl.parser.place import CLAUSES, Halt, Place, Refusal, place_of
 from dsl.schema import FIELDS
@@ -54,6 +65,10 @@ _OPERATOR_NAMES: Final = frozenset({"PLUS", "MINUS", "STAR", "SLASH", "__ANON_1"
 _MAX_SHOWN: Final = 5
 #: How far around a place of a long statement the checks look.
 _WINDOW: Final = 1000
+#: Words of helps that stand for those of the author.
+_PLACEHOLDER: Final = re.compile(
+    r"\b(?:KEY|NAME|VALUE|OTHER|ELSE|CONDITION|QUERY|EXPRESSION|NUMBER|PARAM)\b|\.\.\."
+)
 #: What a statement looks like, shown where nothing better is known.
 _SHAPES: Final = MappingProxyType(
     {
@@ -119,7 +134,13 @@ def complain(halt: Halt, *, of_test: bool = False) -> Refusal:
         shift = 0
     checks = _GENERAL if of_test else _CHECKS
     told = next((one for one in (check(place) for check in checks) if _changes(place, one)), None)
-    return (told or _unexpected(place)).shifted(shift)
+    return _pasteable(told or _unexpected(place), text).shifted(shift)
+
+
+def _pasteable(told: Refusal, text: str) -> Refusal:
+    """Leaves out a fix that holds a word to be replaced, `label[KEY]`."""
+    wanted = _PLACEHOLDER.search(told.fix or "")
+    return told if wanted is None or wanted[0] in text else replace(told, fix=None, fix_at=None)
 
 
 def _changes(place: Place, told: Refusal | None) -> bool:
@@ -257,12 +278,24 @@ def _source(place: Place) -> Refusal | None:
     if found is None or place.start != found.end():
         return None
     line = place.text[place.start : place.line(place.start)[1]].strip()
-    quoted = re.match(r"(?:\w+[ \t]+)?(\"[^\"]*\"|'[^']*')", line)
-    bare = misplaced.query_of(line)[0]
-    query = quoted[1] if quoted is not None else misplaced.in_quotes(bare)
-    end = place.start + (quoted.end() if quoted is not None else len(bare))
+    named = re.match(r"(?:(\w+)[ \t]*)?(?:\([ \t]*)?(\"[^\"]*\"|'[^']*')(?:[ \t]*\))?", line)
     message = "a metric says where its values come from: promql, annotation, usage or object"
+    if named is not None and named[1] and closest(named[1], _QUERIES) is None:
+        end = place.start + named.end(1)
+        what = (
+            f"there is no source `{named[1]}`: values come from promql, annotation, usage, object"
+        )
+        return place.at(
+            place.start, end, "P001", what, "what Prometheus scrapes is asked by promql"
+        )
+    bare = misplaced.query_of(line)[0]
+    query = named[2] if named is not None else misplaced.in_quotes(bare)
+    end = place.start + (named.end() if named is not None else len(bare))
     return place.instead((place.start, end), "P001", message, f"promql {query}")
+
+
+#: Words for a query.
+_QUERIES: Final = ("promql", "query", "prometheus", "prom", "promsql", "rate", "series", "metric")
 
 
 def _by_label(place: Place) -> Refusal | None:
@@ -343,9 +376,15 @@ def _norm(place: Place) -> Refusal | None:
     return None
 
 
+#: Words that mean something else than the one they look like, most of them the opposite.
+_NO_SLIP: Final = re.compile(
+    rf"(?i:un|not(?!e?$)|non(?!e)|nor$)|(?:{'|'.join(sorted(connectives.WORDS))})$"
+)
+
+
 def _misspelt(place: Place) -> Refusal | None:
     """A word close to one that fits here."""
-    if not re.fullmatch(r"[A-Za-z_]+", place.met):
+    if not re.fullmatch(r"[A-Za-z_]+", place.met) or _NO_SLIP.match(place.met):
         return None
     fitting = [one for one in CLAUSES if one.upper() in place.accepts - _CLASSES]
     fitting += [one for one in CLAUSES if _of_class(one, place)]
@@ -465,26 +504,30 @@ _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     texts.of_python,
     habits.aggregate,
     habits.condition,
+    connectives.joined,
+    phrases.glued,
     habits.number,
     _lone_weight,
     texts.odd_end,
     texts.unquoted,
-    signs.colon,
+    commas.colon,
     calls.call,
     calls.index,
     habits.listed,
     habits.label_then_operator,
     phrases.sql_like,
     phrases.twice,
+    phrases.again,
     phrases.phrase,
     phrases.upper_case,
     _norm,
     _misspelt,
     _clause,
     _side_by_side,
+    texts.of_words,
     habits.word_after_field,
     _dots,
-    signs.comma,
+    commas.comma,
     _unfinished,
     signs.signs,
     phrases.word_before,
@@ -496,5 +539,6 @@ _GENERAL: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     habits.number,
     texts.unquoted,
     _misspelt,
+    texts.of_words,
     _unfinished,
 )

@@ -13,6 +13,7 @@ from dsl.parser import loops
 from dsl.parser.place import KEYWORDS, LAST_VALUE, Place, Refusal
 from dsl.schema import FIELDS
 from dsl.spelling import AGGREGATES, NOTHING, closest
+from dsl.types import Kind
 
 _UNIT_WORDS: Final = MappingProxyType(
     {
@@ -265,11 +266,15 @@ def word_after_field(place: Place) -> Refusal | None:
         if value is None or closest(value.group(), KEYWORDS) is not None:
             return None
         text = place.text[place.start : place.start + value.end()]
+        if FIELDS[field].type.kind is not Kind.TEXT:
+            return None
         if not place.mends(place.start, place.start + value.end(), f"is {text}"):
             return None
+        # `notinside` may be an operator of another language: the word it is is not said for sure.
+        sure = not re.match(r"not|un|no_|non", text)
         return Refusal(
             "P001", f"`{text}` does not fit here", place.start, place.start + value.end(),
-            helps=(f"write  {field} is {text}",), fix=f"is {text}",
+            helps=(f"write  {field} is {text}",), fix=f"is {text}" if sure else None,
         )  # fmt: skip
     labels = ("node.label", "pod.label", "namespace.label", "it.label", "node.annotation",
               "pod.annotation", "namespace.annotation", "it.annotation", "node.taint")  # fmt: skip

@@ -11,15 +11,16 @@ from typing import Final
 
 from dsl.parser.openings import STATEMENTS
 from dsl.parser.place import KEYWORDS, LAST_VALUE, PATH, Place, Refusal
+from dsl.schema import FIELDS
 from dsl.spelling import AGGREGATES, closest
 
 #: Phrases in place of an operator; `{L}` is the value before.
 _PHRASES: Final = (
-    (r"(or|and)\s+is\s+", r"\1 {L} is "),
         (r"is\s+not\s+(?:null|none|nil|empty)\b", "is present"),
         (r"is\s+(?:null|none|nil)\b", "is missing"),
         (r"(?:does\s+not|doesn't|doesnt|not)\s+exists?\b", "is missing"),
         (r"(?:is\s+)?(?:exists?|existing|defined)\b", "is present"),
+        (r"(?:does\s*not\s*|not\s*)exists?\b", "is missing"),
         (r"is\s+(true|false)\b", r"is \1"),
         (r"not\s+between\s+(\S+)\s+and\s+(\S+)", r"not in \1..\2"),
         (r"(?:is\s+)?between\s+(\S+)\s+and\s+(\S+)", r"in \1..\2"),
@@ -45,7 +46,8 @@ _PHRASES: Final = (
          "not {L} starts with"),
         (r"(?:does\s+not|doesn't|doesnt|not)\s+ends?[\s_]*with\b", "not {L} ends with"),
         (r"(?:does\s+not|doesn't|doesnt|not)\s+(?:matche?s?|regexp?|rlike)\b", "not {L} matches"),
-        (r"(?:does\s+not|doesn't|doesnt|not)\s+i?like\b", "not {L} like"),
+        (r"(?:does\s+not|doesn't|doesnt|not)\s+i?like\b|unlike\b|not_?like\b", "not {L} like"),
+        (r"not_?contains?\b|lacks\b", "not {L} contains"),
         (r"(?:starts?|begins?)[\s_]*with\b|starts(?!\s+with)\b|has\s+prefix\b|hasprefix\b",
          "starts with"),
         (r"ends?[\s_]*with\b|ends(?!\s+with)\b|has\s+suffix\b|hassuffix\b", "ends with"),
@@ -67,7 +69,6 @@ _PHRASES: Final = (
         (r"(?:timeout|waits|schedule_timeout)\b", "wait"),
         (r"(?:maximum|upto)\b", "max"),
         (r"(?:times|priority|importance|factor)\b", "weight"),
-        (r"unless\b", "and not"),
         (r"then\b|implies\b|requires\b|must\s+have\b", "->"),
         (r"but\b|plus\b|also\b", "and"),
         (r"xor\b", "!="),
@@ -82,7 +83,7 @@ _PHRASES: Final = (
 def _phrases() -> tuple[tuple[re.Pattern[str], str], ...]:
     """Compiled when a statement is wrong, not when the package is loaded."""
     return tuple(
-        (re.compile(rf"(?<![\w.$]){pattern}", re.IGNORECASE), better)
+        (re.compile(rf"(?<![\w.$])(?:{pattern})", re.IGNORECASE), better)
         for pattern, better in _PHRASES
     )
 
@@ -183,11 +184,6 @@ def phrase(place: Place) -> Refusal | None:
 
 def _value_before(place: Place, start: int, text: str) -> tuple[int, str] | None:
     """Puts what is tested before an operator into a text; returns where the text then starts."""
-    if text.startswith(("or ", "and ")):
-        tested = re.search(
-            rf"({PATH})[ \t]+(?:is|==|!=|is not)[ \t]+\S+[ \t]*\Z", place.bare[:start]
-        )
-        return None if tested is None else (start, text.replace("{L}", tested[1]))
     left = LAST_VALUE.search(place.bare[:start].rstrip())
     if left is None:
         return None
@@ -239,3 +235,73 @@ def word_before(place: Place) -> Refusal | None:
         help_ = f"write  {better}" if better else "leave it out"
         return place.at(*found.span(), "P001", f"`{found[1]}` does not fit here", help_, fix=better)
     return None
+
+
+def glued(place: Place) -> Refusal | None:
+    """`isnginx`, `weight5`, `andnode.label`: the blank behind a word is missing."""
+    over = re.match(r"spread:[ \t]*(over(\w+))", place.text)
+    if over is not None and "over" not in place.text[over.end() :]:
+        return place.instead(
+            over.span(1), "P001", f"a blank is missing in `{over[1]}`", f"over {over[2]}"
+        )
+    texts = re.match(r"(contains|starts?[ \t_]*with|ends?[ \t_]*with)(\w[\w.-]*)", place.behind)
+    if texts is not None and "TEXTOP" in place.accepts:
+        operator = re.sub(r"(start|end)s?[ \t_]*with", r"\1s with", texts[1])
+        return _parted(place, texts.end(), f"{operator} {texts[2]}", sure=True)
+    word = re.match(r"([a-z]+?)(?=\d)|[a-z][\w.]*", place.behind)
+    if word is None:
+        return None
+    whole = re.match(r"[\w.]+", place.behind)
+    assert whole is not None
+    for keyword in sorted(KEYWORDS, key=len, reverse=True):
+        rest = whole.group().removeprefix(keyword)
+        if rest in ("", whole.group()) or keyword.upper() not in place.accepts:
+            continue
+        known = rest in KEYWORDS or rest.split(".")[0] in _OWNERS or rest[0].isdigit()
+        if not known and (keyword not in _BEFORE_TEXTS or not rest.isalnum()):
+            continue
+        if not place.mends(place.start, place.start + whole.end(), f"{keyword} {rest}"):
+            continue
+        return _parted(place, whole.end(), f"{keyword} {rest}", sure=known)
+    return None
+
+
+def _parted(place: Place, size: int, better: str, *, sure: bool) -> Refusal | None:
+    span = (place.start, place.start + size)
+    shown = place.text[slice(*span)]
+    if sure:
+        return place.instead(span, "P001", f"a blank is missing in `{shown}`", better)
+    left = LAST_VALUE.search(place.before)
+    hints = [f"if a blank is missing, write  {better}"]
+    if left is not None and left.group() in FIELDS and not better.startswith("is "):
+        hints.append(f"if it is a text, write  {left.group()} is {shown}")
+    elif left is not None and left.group() in FIELDS:
+        hints.append(f"or, if it is one word,  is {shown}")
+    return place.at(*span, "P001", f"`{shown}` does not fit here", *hints)
+
+
+def again(place: Place) -> Refusal | None:
+    """`pod.name != a and != b`, `x > 100 or < 5`: what is tested stands in front of each test."""
+    joint = re.search(r"\b(and|or)([ \t]+not)?\Z", place.before)
+    if joint is None or _OPERATOR.match(place.behind) is None:
+        return None
+    before = place.bare[: joint.start()]
+    tests = list(re.finditer(rf"((?:{PATH})(?:\([^()]*\))?|\))[ \t]*{_OPERATOR.pattern}", before))
+    if not tests or tests[-1][1] == ")":
+        return None
+    value = place.text[tests[-1].start(1) : tests[-1].end(1)]
+    if not place.mends(place.start, place.start, f"{value} "):
+        return None
+    return Refusal(
+        "P001", f"nothing stands before `{place.met}`", place.start, place.end,
+        helps=(f"write  {joint.group()} {value} {place.met} ...",), fix=f"{value} ",
+        fix_at=(place.start, place.start),
+    )  # fmt: skip
+
+
+_OPERATOR: Final = re.compile(
+    r"(?:==|!=|<=|>=|<|>|(?:is|contains|starts[ \t]+with|ends[ \t]+with|like|matches|in)(?!\w))"
+)
+_OWNERS: Final = frozenset({"pod", "node", "namespace", "it", "workload", "cluster", "time", "now"})
+#: Words that a text follows, so that any word may.
+_BEFORE_TEXTS: Final = frozenset({"is", "like", "contains"})

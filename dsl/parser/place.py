@@ -8,12 +8,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from dsl.diagnostics import Diagnostic, Fix
+from dsl.schema import PLURALS
 from dsl.source import QUOTED_OR_COMMENT, SourceFile, Span
 
 #: A field or a name, with its key.
 PATH: Final = r"(?<![\w.$])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?:\[[^\[\]]*\](?:\.\w+)*)?"
 #: The value that a text ends with.
 LAST_VALUE: Final = re.compile(rf"(?:{PATH}|\"_*\"|\$\w+|\d[\w.%]*)\Z")
+#: A field of something that is known, with its key.
+FIELD: Final = re.compile(
+    r"(?<![\w.$])(?:pod|node|namespace|it|workload|cluster|group)(?:\.[A-Za-z_]\w*)+"
+    r"(?:\[[^\[\]\n]*\](?:\.\w+)*)?"
+)
 #: Words that mean something within a statement.
 KEYWORDS: Final = (
     "and", "or", "not", "in", "is", "like", "contains", "matches", "missing", "present", "if",
@@ -204,6 +210,13 @@ class Place(Struct, frozen=True):
         behind = reached - len(better) + end - start
         return reached > start + len(better) - (not better) and behind > self.start
 
+    def heals(self, start: int, end: int, better: str) -> bool:
+        """Whether the whole statement can be read with another text in one stretch of it."""
+        if self.read is None:
+            return False
+        text = self.text[:start] + better + self.text[end:]
+        return self.read(text) > len(text)
+
     def refuse(self, code: str, message: str, *helps: str, fix: str | None = None) -> Refusal:
         """Refuses what was met."""
         return Refusal(code, message, self.start, self.end, helps=helps, fix=fix)
@@ -218,6 +231,11 @@ class Place(Struct, frozen=True):
         """Refuses a stretch of text and says what to write for it."""
         start, end = span
         return Refusal(code, message, start, end, helps=(f"write  {better}",), fix=better)
+
+
+def written_here(field: str) -> str:
+    """Returns a field with the name that takes a key: `pod.labels[x]` is `pod.label[x]`."""
+    return re.sub(r"\b(\w+)(?=\[)", lambda found: PLURALS.get(found[1], found[1]), field, count=1)
 
 
 def place_of(halt: Halt) -> Place:

@@ -8,7 +8,6 @@ import re
 from types import MappingProxyType
 from typing import Final
 
-from dsl.parser.habits import in_parens
 from dsl.parser.place import LAST_VALUE, PATH, Place, Refusal
 from dsl.schema import FIELDS
 from dsl.spelling import field_for
@@ -20,7 +19,7 @@ _SIGNS: Final = MappingProxyType(
         "=<": "<=", "=>": "->", "=!": "!=", "~=": "matches", "=~": "matches", "~": "matches",
         "!==": "!=", "==>": "->", "-->": "->", "->>": "->", "=->": "->", "--": "-", "++": "+",
         "*=": "like", "^=": "starts with", "$=": "ends with", "??=": "??", "|=": "or",
-        ">>": ">", "<<": "<", "&&&": "and", "|||": "or", ">==": ">=", "<==": "<=", "<-": "->",
+        ">>": ">", "<<": "<", "&&&": "and", "|||": "or", ">==": ">=", "<==": "<=",
         "::": ":", ":=": "==", "~>": "->", "|>": "->", "->>>": "->", "--->": "->",
     }
 )  # fmt: skip
@@ -79,6 +78,9 @@ def braces(place: Place) -> Refusal | None:
         if word is not None:
             span = (place.start, place.start + word.end())
             return place.instead(span, "P014", "names take no backticks", word[1])
+    if met == ";" and place.before.rfind("[") > place.before.rfind("]"):
+        span = (place.start, place.start + 1)
+        return place.instead(span, "P014", "items of a list are parted by commas", ",")
     if met == ";":
         tail = place.line(place.start)[1]
         last = place.start + 1 >= tail
@@ -219,6 +221,7 @@ def _sign(place: Place, span: tuple[int, int], better: str) -> Refusal | None:
     )  # fmt: skip
 
 
+_OWNERS: Final = ("pod", "node", "namespace", "it", "workload", "cluster", "time")
 _TESTED: Final = ("node.label", "pod.label", "node.annotation", "pod.annotation", "it.label")
 
 
@@ -244,6 +247,13 @@ def _equals(place: Place) -> Refusal | None:
         )  # fmt: skip
     if place.before.endswith("="):
         return None
+    bare = re.search(r"->[ \t]*([A-Za-z0-9][\w./-]*)\Z", place.before)
+    if bare is not None and bare[1].split(".")[0] not in _OWNERS and re.match(r"[\w./-]+$", value):
+        better = f"node.label {place.text[bare.start(1) : bare.end(1)]}={value}"
+        end = place.start + len(right.group()) if right is not None else place.start + 1
+        return place.instead(
+            (bare.start(1), end), "P014", "whose label this is stands in front", better
+        )
     message = "`=` is for names and labels; a comparison is written `==` or `is`"
     if re.search(r"(?:pod|node|namespace|it)\.\w+[ \t]+[\w./-]+=[\w./-]+\Z", place.before):
         return place.refuse("P014", "a label test has one `=`; other texts stand in quotes")
@@ -341,167 +351,3 @@ def _function_of_sign(place: Place, start: int, run: str) -> Refusal | None:
         helps=(f"write  {better}",), fix=fix,
         fix_at=(left.start(), start + len(run) + right.end()),
     )  # fmt: skip
-
-
-# ---- colons and commas
-
-
-def colon(place: Place) -> Refusal | None:
-    """`if x: y`, `node.label test: test`, `zone:a`, `pod.name: nginx`, `12:00`."""
-    if place.met != ":":
-        return None
-    return _colon_of_value(place) or _colon_of_choice(place) or _colon_of_rule(place)
-
-
-def _colon_of_value(place: Place) -> Refusal | None:
-    clock = re.search(r"(\d{1,2})\Z", place.bare[: place.start])
-    if clock is not None and re.match(r":\d\d", place.behind):
-        help_ = f"ask for the hour:  time.hour >= {int(clock[1])}"
-        return place.at(
-            clock.start(), place.start + 3, "P007", "there are no times of the day", help_
-        )
-    label = re.search(r"((?:pod|node|namespace|it)\.\w+)[ \t]+([\w./-]+)\Z", place.before)
-    value = re.match(r":[ \t]*([\w./-]+)", place.behind)
-    if (
-        label is not None
-        and value is not None
-        and place.mends(place.start, place.start + value.end(), f"={value[1]}")
-    ):
-        return Refusal(
-            "P014", "a label is tested by `=`", place.start, place.start + 1,
-            helps=(f"write  {label[1]} {label[2]}={value[1]}",), fix=f"={value[1]}",
-            fix_at=(place.start, place.start + value.end()),
-        )  # fmt: skip
-    if place.keyword == "quota" and place.accepts & {"WORD", "STRING"}:
-        return Refusal(
-            "P014", "no sign stands between a resource and its amount", place.start,
-            place.start + 1, helps=("leave it out",), fix="",
-        )  # fmt: skip
-    effect = re.search(r"node\.taints?[ \t]+([\w./-]+(?:=[\w./-]*)?)\Z", place.before)
-    if effect is not None:
-        return Refusal(
-            "P014", "a taint is asked for by key and value, whatever its effect", place.start,
-            place.end, helps=(f"write  node.taint {effect[1]}",), fix="",
-            fix_at=(place.start, place.start + (value.end() if value is not None else 1)),
-        )  # fmt: skip
-    return None
-
-
-def _colon_of_choice(place: Place) -> Refusal | None:
-    word = re.search(r"\b(then|else)\Z", place.before)
-    if word is not None:
-        return Refusal("P014", f"`{word[1]}` takes no colon", place.start, place.start + 1, fix="")
-    rule = re.match(r"(?:filter|require|forbid|gate|prefilter|reserve):[ \t]*(if)[ \t]+",
-                    place.bare)  # fmt: skip
-    if rule is not None and "->" not in place.before:
-        left = place.text[rule.end() : place.start].strip()
-        return Refusal(
-            "P014", "a rule for some pods is written with `->`", place.start, place.start + 1,
-            helps=(f"write  {left} -> ...",), fix=f"{left} ->",
-            fix_at=(rule.start(1), place.start + 1),
-        )  # fmt: skip
-    if re.search(r"\bif\b[^:]*\Z", place.before.split("->")[-1].split(":", 1)[-1]):
-        missing = "then" if "THEN" in place.accepts else "else"
-        return Refusal(
-            "P014", f"`{missing}` stands here instead of `:`", place.start, place.start + 1,
-            helps=("write  if CONDITION then A else B",), fix=f" {missing}",
-        )  # fmt: skip
-    return None
-
-
-def _colon_of_rule(place: Place) -> Refusal | None:
-    value = re.match(r":[ \t]*([\w./-]+)", place.behind)
-    arrow = place.mends(place.start, place.start + 1, " ->") if "_ARROW" in place.accepts else False
-    if arrow and place.before.endswith(tuple('abcdefghijklmnopqrstuvwxyz0123456789"])')):
-        left = LAST_VALUE.search(place.before)
-        if left is not None and left.group().split("[")[0] in FIELDS and value is not None:
-            better = f"{left.group()} is {value[1]}"
-            return place.instead(
-                (left.start(), place.start + value.end()), "P014", "`:` is not a comparison", better
-            )
-        return Refusal(
-            "P014", "`:` has no meaning here", place.start, place.start + 1,
-            helps=("condition and demand are parted by `->`",), fix=" ->",
-        )  # fmt: skip
-    if place.before.endswith(":"):
-        return Refusal("P014", "one colon is enough", place.start, place.start + 1, fix="")
-    return None
-
-
-def comma(place: Place) -> Refusal | None:
-    """`a, message "x"`, `x = a, b`, `1,5`, `[a, , b]`, `[a, b,]`."""
-    if place.text[place.start : place.start + 1] != ",":
-        return _no_comma(place)
-    digits = re.search(r"(\d+)\Z", place.bare[: place.start])
-    more = re.match(r",(\d+)\b", place.behind)
-    if digits is not None and more is not None and "COMMA" not in place.accepts:
-        span = (digits.start(), place.start + more.end())
-        thousands = re.fullmatch(r"\d{3}", more[1]) is not None
-        better = digits[1] + more[1] if thousands else f"{digits[1]}.{more[1]}"
-        return place.instead(span, "P007", "a number has a point, not a comma", better)
-    paren = in_parens(place)
-    if paren is not None:
-        return paren
-    if not place.behind[1:].strip():
-        return Refusal(
-            "P014", "nothing follows this comma", place.start, place.start + 1,
-            helps=("leave it out",), fix="",
-        )  # fmt: skip
-    if place.before.endswith(","):
-        return Refusal("P001", "an item of the list is missing", place.start, place.end, fix="")
-    if re.match(
-        r",[ \t]*(message|status|weight|missing|normalize|by|every|stale|min|max|wait"
-        r"|backoff|reject|within|elastic|reclaim|skew|hard|limit|order|pick|across)\b",
-        place.behind,
-    ):
-        return Refusal(
-            "P014", "clauses stand one behind the other, without commas", place.start, place.end,
-            helps=("leave it out",), fix="",
-        )  # fmt: skip
-    return _alternatives(place)
-
-
-def _alternatives(place: Place) -> Refusal | None:
-    """`zone = a, b`, `contains nginx, redis`, `condition, condition`."""
-    words = re.match(r"((?:,[ \t]*[\w./-]+)+)[ \t]*(?=$|\n|->|message|status|weight)", place.behind)
-    tested = re.search(
-        r"((?:pod|node|namespace|it)\.\w+(?:\[[^\]]*\])?(?:[ \t]+[\w./-]+)?)[ \t]*"
-        r"(=|==|\bis|\bin|\bcontains)[ \t]*([\w./-]+)\Z",
-        place.before,
-    )
-    if words is not None and tested is not None and tested[2] != "contains":
-        items = f"{tested[3]}{words[1]}"
-        better = f"{tested[1]} in [{items}]"
-        return place.instead(
-            (tested.start(), place.start + words.end(1)), "P014",
-            "several values stand in a list", better,
-        )  # fmt: skip
-    if words is not None and tested is not None:
-        each = [one.strip() for one in f"{tested[3]}{words[1]}".split(",")]
-        better = " or ".join(f"{tested[1]} contains {one}" for one in each)
-        return place.instead(
-            (tested.start(), place.start + words.end(1)), "P014",
-            "`contains` looks for one text", better,
-        )  # fmt: skip
-    if place.mends(place.start, place.start + 1, " and"):
-        return Refusal(
-            "P014", "conditions are joined by `and` or `or`, not by a comma", place.start,
-            place.start + 1, helps=("write  ... and ...   or, to demand it of some pods,  ->",),
-            fix=" and",
-        )  # fmt: skip
-    return None
-
-
-def _no_comma(place: Place) -> Refusal | None:
-    """`[a b]`, `[a, b,]`."""
-    if place.met == "]" and place.before.endswith(","):
-        at = len(place.before) - 1
-        return Refusal("P001", "an item of the list is missing", at, at + 1, fix="",
-                       helps=("leave the comma out",))  # fmt: skip
-    if {"COMMA", "RSQB"} <= place.accepts and re.match(r"[\w\"]", place.met):
-        return Refusal(
-            "P001", "items of a list are parted by commas", place.start, place.end,
-            helps=(f"write  , {place.met}",), fix=f", {place.met}",
-            fix_at=(len(place.before), place.end),
-        )  # fmt: skip
-    return None

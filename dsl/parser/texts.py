@@ -6,8 +6,16 @@ proposed has been tried where that is possible: the statement can be read furthe
 
 import re
 
-from dsl.parser import misplaced
-from dsl.parser.place import CLAUSES, Place, Refusal
+from dsl.parser import connectives, misplaced
+from dsl.parser.place import (
+    CLAUSES,
+    FIELD,
+    KEYWORDS,
+    LAST_VALUE,
+    Place,
+    Refusal,
+    written_here,
+)
 from dsl.spelling import closest
 
 
@@ -24,33 +32,74 @@ def apostrophe(place: Place) -> Refusal | None:
 
 
 def unquoted(place: Place) -> Refusal | None:
-    """A text that needs quotes: `nginx:1.25`, `my app`, a message without quotes."""
+    """A text that needs quotes: a message, a regular expression, a query, `nginx:1.25`."""
     before = place.before
     line = place.text[place.start : place.line(place.start)[1]].strip()
-    span = (place.start, place.start + len(line))
     if "STRING" in place.accepts and before.endswith(("message", "event")):
         word = "message" if before.endswith("message") else "event"
-        line = line.lstrip("=:(").rstrip(")").strip().strip('"')
-        better = f'"{line}"'
+        span = (place.start, place.start + len(line))
+        better = f'"{line.lstrip("=:(").rstrip(")").strip().strip(chr(34))}"'
         return Refusal(
             "P001", f"`{word}` takes a quoted text", *span, helps=(f"write  {word} {better}",),
             fix=better,
         )  # fmt: skip
     if before.endswith("matches") and "STRING" in place.accepts:
-        pattern = re.match(r"\S+", place.text[place.start :])
-        shown = pattern.group() if pattern else ""
-        inner = shown[1:-1] if len(shown) > 1 and shown[0] == shown[-1] == "/" else shown
-        span = (place.start, place.start + len(shown))
-        return place.instead(span, "P001", "a regular expression stands in quotes", f"'{inner}'")
+        return _pattern(place)
     if before.endswith("promql") and "STRING" in place.accepts:
-        query, clauses = misplaced.query_of(line)
-        better = misplaced.in_quotes(query)
-        span = (place.start, place.start + len(query))
+        return _query(place, line)
+    return _touching(place)
+
+
+def _pattern(place: Place) -> Refusal:
+    """`matches /^web-.*$/i`, `matches r"x"`, `matches pod.label[x]`, `matches web.*`."""
+    text = place.text[place.start :]
+    raw = re.match(r"[rRbBuU]{1,2}(?:\"([^\"\n]*)\"|'([^'\n]*)')", text)
+    slashes = re.match(r"/((?:\\.|[^/\n])+)/([a-z]*)", text)
+    field = FIELD.match(place.text, place.start)
+    words = re.match(r"\S+", text)
+    left = LAST_VALUE.search(place.before[: -len("matches")].rstrip())
+    message = "a regular expression stands in quotes"
+    if raw is not None:
+        inner, end = raw[1] if raw[1] is not None else raw[2], raw.end()
+    elif slashes is not None:
+        inner, end = slashes[1].replace("\\/", "/"), slashes.end()
+    elif field is not None and left is not None:
+        value = place.text[left.start() : left.end()]
+        better = f"{value} == {written_here(field.group())}"
         return Refusal(
-            "P001", "a query stands in quotes", *span, helps=(f"write  promql {better}{clauses}",),
-            fix=better,
+            "P001", "`matches` takes a regular expression, not a field", place.start,
+            field.end(), helps=(f"write  {better}",), fix=better,
+            fix_at=(left.start(), field.end()),
         )  # fmt: skip
-    return _value(place)
+    else:
+        inner = words.group() if words is not None else ""
+        end = len(inner)
+    better = f"'{inner}'" if "'" not in inner else f'"{inner}"'
+    span = (place.start, place.start + end)
+    if slashes is None or "i" not in slashes[2] or left is None:
+        return place.instead(span, "P001", message, better)
+    lower = f"lower({place.text[left.start() : left.end()]}) matches {better}"
+    return Refusal(
+        "P001", f"{message}, and there is no `i` behind it", *span, helps=(f"write  {lower}",),
+        fix=lower if inner.lower() == inner else None, fix_at=(left.start(), span[1]),
+    )  # fmt: skip
+
+
+def _query(place: Place, line: str) -> Refusal:
+    called = re.match(r"\([ \t]*(\"[^\"\n]*\"|'[^'\n]*')[ \t]*\)", line)
+    if called is not None:
+        end = place.start + called.end()
+        gap = "" if place.text[place.start - 1].isspace() else " "
+        return Refusal(
+            "P001", "a query takes no brackets", place.start, end,
+            helps=(f"write  promql {called[1]}",), fix=gap + called[1],
+        )  # fmt: skip
+    query, clauses = misplaced.query_of(line)
+    better = misplaced.in_quotes(query)
+    return Refusal(
+        "P001", "a query stands in quotes", place.start, place.start + len(query),
+        helps=(f"write  promql {better}{clauses}",), fix=better,
+    )  # fmt: skip
 
 
 def _is_no_text(before: str, more: str) -> bool:
@@ -76,29 +125,24 @@ def odd_end(place: Place) -> Refusal | None:
     return None
 
 
-def _value(place: Place) -> Refusal | None:
+def _tested(place: Place) -> re.Match[str] | None:
+    """Returns the word operator and its word, where a text could go on."""
     before = place.before
+    if place.kind == "end" or before.endswith(("==", "<=", ">=", "!=")):
+        return None
     tested = re.search(r"(contains|starts with|ends with|is|is not|like|=)[ \t]+(\S+)\Z", before)
-    tested = tested or re.search(r"(?<=\w)(=|!=)([\w./-]+)\Z", before)
-    if tested is None or place.kind == "end" or before.endswith(("==", "<=", ">=", "!=")):
+    return tested or re.search(r"(?<=\w)(=|!=)([\w./-]+)\Z", before)
+
+
+def _touching(place: Place) -> Refusal | None:
+    """`nginx:1.25`, `nginx*`: signs that a bare word does not have."""
+    tested = _tested(place)
+    if tested is None or place.start != tested.end(2):
         return None
     operator, word = tested.group(1), tested.group(2)
     tail = re.match(r"[^\s()\[\],;]*", place.text[place.start :])
     more = tail.group() if tail else ""
-    touching = place.start == tested.end(2) and more != ":"
-    if _is_no_text(before, more):
-        return None
-    if not touching and place.kind not in ("RELOP", "character") and re.fullmatch(
-        r"[A-Za-z0-9][\w.-]*", more
-    ):  # fmt: skip
-        better = f'"{word} {more}"'
-        if closest(more, CLAUSES) is None and place.mends(tested.start(2), place.end, better):
-            return Refusal(
-                "P001", f"`{more}` does not fit here", place.start, place.end,
-                helps=(f"a text with blanks:  {operator} {better}",), fix=better,
-                fix_at=(tested.start(2), place.end),
-            )  # fmt: skip
-    if not touching or not more or re.fullmatch(r"\d+(\.\d+)?", word):
+    if more in ("", ":") or _is_no_text(place.before, more) or re.fullmatch(r"\d+(\.\d+)?", word):
         return None
     span = (tested.start(2), place.start + len(more))
     if "*" in more and operator in ("contains", "is", "starts with", "ends with", "like"):
@@ -116,6 +160,33 @@ def _value(place: Place) -> Refusal | None:
         "P001", f"`{word}{more}` needs quotes", *span, helps=(f"write  {operator} {better}",),
         fix=better,
     )  # fmt: skip
+
+
+def of_words(place: Place) -> Refusal | None:
+    """`contains my app`: a text of several words, none of which means something to a rule."""
+    tested = _tested(place)
+    if tested is None or place.start == tested.end(2):
+        return None
+    words = re.match(r"[A-Za-z0-9][\w.-]*(?:[ \t]+[A-Za-z0-9][\w.-]*)*", place.behind)
+    if words is None or _is_no_text(place.before, place.met):
+        return None
+    written = [tested.group(2), *words.group().split()]
+    start = tested.start(2)
+    for found in re.finditer(r"\S+", words.group()):
+        end = place.start + found.end()
+        text = place.text[start:end]
+        meaning = {*KEYWORDS, *CLAUSES, *connectives.WORDS}
+        if any(one.lower() in meaning for one in (written[0], found.group())):
+            return None
+        if closest(found.group(), (*KEYWORDS, *CLAUSES)) is None and place.heals(
+            start, end, f'"{text}"'
+        ):
+            return Refusal(
+                "P001", f"`{place.met}` does not fit here", place.start, place.end,
+                helps=(f'a text with blanks:  {tested.group(1)} "{text}"',), fix=f'"{text}"',
+                fix_at=(start, end),
+            )  # fmt: skip
+    return None
 
 
 def of_python(place: Place) -> Refusal | None:
