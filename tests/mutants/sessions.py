@@ -24,7 +24,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from tests.mutants.covering import Covering, Tracer
 from tests.mutants.forks import Outcome, Pipe, Verdict, fork, passes, run, watch
@@ -101,13 +101,14 @@ class Plan:
 
 
 class FixedSeeds:
-    """Properties try the same examples each time, and a slow machine is no finding."""
+    """Properties try the same examples each time; the first that fails is enough, however large."""
 
     def pytest_configure(self) -> None:
-        checks = list(HealthCheck)
         settings.register_profile(
-            "mutants", derandomize=True, database=None, deadline=None, suppress_health_check=checks
-        )
+            "mutants", derandomize=True, database=None, deadline=None,
+            suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate],
+            report_multiple_bugs=False,
+        )  # fmt: skip
         settings.load_profile("mutants")
 
 
