@@ -268,16 +268,15 @@ def _own(thing: Thing, meta: Tree) -> None:
     if not (kind or owner or workload):
         return
     name = owner or workload
-    if kind == "ReplicaSet" and workload and owner != workload:
-        # As a Deployment names the ReplicaSets that it makes.
-        name = owner or f"{workload}-0"
+    if workload and owner != workload and (kind == "ReplicaSet" or not (kind or owner)):
+        # A Deployment's pods are those of a ReplicaSet, which it names so.
+        kind, name = "ReplicaSet", owner or f"{workload}-0"
         start, _, made = name.rpartition("-")
         if start == workload:
             meta["labels"].setdefault(_TEMPLATE_HASH, made)
     elif workload and name != workload:
         raise FixtureError(f"the workload of the {kind or 'owner'} {owner} is not {workload}")
-    default = "Deployment" if workload and not owner else kind
-    meta["ownerReferences"] = [{"kind": kind or default, "name": name, "controller": True}]
+    meta["ownerReferences"] = [{"kind": kind, "name": name, "controller": True}]
 
 
 _SPEC: Final = (

@@ -336,7 +336,7 @@ def test_the_time(judged):
 @pytest.mark.parametrize(
     ("written", "said"),
     [
-        ("workload w", "pod.workload is w and pod.owner.kind is Deployment"),
+        ("workload w", "pod.workload is w and pod.owner.kind is ReplicaSet"),
         ("owner_kind ReplicaSet workload w", "pod.workload is w and pod.owner.kind is ReplicaSet"),
         ("owner_kind ReplicaSet owner_name w-7d workload w",
          "pod.workload is w and pod.owner.name is w-7d and pod.label[pod-template-hash] is 7d"),
