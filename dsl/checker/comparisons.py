@@ -9,7 +9,9 @@ from dsl.checker import hints, meant
 from dsl.checker.fields import either, members_of
 from dsl.checker.literals import constant, read_word, settle
 from dsl.checker.regex import advice, why_refused
+from dsl.checker.scales import strange_scale
 from dsl.checker.scope import Flex, Refused, Scope, Typed, closest, describe
+from dsl.checker.texts import CONDITION, beside_number, has_no_order
 from dsl.diagnostics import Fix, Label, Severity
 from dsl.schema import FIELDS
 from dsl.source import Span
@@ -61,23 +63,22 @@ def _compare(typer: "Typer", node: s.Compare) -> ir.Expr:
     _bare_word(typer, node)
     hints.quoted_field(typer.scope, node.left)
     left, right = typer.each((node.left, node.right))
-    pair = _same_type(typer, left, right)
+    pair = _same_type(typer, node, left, right)
     kind = pair[0].type.kind
     if kind in (Kind.LIST, Kind.PODS) or (
         kind in (Kind.BOOL, Kind.TEXT) and node.operator not in ("==", "!=")
     ):
-        hint = f"number({typer.scope.text(node.left)})"
         raise typer.scope.refuse(
             "P201",
             f"`{node.operator}` does not compare {describe(pair[0])}",
             pair[0].span,
-            *([f"compare numbers:  {hint} {node.operator} ..."] if kind is Kind.TEXT else []),
+            *([has_no_order(typer.scope, pair[0], node.operator)] if kind is Kind.TEXT else []),
         )
     _closed_set_compare(typer.scope, pair[0], pair[1])
     percent = next(
         (one.span for one in (left, right) if isinstance(one, Flex) and one.sort == "percent"), None
     )
-    hints.strange_scale(typer.scope, pair[0], pair[1], percent)
+    strange_scale(typer.scope, pair[0], pair[1], percent)
     if node.operator in ("==", "!="):
         negated = node.operator == "!="
         hints.strange_text(typer.scope, pair[0], "is", pair[1], negated=negated)
@@ -89,7 +90,9 @@ def _compare(typer: "Typer", node: s.Compare) -> ir.Expr:
     return _negate(node, test, negated=node.operator == "!=")
 
 
-def _same_type(typer: "Typer", left: Typed, right: Typed) -> tuple[ir.Expr, ir.Expr]:
+def _same_type(
+    typer: "Typer", node: s.Compare, left: Typed, right: Typed
+) -> tuple[ir.Expr, ir.Expr]:
     if isinstance(left, Flex) and isinstance(right, Flex):
         return typer.plain(left), typer.plain(right)
     for one, other in ((left, right), (right, left)):
@@ -97,7 +100,7 @@ def _same_type(typer: "Typer", left: Typed, right: Typed) -> tuple[ir.Expr, ir.E
             solid = settle(typer.scope, one, other.type.unit or PLAIN, other)
             return (solid, other) if one is left else (other, solid)
     if isinstance(left, Flex) or isinstance(right, Flex):
-        raise _with_constant(typer, left, right)
+        raise _with_constant(typer, node, left, right)
     if left.type.kind is not right.type.kind:
         raise _kinds_differ(typer, left, right)
     if left.type.is_number and left.type.unit != right.type.unit:
@@ -112,35 +115,39 @@ def _same_type(typer: "Typer", left: Typed, right: Typed) -> tuple[ir.Expr, ir.E
     return left, right
 
 
-def _with_constant(typer: "Typer", left: Typed, right: Typed) -> Refused:
+def _with_constant(typer: "Typer", node: s.Compare, left: Typed, right: Typed) -> Refused:
     """Refuses a constant number next to a text, a time or a condition."""
     scope = typer.scope
-    other = right if isinstance(left, Flex) else left
+    number, other = (left, right) if isinstance(left, Flex) else (right, left)
+    assert isinstance(number, Flex)
     assert not isinstance(other, Flex)
     text = scope.text(other)
     if other.type.kind is Kind.TIME:
-        written = scope.text(left if isinstance(left, Flex) else right)
+        written = scope.text(number)
         if _DATE.fullmatch(written):
-            constant_span = (left if isinstance(left, Flex) else right).span
+            constant_span = number.span
             moment = f'time("{written}T00:00:00Z")'
             return scope.refuse(
                 "P201", "a day is written as a text", constant_span, f"write  {moment}", fix=moment
             )
     forms = {
-        Kind.TEXT: f"number({text})",
         Kind.TIME: f"now - {text}",
         Kind.BOOL: f"(if {text} then 1 else 0)",
     }
     better = forms.get(other.type.kind)
-    first, second = (left, right)
+    hint = f"write  {better}" if better is not None else ""
+    place = other.span
+    if other.type.kind is Kind.TEXT:
+        hint, better = beside_number(scope, other, number, node.operator)
+        place = node.span if better.startswith(f"{text} ") else place
     return scope.refuse(
         "P201",
         f"cannot compare {describe(left)} with {describe(right)}",
-        first.span,
-        *([f"write  {better}"] if better is not None else []),
-        label=describe(first),
-        labels=(Label(second.span, describe(second)),),
-        fix=Fix(other.span, better) if better is not None else None,
+        left.span,
+        *([hint] if hint else []),
+        label=describe(left),
+        labels=(Label(right.span, describe(right)),),
+        fix=Fix(place, better) if better else None,
     )
 
 
@@ -152,7 +159,7 @@ def _kinds_differ(typer: "Typer", left: ir.Expr, right: ir.Expr) -> Refused:
     fix = None
     if text.type.kind is Kind.TEXT and isinstance(other, ir.Const) and other.type == BOOL:
         word = str(other.value)
-        word = word if isinstance(text, ir.Read) and text.field == hints.CONDITION else word.lower()
+        word = word if isinstance(text, ir.Read) and text.field == CONDITION else word.lower()
         helps.append(f'write  "{word}"')
         fix = Fix(other.span, f'"{word}"')
     elif text.type.kind is Kind.TEXT:

@@ -23,6 +23,7 @@ from dsl.checker.scope import (
     closest,
     describe,
 )
+from dsl.checker.texts import as_test, quoted_rule
 from dsl.diagnostics import Label
 from dsl.schema import CATALOGUE
 from dsl.source import Span
@@ -103,7 +104,7 @@ class Typer:
             text = self.scope.text(node)
             hints = []
             if not isinstance(typed, Flex) and typed.type.kind is Kind.TEXT:
-                hints.append(f"write  {text} is present   or   {text} is VALUE")
+                hints.append(quoted_rule(node) or f"write  {as_test(text, typed)}")
             elif isinstance(typed, Flex) or typed.type.is_number:
                 hints.append(f"compare it:  {text} > 0")
             raise self.scope.refuse(
@@ -510,7 +511,7 @@ class Typer:
                     "P201",
                     f"`{word}` wants conditions, and this is {describe(one)}",
                     one.span,
-                    *_condition_hint(self.scope, one),
+                    *_condition_hint(self.scope, one, negated=word == "not"),
                 )
             solid.append(one)
         if isinstance(node, s.Not):
@@ -581,9 +582,11 @@ def _number_hint(scope: Scope, typed: Typed) -> tuple[str, ...]:
     return ()
 
 
-def _condition_hint(scope: Scope, typed: Typed) -> tuple[str, ...]:
+def _condition_hint(scope: Scope, typed: Typed, *, negated: bool) -> tuple[str, ...]:
+    text = scope.text(typed)
     if isinstance(typed, Flex) or typed.type.is_number:
-        return (f"compare it:  {scope.text(typed)} > 0",)
-    if not isinstance(typed, Flex) and typed.type.kind is Kind.TEXT:
-        return (f"write  {scope.text(typed)} is present",)
-    return ()
+        return (f"compare it:  {text} > 0",)
+    if typed.type.kind is not Kind.TEXT:
+        return ()
+    test = as_test(text, typed, negated=negated)
+    return (f"for `not {text}` write  {test}" if negated else f"write  {test}",)

@@ -10,6 +10,7 @@ from dsl import ir
 from dsl import syntax as s
 from dsl.checker import elsewhere, meant
 from dsl.checker.scope import Flex, Refused, Scope, Typed, closest
+from dsl.checker.texts import CONDITION
 from dsl.diagnostics import Fix, Severity
 from dsl.functions import FUNCTIONS
 from dsl.schema import FIELDS
@@ -25,14 +26,12 @@ from dsl.spelling import (
     field_hint,
     quoted_key,
 )
-from dsl.types import PLAIN, Kind, Level, Type
+from dsl.types import Kind, Level, Type
 
 if TYPE_CHECKING:
     from dsl.checker.expressions import Typer
 
 _MAX_LISTED: Final = 9
-#: Its values are the words True, False and Unknown.
-CONDITION: Final = "node.condition"
 _WARNING: Final = Severity.WARNING
 _PATTERN: Final = re.compile(r"[*?^$|%+()\[\]{}\\,;]")
 #: Fields whose values are names of Kubernetes: lower-case letters, digits, `-` and `.`.
@@ -521,153 +520,7 @@ def _never(sign: str, left: str) -> str:
     return f"`{sign}` stands for itself here, and `{left}` never holds it"
 
 
-# ---- numbers on another scale
-
-
-def strange_scale(scope: Scope, left: ir.Expr, right: ir.Expr, percent: Span | None) -> None:
-    """Warns of a share compared with 80, and of a count compared with 80%."""
-    for one, other in ((left, right), (right, left)):
-        if not isinstance(other, ir.Const) or not isinstance(other.value, float):
-            continue
-        if percent is not None and other.value != int(other.value) and _is_counted(one):
-            text = scope.source.slice(percent)
-            scope.warn(
-                "P222",
-                f"`{scope.text(one)}` is a whole number, and `{text}` is {other.value:g}",
-                percent,
-                f"write  {text} of X for a share of something",
-            )
-            return
-        limit = _share_limit(one) or _percent_limit(scope, one)
-        if limit and limit < other.value <= _HUNDRED:
-            text = scope.source.slice(other.span)
-            scope.report(
-                "P222",
-                f"`{scope.text(one)}` is a share from 0 to 1, and `{text}` is far above",
-                other.span,
-                f"did you mean {text}%?",
-                fix=f"{text}%" if re.fullmatch(r"\d+(\.\d+)?", text) else None,
-                severity=_WARNING,
-            )
-            return
-
-
-_HUNDRED: Final = 100.0
-_ABOVE_ONE: Final = 1.0
-_OVERCOMMITTED: Final = 4.0
-
-
-def _is_counted(node: ir.Expr) -> bool:
-    if isinstance(node, ir.Read):
-        return node.type.unit == PLAIN and not node.field.startswith("score")
-    return isinstance(node, ir.PodAggregate | ir.NodeAggregate) and node.function == "count"
-
-
-def _share_limit(node: ir.Expr) -> float:
-    """Returns above which value a share cannot be; 0 for what is no share."""
-    node = _inner(node)
-    if isinstance(node, ir.Metric) and node.name in ("cpu_usage", "memory_usage") and not node.age:
-        return _ABOVE_ONE
-    if not isinstance(node, ir.Arith) or node.operators != ("/",):
-        return 0.0
-    return _ratio_limit(*node.operands)
-
-
-def _inner(node: ir.Expr) -> ir.Expr:
-    """Returns what is meant where there is data: behind lets and before `??`."""
-    while isinstance(node, ir.Named | ir.Coalesce):
-        node = node.body if isinstance(node, ir.Named) else node.operands[0]
-    return node
-
-
-def _percent_limit(scope: Scope, node: ir.Expr) -> float:
-    """Returns above which value a metric in percent is meant to be out of 100."""
-    node = _inner(node)
-    share = isinstance(node, ir.Metric) and not node.age and meant.is_share(scope, node)
-    return _OVERCOMMITTED if share else 0.0
-
-
-def _ratio_limit(part: ir.Expr, whole: ir.Expr) -> float:
-    """Returns above which value a ratio of the same resource, or to the highest, cannot be."""
-    if _is_highest(part, whole):
-        return _ABOVE_ONE
-    if not isinstance(part, ir.Read) or not isinstance(whole, ir.Read):
-        return 0.0
-    of, _, which = whole.field.rpartition(".")
-    if which not in ("allocatable", "capacity") or part.field.rpartition(".")[0] != of:
-        return 0.0
-    return _ABOVE_ONE if part.field.endswith(".free") else _OVERCOMMITTED
-
-
-def flat_score(scope: Scope, value: ir.Expr, span: Span) -> None:
-    """Warns of a score made of a share that nobody multiplied by 100."""
-    ends = _ends(value)
-    if ends is None or not 0 < ends[1] - ends[0] <= _ABOVE_ONE:
-        return
-    scope.warn(
-        "P225",
-        f"this score goes from {ends[0]:g} to {ends[1]:g} only, of 100",
-        span,
-        "a share is from 0 to 1: multiply it by 100",
-    )
-
-
-def _ends(
-    node: ir.Expr, known: dict[int, tuple[float, float] | None] | None = None
-) -> tuple[float, float] | None:
-    """Returns between what a sum of shares and constants lies, None for anything else.
-
-    `known` are the nodes that were asked: a let may stand in a sum twice, and in its let again.
-    """
-    known = {} if known is None else known
-    while isinstance(node, ir.Named):
-        node = node.body
-    if id(node) not in known:
-        known[id(node)] = _ends_of(node, known)
-    return known[id(node)]
-
-
-def _ends_of(
-    node: ir.Expr, known: dict[int, tuple[float, float] | None]
-) -> tuple[float, float] | None:
-    if isinstance(node, ir.Const):
-        return (node.value, node.value) if isinstance(node.value, float) else None
-    if _share_limit(node) == _ABOVE_ONE:
-        return 0.0, 1.0
-    if not isinstance(node, ir.Arith):
-        return None
-    first, second = node.operands[:2]
-    ratio = node.operators[0] == "/" and _ratio_limit(first, second) == _ABOVE_ONE
-    ends, at = ((0.0, 1.0), 1) if ratio else (_ends(first, known), 0)
-    for operator, one in zip(node.operators[at:], node.operands[at + 1 :], strict=True):
-        part = _ends(one, known)
-        ends = _joined(operator, ends, part) if ends is not None and part is not None else None
-    return ends
-
-
-def _joined(
-    operator: str, left: tuple[float, float], right: tuple[float, float]
-) -> tuple[float, float] | None:
-    if operator == "+":
-        return left[0] + right[0], left[1] + right[1]
-    if operator == "-":
-        return left[0] - right[1], left[1] - right[0]
-    fixed, other = (left, right) if left[0] == left[1] else (right, left)
-    if operator == "*" and fixed[0] == fixed[1] >= 0:
-        return fixed[0] * other[0], fixed[0] * other[1]
-    return None
-
-
-def _is_highest(part: ir.Expr, whole: ir.Expr) -> bool:
-    """Whether this is `x/max(x)` of a metric that has a unit, so is not negative."""
-    return (
-        isinstance(part, ir.Metric)
-        and isinstance(whole, ir.NodeAggregate)
-        and whole.function == "max"
-        and isinstance(whole.value, ir.Metric)
-        and whole.value.name == part.name
-        and not (part.type.unit or PLAIN).is_plain
-    )
+# ---- aggregates
 
 
 def nothing_of_it(scope: Scope, what: str, node: ir.Expr | None) -> None:

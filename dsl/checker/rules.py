@@ -8,12 +8,14 @@ from dsl import ir
 from dsl import syntax as s
 from dsl.checker.aggregates import OF_NODE, sets_read
 from dsl.checker.expressions import Typer, level_of
-from dsl.checker.hints import flat_score, raw_braces
+from dsl.checker.hints import raw_braces
 from dsl.checker.literals import constant, read_number, settle
+from dsl.checker.scales import flat_score
 from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
 from dsl.checker.undecided import Side, decided
 from dsl.functions import to_float
 from dsl.schema import FIELDS
+from dsl.source import Span
 from dsl.types import BOOL, NUMBER, PLAIN, Kind, Level
 
 _MAX_WEIGHT: Final = 1_000_000.0
@@ -268,6 +270,9 @@ class RuleChecker:
         node: list[ir.Expr] = []
         for one in _conjuncts(left):
             (pod if one.level <= Level.POD and not _over_nodes(one) else node).append(one)
+        if self._guard is None and not node:
+            # As it is written, so that an explanation has a text for the whole.
+            return left, None
         return _both(pod), _both(node)
 
     def status(self, clause: s.Clause | None) -> str | None:
@@ -502,8 +507,10 @@ def _both(parts: list[ir.Expr]) -> ir.Expr | None:
         return None
     if len(parts) == 1:
         return parts[0]
+    start = parts[0].span.start
     return ir.Logical(
-        span=parts[0].span,
+        # Nobody wrote it: no text of a part may stand for the whole.
+        span=Span(start, start),
         type=BOOL,
         level=level_of(parts),
         operator="and",

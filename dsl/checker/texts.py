@@ -1,0 +1,77 @@
+"""Texts where a condition or a number is wanted: what is to be written instead."""
+
+import re
+from typing import Final
+
+from dsl import ir
+from dsl import syntax as s
+from dsl.checker.scope import Flex, Scope, Typed
+from dsl.schema import FIELDS
+
+#: Its values are the words True, False and Unknown.
+CONDITION: Final = "node.condition"
+_WEEKDAY: Final = "time.weekday"
+_DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_VERSIONS: Final = ("node.kernel", "node.kubelet")
+#: How a rule in quotes begins.
+_RULE: Final = re.compile(r"(not |any\(|count\()*(pod|node|namespace|cluster|time)\.\w", re.ASCII)
+
+
+def as_test(text: str, typed: Typed, *, negated: bool = False) -> str:
+    """Writes a text as a condition, in the forms that may be meant."""
+    word = "is not" if negated else "is"
+    if isinstance(typed, ir.Read) and typed.field == CONDITION:
+        return f'{text} {word} "True"'
+    return f"{text} is {'missing' if negated else 'present'}   or   {text} {word} VALUE"
+
+
+def quoted_rule(node: s.Expr) -> str:
+    """Returns what to do with a rule in quotes, which is a text; "" for other texts."""
+    if not isinstance(node, s.Text) or _RULE.match(node.value) is None:
+        return ""
+    return f"a rule has no quotes around it; write  {node.value}"
+
+
+def _as_number(node: ir.Expr, text: str) -> str:
+    """Writes a text so that it may be compared with a number; "" where it never holds one."""
+    if not isinstance(node, ir.Read):
+        return f"number({text})"
+    return f"number({text})" if FIELDS[node.field].keyed and node.field != CONDITION else ""
+
+
+def beside_number(scope: Scope, node: ir.Expr, number: Flex, operator: str) -> tuple[str, str]:
+    """Returns a help about a text that is compared with a number, and what to write instead.
+
+    The second is a test in place of the whole comparison, `number(...)` in place of the text, or
+    "" where only the help can say it.
+    """
+    text = scope.text(node)
+    field = node.field if isinstance(node, ir.Read) else ""
+    value = number.exact
+    if field == _WEEKDAY:
+        whole = value is not None and value.denominator == 1 and 0 <= value < len(_DAYS)
+        if not whole or value is None or operator not in ("==", "!="):
+            return "days have names:  time.weekday in [sat, sun]", ""
+        word = "is" if operator == "==" else "is not"
+        test = f"{text} {word} {_DAYS[int(value)]}"
+        return f"days have names:  {test}", test
+    if field in _VERSIONS:
+        first = f'number(before({text}, "."))'
+        second = f'number(before(after({text}, "."), "."))'
+        return (
+            f"a version is compared by its parts:  {first} > 5 or {first} == 5 and {second} >= 10",
+            "",
+        )
+    better = _as_number(node, text)
+    if better:
+        return f"write  {better}", better
+    return f"`{text}` is a text that holds no number", ""
+
+
+def has_no_order(scope: Scope, node: ir.Expr, operator: str) -> str:
+    """Returns what to do where two texts are compared by their size."""
+    text = scope.text(node)
+    if isinstance(node, ir.Read) and node.field in _VERSIONS:
+        return f'a version is compared by its parts:  number(before({text}, ".")) {operator} 5'
+    number = _as_number(node, text)
+    return f"compare numbers:  {number} {operator} ..." if number else "texts have no order"
