@@ -330,8 +330,17 @@ def _amount(owner: str, rest: Sequence[str], key: str | None) -> Spelling | None
         if parts and parts[0] in ("limits", "limit"):
             return Spelling(f"{owner}.limit[{kind}]")
         return Spelling(f"{owner}.{kind}")
-    name = f"{owner}.{kind}.{_PARTS[parts[0]] if parts and parts[0] in _PARTS else 'free'}"
-    return Spelling(name, sure=bool(parts)) if name in FIELDS else None
+    if parts and parts[0] not in _PARTS:
+        limits = f"sum(it.limit[{kind}] over {owner}.pods)"
+        known = f"{owner}.pods" in POD_SETS
+        return Spelling(limits, note="what its pods may use is", sure=False) if known else None
+    name = f"{owner}.{kind}.{_PARTS[parts[0]] if parts else 'free'}"
+    if name not in FIELDS:
+        return None
+    if not parts and f"{owner}.{kind}.allocatable" in FIELDS:
+        note = f"name which: {owner}.{kind}.allocatable, {owner}.{kind}.requested or"
+        return Spelling(name, note=note, sure=False)
+    return Spelling(name, sure=bool(parts))
 
 
 def _split_compound(word: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Declarations nobody uses (P316) and a `status` that contradicts the rule (P318)."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from dsl import ir
@@ -38,13 +38,36 @@ def unused(facts: FileFacts) -> Iterator[Diagnostic]:
     for one in statements:
         if isinstance(one, s.LetDecl | s.ParamDecl | s.MetricDecl) and one.name not in used:
             word = words[type(one)]
+            as_text = _as_text(statements, one.name) if isinstance(one, s.ParamDecl) else None
             yield warning(
                 "P316",
                 f"the {word} `{one.name}` is not used",
                 facts.source,
                 one.name_span,
-                "remove it, or use it in a rule",
+                "remove it, or use it in a rule"
+                if as_text is None
+                else f"`{one.name}` in line {facts.source.position(as_text.start)[0]} is a text;"
+                f" for the parameter write  ${one.name}",
             )
+
+
+def _as_text(statements: Sequence[s.Node], name: str) -> Span | None:
+    """Returns where a word stands as a text in a rule: `is pool`, `node.label pool=pool`."""
+    stack: list[object] = [one for one in statements if not isinstance(one, s.ParamDecl)]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, tuple):
+            stack.extend(reversed(node))
+        elif isinstance(node, s.Word) and node.value == name:
+            return node.span
+        elif isinstance(node, s.Field):
+            continue  # its key is no value
+        elif isinstance(node, s.LabelTest):
+            stack.append(node.value)
+        elif isinstance(node, s.Node):
+            parts = [getattr(node, one) for one in node.__struct_fields__]
+            stack.extend([one for one in reversed(parts) if isinstance(one, _INNER)])
+    return None
 
 
 def _no_scores(facts: FileFacts) -> Iterator[Diagnostic]:

@@ -432,7 +432,9 @@ def strange_text(
     if not isinstance(right.value, str):
         return
     value, field = right.value, left.field
-    if field.endswith("owner.kind"):
+    if not value and negated and FIELDS[field].optional:
+        meant.not_empty(scope, left, right)
+    elif field.endswith("owner.kind"):
         _owner_kind(scope, value, right.span)
     elif field in _PLAIN and _PATTERN.search(value) is not None:
         # The text of a label test holds the value, too.

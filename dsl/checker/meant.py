@@ -14,6 +14,7 @@ from dsl.functions import number_text
 from dsl.plan import MetricSpec
 from dsl.schema import FIELDS
 from dsl.source import Span
+from dsl.spelling import quoted_key
 from dsl.types import DURATION, show
 
 _WARNING: Final = Severity.WARNING
@@ -166,6 +167,18 @@ def _parts(text: str, holes: list[re.Match[str]], group: int) -> list[str]:
         parts.append(one[group])
         at = one.end()
     return [*parts, *([f'"{text[at:]}"'] if at < len(text) else [])]
+
+
+def not_empty(scope: Scope, left: ir.Read, right: ir.Const) -> None:
+    """Warns of `pod.label[app] != ""`, which holds without the label, too."""
+    text = left.field if left.key is None else f"{left.field}[{quoted_key(left.key)}]"
+    scope.warn(
+        "P317",
+        f'this holds without `{text}`, too: what is missing is not ""',
+        right.span,
+        f"write  {text} is present",
+        f'for a value that is not empty write  ({text} ?? "") != ""',
+    )
 
 
 def same_of_pod(left: Typed, word: str) -> str:
