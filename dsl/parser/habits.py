@@ -10,9 +10,9 @@ from types import MappingProxyType
 from typing import Final
 
 from dsl.parser import loops
-from dsl.parser.place import KEYWORDS, LAST_VALUE, Place, Refusal
+from dsl.parser.place import FIELD, KEYWORDS, LAST_VALUE, Place, Refusal, written_here
 from dsl.schema import FIELDS
-from dsl.spelling import AGGREGATES, NOTHING, closest
+from dsl.spelling import AGGREGATES, closest, quoted_key
 from dsl.types import Kind
 
 _UNIT_WORDS: Final = MappingProxyType(
@@ -68,6 +68,9 @@ def listed(place: Place) -> Refusal | None:
         return _bracketed(place, operator[1])
     if operator is not None and operator[1] == "in" and "LSQB" in place.accepts:
         end = place.line(place.start)[1]
+        field = FIELD.match(place.text, place.start)
+        if field is not None and "[" in field.group():
+            return _split(place, field)
         words = re.match(r"(\"[^\"]*\"|'[^']*'|[\w./-]+)(?:[ \t]*,[ \t]*[\w./\"'-]+)*",
                          place.text[place.start : end])  # fmt: skip
         if words is not None:
@@ -78,6 +81,19 @@ def listed(place: Place) -> Refusal | None:
                 f"[{', '.join(one.strip() for one in inner.split(','))}]",
             )  # fmt: skip
     return None
+
+
+def _split(place: Place, field: re.Match[str]) -> Refusal | None:
+    """`node.label pool in pod.annotation[pools]`: a text that holds several words."""
+    test = re.search(
+        r"((?:pod|node|namespace|it)\.\w+)[ \t]+([\w./-]+)[ \t]+(not[ \t]+)?in\Z", place.before
+    )
+    if test is None:
+        return None
+    no = "not " if test[3] else ""
+    better = f'{test[1]}[{quoted_key(test[2])}] {no}in split({written_here(field.group())}, ",")'
+    span = (test.start(), field.end())
+    return place.instead(span, "P001", "a text that holds several words is split", better)
 
 
 def _bracketed(place: Place, operator: str) -> Refusal | None:
@@ -222,33 +238,7 @@ def _numbers(place: Place, rest: str) -> Iterator[tuple[int, str]]:
         yield found.end(), f"{found.group()}0"
 
 
-# ---- words
-
-
-def label_then_operator(place: Place) -> Refusal | None:
-    """`node.label a like b`: a label test knows symbols and `in` only."""
-    if place.met not in ("like", "contains", "matches", "is", "starts", "ends", "??"):
-        return None
-    found = re.search(r"((?:pod|node|namespace|it)\.\w+)[ \t]+([\w./-]+|\"_*\")\Z", place.before)
-    if found is None or found[2] == "not" or found[1].split(".")[1].rstrip("s") not in (
-        "label", "annotation", "taint",
-    ):  # fmt: skip
-        return None
-    key = place.text[found.start(2) : found.end(2)]
-    better = f"{found[1]}[{key}]"
-    nothing = re.compile(r"is[ \t]+(not[ \t]+)?([a-z]+)\b(?![\w./-])", re.IGNORECASE)
-    asked = nothing.match(place.bare, place.start)
-    if asked is not None and asked[2].lower() in {*NOTHING, "missing", "present"}:
-        there = (asked[2].lower() == "present") != (asked[1] is not None)
-        better = f"{better} is {'present' if there else 'missing'}"
-        return Refusal(
-            "P001", f"`{place.met}` wants the value of a label", found.start(), found.end(),
-            helps=(f"write  {better}",), fix=better, fix_at=(found.start(), asked.end()),
-        )  # fmt: skip
-    return Refusal(
-        "P001", f"`{place.met}` wants the value of a label", found.start(), found.end(),
-        helps=(f"write  {better} {place.met} ...",), fix=better,
-    )  # fmt: skip
+# ---- fields
 
 
 def word_after_field(place: Place) -> Refusal | None:

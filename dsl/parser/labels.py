@@ -1,0 +1,216 @@
+"""Tests of labels and of other fields with a key, and fields where a word stands.
+
+Each check looks for one habit and the first that recognises it speaks. A replacement that is
+proposed has been tried where that is possible: the statement can be read further with it.
+"""
+
+import re
+from typing import Final
+
+from dsl.parser import connectives
+from dsl.parser.place import (
+    CLAUSES,
+    FIELD,
+    KEYWORDS,
+    LAST_VALUE,
+    Place,
+    Refusal,
+    written_here,
+)
+from dsl.schema import FIELDS, PLURALS
+from dsl.spelling import NOTHING, closest, quoted_key
+
+_KEY: Final = r"[\w./-]+|\"_*\""
+#: The key of a label that a test starts with, and who has it.
+_TEST: Final = (
+    rf"(?<![\w.$])((?:pod|node|namespace|it|workload)\.(label|annotation|taint)s?)[ \t]+({_KEY})"
+)
+_IS_THERE: Final = re.compile(
+    r"(?:is[ \t]+)?(?:exists?|present|set|defined)(?![\w./-])", re.IGNORECASE
+)
+_IS_NOT_THERE: Final = re.compile(
+    r"(?:is[ \t]+)?(?:(?:does[ \t]*not|doesn't|not)[ \t]*exists?|not[ \t]+(?:present|set|defined)"
+    r"|missing|absent|unset|undefined)(?![\w./-])",
+    re.IGNORECASE,
+)
+_VALUE: Final = re.compile(
+    rf"(?:(not)[ \t]+)?(?:(?:is[ \t]+)?(not[ \t]*)?equals?(?:[ \t]+to)?|eq|:=)?[ \t]*({_KEY})",
+    re.IGNORECASE,
+)
+_OPERATOR: Final = re.compile(
+    r"[ \t]*(?:[=!<>+*/?-]|(?:is|in|not|contains|starts|ends|like|matches)(?!\w))"
+)
+_EFFECTS: Final = ("NoSchedule", "NoExecute", "PreferNoSchedule")
+
+
+def value(place: Place) -> Refusal | None:
+    """`node.label pool gpu`, `node.label pool exists`, `node.taint dedicated NoSchedule`."""
+    before = re.sub(r"[ \t]+not\Z", "", place.before)
+    test = re.search(rf"{_TEST}\Z", before)
+    if test is None or place.kind == "end":
+        return _of_field(place)
+    start = len(before) + len(place.bare[len(before) :]) - len(place.bare[len(before) :].lstrip())
+    owner, key = test[1], place.text[test.start(3) : test.end(3)]
+    for pattern, better in (
+        (_IS_NOT_THERE, f"{owner}[{key}] is missing"),
+        (_IS_THERE, f"{owner} {key}"),
+    ):
+        found = pattern.match(place.bare, start)
+        if found is not None and place.mends(test.start(), found.end(), better):
+            return _instead(place, found, better, test.start())
+    found = re.compile(r"not_?in(?!\w)", re.IGNORECASE).match(place.bare, start)
+    if found is not None and place.mends(*found.span(), "not in"):
+        return place.instead(found.span(), "P001", f"`{found.group()}` does not fit here", "not in")
+    found = _VALUE.match(place.bare, start)
+    if found is None:
+        return None
+    word = place.text[found.start(3) : found.end(3)]
+    if owner.startswith("node.taint") and word in _EFFECTS:
+        what = "a taint is asked for by key and value, whatever its effect"
+        return _instead(place, found, f"{owner} {key}", test.start(), what)
+    if word.lower() in _MEANING or (word.isalpha() and closest(word, KEYWORDS) is not None):
+        return None
+    sign = "!=" if found[1] or found[2] else "="
+    better = f"{owner} {key}{sign}{word}"
+    if key in _MEANING:
+        # `node.taints contains dedicated`
+        better = f"{test[1].rstrip('s')} {word}"
+        found = re.compile(rf"{re.escape(key)}[ \t]+{re.escape(word)}").search(
+            place.text, test.end(1)
+        )
+        assert found is not None
+    if not place.mends(test.start(), found.end(), better):
+        return None
+    alone = found.group().strip() == word and better.endswith(f"={word}")
+    what = f"no `=` stands before `{word}`" if alone else ""
+    return _instead(place, found, better, test.start(), what)
+
+
+#: Words that are no value of a label.
+_MEANING: Final = frozenset({*KEYWORDS, *CLAUSES, *connectives.WORDS})
+
+
+def _instead(
+    place: Place, found: re.Match[str], better: str, start: int, what: str = ""
+) -> Refusal:
+    """Refuses some words and writes a whole test instead of it."""
+    written = " ".join(place.text[slice(*found.span())].split())
+    return Refusal(
+        "P001", what or f"`{written}` does not fit here", *found.span(),
+        helps=(f"write  {better}",), fix=better, fix_at=(start, found.end()),
+    )  # fmt: skip
+
+
+def _of_field(place: Place) -> Refusal | None:
+    """`pod.toleration dedicated=gpu`, `node.condition Ready`: their key stands in brackets."""
+    found = re.search(r"(?<![\w.$])((?:pod|node|namespace|it|workload)\.(\w+))\Z", place.before)
+    key = re.match(rf"({_KEY})(?:[ \t]*(!?)=[ \t]*({_KEY}))?", place.behind)
+    if found is None or key is None or place.start == found.end():
+        return None
+    owner = found[1].replace(found[2], PLURALS.get(found[2], found[2]))
+    if owner not in FIELDS or not FIELDS[owner].keyed or key[1] in _MEANING:
+        return None
+    better = f"{owner}[{quoted_key(place.text[place.start : place.start + key.end(1)])}]"
+    end = place.start + key.end()
+    if key[3] is not None:
+        text = place.text[place.start + key.start(3) : end]
+        better += f" is {'not ' if key[2] else ''}{text}"
+    elif _OPERATOR.match(place.bare, end) is None:
+        better += " is present"
+    if not place.mends(found.start(), end, better):
+        return None
+    return Refusal(
+        "P001", f"the key of `{owner}` stands in brackets", found.start(), end,
+        helps=(f"write  {better}",), fix=better,
+    )  # fmt: skip
+
+
+def compared(place: Place) -> Refusal | None:
+    """`node.label[pool] is pod.label[pool]`: a field where a word stands."""
+    path = re.search(r"(?<![\w.$-])(?:pod|node|namespace|it|workload)(?:\.\w+)+\Z", place.before)
+    close = place.closing(place.start) if place.behind.startswith("[") else -1
+    if path is None or path.end() != place.start or close < 0:
+        return None
+    whole = FIELD.match(place.text, path.start())
+    end = whole.end() if whole is not None else close + 1
+    field = written_here(place.text[path.start() : end])
+    before = place.bare[: path.start()].rstrip()
+    label = re.search(rf"{_TEST}[ \t]*(!?=)\Z", before)
+    if label is not None:
+        key = place.text[label.start(3) : label.end(3)]
+        sign = "!=" if label[4] == "!=" else "=="
+        better = f"{label[1]}[{key}] {sign} {field}"
+        what = "a label test compares with a word, not with another field"
+        return place.instead((label.start(), end), "P001", what, better)
+    operator = re.search(
+        r"(?<![\w.])(?:(is)|(is[ \t]+not)|(contains|starts[ \t]+with|ends[ \t]+with)|(like))\Z",
+        before,
+    )
+    if operator is None:
+        return _in_list(place, before, (path.start(), end), field)
+    if operator[4]:
+        return place.at(
+            path.start(), end, "P001", "`like` takes a pattern that is written out",
+            f"compare fields by  == {field}   or   contains ({field})",
+        )  # fmt: skip
+    better = (
+        f"{operator[3]} ({field})" if operator[3] else f"{'!=' if operator[2] else '=='} {field}"
+    )
+    word = " ".join(operator.group().split())
+    what = f"a word stands behind `{word}`; fields are compared by `==`"
+    if operator[3]:
+        what = f"a word stands behind `{word}`; a field stands in brackets"
+    left = LAST_VALUE.search(place.bare[: operator.start()].rstrip())
+    shown = f"{place.text[left.start() : left.end()]} {better}" if left is not None else better
+    return Refusal(
+        "P001", what, path.start(), end, helps=(f"write  {shown}",), fix=better,
+        fix_at=(operator.start(), end),
+    )  # fmt: skip
+
+
+def _in_list(place: Place, before: str, span: tuple[int, int], field: str) -> Refusal | None:
+    """`node.label[x] in [pod.label[a], b]`: a list holds words."""
+    opened = re.search(r"(?:(not)[ \t]+)?in[ \t]*(\[)[^\[\]]*\Z", before)
+    if opened is None:
+        return None
+    close, items = place.arguments(opened.start(2))
+    left = LAST_VALUE.search(before[: opened.start()].rstrip())
+    what = "a list holds words, not fields"
+    if close < 0 or left is None:
+        return place.at(*span, "P001", what, f"compare with it by  == {field}")
+    tested = place.text[left.start() : left.end()]
+    each = [
+        f"{tested} == {written_here(one)}" if FIELD.fullmatch(one) else f"{tested} is {one}"
+        for one in items
+    ]
+    better = f"({' or '.join(each)})"
+    better = f"not {better}" if opened[1] else better
+    return Refusal(
+        "P001", what, *span, helps=(f"write  {better}",), fix=better, fix_at=(left.start(), close),
+    )  # fmt: skip
+
+
+def label_then_operator(place: Place) -> Refusal | None:
+    """`node.label a like b`: a label test knows symbols and `in` only."""
+    if place.met not in ("like", "contains", "matches", "is", "starts", "ends", "??"):
+        return None
+    found = re.search(r"((?:pod|node|namespace|it)\.\w+)[ \t]+([\w./-]+|\"_*\")\Z", place.before)
+    if found is None or found[2] == "not" or found[1].split(".")[1].rstrip("s") not in (
+        "label", "annotation", "taint",
+    ):  # fmt: skip
+        return None
+    key = place.text[found.start(2) : found.end(2)]
+    better = f"{found[1]}[{key}]"
+    nothing = re.compile(r"is[ \t]+(not[ \t]+)?([a-z]+)\b(?![\w./-])", re.IGNORECASE)
+    asked = nothing.match(place.bare, place.start)
+    if asked is not None and asked[2].lower() in {*NOTHING, "missing", "present"}:
+        there = (asked[2].lower() == "present") != (asked[1] is not None)
+        better = f"{better} is {'present' if there else 'missing'}"
+        return Refusal(
+            "P001", f"`{place.met}` wants the value of a label", found.start(), found.end(),
+            helps=(f"write  {better}",), fix=better, fix_at=(found.start(), asked.end()),
+        )  # fmt: skip
+    return Refusal(
+        "P001", f"`{place.met}` wants the value of a label", found.start(), found.end(),
+        helps=(f"write  {better} {place.met} ...",), fix=better,
+    )  # fmt: skip
