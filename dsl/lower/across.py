@@ -79,8 +79,7 @@ class GroupFrame(Frame):
         self.of_pods = of_pods
         self.size = len(first)
         there, nodes = pods.all_pods(frame)
-        self._pods = first if isinstance(there, slice) else there[first]
-        self._group = nodes[first]
+        self._found = (first if isinstance(there, slice) else there[first]), nodes[first]
 
 
 def of_group(place: int) -> Run:

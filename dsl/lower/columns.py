@@ -75,7 +75,7 @@ class Builder:
         if self.hoist and node.level is Level.POD and _without_aggregates(node):
             return self._slot(node)
         if domain != ROWS and node.level <= Level.NODE:
-            run = self.build(node, ROWS)
+            run = self.build(node)
             return self._gathered(run) if node.level is Level.NODE else run
         key = (id(node), domain)
         found = self._built.get(key)
@@ -179,7 +179,7 @@ class Builder:
                 ends = self.build(node.left, domain), self.build(node.right, domain)
                 return reads.pair_read(node, *ends)
             case ir.Named():
-                return self._named(node, domain)
+                return self._named(node)
             case ir.Arith():
                 raw = self._arith(node, domain)
                 return lambda frame: numbers.settle(raw(frame))
@@ -248,9 +248,9 @@ class Builder:
             return lambda frame: frame.world.cycle_text(field)
         return lambda frame: float(frame.world.cycle_number(field))
 
-    def _named(self, node: ir.Named, domain: str) -> Run:
-        body = self.build(node.body, domain)
-        key = (id(node.body), domain)
+    def _named(self, node: ir.Named) -> Run:
+        # No let is about a pod of a set.
+        body, key = self.build(node.body), id(node.body)
 
         def named(frame: Frame) -> Value:
             cache = frame.cache
@@ -266,7 +266,7 @@ class Builder:
         """Returns the chain before infinities become missing."""
         operators = node.operators
         if node.level <= Level.POD:
-            runs = [self.build(one, domain) for one in node.operands]
+            runs = [self.build(one) for one in node.operands]
             steps = [functions.ARITHMETIC[one] for one in operators]
 
             def scalar(frame: Frame) -> float:
@@ -330,7 +330,7 @@ class Builder:
         if node.name == "len":
             if node.level is Level.NODE:
                 return reads.list_lengths(_plain_list(node.args[0]).field)
-            items = self.build(node.args[0], domain)
+            items = self.build(node.args[0])
             return lambda frame: float(len(items(frame)))
         items, place = (self.build(one, domain) for one in node.args)
         missing = missing_of(node.type)
@@ -412,7 +412,7 @@ class Builder:
         if node.items.level is Level.NODE:
             field = _plain_list(node.items).field
             return reads.in_list(field, self.build(node.item, domain), domain)
-        item, items = self.build(node.item, domain), self.build(node.items, domain)
+        item, items = self.build(node.item, domain), self.build(node.items)
         is_text = node.item.type.kind is Kind.TEXT
         if node.level <= Level.POD:
             return lambda frame: item(frame) in items(frame)

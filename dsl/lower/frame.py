@@ -101,8 +101,7 @@ class Frame:
     subject: Subject = cast("Subject", None)
     container: int
     results: Results = NO_RESULTS
-    _pods: Pods | None = None
-    _group: Group | None = None
+    _found: tuple[Pods, Group] | None = None
 
     def __init__(
         self,
@@ -176,9 +175,9 @@ class Frame:
 
     def pods(self) -> tuple[Pods, Group]:
         """Returns the pod rows on this frame's nodes, and where in `rows` their node stands."""
-        if self._pods is None or self._group is None:
-            self._pods, self._group = self._find_pods()
-        return self._pods, self._group
+        if self._found is None:
+            self._found = self._find_pods()
+        return self._found
 
     @property
     def few(self) -> bool:

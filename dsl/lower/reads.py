@@ -241,15 +241,13 @@ def in_list(field: str, item: Run, domain: str) -> Run:
         found = frame.take(before[starts[1:]] > before[starts[:-1]])
         return found[frame.pods()[1]] if domain == ITS else found
 
-    count = frame_count(domain)
-
     def has(frame: Frame) -> Value:
         # The lists are read first: their texts may have no codes before.
         frame.world.node_texts(field)
         value = item(frame)
         if not isinstance(value, np.ndarray):
             code = texts.find(value, frame.world.dictionary)
-            return rows_with(frame, code) if code >= 0 else np.zeros(count(frame), np.bool_)
+            return rows_with(frame, code) if code >= 0 else np.zeros(frame.count, np.bool_)
         out = np.zeros(len(value), np.bool_)
         for code in np.unique(value).tolist():
             if code >= 0:

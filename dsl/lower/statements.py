@@ -102,8 +102,7 @@ def lower_key(core: ir.SortCore, memo: Memo) -> Callable[[Subject, World], tuple
 
     def key(subject: Subject, world: World) -> tuple[Any, ...]:
         frame = Frame(world, _NO_ROWS, subject=subject)
-        with np.errstate(all="ignore"):
-            own = [functions.place(run(frame), order, items) for run, order, items in built]
+        own = [functions.place(run(frame), order, items) for run, order, items in built]
         queued_at = subject.number("pod.queued_at", None)
         last = functions.place(queued_at, "asc", ())
         return (*own, last, subject.text("pod.uid", None) or "")
@@ -127,8 +126,7 @@ def lower_tier(
         if not guard(subject, world, -1):
             return None
         frame = Frame(world, _NO_ROWS, subject=subject)
-        with np.errstate(all="ignore"):
-            values = [slot(frame) for slot in slots]
+        values = [slot(frame) for slot in slots]
         return tuple(MISSING if one != one else one for one in values)
 
     def mask(parts: Parts, world: World, candidates: NDArray[np.intp]) -> Mask:

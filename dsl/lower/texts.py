@@ -19,6 +19,10 @@ _FEW: Final = 8
 class CodeTable:
     """Values of a function of a text, by code; filled as codes turn up."""
 
+    # Made for the first dictionary.
+    _known: NDArray[np.bool_]
+    _values: NDArray[Value]
+
     def __init__(
         self, function: Callable[[str], Value], missing: float, kind: type[np.generic]
     ) -> None:
@@ -26,8 +30,6 @@ class CodeTable:
         self._missing = missing
         self._kind = kind
         self._dictionary: Dictionary | None = None
-        self._known: NDArray[np.bool_] = np.ones(1, np.bool_)
-        self._values: NDArray[Value] = np.full(1, missing, kind)
 
     def take(self, codes: Codes, dictionary: Dictionary) -> NDArray[Value]:
         """Returns the value of each code's text."""

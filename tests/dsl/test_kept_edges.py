@@ -1,6 +1,7 @@
 """What columns keep between passes and what not; other sets of pods, and rows that are empty."""
 
 import gc
+from collections import Counter
 from copy import copy
 
 import numpy as np
@@ -42,6 +43,22 @@ class Watched(FakeWorld):
     def node_number(self, field, key):
         self.asked.append(field)
         return super().node_number(field, key)
+
+    def node_text(self, field, key):
+        self.asked.append(field)
+        return super().node_text(field, key)
+
+    def pod_text(self, field, key):
+        self.asked.append(field)
+        return super().pod_text(field, key)
+
+    def metric(self, name):
+        self.asked.append("metric")
+        return super().metric(name)
+
+    def pod_metric(self, name):
+        self.asked.append("pod metric")
+        return super().pod_metric(name)
 
 
 def crowd(nodes):
@@ -597,6 +614,27 @@ def test_a_full_pass_asks_for_each_column_once():
     rule, pod = plans[0].scores[0], subject(gpu=1.0)
     rule.column(rule.prepare(pod, world), world, slice(0, 64), slice(0, 64))
     assert sorted(world.asked) == ["it.gpu", "node.gpu.free"]
+
+
+def test_what_stands_twice_in_a_rule_is_read_once():
+    plans, _ = asking(
+        "score: (if node.zone is a then pod.gpu else 2) + (if node.zone is b then pod.gpu else 4)"
+        " + (m ?? pod.gpu) * (m ?? 2) + sum((mp ?? pod.gpu) * (mp ?? 2) over node.pods"
+        " where it.gpu < pod.gpu + 5 and it.gpu > pod.gpu - 5 and it.name in [x, (pod.name)])"
+        " + count(zone.pods where it.gpu < pod.gpu) + count(zone.pods where it.gpu > pod.gpu)"
+    )
+    world, pod = moving(24), subject(gpu=1.0)
+    world._pods = [{**one, "it.name": "px"[at % 2]} for at, one in enumerate(world._pods)]
+    answers(plans, world, pod)
+    world.asked.clear()
+    rule = plans[0].scores[0]
+    rule.column(rule.prepare(pod, world), world, slice(0, 24), slice(0, 24))
+    asked = Counter(world.asked)
+    # The zone is read by the rule, and as the domain of each of two sets of pods.
+    assert asked.pop("node.zone") == 3
+    # Of the pods of the nodes, and of all pods, in a set each.
+    assert asked.pop("it.gpu") == 2
+    assert asked == {"metric": 1, "pod metric": 1, "it.name": 1}
 
 
 def test_sets_that_stand_twice_in_a_rule_are_looked_at_once():
