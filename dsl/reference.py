@@ -394,7 +394,8 @@ def _narrow(node: ir.Expr, view: View, *, wanted: bool) -> tuple[ir.Expr, bool, 
 
 def _tried(root: ir.Expr, text: str, view: View) -> Iterator[str]:
     """Yields each value that was read, in the order of the text."""
-    seen = set()
+    # That the whole is false has been said.
+    seen = {_words(text, root)}
     stack: list[ir.Expr] = [root]
     while stack:
         node = stack.pop()

@@ -151,7 +151,8 @@ def show(value: object, kind: Type) -> str:
         return "true" if value else "false"
     if isinstance(value, tuple):
         element = TEXT if kind.element is Kind.TEXT else NUMBER
-        return "[" + ", ".join(show(one, element) for one in value) + "]"
+        # An empty text that nobody sees would make a list of one look like one of none.
+        return "[" + ", ".join(show(one, element) or '""' for one in value) + "]"
     if isinstance(value, int | float):
         number = float(value)
         if kind.kind is Kind.TIME:

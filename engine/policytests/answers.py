@@ -312,7 +312,7 @@ class ByColumns:
             if row in by_row
         }
 
-    def _outcome(self, node: str) -> dict[str, float]:
+    def outcome(self, node: str) -> dict[str, float]:
         """What a scheduling cycle adds up for a node, and what everyone gave it."""
         rows = self._candidates()
         if self.scene.rows[node] not in rows:
@@ -479,7 +479,7 @@ class ByColumns:
     def effects(self) -> tuple[Effect, ...]:
         """All that prebind and then postbind would do."""
         done: list[Effect] = []
-        results = self._outcome(self.chosen())
+        results = self.outcome(self.chosen())
         with self.placed() as (world, subject, row):
             for plan in self.plans:
                 done.extend(self._done(plan, subject, world, row, results))

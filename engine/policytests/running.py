@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from dsl.compiler import Compiler
@@ -42,6 +43,15 @@ SKIPPED: Final = "skipped"
 SUFFIX: Final = ".policytest"
 #: No object of a cluster is larger: etcd takes 1.5 MiB.
 _MAX_MANIFEST: Final = 2 << 20
+
+#: What is so wherever no rule says otherwise, and the rules that could.
+_NEEDED: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = MappingProxyType(
+    {
+        ("victims",): ("preempts", "quotas"),
+        ("nominated",): ("preempts", "quotas"),
+        ("permit", "allow"): ("permits", "reserves", "gangs"),
+    }
+)
 
 Found = list[tuple[Use, PolicyText | str]]
 
@@ -180,6 +190,7 @@ class Runner:
             for one in differences(columns, meaning)
         )
         failures.extend(_nothing_matched(case, columns))
+        failures.extend(_nobody_asked(suite, case, columns))
         failures.extend(_unread_metrics(suite, case, columns))
         return (FAILED, "\n".join(failures)) if failures else (PASSED, "")
 
@@ -257,6 +268,18 @@ def _nothing_matched(case: Case, columns: ByColumns) -> Iterator[str]:
         f"no rule applies to {columns.scene.pod.key}, so this test would pass whatever they say;"
         " if that is meant, write  expect skipped 1"
     )
+
+
+def _nobody_asked(suite: Suite, case: Case, columns: ByColumns) -> Iterator[str]:
+    """An expectation that no policy could break, for want of a rule of its kind."""
+    for expected in case.expected:
+        points = _NEEDED.get((expected.name, *expected.names))
+        if points and not any(getattr(plan, one) for plan in columns.plans for one in points):
+            listed = " or ".join(f"`{one.removesuffix('s')}:`" for one in points)
+            yield (
+                f"{suite.source.name}:{expected.line}: {expected.text}\n"
+                f"no policy used here has a {listed}, so this holds whatever they say"
+            )
 
 
 def _asked(rules: list[RuleBase], case: Case) -> list[RuleBase]:

@@ -26,15 +26,14 @@ from dsl.plan import (
 )
 from dsl.policytest import CannotJudgeError, Expected
 from dsl.schema import request_unit
-from dsl.types import NUMBER, Level, number_of, show
+from dsl.types import NUMBER, number_of, show
 from engine.policytests.answers import number_of as place_in_file
 from engine.policytests.answers import rules_of
 from engine.policytests.meaning import ByReference
+from engine.policytests.parts import table
 
 _MOST_NODES: Final = 3
 _MOST_PODS: Final = 6
-_MOST_VALUES: Final = 24
-_WIDEST: Final = 44
 _FILTERS: Final = ("filters", "prefilters", "quotas", "gangs")
 _POINTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
@@ -104,7 +103,7 @@ def _guard_of(rule: RuleBase, answers: ByReference) -> _Lines:
     view = reference.View(answers.world, answers.subject, -1)
     applies = reference.applies(guard, answers.world, answers.subject)
     yield f"  {'applies' if applies else 'does not apply'} to {answers.scene.pod.key}"
-    yield from _table([guard], rule, view)
+    yield from table([guard], rule, view)
 
 
 def _of_sort(rule: SortRule, answers: ByReference) -> _Lines:
@@ -112,7 +111,7 @@ def _of_sort(rule: SortRule, answers: ByReference) -> _Lines:
     for pod in answers.scene.pods[:_MOST_PODS]:
         view = reference.View(answers.world, answers.subject_of(pod, answers.scene.snapshot), -1)
         yield f"  {pod.name}"
-        yield from _table(keys, rule, view)
+        yield from table(keys, rule, view)
 
 
 def _of_gate(rule: ConditionRule, answers: ByReference, names: Sequence[str]) -> _Lines:
@@ -121,7 +120,7 @@ def _of_gate(rule: ConditionRule, answers: ByReference, names: Sequence[str]) ->
             subject = answers.subject_of(pod, answers.scene.snapshot)
             passes = reference.passes(rule.core, answers.world, subject, -1)
             yield f"  {pod.name} {'is let through' if passes else 'is held'}"
-            yield from _table(_sides(rule.core), rule, reference.View(answers.world, subject, -1))
+            yield from table(_sides(rule.core), rule, reference.View(answers.world, subject, -1))
 
 
 def _of_prefilter(rule: RuleBase, answers: ByReference) -> _Lines:
@@ -129,7 +128,7 @@ def _of_prefilter(rule: RuleBase, answers: ByReference) -> _Lines:
     passes = reference.passes(rule.core, answers.world, answers.subject, -1)
     yield f"  {answers.scene.pod.key} {'passes' if passes else 'is rejected'}"
     view = reference.View(answers.world, answers.subject, -1)
-    yield from _table(_sides(rule.core), rule, view)
+    yield from table(_sides(rule.core), rule, view)
 
 
 def _sides(core: ir.FilterCore) -> list[ir.Expr]:
@@ -147,7 +146,7 @@ def _of_nodes(
     rows = [row for name, row in answers.scene.rows.items() if name not in answers.rejections()]
     applies = reference.applies(guard, answers.world, answers.subject)
     yield from _guard_of(rule, answers)
-    for name in nodes if applies else ():
+    for name in dict.fromkeys(nodes) if applies else ():
         row = answers.scene.rows.get(name)
         if row is None:
             continue
@@ -161,21 +160,37 @@ def _of_nodes(
             said = "comes first" if reference.evaluate(core.test, view) else "comes later"
             roots = [core.test]
         else:
-            said = "is looked at"
-            roots = [core.value]
+            said = _scored(core, answers, tuple(rows), row)
+            roots = [_asked(core.value)]
         yield f"  {name} {said}"
-        yield from _table(roots, rule, view)
+        yield from table(roots, rule, view)
+
+
+def _scored(core: ir.ScoreCore, answers: ByReference, rows: tuple[int, ...], row: int) -> str:
+    if row not in rows:
+        return "is not scored: it does not pass"
+    scores = reference.scores(core, answers.world, answers.subject, rows)
+    if scores is None:
+        return "has no value, and no other node has"
+    return f"gets {show(scores[rows.index(row)], NUMBER)}"
+
+
+def _asked(value: ir.Expr) -> ir.Expr:
+    """The condition of a `prefer:` or `avoid:`, which stands where the points do."""
+    stands_for_it = isinstance(value, ir.If) and value.span == value.condition.span
+    return value.condition if stands_for_it and isinstance(value, ir.If) else value
 
 
 def _at_chosen(rule: RuleBase, answers: ByReference) -> _Lines:
     """A rule about the chosen node, with the pod on it already."""
     try:
+        results = answers.outcome(answers.chosen())
         with answers.placed() as (world, subject, row):
-            view = reference.View(world, subject, row)
+            view = reference.View(world, subject, row, results=results)
             yield f"  {answers.scene.pod.key} on {answers.chosen()}"
             core = getattr(rule, "core", None)
             roots = [one for one in _at_node(core) if one is not None]
-            yield from _table(roots, rule, view)
+            yield from table(roots, rule, view)
     except CannotJudgeError as none:
         yield f"  {none}"
 
@@ -207,7 +222,7 @@ def _of_preempt(rule: PreemptRule, answers: ByReference) -> _Lines:
         view = reference.View(answers.world, answers.subject, row, pod=place)
         may = "may go" if reference.evaluate(core.where, view) else "stays"
         yield f"  {pods.pod(place).name} on {answers.scene.snapshot.nodes.name(row)} {may}"
-        yield from _table([core.where, *(key.value for key in core.order)], rule, view)
+        yield from table([core.where, *(key.value for key in core.order)], rule, view)
     found = answers.preempted()
     if found.cut_short:
         yield f"  the search ended after {found.runs} dry runs"
@@ -245,31 +260,3 @@ def _of_quota(rule: QuotaRule, answers: ByReference) -> _Lines:
             for words, amounts in (("min", limits.minimum), ("max", limits.maximum)):
                 said += f", {words} {show(amounts[name], kind)}" if name in amounts else ""
             yield said
-
-
-# ---- tables
-
-
-def _table(roots: Sequence[ir.Expr], rule: RuleBase, view: reference.View) -> _Lines:
-    rows = list(_parts(roots, rule.source.text, view))
-    width = min(max((len(words) for words, _ in rows), default=0), _WIDEST)
-    for words, value in rows[:_MOST_VALUES]:
-        yield f"    {words:<{width}}  {value}"
-    if len(rows) > _MOST_VALUES:
-        yield "    ..."
-
-
-def _parts(roots: Sequence[ir.Expr], text: str, view: reference.View) -> Iterator[tuple[str, str]]:
-    """Each part that has a value here, the whole before its parts, each text once."""
-    seen: set[str] = set()
-    for node in ir.walk(*roots):
-        if isinstance(node, ir.Const) or (node.level is Level.IT and view.pod < 0):
-            continue
-        if view.row < 0 and node.level is Level.NODE:
-            continue
-        words = " ".join(text[node.span.start : node.span.end].split())
-        if words in seen and isinstance(node, ir.Read):
-            words = node.field if node.key is None else f"{node.field}[{node.key}]"
-        if words and words not in seen:
-            seen.add(words)
-            yield words, show(reference.evaluate(node, view), node.type)

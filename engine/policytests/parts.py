@@ -1,0 +1,112 @@
+"""The parts of conditions and numbers with their values, as a failed test shows them.
+
+No line may say of a text what is not so: what is asked of many items has a line for each of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from dsl import ir, reference
+from dsl.plan import RuleBase
+from dsl.types import Level, is_missing, show
+
+_MOST_VALUES: Final = 24
+#: Of the items of which a part says the same, so many are shown.
+_MOST_ALIKE: Final = 3
+_WIDEST: Final = 44
+
+Row = tuple[str, str]
+
+
+def table(roots: Sequence[ir.Expr], rule: RuleBase, view: reference.View) -> Iterator[str]:
+    """The lines of a rule's parts, each with its value for this pod and node."""
+    rows = [row for group in _groups(roots, rule.source.text, view) for row in _few(group)]
+    width = min(max((len(words) for words, _ in rows), default=0), _WIDEST)
+    for words, value in rows[:_MOST_VALUES]:
+        yield f"    {words:<{width}}  {value}"
+    if len(rows) > _MOST_VALUES:
+        yield "    ..."
+
+
+def _few(group: list[Row]) -> Iterator[Row]:
+    """Some items of each value: which one differs is seen however many are alike."""
+    shown: Counter[str] = Counter()
+    for words, value in group:
+        shown[value] += 1
+        if shown[value] <= _MOST_ALIKE:
+            yield words, value
+
+
+def _groups(roots: Sequence[ir.Expr], text: str, view: reference.View) -> list[list[Row]]:
+    """Each part that has a value here, the whole before its parts, each text once."""
+    seen: set[str] = set()
+    of_items: dict[str, list[Row]] = {}
+    out: list[list[Row]] = []
+    for node, of_container in _visible(roots, view):
+        words = " ".join(text[node.span.start : node.span.end].split())
+        items = _containers(view) if of_container else _item(node, view)
+        if items is not None:
+            if words not in of_items:
+                of_items[words] = []
+                out.append(of_items[words])
+            of_items[words].extend(
+                (f"{words}, {name}", show(reference.evaluate(node, one), node.type))
+                for name, one in items
+            )
+            continue
+        if words in seen and isinstance(node, ir.Read):
+            words = node.field if node.key is None else f"{node.field}[{node.key}]"
+        if words and words not in seen:
+            seen.add(words)
+            out.append([(words, show(reference.evaluate(node, view), node.type))])
+    return out
+
+
+def _visible(roots: Sequence[ir.Expr], view: reference.View) -> Iterator[tuple[ir.Expr, bool]]:
+    """The parts that can be asked here; says which of them are asked of a container."""
+    met: set[int] = set()
+    stack = [(root, False, False) for root in reversed(roots)]
+    while stack:
+        node, in_pods, in_containers = stack.pop()
+        if id(node) in met:
+            continue
+        met.add(id(node))
+        other_pod = node.level is Level.IT and (in_pods or view.pod < 0)
+        no_node = node.level is Level.NODE and view.row < 0
+        of_container = in_containers and _reads_container(node)
+        if not (isinstance(node, ir.Const) or other_pod or no_node):
+            yield node, of_container
+        in_pods = in_pods or isinstance(node, ir.PodAggregate)
+        in_containers = isinstance(node, ir.ContainerAggregate) or in_containers
+        stack.extend((one, in_pods, in_containers) for one in reversed(ir.children(node)))
+
+
+def _reads_container(root: ir.Expr) -> bool:
+    return any(isinstance(one, ir.ContainerRead) for one in ir.walk(root))
+
+
+def _containers(view: reference.View) -> list[tuple[str, reference.View]]:
+    subject = view.subject
+    return [
+        (f"of {subject.container_text(place, 'name')}", replace(view, container=place))
+        for place in range(subject.containers)
+    ]
+
+
+def _item(node: ir.Expr, view: reference.View) -> list[tuple[str, reference.View]] | None:
+    """The item of a list that a part is asked of; none if it is asked once.
+
+    Lists are written out item by item: the item has the place of the whole aggregate.
+    """
+    for one in ir.walk(node):
+        is_item = isinstance(one, ir.Const) or (isinstance(one, ir.Func) and one.name == "item")
+        span = one.span
+        around = span.start <= node.span.start and node.span.end <= span.end
+        if is_item and around and span != node.span:
+            value = reference.evaluate(one, view)
+            return [] if is_missing(value) else [(f"it is {show(value, one.type)}", view)]
+    return None
