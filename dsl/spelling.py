@@ -401,8 +401,8 @@ _CALLS: Final = MappingProxyType(
         "rematch": "{1} matches {0}", "regexmatch": "{1} matches {0}",
         "globmatch": "{1} like {0}",
         "equals": "{0} == {1}", "equalsignorecase": "lower({0}) == lower({1})",
-        "coalesce": "({0} ?? {1})", "ifnull": "({0} ?? {1})", "nvl": "({0} ?? {1})",
-        "orvalue": "({0} ?? {1})", "default": "({0} ?? {1})", "or": "({0} ?? {1})",
+        "coalesce": "({?})", "ifnull": "({?})", "nvl": "({?})",
+        "orvalue": "({?})", "default": "({?})", "or": "({?})",
         "int": "number({0})", "float": "number({0})", "double": "number({0})",
         "tonumber": "number({0})", "num": "number({0})", "parseint": "number({0})",
         "tofloat": "number({0})", "toint": "number({0})", "uint": "number({0})",
@@ -425,6 +425,7 @@ _CALLS: Final = MappingProxyType(
         "isgreaterthanorequal": "{0} >= {1}", "gt": "{0} > {1}", "lt": "{0} < {1}",
         "gte": "{0} >= {1}", "lte": "{0} <= {1}", "eq": "{0} == {1}", "neq": "{0} != {1}",
         "nth": "item({0}, {1})", "get": "{0}[{1}]", "trim": "{0}", "strip": "{0}",
+        "since": "now - {0}", "timesince": "now - {0}", "until": "{0} - now",
         "now": "now", "currenttime": "now", "timenow": "now",
         "md5": "hash({0})", "sha256": "hash({0})", "crc32": "hash({0})",
         "getlabel": "node.label[{0}]", "label": "node.label[{0}]", "haslabel": "node.label {0}",
@@ -462,9 +463,9 @@ _ADVICE: Final = MappingProxyType(
 )  # fmt: skip
 #: What stands before the dot of a call and is no value.
 _LIBRARIES: Final = frozenset(
-    {"strings", "string", "math", "regex", "regexp", "re", "json", "time", "sets", "lists", "cel",
-     "array", "arrays", "str", "np", "numpy", "fmt", "strconv", "lodash", "collections",
-     "statistics", "random", "os", "object", "objects"}
+    {"array", "arrays", "cel", "collections", "filepath", "fmt", "fnmatch", "glob", "json",
+     "lists", "lodash", "math", "np", "numpy", "object", "objects", "os", "path", "random", "re",
+     "regex", "regexp", "sets", "statistics", "str", "strconv", "string", "strings", "time"}
 )  # fmt: skip
 
 
@@ -477,6 +478,9 @@ def call_for(name: str, args: Sequence[str]) -> Spelling | None:
     """
     owner, _, method = name.rpartition(".")
     parts = [one.strip() for one in args if one.strip()]
+    known = _of_owner(owner, _plain(method), parts)
+    if known is not None:
+        return known
     if owner and owner.lower() not in _LIBRARIES:
         parts.insert(0, owner)
     plain = _plain(method)
@@ -498,7 +502,51 @@ def call_for(name: str, args: Sequence[str]) -> Spelling | None:
         return Spelling(f"{path}[{parts[1]}]", sure=path in FIELDS and FIELDS[path].keyed)
     if form == "len({0})" and parts and parts[0] in POD_SETS:
         return Spelling(f"count({parts[0]})")
-    return _filled(form, [_inner(one) for one in parts])
+    return _filled(form, _in_order(form, [_inner(one) for one in parts]))
+
+
+_GLOBS: Final = frozenset({"glob", "fnmatch", "filepath", "path"})
+
+
+def _of_owner(owner: str, method: str, args: Sequence[str]) -> Spelling | None:
+    """`pod.has_label("a")`, `node.labels.exists(k, k == "a")`, `glob.match("a*", [], pod.name)`."""
+    labels = re.fullmatch(r"(pod|node|namespace|it|workload)\.(label|annotation)s?", owner)
+    asked = re.fullmatch(r"(has|get)(label|annotation|taint)s?", method)
+    texts = [re.search(r"[\"']([^\"']*)[\"']", one) for one in args]
+    quoted = [one[1] for one in texts if one is not None]
+    if not quoted:
+        return None
+    if owner in _GLOBS and method == "match" and len(args) > 1:
+        return Spelling(f"{args[-1]} like {args[0]}")
+    key = quoted[0]
+    if asked is not None and owner in ("pod", "node", "namespace", "it", "workload"):
+        field = f"{owner}.{asked[2]}"
+        if asked[1] == "get":
+            return Spelling(f"{field}[{quoted_key(key)}]")
+        return Spelling(f"{field} {key}" + (f"={quoted[1]}" if len(quoted) > 1 else ""))
+    if labels is None:
+        return None
+    field = f"{labels[1]}.{labels[2]}"
+    if method in ("matches", "match") and re.fullmatch(r"[\w./-]+=[\w.-]+", key):
+        return Spelling(f"{field} {key}")
+    if method in ("exists", "has", "haskey", "contains", "containskey", "includes", "any", "some"):
+        return Spelling(f"{field} {key}")
+    return None
+
+
+def _in_order(form: str, parts: list[str]) -> list[str]:
+    """Returns the arguments with what is tested in front: `regex("^a", pod.name)`."""
+    texts = re.fullmatch(r"\{0\} (matches|like|starts with|ends with) \{1\}", form)
+    if texts is None or not parts[1:] or parts[2:]:
+        return parts
+    value, text = parts
+    if re.match(r"[rRbu]?[\"']", value) and not re.match(r"[rRbu]?[\"']", text):
+        value, text = text, value
+    text = re.sub(r"\A[rRbu](?=[\"'])", "", text)
+    if texts[1] == "matches" and re.fullmatch(r"([\"'])\^[^$]*[^$*+]\1", text):
+        # Here a pattern is that of the whole text.
+        text = f"{text[:-1]}.*{text[-1]}"
+    return [value, text]
 
 
 def _inner(text: str) -> str:
@@ -520,8 +568,9 @@ def _filled(form: str, parts: Sequence[str]) -> Spelling | None:
 
 
 def _put(form: str, parts: Sequence[str]) -> str:
+    joined = {"*": ", ".join(parts), "?": " ?? ".join(parts)}
     return re.sub(
-        r"\{(\d|\*)\}",
-        lambda found: ", ".join(parts) if found[1] == "*" else parts[int(found[1])],
+        r"\{(\d|[*?])\}",
+        lambda found: joined.get(found[1]) or parts[int(found[1])],
         form,
     )

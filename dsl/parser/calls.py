@@ -75,6 +75,9 @@ def _of_pods(place: Place, owner: str, method: str, span: tuple[int, int]) -> Re
         better = f"{function}({owner} where {condition})"
         size = re.match(r"\.(size|length|len|count)\(\)", place.text[end:])
         end += size.end() if size is not None else 0
+    around = re.search(r"\b(?:size|len|length|count)\([ \t]*\Z", place.bare[: span[0]])
+    if around is not None and function == "count" and place.bare[end : end + 1] == ")":
+        span, end = (around.start(), span[1]), end + 1
     fix = better if place.mends(span[0], end, better) else None
     return Refusal(
         "P106", f"there are no methods here: `.{method}(...)`", span[0], end,
@@ -126,3 +129,16 @@ def index(place: Place) -> Refusal | None:
             (name.start(), close + 1), "P001", f"`{name[1]}[...]` is no field", better
         )
     return None
+
+
+def cut(place: Place) -> Refusal | None:
+    """`pod.name[:3] == "web"`, `pod.name[-3:] == "web"`."""
+    found = re.search(
+        rf"({PATH})\[[ \t]*(?:(0?:\d+)|(-\d+:))[ \t]*\][ \t]*(==|!=)[ \t]*(\"_*\")", place.bare
+    )
+    if found is None or not found.start() < place.start <= found.end():
+        return None
+    where = "starts" if found[2] is not None else "ends"
+    text = place.text[found.start(5) : found.end(5)]
+    better = f"{'not ' if found[4] == '!=' else ''}{found[1]} {where} with {text}"
+    return place.instead(found.span(), "P001", "a text has no slices", better)

@@ -511,6 +511,7 @@ _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     _lone_weight,
     texts.odd_end,
     texts.unquoted,
+    calls.cut,
     commas.colon,
     calls.call,
     labels.compared,

@@ -4,6 +4,7 @@ import re
 from typing import Final
 
 from dsl.parser.place import Place, Refusal
+from dsl.schema import FIELDS
 
 #: What only a query has: a range of time, the labels of a series.
 _OF_QUERY: Final = re.compile(
@@ -54,6 +55,22 @@ def _around(place: Place, start: int, end: int) -> tuple[int, int]:
 def loop(place: Place, found: re.Match[str]) -> Refusal:
     """`count(...)` or `any(...)` for a loop over pods; the words of its condition as written."""
     condition = _of_item(place.text[found.start(3) : found.end(3)] if found[3] else "", found[1])
+    values = re.search(
+        rf"\b(sum|max|min|avg|median)\([ \t]*\[?[ \t]*({found[1]}\.[^()]*?)[ \t]*\Z",
+        place.text[: found.start()],
+    )
+    if values is not None:
+        value, over = _of_item(values[2], found[1]), f" over {found[2]}"
+        if found[2] == "nodes":
+            # What is said of a node is said of the candidates, without naming them.
+            plain = value.removeprefix("it.")
+            value, over = (f"node.{plain}" if f"node.{plain}" in FIELDS else plain), " over nodes"
+        where = f" where {condition}" if condition else ""
+        return place.at(
+            found.start(), found.end(), "P001",
+            f"there are no loops here: `{place.text[found.start() : found.end()]}`",
+            f"write  {values[1]}({value}{over}{where})",
+        )  # fmt: skip
     head = re.search(rf"\b(any|all)\((.*?)\bfor[ \t]+{found[1]}\b", place.text)
     if head is not None:
         condition = condition or _of_item(head[2].strip(), found[1])
