@@ -32,12 +32,12 @@ from dsl.types import (
     BYTES,
     CORES,
     DURATION,
-    NUMBERS,
     PLAIN,
     TEXT,
     TEXTS,
     TIME,
     Kind,
+    Type,
     Unit,
     number_of,
     scale_of,
@@ -46,6 +46,8 @@ from dsl.types import (
 
 _PARAM_IN_QUERY: Final = re.compile(r"\$(\$|[A-Za-z_]\w*|)")
 _PERCENT: Final = 0.01
+#: Labels that stand for several nodes; no node is called by them.
+_OF_MANY_NODES: Final = re.compile(r"(?:\w*_)?(?:zone|region|rack)")
 _LEVELS: Final = ("cluster", "namespace", "workload", "pod")
 _PAIR: Final = 2
 _USAGE: Final = {"cpu": CORES, "memory": BYTES}
@@ -194,14 +196,17 @@ def _param_list(scope: Scope, node: s.ParamDecl, written: s.Expr) -> Typed:
     texts = [_text_of(scope, one) for one in written.items]
     if node.kind in ("", "string"):
         return constant(written.span, tuple(texts), TEXTS)
-    numbers = []
+    numbers: list[float] = []
+    units = set()
     for text, item in zip(texts, written.items, strict=True):
         value = _typed_value(scope, node.kind, text, item)
         solid = settle(scope, value, PLAIN)
         if not isinstance(solid, ir.Const) or not isinstance(solid.value, float):
             raise scope.refuse("P111", f"`{text}` is not a {node.kind}", item.span)
         numbers.append(solid.value)
-    return constant(written.span, tuple(numbers), NUMBERS)
+        units.add(solid.type.unit)
+    unit = units.pop() if len(units) == 1 else None
+    return constant(written.span, tuple(numbers), Type(Kind.LIST, unit, Kind.NUMBER))
 
 
 def _check_bounds(scope: Scope, node: s.ParamDecl, entry: ParamEntry) -> None:
@@ -404,7 +409,21 @@ def _of(scope: Scope, clause: s.Clause | None) -> tuple[str, tuple[str, ...]]:
         raise scope.refuse("P209", "`by` takes one label, or the two of a pair", clause.span)
     if words[0] in _LEVELS:
         return words[0], words
+    if _OF_MANY_NODES.fullmatch(words[0]):
+        raise _of_many_nodes(scope, words[0], clause.span)
     return "node", words
+
+
+def _of_many_nodes(scope: Scope, label: str, span: Span) -> Refused:
+    field = next(one for one in ("zone", "region", "rack") if label.endswith(one))
+    return scope.refuse(
+        "P202",
+        f"`by {label}` would be the label of the result that holds the name of a node",
+        span,
+        f"a {field} has no metrics of its own: let the query give each of its nodes the value,"
+        ' as in  promql "max by (node) (... * on (...) group_left() ...)" by node',
+        f"or take it as a pair  by {label}, {label}   and read  NAME(node.{field}, node.{field})",
+    )
 
 
 def _fits_source(scope: Scope, node: s.MetricDecl, of: str) -> None:
