@@ -29,7 +29,7 @@ TESTS = (
 #: These measure time.
 UNSTEADY = ("_are_short", "_end_soon", "_soon[")
 #: Seconds for one mutant and for one test of it: at length, and at first.
-THOROUGH, QUICK = (60.0, 60.0), (4.0, 0.6)
+THOROUGH, QUICK = (60.0, 60.0), (3.0, 0.2)
 OPTIONS = (
     "-qq", "--no-summary", "--assert=plain", "--tb=native", "--capture=no",
     "-m", "not slow and not cluster",

@@ -101,7 +101,10 @@ class Plan:
 
 
 class FixedSeeds:
-    """Properties try the same examples each time; the first that fails is enough, however large."""
+    """Properties try the same examples each time; the first that fails is enough, however large.
+
+    What a property says of itself goes before: one that shrinks may come to its limit of time.
+    """
 
     def pytest_configure(self) -> None:
         settings.register_profile(

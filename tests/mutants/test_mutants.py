@@ -14,7 +14,7 @@ from tests.mutants.covering import Covering, functions_of
 from tests.mutants.forks import Outcome, Pipe, Verdict, fork, watch
 from tests.mutants.operators import mutants_of
 from tests.mutants.results import Equivalent, Report, Result, Results
-from tests.mutants.sessions import compiled, put
+from tests.mutants.sessions import Plan, compiled, put
 
 ROOT = Path(__file__).parents[2]
 TOY = '''\
@@ -228,6 +228,20 @@ def test_lines_move_with_their_function_and_a_changed_one_is_taken_whole(toy):
     (toy / "toy.py").write_text(TOY.replace("[:most]", "[: most + 0]"))
     of = {one.what: one for one in mutants_of(toy, "toy.py")[1]}
     assert coverage_of(toy, lines, traced).of(of["GtE -> Gt"]) == {"a", "b"}
+
+
+def test_what_killed_here_is_tried_first_then_each_module_in_turn(toy):
+    tests = dict.fromkeys(("a.py::1", "a.py::2", "a.py::3", "b.py::1"), ("kept", [2]))
+    _, some = mutants_of(toy, "toy.py")
+    results = Results(toy / "results.jsonl")
+    plan = Plan(toy, {}, {"toy.py": some}, coverage_of(toy, tests), results, 1.0, 1.0, ())
+    one, two = some[2], some[3]
+    assert plan.order(one, tests) == ["a.py::1", "b.py::1", "a.py::2", "a.py::3"]
+    plan.note(one, Verdict(Outcome.KILLED, "a.py::3"), 0.0)
+    assert plan.order(two, tests) == ["a.py::3", "a.py::1", "b.py::1", "a.py::2"]
+    assert plan.order(two, {"b.py::1", "a.py::2"}) == ["a.py::2", "b.py::1"]
+    assert results.of(one).outcome is Outcome.KILLED
+    assert results.of(two) is None
 
 
 # ---- forks
