@@ -136,6 +136,9 @@ class Frame:
         full = isinstance(self.rows, slice) and self.count == self.world.nodes
         return self if full else Frame(self.world, slice(0, self.world.nodes))
 
+    def _elsewhere(self, world: World, rows: Rows) -> "Frame":
+        return Frame(world, rows, self.parts, self.candidates, self.subject, self.results)
+
     def over(self, rows: Rows) -> "Frame":
         """Returns the frame of the same evaluation on other rows."""
         if rows is self.rows:
@@ -143,8 +146,7 @@ class Frame:
         key = ("over", id(rows))
         found: Frame | None = self.cache.get(key)
         if found is None:
-            found = Frame(self.world, rows, self.parts, self.candidates, self.subject)
-            self.cache[key] = found
+            found = self.cache[key] = self._elsewhere(self.world, rows)
         return found
 
     def of_table(self, table: str) -> "Frame":
@@ -153,8 +155,7 @@ class Frame:
         found: Frame | None = self.cache.get(key)
         if found is None:
             world = self.world.pod_table(table)
-            found = Frame(world, self.rows, self.parts, self.candidates, self.subject)
-            self.cache[key] = found
+            found = self.cache[key] = self._elsewhere(world, self.rows)
         return found
 
     def all_nodes(self) -> Rows:

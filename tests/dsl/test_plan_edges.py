@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
+from dsl import reference
 from dsl.compiler import Compiler
 from dsl.diagnostics import render
 from dsl.plan import MetricSpec, Permission
@@ -48,6 +49,32 @@ def test_only_a_pod_that_is_held_or_sent_away_is_told_why():
 def test_a_pod_has_not_waited_before_it_is_first_asked_about():
     plan = plan_of("permit: wait 1s until node.zone is present")
     assert plan.permitted(FakePod.of(POD), FakeWorld(NODES), 1).verdict == "wait"
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("score.total", "93.5"),
+        ("score[a] * 2", "24.5"),
+        ("max(score[a] over nodes)", "12.25"),
+        ("count(nodes where score.total > 90)", "2"),
+        ("count(node.pods where it.priority > score[a])", "1"),
+        ("count(node.nominated where it.priority > score[a])", "2"),
+        ("count(node.finished where it.priority > score[a]) + score[a]", "13.25"),
+        ("(if rtt(node.zone, a) is missing then score.total else 1) * 2", "187"),
+    ],
+)
+def test_what_a_node_was_given_is_known_wherever_it_is_asked_for(value, expected):
+    text = f'metric rtt = promql "g" by src, dst\nlet a = "x"\npostbind: event "{{{value}}}"'
+    plan = plan_of(text)
+    pods = [{"on": 0, "it.priority": 13.0}, {"on": 0, "it.priority": 12.0}]
+    tables = {"nominated": [pods[0], pods[0]], "finished": pods}
+    world, pod = FakeWorld(NODES, pods, tables=tables), FakePod.of(POD)
+    results = {"score.total": 93.5, "score[a]": 12.25}
+    effects = plan.postbind(pod, world, 0, results)
+    assert [one.text for one in effects] == [expected]
+    view = reference.View(world, pod, 0, results=results)
+    assert reference.effects(plan.postbinds[0].core, view) == effects
 
 
 def test_what_a_file_does_not_say_of_itself():
