@@ -15,7 +15,7 @@ from dsl.checker.texts import CONDITION, beside_number, has_no_order
 from dsl.diagnostics import Fix, Label, Severity
 from dsl.schema import FIELDS
 from dsl.source import Span
-from dsl.types import BOOL, PLAIN, SECONDS, TEXT, Kind, Level, Type, Unit, number_of
+from dsl.types import BOOL, PLAIN, SECONDS, TEXT, Kind, Level, Unit, number_of
 
 if TYPE_CHECKING:
     from dsl.checker.expressions import Typer
@@ -47,7 +47,7 @@ def check_test(typer: "Typer", node: s.Expr) -> ir.Expr:
         case s.TextTest():
             return _text_test(typer, node)
         case _:
-            raise typer.scope.refuse("P201", "a list may only stand after `in`", node.span)
+            raise AssertionError(f"no expression stands here: {node}")
 
 
 def _negate(node: s.Node, test: ir.Expr, *, negated: bool) -> ir.Expr:
@@ -200,11 +200,11 @@ def _plain_value(scope: Scope, text: ir.Expr, other: ir.Expr) -> str:
 
 def _compare_hints(scope: Scope, left: ir.Expr, right: ir.Expr) -> list[str]:
     helps = []
-    names = {"cpu": Unit(core=1), "memory": Unit(byte=1), "storage": Unit(byte=1)}
+    units = {"cpu": Unit(core=1), "memory": Unit(byte=1)}
     if isinstance(right, ir.Read) and isinstance(left, ir.Read):
-        for name, unit in names.items():
+        for name, unit in units.items():
             parts = right.field.split(".")
-            swapped = ".".join(name if part in names else part for part in parts)
+            swapped = ".".join(name if part in (*units, "storage") else part for part in parts)
             if unit == left.type.unit and swapped in FIELDS and swapped != right.field:
                 helps.append(f"did you mean `{swapped}`?")
                 break
@@ -259,7 +259,7 @@ def _bare_word(typer: "Typer", node: s.Compare) -> None:
 
 def word_or_expression(typer: "Typer", node: s.Expr, left: Typed) -> ir.Expr:
     """Returns the right side of a word operator, a word read in the type of the left."""
-    if isinstance(node, s.Word | s.Text | s.Percent):
+    if isinstance(node, s.Word | s.Percent):
         if isinstance(node, s.Word):
             _looks_like_field(typer.scope, node)
         word = read_word(typer.scope, node, left)
@@ -406,8 +406,21 @@ def _in_numbers(typer: "Typer", node: s.In, item: ir.Expr) -> ir.Expr:
                 "P201", f"`in` wants a list, and this is {describe(items)}", node.members.span
             )
     assert isinstance(items.value, tuple)
-    words = [s.Text(items.span, str(one)) for one in items.value]
-    values: list[ir.Expr] = [read_word(typer.scope, one, item) for one in words]
+    unit = items.type.unit or PLAIN
+    if unit not in (PLAIN, item.type.unit):
+        raise typer.scope.refuse(
+            "P203",
+            f"cannot look for {describe(item)} in a list of {unit}",
+            node.left.span,
+            label=describe(item),
+            labels=(Label(node.members.span, f"a list of {unit}"),),
+        )
+    values: list[ir.Expr] = [
+        read_word(typer.scope, s.Text(items.span, str(one)), item)
+        if unit.is_plain
+        else constant(items.span, one, item.type)
+        for one in items.value
+    ]
     return either(node.span, item, values)
 
 
@@ -427,20 +440,14 @@ def _range(typer: "Typer", node: s.In, members: s.Range, left: Typed) -> ir.Expr
     low, high = ends
     if low > high and isinstance(item, ir.Read) and item.field in _WRAPPING:
         inside = _between(node, item, high, low)
-        low_end = ir.Member(
-            span=node.span,
-            type=BOOL,
-            level=item.level,
-            item=item,
-            items=constant(members.span, (low, high), Type(Kind.LIST, unit, Kind.NUMBER)),
-        )
+        edges: list[ir.Expr] = [constant(members.span, one, item.type) for one in ends]
         outside = _negate(node, inside, negated=True)
         both = ir.Logical(
             span=node.span,
             type=BOOL,
             level=item.level,
             operator="or",
-            operands=(outside, low_end),
+            operands=(outside, either(node.span, item, edges)),
         )
         return _negate(node, both, negated=node.negated)
     meant.past_the_last(typer.scope, item, members, high)
@@ -476,11 +483,10 @@ def _text_test(typer: "Typer", node: s.TextTest) -> ir.Expr:
             node.left.span,
             label=describe(left),
         )
-    if node.operator in ("like", "matches"):
+    if node.operator == "matches":
         right = _pattern(typer, node)
-        if node.operator == "matches":
-            whole = typer.scope.text(node.left)
-            meant.begins_only(typer.scope, whole, left, node.right, str(right.value))
+        whole = typer.scope.text(node.left)
+        meant.begins_only(typer.scope, whole, left, node.right, str(right.value))
     elif isinstance(node.right, s.Word | s.Text | s.Percent):
         if isinstance(node.right, s.Word):
             _looks_like_field(typer.scope, node.right)
@@ -518,13 +524,12 @@ def _pattern(typer: "Typer", node: s.TextTest) -> ir.Const:
         text = node.right.value
     if text is None:
         raise typer.scope.refuse("P201", "a pattern is a text", node.right.span)
-    if node.operator == "matches":
-        reason = why_refused(text)
-        if reason is not None:
-            raise typer.scope.refuse(
-                "P112",
-                f"this regular expression {reason}",
-                node.right.span,
-                advice(reason, typer.scope.text(node.left), text),
-            )
+    reason = why_refused(text)
+    if reason is not None:
+        raise typer.scope.refuse(
+            "P112",
+            f"this regular expression {reason}",
+            node.right.span,
+            advice(reason, typer.scope.text(node.left), text),
+        )
     return constant(node.right.span, text, TEXT)

@@ -111,12 +111,12 @@ def slashed_key(scope: Scope, node: s.Chain) -> None:
     """Refuses `pod.label.app.kubernetes.io/name`, which reads as a division."""
     first = node.operands[0]
     text = scope.source.slice(node.span)
-    if set(node.operators) != {"/"} or not isinstance(first, s.Field) or " " in text:
+    if set(node.operators) != {"/"} or not isinstance(first, s.Field):
         return
-    owner, _, key = text.partition(".label")
-    if first.path in FIELDS or not re.fullmatch(r"s?\.[\w./-]+", key):
+    found = re.fullmatch(r"(\w+)\.labels?\.([\w./-]+)", text)
+    if first.path in FIELDS or found is None:
         return
-    better = f"{owner}.label[{key.lstrip('s').lstrip('.')}]"
+    better = f"{found[1]}.label[{found[2]}]"
     raise scope.refuse(
         "P101",
         "the key of a label stands in brackets",
@@ -538,7 +538,7 @@ def nothing_of_it(scope: Scope, what: str, node: ir.Expr | None) -> None:
     name = "it." + mine.field.removeprefix("pod.")
     known = name in FIELDS
     # What a let reads is written in the let.
-    here = node.span.start <= mine.span.start < node.span.end
+    here = mine.span.start in range(node.span.start, node.span.end)
     hint = f"did you mean `{name}`?" if here else f"write it out here, of `{name}`"
     scope.report(
         "P223",

@@ -117,12 +117,13 @@ def _odd_size(scope: Scope, typed: Flex, unit: Unit, neighbour: Typed | None) ->
     if unit != CORES or not isinstance(neighbour, ir.Read) or neighbour.level < Level.POD:
         return
     if size >= (_MANY_CORES if neighbour.level is Level.NODE else _MANY_CORES_OF_A_POD):
+        written = scope.text(typed)
         scope.report(
             "P220",
             f"`{typed.text}` next to cores is {typed.text} whole cores",
             typed.span,
-            f"did you mean {typed.text}m? if not, write  cores({typed.text})",
-            fix=f"{typed.text}m",
+            f"did you mean {typed.text}m? if not, write  cores({written})",
+            fix=f"{typed.text}m" if written == typed.text else None,
             severity=Severity.WARNING,
         )
 

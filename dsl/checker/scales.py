@@ -12,7 +12,6 @@ from dsl.checker.scope import Scope
 from dsl.diagnostics import Fix, Severity
 from dsl.functions import number_text
 from dsl.source import Span
-from dsl.types import PLAIN
 
 _WARNING: Final = Severity.WARNING
 _NUMBER: Final = re.compile(r"\d+(\.\d+)?")
@@ -82,7 +81,7 @@ def _is_of_hundred(
 
 def _is_counted(node: ir.Expr) -> bool:
     if isinstance(node, ir.Read):
-        return node.type.unit == PLAIN and not node.field.startswith("score")
+        return not node.field.startswith("score")
     return isinstance(node, ir.PodAggregate | ir.NodeAggregate) and node.function == "count"
 
 
@@ -219,9 +218,9 @@ def _joined(operator: str, left: Ends, right: Ends) -> Ends | None:
         return left[0] + right[0], left[1] + right[1]
     if operator == "-":
         return left[0] - right[1], left[1] - right[0]
-    fixed, other = (left, right) if left[0] == left[1] else (right, left)
-    if operator == "*" and fixed[0] == fixed[1] >= 0:
-        return fixed[0] * other[0], fixed[0] * other[1]
+    for (factor, same), other in ((left, right), (right, left)):
+        if operator == "*" and factor == same and factor >= 0:
+            return factor * other[0], factor * other[1]
     if operator == "/" and right[0] == right[1] > 0:
         return left[0] / right[0], left[1] / right[0]
     return None

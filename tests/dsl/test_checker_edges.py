@@ -253,6 +253,9 @@ def test_a_preemption_looks_at_one_node_unless_told_otherwise():
         ("time.hour in 22..6", [True, True, True]),
         ("time.hour in 6..22", [False, False, False]),
         ("time.hour not in 23..1", [False, False, False]),
+        ("time.hour in 22..22", [False, False, False]),
+        ("node.memory.free in $amounts", [True, False, False]),
+        ("$ages contains 5m", [True, True, True]),
         ("node.gpu.free in 2..3", [False, True, True]),
         ("node.memory.free in 1Ki..2Ki", [True, False, False]),
         ("50% of node.gpu.free > 0.5", [False, True, True]),
@@ -281,7 +284,8 @@ def test_what_a_condition_comes_to(test, expected):
     )
     head = (
         'param sizes: list of number = [2, 3]\nparam present = k\nparam equal = "k=a"\n'
-        'param other = "k!=a"\n'
+        'param other = "k!=a"\nparam amounts: list of quantity = [1Ki, 2Ki]\n'
+        "param ages: list of duration = [5m, 1h]\n"
     )
     world = FakeWorld(hosts, cycle={"time.hour": 23.0})
     assert passing(f"{head}filter: {test}", world, pod) == expected
