@@ -51,7 +51,7 @@ def functions_of(root: Path, path: str) -> list[Function]:
             if isinstance(one, ast.ClassDef):
                 walk(one.body, (*names, one.name))
             elif isinstance(one, ast.FunctionDef):
-                first = min(one.lineno, *(each.lineno for each in (one, *one.decorator_list)))
+                first = min([one.lineno, *(each.lineno for each in one.decorator_list)])
                 last = one.end_lineno or first
                 own = digest("\n".join(lines[first - 1 : last]))
                 found.append(Function(f"{path}::{'.'.join((*names, one.name))}", first, last, own))
@@ -170,7 +170,7 @@ class Tracer:
 
     def stop(self) -> None:
         sys.settrace(None)
-        threading.settrace(None)  # type: ignore[arg-type]  # None is what takes it away
+        threading.settrace(None)
 
     def _called(self, frame: FrameType, event: str, arg: object) -> Callable[..., Any] | None:
         lines = self.seen.get(frame.f_code.co_filename)

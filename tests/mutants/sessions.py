@@ -251,7 +251,8 @@ def compiled(tree: ast.Module, mutant: Mutant, file: str) -> types.CodeType:
             part = ast.ClassDef(name, [], [], [part], [])
         module = ast.fix_missing_locations(ast.Module([part], []))
         flags = annotations.compiler_flag
-        return compile(module, file, "exec", flags, dont_inherit=True)
+        code: types.CodeType = compile(module, file, "exec", flags, dont_inherit=True)
+        return code
     finally:
         undo()
 
@@ -275,8 +276,9 @@ def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
 
 
 def _first_line(one: ast.stmt) -> int:
-    decorated = isinstance(one, ast.ClassDef | ast.FunctionDef)
-    return min([one.lineno, *(each.lineno for each in (one.decorator_list if decorated else ()))])
+    if isinstance(one, ast.ClassDef | ast.FunctionDef):
+        return min([one.lineno, *(each.lineno for each in one.decorator_list)])
+    return one.lineno
 
 
 def _last_line(one: ast.stmt) -> int:
@@ -317,4 +319,4 @@ def _replace(file: str, tree: ast.Module) -> None:
     def get_code(self: importlib.machinery.SourceFileLoader, name: str) -> types.CodeType | None:
         return code if self.path == file else usual(self, name)
 
-    importlib.machinery.SourceFileLoader.get_code = get_code
+    importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[assignment,method-assign]  # for this process alone
