@@ -392,6 +392,14 @@ def _ambiguous(typer: "Typer", node: s.BareAggregate, names: list[str]) -> Refus
             node.span,
             f"write  {function}(node.pods where it.priority > 0)",
         )
+    if not names and (inside := _aggregate_inside(typer.root)) is not None:
+        text = typer.scope.text(inside)
+        return typer.scope.refuse(
+            "P207",
+            f"`{function}` of what? it does not look into `{text}`",
+            node.span,
+            f"write  {function}({text})",
+        )
     if not names:
         return typer.scope.refuse(
             "P207",
@@ -406,6 +414,24 @@ def _ambiguous(typer: "Typer", node: s.BareAggregate, names: list[str]) -> Refus
         node.span,
         f"write  {spelled}",
     )
+
+
+def _aggregate_inside(root: s.Expr | None) -> s.Aggregate | None:
+    """Returns the aggregate over pods in an expression, if there is one and no more."""
+    found: list[s.Aggregate] = []
+    stack: list[s.Node] = [root] if root is not None else []
+    while stack:
+        one = stack.pop()
+        if isinstance(one, s.Aggregate) and len(one.args) == 1:
+            found.append(one)
+        else:
+            stack.extend(_parts(one))
+    return found[0] if len(found) == 1 and _of_pods(found[0]) else None
+
+
+def _of_pods(node: s.Aggregate) -> bool:
+    there = node.over if node.over is not None else node.args[0]
+    return isinstance(there, s.Field) and canonical(there.path) in POD_SETS
 
 
 def _subjects(typer: "Typer", root: s.Expr) -> dict[str, s.Expr]:
