@@ -80,7 +80,9 @@ def _may_be_read(typer: "Typer", spec: FieldSpec, span: Span) -> None:
             "P202",
             f"`{spec.name}` means a pod of a set, and there is no set here",
             span,
-            "write for example  count(node.pods where it.priority > 0)",
+            "`pick` chooses a node by all of its victims:  pick victims.max_priority, victims.count"
+            if any(one.startswith("victims.") for one in typer.results)
+            else "write for example  count(node.pods where it.priority > 0)",
         )
     if spec.type.kind is Kind.PODS:
         raise typer.scope.refuse(
