@@ -101,7 +101,7 @@ def values_of(
     from dsl.types import Level
     from engine.framework.podinfo import make_pod_info
     from engine.objects import ObjectMeta, Pod
-    from engine.policy.chain import worlds_of
+    from engine.policy.plugin import Worlds
     from engine.policy.world import DEFAULT_GPUS, PodSubject
 
     if understood.unserved:
@@ -114,7 +114,7 @@ def values_of(
     cache = objects.cache()
     signals = _Given(cache.nodes, given, understood.metrics)
     snapshot = cache.snapshot(now, signals)
-    world = worlds_of(UTC, DEFAULT_GPUS).of(snapshot)
+    world = Worlds(UTC, DEFAULT_GPUS).of(snapshot)
     nobody = Pod(metadata=ObjectMeta(name="pod", namespace="default", uid="pod"))
     pods = {pod.key: pod for pod in objects.placing} if understood.of_pod else {}
     if len(pods) < _SEVERAL:

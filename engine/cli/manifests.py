@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import click
 import msgspec
-import yaml
 
 from engine.cache import Cache
 from engine.framework.podinfo import PodInfo, UnreadablePod, make_pod_info
@@ -83,6 +82,8 @@ class Objects:
 
 
 def _documents(path: Path) -> Iterator[dict[str, Any]]:
+    import yaml
+
     try:
         documents = list(yaml.safe_load_all(path.read_text("utf-8")))
     except OSError as failed:

@@ -97,6 +97,7 @@ def test_nothing_heavy_is_imported_to_say_little(code):
         (["fmt", "--check", "policies/fifo.policy"], {"lark"}),
         (["check", "policies/fifo.policy"], {"lark", "numpy"}),
         (["test", "policies/fifo.policytest"], {"lark", "numpy", "yaml"}),
+        (["eval", "1 + 2"], {"lark", "numpy"}),
     ],
     ids=lambda one: one[0] if isinstance(one, list) else "",
 )
