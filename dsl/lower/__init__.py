@@ -18,7 +18,7 @@ from dsl.types import MISSING
 
 __all__ = ["LoweredFilter", "LoweredScore", "Memo", "combine", "lower_filter", "lower_score"]
 
-_NO_ROWS = slice(0, 0)
+_NO_ROWS = slice(0)
 
 
 class LoweredFilter(Struct, frozen=True):

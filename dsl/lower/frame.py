@@ -134,7 +134,7 @@ class Frame:
     def whole(self) -> "Frame":
         """Returns the frame of all rows for what the snapshot alone decides."""
         full = isinstance(self.rows, slice) and self.count == self.world.nodes
-        return self if full else Frame(self.world, slice(0, self.world.nodes))
+        return self if full else Frame(self.world, slice(self.world.nodes))
 
     def _elsewhere(self, world: World, rows: Rows) -> "Frame":
         return Frame(world, rows, self.parts, self.candidates, self.subject, self.results)
@@ -164,7 +164,7 @@ class Frame:
         if rows is None:
             present = self.world.present
             full = bool(present.all())
-            rows = slice(0, self.world.nodes) if full else np.flatnonzero(present)
+            rows = slice(self.world.nodes) if full else np.flatnonzero(present)
             self.cache["nodes"] = rows
         return rows
 

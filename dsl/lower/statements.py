@@ -12,7 +12,7 @@ from dsl.lower.frame import NO_RESULTS, Frame, Memo, Value
 from dsl.plan import Effect, Mask, Parts, Results, Subject, World
 from dsl.types import MISSING, Kind, is_missing, show
 
-_NO_ROWS = slice(0, 0)
+_NO_ROWS = slice(0)
 Condition = Callable[[Subject, World, int], bool]
 
 

@@ -609,7 +609,9 @@ def test_what_is_kept_is_nobody_s_to_write_to():
 
 def test_a_full_pass_asks_for_each_column_once():
     """Of all rows, what is kept and what is not share what they read."""
-    plans, _ = asking(f"score: ({HEAVY} + node.gpu.free) * pod.gpu + node.gpu.free + {FOUR[:-4]}")
+    plans, _ = asking(
+        f"score: abs({HEAVY} + node.gpu.free) * pod.gpu + node.gpu.free + {FOUR[:-4]}"
+    )
     world = moving()
     rule, pod = plans[0].scores[0], subject(gpu=1.0)
     rule.column(rule.prepare(pod, world), world, slice(0, 64), slice(0, 64))
@@ -635,6 +637,18 @@ def test_what_stands_twice_in_a_rule_is_read_once():
     # Of the pods of the nodes, and of all pods, in a set each.
     assert asked.pop("it.gpu") == 2
     assert asked == {"metric": 1, "pod metric": 1, "it.name": 1}
+
+
+@pytest.mark.parametrize("first", [np.arange(24)[::-1], slice(0, 20), np.arange(17), slice(0, 24)])
+def test_whichever_rows_are_asked_about_first_all_are_kept(first):
+    """The scheduler may ask about the candidates before it asks about all nodes."""
+    plans, memo = asking(f"filter: {HEAVY} + node.gpu.free > 2")
+    rule, world = plans[0].filters[0], moving(24)
+    expected = [reference.passes(rule.core, world, subject(), row) for row in range(24)]
+    for rows in (first, slice(0, 24), np.arange(24)[::-1], np.array([3]), slice(0, 0)):
+        chosen = np.arange(24)[rows]
+        assert rule.verdict((), world, rows).tolist() == [expected[at] for at in chosen]
+    assert memo.computed == 1
 
 
 def test_sets_that_stand_twice_in_a_rule_are_looked_at_once():
