@@ -113,13 +113,13 @@ def _metric_age(typer: "Typer", node: s.Call) -> ir.Expr:
     found = typer.metric(name.name, node.span, age=True) if isinstance(name, s.Name) else None
     if found is None:
         raise typer.scope.refuse("P209", "`metric_age` takes the name of a metric", name.span)
-    read = found.operands[0] if isinstance(found, ir.Coalesce) else found
-    if isinstance(read, ir.Metric) and read.of != "node":
+    assert isinstance(found, ir.Metric)
+    if found.of != "node":
         raise typer.scope.refuse(
             "P209",
-            f"only samples of nodes have an age, and `{read.name}` is a metric of the {read.of}",
+            f"only samples of nodes have an age, and `{found.name}` is a metric of the {found.of}",
             name.span,
-            f"a sample older than its `stale` is missing:  {read.name} is present",
+            f"a sample older than its `stale` is missing:  {found.name} is present",
         )
     return found
 

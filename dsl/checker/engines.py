@@ -15,7 +15,7 @@ from dsl.checker.statements import Clauses, StatementChecker
 from dsl.functions import number_text
 from dsl.schema import FIELDS, request_unit
 from dsl.source import Span
-from dsl.types import BOOL, DURATION, NUMBER, Level, number_of
+from dsl.types import BOOL, DURATION, NUMBER, Kind, Level, number_of
 
 _VICTIMS: Final = frozenset(name for name in FIELDS if name.startswith("victims."))
 _MOST_NODES: Final = 4
@@ -77,7 +77,7 @@ class EngineChecker(StatementChecker):
     # ---- gang
 
     def _gang(self, node: s.Special, guard: ir.Expr | None, clauses: Clauses) -> ir.GangCore:
-        by, member = self._by(node, clauses)
+        by, member = self._by(clauses)
         minimum: ir.Expr | None = None
         if "gang_min" in clauses:
             minimum = self._number(clauses["gang_min"], "min")
@@ -129,16 +129,18 @@ class EngineChecker(StatementChecker):
                 "name what its members have in common:  by pod.label[KEY]   or   by pod.workload",
             )
 
-    def _by(self, node: s.Special, clauses: Clauses) -> tuple[ir.Expr, ir.Expr]:
-        by, member = peers.member(self.typer, self.expression(clauses["by"].values[0]), "by")
-        self.rules.pod_only(by, f"`{node.keyword}` looks at the pod")
-        return by, member
+    def _by(self, clauses: Clauses) -> tuple[ir.Expr, ir.Expr]:
+        return peers.member(self.typer, self.expression(clauses["by"].values[0]), "by")
 
     def _number(self, clause: s.Clause, what: str) -> ir.Expr:
         value = self.typer.plain(self.typer.expression(self.expression(clause.values[0])))
         if value.type != NUMBER:
+            readable = value.type.is_number or value.type.kind is Kind.TEXT
             raise self.scope.refuse(
-                "P201", f"`{what}` wants a number, and this is {describe(value)}", value.span
+                "P201",
+                f"`{what}` wants a number, and this is {describe(value)}",
+                value.span,
+                *([f"write  number({self.scope.text(value)})"] if readable else []),
             )
         self.rules.pod_only(value, f"`{what}` looks at the pod")
         return value
@@ -151,12 +153,15 @@ class EngineChecker(StatementChecker):
             return ir.Const(span=node.span, type=DURATION, level=Level.CONST, value=value)
         typed = self.duration(self.typer.expression(node))
         if isinstance(typed, Flex) or typed.type != DURATION:
-            plain = isinstance(typed, Flex) or typed.type == NUMBER
+            text = self.scope.text(node)
+            hint = f"write  seconds({text})"
+            if not isinstance(typed, Flex) and typed.type != NUMBER:
+                hint = f"write  duration({text})" if typed.type.kind is Kind.TEXT else ""
             raise self.scope.refuse(
                 "P206",
                 f"`wait` wants a duration, and this is {describe(typed)}",
                 node.span,
-                *([f"write  seconds({self.scope.text(node)})"] if plain else []),
+                *([hint] if hint else []),
             )
         self.rules.pod_only(typed, "`wait` looks at the pod")
         return typed
@@ -179,7 +184,7 @@ class EngineChecker(StatementChecker):
         clauses: Clauses,
         orders: dict[str, s.KeysClause],
     ) -> ir.QuotaCore:
-        by, member = self._by(node, clauses)
+        by, member = self._by(clauses)
         lists = {part.name: part for part in node.parts if isinstance(part, s.AmountsClause)}
         elastic = "quota_elastic" in clauses
         low = self._amounts(lists["quota_min"]) if "quota_min" in lists else {}

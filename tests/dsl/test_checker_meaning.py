@@ -4,10 +4,15 @@ import pytest
 
 from dsl.checker.declarations import metric_spec
 from dsl.schema import MetricDefinition
-from tests.dsl.bothways import passing, plan_of
+from dsl.source import Span
+from tests.dsl.bothways import COMPILER, passing, plan_of
 from tests.dsl.worlds import FakePod, FakeWorld
 
-NODES = [{"node.gpu.free": 4.0}, {"node.gpu.free": 5.0}, {"node.gpu.free": 6.0}]
+NODES = [
+    {"node.gpu.free": 4.0, "node.label[k]": "a", "node.label[5]": "a"},
+    {"node.gpu.free": 5.0, "node.taint[t=x]": True},
+    {"node.gpu.free": 6.0, "node.label[k]": "b!=c"},
+]
 POD = FakePod.of({"pod.name": "p", "pod.namespace": "default", "pod.gpu": 3.0})
 
 
@@ -15,11 +20,20 @@ POD = FakePod.of({"pod.name": "p", "pod.namespace": "default", "pod.gpu": 3.0})
     ("test", "expected"),
     [
         ("node.gpu.free >= 50% of 10", [False, True, True]),
+        ("node.label[$five] is a", [True, False, False]),
+        ("node.label $five", [True, False, False]),
+        ('node.label "k=a"', [True, False, False]),
+        ('node.label "k==a"', [True, False, False]),
+        ('node.label "k!=a"', [False, True, True]),
+        ('node.label "k=b!=c"', [False, False, True]),
+        ('node.label "k!=b=c"', [True, True, True]),
+        ("node.taint t == x", [False, True, False]),
+        ('string(node.label[k]) == "a"', [True, False, False]),
         ("node.gpu.free > (if pod.gpu > 5 then 3 else if pod.gpu > 2 then 4 else 5)", [0, 1, 1]),
     ],
 )
 def test_conditions(test, expected):
-    assert passing(f"filter: {test}", FakeWorld(NODES), POD) == expected
+    assert passing(f"param five = 5\nfilter: {test}", FakeWorld(NODES), POD) == expected
 
 
 @pytest.mark.parametrize(
@@ -98,3 +112,27 @@ def test_what_a_rejection_means_for_preemption(line, status):
     plan = plan_of(line)
     (rule,) = (*plan.permits, *plan.quotas)
     assert rule.status == status
+
+
+def test_what_a_gang_says_and_what_it_does_not():
+    plan = plan_of("gang: by pod.label[a] min pod.gpu wait duration(pod.annotation[b])")
+    (gang,) = plan.gangs
+    assert gang.reads == {"pod.label", "pod.gpu", "pod.annotation"}
+    assert (gang.core.wait.name, gang.core.backoff_seconds) == ("duration", 0.0)
+    (other,) = plan_of("gang: by pod.label[a] min 3 backoff 1min").gangs
+    assert (other.core.wait, other.core.backoff_seconds) == (None, 60.0)
+
+
+def test_a_quota_looks_at_the_pods_of_the_cluster_whatever_it_limits():
+    (rule,) = plan_of("quota: by pod.namespace elastic").quotas
+    assert rule.reads == {"pod.namespace", "cluster.pods", "it.request"}
+    assert (rule.reads_pods, rule.row_local) == (True, False)
+
+
+def test_a_preempt_line_that_says_never_evicts_nobody():
+    assert plan_of("preempt: never").preempts[0].core.never is True
+
+
+def test_what_the_configuration_sets_and_the_policy_has_not_is_reported_at_its_start():
+    compiled = COMPILER.compile({"a.policy": "score: node.gpu.free\n"}, params={"a": {"x": 1}})
+    assert [(one.code, one.span) for one in compiled.diagnostics] == [("P105", Span(0, 0))]
