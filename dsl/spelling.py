@@ -543,6 +543,9 @@ def _in_order(form: str, parts: list[str]) -> list[str]:
     if re.match(r"[rRbu]?[\"']", value) and not re.match(r"[rRbu]?[\"']", text):
         value, text = text, value
     text = re.sub(r"\A[rRbu](?=[\"'])", "", text)
+    if "\\" in text and "'" not in text:
+        # In double quotes a backslash means something.
+        text = f"'{text[1:-1]}'"
     if texts[1] == "matches" and re.fullmatch(r"([\"'])\^[^$]*[^$*+]\1", text):
         # Here a pattern is that of the whole text.
         text = f"{text[:-1]}.*{text[-1]}"

@@ -129,6 +129,14 @@ def comma(place: Place) -> Refusal | None:
             "P014", "clauses stand one behind the other, without commas", place.start, place.end,
             helps=("leave it out",), fix="",
         )  # fmt: skip
+    choice = re.match(r",[ \t]*(else[ \t]+if|else|if)\b", place.behind)
+    if choice is not None and re.search(r"\bthen\b", place.before):
+        better = " else" if choice[1] == "else" else " else if"
+        span = (place.start, place.start + choice.end())
+        return Refusal(
+            "P014", "the parts of `if` stand without commas", place.start, place.start + 1,
+            helps=(f"write {better} ...",), fix=better, fix_at=span,
+        )  # fmt: skip
     return _alternatives(place)
 
 
@@ -162,9 +170,9 @@ def _alternatives(place: Place) -> Refusal | None:
 def _values(place: Place) -> Refusal | None:
     """`let zones = a, b`, `let zones = (a, b)`."""
     item = r"(?:[\w./$-]+|\"_*\")"
-    items = rf"{item}(?:[ \t]*,[ \t]*{item})+"
+    items = rf"(\(?)({item}(?:[ \t]*,[ \t]*{item})+)(\)?)[ \t]*(?=$|\n)"
     found = re.match(
-        rf"(?:let|param)[ \t]+\w+[^=]*=[ \t]*(\(?)({items})(\)?)[ \t]*(?=$|\n)", place.bare
+        rf"(?:let|param)[ \t]+\w+(?:[ \t]*:[ \t]*list[^=]*)?[ \t]*=[ \t]*{items}", place.bare
     )
     if found is None or bool(found[1]) != bool(found[3]):
         return None

@@ -377,15 +377,13 @@ def _norm(place: Place) -> Refusal | None:
     return None
 
 
-#: Words that mean something else than the one they look like, most of them the opposite.
-_NO_SLIP: Final = re.compile(
-    rf"(?i:un|not(?!e?$)|non(?!e)|nor$)|(?:{'|'.join(sorted(connectives.WORDS))})$"
-)
+#: What makes a word the opposite of the one it looks like.
+_NEGATION: Final = re.compile(r"un|not|non|no(?=r$)", re.IGNORECASE)
 
 
 def _misspelt(place: Place) -> Refusal | None:
     """A word close to one that fits here."""
-    if not re.fullmatch(r"[A-Za-z_]+", place.met) or _NO_SLIP.match(place.met):
+    if not re.fullmatch(r"[A-Za-z_]+", place.met) or place.met in connectives.WORDS:
         return None
     fitting = [one for one in CLAUSES if one.upper() in place.accepts - _CLASSES]
     fitting += [one for one in CLAUSES if _of_class(one, place)]
@@ -393,6 +391,9 @@ def _misspelt(place: Place) -> Refusal | None:
     if near == "contains" or near is None:
         near = near or closest(place.met, ["starts", "ends"] if "TEXTOP" in place.accepts else [])
     if near is None or not place.mends(place.start, place.end, near):
+        return None
+    negation = _NEGATION.match(place.met)
+    if negation is not None and not near.startswith(negation.group().lower()):
         return None
     return place.refuse(
         "P001", f"`{place.met}` does not fit here", f"did you mean `{near}`?", fix=near
@@ -430,7 +431,14 @@ def _unexpected(place: Place) -> Refusal:
     met = place.met if place.met.isprintable() else "this character"
     shown = f"`{met}`" if "`" not in met else "this sign"
     two = re.search(r"(?<![\w.$])([A-Za-z_]\w*)\Z", place.before)
-    if two is not None and not wants and re.match(r"[\w\"$]", met) and _is_strange(two[1]):
+    of_label = re.search(r"\.(?:label|annotation|taint)s?[ \t]+\S+\Z", place.before)
+    if (
+        two is not None
+        and of_label is None
+        and not wants
+        and re.match(r"[\w\"$]", met)
+        and _is_strange(two[1])
+    ):
         return place.at(*two.span(), "P001", f"`{two[1]}` does not fit here", *_hints(place, wants))
     return place.refuse("P001", f"{shown} does not fit here", *_hints(place, wants))
 
@@ -440,14 +448,15 @@ def _is_strange(word: str) -> bool:
 
 
 _OF_QUERIES: Final = frozenset(
-    {"offset", "on", "ignoring", "group_left", "group_right", "unless", "bool", "without", "topk"}
+    {"offset", "ignoring", "group_left", "group_right", "bool", "without", "topk"}
 )
 
 
 def _hints(place: Place, wants: str) -> list[str]:
     if place.met.lower() in ("group", "having", "limit", "join", "order", "distinct"):
         return ["a rule is asked of each node by itself: nothing is grouped, ordered or cut off"]
-    if place.met in _OF_QUERIES:
+    grouped = place.met == "on" and re.match(r"on[ \t]*\(", place.behind) is not None
+    if place.met in _OF_QUERIES or grouped:
         return ['queries of Prometheus stand in a metric:  metric NAME = promql "QUERY"']
     shape = _shape(place)
     if wants and wants != "an operator":

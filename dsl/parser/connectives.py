@@ -13,7 +13,9 @@ from dsl.parser.place import Place, Refusal
 _END: Final = r"(?![\w./-])"
 #: `A if B`, `A <- B`: B says for what A is demanded.
 _IF: Final = re.compile(
-    rf"(?:if|when|whenever|where|for|(?:provided|given)(?:[ \t]+that)?|as[ \t]+long[ \t]+as){_END}"
+    r"(?:if|when|whenever|where"
+    r"|for(?:[ \t]+(?:all|any|every|each|pods?|with|that|whose|where|of|in))*"
+    rf"|(?:provided|given)(?:[ \t]+that)?|as[ \t]+long[ \t]+as){_END}"
     r"|<-+(?!\d)",
     re.IGNORECASE,
 )
@@ -42,6 +44,8 @@ WORDS: Final = frozenset(
 _CLAUSE: Final = re.compile(r"[ \t\n]+(?:message|status|weight|normalize|missing)\b")
 #: Rules that refuse or disfavour: what they name is not demanded.
 _AGAINST: Final = ("forbid", "avoid")
+#: What is said of the pods of a set is no condition of the rule.
+_OF_SET: Final = re.compile(r"(?<![\w.])it\.(?![^()]*\))")
 _SEVERAL: Final = re.compile(r"\b(?:or|and|if)\b|->")
 
 
@@ -60,7 +64,12 @@ def joined(place: Place) -> Refusal | None:
         end = clause.start() if clause is not None else place.line(found.end())[1]
         first = place.text[head.end() : found.start()].strip()
         second = place.text[found.end() : end].strip()
-        if not second or _depth(place.bare[: found.start()]) or _depth(place.bare[:end]):
+        if (
+            not second
+            or _OF_SET.search(second)
+            or _depth(place.bare[: found.start()])
+            or _depth(place.bare[:end])
+        ):
             return None
         rules = of(place, first, second)
         if not rules:
@@ -112,11 +121,13 @@ def _except(place: Place, first: str, second: str) -> list[str]:
 
 
 def _must(place: Place, first: str, second: str) -> list[str]:
-    if "->" in first or not first or place.keyword in ("score", *_AGAINST):
+    if "->" in first or not first or place.keyword == "score":
         return []
     word = re.fullmatch(r"[A-Za-z0-9][\w.-]*", second)
     if word is not None and not re.match(r"(?:pod|node|namespace|zone|time|cluster)\.", second):
-        return [f"{first} -> node.name is {second}"]
+        second = f"node.name is {second}"
+    if place.keyword in _AGAINST:
+        return [f"{_side(first)} and {_side(second)}"]
     if re.search(r"\bnode\.", first) and re.search(r"\bpod\.", second):
         return [f"{second} -> {first}"]
     return [f"{first} -> {second}"]

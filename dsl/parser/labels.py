@@ -40,6 +40,14 @@ _VALUE: Final = re.compile(
 _OPERATOR: Final = re.compile(
     r"[ \t]*(?:[=!<>+*/?-]|(?:is|in|not|contains|starts|ends|like|matches)(?!\w))"
 )
+_NOT_IN: Final = re.compile(r"not_?in(?!\w)", re.IGNORECASE)
+#: `Gt 8`, as a node selector says it.
+_AMOUNT: Final = re.compile(r"(gte?|lte?|ge|le)[ \t]+(\d[\d.]*)(?![\w.])", re.IGNORECASE)
+_SIGNS: Final = {"g": ">", "l": "<"}
+#: A further word, so that the one before it was not the value alone.
+_MORE: Final = re.compile(
+    rf"[ \t]+(?!(?:{'|'.join((*KEYWORDS, *CLAUSES))}|[A-Z]+)(?![\w.]))[A-Za-z0-9]+(?![\w.])"
+)
 _EFFECTS: Final = ("NoSchedule", "NoExecute", "PreferNoSchedule")
 
 
@@ -49,20 +57,37 @@ def value(place: Place) -> Refusal | None:
     test = re.search(rf"{_TEST}\Z", before)
     if test is None or place.kind == "end":
         return _of_field(place)
-    start = len(before) + len(place.bare[len(before) :]) - len(place.bare[len(before) :].lstrip())
+    rest = place.bare[len(before) :]
+    start = len(place.bare) - len(rest.lstrip())
+    return _asked(place, test, start) or _equal(place, test, start)
+
+
+def _asked(place: Place, test: re.Match[str], start: int) -> Refusal | None:
+    """Words of other languages that ask for a label: `Exists`, `NotIn [a]`, `Gt 8`."""
     owner, key = test[1], place.text[test.start(3) : test.end(3)]
-    for pattern, better in (
+    forms = (
         (_IS_NOT_THERE, f"{owner}[{key}] is missing"),
         (_IS_THERE, f"{owner} {key}"),
-    ):
+        (_NOT_IN, f"{owner} {key} not in"),
+    )
+    for pattern, better in forms:
         found = pattern.match(place.bare, start)
         if found is not None and place.mends(test.start(), found.end(), better):
             return _instead(place, found, better, test.start())
-    found = re.compile(r"not_?in(?!\w)", re.IGNORECASE).match(place.bare, start)
-    if found is not None and place.mends(*found.span(), "not in"):
-        return place.instead(found.span(), "P001", f"`{found.group()}` does not fit here", "not in")
-    found = _VALUE.match(place.bare, start)
+    found = _AMOUNT.match(place.bare, start)
     if found is None:
+        return None
+    sign = _SIGNS[found[1][0].lower()] + ("=" if found[1][1].lower() == "e" else "")
+    sign += "=" if found[1][2:] else ""
+    better = f"number({owner}[{key}]) {sign} {found[2]}"
+    return _instead(place, found, better, test.start())
+
+
+def _equal(place: Place, test: re.Match[str], start: int) -> Refusal | None:
+    """`node.label pool gpu`, `node.label pool equals gpu`, `node.label pool not gpu`."""
+    owner, key = test[1], place.text[test.start(3) : test.end(3)]
+    found = _VALUE.match(place.bare, start)
+    if found is None or _MORE.match(place.bare, found.end()) is not None:
         return None
     word = place.text[found.start(3) : found.end(3)]
     if owner.startswith("node.taint") and word in _EFFECTS:
@@ -70,14 +95,12 @@ def value(place: Place) -> Refusal | None:
         return _instead(place, found, f"{owner} {key}", test.start(), what)
     if word.lower() in _MEANING or (word.isalpha() and closest(word, KEYWORDS) is not None):
         return None
-    sign = "!=" if found[1] or found[2] else "="
-    better = f"{owner} {key}{sign}{word}"
-    if key in _MEANING:
-        # `node.taints contains dedicated`
-        better = f"{test[1].rstrip('s')} {word}"
-        found = re.compile(rf"{re.escape(key)}[ \t]+{re.escape(word)}").search(
-            place.text, test.end(1)
-        )
+    better = f"{owner} {key}{'!=' if found[1] or found[2] else '='}{word}"
+    if key in _MEANING and key not in _HOLDS:
+        return None
+    if key in _HOLDS:
+        better = f"{owner.rstrip('s')} {word}"
+        found = re.compile(rf"{key}[ \t]+{re.escape(word)}").search(place.text, test.end(1))
         assert found is not None
     if not place.mends(test.start(), found.end(), better):
         return None
@@ -86,6 +109,8 @@ def value(place: Place) -> Refusal | None:
     return _instead(place, found, better, test.start(), what)
 
 
+#: `node.taints contains dedicated`
+_HOLDS: Final = frozenset({"contains", "has", "have", "includes", "include", "contain"})
 #: Words that are no value of a label.
 _MEANING: Final = frozenset({*KEYWORDS, *CLAUSES, *connectives.WORDS})
 
@@ -110,6 +135,8 @@ def _of_field(place: Place) -> Refusal | None:
     owner = found[1].replace(found[2], PLURALS.get(found[2], found[2]))
     if owner not in FIELDS or not FIELDS[owner].keyed or key[1] in _MEANING:
         return None
+    if owner.endswith((".label", ".annotation", ".taint")):
+        return _as_value(place, (found.start(), place.start + key.end()), owner, key)
     better = f"{owner}[{quoted_key(place.text[place.start : place.start + key.end(1)])}]"
     end = place.start + key.end()
     if key[3] is not None:
@@ -123,6 +150,19 @@ def _of_field(place: Place) -> Refusal | None:
         "P001", f"the key of `{owner}` stands in brackets", found.start(), end,
         helps=(f"write  {better}",), fix=better,
     )  # fmt: skip
+
+
+def _as_value(
+    place: Place, span: tuple[int, int], owner: str, key: re.Match[str]
+) -> Refusal | None:
+    """`x ?? pod.label b`, `5 * node.label a=b`: a test where its value or a number belongs."""
+    if key[3] is not None:
+        help_ = f"a test is no number:  if {owner} {key.group()} then ... else 0"
+        return place.at(*span, "P001", "a label is tested, not counted", help_)
+    better = f"{owner}[{quoted_key(key[1])}]"
+    if not place.mends(*span, better):
+        return None
+    return place.instead(span, "P001", "the value of a label has its key in brackets", better)
 
 
 def compared(place: Place) -> Refusal | None:

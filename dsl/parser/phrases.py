@@ -31,6 +31,9 @@ _PHRASES: Final = (
         (r"(?:is\s+)?(?:not|none)\s+(?:one\s+)?of\b", "not in"),
         (r"(?:is\s+)?(?:one|any|either)\s+of\b", "in"),
         (r"(?:is|are)\s+in\b", "in"),
+        (r"(?:isn't|isnt|aren't|arent)(?!\w)(?!\s+in\b)", "is not"),
+        (r"(?:is\s+)?before\b(?!\s*\()", "<"),
+        (r"(?:is\s+)?after\b(?!\s*\()", ">"),
         (r"(?:is\s+)?(?:greater|more|bigger|larger|higher)\s+(?:than\s+)?or\s+equals?(?:\s+to)?\b",
          ">="),
         (r"(?:is\s+)?(?:less|fewer|smaller|lower)\s+(?:than\s+)?or\s+equals?(?:\s+to)?\b", "<="),
@@ -285,20 +288,26 @@ def _parted(place: Place, size: int, better: str, *, sure: bool) -> Refusal | No
 
 def again(place: Place) -> Refusal | None:
     """`pod.name != a and != b`, `x > 100 or < 5`: what is tested stands in front of each test."""
-    joint = re.search(r"\b(and|or)([ \t]+not)?\Z", place.before)
-    if joint is None or _OPERATOR.match(place.behind) is None:
+    # A word that is an operator elsewhere reads as a name here.
+    joint = re.search(
+        r"\b((?:and|or)(?:[ \t]+not)?)([ \t]+(?:is|contains|starts|ends|like|matches|in))?\Z",
+        place.before,
+    )
+    if joint is None:
         return None
+    at = joint.end(2) - len(joint[2].lstrip()) if joint[2] else place.start
+    operator = _OPERATOR.match(place.bare, at)
     before = place.bare[: joint.start()]
-    tests = list(re.finditer(rf"((?:{PATH})(?:\([^()]*\))?|\))[ \t]*{_OPERATOR.pattern}", before))
-    if not tests or tests[-1][1] == ")":
+    tests = list(re.finditer(rf"({PATH}(?:\([^()]*\))?|\))[ \t]*{_OPERATOR.pattern}", before))
+    if operator is None or not tests or tests[-1][1] == ")":
         return None
     value = place.text[tests[-1].start(1) : tests[-1].end(1)]
-    if not place.mends(place.start, place.start, f"{value} "):
+    if not place.mends(at, at, f"{value} "):
         return None
+    written = operator.group()
     return Refusal(
-        "P001", f"nothing stands before `{place.met}`", place.start, place.end,
-        helps=(f"write  {joint.group()} {value} {place.met} ...",), fix=f"{value} ",
-        fix_at=(place.start, place.start),
+        "P001", f"nothing stands before `{written}`", *operator.span(),
+        helps=(f"write  {joint[1]} {value} {written} ...",), fix=f"{value} ", fix_at=(at, at),
     )  # fmt: skip
 
 
