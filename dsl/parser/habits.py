@@ -75,12 +75,29 @@ def listed(place: Place) -> Refusal | None:
                          place.text[place.start : end])  # fmt: skip
         if words is not None:
             inner = words.group()
+            of_let = _in_a_let(place, inner)
+            if of_let:
+                # Which of the two is meant, the file knows; so no text is put in.
+                return place.at(
+                    place.start, place.start + words.end(), "P001", "a list stands in brackets",
+                    f"write  [{inner}]   or, for a `let {inner} = [...]`,  {of_let}",
+                )  # fmt: skip
             inner = inner[1:-1] if re.fullmatch(r"\"[^\"]*\"|'[^']*'", inner) else inner
             return place.instead(
                 (place.start, place.start + words.end()), "P001", "a list stands in brackets",
                 f"[{', '.join(one.strip() for one in inner.split(','))}]",
             )  # fmt: skip
     return None
+
+
+def _in_a_let(place: Place, name: str) -> str:
+    """`node.label pool in pools`: what reads a list by its name."""
+    test = re.search(
+        r"((?:pod|node|namespace|it)\.\w+)[ \t]+([\w./-]+)[ \t]+((?:not[ \t]+)?in)\Z", place.before
+    )
+    if test is None or not re.fullmatch(r"[A-Za-z_]\w*", name):
+        return ""
+    return f"{written_here(test[1] + '[')}{quoted_key(test[2])}] {test[3]} {name}"
 
 
 def _split(place: Place, field: re.Match[str]) -> Refusal | None:
