@@ -63,6 +63,17 @@ def test_aggregates_over_nothing_before_the_nodes(over):
         assert (plan.stopped(pod, world) is None) == expected
 
 
+@pytest.mark.parametrize("over", ["node", "zone", "region", "cluster", "queue", 'pods_in("k")'])
+def test_a_cluster_without_nodes_has_no_values(over):
+    name = over if over.startswith("pods_in") else f"{over}.pods"
+    for form in (f"count({name})", f"sum(it.gpu over {name} where it.gpu > pod.gpu)"):
+        rule, world = plan_of(f"score: {form}").scores[0], FakeWorld([])
+        parts = rule.prepare(subject(), world)
+        found = rule.column(parts, world, slice(0), slice(0))
+        assert found.tolist() == []
+        assert rule.finish(found) is None
+
+
 CONTAINERS = [
     [],
     [{"name": "main", "limit[cpu]": 2000.0}],

@@ -295,11 +295,21 @@ def test_pods_of_many_and_of_few_rows(rows):
     """What the pod to place takes part in is not kept, so the rows' own pods are looked for."""
     plan = plan_of("score: sum(it.gpu over node.pods where it.gpu > pod.gpu)")
     pods = [{"on": at % 40 if at % 7 else -1, "it.gpu": float(at % 5)} for at in range(200)]
-    world, pod, rule = FakeWorld([{}] * 40, pods), subject(gpu=1.0), plan.scores[0]
+    looked = []
+
+    class Looking(FakeWorld):
+        def pods_on(self, row):
+            looked.append(row)
+            return super().pods_on(row)
+
+    world, pod, rule = Looking([{}] * 40, pods), subject(gpu=1.0), plan.scores[0]
     parts, chosen = rule.prepare(pod, world), np.array(rows, np.intp)
     views = [reference.View(world, pod, row, tuple(rows)) for row in rows]
     expected = [float(reference.evaluate(rule.core.value, view)) for view in views]
+    looked.clear()
     assert rule.column(parts, world, chosen, chosen).tolist() == expected
+    # A few nodes are asked for their pods; for many, all pods are gone through once.
+    assert looked == (list(rows) if len(rows) <= 16 else [])
 
 
 # ---- how often it is computed, and for whom
@@ -490,10 +500,10 @@ class Moving(Watched):
         return np.array(self.before[2 if samples else 1], np.intp)
 
 
-def moving(nodes=64, **options):
+def moving(nodes=64, kind=Moving, **options):
     hosts = [{"node.gpu.free": float(at % 5), "node.zone": "ab"[at % 2]} for at in range(nodes)]
     pods = [{"on": at, "it.gpu": float(at % 3)} for at in range(nodes)]
-    return Moving(hosts, pods, **options)
+    return kind(hosts, pods, **options)
 
 
 def hosts_of(world, rows, **fields):
@@ -649,6 +659,28 @@ def test_whichever_rows_are_asked_about_first_all_are_kept(first):
         chosen = np.arange(24)[rows]
         assert rule.verdict((), world, rows).tolist() == [expected[at] for at in chosen]
     assert memo.computed == 1
+
+
+def test_the_pods_of_all_nodes_are_gathered_once():
+    class Telling(Moving):
+        @property
+        def pod_node(self):
+            self.__dict__.setdefault("asked", []).append("place")
+            return self._places
+
+        @pod_node.setter
+        def pod_node(self, places):
+            self._places = places
+
+    counts = []
+    for also in ("", " + sum(it.gpu over zone.pods where it.gpu > pod.gpu + 1)"):
+        plans, _ = asking(f"score: sum(it.gpu over zone.pods where it.gpu > pod.gpu){also}")
+        rule, world, pod = plans[0].scores[0], moving(24, kind=Telling), subject(gpu=1.0)
+        parts = rule.prepare(pod, world)
+        world.asked.clear()
+        rule.column(parts, world, slice(0, 24), slice(0, 24))
+        counts.append(world.asked.count("place"))
+    assert counts == [1, 1]
 
 
 def test_sets_that_stand_twice_in_a_rule_are_looked_at_once():
