@@ -81,11 +81,11 @@ def check(project: Project, files: Sequence[str], *, only_open: bool, quick: boo
         longest=longest,
         unsteady=UNSTEADY,
     )
-    options = [*OPTIONS, f"--rootdir={project.root}", *project.tests]
-    in_functions(plan, options)
+    options = [*OPTIONS, f"--rootdir={project.root}"]
+    in_functions(plan, [*options, *project.tests])
     plan.results = results = Results(kept / "results.jsonl")
     plan.covering = covering.again()
-    at_import(plan, options)
+    at_import(plan, options, project.tests)
     return Report({path: some for path, (_, some) in read.items()}, results, equivalent)
 
 

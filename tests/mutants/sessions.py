@@ -35,6 +35,8 @@ from tests.mutants.results import Result, Results
 NEAR = 8
 #: Importing and collecting may take so long, in seconds of the processor.
 IMPORT = 60.0
+#: So many modules of tests are collected first for what takes effect at import.
+BEST = 2
 RUN_AT_IMPORT = "at import"
 #: Imported once for all forks, as nothing of them is tested.
 LIBRARIES = ("lark", "msgspec", "numpy", "rich")
@@ -190,8 +192,8 @@ class AtImport(FixedSeeds):
         plan, path = self._plan, self._mutant.path
         items = plan.usable(session.items)
         tests = plan.order(self._mutant, plan.covering.of_file(path) & items.keys())
-        known = [one for one in plan.results.killers(path) if one in items][:NEAR]
-        ordered = list(dict.fromkeys([*known, *tests]))
+        near = [one for one in plan.results.killers(path) if one in items][:NEAR]
+        ordered = list(dict.fromkeys([*near, *tests]))
         run(self._pipe, [items[one] for one in ordered], plan.covering.seconds, plan.budget)
         raise AssertionError("the child has ended")
 
@@ -209,10 +211,11 @@ def in_functions(plan: Plan, options: Sequence[str]) -> None:
         raise RuntimeError("the session of tests did not come to its end")
 
 
-def at_import(plan: Plan, options: Sequence[str]) -> None:
+def at_import(plan: Plan, options: Sequence[str], tests: Sequence[str]) -> None:
     """Runs the mutants that take effect at import, each in a fork that imports all anew.
 
-    Also those of functions that run then alone: they fill tables.
+    Also those of functions that run then alone: they fill tables. As collecting is what takes long,
+    the modules of tests that killed most in the file are collected first, and all if those pass.
     """
     for name in LIBRARIES:
         importlib.import_module(name)
@@ -220,19 +223,29 @@ def at_import(plan: Plan, options: Sequence[str]) -> None:
     assert not there & {str(plan.root / path) for path in plan.covering.functions}
     gc.freeze()
     for path, mutants in plan.mutants.items():
+        modules = Counter(one.partition("::")[0] for one in plan.results.killers(path))
+        best = [one for one, _ in modules.most_common(BEST) if (plan.root / one).is_file()]
         for one in mutants:
             known = plan.results.of(one)
             if one.at_import or (known is not None and known.test == RUN_AT_IMPORT):
                 started = time.monotonic()
-                child, end = fork()
-                if not child:
-                    one.apply()
-                    _replace(str(plan.root / path), plan.trees[path])
-                    signal.setitimer(signal.ITIMER_PROF, IMPORT)
-                    pipe = Pipe(end)
-                    pytest.main([*options], plugins=[AtImport(plan, one, pipe)])
-                    pipe.ends(Outcome.KILLED, "the session (at import)")
-                plan.note(one, watch(child, end), started)
+                verdict = _imported(plan, one, [*options, *best]) if best else None
+                if verdict is None or verdict.outcome.is_open:
+                    verdict = _imported(plan, one, [*options, *tests])
+                plan.note(one, verdict, started)
+
+
+def _imported(plan: Plan, mutant: Mutant, arguments: list[str]) -> Verdict:
+    child, end = fork()
+    if child:
+        return watch(child, end)
+    mutant.apply()
+    _replace(str(plan.root / mutant.path), plan.trees[mutant.path])
+    signal.setitimer(signal.ITIMER_PROF, IMPORT)
+    pipe = Pipe(end)
+    pytest.main(arguments, plugins=[AtImport(plan, mutant, pipe)])
+    pipe.ends(Outcome.KILLED, "the session (at import)")
+    raise AssertionError("the child has ended")
 
 
 def compiled(tree: ast.Module, mutant: Mutant, file: str) -> types.CodeType:
