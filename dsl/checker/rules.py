@@ -175,7 +175,7 @@ class RuleChecker:
         out: dict[str, s.Clause] = {}
         for clause in node.clauses:
             if clause.name in out:
-                word = clause.name.split("_", 1)[0]
+                word = clause.name.partition("_")[0]
                 raise self._scope.refuse("P109", f"`{word}` is given twice", clause.span)
             out[clause.name] = clause
         return out

@@ -309,7 +309,7 @@ class StatementChecker:
         self, node: s.Special, number: int, left: ir.Expr | None, clauses: Clauses
     ) -> StatementDraft:
         guard, rest = self.rules.split(left)
-        name = next(one.name for one in node.parts if one.name not in ("message", "status"))
+        name = node.parts[0].name
         message = self.rules.message(clauses.get("message"))
         status = self.rules.status(clauses.get("status"))
         seconds, until, then = 0.0, None, "reject"
@@ -319,7 +319,7 @@ class StatementChecker:
             until = self.typer.condition(written, "`until`")
             decided(self.scope, Side(node, written, "wait"), until)
         if name == "wait_then":
-            if any(one in clauses for one in ("wait_until",)):
+            if "wait_until" in clauses:
                 raise self.scope.refuse(
                     "P209",
                     "after a wait the pod is allowed or rejected",

@@ -2,12 +2,16 @@
 
 import pytest
 
+from dsl import ir
+from dsl.checker import FileChecker
 from dsl.checker.declarations import metric_spec
+from dsl.parser import Parser
 from dsl.schema import MetricDefinition
-from dsl.source import Span
+from dsl.source import Span, read_source
 from tests.dsl.bothways import COMPILER, passing, plan_of
 from tests.dsl.worlds import FakePod, FakeWorld
 
+PARSER = Parser()
 NODES = [
     {"node.gpu.free": 4.0, "node.label[k]": "a", "node.label[5]": "a"},
     {"node.gpu.free": 5.0, "node.taint[t=x]": True},
@@ -136,3 +140,90 @@ def test_a_preempt_line_that_says_never_evicts_nobody():
 def test_what_the_configuration_sets_and_the_policy_has_not_is_reported_at_its_start():
     compiled = COMPILER.compile({"a.policy": "score: node.gpu.free\n"}, params={"a": {"x": 1}})
     assert [(one.code, one.span) for one in compiled.diagnostics] == [("P105", Span(0, 0))]
+
+
+@pytest.mark.parametrize(
+    ("rule", "reads"),
+    [
+        ("score: rtt(pod.name, node.name)", {"metric:rtt", "pod.name", "node.name"}),
+        ("filter: pod.gpu > 0 -> node.ready", {"pod.gpu", "node.ready"}),
+        ("first: pod.gpu > 0 -> node.ready", {"pod.gpu", "node.ready"}),
+        ("spread: pod.gpu > 0 -> over zone hard", {"pod.gpu", "node.eligible", "node.zone"}),
+        ("spread: pod.gpu > 0 -> over zone", {"pod.gpu", "node.zone"}),
+        ("permit: pod.gpu > 0 -> wait 5s until node.ready", {"pod.gpu", "node.ready"}),
+    ],
+)
+def test_what_a_rule_reads(rule, reads):
+    plan = plan_of(f'metric rtt = promql "q" by a, b\n{rule}')
+    (found,) = (*plan.filters, *plan.tiers, *plan.scores, *plan.permits)
+    assert reads <= found.reads
+    assert found.reads_metrics is ("rtt" in rule)
+
+
+def test_a_hard_spread_compares_with_the_fewest_of_all_eligible_nodes():
+    core = plan_of("spread: over zone hard").filters[0].core
+    fewest = core.test.left.operands[2]
+    assert (fewest.function, fewest.over, fewest.where.field) == ("min", "nodes", "node.eligible")
+    assert (core.forbids, core.guard, core.status) == (False, None, None)
+    assert core.message.parts == ("more than 1 apart over zone",)
+    label = 'spread: over "example.com/row" skew 3 hard'
+    (text,) = plan_of(label).filters[0].core.message.parts
+    assert text == 'more than 3 apart over "example.com/row"'
+
+
+def test_scores_say_how_much_they_weigh_and_what_a_missing_value_is_worth():
+    text = "param w = 4\nspread: over zone weight 3\nscore: load missing 5 weight $w\nscore: load"
+    cores = [one.core for one in plan_of(text).scores]
+    assert [one.weight for one in cores] == [3.0, 4.0, 1.0]
+    assert [one.missing for one in cores] == [None, 5.0, None]
+
+
+def test_a_condition_of_the_node_before_the_arrow_becomes_part_of_the_test():
+    core = plan_of("filter: pod.gpu > 0 and node.ready -> node.gpu.free > 1").filters[0].core
+    assert (core.test.operator, type(core.test.operands[0])) == ("or", ir.Not)
+    assert core.guard.operator == ">"
+    assert core.forbids is False
+    assert plan_of("forbid: node.ready").filters[0].core.forbids is True
+
+
+def test_what_the_chosen_node_is_bound_with_and_what_is_written():
+    binds = ["bind: default", "bind: with other", "bind: dry run"]
+    cores = [plan_of(one).binds[0].core for one in binds]
+    assert [(one.kind, one.name) for one in cores] == [
+        ("default", ""),
+        ("with", "other"),
+        ("dry", ""),
+    ]
+    written = 'prebind: label a = pod.name, annotate a = pod.name, event "x"'
+    actions = plan_of(written).prebinds[0].core.actions
+    assert [(one.kind, one.key) for one in actions] == [
+        ("label", "a"),
+        ("annotate", "a"),
+        ("event", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("decision", "expected"),
+    [
+        ("allow", ("allow", 0.0, "reject")),
+        ('reject message "a"', ("reject", 0.0, "reject")),
+        ("wait 5s until node.ready", ("wait", 5.0, "reject")),
+        ("wait $p until node.ready, then allow", ("wait", 300.0, "allow")),
+        ('wait 1min until node.ready, then reject message "a"', ("wait", 60.0, "reject")),
+    ],
+)
+def test_what_permit_decides(decision, expected):
+    core = plan_of(f"param p: duration = 5m\npermit: {decision}").permits[0].core
+    assert (core.decision, core.seconds, core.then) == expected
+
+
+@pytest.mark.parametrize(
+    "line", ["filter: loda -> node.ready", "permit: loda -> reject", "score: loda -> 5"]
+)
+def test_a_line_whose_left_side_is_wrong_is_no_rule(line):
+    source, _ = read_source("p.policy", line)
+    checker = FileChecker(source, [one for one, _ in PARSER.statements(source)])
+    assert list(checker.steps()) == [None]
+    policy, found = checker.result()
+    assert (policy.rules, [one.code for one in found]) == ((), ["P102"])
