@@ -91,14 +91,14 @@ class CompileResult(Struct, frozen=True):
 
 
 class Compiler:
-    """Compiles policies; holds the parser, whose tables take half a second to build."""
+    """Compiles policies; holds the parser, which learns of the grammar what it is asked for."""
 
     def __init__(self, memo: Memo | None = None) -> None:
         self._parser = Parser()
         self._memo = memo or Memo()
 
     def warm(self) -> None:
-        """Builds the tables of the grammar now."""
+        """Makes all that the parser may need of the grammar now."""
         self._parser.warm()
 
     def compile(
@@ -142,7 +142,6 @@ class Compiler:
         bundled: Mapping[str, str] | None = None,
     ) -> Generator[None, None, CompileResult]:
         """Does the same step by step; the generator's return value is the result."""
-        self.warm()
         found: list[Diagnostic] = []
         plans: list[Plan] = []
         facts: list[FileFacts] = []

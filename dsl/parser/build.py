@@ -51,13 +51,10 @@ class StatementReader:
 
     def __init__(self) -> None:
         self._loaded: Automaton | None = None
-        self._is_warm = False
 
     def warm(self) -> None:
-        """Builds the tables if they are not there yet, and the scanner of every state."""
-        if not self._is_warm:
-            self._automaton().warm()
-            self._is_warm = True
+        """Reads the tables if they are not there yet, and makes the scanner of every state."""
+        self._automaton().warm()
 
     def _automaton(self) -> Automaton:
         if self._loaded is None:

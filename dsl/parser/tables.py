@@ -5,6 +5,7 @@ installed (`python -m dsl.parser.tables`), by the same Lark from the same gramma
 used. It is a pickle, which is code: it is read from the package's own folder only, beside the code.
 """
 
+import functools
 import hashlib
 import io
 import pkgutil
@@ -41,8 +42,9 @@ def build_tables(*, strict: bool = False) -> Lark:
     )
 
 
+@functools.cache
 def load_tables() -> Lark:
-    """Returns the tables, as fast as can be."""
+    """Returns the tables, as fast as can be; all parsers of a process share them."""
     try:
         kept = pkgutil.get_data("dsl", FILE) or b""
     except FileNotFoundError:

@@ -82,7 +82,7 @@ def parse_test(
 
     Args:
         source: the file.
-        reader: tables of the grammar to use, built anew (half a second) if there are none.
+        reader: what reads statements; one of its own if there is none.
         keep: gets the words of each statement that can be read.
     """
     reader = reader or StatementReader()

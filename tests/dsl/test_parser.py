@@ -206,3 +206,7 @@ def test_kept_tables_are_those_of_this_grammar_and_read_the_same(tmp_path):
     text = "filter: pod.name contains nginx -> node.label test=test\n"
     assert len(head) == 64
     assert kept.parse(text, start="start") == built.parse(text, start="start")
+
+
+def test_all_parsers_of_a_process_read_the_tables_once():
+    assert load_tables() is load_tables()
