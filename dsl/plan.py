@@ -407,17 +407,17 @@ class Plan(Struct, frozen=True, eq=False, kw_only=True):
     name: str
     name_span: Span
     source: SourceFile
-    description: str = ""
-    version: str = ""
-    variant: str = ""
+    description: str
+    version: str
+    variant: str
     used: UseLine | None = None
-    mode: str = "enforce"
-    order: int = 100
-    weight: float = 1.0
-    metrics: tuple[MetricSpec, ...] = ()
-    reads: frozenset[str] = frozenset()
-    filters: tuple[FilterRule, ...] = ()
-    scores: tuple[ScoreRule, ...] = ()
+    mode: str
+    order: int
+    weight: float
+    metrics: tuple[MetricSpec, ...]
+    reads: frozenset[str]
+    filters: tuple[FilterRule, ...]
+    scores: tuple[ScoreRule, ...]
     gates: tuple[ConditionRule, ...] = ()
     sorts: tuple[SortRule, ...] = ()
     prefilters: tuple[ConditionRule, ...] = ()
