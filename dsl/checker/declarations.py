@@ -320,8 +320,7 @@ def declare_metric(scope: Scope, node: s.MetricDecl) -> None:
         unit, percent = _usage_unit(scope, node, clauses.get("metric_unit")), False
     entry.unit = unit
     of, keys = _of(scope, clauses.get("metric_by"))
-    every = _seconds(scope, clauses.get("metric_every"), "every", 15.0)
-    stale = _seconds(scope, clauses.get("metric_stale"), "stale", stale_by_default(every))
+    every, stale = _times(scope, clauses)
     definition = MetricDefinition(
         query=_source_text(scope, node),
         by=keys[0] if source == "promql" and of == "node" and keys else None,
@@ -337,6 +336,20 @@ def declare_metric(scope: Scope, node: s.MetricDecl) -> None:
     else:
         entry.spec = metric_spec(node.name, definition)
     meant.sometimes_stale(scope, node, entry.spec)
+
+
+def _times(scope: Scope, clauses: dict[str, s.Clause]) -> tuple[float, float]:
+    """Reads `every` and `stale`; what is wrong with both is told of both."""
+    refused: Refused | None = None
+    every = 15.0
+    try:
+        every = _seconds(scope, clauses.get("metric_every"), "every", every)
+    except Refused as stop:
+        refused = stop
+    stale = _seconds(scope, clauses.get("metric_stale"), "stale", stale_by_default(every))
+    if refused is not None:
+        raise refused
+    return every, stale
 
 
 def _source_text(scope: Scope, node: s.MetricDecl) -> str:
