@@ -123,7 +123,7 @@ def test_what_a_gang_says_and_what_it_does_not():
     (gang,) = plan.gangs
     assert gang.reads == {"pod.label", "pod.gpu", "pod.annotation"}
     assert (gang.core.wait.name, gang.core.backoff_seconds) == ("duration", 0.0)
-    (other,) = plan_of("gang: by pod.label[a] min 3 backoff 1min").gangs
+    (other,) = plan_of("param p = 1m\ngang: by pod.label[a] min 3 backoff $p").gangs
     assert (other.core.wait, other.core.backoff_seconds) == (None, 60.0)
 
 
@@ -179,9 +179,17 @@ def test_scores_say_how_much_they_weigh_and_what_a_missing_value_is_worth():
 
 
 def test_a_condition_of_the_node_before_the_arrow_becomes_part_of_the_test():
-    core = plan_of("filter: pod.gpu > 0 and node.ready -> node.gpu.free > 1").filters[0].core
+    text = "filter: pod.gpu > 0 and node.ready -> node.gpu.free > 1"
+    core = plan_of(text).filters[0].core
     assert (core.test.operator, type(core.test.operands[0])) == ("or", ir.Not)
     assert core.guard.operator == ">"
+    rule = plan_of(f"applies to: pod.cpu > 1\n{text}").filters[0]
+    assert [one.operator for one in (rule.core.guard, *rule.core.guard.operands)] == [
+        "and",
+        ">",
+        ">",
+    ]
+    assert rule.core.guard.span.start == rule.core.guard.operands[0].span.start
     assert core.forbids is False
     assert plan_of("forbid: node.ready").filters[0].core.forbids is True
 
