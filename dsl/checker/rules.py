@@ -455,12 +455,13 @@ class RuleChecker:
         self, root: ir.Expr, most: Level, what: str, rule: s.Rule | None = None, hint: str = ""
     ) -> Refused:
         """Refuses an expression that reads more than its place allows."""
-        guilty = root
-        for node in ir.walk(root):
-            # What is asked of each pod of a set is no value of a node.
-            if isinstance(node, OF_NODE) and most < node.level <= Level.NODE:
-                guilty = node
-                break
+        # What is asked of each pod of a set is no value of a node.
+        of_node = (
+            one
+            for one in ir.walk(root)
+            if isinstance(one, OF_NODE) and most < one.level <= Level.NODE
+        )
+        guilty = next(of_node, root)
         hints = [hint] if hint else []
         if not hints and rule is None and most is Level.POD:
             hints.append("fields of the pod and of its namespace fit here")
