@@ -4,7 +4,10 @@ Knows nothing of the language beyond which characters may not stand outside text
 """
 
 import re
+import unicodedata
 from bisect import bisect_right
+from collections import Counter
+from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct
@@ -45,7 +48,38 @@ _REPLACEMENTS: Final = {
     "\u00f7": ("a division sign", "/"),
     "\u2026": ("an ellipsis", ".."),
     "\uff1a": ("a full-width colon", ":"),
+    "\u00b4": ("an accent", "'"),
+    "\u2227": ("a logical sign", "and"),
+    "\u2228": ("a logical sign", "or"),
+    "\u00ac": ("a logical sign", "not"),
+    "\u2208": ("a sign of sets", "in"),
+    "\u00bd": ("a fraction", "0.5"),
+    "\u00bc": ("a fraction", "0.25"),
+    "\u00be": ("a fraction", "0.75"),
 }
+#: Letters that look like those of ASCII, by their script.
+_LETTERS: Final = MappingProxyType(
+    {
+        **{char: ("a Cyrillic letter", like) for char, like in zip(
+            "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0455\u0458\u0501\u04bb\u051b\u051d"
+            "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0425\u0406\u0405\u0408",
+            "aeopcyxisjdhqwABEKMHOPCTXISJ", strict=True,
+        )},
+        **{char: ("a Greek letter", like) for char, like in zip(
+            "\u03bf\u03bd\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4"
+            "\u03a5\u03a7",
+            "ovABEZHIKMNOPTYX", strict=True,
+        )},
+        "\u0131": ("a letter without its dot", "i"),
+        "\u017f": ("a long s", "s"),
+    }
+)  # fmt: skip
+#: Digits, letters and signs that are ASCII but for their width or size.
+_OF_ANOTHER_WIDTH: Final = frozenset(
+    {"Nd", "Lu", "Ll", "Po", "Ps", "Pe", "Pd", "Pc", "Sm", "Sc", "Sk"}
+)
+#: Findings of one kind in a file: who pasted a book needs no more.
+_MAX_OF_A_KIND: Final = 20
 #: What nobody sees, but for line feeds and tabs.
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _UTF_16_SHARE: Final = 3
@@ -167,21 +201,58 @@ def _without_text(found: re.Match[str]) -> str:
 
 
 def _lookalikes(text: str) -> list[TextProblem]:
+    """Finds characters beyond ASCII outside of texts and comments, of each kind the first ones."""
     if text.isascii():
         return []
     bare = QUOTED_OR_COMMENT.sub(lambda found: " " * len(found.group()), text)
     problems = []
-    for found in re.finditer(r"[^\x00-\x7f]", bare):
-        char = found.group()
-        span = Span(found.start(), found.end())
-        if char in _REPLACEMENTS:
-            what, better = _REPLACEMENTS[char]
-            shown = better if better in _FIX_TEXT else f"`{better}`"
-            fix = _FIX_TEXT.get(better, better)
-            problems.append(
-                TextProblem("P003", f"this is {what}", span, f"write {shown} instead", fix)
-            )
-        else:
-            message = f"`{char}` may only stand in quoted texts and comments"
-            problems.append(TextProblem("P003", message, span, "put the text in quotes"))
+    kinds: Counter[str] = Counter()
+    for found in _BEYOND_ASCII.finditer(bare):
+        word = found.group()
+        looks = [_looks_like(char) for char in word]
+        if any(char > "\x7f" and not what for char, (what, _) in zip(word, looks, strict=True)):
+            # One of its letters is of no other spelling, so the word is of another language.
+            looks = [("", "") for _ in word]
+            kind = f"line {text.count(chr(10), 0, found.start())}"
+            kinds[kind] += 1
+            kinds[""] += kinds[kind] == 1
+            if kinds[kind] == 1 and kinds[""] <= _MAX_OF_A_KIND:
+                message = f"`{word}` may only stand in quoted texts and comments"
+                span = Span(*found.span())
+                problems.append(TextProblem("P003", message, span, "put the text in quotes"))
+        for at, (what, better) in enumerate(looks):
+            kinds[word[at]] += bool(what)
+            if what and kinds[word[at]] <= _MAX_OF_A_KIND:
+                span = Span(found.start() + at, found.start() + at + 1)
+                problems.append(_lookalike(text, span, what, better))
     return problems
+
+
+#: A word with such a letter, or a sign.
+_BEYOND_ASCII: Final = re.compile(r"(?<!\w)[A-Za-z0-9_]*[^\W\x00-\x7f]\w*|[^\x00-\x7f]")
+
+
+def _looks_like(char: str) -> tuple[str, str]:
+    """Returns what a character is and what to write for it, nothing where nobody can say."""
+    if char < "\x80":
+        return "", ""
+    if char in _REPLACEMENTS:
+        return _REPLACEMENTS[char]
+    if char in _LETTERS:
+        what, better = _LETTERS[char]
+        return f"{what} that looks like `{better}`", better
+    plain = unicodedata.normalize("NFKC", char)
+    if plain.isascii() and plain.strip() and unicodedata.category(char) in _OF_ANOTHER_WIDTH:
+        return f"`{plain}` in another width", plain
+    return "", ""
+
+
+def _lookalike(text: str, span: Span, what: str, better: str) -> TextProblem:
+    shown = better if better in _FIX_TEXT else f"`{better}`"
+    fix = _FIX_TEXT.get(better, better)
+    if better.isalpha() and len(better) > 1:
+        # A word for a sign stands alone.
+        left = "" if text[span.start - 1 : span.start] in " (\n" else " "
+        right = "" if text[span.end : span.end + 1].isspace() else " "
+        fix = f"{left}{better}{right}"
+    return TextProblem("P003", f"this is {what}", span, f"write {shown} instead", fix)

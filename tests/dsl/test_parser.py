@@ -10,7 +10,7 @@ from dsl import syntax as s
 from dsl.parser import Parser
 from dsl.parser.build import _Builder
 from dsl.parser.tables import build_tables, grammar_text, load_tables, write_tables
-from dsl.source import make_source
+from dsl.source import make_source, read_source
 
 EXAMPLES = (Path(__file__).parent / "data" / "examples.txt").read_text(encoding="utf-8")
 PARSER = Parser()
@@ -210,3 +210,19 @@ def test_kept_tables_are_those_of_this_grammar_and_read_the_same(tmp_path):
 
 def test_all_parsers_of_a_process_read_the_tables_once():
     assert load_tables() is load_tables()
+
+
+@pytest.mark.parametrize(
+    ("text", "findings"),
+    [
+        ("\u00e4 " * 3_000, 1),
+        ("\u00e4\n" * 3_000, 20),
+        ("\u201c " * 3_000, 20),
+        ("\u201c\u0430 " * 3_000, 40),
+        ("a" * 120_000 + " \u00e4", 1),
+        ("a\u00e4" * 30_000, 1),
+        ("# \u00e4\u201c\n'\u00e4\u201c'", 0),
+    ],
+)
+def test_characters_of_one_kind_are_told_of_a_few_times(text, findings):
+    assert len(read_source("a.policy", text)[1]) == findings
