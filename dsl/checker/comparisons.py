@@ -207,7 +207,6 @@ def _compare_hints(scope: Scope, left: ir.Expr, right: ir.Expr) -> list[str]:
             swapped = ".".join(name if part in (*units, "storage") else part for part in parts)
             if unit == left.type.unit and swapped in FIELDS and swapped != right.field:
                 helps.append(f"did you mean `{swapped}`?")
-                break
     functions = {Unit(core=1): "cores", Unit(byte=1): "bytes", SECONDS: "seconds"}
     function = functions.get(left.type.unit or PLAIN)
     if not helps and function is not None and right.type.unit == PLAIN:
