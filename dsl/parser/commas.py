@@ -118,8 +118,12 @@ def comma(place: Place) -> Refusal | None:
             "P014", "nothing follows this comma", place.start, place.start + 1,
             helps=("leave it out",), fix="",
         )  # fmt: skip
-    if place.before.endswith(","):
-        return Refusal("P001", "an item of the list is missing", place.start, place.end, fix="")
+    if place.before.endswith((",", "[")):
+        gap = len(place.behind[1:]) - len(place.behind[1:].lstrip(" \t"))
+        return Refusal(
+            "P001", "an item of the list is missing", place.start, place.start + 1,
+            helps=("leave the comma out",), fix="", fix_at=(place.start, place.start + 1 + gap),
+        )  # fmt: skip
     if re.match(
         r",[ \t]*(message|status|weight|missing|normalize|by|every|stale|min|max|wait"
         r"|backoff|reject|within|elastic|reclaim|skew|hard|limit|order|pick|across)\b",

@@ -12,6 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from dsl.parser import (
+    brackets,
     calls,
     commas,
     connectives,
@@ -27,7 +28,6 @@ from dsl.parser import (
 from dsl.parser.openings import DECLARATIONS, STATEMENTS
 from dsl.parser.place import CLAUSES, Halt, Place, Refusal, place_of
 from dsl.schema import FIELDS
-from dsl.source import QUOTED_OR_COMMENT
 from dsl.spelling import closest
 from dsl.types import Kind
 
@@ -116,7 +116,7 @@ def complain(halt: Halt, *, of_test: bool = False) -> Refusal:
     text, start = halt.text, halt.start
     shift = max(0, start - _WINDOW)
     if len(text) > 2 * _WINDOW:
-        for check in (_open_text, _brackets):
+        for check in (brackets.open_text, brackets.unpaired):
             found = check(place)
             if found is not None:
                 return found
@@ -153,58 +153,6 @@ def _changes(place: Place, told: Refusal | None) -> bool:
 
 
 # ---- checks of policies and tests
-
-
-def _open_text(place: Place) -> Refusal | None:
-    """A quote without its partner."""
-    plain = QUOTED_OR_COMMENT.sub(lambda found: " " * len(found.group()), place.text)
-    for sign in ('"""', '"', "'"):
-        at = plain.find(sign)
-        if 0 <= at <= place.start:
-            line = place.text[at:].split("\n", 1)[0].rstrip()
-            end = at + len(line)
-            thousands = re.search(r"\d+\Z", place.text[:at])
-            if sign == "'" and thousands is not None and re.match(r"'\d{3}\b", line):
-                span = (thousands.start(), at + len("'000"))
-                better = place.text[span[0] : span[1]].replace("'", "")
-                return place.instead(span, "P007", "a number has digits and a point only", better)
-            return Refusal(
-                "P002", "this text is never closed", at, at + len(sign),
-                helps=(f"write  {line}{sign}",), fix=sign, fix_at=(end, end),
-            )  # fmt: skip
-    raw = place.text.find('"""')
-    if 0 <= raw <= place.start and place.text.count('"""') % 2:
-        return place.at(raw, raw + 3, "P002", "this text is never closed", 'end it with  """')
-    return None
-
-
-def _brackets(place: Place) -> Refusal | None:
-    """Brackets that are open at the end, or close nothing."""
-    opened: list[int] = []
-    for at, sign in enumerate(place.bare[: place.start]):
-        if sign in "([":
-            opened.append(at)
-        elif sign in ")]" and opened:
-            opened.pop()
-    if place.met in (")", "]") and not opened:
-        return place.refuse("P002", f"`{place.met}` closes nothing", fix="")
-    if not opened:
-        return None
-    sign = place.bare[opened[-1]]
-    close = ")" if sign == "(" else "]"
-    open_ended = place.kind == "end" or place.met == "->"
-    if not open_ended and (place.closing(opened[-1]) >= 0 or not _closes(place, close)):
-        return None
-    at = len(place.before)
-    fix = close if place.mends(at, at, close) or place.kind == "end" else None
-    return Refusal(
-        "P002", f"this `{sign}` is never closed", opened[-1], opened[-1] + 1,
-        helps=(f"close it with `{close}`",), fix=fix, fix_at=(at, at),
-    )  # fmt: skip
-
-
-def _closes(place: Place, close: str) -> bool:
-    return ("RPAR" if close == ")" else "RSQB") in place.accepts
 
 
 def _unfinished(place: Place) -> Refusal | None:
@@ -486,7 +434,7 @@ def _wants(place: Place) -> str:
 
 _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     texts.apostrophe,
-    _open_text,
+    brackets.open_text,
     _hole,
     openings.block,
     misplaced.clause_first,
@@ -500,7 +448,7 @@ _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     loops.query,
     signs.comment,
     signs.braces,
-    _brackets,
+    brackets.unpaired,
     misplaced.topology,
     misplaced.labels_compared,
     misplaced.annotates,
@@ -546,9 +494,9 @@ _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     phrases.word_before,
 )
 _GENERAL: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
-    _open_text,
+    brackets.open_text,
     signs.comment,
-    _brackets,
+    brackets.unpaired,
     habits.number,
     texts.unquoted,
     _misspelt,
