@@ -145,6 +145,19 @@ def test_of_very_many_pods_each_is_counted_once(size):
             assert found == [float(one) for one in by_node], text
 
 
+@pytest.mark.parametrize("over", ["node.pods", "zone.pods", "cluster.pods", "queue.pods", "nodes"])
+@pytest.mark.parametrize("name", ["any", "all"])
+def test_any_and_all_are_true_or_false_and_no_numbers(name, over):
+    """They may be negated and compared, whatever they were counted from."""
+    world = FakeWorld(HOSTS, [*SET, *SET[:2]], tables=TABLES)
+    one, other = ("node.ready", "node.gpu.free >= 0") if over == "nodes" else OF_PODS[1:]
+    low = "node.gpu.free >= 0" if over == "nodes" else "it.priority > -9"
+    for flag in (one, other, low):
+        passing(f"filter: not {name}({over} where {flag})", world, subject())
+        same = f"{name}({over} where {flag}) == {name}({over} where {low})"
+        passing(f"filter: {same}", world, subject())
+
+
 def test_pods_of_a_node_are_found_from_any_selection_of_rows():
     rule = plan_of(
         "score: sum(it.priority over node.pods where it.priority > pod.priority)"

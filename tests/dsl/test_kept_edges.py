@@ -144,6 +144,7 @@ QUEUED = {"queue": [{"on": 0, "it.priority": 9.0}], "nominated": [{"on": 1, "it.
         "count(node.pods) + rank(-node.gpu.free) * 6",
         "count(node.pods) + (if node.heartbeat > node.created then 1 else 0)",
         "count(node.pods) + node.volumes.attached",
+        "count(node.pods where it.quota.over_min)",
         "count(node.pods) + (ma ?? 0)",
         "count(node.pods) + (mn ?? 0)",
         "count(node.pods) + (if metric_age(m) > 60 then 1 else 0)",
@@ -177,7 +178,8 @@ def test_what_may_change_within_a_generation_is_not_kept(value):
     plan = plan_of(f"{HEADER}{more}score: {value} missing 0")
     rule = plan.scores[0]
     first = FakeWorld(hosts, pods, now=1000.0, cycle={"time.hour": 0.0}, tables={}).knows(plan)
-    again = later(first, now=2000.0, _cycle={"time.hour": 1.0}, _tables=QUEUED, _nodes=of_time)
+    again = later(first, now=2000.0, _cycle={"time.hour": 1.0}, _tables=QUEUED)
+    again._nodes, again._pods = of_time, [{**one, "it.quota.over_min": True} for one in pods]
     main = {"name": "main", "limit[cpu]": 1000.0}
     one = FakePod.of({**POD, "pod.gpu": 0.0, "pod.node_selector[k]": "x"})
     two = FakePod.of(

@@ -443,12 +443,16 @@ OF_POD_TO_PLACE = [
     "all(it.limit[cpu] > 1 over pod.containers where it.name is main)",
     "all(pod.containers where it.name is main)",
     "any(pod.containers where it.image is x)",
+    "pod.host_network",
+    "pod.host_network == (pod.gpu > 0)",
+    "string(pod.limit[(pod.label[n])]) is missing and pod.tolerates_all",
 ]
 SUBJECTS = [
     {"pod.name": "web", "pod.gpu": 1.0, "pod.label[app]": "web-b", "pod.images": ("web", "x")},
     {"pod.name": "b", "pod.gpu": 2.0, "pod.priority": 1.0, "pod.label[n]": "7"},
     {"pod.name": "x", "pod.label[x]": "1", "pod.label[n]": "x", "pod.priority": 2.0},
 ]
+SUBJECTS[1]["pod.host_network"] = SUBJECTS[2]["pod.tolerates_all"] = True
 SUBJECTS[0]["pod.containers"] = [{"name": "main", "limit[cpu]": 2000.0}]
 SUBJECTS[1]["pod.containers"] = [
     {"name": "main", "limit[cpu]": 500.0, "image": "x"},
@@ -500,6 +504,10 @@ def test_conditions_of_the_pod(test):
         ("pod.request[(pod.label[none])] > 0", [False, False, False]),
         ("pod.request[(pod.label[none])] is missing", [True, True, True]),
         ("pod.request[(node.label[res])] > 1", [True, True, False]),
+        ("pod.request[(node.label[res])] < 2", [True, True, True]),
+        ("pod.request[(node.label[res])] == 0", [False, False, True]),
+        ("pod.limit[(node.label[res])] is missing", [False, False, True]),
+        ("pod.limit[(node.label[res])] in 2.9..3.1", [True, True, False]),
         ("pod.label[(pod.label[none])] is missing", [True, True, True]),
         ("pod.label[(pod.label[app])] is present", [True, True, True]),
         ("pod.label[(node.label[k])] is missing", [True, False, True]),
@@ -535,7 +543,7 @@ def test_fields_under_computed_keys(test, expected):
         ],
     )  # fmt: skip
     fields = {"label[app]": "t", "label[res]": "cpu", "label[t]": "1", "label[u]": "2"}
-    pod = subject(**fields, **{"request[cpu]": 1500.0})
+    pod = subject(**fields, **{"request[cpu]": 1500.0, "limit[cpu]": 3000.0})
     assert passing(f"filter: {test}", world, pod) == expected
     if "node." not in test:
         plan = plan_of(f"gate: {test}")
