@@ -51,35 +51,18 @@ _OF_MANY_NODES: Final = re.compile(r"(?:\w*_)?(?:zone|region|rack)")
 _LEVELS: Final = ("cluster", "namespace", "workload", "pod")
 _PAIR: Final = 2
 _USAGE: Final = {"cpu": CORES, "memory": BYTES}
-_NEAR_UNITS: Final = {
-    "b": "bytes",
-    "byte": "bytes",
-    "kb": "bytes",
-    "mb": "bytes",
-    "gb": "bytes",
-    "tb": "bytes",
-    "kib": "bytes",
-    "mib": "bytes",
-    "gib": "bytes",
-    "tib": "bytes",
-    "ki": "bytes",
-    "mi": "bytes",
-    "gi": "bytes",
-    "ms": "seconds",
-    "s": "seconds",
-    "sec": "seconds",
-    "secs": "seconds",
-    "second": "seconds",
-    "minutes": "seconds",
-    "hours": "seconds",
-    "milliseconds": "seconds",
-    "core": "cores",
-    "cpu": "cores",
-    "cpus": "cores",
-    "millicores": "cores",
-    "m": "cores",
-    "%": "percent",
-    "percentage": "percent",
+#: Words of others for a unit, and for parts and multiples of one.
+_SAME_UNITS: Final = {
+    **dict.fromkeys(("b", "byte"), "bytes"),
+    **dict.fromkeys(("s", "sec", "secs", "second"), "seconds"),
+    **dict.fromkeys(("core", "cpu", "cpus"), "cores"),
+    **dict.fromkeys(("%", "percentage"), "percent"),
+}
+_OTHER_UNITS: Final = {
+    **dict.fromkeys(("kb", "mb", "gb", "tb"), "bytes"),
+    **dict.fromkeys(("kib", "mib", "gib", "tib", "ki", "mi", "gi"), "bytes"),
+    **dict.fromkeys(("ms", "milliseconds", "minutes", "hours"), "seconds"),
+    **dict.fromkeys(("m", "millicores"), "cores"),
 }
 
 
@@ -505,10 +488,11 @@ def _unit(scope: Scope, clause: s.Clause | None) -> tuple[Unit, bool]:
     unit = UNIT_WORDS.get(base)
     if unit is not None:
         return unit.times(Unit(second=1), -1) if per else unit, base == "percent"
-    near = _NEAR_UNITS.get(base.lower()) or closest(base, UNIT_WORDS)
+    scaled = _OTHER_UNITS.get(base.lower())
+    near = scaled or _SAME_UNITS.get(base.lower()) or closest(base, UNIT_WORDS)
     if near is not None:
         hint = f"write unit {near}" + ("/s" if per else "")
-        if near != "percent" and base.lower() not in (near[:-1], near):
+        if scaled:
             hint += ", and multiply in the query"
         raise scope.refuse("P203", f"`{word}` is not a unit", clause.span, hint)
     return (PLAIN.times(Unit(second=1), -1) if per else PLAIN), False
