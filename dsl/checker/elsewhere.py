@@ -48,12 +48,10 @@ def pods(scope: Scope, node: s.Name) -> str | None:
 def _start_of_statement(scope: Scope, at: int) -> int:
     """Returns where the statement around a place starts: the last word in column 1 before it."""
     text = scope.source.text
-    while at > 0:
-        start = text.rfind("\n", 0, at) + 1
-        if start < at and re.match(r"\w", text[start]):
-            return start
-        at = start - 1
-    return 0
+    start = text.rfind("\n", 0, at) + 1
+    while start and not re.match(r"\w", text[start]):
+        start = text.rfind("\n", 0, start - 1) + 1
+    return start
 
 
 def values_of_pods(scope: Scope, node: s.Field) -> str | None:
@@ -76,20 +74,18 @@ def values_of_pods(scope: Scope, node: s.Field) -> str | None:
 
 
 def _closing(bare: str, at: int) -> int:
-    """Returns where the bracket around a place is closed, the end of the line if nowhere."""
+    """Returns where the bracket around a place is closed."""
     depth = 1
     for place in range(at, len(bare)):
         depth += (bare[place] == "(") - (bare[place] == ")")
         if depth == 0:
-            return place
-        if bare[place] == "\n":
             return place
     return len(bare)
 
 
 def query(scope: Scope, node: s.Call) -> str | None:
     """Returns the metric of `rate(x[5m])`: the query whole, as it was written."""
-    text = " ".join(scope.text(node).split())
+    text = scope.text(node)
     if not re.search(r"\[[ \t]*\d+(ms|[smhdwy])", text):
         return None
     quoted = f"'{text}'" if '"' in text else f'"{text}"'

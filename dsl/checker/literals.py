@@ -252,7 +252,7 @@ def _wrong_word(scope: Scope, span: Span, text: str, like: Typed) -> Exception:
 
 def read_seconds(scope: Scope, node: s.Expr | s.Template, what: str) -> float:
     """Reads the duration of a clause; a bare number is refused."""
-    text = node.value if isinstance(node, s.Word | s.Text) else scope.text(node)
+    text = node.value if isinstance(node, s.Text) else scope.text(node)
     seconds = exact_duration(text)
     if seconds is not None:
         return to_float(seconds)

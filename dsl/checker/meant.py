@@ -51,15 +51,14 @@ def nothing_of_label(scope: Scope, node: s.LabelTest) -> None:
 
 def begins_only(scope: Scope, left: str, operand: Typed, node: s.Expr, pattern: str) -> None:
     """Warns of `matches "^nginx-"`: a pattern fits the whole text or not at all."""
-    if not isinstance(node, s.Word | s.Text):
+    if not isinstance(node, s.Text):
         return
     body = pattern.removeprefix("^")
     plain = re.fullmatch(r"[\w./-]+", body) is not None
     named = isinstance(operand, ir.Read) and operand.field in ("pod.name", "node.name")
     if not plain or not (pattern.startswith("^") or (named and body.endswith("-"))):
         return
-    sign = scope.source.slice(node.span)[:1]
-    quote = sign if sign in ('"', "'") else '"'
+    quote = scope.source.slice(node.span)[:1]
     scope.report(
         "P317",
         "`matches` looks at the whole text, and this pattern has an end of its own",
@@ -79,7 +78,7 @@ def past_the_last(scope: Scope, item: ir.Expr, members: s.Range, high: float) ->
     low = scope.text(members.low)
     beyond = high - last - 1
     forms = [f"{low}..{last}"]
-    if 0 < beyond <= last:
+    if 0 < beyond < last:
         forms.insert(0, f"{low}..{number_text(beyond)}")
     written = "   or   ".join(f"in {one}" for one in forms)
     scope.warn(
@@ -144,7 +143,7 @@ def parameter_in_text(scope: Scope, left: str, operator: str, right: ir.Const) -
         better, help_ = "", "a parameter may be the whole pattern:  like $PATTERN"
     elif operator == "is" and not whole:
         better, help_ = "", f"with `==` and `!=` it is  {left} == {better}"
-    elif operator not in ("is", "==") and not whole:
+    elif not whole:
         better = f"({better})"
         help_ = f"write  {left} {operator} {better}"
     scope.report(
@@ -163,10 +162,17 @@ def _parts(text: str, holes: list[re.Match[str]], group: int) -> list[str]:
     parts: list[str] = []
     at = 0
     for one in holes:
-        parts.extend([f'"{text[at : one.start()]}"'] if one.start() > at else [])
+        parts.extend([quoted(text[at : one.start()])] if one.start() > at else [])
         parts.append(one[group])
         at = one.end()
-    return [*parts, *([f'"{text[at:]}"'] if at < len(text) else [])]
+    return [*parts, *([quoted(text[at:])] if at < len(text) else [])]
+
+
+def quoted(text: str) -> str:
+    """Returns a text as it is written in double quotes."""
+    for sign, written in (("\\", r"\\"), ('"', r"\""), ("\n", r"\n"), ("\t", r"\t")):
+        text = text.replace(sign, written)
+    return f'"{text}"'
 
 
 def not_empty(scope: Scope, left: ir.Read, right: ir.Const) -> None:
@@ -208,13 +214,12 @@ def holes_in_value(scope: Scope, key: str, node: s.Expr) -> None:
         return
     whole = found[0][1] if found[0][0] == node.value else ""
     better = whole or f"join({', '.join(_parts(node.value, found, 1))})"
-    sound = '"' not in node.value and "\\" not in scope.source.slice(node.span)
     scope.report(
         "P317",
         f"`{found[0][0]}` is written to `{key}` as it stands: only messages and events have holes",
         node.span,
         f"write  {key} = {better}",
-        fix=better if sound else None,
+        fix=better,
         severity=_WARNING,
     )
 

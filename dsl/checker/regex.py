@@ -96,8 +96,6 @@ def _repeat(found: re.Match[str]) -> tuple[bool, int]:
     text = found.group()
     if text[0] in "*+":
         return True, _MAX_COUNT
-    if text[0] == "?":
-        return False, 1
     low, comma, high = found.group("low"), found.group("comma"), found.group("high")
     if comma and not high:
         return True, _MAX_COUNT

@@ -40,8 +40,7 @@ def strange_scale(scope: Scope, left: ir.Expr, right: ir.Expr, percent: Span | N
                 f"write  {text} of X for a share of something",
             )
             return
-        if _is_of_hundred(scope, one, other, other.value, is_percent=percent is not None):
-            return
+        _of_hundred(scope, one, other, other.value, is_percent=percent is not None)
         limit = _share_limit(one) or _percent_limit(scope, one)
         if limit and limit < other.value <= _HUNDRED:
             text = scope.source.slice(other.span)
@@ -56,17 +55,17 @@ def strange_scale(scope: Scope, left: ir.Expr, right: ir.Expr, percent: Span | N
             return
 
 
-def _is_of_hundred(
+def _of_hundred(
     scope: Scope, node: ir.Expr, other: ir.Const, value: float, *, is_percent: bool
-) -> bool:
+) -> None:
     """Warns of `requested/allocatable*100 < 80%`."""
     ends = _ends(_inner(node))
     if ends != (0.0, _HUNDRED) or not 0 < value <= _ABOVE_ONE:
-        return False
+        return
     if value == _ABOVE_ONE and not is_percent:
-        return False
+        return
     text = scope.source.slice(other.span)
-    better = number_text(round(value * _HUNDRED, 9))
+    better = number_text(value * _HUNDRED)
     same = f", which is {value:g}" if is_percent else ""
     scope.report(
         "P222",
@@ -76,7 +75,6 @@ def _is_of_hundred(
         fix=Fix(other.span, better) if re.fullmatch(r"[\d.]+%?", text) else None,
         severity=_WARNING,
     )
-    return True
 
 
 def _is_counted(node: ir.Expr) -> bool:
@@ -208,7 +206,7 @@ def _ends_of_all(node: ir.Func, known: dict[int, Ends | None]) -> Ends | None:
         return None
     parts = [_ends(one, known) for one in node.args]
     ends = [one for one in parts if one is not None]
-    if len(ends) < len(parts) or not ends:
+    if len(ends) < len(parts):
         return None
     return min(one[0] for one in ends), max(one[1] for one in ends)
 
@@ -221,6 +219,7 @@ def _joined(operator: str, left: Ends, right: Ends) -> Ends | None:
     for (factor, same), other in ((left, right), (right, left)):
         if operator == "*" and factor == same and factor >= 0:
             return factor * other[0], factor * other[1]
-    if operator == "/" and right[0] == right[1] > 0:
-        return left[0] / right[0], left[1] / right[0]
+    divisor, same = right
+    if operator == "/" and divisor == same and divisor > 0:
+        return left[0] / divisor, left[1] / divisor
     return None
