@@ -181,7 +181,7 @@ class InFunctions(FixedSeeds):
 class AtImport(FixedSeeds):
     """In a fork that has imported a mutant: collects, and runs all tests that run its file."""
 
-    def __init__(self, plan: Plan, mutant: Mutant, pipe: Pipe) -> None:
+    def __init__(self, plan: Plan, mutant: Mutant | None, pipe: Pipe) -> None:
         self._plan, self._mutant, self._pipe = plan, mutant, pipe
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -189,6 +189,9 @@ class AtImport(FixedSeeds):
             self._pipe.ends(Outcome.KILLED, f"{report.nodeid} (at import)")
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        if self._mutant is None:
+            self._pipe.ends(Outcome.SURVIVED)
+            return True
         plan, path = self._plan, self._mutant.path
         items = plan.usable(session.items)
         tests = plan.order(self._mutant, plan.covering.of_file(path) & items.keys())
@@ -214,20 +217,22 @@ def in_functions(plan: Plan, options: Sequence[str]) -> None:
 def at_import(plan: Plan, options: Sequence[str], tests: Sequence[str]) -> None:
     """Runs the mutants that take effect at import, each in a fork that imports all anew.
 
-    Also those of functions that run then alone: they fill tables. As collecting is what takes long,
-    the modules of tests that killed most in the file are collected first, and all if those pass.
+    As collecting is what takes long, the modules of tests that killed most in the file are
+    collected first, and all if those pass. Also taken are mutants that the other session has left.
     """
     for name in LIBRARIES:
         importlib.import_module(name)
     there = {getattr(one, "__file__", None) for one in sys.modules.values()}
     assert not there & {str(plan.root / path) for path in plan.covering.functions}
     gc.freeze()
+    if _imported(plan, None, [*options, *tests]).outcome is not Outcome.SURVIVED:
+        raise RuntimeError("the tests are not collected, even without a change")
     for path, mutants in plan.mutants.items():
         modules = Counter(one.partition("::")[0] for one in plan.results.killers(path))
-        best = [one for one, _ in modules.most_common(BEST) if (plan.root / one).is_file()]
+        most = [plan.root / one for one, _ in modules.most_common(BEST)]
+        best = [str(one) for one in most if one.is_file()]
         for one in mutants:
-            known = plan.results.of(one)
-            if one.at_import or (known is not None and known.test == RUN_AT_IMPORT):
+            if one.at_import or _is_left(plan.results.of(one)):
                 started = time.monotonic()
                 verdict = _imported(plan, one, [*options, *best]) if best else None
                 if verdict is None or verdict.outcome.is_open:
@@ -235,14 +240,24 @@ def at_import(plan: Plan, options: Sequence[str], tests: Sequence[str]) -> None:
                 plan.note(one, verdict, started)
 
 
-def _imported(plan: Plan, mutant: Mutant, arguments: list[str]) -> Verdict:
+def _is_left(known: Result | None) -> bool:
+    """Whether a mutant of a function runs at import alone, or could not be put in place.
+
+    A function that stands takes no code with fewer variables from around it: `super()` gone.
+    """
+    return known is not None and (known.test == RUN_AT_IMPORT or known.outcome is Outcome.ERROR)
+
+
+def _imported(plan: Plan, mutant: Mutant | None, arguments: list[str]) -> Verdict:
+    """Imports and runs; without a mutant it only collects."""
     child, end = fork()
     if child:
         return watch(child, end)
-    mutant.apply()
-    _replace(str(plan.root / mutant.path), plan.trees[mutant.path])
-    signal.setitimer(signal.ITIMER_PROF, IMPORT)
     pipe = Pipe(end)
+    if mutant is not None:
+        mutant.apply()
+        _replace(str(plan.root / mutant.path), plan.trees[mutant.path])
+    signal.setitimer(signal.ITIMER_PROF, IMPORT)
     pytest.main(arguments, plugins=[AtImport(plan, mutant, pipe)])
     pipe.ends(Outcome.KILLED, "the session (at import)")
     raise AssertionError("the child has ended")

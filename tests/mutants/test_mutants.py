@@ -30,8 +30,14 @@ def kept(items, most=LIMIT, *, strict=False):
     return [one for one in items if one >= 0][:most]
 
 
-class Shelf:
+class Board:
+    def __init__(self):
+        self.name = None
+
+
+class Shelf(Board):
     def __init__(self, name):
+        super().__init__()
         self.name = f"{name}"
 
     def label(self):
@@ -91,13 +97,14 @@ def test_the_mutants_of_a_toy(toy):
         (10, "kept", "filter negated"),
         (10, "kept", "GtE -> Gt"),
         (10, "kept", "0 -> 1"),
-        (15, "Shelf.__init__", "assigned None"),
-        (19, "Shelf.label", "case removed"),
-        (20, "Shelf.label", "return -> None"),
-        (20, "Shelf.label", "'up' -> 'upXX'"),
-        (21, "Shelf.label", "guard negated"),
-        (28, "never", "return -> None"),
-        (28, "never", "1 -> 2"),
+        (20, "Shelf.__init__", "statement removed"),
+        (21, "Shelf.__init__", "assigned None"),
+        (25, "Shelf.label", "case removed"),
+        (26, "Shelf.label", "return -> None"),
+        (26, "Shelf.label", "'up' -> 'upXX'"),
+        (27, "Shelf.label", "guard negated"),
+        (34, "never", "return -> None"),
+        (34, "never", "1 -> 2"),
     ]
     assert [one.what for one in found if one.at_import] == ["3 -> 4", "False -> True"]
     assert len({one.ident for one in found}) == len(found)
@@ -296,10 +303,10 @@ def test_the_table_and_what_is_open(toy):
     equivalent = Equivalent(page)
     report = Report({"toy.py": some}, Results(toy / "results.jsonl"), equivalent)
     assert report.table().splitlines()[2:] == [
-        "| toy.py | 16 | 3 | 0 | 10 | 0 | 0 | 0 | 1 | 2 | 12 |",
-        "| all | 16 | 3 | 0 | 10 | 0 | 0 | 0 | 1 | 2 | 12 |",
+        "| toy.py | 17 | 3 | 0 | 11 | 0 | 0 | 0 | 1 | 2 | 13 |",
+        "| all | 17 | 3 | 0 | 11 | 0 | 0 | 0 | 1 | 2 | 13 |",
     ]
-    assert len(report.open) == 12
+    assert len(report.open) == 13
     assert {outcome for _, outcome in report.open} == {"survived", "not run"}
     assert [(one.what, test) for one, test in report.killed_though_argued] == [("Gt -> GtE", "t")]
     assert equivalent.stale(some) == [("toy.py", "LIMIT = 4", "4 -> 5")]
@@ -339,18 +346,20 @@ def test_a_toy_is_checked(toy):
     (toy / "equivalent.txt").write_text("")
     code, lines = run(toy)
     assert code == 1
-    assert "| toy.py | 16 | 13 | 0 | 1 | 2 | 0 | 0 | 0 | 0 | 3 |" in lines
+    assert "| toy.py | 17 | 13 | 0 | 2 | 2 | 0 | 0 | 0 | 0 | 4 |" in lines
     assert [line for line in lines if line.startswith("toy.py:")] == [
         "toy.py:8: kept: if strict and len(items) > most:  [Gt -> GtE] survived",
-        "toy.py:28: never: return 1  [return -> None] uncovered",
-        "toy.py:28: never: return 1  [1 -> 2] uncovered",
+        "toy.py:20: Shelf.__init__: super().__init__()  [statement removed] survived",
+        "toy.py:34: never: return 1  [return -> None] uncovered",
+        "toy.py:34: never: return 1  [1 -> 2] uncovered",
     ]
     (toy / "test_toy.py").write_text(
         f"{TESTS}\n\ndef test_just_enough():\n    assert kept([1, 2, 3], strict=True)\n"
     )
     (toy / "equivalent.txt").write_text(
+        "toy.py\tsuper().__init__()\tstatement removed\tthe name is given again\n"
         "toy.py\treturn 1\treturn -> None\tnobody asks\ntoy.py\treturn 1\t1 -> 2\tnobody asks\n"
     )
     code, lines = run(toy, "--only-open")
     assert code == 0, lines
-    assert "| toy.py | 16 | 14 | 0 | 0 | 0 | 0 | 0 | 2 | 0 | 0 |" in lines
+    assert "| toy.py | 17 | 14 | 0 | 0 | 0 | 0 | 0 | 3 | 0 | 0 |" in lines
