@@ -256,6 +256,32 @@ def test_a_preemption_looks_at_one_node_unless_told_otherwise():
         ("time.hour in 22..22", [False, False, False]),
         ("node.memory.free in $amounts", [True, False, False]),
         ("$ages contains 5m", [True, True, True]),
+        ("sum(it over $ages) > 64min", [True, True, True]),
+        ("sum(it over $ages) > 65min", [False, False, False]),
+        ("any($none where it is a)", [False, False, False]),
+        ("all($none where it is a)", [True, True, True]),
+        ("count($none where it is a) == 0", [True, True, True]),
+        ("sum(number(it) over $none) == 0", [True, True, True]),
+        ("count($one where it > 3) == 1", [True, True, True]),
+        ("count($one where it > 5) == 1", [False, False, False]),
+        ("count($sizes where it > 2) == 1", [True, True, True]),
+        ("count($sizes where it >= 2) == 2", [True, True, True]),
+        ("count(it > 2 over $sizes) == 1", [True, True, True]),
+        ("count(it > 2 over $sizes where it < 3) == 0", [True, True, True]),
+        ("sum(it over $sizes) == 5", [True, True, True]),
+        ("sum(it over $sizes where it > 2) == 3", [True, True, True]),
+        ("count($many where it > 0) == 17", [True, True, True]),
+        ("count(long where it > 0) == 17", [True, True, True]),
+        ("any(it > 2 over $sizes)", [True, True, True]),
+        ("any(it > 2 over $sizes where it < 3)", [False, False, False]),
+        ("all(it > 2 over $sizes)", [False, False, False]),
+        ("all(it > 2 over $sizes where it > 2)", [True, True, True]),
+        ("any(words where it == node.label[k])", [True, False, True]),
+        ("all(words where it == node.label[k])", [False, False, False]),
+        ("count(words where it == node.label[k]) == 1", [True, False, True]),
+        ("sum(node.gpu.free over words) == 4", [False, True, False]),
+        ("sum(number(it) over split(node.label[n], '-')) == 9", [False, True, False]),
+        ("all(split(node.label[n], '-') where it is '2')", [True, False, False]),
         ("node.gpu.free in 2..3", [False, True, True]),
         ("node.memory.free in 1Ki..2Ki", [True, False, False]),
         ("50% of node.gpu.free > 0.5", [False, True, True]),
@@ -280,12 +306,15 @@ def test_what_a_condition_comes_to(test, expected):
         {"node.zone": "x", "node.gpu.free": 3.0, "node.label[k]": "p", "node.label[n]": "3"},
     ]  # fmt: skip
     pod = FakePod.of(
-        {"pod.name": "p", "pod.namespace": "default", "pod.gpu": 3.0, "pod.cpu": 500.0}
-    )
+        {"pod.name": "p", "pod.namespace": "default", "pod.gpu": 3.0, "pod.cpu": 500.0,
+         "pod.annotation[l]": "a-p"}
+    )  # fmt: skip
     head = (
         'param sizes: list of number = [2, 3]\nparam present = k\nparam equal = "k=a"\n'
         'param other = "k!=a"\nparam amounts: list of quantity = [1Ki, 2Ki]\n'
-        "param ages: list of duration = [5m, 1h]\n"
+        "param ages: list of duration = [5m, 1h]\nparam none: list of string = []\n"
+        f"param one: list of number = [5]\nparam many: list of number = [{', '.join('1' * 17)}]\n"
+        "let long = $many\nlet words = split(pod.annotation[l], '-')\n"
     )
     world = FakeWorld(hosts, cycle={"time.hour": 23.0})
     assert passing(f"{head}filter: {test}", world, pod) == expected
