@@ -201,13 +201,19 @@ def bare_word(scope: Scope, node: s.Compare, left: Typed) -> Refused | None:
             *([f'for the text write  "{text}"'] if is_text else []),
             fix=better,
         )
-    if node.operator in ("==", "!=") and low in NOTHING:
-        better = "is missing" if node.operator == "==" else "is present"
+    there = low in THERE | {"present"}
+    if node.operator in ("==", "!=") and (there or low in NOTHING | ABSENT | {"missing"}):
+        better = "is present" if there == (node.operator == "==") else "is missing"
+        itself = [] if low in NOTHING else [f'for the word itself write  "{text}"']
+        what = f"there is no value `{text}`: what is missing equals nothing"
+        if itself:
+            what = "whether there is a value is asked by `is present` and `is missing`"
         return scope.refuse(
             "P011",
-            f"there is no value `{text}`: what is missing equals nothing",
+            what,
             node.right.span,
             f"write  {words} {better}",
+            *itself,
             fix=Fix(whole, better),
         )
     if low in ("true", "false"):
@@ -276,6 +282,18 @@ def _is_value(scope: Scope, node: s.Expr) -> bool:
 
 def _alternative(scope: Scope, node: s.Logical, test: _Test, value: s.Expr) -> Refused:
     text = scope.text(value)
+    message = f"`{text}` alone is no condition: each side of `{node.operator}` is a test of its own"
+    if text.lower() in _VERDICTS:
+        help_ = f"leave `{node.operator} {text}` out: what a rule does not let through, it refuses"
+        return scope.refuse("P201", message, value.span, help_)
+    if isinstance(value, s.Number) and not re.search(r"\d", scope.text(test).rpartition(" ")[2]):
+        help_ = f"for a choice write  if {scope.text(test)} then {text} else 0"
+        return scope.refuse("P201", message, value.span, help_)
+    several = _several(scope, node, test)
+    if several:
+        # That one of two is meant by `and` is likely, not sure.
+        fix = Fix(node.span, several) if node.operator == "or" else None
+        return scope.refuse("P201", message, value.span, f"write  {several}", fix=fix)
     if isinstance(test, s.LabelTest):
         sign = {"in": "=", "not in": "!="}.get(test.operator, test.operator)
         key = f"{scope.text(test.key)}{sign}" if sign else ""
@@ -288,11 +306,41 @@ def _alternative(scope: Scope, node: s.Logical, test: _Test, value: s.Expr) -> R
         better = f"{scope.text(test.left)} {operator} " + (f'"{text}"' if word else text)
     return scope.refuse(
         "P201",
-        f"`{text}` alone is no condition: each side of `{node.operator}` is a test of its own",
+        message,
         value.span,
         f"write  {better}",
         fix=better,
     )
+
+
+#: Words that no rule needs to end with.
+_VERDICTS: Final = frozenset({"deny", "allow", "reject", "accept", "permit", "refuse", "block"})
+
+
+def _several(scope: Scope, node: s.Logical, test: _Test) -> str:
+    """`x is not a or b`, `x is a and b`: a list, for a test of each would hold always or never."""
+    against = _against(test)
+    if against is None or against != (node.operator == "or") or node.operands[0] is not test:
+        return ""
+    if not all(isinstance(one, s.Name | s.Text) for one in node.operands[1:]):
+        return ""
+    first = test.value if isinstance(test, s.LabelTest) else test.right
+    if first is None:
+        return ""
+    items = ", ".join(scope.text(one) for one in (first, *node.operands[1:]))
+    tested = (
+        f"{test.path} {scope.text(test.key)}"
+        if isinstance(test, s.LabelTest)
+        else scope.text(test.left)
+    )
+    return f"{tested} {'not in' if against else 'in'} [{items}]"
+
+
+def _against(test: _Test) -> bool | None:
+    """Whether a test of one value is one of difference; None where it is of something else."""
+    if isinstance(test, s.Is):
+        return test.negated
+    return {"==": False, "=": False, "!=": True}.get(test.operator)
 
 
 def quoted_field(scope: Scope, node: s.Expr) -> None:
@@ -314,8 +362,7 @@ def raw_braces(scope: Scope, span: Span) -> None:
     written = scope.source.slice(span)
     if written[:1] != "'" or re.search(r"\{[a-z_][\w.]*(\[[^\]]*\])?\}", written) is None:
         return
-    inside = written[1:-1].replace("\\", r"\\").replace('"', r"\"")
-    better = f'"{inside}"'
+    better = meant.quoted(written[1:-1])
     scope.report(
         "P317",
         "single quotes take braces as they stand, so no value is put in",
