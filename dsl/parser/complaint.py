@@ -433,6 +433,7 @@ def _wants(place: Place) -> str:
 
 
 _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
+    phrases.contraction,
     texts.apostrophe,
     brackets.open_text,
     _hole,
@@ -462,11 +463,13 @@ _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     texts.of_python,
     habits.aggregate,
     habits.condition,
+    phrases.least_or_most,
     connectives.joined,
     phrases.glued,
     habits.number,
     _lone_weight,
     texts.odd_end,
+    texts.odd_start,
     texts.unquoted,
     calls.cut,
     commas.colon,
@@ -475,6 +478,7 @@ _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     calls.index,
     habits.listed,
     labels.label_then_operator,
+    labels.further,
     labels.value,
     phrases.sql_like,
     phrases.twice,

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from dsl.parser.openings import STATEMENTS
-from dsl.parser.place import KEYWORDS, LAST_VALUE, PATH, Place, Refusal
+from dsl.parser.place import KEYWORDS, LAST_VALUE, PATH, Halt, Place, Refusal, place_of
 from dsl.schema import FIELDS
 from dsl.spelling import AGGREGATES, closest
 
@@ -186,6 +186,55 @@ def phrase(place: Place) -> Refusal | None:
                 fix_at=(start, found.end()),
             )  # fmt: skip
     return None
+
+
+def contraction(place: Place) -> Refusal | None:
+    """`doesn't match 'a.*'`, `ain't a`: the apostrophe starts no text."""
+    found = re.compile(r"([a-z]+)n't(?!\w)").match(place.text, place.start)
+    if found is None:
+        return None
+    verb = "is" if found[1] in ("ai", "is", "are") else "does"
+    text = place.text[: found.start()] + f"{verb} not" + place.text[found.end() :]
+    grown = len(f"{verb} not") - len(found.group())
+    spelt = place_of(
+        Halt(text, place.start, place.start + len(verb), place.accepts, place.kind, place.alone,
+             place.read)
+    )  # fmt: skip
+    told = phrase(spelt)
+    start, end, fix = place.start, found.end(), "is not"
+    until = end
+    if told is not None and told.repair is not None:
+        start, end, fix = told.repair
+        end, until = end - grown, told.end - grown
+    elif verb == "does" or not place.mends(start, end, fix):
+        return None
+    return Refusal(
+        "P001", f"`{place.text[place.start : until]}` does not fit here", place.start, until,
+        helps=(f"write  {fix}",), fix=fix, fix_at=(start, end),
+    )  # fmt: skip
+
+
+def least_or_most(place: Place) -> Refusal | None:
+    """`filter: least load`, `sort: most pod.priority`, `let a = least load`."""
+    found = re.match(
+        r"((?:filter|require|forbid|sort|let)\b[^:=]*[:=][ \t]*)(least|most)[ \t]+(?=\S)",
+        place.bare,
+    )
+    if found is None or not found.start(2) <= place.start <= found.end():
+        return None
+    rest = place.text[found.end() : place.line(found.end())[1]]
+    span = found.span(2)
+    if place.keyword == "sort":
+        better = rest if found[2] == "least" else f"{rest} desc"
+        whole = (found.start(2), found.end() + len(rest))
+        return Refusal(
+            "P001", f"`{found[2]}` stands behind `prefer:`", *span,
+            helps=(f"write  sort: {better}",), fix=better if place.heals(*whole, better) else None,
+            fix_at=whole,
+        )  # fmt: skip
+    return place.at(
+        *span, "P001", f"`{found[2]}` stands behind `prefer:`", f"write  prefer: {found[2]} {rest}"
+    )
 
 
 def _value_before(place: Place, start: int, text: str) -> tuple[int, str] | None:

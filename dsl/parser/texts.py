@@ -162,6 +162,22 @@ def _touching(place: Place) -> Refusal | None:
     )  # fmt: skip
 
 
+def odd_start(place: Place) -> Refusal | None:
+    """`ends with :latest`, `contains @sha256`, `contains /nginx/`: signs in front of a word."""
+    operator = re.search(r"\b(contains|starts with|ends with|is|is not)\Z", place.before)
+    word = re.match(r"[@:/~]+[\w.:/@-]*\w/?(?![^\s)\],])", place.text[place.start :])
+    if operator is None or word is None or place.start == operator.end():
+        return None
+    shown = word.group()
+    slashes = re.fullmatch(r"/([\w.-]+)/", shown)
+    better = slashes[1] if slashes is not None else f'"{shown}"'
+    span = (place.start, place.start + word.end())
+    if not place.mends(*span, better):
+        return None
+    what = "this is a text, not a pattern" if slashes is not None else f"`{shown}` needs quotes"
+    return place.instead(span, "P001", what, better)
+
+
 def of_words(place: Place) -> Refusal | None:
     """`contains my app`: a text of several words, none of which means something to a rule."""
     tested = _tested(place)
