@@ -287,7 +287,8 @@ class FilterCore(Struct, frozen=True, eq=False, kw_only=True):
     """A filter: for pods where `guard` holds, a node passes iff `test` holds.
 
     `left` and `right` are the two sides as written (for explanations); `forbids` says that the
-    node is rejected where `right` holds.
+    node is rejected where `right` holds. Where one of `longer` holds, a list has more items than
+    are looked at, and `test` does not hold.
     """
 
     guard: Expr | None
@@ -297,6 +298,7 @@ class FilterCore(Struct, frozen=True, eq=False, kw_only=True):
     forbids: bool
     message: Message | None
     status: str | None
+    longer: tuple[Compare, ...] = ()
 
 
 class ScoreCore(Struct, frozen=True, eq=False, kw_only=True):

@@ -11,7 +11,7 @@ from typing import Any, cast
 from dsl import functions, ir
 from dsl.plan import Effect, Subject, World
 from dsl.schema import AMOUNTS, FIELDS, request_unit
-from dsl.types import MISSING, TEXT, Kind, Level, is_missing, scale_of, show
+from dsl.types import MISSING, NUMBER, TEXT, Kind, Level, is_missing, scale_of, show
 
 #: A float, text, flag or tuple; NaN or None where it is missing.
 Value = Any
@@ -367,6 +367,9 @@ def message(core: ir.FilterCore, text: str, view: View) -> str:
         text: the text of the whole file, for the words of the rule.
         view: the pod and the node.
     """
+    for one in core.longer:
+        if evaluate(one, view):
+            return beyond(one, text, view)
     if core.message is not None:
         return words(core.message, view)
     failed, wanted = core.right, not core.forbids
@@ -377,6 +380,14 @@ def message(core: ir.FilterCore, text: str, view: View) -> str:
     tried = "; ".join(_tried(failed, text, view))
     verdict = "false" if wanted else "true"
     return f"{_words(text, failed)} is {verdict}" + (f": {tried}" if tried else "")
+
+
+def beyond(longer: ir.Compare, text: str, view: View) -> str:
+    """Returns in words that a list has more items than are looked at."""
+    count, most = evaluate(longer.left, view), evaluate(longer.right, view)
+    (items,) = ir.children(longer.left)
+    of_list = _words(text, items)
+    return f"{of_list} has {show(count, NUMBER)} items, of which {show(most, NUMBER)} are looked at"
 
 
 def _narrow(node: ir.Expr, view: View, *, wanted: bool) -> tuple[ir.Expr, bool, bool]:

@@ -77,6 +77,8 @@ class Typer:
         self.item: ir.Expr | None = None
         #: How many parts such aggregates of the file have come to.
         self.written_out = 0
+        #: Aggregates over lists that are read, and what holds where a list is too long.
+        self.bounded: dict[int, tuple[ir.Expr, ir.Compare]] = {}
         #: Fields that only some statements know: `score.total`, `victims.count`.
         self.results: frozenset[str] = frozenset()
         #: How deep each expression is, by its id; held here, so that no other one gets that id.

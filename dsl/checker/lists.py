@@ -14,15 +14,19 @@ from dsl.checker.literals import constant
 from dsl.checker.scope import Flex, Typed, describe
 from dsl.schema import FIELDS
 from dsl.source import Span
-from dsl.types import BOOL, MISSING, NUMBER, PLAIN, TEXT, Kind, Level, number_of
+from dsl.types import BOOL, MISSING, NUMBER, PLAIN, TEXT, Kind, Level, Type, number_of
 
 if TYPE_CHECKING:
     from dsl.checker.expressions import Typer
 
-#: A list that is made of a text has so many items at most.
-MOST: Final = 16
+#: So many items are looked at of a list of the pod; of one that each node has, or where each item
+#: is looked for among pods or nodes, so many.
+MOST_OF_POD: Final = 64
+MOST_OF_NODE: Final = 16
+#: What lies beyond these first items is asked only where there are more.
+_AT_ONCE: Final = 16
 #: Items times parts that are asked of each, in a file.
-MOST_PARTS: Final = 4_000
+MOST_PARTS: Final = 16_000
 _RUNS: Final = ("any", "all", "count", "sum")
 
 
@@ -64,20 +68,43 @@ def over_list(typer: "Typer", node: s.Aggregate, items: ir.Expr) -> ir.Expr:
         message = f"`{node.function}` does not run over a list"
         help_ = f"any, all, count and sum do; an item is  item({text}, 0)"
         raise typer.scope.refuse("P209", message, node.span, help_)
-    value = node.args[0] if node.over is not None else None
-    _bound(typer, node, items)
-    parts = [_one(typer, node, one, value) for one in _items(items, node.span)]
-    whole = _joined(node, parts)
-    return whole if _fixed(items) is not None else _bounded(node, items, whole)
-
-
-def _bound(typer: "Typer", node: s.Aggregate, items: ir.Expr) -> None:
-    """Refuses what would be written out too long."""
     if typer.item is not None:
         help_ = "give the inner one a name with `let`, if it does not read the item"
         raise typer.scope.refuse("P209", "a list within a list", node.span, help_)
+    value = node.args[0] if node.over is not None else None
     fixed = _fixed(items)
-    count = MOST if fixed is None else len(fixed.value)  # type: ignore[arg-type]  # a list
+    if fixed is not None:
+        assert isinstance(fixed.value, tuple)
+        _bound(typer, node, len(fixed.value))
+        kind = _kind_of_item(items)
+        known = [constant(node.span, one, kind) for one in fixed.value]
+        return _joined(node, [_one(typer, node, one, value) for one in known])
+    first = _one(typer, node, item_of(items, 0, node.span), value)
+    most = _most(items, first)
+    _bound(typer, node, most)
+    read = [item_of(items, place, node.span) for place in range(1, most)]
+    parts = [first, *(_one(typer, node, one, value) for one in read)]
+    longer = _longer(node, items, most)
+    whole = _bounded(node, longer, _by_length(node, items, parts))
+    typer.bounded[id(whole)] = whole, longer
+    return whole
+
+
+def too_long(typer: "Typer", *roots: ir.Expr | None) -> tuple[ir.Compare, ...]:
+    """Returns what holds where a list in these parts has more items than are looked at."""
+    met = ir.walk(*(one for one in roots if one is not None)) if typer.bounded else ()
+    found = [typer.bounded[id(one)][1] for one in met if id(one) in typer.bounded]
+    # An equal text is an equal list.
+    known = {(typer.scope.text(*ir.children(one.left)), _number_in(one)): one for one in found}
+    return tuple(known.values())
+
+
+def _number_in(longer: ir.Compare) -> object:
+    return longer.right.value if isinstance(longer.right, ir.Const) else None
+
+
+def _bound(typer: "Typer", node: s.Aggregate, count: int) -> None:
+    """Refuses what would be written out too long."""
     typer.written_out += count * _size(node)
     if typer.written_out > MOST_PARTS:
         raise typer.scope.refuse(
@@ -104,6 +131,12 @@ def _size(root: s.Node) -> int:
 # ---- the items
 
 
+def _most(items: ir.Expr, asked: tuple[ir.Expr, ir.Expr]) -> int:
+    """Returns how many items are looked at: fewer where each costs as much as there are nodes."""
+    dear = any(isinstance(one, ir.PodAggregate | ir.NodeAggregate) for one in ir.walk(*asked))
+    return MOST_OF_NODE if dear or items.level > Level.POD else MOST_OF_POD
+
+
 def _fixed(items: ir.Expr) -> ir.Const | None:
     """Returns the list whose items are known, None for one that is read."""
     while isinstance(items, ir.Named):
@@ -111,16 +144,8 @@ def _fixed(items: ir.Expr) -> ir.Const | None:
     return items if isinstance(items, ir.Const) else None
 
 
-def _items(items: ir.Expr, span: Span) -> Iterator[ir.Expr]:
-    kind = TEXT if items.type.element is Kind.TEXT else number_of(items.type.unit or PLAIN)
-    fixed = _fixed(items)
-    if fixed is not None:
-        assert isinstance(fixed.value, tuple)
-        for value in fixed.value:
-            yield constant(span, value, kind)
-        return
-    for place in range(MOST):
-        yield item_of(items, place, span)
+def _kind_of_item(items: ir.Expr) -> Type:
+    return TEXT if items.type.element is Kind.TEXT else number_of(items.type.unit or PLAIN)
 
 
 @contextmanager
@@ -214,7 +239,10 @@ def _joined(node: s.Aggregate, parts: list[tuple[ir.Expr, ir.Expr]]) -> ir.Expr:
         )
     if not parts:
         return constant(span, 0.0, NUMBER)
-    terms = [_term(node, *pair) for pair in parts]
+    return _sum([_term(node, *pair) for pair in parts], span)
+
+
+def _sum(terms: list[ir.Expr], span: Span) -> ir.Expr:
     if len(terms) == 1:
         return terms[0]
     return ir.Arith(
@@ -246,21 +274,57 @@ def _term(node: s.Aggregate, counts: ir.Expr, value: ir.Expr) -> ir.Expr:
     )
 
 
-def _bounded(node: s.Aggregate, items: ir.Expr, whole: ir.Expr) -> ir.Expr:
-    """Returns what a list with more items than are looked at comes to: false, or missing."""
-    span = node.span
-    length = ir.Func(span=span, type=NUMBER, level=items.level, name="len", args=(items,))
-    most = constant(span, float(MOST), NUMBER)
-    longer = ir.Compare(
-        span=span, type=BOOL, level=items.level, operator=">", left=length, right=most
+def _longer(node: s.Aggregate, items: ir.Expr, most: int) -> ir.Compare:
+    """Returns whether a list has more items than that. No text says so."""
+    level, nobody = items.level, Span(node.span.start, node.span.start)
+    return ir.Compare(
+        span=nobody,
+        type=BOOL,
+        level=level,
+        operator=">",
+        left=ir.Func(span=nobody, type=NUMBER, level=level, name="len", args=(items,)),
+        right=constant(nobody, float(most), NUMBER),
     )
+
+
+def _by_length(node: s.Aggregate, items: ir.Expr, parts: list[tuple[ir.Expr, ir.Expr]]) -> ir.Expr:
+    """Returns the aggregate in pieces: short lists, nearly all, pay for the first alone."""
+    span, function = node.span, node.function
+    pieces = []
+    for start in range(0, len(parts), _AT_ONCE):
+        piece = _joined(node, parts[start : start + _AT_ONCE])
+        if start:
+            more = _longer(node, items, start)
+            level = _level(more, piece)
+            if function == "any":
+                piece = _chain("and", [more, piece], span)
+            elif function == "all":
+                none = ir.Not(span=span, type=BOOL, level=more.level, operand=more)
+                piece = _chain("or", [none, piece], span)
+            else:
+                zero = constant(span, 0.0, piece.type)
+                piece = ir.If(
+                    span=span, type=piece.type, level=level, condition=more, then=piece, other=zero
+                )
+        pieces.append(piece)
+    if function in ("any", "all"):
+        return _chain("or" if function == "any" else "and", pieces, span)
+    return _sum(pieces, span)
+
+
+def _bounded(node: s.Aggregate, longer: ir.Expr, whole: ir.Expr) -> ir.Expr:
+    """Returns what a list with more items than are looked at comes to: false, or missing.
+
+    The rules of filters reject besides, see `too_long`.
+    """
+    span = node.span
     if whole.type.kind is Kind.BOOL:
-        fits = ir.Not(span=span, type=BOOL, level=items.level, operand=longer)
+        fits = ir.Not(span=span, type=BOOL, level=longer.level, operand=longer)
         return _chain("and", [fits, whole], span)
     return ir.If(
         span=span,
         type=whole.type,
-        level=_level(items, whole),
+        level=_level(longer, whole),
         condition=longer,
         then=constant(span, MISSING, whole.type),
         other=whole,

@@ -9,6 +9,7 @@ from dsl import syntax as s
 from dsl.checker.aggregates import OF_NODE, sets_read
 from dsl.checker.expressions import Typer, level_of
 from dsl.checker.hints import raw_braces
+from dsl.checker.lists import too_long
 from dsl.checker.literals import constant, read_number, settle
 from dsl.checker.scales import flat_score
 from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
@@ -203,6 +204,8 @@ class RuleChecker:
                 operator="or",
                 operands=(apart, test),
             )
+        longer = too_long(self._typer, guards, left, right)
+        guards, test = _closed(longer, guards, test)
         core = ir.FilterCore(
             guard=guards,
             test=test,
@@ -211,6 +214,7 @@ class RuleChecker:
             forbids=node.point == "forbid",
             message=message,
             status=status,
+            longer=longer,
         )
         if left is not None and node.left is not None:
             # There a missing value lets the rule pass by; it does not reject.
@@ -517,6 +521,30 @@ def _both(parts: list[ir.Expr]) -> ir.Expr | None:
         operator="and",
         operands=tuple(parts),
     )
+
+
+def _closed(
+    longer: tuple[ir.Compare, ...], guard: ir.Expr | None, test: ir.Expr
+) -> tuple[ir.Expr | None, ir.Expr]:
+    """Returns guard and test that reject where a list has more items than are looked at.
+
+    What it holds may be written by whoever the rule is to stop: not looked at is not allowed.
+    """
+    if not longer:
+        return guard, test
+    nobody = Span(test.span.start, test.span.start)
+    fits: list[ir.Expr] = [
+        ir.Not(span=nobody, type=BOOL, level=one.level, operand=one) for one in longer
+    ]
+    of_pod = [one for one in longer if one.level <= Level.POD]
+    if guard is not None and of_pod:
+        ways = (guard, *of_pod)
+        guard = ir.Logical(
+            span=nobody, type=BOOL, level=level_of(ways), operator="or", operands=ways
+        )
+    parts = (*fits, test)
+    test = ir.Logical(span=nobody, type=BOOL, level=level_of(parts), operator="and", operands=parts)
+    return guard, test
 
 
 def _over_nodes(root: ir.Expr) -> bool:

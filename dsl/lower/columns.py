@@ -479,10 +479,14 @@ class Builder:
                 return lambda frame: all(run(frame) for run in runs)
             return lambda frame: any(run(frame) for run in runs)
         join = operator.and_ if node.operator == "and" else operator.or_
+        decides, of_rows = node.operator == "or", domain == ROWS
 
         def logical(frame: Frame) -> Value:
             result = runs[0](frame)
             for run in runs[1:]:
+                if result is decides and of_rows:
+                    # The pod alone decided, of all rows: what is asked of nodes costs nothing.
+                    return np.full(frame.count, decides)
                 result = join(result, run(frame))
             return result
 
@@ -617,5 +621,6 @@ def _count_of_split(text: str, separator: str) -> float:
 
 
 def _item_of_split(text: str, separator: str, place: str) -> str | None:
-    found = functions.item(functions.split(text, separator) or (), functions.parse_number(place))
+    # Written by `string` of a number, and asked for each item of a list.
+    found = functions.item(functions.split(text, separator) or (), float(place))
     return found if isinstance(found, str) else None

@@ -18,6 +18,7 @@ _MOST_VALUES: Final = 24
 #: Of the items of which a part says the same, so many are shown.
 _MOST_ALIKE: Final = 3
 _WIDEST: Final = 44
+_LONGEST: Final = 200
 
 Row = tuple[str, str]
 
@@ -27,7 +28,8 @@ def table(roots: Sequence[ir.Expr], rule: RuleBase, view: reference.View) -> Ite
     rows = [row for group in _groups(roots, rule.source.text, view) for row in _few(group)]
     width = min(max((len(words) for words, _ in rows), default=0), _WIDEST)
     for words, value in rows[:_MOST_VALUES]:
-        yield f"    {words:<{width}}  {value}"
+        clipped = value if len(value) <= _LONGEST else f"{value[: _LONGEST - 3]}..."
+        yield f"    {words:<{width}}  {clipped}"
     if len(rows) > _MOST_VALUES:
         yield "    ..."
 
@@ -35,7 +37,7 @@ def table(roots: Sequence[ir.Expr], rule: RuleBase, view: reference.View) -> Ite
 def _few(group: list[Row]) -> Iterator[Row]:
     """Some items of each value: which one differs is seen however many are alike."""
     shown: Counter[str] = Counter()
-    for words, value in group:
+    for words, value in dict.fromkeys(group):
         shown[value] += 1
         if shown[value] <= _MOST_ALIKE:
             yield words, value

@@ -120,19 +120,27 @@ def _of_gate(rule: ConditionRule, answers: ByReference, names: Sequence[str]) ->
             subject = answers.subject_of(pod, answers.scene.snapshot)
             passes = reference.passes(rule.core, answers.world, subject, -1)
             yield f"  {pod.name} {'is let through' if passes else 'is held'}"
-            yield from table(_sides(rule.core), rule, reference.View(answers.world, subject, -1))
+            yield from _of_sides(rule, reference.View(answers.world, subject, -1))
 
 
 def _of_prefilter(rule: RuleBase, answers: ByReference) -> _Lines:
     assert isinstance(rule, ConditionRule)
     passes = reference.passes(rule.core, answers.world, answers.subject, -1)
     yield f"  {answers.scene.pod.key} {'passes' if passes else 'is rejected'}"
-    view = reference.View(answers.world, answers.subject, -1)
-    yield from table(_sides(rule.core), rule, view)
+    yield from _of_sides(rule, reference.View(answers.world, answers.subject, -1))
 
 
-def _sides(core: ir.FilterCore) -> list[ir.Expr]:
-    return [one for one in (core.guard, core.left, core.right) if one is not None]
+def _of_sides(rule: ConditionRule, view: reference.View) -> _Lines:
+    core = rule.core
+    yield from _longer(core, rule, view)
+    roots = [one for one in (core.guard, core.left, core.right) if one is not None]
+    yield from table(roots, rule, view)
+
+
+def _longer(core: object, rule: RuleBase, view: reference.View) -> _Lines:
+    for one in core.longer if isinstance(core, ir.FilterCore) else ():
+        if reference.evaluate(one, view):
+            yield f"    {reference.beyond(one, rule.source.text, view)}: the rule rejects"
 
 
 # ---- nodes
@@ -163,6 +171,7 @@ def _of_nodes(
             said = _scored(core, answers, tuple(rows), row)
             roots = [_asked(core.value)]
         yield f"  {name} {said}"
+        yield from _longer(core, rule, view)
         yield from table(roots, rule, view)
 
 
@@ -190,6 +199,7 @@ def _at_chosen(rule: RuleBase, answers: ByReference) -> _Lines:
             yield f"  {answers.scene.pod.key} on {answers.chosen()}"
             core = getattr(rule, "core", None)
             roots = [one for one in _at_node(core) if one is not None]
+            yield from _longer(core, rule, view)
             yield from table(roots, rule, view)
     except CannotJudgeError as none:
         yield f"  {none}"

@@ -1,0 +1,85 @@
+"""Lists that are gone through, at their limits: both evaluators agree, and nobody slips by."""
+
+import pytest
+
+from dsl.compiler import Compiler
+from dsl.diagnostics import render
+from tests.dsl.bothways import passing, subject
+from tests.dsl.worlds import FakeWorld
+
+HOSTS = [{"node.name": "n0"}, {"node.name": "n1", "node.label[k]": ",".join("ab" * 8)}]
+LONG = [{"node.name": "n0"}, {"node.name": "n1", "node.label[k]": ",".join("ab" * 8 + "b")}]
+LIST = 'split(pod.label[k], ",")'
+OF_NODE = 'split(node.label[k], ",")'
+
+
+def of(items):
+    return subject(**{"label[k]": ",".join(items)})
+
+
+@pytest.mark.parametrize(
+    ("rule", "there", "not_there"),
+    [
+        (f"filter: any({LIST} where it is x)", True, False),
+        (f"forbid: any({LIST} where it is x)", False, True),
+        (f"filter: all({LIST} where it is not x)", False, True),
+        (f"filter: count({LIST} where it is x) == 1", True, False),
+        (f"filter: sum(len(it) over {LIST} where it is x) > 0", True, False),
+        (f"filter: node.name is n1 and any({LIST} where it is x)", [False, True], False),
+        (f"filter: any({LIST} where it is x and node.name is n1)", [False, True], False),
+        (f"filter: all({LIST} where it is not x or node.name is n1)", [False, True], True),
+        (f"filter: count({LIST} where it is x and node.name is n1) == 1", [False, True], False),
+        (f"filter: any({LIST} where it is x) -> node.name is n1", [False, True], None),
+        (f"filter: node.name is n0 and any({LIST} where it is x) -> node.name is n1",
+         [False, True], None),
+        (f"applies to: any({LIST} where it is x)\nfilter: node.name is n1", [False, True], None),
+    ],
+)  # fmt: skip
+def test_an_item_is_found_wherever_it_stands_and_beyond_the_limit_the_rule_rejects(
+    rule, there, not_there
+):
+    world = FakeWorld(HOSTS)
+    for count in (1, 16, 17, 64):
+        for place in (0, count - 1):
+            items = ["y"] * count
+            items[place] = "x"
+            assert passing(rule, world, of(items)) == _each(there), (count, place)
+        assert passing(rule, world, of(["y"] * count)) == _each(not_there), count
+    for item in "xy":
+        assert passing(rule, world, of(["y"] * 64 + [item])) == [False, False]
+
+
+def _each(value):
+    return [value] * 2 if isinstance(value, bool) else value
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected", "longer"),
+    [
+        (f"filter: count({OF_NODE} where it is b) == 8", [False, True], [False, False]),
+        (f"forbid: any({OF_NODE} where it is c)", [True, True], [True, False]),
+        (f"filter: any({OF_NODE} where it is c) -> node.ready", [True, True], [True, False]),
+        (f"filter: not any({OF_NODE} where it is c)", [True, True], [True, False]),
+    ],
+)
+def test_of_the_list_of_a_node_fewer_are_looked_at(rule, expected, longer):
+    assert passing(rule, FakeWorld(HOSTS), subject()) == expected
+    assert passing(rule, FakeWorld(LONG), subject()) == longer
+
+
+def test_where_each_is_looked_for_among_pods_fewer_are_looked_at():
+    rule = f"filter: all({LIST} where any(node.pods where it.name == it))"
+    rule = rule.replace("it.name == it)", "it.name is a)")
+    world = FakeWorld([{"node.name": "n0"}], [{"on": 0, "it.name": "a"}])
+    assert passing(rule, world, of("a" * 16)) == [True]
+    assert passing(rule, world, of("a" * 17)) == [False]
+
+
+@pytest.mark.parametrize(
+    ("terms", "codes"), [pytest.param(81, set(), marks=pytest.mark.slow), (82, {"P006"})]
+)
+def test_what_is_written_out_has_a_limit(terms, codes):
+    asked = " or ".join(f"it is a{place}" for place in range(terms))
+    found = Compiler().compile({"p.policy": f"filter: any({LIST} where {asked})\n"}).diagnostics
+    assert {one.code for one in found} == codes
+    assert ("16,000 parts in this file" in render(found)) == bool(codes)
