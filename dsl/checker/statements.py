@@ -25,7 +25,7 @@ _LONGEST_NAME: Final = 63
 _LONGEST_PREFIX: Final = 253
 _PROTECTED: Final = ("kubernetes.io", "k8s.io")
 _DIRECTIONS: Final = {"ascending": "asc", "descending": "desc", "listed": "listed"}
-_CLOCK: Final = ("now", "time.", "cluster.", "queue.")
+_CLOCK: Final = ("now", "time.", "cluster.")
 
 
 class StatementChecker:

@@ -235,3 +235,29 @@ def test_a_line_whose_left_side_is_wrong_is_no_rule(line):
     assert list(checker.steps()) == [None]
     policy, found = checker.result()
     assert (policy.rules, [one.code for one in found]) == ((), ["P102"])
+
+
+@pytest.mark.parametrize(
+    ("test", "expected"),
+    [
+        ("node.created < now", True),
+        ("time.hour < 3", True),
+        ("time.minute < 3", True),
+        ("time.weekday is mon", True),
+        ("metric_age(load) is present", True),
+        ("load is present", False),
+        ("node.created is present", False),
+    ],
+)
+def test_rules_that_the_clock_decides(test, expected):
+    assert plan_of(f"filter: {test}").filters[0].reads_time is expected
+
+
+def test_orders_say_which_comes_first():
+    keys = plan_of("sort: pod.priority desc, pod.label[a] [x, 50%], pod.name, pod.gpu [2, 1]")
+    assert [(one.direction, one.items) for one in keys.sorts[0].core.keys] == [
+        ("desc", ()),
+        ("listed", ("x", "50%")),
+        ("asc", ()),
+        ("listed", (2.0, 1.0)),
+    ]
