@@ -29,7 +29,7 @@ TESTS = (
 #: These measure time.
 UNSTEADY = ("_are_short", "_end_soon", "_soon[")
 #: Seconds for one mutant and for one test of it: at length, and at first.
-THOROUGH, QUICK = (60.0, 60.0), (3.0, 0.2)
+THOROUGH, QUICK = (20.0, 20.0), (3.0, 0.2)
 OPTIONS = (
     "-qq", "--no-summary", "--assert=plain", "--tb=native", "--capture=no",
     "-m", "not slow and not cluster",
@@ -54,7 +54,18 @@ class Project:
         return folder
 
 
-def check(project: Project, files: Sequence[str], *, only_open: bool, quick: bool) -> Report:
+@dataclass(frozen=True)
+class Runs:
+    """What is run of a file."""
+
+    #: Not what was killed before, in a function whose text is the same.
+    only_open: bool
+    #: Also what is argued equivalent: a test may have disproved the judgement.
+    argued: bool
+    quick: bool
+
+
+def check(project: Project, files: Sequence[str], runs: Runs) -> Report:
     """Runs the mutants of some files, and returns what is known of them then."""
     kept, equivalent = project.kept, Equivalent(project.equivalent)
     results = Results(kept / "results.jsonl")
@@ -62,15 +73,16 @@ def check(project: Project, files: Sequence[str], *, only_open: bool, quick: boo
     read = {path: mutants_of(project.root, path) for path in files}
 
     def wanted(mutant: Mutant) -> bool:
-        """Argued ones are run, too, where all are: a test may have disproved the judgement."""
-        return not only_open or not (equivalent.reason(mutant) or is_killed(mutant))
+        if equivalent.reason(mutant):
+            return runs.argued
+        return not (runs.only_open and is_killed(mutant))
 
     def is_killed(mutant: Mutant) -> bool:
         known, function = results.of(mutant), covering.around(mutant)
         same = known is not None and known.function == (function.digest if function else "")
         return known is not None and same and not known.outcome.is_open
 
-    budget, longest = QUICK if quick else THOROUGH
+    budget, longest = QUICK if runs.quick else THOROUGH
     plan = Plan(
         root=project.root,
         trees={path: tree for path, (tree, _) in read.items()},
@@ -97,7 +109,8 @@ def targets(root: Path, files: Sequence[str]) -> list[str]:
 
 @click.command(help=__doc__.partition("\n")[0])
 @click.argument("files", nargs=-1)
-@click.option("--only-open", is_flag=True, help="leave out what is argued, or was killed before")
+@click.option("--only-open", is_flag=True, help="leave out what was killed before")
+@click.option("--argued", is_flag=True, help="also run what is argued equivalent")
 @click.option("--quick", is_flag=True, help="a few seconds a mutant, and no long tests")
 @click.option("--root", type=click.Path(path_type=Path), default=ROOT, hidden=True)
 @click.option("--tests", multiple=True, default=TESTS, hidden=True)
@@ -105,13 +118,14 @@ def targets(root: Path, files: Sequence[str]) -> list[str]:
 def main(
     files: tuple[str, ...],
     only_open: bool,
+    argued: bool,
     quick: bool,
     root: Path,
     tests: tuple[str, ...],
     equivalent: Path,
 ) -> None:
     project = Project(root.resolve(), tests, equivalent)
-    report = check(project, files or targets(project.root, ()), only_open=only_open, quick=quick)
+    report = check(project, files or targets(project.root, ()), Runs(only_open, argued, quick))
     print(report.table())
     for mutant, outcome in report.open:
         place = f"{mutant.path}:{mutant.line}: {mutant.name or 'module'}"

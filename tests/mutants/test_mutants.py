@@ -360,6 +360,6 @@ def test_a_toy_is_checked(toy):
         "toy.py\tsuper().__init__()\tstatement removed\tthe name is given again\n"
         "toy.py\treturn 1\treturn -> None\tnobody asks\ntoy.py\treturn 1\t1 -> 2\tnobody asks\n"
     )
-    code, lines = run(toy, "--only-open")
+    code, lines = run(toy, "--only-open", "--argued")
     assert code == 0, lines
     assert "| toy.py | 17 | 14 | 0 | 0 | 0 | 0 | 0 | 3 | 0 | 0 |" in lines
