@@ -14,7 +14,7 @@ from engine.cache import Cache
 from engine.framework.podinfo import PodInfo, UnreadablePod, make_pod_info
 from engine.objects import Namespace, Node, Pod, from_builtins
 
-_TEMPLATES: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
+_TEMPLATES: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob")
 
 
 @dataclass(slots=True)
@@ -110,10 +110,15 @@ def _pod(tree: dict[str, Any]) -> dict[str, Any]:
     """The pod of a manifest: its own, or the one of a workload's template; named and numbered."""
     meta = dict(tree.get("metadata") or {})
     if tree.get("kind") != "Pod":
-        template = (tree.get("spec") or {}).get("template") or {}
-        owner, tree = meta, template
-        meta = {"namespace": owner.get("namespace"), **(template.get("metadata") or {})}
-        meta.setdefault("name", owner.get("name") or "pod")
+        kind, owner, spec = tree["kind"], meta, tree.get("spec") or {}
+        if kind == "CronJob":
+            spec = (spec.get("jobTemplate") or {}).get("spec") or {}
+        tree = spec.get("template") or {}
+        meta = {"namespace": owner.get("namespace"), **(tree.get("metadata") or {})}
+        name = owner.get("name") or "pod"
+        meta.setdefault("name", name)
+        # As in a policy test: peers are those of the workload.
+        meta["ownerReferences"] = [{"kind": kind, "name": name, "controller": True}]
     meta["namespace"] = meta.get("namespace") or "default"
     meta["name"] = meta.get("name") or "pod"
     meta["uid"] = meta.get("uid") or f"{meta['namespace']}/{meta['name']}"

@@ -104,6 +104,9 @@ def test_values_on_each_node(nodes, pod):
     ("expression", "value"),
     [
         ("pod.name", "web"),
+        ("pod.workload", "web"),
+        ("pod.owner.kind", "Deployment"),
+        ("pod.owner.name", "web"),
         ("pod.label app=web", "true"),
         ("namespace.label[team]", "ml"),
         ("count(cluster.pods)", "1"),
@@ -326,3 +329,21 @@ def test_the_command_reads_to_the_end():
     assert result.stdout.startswith("1\nerror[P101]")
     assert result.stdout.endswith("\n2\n")
     assert CliRunner().invoke(main, ["repl"], input=":quit\n1\n").stdout == ""
+
+
+def test_the_pod_of_a_cron_job_is_in_the_template_of_its_jobs(tmp_path):
+    path = tmp_path / "cron.yaml"
+    path.write_text("""\
+kind: CronJob
+metadata: {name: nightly, namespace: ops}
+spec:
+  jobTemplate:
+    spec:
+      template:
+        metadata: {labels: {app: night}}
+        spec: {containers: [{name: c}]}
+""")
+    wanted = {"pod.namespace": "ops", "pod.workload": "nightly", "pod.owner.kind": "CronJob"}
+    wanted["pod.label[app]"] = "night"
+    for field, value in wanted.items():
+        assert evaluate(field, "--pod", path).output.splitlines()[-1] == f"value  {value}"
