@@ -1,6 +1,7 @@
 """What columns keep between passes and what not; other sets of pods, and rows that are empty."""
 
 import gc
+import tracemalloc
 from collections import Counter
 from copy import copy
 
@@ -732,3 +733,20 @@ def test_what_is_kept_of_a_policy_goes_with_it():
     del plans
     gc.collect()
     assert len(memo._kept) == 0
+
+
+def test_counting_very_many_pods_again_makes_no_large_array():
+    """Large arrays that are made anew cost more than the counting."""
+    (plan,), _ = asking("score: count(node.pods where it.gpu > pod.gpu)")
+    rule, pod, many = plan.scores[0], subject(gpu=1.0), 8_000
+    pods = [{"on": at % 4, "it.gpu": float(at % 3)} for at in range(many)]
+    world = Moving([{}] * 4, pods)
+    parts, rows = rule.prepare(pod, world), slice(0, 4)
+    expected = [sum(at % 4 == row and at % 3 == 2 for at in range(many)) for row in range(4)]
+    assert rule.column(parts, world, rows, rows).tolist() == expected
+    tracemalloc.start()
+    assert rule.column(parts, world, rows, rows).tolist() == expected
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    # The condition is a byte a pod; numbers would be eight.
+    assert many <= most < 3 * many
