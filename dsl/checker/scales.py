@@ -201,8 +201,8 @@ def _ends_of(node: ir.Expr, known: dict[int, Ends | None]) -> Ends | None:
 
 
 def _ends_of_all(node: ir.Func, known: dict[int, Ends | None]) -> Ends | None:
-    """Returns the ends of `avg(a, b)`, `min(a, b)` and the like of shares."""
-    if node.name not in ("avg", "min", "max", "median"):
+    """Returns the ends of `min(a, b)`, `median(a, b)` and the like of shares."""
+    if node.name not in ("min", "max", "median"):
         return None
     parts = [_ends(one, known) for one in node.args]
     ends = [one for one in parts if one is not None]

@@ -86,7 +86,7 @@ class Scope(Struct):
     found: list[Diagnostic] = field(default_factory=list)
     _told: set[Diagnostic] = field(default_factory=set)
 
-    def report(  # noqa: PLR0913 - the parts of a diagnostic, all but three by name
+    def report(
         self,
         code: str,
         message: str,
@@ -94,14 +94,13 @@ class Scope(Struct):
         *helps: str,
         label: str = "",
         labels: tuple[Label, ...] = (),
-        notes: tuple[str, ...] = (),
         fix: str | Fix | None = None,
         severity: Severity = Severity.ERROR,
     ) -> None:
         """Records a finding."""
         repair = Fix(span, fix) if isinstance(fix, str) else fix
         one = Diagnostic(
-            code, message, self.source, span, severity, label, labels, helps, notes, repair
+            code, message, self.source, span, severity, label, labels, helps, fix=repair
         )
         if one not in self._told:
             self._told.add(one)
@@ -115,11 +114,10 @@ class Scope(Struct):
         *helps: str,
         label: str = "",
         labels: tuple[Label, ...] = (),
-        notes: tuple[str, ...] = (),
         fix: str | Fix | None = None,
     ) -> Refused:
         """Records an error and returns what to raise."""
-        self.report(code, message, span, *helps, label=label, labels=labels, notes=notes, fix=fix)
+        self.report(code, message, span, *helps, label=label, labels=labels, fix=fix)
         return Refused()
 
     def warn(self, code: str, message: str, span: Span, *helps: str) -> None:
