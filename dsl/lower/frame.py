@@ -197,7 +197,7 @@ class Frame:
             each = [self.world.pods_on(row) for row in rows.tolist()]
             sizes = [len(one) for one in each]
             return np.concatenate([_NONE, *each]), np.repeat(np.arange(len(each)), sizes)
-        place = np.full(self.world.nodes + 1, -1, np.intp)
+        place = np.full(self.world.nodes + 1, -1)
         place[rows] = np.arange(len(rows))
         group = place[pod_node]
         here = np.flatnonzero(group >= 0)

@@ -46,6 +46,13 @@ def test_only_a_pod_that_is_held_or_sent_away_is_told_why():
     assert (last.verdict, last.message, last.seconds) == ("reject", "on b", 60.0)
 
 
+def test_messages_are_silent_about_numbers_that_are_none():
+    """A warning is an error here."""
+    text = 'forbid: node.gpu.free < 1 message "{1 / node.gpu.free} of {log2(node.gpu.free)}"'
+    rule, world = plan_of(text).filters[0], FakeWorld([{"node.gpu.free": 0.0}])
+    assert rule.message(FakePod.of(POD), world, 0) == "<none> of <none>"
+
+
 def test_a_pod_has_not_waited_before_it_is_first_asked_about():
     plan = plan_of("permit: wait 1s until node.zone is present")
     assert plan.permitted(FakePod.of(POD), FakeWorld(NODES), 1).verdict == "wait"
