@@ -53,6 +53,21 @@ _NEEDED: Final[Mapping[tuple[str, ...], tuple[str, ...]]] = MappingProxyType(
     }
 )
 
+#: Whose metrics an object may have; pods of all kinds have those of pods.
+_OWNERS: Final[Mapping[str, str]] = MappingProxyType(
+    {"node": "node", "namespace": "namespace", "workload": "workload"}
+)
+_FORMS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "node": "node: NODE metric {name} {value}",
+        "namespace": "namespace: NAMESPACE metric {name} {value}",
+        "workload": "workload: WORKLOAD metric {name} {value}",
+        "pod": "given pod metric {name} {value}   or   running: on NODE metric {name} {value}",
+        "cluster": "metric: {name} = {value}",
+        "pair": "metric: {name} [KEY, KEY] = {value}",
+    }
+)
+
 Found = list[tuple[Use, PolicyText | str]]
 
 
@@ -289,20 +304,40 @@ def _asked(rules: list[RuleBase], case: Case) -> list[RuleBase]:
 
 
 def _unread_metrics(suite: Suite, case: Case, columns: ByColumns) -> Iterator[str]:
-    """A metric that no policy reads is a slip of the pen."""
-    read = {spec.name for plan in columns.plans for spec in plan.metrics}
-    given = {
-        name: f"{suite.source.name}:{suite.source.position(thing.span.start)[0]}: "
-        for thing in reversed(case.cluster.things)
-        for name in thing.metrics
-    }
-    given |= {one.name: _place_of_metric(suite, case, one.name) for one in case.cluster.settings}
-    for name, where in given.items():
+    """A metric that no policy reads, or not of that, is a slip of the pen."""
+    read: dict[str, set[str]] = {}
+    for plan in columns.plans:
+        for spec in plan.metrics:
+            read.setdefault(spec.name, set()).add(spec.of)
+    for (name, of), (where, text) in _given_metrics(suite, case).items():
         if name not in read:
             near = closest(name, sorted(read))
             listed = f"; they read {', '.join(sorted(read))}" if read else ""
             listed = f"; did you mean `{near}`?" if near is not None else listed
             yield f"{where}no policy used here reads the metric `{name}` that is given{listed}"
+        elif of not in read[name]:
+            wanted = min(read[name])
+            form = _FORMS[wanted].format(name=name, value=text)
+            yield (
+                f"{where}the metric `{name}` is by {wanted}, so nobody reads what is given here;"
+                f" write  {form}"
+            )
+
+
+def _given_metrics(suite: Suite, case: Case) -> dict[tuple[str, str], tuple[str, str]]:
+    """Name and kind of owner of each metric that is given -> where first, and a value."""
+    given = {
+        (name, _OWNERS.get(thing.kind, "pod")): (
+            f"{suite.source.name}:{suite.source.position(thing.span.start)[0]}: ",
+            sample.text,
+        )
+        for thing in reversed(case.cluster.things)
+        for name, sample in thing.metrics.items()
+    }
+    for one in case.cluster.settings:
+        of = "pair" if one.keys else "cluster"
+        given[one.name, of] = _place_of_metric(suite, case, one.name), one.text
+    return given
 
 
 def _place_of_metric(suite: Suite, case: Case, name: str) -> str:

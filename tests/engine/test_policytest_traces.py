@@ -125,3 +125,50 @@ def test_what_no_rule_could_change_is_no_expectation(said, wanted):
     assert said(
         f"{rules}permit: pod.label a -> reject", f"given pod chosen a; expect {wanted}"
     ) == ["passed"]
+
+
+METRICS = """\
+metric heat = promql "h" by node
+metric power = promql "p" by pod
+metric debt = promql "d" by namespace
+metric speed = promql "s" by workload
+metric carbon = promql "c" by cluster
+metric rtt = promql "r" by src, dst
+filter: (heat ?? 0) + (power ?? 0) + (debt ?? 0) + (speed ?? 0) + (carbon ?? 0)
+  + (rtt(node.name, node.zone) ?? 0) < 100
+"""
+OBJECTS = {
+    "node": "node: c metric {0} 3",
+    "pod": "running: on a metric {0} 3",
+    "namespace": "namespace: default metric {0} 3",
+    "workload": "workload: web metric {0} 3",
+    "cluster": "metric: {0} = 3",
+    "pair": "metric: {0} [a, b] = 3",
+}
+
+
+@pytest.mark.parametrize(
+    ("metric", "of", "form"),
+    [
+        ("heat", "node", "node: NODE metric heat 3"),
+        ("power", "pod", "given pod metric power 3 or running: on NODE metric power 3"),
+        ("debt", "namespace", "namespace: NAMESPACE metric debt 3"),
+        ("speed", "workload", "workload: WORKLOAD metric speed 3"),
+        ("carbon", "cluster", "metric: carbon = 3"),
+        ("rtt", "pair", "metric: rtt [KEY, KEY] = 3"),
+    ],
+)
+def test_a_metric_is_given_to_what_has_it(said, metric, of, form):
+    owners = [*OBJECTS, *OBJECTS]
+    at = owners.index(of)
+    for owner in owners[at : at + 2]:
+        nodes = f"{NODES}{OBJECTS[owner].format(metric)}\n"
+        lines = said(METRICS, "given pod workload web; expect rejected none", nodes)
+        if owner == of:
+            assert lines == ["passed"]
+            continue
+        (only,) = lines
+        place, _, words = only.partition("policytest:4: ")
+        assert place
+        start = f"the metric `{metric}` is by {of}, so nobody reads what is given here; write "
+        assert words == f"{start}{form}"
