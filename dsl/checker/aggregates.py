@@ -256,7 +256,12 @@ def _over_containers(typer: "Typer", node: s.Aggregate, args: tuple[s.Expr, ...]
             f"write  {node.function}(it.limit[memory] over pod.containers)",
         )
     if not args and node.where is None and not counts:
-        raise typer.scope.refuse("P209", f"`{node.function}` needs a condition", node.span)
+        raise typer.scope.refuse(
+            "P209",
+            f"`{node.function}` needs a condition",
+            node.span,
+            f"write  {node.function}(pod.containers where it.request[cpu] > 0)",
+        )
     with typer.inside(containers=True):
         value = _pod_value(typer, node, args[0]) if args else None
         where = _condition(typer, node.where) if node.where is not None else None
@@ -295,8 +300,14 @@ def _over_nodes(typer: "Typer", node: s.Aggregate) -> ir.Expr:
         over = node.over.name
     elif isinstance(written, s.Name) and written.name in _NODE_SETS:
         if node.function not in _TESTS or (node.where is None and node.function != "count"):
+            example = f"{written.name} where node.ready"
+            if node.function not in _TESTS:
+                example = f"node.cpu.free over {written.name}"
             raise typer.scope.refuse(
-                "P209", f"`{node.function}` needs a value or a condition", node.span
+                "P209",
+                f"`{node.function}` needs a value or a condition",
+                node.span,
+                f"write  {node.function}({example})",
             )
         where = _condition(typer, node.where) if node.where is not None else None
         return _node_aggregate(typer, node, written.name, (None, where))
