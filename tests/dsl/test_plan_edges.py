@@ -48,9 +48,11 @@ def test_only_a_pod_that_is_held_or_sent_away_is_told_why():
 
 def test_messages_are_silent_about_numbers_that_are_none():
     """A warning is an error here."""
-    text = 'forbid: node.gpu.free < 1 message "{1 / node.gpu.free} of {log2(node.gpu.free)}"'
-    rule, world = plan_of(text).filters[0], FakeWorld([{"node.gpu.free": 0.0}])
-    assert rule.message(FakePod.of(POD), world, 0) == "<none> of <none>"
+    words = '"{1 / node.gpu.free} of {log2(node.gpu.free)}"'
+    plan = plan_of(f"forbid: node.gpu.free < 1 message {words}\npostbind: event {words}")
+    world, pod = FakeWorld([{"node.gpu.free": 0.0}]), FakePod.of(POD)
+    assert plan.filters[0].message(pod, world, 0) == "<none> of <none>"
+    assert plan.postbind(pod, world, 0, {})[0].text == "<none> of <none>"
 
 
 def test_a_pod_has_not_waited_before_it_is_first_asked_about():
