@@ -441,7 +441,7 @@ class Writer:
         if shape == "if":
             return f"(if {self.flag(place, depth)} then {a} else {b})"
         if shape == "case":
-            return f"{self.one(('lower', 'upper', 'string'))}({a})"
+            return f"{self.one(('lower', 'upper', 'trim', 'string'))}({a})"
         if shape == "part":
             return f"{self.one(('before', 'after'))}({a}, {b})"
         if shape == "cut":
