@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import elsewhere, meant
+from dsl.checker.regex import why_refused
 from dsl.checker.scope import Flex, Refused, Scope, Typed, closest
 from dsl.checker.texts import CONDITION
 from dsl.diagnostics import Fix, Severity
@@ -542,20 +543,19 @@ def _pattern(scope: Scope, left: str, operator: str, right: ir.Const, *, negated
         better = f'like "{globbed}"' if glob else f"matches '{pattern}'"
     elif sign in "|,;":
         words = [quoted_key(one.strip()) for one in re.split(r"[|,;]", value) if one.strip()]
-        if operator != "is":
-            each = " or ".join(f"{left} {operator} {one}" for one in words)
-            scope.warn("P317", _never(sign, left), right.span, f"write  {each}")
-            return
-        better = f"{'not ' if negated else ''}in [{', '.join(words)}]"
-        negated = False
+        each = " or ".join(f"{left} {operator} {one}" for one in words)
+        among = f"{left} {'not in' if negated else 'in'} [{', '.join(words)}]"
+        _never(scope, sign, left, right, (among if operator == "is" else each) if words else "")
+        return
     elif sign in "*%?" and not re.search(r"[\^$+()\[\]{}\\|.]", value):
         body = value.replace("%", "*")
         globbed = _open(body, operator, "*").replace("**", "*")
         better = f'like "{globbed}"'
     else:
         better = f"matches '{_open(value, operator, '.*')}'"
+    refused = why_refused(better.partition("matches '")[2][:-1]) is not None
     better = f"{'not ' if negated else ''}{left} {better}"
-    scope.warn("P317", _never(sign, left), right.span, f"write  {better}")
+    _never(scope, sign, left, right, "" if refused else better)
 
 
 def _open(pattern: str, operator: str, anything: str) -> str:
@@ -565,8 +565,10 @@ def _open(pattern: str, operator: str, anything: str) -> str:
     return anything * before + pattern + anything * after
 
 
-def _never(sign: str, left: str) -> str:
-    return f"`{sign}` stands for itself here, and `{left}` never holds it"
+def _never(scope: Scope, sign: str, left: str, right: ir.Const, better: str) -> None:
+    message = f"`{sign}` stands for itself here, and `{left}` never holds it"
+    help_ = f"write  {better}" if better else "its values hold letters, digits and  - _ .  only"
+    scope.warn("P317", message, right.span, help_)
 
 
 # ---- aggregates
