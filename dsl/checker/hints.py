@@ -547,8 +547,8 @@ def _pattern(scope: Scope, left: str, operator: str, right: ir.Const, *, negated
         among = f"{left} {'not in' if negated else 'in'} [{', '.join(words)}]"
         _never(scope, sign, left, right, (among if operator == "is" else each) if words else "")
         return
-    elif sign in "*%?" and not re.search(r"[\^$+()\[\]{}\\|.]", value):
-        body = value.replace("%", "*")
+    elif sign in "*%?" and not re.search(r"[\^$+()\[\]{}\\|.]", value.replace(".*", "*")):
+        body = re.sub(r"%|\.\*", "*", value)
         globbed = _open(body, operator, "*").replace("**", "*")
         better = f'like "{globbed}"'
     else:
