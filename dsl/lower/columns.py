@@ -368,14 +368,14 @@ class Builder:
         if len(columns) > 1:
             return several_columns(function, runs, kind)
         place = columns[0]
-        tables = texts.Tables(function, kind.missing, kind.dtype)
+        tables = texts.Tables(function, kind.missing)
         interns = kind is CODE
 
         def one_column(frame: Frame) -> Value:
             values = [run(frame) for run in runs]
             codes = values.pop(place)
             if None in values:
-                return np.full(len(codes), kind.missing, kind.dtype)
+                return np.full(len(codes), kind.missing)
             dictionary = frame.world.dictionary
             if interns:
                 return map_codes(function, place, codes, values, dictionary)

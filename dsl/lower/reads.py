@@ -180,7 +180,7 @@ def keyed_read(node: ir.KeyedRead, key: Run, domain: str, of_subject: Run) -> Ru
 
 def _scalar_keyed(node: ir.KeyedRead, key: Run, *, amount: bool) -> Run:
     field, kind = node.field, node.type.kind
-    missing = False if kind is Kind.BOOL else missing_of(node.type)
+    missing = missing_of(node.type)
 
     def read(frame: Frame) -> Value:
         text = key(frame)

@@ -17,18 +17,18 @@ _FEW: Final = 8
 
 
 class CodeTable:
-    """Values of a function of a text, by code; filled as codes turn up."""
+    """Values of a function of a text, by code; filled as codes turn up.
+
+    `missing` is NaN where the values are numbers, False where they are flags.
+    """
 
     # Made for the first dictionary.
     _known: NDArray[np.bool_]
     _values: NDArray[Value]
 
-    def __init__(
-        self, function: Callable[[str], Value], missing: float, kind: type[np.generic]
-    ) -> None:
+    def __init__(self, function: Callable[[str], Value], missing: float) -> None:
         self._function = function
         self._missing = missing
-        self._kind = kind
         self._dictionary: Dictionary | None = None
 
     def take(self, codes: Codes, dictionary: Dictionary) -> NDArray[Value]:
@@ -47,7 +47,7 @@ class CodeTable:
         # The last place stands for code -1, a missing text.
         room = size + size // 2 + 2
         known = np.zeros(room, np.bool_)
-        values = np.full(room, self._missing, self._kind)
+        values = np.full(room, self._missing)
         if dictionary is self._dictionary:
             old = len(self._known) - 1
             known[:old] = self._known[:old]
@@ -60,12 +60,9 @@ class CodeTable:
 class Tables:
     """Tables of one function with further, scalar arguments."""
 
-    def __init__(
-        self, function: Callable[..., Value], missing: float, kind: type[np.generic]
-    ) -> None:
+    def __init__(self, function: Callable[..., Value], missing: float) -> None:
         self._function = function
         self._missing = missing
-        self._kind = kind
         self._tables: dict[Value, CodeTable] = {}
 
     def of(self, place: int, others: tuple[Value, ...]) -> CodeTable:
@@ -77,9 +74,7 @@ class Tables:
                 self._tables.clear()
             before, after = others[:place], others[place:]
             function = self._function
-            table = CodeTable(
-                lambda text: function(*before, text, *after), self._missing, self._kind
-            )
+            table = CodeTable(lambda text: function(*before, text, *after), self._missing)
             self._tables[key] = table
         return table
 
