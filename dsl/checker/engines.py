@@ -12,6 +12,7 @@ from dsl.checker.resources import name_resource
 from dsl.checker.rules import Draft, Reads, StatementDraft, reads_of
 from dsl.checker.scope import Flex, Refused, describe
 from dsl.checker.statements import Clauses, StatementChecker
+from dsl.diagnostics import Severity
 from dsl.functions import number_text
 from dsl.schema import FIELDS, request_unit
 from dsl.source import Span
@@ -197,11 +198,12 @@ class EngineChecker(StatementChecker):
                 "end it with  max cpu 10, memory 32Gi   or   elastic",
             )
         if low and not elastic:
-            self.scope.warn(
+            self.scope.report(
                 "P312",
                 "a `min` has no effect in a quota that is not elastic: nothing is lent or taken",
                 lists["quota_min"].span,
                 "add  elastic   or leave the `min` out",
+                severity=Severity.NOTE,
             )
         for key, (least, span) in low.items():
             if key in high and least > high[key][0]:

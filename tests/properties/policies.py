@@ -311,6 +311,9 @@ class Writer:
         a = self.text(place, depth)
         if name == "hash":
             return f"hash({a}, {self.one((self.text, self.number))(place, depth)})"
+        if "." not in a:
+            # A written text that cannot be read is refused.
+            a = f"join({a}, pod.label[app])"
         if name == "duration":
             return f"(duration({a})/1s)"
         if name == "time":
