@@ -1,6 +1,7 @@
 """What columns keep between passes and what not; other sets of pods, and rows that are empty."""
 
 import gc
+import itertools
 import tracemalloc
 from collections import Counter
 from copy import copy
@@ -684,6 +685,17 @@ def test_the_pods_of_all_nodes_are_gathered_once():
         rule.column(parts, world, slice(0, 24), slice(0, 24))
         counts.append(world.asked.count("place"))
     assert counts == [1, 1]
+
+
+def test_lets_of_lets_are_built_and_computed_once():
+    """Twenty lets that each use the one before twice are a million reads where none is shared."""
+    names = [f"x{at}" for at in range(21)]
+    steps = "".join(f"let {b} = {a} + {a};" for a, b in itertools.pairwise(names))
+    plans, _ = asking(f"let x0 = node.gpu.free;{steps}score: x20")
+    world = Watched([{"node.gpu.free": 1.0}, {"node.gpu.free": 3.0}])
+    found = plans[0].scores[0].column((), world, slice(0, 2), slice(0, 2))
+    assert found.tolist() == [2.0**20, 3 * 2.0**20]
+    assert world.asked == ["node.gpu.free"]
 
 
 def test_sets_that_stand_twice_in_a_rule_are_looked_at_once():
