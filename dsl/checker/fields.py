@@ -1,5 +1,6 @@
 """Fields and label tests: which column or which value of the pod is meant."""
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from dsl import ir
@@ -7,7 +8,7 @@ from dsl import syntax as s
 from dsl.checker import elsewhere, hints, meant
 from dsl.checker.literals import constant
 from dsl.checker.resources import name_resource
-from dsl.checker.scope import Flex, Typed, describe
+from dsl.checker.scope import Flex, Refused, Typed, describe
 from dsl.diagnostics import Label
 from dsl.functions import parse_number
 from dsl.schema import (
@@ -24,6 +25,7 @@ from dsl.types import BOOL, NUMBER, TEXT, Kind, Level, Type, is_missing, number_
 if TYPE_CHECKING:
     from dsl.checker.expressions import Typer
 
+_TEST: Final = re.compile(r"(.*?)(!=|==?)(.*)", re.DOTALL)
 _OF_CONTAINER: Final = ("it.name", "it.image", "it.request", "it.limit")
 
 
@@ -143,12 +145,7 @@ def _computed(typer: "Typer", node: s.Field, spec: FieldSpec) -> ir.Expr:
     if isinstance(typed, Flex):
         return make_read(typer, spec, typed.text, node.span)
     if typed.type.kind is not Kind.TEXT:
-        raise typer.scope.refuse(
-            "P201",
-            f"a key is a text, and this is {describe(typed)}",
-            node.computed.span,
-            *([f"write  string({typer.scope.text(typed)})"] if typed.type.is_number else []),
-        )
+        raise _no_text(typer, "a key", typed)
     if isinstance(typed, ir.Const) and isinstance(typed.value, str):
         return make_read(typer, spec, typed.value, node.span)
     if typer.in_containers and spec.level is Level.IT:
@@ -193,11 +190,10 @@ def label_test(typer: "Typer", node: s.LabelTest) -> ir.Expr:
     operator, value = node.operator, node.value
     if not operator and not isinstance(node.key, s.Word):
         # A parameter or quoted text alone may hold `key`, `key=value` or `key!=value`.
-        for sign in ("!=", "="):
-            if sign in key:
-                key, _, text = key.partition(sign)
-                operator, value = sign, s.Text(node.key.span, text)
-                break
+        test = _TEST.fullmatch(key)
+        if test is not None:
+            key, operator, text = test.groups()
+            value = s.Text(node.key.span, text)
     if spec.type is BOOL:
         return _taint(typer, node, spec, key, (operator, value))
     read = make_read(typer, spec, key, node.span)
@@ -218,12 +214,7 @@ def _label_compare(
     level = max(read.level, right.level)
     if operator in ("=", "==", "!="):
         if right.type.kind is not Kind.TEXT:
-            raise typer.scope.refuse(
-                "P201",
-                f"a label is a text, and this is {describe(right)}",
-                right.span,
-                f"write  string({typer.scope.text(right)})",
-            )
+            raise _no_text(typer, "a label", right)
         hints.strange_text(typer.scope, read, "is", right, negated=operator == "!=")
         equal = ir.Compare(
             span=node.span, type=BOOL, level=level, operator="==", left=read, right=right
@@ -241,6 +232,19 @@ def _label_compare(
     )
 
 
+def _no_text(typer: "Typer", what: str, value: ir.Expr) -> Refused:
+    text = typer.scope.text(value)
+    hint = f'write  (if {text} then "true" else "false")' if value.type.kind is Kind.BOOL else ""
+    if value.type.is_number:
+        hint = f"write  string({text})"
+    return typer.scope.refuse(
+        "P201",
+        f"{what} is a text, and this is {describe(value)}",
+        value.span,
+        *([hint] if hint else []),
+    )
+
+
 def _as_number(typer: "Typer", value: ir.Expr) -> ir.Expr:
     if value.type.is_number:
         return value
@@ -250,6 +254,10 @@ def _as_number(typer: "Typer", value: ir.Expr) -> ir.Expr:
             return constant(value.span, number, NUMBER)
         raise typer.scope.refuse(
             "P201", f"`{value.value}` is not a number", value.span, "compare texts with `=`"
+        )
+    if value.type.kind is not Kind.TEXT:
+        raise typer.scope.refuse(
+            "P201", f"numbers are compared here, and this is {describe(value)}", value.span
         )
     return ir.Func(span=value.span, type=NUMBER, level=value.level, name="number", args=(value,))
 
