@@ -69,6 +69,17 @@ KEYED: Final = (
     "label", "annotation", "request", "limit", "resource", "taint", "toleration", "condition",
     "node_selector", "min", "max", "image_size",
 )  # fmt: skip
+#: Attributes written NAME VALUE.
+PLAIN: Final = (
+    "allowed", "attempts", "bound", "chosen", "count", "cpu", "created", "finished_at",
+    "first_attempt_at", "from", "gpu", "heartbeat", "host_network", "image", "images", "ips",
+    "kernel", "last_failure", "memory", "metric", "min_member", "name", "namespace",
+    "nominated_node", "owner_kind", "owner_name", "phase", "pods", "preemption_policy",
+    "previous_node", "priority", "priority_class", "qos", "queued_at", "ready", "replicas",
+    "schedule_timeout", "scheduled_at", "scheduler", "service_account", "started_at", "storage",
+    "terminating", "tolerates_all", "uid", "unschedulable", "volumes", "volumes_attached",
+    "volumes_limit", "waited", "workload",
+)  # fmt: skip
 _UNNAMED: Final = ("pod", "pending")
 
 
@@ -252,7 +263,7 @@ def _run_on(source: SourceFile, span: Span) -> Refusal | None:
     for found in re.finditer(r"^(?:test:.*?)?[ \t]*\bgiven[ \t]+([\w-]+)", bare, re.MULTILINE):
         if found.group(1) not in GIVEN:
             return _no_given(found.start(1), found.group(1))
-    return _no_expectation(bare) or _said_where(bare)
+    return _no_expectation(bare) or _said_where(bare) or _name_alone(bare)
 
 
 def _no_expectation(bare: str) -> Refusal | None:
@@ -283,6 +294,18 @@ def _said_where(bare: str) -> Refusal | None:
         help_ = f"write  on {found.group(2).removeprefix('on')}"
         what = f"`{found.group(1)}` says on which node the pod is"
         return _refuse(found.start(2), found.end(2), "P009", what, help_)
+    return None
+
+
+def _name_alone(bare: str) -> Refusal | None:
+    """`given pod x` and a line of its own below: that line would be read as the value of `x`."""
+    form = r"\bgiven[ \t]+(pod|pending)[ \t]+([\w.-]+)[ \t]*\n\s*(?:given|expect)[ \t]+\w"
+    for found in re.finditer(form, bare):
+        kind, word = found.groups()
+        write = f"{word} VALUE" if word in PLAIN else f"given {kind} name {word}"
+        write = f"{word} KEY=VALUE" if word in KEYED else write
+        message = f"nothing follows `{word}`"
+        return _refuse(*found.span(2), "P009", message, f"write  {write}")
     return None
 
 
@@ -537,6 +560,13 @@ def _pair(at: Place) -> Refusal | None:
         word = left.group(1)
         shown = value[0] if value and word not in KEYED else "VALUE"
         write = f"{word} KEY=VALUE" if word in KEYED else f"{word} {shown}"
+        if re.search(r"\bmetric[ \t]+\w+\Z", before):
+            write = f"metric {word} {shown}"
+        elif word not in (*KEYED, *PLAIN):
+            near = closest(word, (*KEYED, *PLAIN))
+            write = f"{near or 'label'} {word}={value[0] if value else 'VALUE'}"
+            write = f"{near} {shown}" if near in PLAIN else write
+            write = f"{near} KEY=VALUE" if near in KEYED else write
         return _refuse(
             start, start + 1, "P001", f"no `{met}` stands between `{word}` and its value",
             f"write  {write}",
@@ -555,6 +585,11 @@ def _key_and_value(at: Place) -> Refusal | None:
     given = re.compile(r"(?:==?|:)[ \t]*(\"_*\"|[^\s,=]+)").match(bare, start)
     value = text[given.start(1) : given.end(1)] if given is not None else "VALUE"
     end = start + max(len(met), 1)
+    longer = re.compile(r"(:[\w./@:-]*)=([^\s,=]+)").match(bare, start)
+    if word in KEYED and "EQUAL" in accepts and longer is not None:
+        begin, whole = keyed.start(2), key + text[longer.start(1) : longer.end(1)]
+        help_ = f'write  {word} "{whole}"={longer.group(2)}'
+        return _refuse(begin, longer.end(1), "P001", f"`{whole}` needs quotes", help_)
     if word in KEYED and "EQUAL" in accepts:
         help_ = f"write  {word} {key}={value}"
         return _refuse(start, end, "P001", f"`{word}` takes a key and a value", help_)

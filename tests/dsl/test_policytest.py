@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from dsl.diagnostics import render
 from dsl.functions import parse_time
 from dsl.parser.build import StatementReader
-from dsl.parser.tests import EXPECTED, GIVEN, HEADS, KEYED, parse_test
+from dsl.parser.tests import EXPECTED, GIVEN, HEADS, KEYED, PLAIN, parse_test
 from dsl.policytest import Rejection, judge, read_suite
 from dsl.policytest.attributes import ATTRIBUTES, EXPECTATIONS
 from dsl.source import make_source
@@ -454,3 +454,8 @@ def test_words_of_other_tools_may_be_names():
     test = 'test: "t"\n  given pod name p\n  expect feasible [\n    check,\n    then]\n'
     test += "  expect best\n    check\n"
     assert suite(head + test).ok
+
+
+def test_the_parser_knows_every_attribute():
+    names = {name for attributes in ATTRIBUTES.values() for name in attributes}
+    assert names == {*KEYED, *PLAIN}
