@@ -155,3 +155,31 @@ def test_a_message_tells_what_pairs_with_the_pod_in_them_come_to():
     world = FakeWorld(HOSTS, SET, given={"rtt": PAIRS}).knows(plan)
     stops = [plan.reserved(subject(gpu=wanted), world, 0) for wanted in (0.5, 1.0)]
     assert [one and one.message for one in stops] == [None, "6.5"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "rtt(node.zone, it.label[(it.name)])",
+        "(rtt(node.zone, it.name) ?? 0) + (number(it.label[(it.name)]) ?? 1) * 2 + it.gpu",
+        "(rtt(node.zone, it.name) ?? 0) * ((number(it.label[(it.name)]) ?? 1) - 2)",
+    ],
+)
+def test_what_the_pods_alone_decide_is_computed_once_and_not_at_each_node(value):
+    asked = []
+
+    class Asking(FakeWorld):
+        def pod_text(self, field, key):
+            asked.append((field, key))
+            return super().pod_text(field, key)
+
+    hosts = [{"node.zone": f"z{at}"} for at in range(6)]
+    pods = [{"on": at % 6, "it.name": "xy"[at % 2], "it.label[x]": "7"} for at in range(10)]
+    plan = plan_of(f"{HEADER}score: sum({value} over cluster.pods)")
+    given = {("z1", "7"): 2.0, ("z2", "x"): 3.0, ("z2", "y"): 1.0}
+    world, rule = Asking(hosts, pods, given={"rtt": given}).knows(plan), plan.scores[0]
+    found = rule.column((), world, slice(0, 6), None).tolist()
+    assert sorted(set(asked)) == sorted(asked)
+    assert {("it.label", "x"), ("it.label", "y"), ("it.name", None)} == set(asked)
+    views = [reference.View(world, subject(), row) for row in range(6)]
+    assert found == [reference.evaluate(rule.core.value, view) for view in views]
