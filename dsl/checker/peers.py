@@ -194,7 +194,7 @@ def lifted(scope: Scope, node: ir.Expr, what: str) -> ir.Expr:
 
 
 def _level(parts: tuple[ir.Expr, ...]) -> Level:
-    return max((one.level for one in parts), default=Level.CONST)
+    return max(one.level for one in parts)
 
 
 def _no_member(scope: Scope, node: ir.Expr, what: str) -> Refused:
