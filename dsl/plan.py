@@ -18,7 +18,6 @@ A `Plan` has a tuple of rules for each extension point (`gates`, `sorts`, `prefi
     annotations(subject, world, row, results)   dict of what prebind and postbind annotate
     binder(subject, world)                      BindRule | None: the first that applies
     preemption(subject, world)                  PreemptRule | None: the first that applies
-    gang(subject, world)                        Gang | None: key, members, minimum
     over_quota(subject, world, quotas)          Stop | None: the first quota the pod would exceed
 
 What a preemption, a gang and a quota come to is told by `dsl.collective`; `dsl.engines` searches
@@ -468,11 +467,6 @@ class Plan(Struct, frozen=True, eq=False, kw_only=True):
             if message is not None:
                 return Stop(rule, rule.status, message)
         return None
-
-    def gang(self, subject: Subject, world: World) -> Gang | None:
-        """Returns the gang of the pod."""
-        gangs = (rule.gang(subject, world) for rule in self.gangs)
-        return next((one for one in gangs if one is not None), None)
 
     # ---- among the candidates
 
