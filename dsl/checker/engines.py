@@ -60,6 +60,7 @@ class EngineChecker(StatementChecker):
             where: ir.Expr | None = None
             if victims.values:
                 where = self.typer.condition(self.expression(victims.values[0]), "`where`")
+                self._more_important(where)
             order = self.keys(orders["victim_order"]) if "victim_order" in orders else ()
         with self.knowing(_VICTIMS):
             pick = self.keys(orders["pick"]) if "pick" in orders else ()
@@ -68,12 +69,33 @@ class EngineChecker(StatementChecker):
         return ir.PreemptCore(
             guard=guard,
             never=False,
-            where=_less_important(where, victims.span),
+            where=_less_important(where, victims.span.start),
             order=order,
             pick=pick,
             limit=self.whole(limit, "limit", 1, _MOST_VICTIMS) if limit is not None else None,
             across=self.whole(across, "across", 1, _MOST_NODES) if across is not None else 1,
         )
+
+    def _more_important(self, where: ir.Expr) -> None:
+        """Warns of `where it.priority > pod.priority`, which evicts what is most important."""
+        for one in where.operands if isinstance(where, ir.Logical) else (where,):
+            if not isinstance(one, ir.Compare) or not one.operator.startswith((">", "<")):
+                continue
+            fields = [side.field for side in ir.children(one) if isinstance(side, ir.Read)]
+            more = ["it.priority", "pod.priority"]
+            if fields != (more if one.operator.startswith(">") else more[::-1]):
+                continue
+            less, not_more = ("<", "<=") if len(one.operator) == 1 else ("<=", "<")
+            better = f"it.priority {less} pod.priority"
+            self.scope.report(
+                "P224",
+                "this evicts pods that are more important than the pod they make room for",
+                one.span,
+                f"write  {better}",
+                f"if that is meant, write  not it.priority {not_more} pod.priority",
+                fix=better,
+                severity=Severity.WARNING,
+            )
 
     # ---- gang
 
@@ -295,8 +317,10 @@ def _stays_within(key: str, most: float, by: tuple[ir.Expr, ir.Expr], span: Span
     )
 
 
-def _less_important(where: ir.Expr | None, span: Span) -> ir.Expr:
+def _less_important(where: ir.Expr | None, start: int) -> ir.Expr:
     """Returns who may be evicted: only less important pods, unless `where` speaks of priority."""
+    # Nobody wrote it: no text may stand for it where values are told.
+    span = Span(start, start)
     if where is not None and any(
         isinstance(one, ir.Read) and one.field == "it.priority" for one in ir.walk(where)
     ):
@@ -306,6 +330,4 @@ def _less_important(where: ir.Expr | None, span: Span) -> ir.Expr:
     lower = ir.Compare(span=span, type=BOOL, level=Level.IT, operator="<", left=theirs, right=own)
     if where is None:
         return lower
-    return ir.Logical(
-        span=where.span, type=BOOL, level=Level.IT, operator="and", operands=(lower, where)
-    )
+    return ir.Logical(span=span, type=BOOL, level=Level.IT, operator="and", operands=(lower, where))

@@ -60,7 +60,7 @@ def _groups(roots: Sequence[ir.Expr], text: str, view: reference.View) -> list[l
                 for name, one in items
             )
             continue
-        if words in seen and isinstance(node, ir.Read):
+        if (not words or words in seen) and isinstance(node, ir.Read):
             words = node.field if node.key is None else f"{node.field}[{node.key}]"
         if words and words not in seen:
             seen.add(words)

@@ -94,6 +94,11 @@ SMALL = "given pod name x cpu 2 memory 1Mi"
         ("preempt: victims where it.priority < pod.priority and any(node.pods where it.cpu > 3)",
          "running: on a name l cpu 1 priority 1; given pod cpu 4 priority 5; expect victims [l]",
          ["any(node.pods where it.cpu > 3) false", "it.priority 1"]),
+        # That victims are less important goes without saying, and is no part of what is written.
+        ("preempt: victims where it.label spot=yes",
+         "running: on a name l cpu 1 priority 9 label spot=yes; "
+         "given pod cpu 4 priority 5; expect victims [l]",
+         ["l on a stays", "it.label spot=yes true", "it.priority 9", "pod.priority 5"]),
     ],
 )  # fmt: skip
 def test_what_is_shown_is_so(said, policy, test, shown):
