@@ -442,6 +442,8 @@ def _aggregate_inside(root: s.Expr | None) -> s.Aggregate | None:
 
 def _of_pods(node: s.Aggregate) -> bool:
     there = node.over if node.over is not None else node.args[0]
+    if isinstance(there, s.Call):
+        return there.name == "pods_in"
     return isinstance(there, s.Field) and canonical(there.path) in POD_SETS
 
 
@@ -497,6 +499,12 @@ def _is_node_number(typer: "Typer", node: s.Name | s.Field) -> bool:
     return node.name in scope.metrics or node.name in scope.catalogue
 
 
+def _field_name(node: s.Field) -> str:
+    """Returns the field that is read, be it of another pod's node."""
+    name = canonical(node.path) + node.tail
+    return name.removeprefix("it.") if name.startswith("it.node.") else name
+
+
 def _has_unknown_name(typer: "Typer", root: s.Expr) -> bool:
     stack: list[s.Node] = [root]
     known = {*typer.scope.names(), "now"}
@@ -506,9 +514,11 @@ def _has_unknown_name(typer: "Typer", root: s.Expr) -> bool:
             return True
         if isinstance(node, s.Call) and node.name not in known | FUNCTIONS.keys():
             return True
-        if isinstance(node, s.Field) and canonical(node.path) + node.tail not in FIELDS:
+        if isinstance(node, s.Field) and _field_name(node) not in FIELDS:
             return True
         parts = _parts(node)
+        if isinstance(node, s.Aggregate):
+            known.add("it")
         if isinstance(node, s.Aggregate | s.Call):
             # Words such as `zone` and `nodes` say where and over what there; they are no values.
             parts = [

@@ -448,7 +448,7 @@ class RuleChecker:
         typed: Typed | None = None
         if isinstance(node, s.Param):
             typed = self._typer.param(node)
-        elif isinstance(node, s.Word | s.Text):
+        elif isinstance(node, s.Word):
             typed = read_number(node.value, node.span)
         if not isinstance(typed, Flex) or typed.exact is None:
             raise self._scope.refuse("P111", f"{what} wants a number", node.span)

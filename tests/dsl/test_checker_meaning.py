@@ -81,6 +81,12 @@ def test_a_metric_of_a_file_is_that_of_the_catalogue_if_it_asks_for_the_same():
     assert found.keys == ()
 
 
+def test_how_often_a_metric_is_asked_for_and_when_it_is_stale():
+    text = 'metric m = promql "q" every 5s stale 7min\nscore: m normalize minmax'
+    (found,) = plan_of(text).metrics
+    assert (found.every_seconds, found.stale_seconds) == (5.0, 420.0)
+
+
 def test_metrics_have_one_id_where_the_same_is_asked_for_in_the_same_way():
     plain = MetricDefinition(query="q")
     others = [
