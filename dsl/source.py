@@ -250,7 +250,7 @@ def _looks_like(char: str) -> tuple[str, str]:
 def _lookalike(text: str, span: Span, what: str, better: str) -> TextProblem:
     shown = better if better in _FIX_TEXT else f"`{better}`"
     fix = _FIX_TEXT.get(better, better)
-    if better.isalpha() and len(better) > 1:
+    if fix.isalpha() and len(fix) > 1:
         # A word for a sign stands alone.
         left = "" if text[span.start - 1 : span.start] in " (\n" else " "
         right = "" if text[span.end : span.end + 1].isspace() else " "

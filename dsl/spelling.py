@@ -499,7 +499,8 @@ def call_for(name: str, args: Sequence[str]) -> Spelling | None:
         return None
     if plain == "get" and len(parts) > 1:
         path = ".".join(PLURALS.get(one, one) for one in parts[0].split("."))
-        return Spelling(f"{path}[{parts[1]}]", sure=path in FIELDS and FIELDS[path].keyed)
+        better = f"({path}[{parts[1]}] ?? {parts[2]})" if parts[2:] else f"{path}[{parts[1]}]"
+        return Spelling(better, sure=path in FIELDS and FIELDS[path].keyed)
     if form == "len({0})" and parts and parts[0] in POD_SETS:
         return Spelling(f"count({parts[0]})")
     return _filled(form, _in_order(form, [_inner(one) for one in parts]))

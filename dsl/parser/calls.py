@@ -131,6 +131,21 @@ def index(place: Place) -> Refusal | None:
     return None
 
 
+def without_brackets(place: Place) -> Refusal | None:
+    """`pod.name.startsWith "a"`."""
+    name = re.search(r"(?<![\w.$])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+\Z", place.before)
+    text = re.match(r"\"[^\"\n]*\"|'[^'\n]*'", place.text[place.start :])
+    if name is None or text is None or name.group() in FIELDS:
+        return None
+    found = call_for(name.group(), [text.group()])
+    end = place.start + text.end()
+    if found is None or not found.text or not place.mends(name.start(), end, found.text):
+        return None
+    method = name.group().rpartition(".")[2]
+    message = f"there are no methods here: `.{method}`"
+    return place.instead((name.start(), end), "P106", message, found.text)
+
+
 def cut(place: Place) -> Refusal | None:
     """`pod.name[:3] == "web"`, `pod.name[-3:] == "web"`."""
     found = re.search(

@@ -198,6 +198,16 @@ def _lone_weight(place: Place) -> Refusal | None:
     """`prefer: node.label zone=a 5`."""
     if "WEIGHT" not in place.accepts or not re.fullmatch(r"\d[\d.]*", place.met):
         return None
+    if place.keyword == "score":
+        head = re.match(r"score:[ \t]*", place.text)
+        whole = (head.end() if head is not None else 0, place.end)
+        test = place.text[whole[0] : len(place.before)]
+        chosen = f"if {test} then {place.met} else 0"
+        if place.heals(*whole, chosen):
+            return Refusal(
+                "P001", f"`{place.met}` does not fit here", place.start, place.end,
+                helps=(f"write  score: {chosen}",), fix=chosen, fix_at=whole,
+            )  # fmt: skip
     better = f"weight {place.met}"
     return place.refuse("P001", f"`{place.met}` does not fit here", f"write  {better}", fix=better)
 
@@ -227,7 +237,10 @@ def _source(place: Place) -> Refusal | None:
     if found is None or place.start != found.end():
         return None
     line = place.text[place.start : place.line(place.start)[1]].strip()
-    named = re.match(r"(?:(\w+)[ \t]*)?(?:\([ \t]*)?(\"[^\"]*\"|'[^']*')(?:[ \t]*\))?", line)
+    named = re.match(
+        r"(?:from[ \t]+)?(?:(\w+)[ \t]*)?=?[ \t]*(?:\([ \t]*)?(\"[^\"]*\"|'[^']*')(?:[ \t]*\))?",
+        line,
+    )
     message = "a metric says where its values come from: promql, annotation, usage or object"
     if named is not None and named[1] and closest(named[1], _QUERIES) is None:
         end = place.start + named.end(1)
@@ -269,6 +282,10 @@ def _clause(place: Place) -> Refusal | None:
     field = re.search(r"(?<![\w.])([A-Za-z_][\w.]*)\Z", place.before)
     spec = FIELDS.get(field[1]) if field is not None else None
     text = spec is not None and spec.type.kind is Kind.TEXT
+    # A word that is neither a field nor the text of a test: what stands behind it is its own.
+    bare = re.search(r"(?:[:(<>+*/-]|[.]\w+)[ \t]*[A-Za-z_]\w*\Z", place.before)
+    word = bare is not None and place.before.rsplit(None, 1)[-1].strip(":(<>+*/-")
+    text = text or (spec is None and bool(word) and word not in CLAUSES)
     if place.behind.startswith('"') and "MESSAGE" in place.accepts and not text:
         return Refusal(
             "P001", "a text alone says nothing here", place.start, place.start + 1,
@@ -331,7 +348,7 @@ _NEGATION: Final = re.compile(r"un|not|non|no(?=r$)", re.IGNORECASE)
 
 def _misspelt(place: Place) -> Refusal | None:
     """A word close to one that fits here."""
-    if not re.fullmatch(r"[A-Za-z_]+", place.met) or place.met in connectives.WORDS:
+    if not re.fullmatch(r"[A-Za-z_]+", place.met) or place.met.lower() in connectives.WORDS:
         return None
     fitting = [one for one in CLAUSES if one.upper() in place.accepts - _CLASSES]
     fitting += [one for one in CLAUSES if _of_class(one, place)]
@@ -464,6 +481,7 @@ _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     habits.aggregate,
     habits.condition,
     phrases.least_or_most,
+    phrases.any_of,
     connectives.joined,
     phrases.glued,
     habits.number,
@@ -474,6 +492,7 @@ _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     calls.cut,
     commas.colon,
     calls.call,
+    calls.without_brackets,
     labels.compared,
     calls.index,
     habits.listed,

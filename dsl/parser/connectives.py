@@ -39,7 +39,7 @@ WORDS: Final = frozenset(
     {"if", "when", "whenever", "where", "for", "provided", "given", "unless", "except", "must",
      "should", "shall", "has", "have", "requires", "require", "needs", "need", "wants", "only",
      "on", "goes", "go", "runs", "run", "nor", "but", "either", "neither", "as", "while", "then",
-     "implies", "than"}
+     "implies", "than", "first", "last", "per", "before", "after", "xor"}
 )  # fmt: skip
 _CLAUSE: Final = re.compile(r"[ \t\n]+(?:message|status|weight|normalize|missing)\b")
 #: Rules that refuse or disfavour: what they name is not demanded.

@@ -206,7 +206,7 @@ def _size(place: Place, span: tuple[int, int], better: str) -> Refusal:
 def _unit_apart(place: Place) -> Refusal | None:
     """`5 min`, `2 Gi`, `2 cores`."""
     before = re.search(r"(?<![\w.])(\d+(?:\.\d+)?)\Z", place.before)
-    unit = re.match(r"[A-Za-z]+", place.met)
+    unit = re.match(r"[A-Za-z]+(?!\w)", place.met)
     if before is None or unit is None or place.start == len(place.before):
         return None
     word = unit.group()

@@ -214,6 +214,22 @@ def contraction(place: Place) -> Refusal | None:
     )  # fmt: skip
 
 
+def any_of(place: Place) -> Refusal | None:
+    """`pod.name contains any of [a, b]`: one test for each."""
+    found = re.search(
+        rf"({PATH})[ \t]+(contains|starts with|ends with|like)[ \t]+(any|one|either|some|all|both)"
+        r"(?:[ \t]+of)?[ \t]*[\[(]([^\[\]()]*)[\])]",
+        place.bare,
+    )
+    if found is None or not found.start() < place.start <= found.end():
+        return None
+    items = place.text[found.start(4) : found.end(4)].split(",")
+    joint = " and " if found[3] in ("all", "both") else " or "
+    value = place.text[found.start(1) : found.end(1)]
+    better = f"({joint.join(f'{value} {found[2]} {one.strip()}' for one in items)})"
+    return place.instead(found.span(), "P001", f"`{found[2]}` takes one text, not a list", better)
+
+
 def least_or_most(place: Place) -> Refusal | None:
     """`filter: least load`, `sort: most pod.priority`, `let a = least load`."""
     found = re.match(

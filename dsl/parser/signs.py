@@ -75,6 +75,12 @@ def braces(place: Place) -> Refusal | None:
     met = behind[:1]
     if met == "`":
         word = re.match(r"`([^`\n]*)`?", behind)
+        if word is not None and "${" in word[1]:
+            parts = [one for one in re.split(r"(\$\{[^{}]*\})", word[1]) if one]
+            shown = [one[2:-1] if one.startswith("${") else f'"{one}"' for one in parts]
+            better = f"join({', '.join(shown)})" if shown[1:] else shown[0]
+            span = (place.start, place.start + word.end())
+            return place.instead(span, "P014", "texts are put together by `join`", better)
         if word is not None:
             span = (place.start, place.start + word.end())
             return place.instead(span, "P014", "names take no backticks", word[1])
@@ -143,6 +149,9 @@ def _arrow_or_sign(place: Place, span: tuple[int, int], run: str) -> Refusal | N
     start, end = span
     if re.fullmatch(r"-[ \t]+>", place.bare[start : start + 3]) and run == "-":
         return place.instead((start, start + 3), "P014", "an arrow has no blank in it", "->")
+    if run == "~=" and re.match(r"[ \t]*(?:nil|null|none|true|false|\d)", place.bare[end:]):
+        # As Lua says `!=`.
+        return _sign(place, span, "!=")
     if run == "=>" and _compares(place, start, end):
         return _sign(place, span, ">=")
     for size in range(len(run), 0, -1):
@@ -221,6 +230,13 @@ def _sign(place: Place, span: tuple[int, int], better: str) -> Refusal | None:
     )  # fmt: skip
 
 
+_DECLARED: Final = MappingProxyType(
+    {
+        "let": "let NAME = EXPRESSION",
+        "param": "param NAME: number = 5 from 1 to 10",
+        "metric": 'metric NAME = promql "QUERY" by node',
+    }
+)
 _OWNERS: Final = ("pod", "node", "namespace", "it", "workload", "cluster", "time")
 _TESTED: Final = ("node.label", "pod.label", "node.annotation", "pod.annotation", "it.label")
 
@@ -235,6 +251,11 @@ def _equals(place: Place) -> Refusal | None:
         return Refusal(
             "P014", "no sign stands between a resource and its amount", place.start,
             place.start + 1, helps=(f"write  {word} {value}",), fix=" ",
+        )  # fmt: skip
+    if place.keyword in ("let", "param", "metric"):
+        return place.refuse(
+            "P014", f"a `{place.keyword}` has one `=`, behind its name",
+            "write for example  " + _DECLARED[place.keyword],
         )  # fmt: skip
     key = re.search(r"(?:and|or|not|,)[ \t]+([A-Za-z0-9][\w./-]*)\Z", place.before)
     labels = re.search(r"((?:pod|node|namespace|it)\.\w+)[ \t]+[\w./-]+[ \t]*=[^=]", place.before)
@@ -341,6 +362,11 @@ def _function_of_sign(place: Place, start: int, run: str) -> Refusal | None:
         )  # fmt: skip
     left = LAST_VALUE.search(place.bare[:start].rstrip())
     name = _FUNCTIONS_OF_SIGNS[run]
+    share = re.compile(rf"%[ \t]*of[ \t]+({PATH})").match(place.text, start)
+    if left is not None and share is not None:
+        better = f"{place.text[left.start() : left.end()]}*{share[1]}"
+        span = (left.start(), share.end())
+        return place.instead(span, "P007", "a percentage is a number that is written out", better)
     if left is None or right is None:
         return place.at(start, start + len(run), "P014", f"`{run}` is not an operator here")
     a, b = place.text[left.start() : left.end()], right[1]

@@ -38,6 +38,7 @@ def unquoted(place: Place) -> Refusal | None:
     if "STRING" in place.accepts and before.endswith(("message", "event")):
         word = "message" if before.endswith("message") else "event"
         span = (place.start, place.start + len(line))
+        line = re.sub(r"\A[fFrRbu](?=\")", "", line)
         better = f'"{line.lstrip("=:(").rstrip(")").strip().strip(chr(34))}"'
         return Refusal(
             "P001", f"`{word}` takes a quoted text", *span, helps=(f"write  {word} {better}",),
@@ -86,12 +87,12 @@ def _pattern(place: Place) -> Refusal:
 
 
 def _query(place: Place, line: str) -> Refusal:
-    called = re.match(r"\([ \t]*(\"[^\"\n]*\"|'[^'\n]*')[ \t]*\)", line)
+    called = re.match(r"[(=:][ \t]*(\"[^\"\n]*\"|'[^'\n]*')(?:[ \t]*\))?", line)
     if called is not None:
         end = place.start + called.end()
         gap = "" if place.text[place.start - 1].isspace() else " "
         return Refusal(
-            "P001", "a query takes no brackets", place.start, end,
+            "P001", "a query stands right behind `promql`", place.start, end,
             helps=(f"write  promql {called[1]}",), fix=gap + called[1],
         )  # fmt: skip
     query, clauses = misplaced.query_of(line)
