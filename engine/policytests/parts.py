@@ -34,6 +34,12 @@ def table(roots: Sequence[ir.Expr], rule: RuleBase, view: reference.View) -> Ite
         yield "    ..."
 
 
+def asked(value: ir.Expr) -> ir.Expr:
+    """The condition of a `prefer:` or `avoid:`, which stands where the points do."""
+    stands_for_it = isinstance(value, ir.If) and value.span == value.condition.span
+    return value.condition if stands_for_it and isinstance(value, ir.If) else value
+
+
 def _few(group: list[Row]) -> Iterator[Row]:
     """Some items of each value: which one differs is seen however many are alike."""
     shown: Counter[str] = Counter()

@@ -30,7 +30,7 @@ from dsl.types import NUMBER, number_of, show
 from engine.policytests.answers import number_of as place_in_file
 from engine.policytests.answers import rules_of
 from engine.policytests.meaning import ByReference
-from engine.policytests.parts import table
+from engine.policytests.parts import asked, table
 
 _MOST_NODES: Final = 3
 _MOST_PODS: Final = 6
@@ -169,7 +169,7 @@ def _of_nodes(
             roots = [core.test]
         else:
             said = _scored(core, answers, tuple(rows), row)
-            roots = [_asked(core.value)]
+            roots = [asked(core.value)]
         yield f"  {name} {said}"
         yield from _longer(core, rule, view)
         yield from table(roots, rule, view)
@@ -182,12 +182,6 @@ def _scored(core: ir.ScoreCore, answers: ByReference, rows: tuple[int, ...], row
     if scores is None:
         return "has no value, and no other node has"
     return f"gets {show(scores[rows.index(row)], NUMBER)}"
-
-
-def _asked(value: ir.Expr) -> ir.Expr:
-    """The condition of a `prefer:` or `avoid:`, which stands where the points do."""
-    stands_for_it = isinstance(value, ir.If) and value.span == value.condition.span
-    return value.condition if stands_for_it and isinstance(value, ir.If) else value
 
 
 def _at_chosen(rule: RuleBase, answers: ByReference) -> _Lines:

@@ -1,11 +1,17 @@
 """What a failed test shows of its rules is so: every line of it is true of the pod and the node."""
 
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
 
+from dsl import ir, reference
 from dsl.compiler import Compiler
+from dsl.evaluate import understand
+from dsl.parser import Parser
 from dsl.parser.build import StatementReader
+from dsl.types import Level, show
+from engine.policytests.parts import asked, table
 from engine.policytests.running import Runner
 
 COMPILER = Compiler()
@@ -177,3 +183,50 @@ def test_a_metric_is_given_to_what_has_it(said, metric, of, form):
         assert place
         start = f"the metric `{metric}` is by {of}, so nobody reads what is given here; write "
         assert words == f"{start}{form}"
+
+
+class Lines(Runner):
+    """Shows the parts of every filter and guard of every test, and reads each line again."""
+
+    seen = 0
+    parser = Parser()
+
+    def _judged(self, suite, case, columns, meaning):
+        for plan in meaning.plans:
+            rules = [*plan.filters, *plan.scores, *plan.tiers, *plan.gates, *plan.prefilters]
+            for rule in rules:
+                for row in (-1, *meaning.scene.rows.values()):
+                    view = reference.View(meaning.world, meaning.subject, row)
+                    for line in table(roots(rule.core, row), rule, view):
+                        self._again(line, view)
+        return "passed", ""
+
+    def _again(self, line, view):
+        words, _, value = line.strip().partition("  ")
+        found, _ = understand(self.parser, words)
+        if found is None or found.expr.level is Level.IT:
+            return
+        if any(isinstance(one, ir.Metric | ir.Pair) for one in ir.walk(found.expr)):
+            return
+        self.seen += 1
+        alone = show(reference.evaluate(found.expr, view), found.expr.type)
+        told = value.strip()
+        assert told == alone or (told.endswith("...") and alone.startswith(told[:-3])), line
+
+
+def roots(core, row):
+    if row < 0:
+        return [core.guard] if core.guard is not None else []
+    if isinstance(core, ir.FilterCore):
+        return [one for one in (core.left, core.right) if one is not None]
+    return [asked(core.value) if isinstance(core, ir.ScoreCore) else core.test]
+
+
+@pytest.mark.slow
+def test_every_line_is_what_its_text_comes_to_alone():
+    root = Path(__file__).parents[2]
+    runner = Lines(root / "policies", COMPILER, READER)
+    for folder in ("examples/cookbook", "policies"):
+        for path in sorted((root / folder).glob("*.policytest")):
+            runner.run(path)
+    assert runner.seen > 500
