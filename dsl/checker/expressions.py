@@ -144,7 +144,6 @@ class Typer:
                 continue
             below = max((self._depths[id(one)][0] for one in parts), default=0)
             self._depths[id(node)] = 1 + below, node
-            stack.pop()
         if self._depths[id(root)][0] > _MAX_TOTAL_DEPTH:
             raise self._too_deep(span)
 

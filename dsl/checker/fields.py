@@ -264,8 +264,6 @@ def _as_number(typer: "Typer", value: ir.Expr) -> ir.Expr:
 
 def label_value(typer: "Typer", value: s.Expr) -> ir.Expr:
     """Returns the right side of a label test, words read as texts."""
-    if isinstance(value, s.Word | s.Text):
-        return constant(value.span, value.value, TEXT)
     if isinstance(value, s.Percent):
         return constant(value.span, value.text, TEXT)
     typed = typer.check(value)
