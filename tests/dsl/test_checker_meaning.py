@@ -33,6 +33,7 @@ POD = FakePod.of({"pod.name": "p", "pod.namespace": "default", "pod.gpu": 3.0})
         ('node.label "k=b!=c"', [False, False, True]),
         ('node.label "k!=b=c"', [True, True, True]),
         ("node.taint t == x", [False, True, False]),
+        ('hash(pod.gpu) == hash("3") and node.gpu.free > 4', [False, True, True]),
         ('string(node.label[k]) == "a"', [True, False, False]),
         ("node.gpu.free > (if pod.gpu > 5 then 3 else if pod.gpu > 4 then 7 else 5)", [0, 0, 1]),
         ("node.gpu.free > (if pod.gpu > 5 then 3 else if pod.gpu > 2 then 4 else 5)", [0, 1, 1]),
