@@ -18,7 +18,7 @@ import sys
 import time
 import types
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -59,6 +59,9 @@ class Plan:
     #: Parts of names of tests that measure time: they may fail without any mutant.
     unsteady: Collection[str]
     kills: Counter[str] = field(default_factory=Counter)
+    #: Whether a test that has killed passes when nothing is changed: what it reads may be newer
+    #: than what was traced.
+    sound: dict[str, bool] = field(default_factory=dict)
     #: The tests that killed in a function, the last one first.
     near: dict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
 
@@ -66,7 +69,7 @@ class Plan:
         return {
             one.nodeid: one for one in items
             if not any(part in one.nodeid for part in self.unsteady)
-            and self.covering.passes(one.nodeid)
+            and self.covering.passes(one.nodeid) and self.sound.get(one.nodeid, True)
             and self.covering.seconds(one.nodeid) <= self.longest
         }  # fmt: skip
 
@@ -166,15 +169,28 @@ class InFunctions(FixedSeeds):
             code = compiled(plan.trees[mutant.path], mutant, str(plan.root / mutant.path))
         except (SyntaxError, ValueError) as error:
             return Verdict(Outcome.KILLED, f"does not compile: {error}")
+        while True:
+            sound = [items[one] for one in tests if plan.sound.get(one, True)]
+            verdict = self._run(sound, lambda: put(code, standing))
+            test = verdict.test
+            if verdict.outcome.is_open or test not in items:
+                return verdict
+            if test not in plan.sound:
+                alone = self._run([items[test]], lambda: None)
+                plan.sound[test] = alone.outcome is Outcome.SURVIVED
+            if plan.sound[test]:
+                return verdict
+
+    def _run(self, items: Sequence[pytest.Item], change: Callable[[], None]) -> Verdict:
         child, end = fork()
         if child:
             return watch(child, end)
         pipe = Pipe(end)
         try:
-            put(code, standing)
+            change()
         except (ValueError, LookupError) as error:
             pipe.ends(Outcome.ERROR, str(error))
-        run(pipe, [items[one] for one in tests], plan.covering.seconds, plan.budget)
+        run(pipe, items, self._plan.covering.seconds, self._plan.budget)
         raise AssertionError("the child has ended")
 
 
@@ -190,8 +206,9 @@ class AtImport(FixedSeeds):
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         if self._mutant is None:
-            self._pipe.ends(Outcome.SURVIVED)
-            return True
+            named = session.items if len(session.items) == 1 else []
+            run(self._pipe, named, self._plan.covering.seconds, self._plan.budget)
+            raise AssertionError("the child has ended")
         plan, path = self._plan, self._mutant.path
         items = plan.usable(session.items)
         tests = plan.order(self._mutant, plan.covering.of_file(path) & items.keys())
@@ -234,10 +251,24 @@ def at_import(plan: Plan, options: Sequence[str], tests: Sequence[str]) -> None:
         for one in mutants:
             if one.at_import or _is_left(plan.results.of(one)):
                 started = time.monotonic()
-                verdict = _imported(plan, one, [*options, *best]) if best else None
+                verdict = _sound(plan, one, options, best) if best else None
                 if verdict is None or verdict.outcome.is_open:
-                    verdict = _imported(plan, one, [*options, *tests])
+                    verdict = _sound(plan, one, options, tests)
                 plan.note(one, verdict, started)
+
+
+def _sound(plan: Plan, mutant: Mutant, options: Sequence[str], tests: Sequence[str]) -> Verdict:
+    """The verdict of tests that pass when nothing is changed."""
+    while True:
+        verdict = _imported(plan, mutant, [*options, *tests])
+        test = verdict.test
+        if verdict.outcome.is_open or "::" not in test:
+            return verdict
+        if test not in plan.sound:
+            alone = _imported(plan, None, [*options, str(plan.root / test)])
+            plan.sound[test] = alone.outcome is Outcome.SURVIVED
+        if plan.sound[test]:
+            return verdict
 
 
 def _is_left(known: Result | None) -> bool:
@@ -249,7 +280,7 @@ def _is_left(known: Result | None) -> bool:
 
 
 def _imported(plan: Plan, mutant: Mutant | None, arguments: list[str]) -> Verdict:
-    """Imports and runs; without a mutant it only collects."""
+    """Imports and runs; without a mutant it runs what is named by itself, or only collects."""
     child, end = fork()
     if child:
         return watch(child, end)

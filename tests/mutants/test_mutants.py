@@ -56,7 +56,7 @@ def never():
 TESTS = """\
 import pytest
 
-from toy import LIMIT, Shelf, kept
+from toy import LIMIT, Shelf, kept, never
 
 
 def test_kept():
@@ -343,6 +343,7 @@ def run(toy, *options):
 @pytest.mark.slow
 def test_a_toy_is_checked(toy):
     (toy / "test_toy.py").write_text(TESTS)
+    (toy / "data.txt").write_text("right")
     (toy / "equivalent.txt").write_text("")
     code, lines = run(toy)
     assert code == 1
@@ -355,6 +356,8 @@ def test_a_toy_is_checked(toy):
     ]
     (toy / "test_toy.py").write_text(
         f"{TESTS}\n\ndef test_just_enough():\n    assert kept([1, 2, 3], strict=True)\n"
+        '\n\ndef test_data():\n    never(), Shelf("x")\n'
+        '    assert (Path(__file__).parent / "data.txt").read_text() == "right"\n'
     )
     (toy / "equivalent.txt").write_text(
         "toy.py\tsuper().__init__()\tstatement removed\tthe name is given again\n"
@@ -362,4 +365,8 @@ def test_a_toy_is_checked(toy):
     )
     code, lines = run(toy, "--only-open", "--argued")
     assert code == 0, lines
+    assert "| toy.py | 17 | 14 | 0 | 0 | 0 | 0 | 0 | 3 | 0 | 0 |" in lines
+    (toy / "data.txt").write_text("wrong")
+    code, lines = run(toy, "--argued")
+    assert code == 0, "a test that fails without any change judges nothing"
     assert "| toy.py | 17 | 14 | 0 | 0 | 0 | 0 | 0 | 3 | 0 | 0 |" in lines
