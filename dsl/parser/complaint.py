@@ -509,6 +509,7 @@ _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     _clause,
     _side_by_side,
     texts.of_words,
+    habits.times,
     habits.word_after_field,
     _dots,
     commas.comma,

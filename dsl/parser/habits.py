@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 from dsl.parser import loops
-from dsl.parser.place import FIELD, KEYWORDS, LAST_VALUE, Place, Refusal, written_here
+from dsl.parser.place import FIELD, KEYWORDS, LAST_VALUE, PATH, Place, Refusal, written_here
 from dsl.schema import FIELDS
 from dsl.spelling import AGGREGATES, closest, quoted_key
 from dsl.types import Kind
@@ -201,6 +201,24 @@ def _size(place: Place, span: tuple[int, int], better: str) -> Refusal:
     return Refusal(
         "P007", f"`{shown}` is not a number", *span, helps=(f"write  {better}{exact}",), fix=better
     )
+
+
+def times(place: Place) -> Refusal | None:
+    """`score: 100 cpu_usage`: no sign stands between a number and a value."""
+    before = re.search(r"(?<![\w.])(\d+(?:\.\d+)?%?)\Z", place.before)
+    value = re.match(PATH, place.behind)
+    if before is None or value is None or place.keyword not in ("score", "prescore"):
+        return None
+    word = value.group()
+    if word in KEYWORDS or place.start == before.end():
+        return None
+    if not place.mends(place.start, place.start, "* "):
+        return None
+    return Refusal(
+        "P001", f"no sign stands between `{before[1]}` and `{word}`", place.start,
+        place.start + value.end(), helps=(f"write  {before[1]} * {word}",), fix="* ",
+        fix_at=(place.start, place.start),
+    )  # fmt: skip
 
 
 def _unit_apart(place: Place) -> Refusal | None:

@@ -149,6 +149,28 @@ def test_words_are_those_of_the_text():
     assert [words[-1].type, words[2].type] == ["_NL", "QUANT"]
 
 
+def words_of(text, start):
+    words = []
+    _, stop = AUTOMATON.read(text, start, words)
+    return None if stop is not None else [str(one) for one in words if one.type != "_NL"]
+
+
+@pytest.mark.parametrize("step", EVERY)
+def test_no_word_loses_its_blank_in_silence(step):
+    """Without the blank between them two words are another text: nothing is read into it."""
+    found = [one for one in dict.fromkeys(statements()) if not re.search(r"[#\"']", one[1])]
+    tried = 0
+    for start, text in found[::step]:
+        written = words_of(text, start)
+        if written is None:
+            continue
+        for blank in re.finditer(r"(?<=[A-Za-z_])[ \t]+(?=\w)", text):
+            glued = text[: blank.start()] + text[blank.end() :]
+            assert words_of(glued, start) != written, glued
+            tried += 1
+    assert tried > 100
+
+
 class Counting(Automaton):
     def __init__(self):
         super().__init__(load_tables())
