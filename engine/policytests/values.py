@@ -8,8 +8,9 @@ from types import MappingProxyType
 from typing import Final
 
 from dsl import ir, reference
-from dsl.collective import Gang
+from dsl.collective import Gang, QuotaUse
 from dsl.engines import ByReference as Meant
+from dsl.engines.quotas import guaranteed
 from dsl.engines.rules import QuotaParts, quota_use
 from dsl.plan import (
     ActionRule,
@@ -264,3 +265,18 @@ def _of_quota(rule: QuotaRule, answers: ByReference) -> _Lines:
             for words, amounts in (("min", limits.minimum), ("max", limits.maximum)):
                 said += f", {words} {show(amounts[name], kind)}" if name in amounts else ""
             yield said
+    if rule.core.elastic:
+        yield from _pool(use)
+
+
+def _pool(use: QuotaUse) -> _Lines:
+    """What all quotas guarantee together, which is what they lend each other."""
+    for name in guaranteed(use.limits):
+        kind = number_of(request_unit(name))
+        whole = sum(one.minimum.get(name, 0.0) for one in use.limits.values())
+        used = sum(one.get(name, 0.0) for one in use.used.values())
+        used += use.ahead_in_all.get(name, 0.0)
+        known = "1 quota is" if len(use.limits) == 1 else f"{len(use.limits)} quotas are"
+        yield (
+            f"  all together: {show(used, kind)} of {show(whole, kind)} {name} used; {known} known"
+        )

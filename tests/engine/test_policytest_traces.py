@@ -126,6 +126,23 @@ def test_of_items_that_are_alike_a_few_are_shown_and_a_node_once(said):
     assert [one for one in lines if one.startswith("it.cpu")] == []
 
 
+@pytest.mark.parametrize(
+    ("cpu", "pool"),
+    [
+        (0, "all together: 4 of 4 cpu used; 1 quota is known"),
+        (1, "all together: 5 of 8 cpu used; 2 quotas are known"),
+    ],
+)
+def test_what_an_elastic_quota_may_borrow_from_is_shown(said, cpu, pool):
+    nodes = "node: a  cpu 16\nrunning: on a  name x  cpu 4  namespace team-a\n"
+    nodes += f"running: on a  name y  cpu {cpu}  namespace team-b\n" if cpu else ""
+    rule = "quota: by pod.namespace elastic min cpu 4 max cpu 8"
+    wanted = "rejected [a]" if cpu else "feasible [a]"
+    lines = said(rule, f"given pod namespace team-a cpu 1; expect {wanted}", nodes)
+    assert "team-a: 4 cpu used, 1 asked for, min 4, max 8" in lines
+    assert pool in lines
+
+
 @pytest.mark.parametrize("wanted", ["victims none", "nominated none", "permit allow"])
 def test_what_no_rule_could_change_is_no_expectation(said, wanted):
     lines = said("filter: node.ready", f"given pod chosen a; expect {wanted}")
