@@ -270,6 +270,8 @@ def alternatives(scope: Scope, node: s.Logical) -> None:
             test = inner
         elif test is not None and _is_value(scope, inner):
             refused = _alternative(scope, node, test, inner)
+            if _several(scope, node, test):
+                break  # one list of them all is proposed
     if refused is not None:
         raise refused
 
@@ -326,8 +328,7 @@ def _several(scope: Scope, node: s.Logical, test: _Test) -> str:
     if not all(isinstance(one, s.Name | s.Text) for one in node.operands[1:]):
         return ""
     first = test.value if isinstance(test, s.LabelTest) else test.right
-    if first is None:
-        return ""
+    assert first is not None
     items = ", ".join(scope.text(one) for one in (first, *node.operands[1:]))
     tested = (
         f"{test.path} {scope.text(test.key)}"

@@ -121,6 +121,12 @@ def test_a_value_for_a_parameter_without_a_type_is_read_as_its_default_is():
     assert said("param a = x\nfilter: pod.name == $a", a="y z") == []
 
 
+def test_a_fixed_list_is_gone_through_up_to_a_limit():
+    numbers = ", ".join("1" * 4000)
+    text = f"param l: list of number = [{numbers}]\nfilter: any($l where it > 2)"
+    assert [code for code, *_ in said(text)] == ["P006"]
+
+
 def test_a_given_value_is_what_counts():
     bounded = 'param n: number = 5 from 1 to 9 "how many"\nscore: $n'
     assert said(bounded) == said(bounded, n=9) == []
