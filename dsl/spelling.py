@@ -575,6 +575,6 @@ def _put(form: str, parts: Sequence[str]) -> str:
     joined = {"*": ", ".join(parts), "?": " ?? ".join(parts)}
     return re.sub(
         r"\{(\d|[*?])\}",
-        lambda found: joined.get(found[1]) or parts[int(found[1])],
+        lambda found: joined[found[1]] if found[1] in joined else parts[int(found[1])],
         form,
     )

@@ -96,6 +96,8 @@ def _star(place: Place) -> Refusal | None:
     if place.text[place.start : place.start + 1] == "*" and place.before.lower().endswith("count("):
         start = len(place.before) - len("count(")
         end = place.bare.find(")", place.start) + 1
+        if not end:
+            return None
         return place.instead((start, end), "P001", "`count` is told of what", "count(node.pods)")
     return None
 
