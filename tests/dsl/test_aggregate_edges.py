@@ -109,6 +109,8 @@ def test_a_condition_of_the_pod_alone_is_the_same_for_all_members():
         "if all(node.pods where pod.gpu > 1) then 1 else 0",
         "if any(pod.gpu > 1 over zone.pods) then 1 else 0",
         "count(pod.gpu > 1 over node.pods where it.ready)",
+        "count(node.pods where pod.gpu > 1 or it.ready)",
+        "count(zone.pods where pod.gpu > 1 and it.ready)",
         "sum(pod.gpu over cluster.pods where it.ready)",
         "sum(pod.gpu over zone.pods where pod.gpu > 1)",
         "sum(it.priority over cluster.pods where pod.gpu > 1)",

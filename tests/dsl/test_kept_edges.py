@@ -698,6 +698,21 @@ def test_lets_of_lets_are_built_and_computed_once():
     assert world.asked == ["node.gpu.free"]
 
 
+@pytest.mark.parametrize(
+    ("test", "decided"),
+    [("pod.gpu > 1 or node.gpu.free > 3", 2.0), ("pod.gpu > 1 and node.gpu.free > 3", 1.0)],
+)
+def test_where_the_pod_alone_decides_no_node_is_asked(test, decided):
+    (plan,), _ = asking(f"filter: {test}")
+    rule, world = plan.filters[0], Watched([{"node.gpu.free": 1.0}, {"node.gpu.free": 5.0}])
+    for wanted in (1.0, 2.0):
+        pod = subject(gpu=wanted)
+        answers([plan], world, pod)
+        world.asked.clear()
+        rule.verdict(rule.prepare(pod, world), world, slice(0, 2))
+        assert (world.asked == []) == (wanted == decided)
+
+
 def test_sets_that_stand_twice_in_a_rule_are_looked_at_once():
     plans, _ = asking(
         "score: max(node.gpu.free over nodes) - min(node.gpu.free over nodes)"
