@@ -54,6 +54,8 @@ def never():
     return 1
 '''
 TESTS = """\
+from pathlib import Path
+
 import pytest
 
 from toy import LIMIT, Shelf, kept, never
