@@ -133,8 +133,8 @@ def main(
     for mutant, test in report.killed_though_argued:
         print(f"{mutant.path}:{mutant.line}: argued equivalent, but {test} fails: {mutant.what}")
     stale = report.equivalent.stale(one for some in report.mutants.values() for one in some)
-    for path, source, what in stale:
-        print(f"{path}: argued equivalent, but no more there: {source} [{what}]")
+    for path, name, source, what in stale:
+        print(f"{path}: {name}: argued equivalent, but no more there: {source} [{what}]")
     sys.exit(bool(report.open or report.killed_though_argued or stale))
 
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from tests.mutants.forks import Outcome
 from tests.mutants.operators import Mutant
 
-COLUMNS = ("generated", *(one.value for one in Outcome), "argued", "not run", "open")
+ARGUED = "argued"
+COLUMNS = ("generated", *(one.value for one in Outcome), ARGUED, "not run", "open")
 
 
 @dataclass(frozen=True)
@@ -58,23 +59,33 @@ class Results:
         return list(dict.fromkeys(reversed(dead)))
 
 
+Key = tuple[str, str, str, str]
+
+
+def key_of(mutant: Mutant) -> Key:
+    return mutant.path, mutant.name, mutant.source, mutant.what
+
+
 class Equivalent:
-    """Mutants that no test can tell from the code: file, line, change and reason, by tabs."""
+    """Mutants that no test can tell from the code: file, function, line, change, reason, by tabs.
+
+    A line that has the same change twice has one judgement for both.
+    """
 
     def __init__(self, file: Path) -> None:
-        self.reasons: dict[tuple[str, str, str], str] = {}
+        self.reasons: dict[Key, str] = {}
         for line in file.read_text(encoding="utf-8").splitlines():
             if line and not line.startswith("# "):
-                path, source, what, reason = line.split("\t")
-                self.reasons[path, source, what] = reason
+                path, name, source, what, reason = line.split("\t")
+                self.reasons[path, name, source, what] = reason
 
     def reason(self, mutant: Mutant) -> str | None:
-        return self.reasons.get((mutant.path, mutant.source, mutant.what))
+        return self.reasons.get(key_of(mutant))
 
-    def stale(self, mutants: Iterable[Mutant]) -> list[tuple[str, str, str]]:
+    def stale(self, mutants: Iterable[Mutant]) -> list[Key]:
         """The judgements of lines or changes that are no more, of the files of these mutants."""
         some = list(mutants)
-        there = {(one.path, one.source, one.what) for one in some}
+        there = {key_of(one) for one in some}
         paths = {one.path for one in some}
         return [one for one in self.reasons if one[0] in paths and one not in there]
 
@@ -91,17 +102,17 @@ class Report:
     def open(self) -> list[tuple[Mutant, str]]:
         """Those neither killed nor argued, with their outcome."""
         some = [(one, self._outcome(one)) for each in self.mutants.values() for one in each]
-        closed = (Outcome.KILLED.value, Outcome.TIMEOUT.value, "argued")
+        closed = (Outcome.KILLED.value, Outcome.TIMEOUT.value, ARGUED)
         return [(one, outcome) for one, outcome in some if outcome not in closed]
 
     @property
     def killed_though_argued(self) -> list[tuple[Mutant, str]]:
         """Judgements that a test has disproved."""
         some = [one for each in self.mutants.values() for one in each]
-        found = [(one, self.results.of(one)) for one in some if self.equivalent.reason(one)]
-        return [
-            (one, result.test) for one, result in found if result and not result.outcome.is_open
-        ]
+        argued = [one for one in some if self.equivalent.reason(one)]
+        still = {key_of(one) for one in argued if self._outcome(one) == ARGUED}
+        found = [(one, self.results.of(one)) for one in argued if key_of(one) not in still]
+        return [(one, result.test) for one, result in found if result]
 
     def table(self) -> str:
         """Markdown: a line for each file, and one for all."""
@@ -120,7 +131,7 @@ class Report:
         if result is not None and not result.outcome.is_open:
             return result.outcome.value
         if self.equivalent.reason(mutant):
-            return "argued"
+            return ARGUED
         return result.outcome.value if result is not None else "not run"
 
 

@@ -298,9 +298,9 @@ def test_the_table_and_what_is_open(toy):
     page = toy / "equivalent.txt"
     page.write_text(
         "# Words.\n"
-        f"toy.py\t{some[2].source}\tcondition negated\tnobody is strict\n"
-        f"toy.py\t{some[4].source}\tGt -> GtE\twrong\n"
-        "toy.py\tLIMIT = 4\t4 -> 5\tgone\n"
+        f"toy.py\tkept\t{some[2].source}\tcondition negated\tnobody is strict\n"
+        f"toy.py\tkept\t{some[4].source}\tGt -> GtE\twrong\n"
+        "toy.py\t\tLIMIT = 4\t4 -> 5\tgone\n"
     )
     equivalent = Equivalent(page)
     report = Report({"toy.py": some}, Results(toy / "results.jsonl"), equivalent)
@@ -311,7 +311,7 @@ def test_the_table_and_what_is_open(toy):
     assert len(report.open) == 13
     assert {outcome for _, outcome in report.open} == {"survived", "not run"}
     assert [(one.what, test) for one, test in report.killed_though_argued] == [("Gt -> GtE", "t")]
-    assert equivalent.stale(some) == [("toy.py", "LIMIT = 4", "4 -> 5")]
+    assert equivalent.stale(some) == [("toy.py", "", "LIMIT = 4", "4 -> 5")]
     assert results.killers("toy.py") == ["t"]
 
 
@@ -322,7 +322,7 @@ def test_every_judgement_is_of_a_line_that_is_there():
         path: {line.strip() for line in (ROOT / path).read_text().splitlines()}
         for path in {one[0] for one in reasons}
     }
-    assert [one for one in reasons if one[1] not in lines[one[0]]] == []
+    assert [one for one in reasons if one[2] not in lines[one[0]]] == []
     assert all(reasons.values())
 
 
@@ -362,8 +362,9 @@ def test_a_toy_is_checked(toy):
         '    assert (Path(__file__).parent / "data.txt").read_text() == "right"\n'
     )
     (toy / "equivalent.txt").write_text(
-        "toy.py\tsuper().__init__()\tstatement removed\tthe name is given again\n"
-        "toy.py\treturn 1\treturn -> None\tnobody asks\ntoy.py\treturn 1\t1 -> 2\tnobody asks\n"
+        "toy.py\tShelf.__init__\tsuper().__init__()\tstatement removed\tthe name is given again\n"
+        "toy.py\tnever\treturn 1\treturn -> None\tnobody asks\n"
+        "toy.py\tnever\treturn 1\t1 -> 2\tnobody asks\n"
     )
     code, lines = run(toy, "--only-open", "--argued")
     assert code == 0, lines
