@@ -344,10 +344,8 @@ def _parted(place: Place, size: int, better: str, *, sure: bool) -> Refusal | No
         return place.instead(span, "P001", f"a blank is missing in `{shown}`", better)
     left = LAST_VALUE.search(place.before)
     hints = [f"if a blank is missing, write  {better}"]
-    if left is not None and left.group() in FIELDS and not better.startswith("is "):
-        hints.append(f"if it is a text, write  {left.group()} is {shown}")
-    elif left is not None and left.group() in FIELDS:
-        hints.append(f"or, if it is one word,  is {shown}")
+    if left is not None and left.group() in FIELDS:
+        hints.append(f"if it is one word, write  is {shown}")
     return place.at(*span, "P001", f"`{shown}` does not fit here", *hints)
 
 
