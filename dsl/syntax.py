@@ -371,9 +371,9 @@ class NormalizeDecl(Node, frozen=True):
 
 
 class Broken(Node, frozen=True):
-    """A statement that could not be read; a declaration still declares its name."""
+    """A statement that could not be read; a declaration still declares its names."""
 
-    declares: str = ""
+    declares: tuple[str, ...] = ()
 
 
 Statement = (

@@ -159,8 +159,7 @@ class FileChecker:
         scope = self._scope
         match node:
             case s.Broken():
-                if node.declares:
-                    scope.broken.add(node.declares)
+                scope.broken.update(node.declares)
             case s.ParamDecl():
                 declare_param(scope, node, self._given.pop(node.name, None))
             case s.MetricDecl():

@@ -9,6 +9,7 @@ from typing import Final
 
 from dsl.diagnostics import Diagnostic, Fix, Severity
 from dsl.parser.build import Kept, StatementReader
+from dsl.parser.headings import declares
 from dsl.parser.layout import Chunk, cut
 from dsl.parser.openings import continued, foreign, is_closing, is_ours, wrong_language
 from dsl.parser.tests import parse_test
@@ -68,18 +69,18 @@ class Parser:
                 alien = language
                 refusal = wrong_language(text, language)
                 found = refusal.diagnostic(source, chunk.span.start, len(source.text))
-                yield Broken(chunk.span, chunk.declares), (found,)
+                yield Broken(chunk.span, declares(text)), (found,)
             elif (alien and not is_ours(text)) or (broken and is_closing(text, lost=lost)):
                 # What follows the first line of another language is no mistake of its own, nor is
                 # what closes a bracket of a line that could not be read.
-                yield Broken(chunk.span, chunk.declares), ()
+                yield Broken(chunk.span, declares(text)), ()
             else:
                 skip = self._run_on(source, chunks[at:])
                 if skip:
                     broken = True
                     lines = chunks[at + 1 : at + 1 + skip]
                     yield (
-                        Broken(chunk.span, chunk.declares),
+                        Broken(chunk.span, declares(text)),
                         tuple(continued(source, chunk.span, one.span) for one in lines),
                     )
                 else:
@@ -125,5 +126,5 @@ class Parser:
     ) -> tuple[Statement, tuple[Diagnostic, ...]]:
         statement, found = self._reader.statement(source, chunk.span, keep)
         if statement is None:
-            statement = Broken(chunk.span, chunk.declares)
+            statement = Broken(chunk.span, declares(source.slice(chunk.span)))
         return statement, tuple(found)

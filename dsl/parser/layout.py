@@ -16,7 +16,6 @@ from dsl.source import (
     TextProblem,
 )
 
-_DECLARES: Final = re.compile(r"(?:let|param|metric)[ \t]+\$?([A-Za-z_]\w*)")
 _TOKEN: Final = re.compile(
     r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[\w.]+|[^\w\s]'
 )
@@ -27,7 +26,6 @@ class Chunk:
     """The text of one statement, from its first column to the start of the next."""
 
     span: Span
-    declares: str
 
 
 def cut(source: SourceFile) -> tuple[list[Chunk], list[TextProblem]]:
@@ -52,10 +50,7 @@ def cut(source: SourceFile) -> tuple[list[Chunk], list[TextProblem]]:
             )
         )
     ends = [*starts[1:], len(text)] if starts else []
-    chunks = []
-    for start, end in zip(starts, ends, strict=True):
-        declared = _DECLARES.match(text, start)
-        chunks.append(Chunk(Span(start, end), declared.group(1) if declared else ""))
+    chunks = [Chunk(Span(start, end)) for start, end in zip(starts, ends, strict=True)]
     return chunks, problems
 
 

@@ -185,12 +185,43 @@ def statement_word(place: Place) -> Refusal | None:
         return None if rest.startswith(":") else _no_colon(place, word)
     if word in DECLARATIONS:
         return None
+    told = _declaring(word, rest)
+    if told is not None:
+        return told
     known = _known_word(word)
     if known is not None:
         message = f"there is no statement `{word}`"
         help_ = f"did you mean `{known}`?"
         return place.at(0, len(word), "P004", message, help_, fix=known)
     return place.at(0, len(word), "P004", f"there is no statement `{word}`", *_advice(word, rest))
+
+
+def declaring_word(word: str) -> str:
+    """Returns the declaration that a word of another language or a misspelt one means."""
+    plain = word.lower()
+    near = closest(plain, DECLARATIONS) if plain not in _ELSEWHERE else None
+    named = _ELSEWHERE.get(plain, "").split(" ")[0]
+    if plain in ("def", "final", "static", "dim", "lte"):
+        return "let"
+    return near or (named if named in DECLARATIONS[:-1] else "")
+
+
+def _declaring(word: str, rest: str) -> Refusal | None:
+    """`metrics heat = ...`, `Let share = ...`, `def free = ...`: the line declares a name."""
+    given = re.match(r"\$?([A-Za-z_]\w*)[ \t]*(?::[ \t]*[a-z][a-z ]*)?:?=(?!=)[ \t]*", rest)
+    if given is None:
+        return None
+    meant = declaring_word(word)
+    from_query = re.match(r"(?:promql|annotation|usage|object)\b", rest[given.end() :])
+    meant = "metric" if from_query is not None else meant
+    if not meant:
+        return None
+    line = rest.split("\n", 1)[0].split(" #")[0].rstrip()
+    near = closest(word.lower(), (meant,)) is not None
+    help_ = f"did you mean `{meant}`?" if near else f"write  {meant} {line}"
+    return Refusal(
+        "P004", f"there is no statement `{word}`", 0, len(word), helps=(help_,), fix=meant
+    )
 
 
 def _known_word(word: str) -> str | None:
@@ -228,6 +259,9 @@ def _advice(word: str, rest: str) -> list[str]:
     given = re.match(r":?=(?!=)[ \t]*(.*)", line)
     if given is not None and plain not in _ELSEWHERE:
         return [f"to give a value a name write  let {word} = {given[1]}".rstrip()]
+    named = re.match(r"[A-Za-z][\w.-]*[ \t]*:[ \t]+(\S.*)", line)
+    if plain in ("rule", "rules") and named is not None:
+        return [f"a rule has no name: write  filter: {named[1]}"]
     if plain in _ELSEWHERE:
         return [f"write  {_ELSEWHERE[plain]}"]
     if plain in _EXPRESSIONS or re.match(r"[ \t]*(->|is\b|==|contains\b|[-+*/<>]\s)", line):
@@ -416,9 +450,9 @@ def _equals_sign(place: Place, word: str, name: str, end: int) -> Refusal | None
     rest = place.text[end:].split("\n", 1)[0].strip()
     if word == "param":
         return _param_type(place, name, rest)
-    value = rest.lstrip(":=").strip() or "..."
+    value = rest.lstrip(":= \t") or "..."
     message = f"`{word} {name}` needs a `=`"
-    lead = re.compile(r"[ \t]*(:=|:)?[ \t]*").match(place.text, end)
+    lead = re.compile(r"[ \t]*(?::[ \t]*=?)?[ \t]*").match(place.text, end)
     stop = lead.end() if lead is not None else end
     help_ = f"write  {word} {name} = {value}"
     return Refusal(

@@ -171,7 +171,7 @@ def test_one_broken_statement_hides_no_other():
     statements, findings = read("filter: (\nscore: 5\nlet x = *\nscore: 6\n")
     assert [one.code for one in findings] == ["P002", "P001"]
     assert [type(one) for one in statements] == [s.Broken, s.Rule, s.Broken, s.Rule]
-    assert statements[2].declares == "x"
+    assert statements[2].declares == ("x",)
 
 
 def test_long_chains_are_flat():
