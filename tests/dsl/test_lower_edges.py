@@ -375,7 +375,7 @@ OF_NODE = [
     "len(upper(node.label[k])) > 2",
     "len(string(node.gpu.free + pod.gpu)) > 0",
     "len(pod.label[(node.zone)]) > 0",
-    "len(item($words, node.gpu.free - 1)) == 3",
+    "len(item($words, node.gpu.free - pod.gpu)) == 3",
     "len(join(node.name, node.zone)) > 4",
     "len(pod.label[none]) > 0 or node.ready",
     "string(node.pods.free) is 3",
