@@ -216,6 +216,10 @@ def _sign(place: Place, span: tuple[int, int], better: str) -> Refusal | None:
         left = "" if start == 0 or place.text[start - 1] in " \t(" else " "
         right = "" if place.text[end : end + 1].isspace() else " "
         fix = f"{left}{better}{right}"
+    piped = re.compile(r"\|[ \t]*[a-z]\w*[ \t]*(?:\(|\||$)", re.MULTILINE).match(place.bare, start)
+    if word == "|" and piped is not None:
+        help_ = "calls stand one in the other:  contains (lower(pod.name))   or   len(x) > 1"
+        return place.at(start, end, "P014", "nothing is handed on by `|` here", help_)
     if word == "!" and place.before.endswith(_TESTED):
         owner = place.before.split()[-1]
         return place.at(

@@ -132,7 +132,7 @@ def _tested(place: Place) -> re.Match[str] | None:
     if place.kind == "end" or before.endswith(("==", "<=", ">=", "!=")):
         return None
     tested = re.search(r"(contains|starts with|ends with|is|is not|like|=)[ \t]+(\S+)\Z", before)
-    return tested or re.search(r"(?<=\w)(=|!=)([\w./-]+)\Z", before)
+    return tested or re.search(r"(?<=\w)(=|!=)([\w./$-]+)\Z", before)
 
 
 def _touching(place: Place) -> Refusal | None:
@@ -146,6 +146,12 @@ def _touching(place: Place) -> Refusal | None:
     if more in ("", ":") or _is_no_text(place.before, more) or re.fullmatch(r"\d+(\.\d+)?", word):
         return None
     span = (tested.start(2), place.start + len(more))
+    if word.startswith("$") and operator != "like":
+        # In quotes a parameter would be no more than its name.
+        better = f'(join({word}, "{more}"))'
+        fix = better if place.mends(*span, better) else None
+        message = "a parameter and a text are put together by `join`"
+        return place.at(*span, "P001", message, f"write  {operator} {better}", fix=fix)
     if "*" in more and operator in ("contains", "is", "starts with", "ends with", "like"):
         better = f"like {word}{more}"
         whole = (tested.start(1), span[1])
