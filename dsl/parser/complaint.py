@@ -12,6 +12,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from dsl.parser import (
+    attempts,
     brackets,
     calls,
     commas,
@@ -480,6 +481,15 @@ _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     misplaced.clock,
     misplaced.no_then,
     _source,
+    attempts.clause,
+    attempts.inner_quotes,
+    attempts.aggregate,
+    attempts.moments,
+    attempts.weekdays,
+    attempts.ordered,
+    attempts.remainder,
+    attempts.no_dot,
+    attempts.beside,
     _by_label,
     texts.of_python,
     habits.aggregate,

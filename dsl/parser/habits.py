@@ -25,7 +25,8 @@ _UNIT_WORDS: Final = MappingProxyType(
         "g": "Gi", "t": "Ti", "core": "", "cores": "", "cpu": "", "cpus": "", "vcpu": "",
         "vcpus": "", "c": "", "millis": "m", "millicores": "m", "mcpu": "m", "bytes": "",
         "byte": "", "b": "", "x": "", "u": "", "f": "", "l": "", "pods": "", "nodes": "",
-        "percent": "%", "pct": "%", "gpu": "", "gpus": "",
+        "percent": "%", "pct": "%", "gpu": "", "gpus": "", "celsius": "", "degrees": "",
+        "watts": "", "watt": "",
     }
 )  # fmt: skip
 

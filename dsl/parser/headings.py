@@ -96,7 +96,10 @@ def items(place: Place) -> Refusal | None:
     if head is None or place.alone:
         return None
     lines = place.text[head.end() - 2 :]
-    given = {key.lower(): value.strip().strip("\"'") for key, value in _ITEM.findall(lines)}
+    given = {
+        key.lower(): re.sub(r"\A([\"'])(.*)\1\Z", r"\2", value.strip())
+        for key, value in _ITEM.findall(lines)
+    }
     better = _spread(given) or _expression(head[1], given)
     if better and re.search(r"\n[ \t]*- ", lines) is None:
         what = "lists of Kubernetes objects are written as statements"
@@ -105,10 +108,13 @@ def items(place: Place) -> Refusal | None:
         return place.at(*head.span(1), "P004", what, f"write  {better}")
     if head[1] in STATEMENTS or place.start > head.end():
         return None
-    rule = re.match(r"-[ \t]+(?:expression|expr|rule|cel|([a-z]+))[ \t]*:[ \t]*(\S.*)", lines)
-    if rule is not None and (rule[1] is None or rule[1] in STATEMENTS):
+    rule = re.match(r"-[ \t]+([a-z]+)[ \t]*:[ \t]*(\S.*)", lines)
+    shown = f"{rule[1]}: {rule[2]}" if rule is not None and rule[1] in STATEMENTS else ""
+    tested = next((given[one] for one in ("expression", "expr", "cel") if one in given), "")
+    shown = f"filter: {tested}" if tested else shown
+    if shown:
         what = f"there is no statement `{head[1]}`: each rule stands in column 1"
-        return place.at(*head.span(1), "P004", what, f"write  {rule[1] or 'filter'}: {rule[2]}")
+        return place.at(*head.span(1), "P004", what, f"write  {shown}")
     return statement_word(place)
 
 

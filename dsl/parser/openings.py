@@ -201,8 +201,10 @@ def declaring_word(word: str) -> str:
     plain = word.lower()
     near = closest(plain, DECLARATIONS) if plain not in _ELSEWHERE else None
     named = _ELSEWHERE.get(plain, "").split(" ")[0]
-    if plain in ("def", "final", "static", "dim", "lte"):
+    if plain in ("def", "final", "static", "dim", "lte", "variable", "constant"):
         return "let"
+    if plain.startswith("param"):
+        return "param"
     return near or (named if named in DECLARATIONS[:-1] else "")
 
 
@@ -254,6 +256,9 @@ _NEAR_WORDS: Final = [one for one in (*STATEMENTS, *DECLARATIONS) if one not in 
 def _advice(word: str, rest: str) -> list[str]:
     plain = re.sub(r"[-_]", "", word).lower()
     line = rest.splitlines()[0].strip() if rest else ""
+    behind = re.match(r"(\"[^\"]*\"|'[^']*'|\w+)[ \t]*(?::|->)[ \t]*(\S.*)", line)
+    if plain in ("message", "status") and behind is not None:
+        return [f"it stands behind the rule:  filter: {behind[2]} {word} {behind[1]}"]
     if plain in ("message", "status"):
         return ["it belongs to the rule above: indent it, and write it without a colon"]
     given = re.match(r":?=(?!=)[ \t]*(.*)", line)

@@ -56,7 +56,9 @@ def comment(place: Place) -> Refusal | None:
 def braces(place: Place) -> Refusal | None:
     """Templates, blocks, line ends of other languages."""
     behind = place.text[place.start :]
-    template = re.match(r"\{\{[ \t]*[.$]?(?:\w+\.)*(\w+)[^}\n]*\}\}|\$\{?\{?(\w+)\}?\}?", behind)
+    template = re.match(
+        r"\{\{[ \t]*[.$]?(?:\w+\.)*(\w+)[^}\n]*\}\}|\$\{?\{?(?:\w+\.)*(\w+)\}?\}?", behind
+    )
     if template is not None and behind[:2] in ("{{", "${"):
         name = (template[1] or template[2] or "name").lower()
         better = f"${name}"
