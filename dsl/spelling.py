@@ -103,6 +103,20 @@ def _apart(word: str, other: str) -> int:
     return own if own * 2 < max(len(word), 2) else far
 
 
+#: The words of `time.weekday`.
+DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+
+def days(text: str) -> str:
+    """Returns the days of `mon-fri` or `mon..fri` as a list; "" for anything else."""
+    found = re.fullmatch(r"(\w{3})\w*[ \t]*(?:-|\.\.|to)[ \t]*(\w{3})\w*", text.lower())
+    if found is None or not {found[1], found[2]} <= {*DAYS}:
+        return ""
+    first, last = DAYS.index(found[1]), DAYS.index(found[2])
+    named = DAYS[first : last + 1] if first <= last else DAYS[first:] + DAYS[: last + 1]
+    return f"[{', '.join(named)}]"
+
+
 # ---- fields
 
 _ROOTS: Final = frozenset(
@@ -224,6 +238,10 @@ _CONCEPTS: Final = MappingProxyType(
         "time.dayofweek": Spelling("time.weekday"),
         "time.hours": Spelling("time.hour"),
         "time.now": Spelling("now"),
+        "now.hour": Spelling("time.hour"),
+        "now.minute": Spelling("time.minute"),
+        "now.weekday": Spelling("time.weekday"),
+        "now.day": Spelling("time.weekday"),
         "victims.size": Spelling("victims.count"),
         "victims.length": Spelling("victims.count"),
         "group.minmember": Spelling("group.min_member"),
@@ -478,7 +496,7 @@ def call_for(name: str, args: Sequence[str]) -> Spelling | None:
     """
     owner, _, method = name.rpartition(".")
     parts = [one.strip() for one in args if one.strip()]
-    known = _of_owner(owner, _plain(method), parts)
+    known = _of_time_or_range(owner, method, parts) or _of_owner(owner, _plain(method), parts)
     if known is not None:
         return known
     if owner and owner.lower() not in _LIBRARIES:
@@ -504,6 +522,16 @@ def call_for(name: str, args: Sequence[str]) -> Spelling | None:
     if form == "len({0})" and parts and parts[0] in POD_SETS:
         return Spelling(f"count({parts[0]})")
     return _filled(form, _in_order(form, [_inner(one) for one in parts]))
+
+
+def _of_time_or_range(owner: str, method: str, args: Sequence[str]) -> Spelling | None:
+    """`now.Hour()`, `range(1, 10)`."""
+    if owner in ("now", "time") and not args:
+        return _concept(f"now.{method}")
+    if method == "range" and len(args) > 1 and all(one.isdigit() for one in args):
+        # As Python has it, the end is not in the range.
+        return Spelling(f"{args[0]}..{int(args[1]) - 1}", sure=False)
+    return None
 
 
 _GLOBS: Final = frozenset({"glob", "fnmatch", "filepath", "path"})

@@ -153,7 +153,7 @@ class _Finder:
             return None
         target = self._library.find(node.name, scope.source)
         if target is None:
-            near = closest(node.name, self._library.names())
+            near = closest(node.name.removesuffix(".policy"), self._library.names())
             raise scope.refuse(
                 "P107",
                 f"there is no policy `{node.name}`",

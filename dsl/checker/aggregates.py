@@ -8,8 +8,10 @@ from dsl import syntax as s
 from dsl.checker import hints, lists
 from dsl.checker.fields import canonical, key_text
 from dsl.checker.scope import RESERVED, Flex, Refused, Typed, describe
+from dsl.diagnostics import Fix
 from dsl.functions import FUNCTIONS
 from dsl.schema import FIELDS, POD_SETS
+from dsl.source import Span
 from dsl.types import BOOL, NUMBER, Kind, Level, Type
 
 if TYPE_CHECKING:
@@ -290,6 +292,17 @@ def _over_nodes(typer: "Typer", node: s.Aggregate) -> ir.Expr:
     over, written = "candidates", node.args[0]
     value: ir.Expr | None = None
     if node.over is not None:
+        pods = typer.scope.text(written)
+        if pods in POD_SETS and isinstance(node.over, s.Field):
+            value_of = typer.scope.text(node.over)
+            better = f"{value_of} over {pods}"
+            raise typer.scope.refuse(
+                "P209",
+                "`over` stands between a value and the pods it is taken of",
+                node.over.span,
+                f"write  {node.function}({better})",
+                fix=Fix(Span(written.span.start, node.over.span.end), better),
+            )
         if not isinstance(node.over, s.Name) or node.over.name not in _NODE_SETS:
             raise typer.scope.refuse(
                 "P209",

@@ -15,6 +15,7 @@ from dsl.checker.texts import CONDITION, beside_number, has_no_order
 from dsl.diagnostics import Fix, Label, Severity
 from dsl.schema import FIELDS
 from dsl.source import Span
+from dsl.spelling import days
 from dsl.types import BOOL, PLAIN, SECONDS, TEXT, Kind, Level, Unit, number_of
 
 if TYPE_CHECKING:
@@ -133,10 +134,16 @@ def _with_constant(typer: "Typer", node: s.Compare, left: Typed, right: Typed) -
     forms = {
         Kind.TIME: f"now - {text}",
         Kind.BOOL: f"(if {text} then 1 else 0)",
+        Kind.LIST: f"len({text})",
     }
     better = forms.get(other.type.kind)
-    hint = f"write  {better}" if better is not None else ""
     place = other.span
+    flag = {"==0": f"not {text}", "!=0": text, "==1": text, "!=1": f"not {text}"}.get(
+        f"{node.operator}{scope.text(number)}"
+    )
+    if other.type.kind is Kind.BOOL and flag is not None:
+        better, place = flag, node.span
+    hint = f"write  {better}" if better is not None else ""
     if other.type.kind is Kind.TEXT:
         hint, better = beside_number(scope, other, number, node.operator)
         place = node.span if better.startswith(f"{text} ") else place
@@ -303,6 +310,14 @@ def closed_set(scope: Scope, left: Typed, word: ir.Const) -> None:
     words = FIELDS[left.field].words
     if word.value not in words:
         near = closest(str(word.value), words)
+        several = days(str(word.value)) if left.field == "time.weekday" else ""
+        if several:
+            raise scope.refuse(
+                "P210",
+                f"`{left.field}` is one day, and `{word.value}` is several",
+                word.span,
+                f"write  time.weekday in {several}",
+            )
         raise scope.refuse(
             "P210",
             f"`{left.field}` is never `{word.value}`",

@@ -10,7 +10,7 @@ from dsl import syntax as s
 from dsl.checker.scope import Scope
 from dsl.schema import FIELDS, POD_SETS
 from dsl.source import QUOTED_OR_COMMENT, Span
-from dsl.spelling import AGGREGATES
+from dsl.spelling import AGGREGATES, DAYS, days
 
 #: Words that start a statement, said as the outcome of a rule.
 _OUTCOMES: Final = {
@@ -107,3 +107,53 @@ def as_list(scope: Scope, span: Span) -> tuple[str, ...]:
     """Returns how a parameter behind `in` is declared, nothing for other values."""
     name = re.fullmatch(r"\$(\w+)", scope.source.slice(span))
     return (f"declare it  param {name[1]}: list of string = [...]",) if name is not None else ()
+
+
+def of_set(scope: Scope, name: str, span: Span) -> str:
+    """Returns the aggregate of `node.pods contains web`, `pod.name in node.pods`; "" for others."""
+    text = scope.source.text
+    test = re.compile(
+        r"[ \t]+((?:contains|is|like|starts with|ends with)[ \t]+(?:[\w.*-]+|\"[^\"\n]*\"))"
+    ).match(text, span.end)
+    if test is not None:
+        return f"any({name} where it.name {test[1]})"
+    value = re.search(r"(?<![\w.$])(pod\.(\w+))[ \t]+(not[ \t]+)?in[ \t]*\Z", text[: span.start])
+    if value is None or f"it.{value[2]}" not in FIELDS:
+        return ""
+    return f"{'not ' if value[3] else ''}any({name} where it.{value[2]} == {value[1]})"
+
+
+def of_node(scope: Scope, name: str, span: Span) -> str:
+    """Returns the field that `it.ready` means in an aggregate over nodes, "" elsewhere."""
+    better = f"node.{name.removeprefix('it.')}"
+    before = scope.source.text[_start_of_statement(scope, span.start) : span.start]
+    over = re.search(r"\((?:nodes|candidates)\b[^()]*\Z", before) is not None
+    return better if over and better in FIELDS else ""
+
+
+def variable(scope: Scope, node: s.Name) -> str:
+    """Returns the aggregate of `count(p in node.pods where p.ready)`, "" for other names."""
+    text = scope.source.text
+    start = _start_of_statement(scope, node.span.start)
+    end = text.find("\n", node.span.end)
+    line = text[start : end if end >= 0 else len(text)]
+    found = re.search(
+        rf"\b({'|'.join(AGGREGATES)})\([ \t]*{node.name}[ \t]+in[ \t]+([\w.]+)"
+        r"(?:[ \t]+where[ \t]+([^()]*(?:\([^()]*\)[^()]*)*))?\)",
+        line,
+    )
+    if found is None or found[2] not in POD_SETS:
+        return ""
+    where = re.sub(rf"\b{node.name}\.", "it.", found[3] or "")
+    return f"{found[1]}({found[2]}{f' where {where}' if where else ''})"
+
+
+def weekdays(scope: Scope, node: s.Name) -> str | None:
+    """Returns the days of `mon-fri` at its first word, "" at its last, None for other names."""
+    if node.name not in DAYS:
+        return None
+    text = scope.source.text
+    if re.search(r"\w-\Z", text[: node.span.start]) is not None:
+        return ""
+    whole = re.compile(r"\w{3}-\w{3}(?!\w)").match(text, node.span.start)
+    return days(whole.group()) or None if whole is not None else None

@@ -219,14 +219,6 @@ class EngineChecker(StatementChecker):
                 node.span,
                 "end it with  max cpu 10, memory 32Gi   or   elastic",
             )
-        if low and not elastic:
-            self.scope.report(
-                "P312",
-                "a `min` has no effect in a quota that is not elastic: nothing is lent or taken",
-                lists["quota_min"].span,
-                "add  elastic   or leave the `min` out",
-                severity=Severity.NOTE,
-            )
         for key, (least, span) in low.items():
             if key in high and least > high[key][0]:
                 raise self.scope.refuse("P111", f"the minimum of {key} is above its maximum", span)
@@ -268,12 +260,11 @@ class EngineChecker(StatementChecker):
         if isinstance(node, s.Word | s.Text):
             typed = read_number(node.value, node.span)
         value = settle(self.scope, typed, unit) if typed is not None else None
-        if not isinstance(value, ir.Const) or value.type.unit != unit:
+        amount = value.value if isinstance(value, ir.Const) and value.type.unit == unit else None
+        # A parameter that is a text has no unit either.
+        if not isinstance(amount, float) or not amount >= 0:
             raise self._no_amount(key, node)
-        assert isinstance(value.value, float)
-        if not value.value >= 0:
-            raise self._no_amount(key, node)
-        return value.value
+        return amount
 
     def _no_amount(self, key: str, node: s.Literal) -> Refused:
         example = {"cpu": "10", "memory": "32Gi"}.get(key, "4")

@@ -77,6 +77,15 @@ def _amount_type(spec: FieldSpec, key: str | None) -> Type:
 
 
 def _may_be_read(typer: "Typer", spec: FieldSpec, span: Span) -> None:
+    of_node = elsewhere.of_node(typer.scope, spec.name, span)
+    if spec.level is Level.IT and not typer.in_pods and of_node:
+        raise typer.scope.refuse(
+            "P202",
+            f"`{spec.name}` means a pod, and this is asked of nodes",
+            span,
+            f"write  {of_node}",
+            fix=of_node,
+        )
     if spec.level is Level.IT and not typer.in_pods:
         raise typer.scope.refuse(
             "P202",
@@ -87,11 +96,14 @@ def _may_be_read(typer: "Typer", spec: FieldSpec, span: Span) -> None:
             else "write for example  count(node.pods where it.priority > 0)",
         )
     if spec.type.kind is Kind.PODS:
+        of_set = elsewhere.of_set(typer.scope, spec.name, span)
         raise typer.scope.refuse(
             "P201",
             f"`{spec.name}` is a set of pods, not a value",
             span,
-            f"write  count({spec.name})   or   sum(it.cpu over {spec.name})",
+            f"write  {of_set}"
+            if of_set
+            else f"write  count({spec.name})   or   sum(it.cpu over {spec.name})",
         )
     root = spec.name.split(".", 1)[0]
     if root in RESULTS and not {root, spec.name} & typer.results:

@@ -138,12 +138,25 @@ def no_name(scope: Scope, node: s.Name, *, in_pods: bool) -> Refused:
     told = elsewhere.outcome(scope, node)
     if told is not None:
         return scope.refuse("P102", message, node.span, told)
+    week = elsewhere.weekdays(scope, node)
+    if week is not None:
+        # The second word of a range is told of with the first.
+        whole = Span(node.span.start, node.span.end + len("-fri"))
+        return (
+            scope.refuse("P102", "days stand in a list", whole, f"write  {week}", fix=week)
+            if week
+            else Refused()
+        )
+    aggregate = elsewhere.variable(scope, node)
+    if aggregate:
+        what = "there are no variables here: each of the pods is called `it`"
+        return scope.refuse("P102", what, node.span, f"write  {aggregate}")
     if name in ("pod", "node", "it", "cluster", "group", "quota"):
         field = next(one for one in FIELDS if one.startswith(f"{name}."))
         return scope.refuse(
             "P102", f"`{name}` alone is no value", node.span, f"name a field of it: {field}"
         )
-    owners = ("it", "pod", "node") if in_pods else ("pod", "node", "it")
+    owners = ("it", "pod", "node", "time") if in_pods else ("pod", "node", "it", "time")
     found = next((f"{one}.{name}" for one in owners if f"{one}.{name}" in FIELDS), None)
     found = "node.label" if name == "label" else found
     found = elsewhere.pods(scope, node) or found

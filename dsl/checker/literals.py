@@ -239,11 +239,20 @@ def read_word(scope: Scope, node: s.Word | s.Text | s.Percent | s.Bool, like: Ty
 def _wrong_word(scope: Scope, span: Span, text: str, like: Typed) -> Exception:
     lower = not isinstance(like, Flex) and like.type.kind is Kind.BOOL
     lower = lower and text.lower() in ("true", "false")
+    value = scope.text(like)
+    kind = None if isinstance(like, Flex) else like.type.kind
+    better = text.lower() if lower else ""
+    if kind is Kind.LIST and re.fullmatch(r"[\w.-]+", text):
+        better = f"{value} contains {text}"
+    elif kind is Kind.NUMBER and text in ("true", "false"):
+        better = f"{value} > 0" if text == "true" else f"{value} == 0"
+    elif kind is Kind.NUMBER and re.fullmatch(r"\d+\.\.\d+", text):
+        better = f"{value} in {text}"
     return scope.refuse(
         "P201",
         f"`{scope.text(like)}` is {describe(like)}, and `{text}` is not",
         like.span,
-        *([f"write  {text.lower()}"] if lower else []),
+        *([f"write  {better}"] if better else []),
         fix=Fix(span, text.lower()) if lower else None,
         label=describe(like),
         labels=(Label(span, "a word"),),

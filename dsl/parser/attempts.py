@@ -10,7 +10,7 @@ from typing import Final
 
 from dsl.parser.place import CLAUSES, FIELD, KEYWORDS, PATH, Place, Refusal
 from dsl.schema import FIELDS, POD_SETS
-from dsl.spelling import AGGREGATES
+from dsl.spelling import AGGREGATES, days
 from dsl.types import Kind
 
 #: Aggregates as other languages call them.
@@ -33,7 +33,6 @@ _IS_TEST: Final = re.compile(
 )
 #: The last comparison of a stretch.
 _COMPARED: Final = re.compile(r"[ \t]*(?:[<>]=?|[!=]=)[ \t]*[\w$.]+%?[ \t]*\Z")
-_DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _OWNER: Final = re.compile(r"(?<![\w.$])(pod|node|it|namespace)\Z")
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(Z|[+-]\d\d:?\d\d)?")
 
@@ -248,16 +247,6 @@ def _cron(place: Place) -> Refusal:
         len(place.before) - len(word), len(place.before), "P001", "there are no schedules of cron",
         "ask the time:  time.hour in 22..23 and time.weekday in [mon, tue]",
     )  # fmt: skip
-
-
-def days(text: str) -> str:
-    """Returns the days of `mon-fri` or `mon..fri` as a list; "" for anything else."""
-    found = re.fullmatch(r"(\w{3})\w*[ \t]*(?:-|\.\.|to)[ \t]*(\w{3})\w*", text.lower())
-    if found is None or not {found[1], found[2]} <= {*_DAYS}:
-        return ""
-    first, last = _DAYS.index(found[1]), _DAYS.index(found[2])
-    named = _DAYS[first : last + 1] if first <= last else _DAYS[first:] + _DAYS[: last + 1]
-    return f"[{', '.join(named)}]"
 
 
 def weekdays(place: Place) -> Refusal | None:
