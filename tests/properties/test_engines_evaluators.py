@@ -77,7 +77,10 @@ def gangs(draw):
     w = p.Writer(draw)
     left = f"{w.flag(POD, 1)} -> " if w.one((True, False)) else ""
     by = w.one(("pod.label[app]", "pod.namespace", "pod.priority", "pod.qos", "pod.owner.kind"))
-    least = w.one(("2", "group.min_member", w.number(POD, 1)))
+    # A number that is written down is a whole one from 1.
+    asked = w.number(POD, 1)
+    asked = asked if "pod." in asked else f"({asked} + pod.priority)"
+    least = w.one(("2", "group.min_member", asked))
     wait = w.one(("", " wait 30s", f" wait seconds({w.number(POD, 1)})"))
     rest = w.one(("", " backoff 10s reject above 10% missing within zone"))
     return f"gang: {left}by {by} min {least}{wait}{rest}"
