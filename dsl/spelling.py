@@ -528,7 +528,7 @@ def _of_time_or_range(owner: str, method: str, args: Sequence[str]) -> Spelling 
     """`now.Hour()`, `range(1, 10)`."""
     if owner in ("now", "time") and not args:
         return _concept(f"now.{method}")
-    if method == "range" and len(args) > 1 and all(one.isdigit() for one in args):
+    if method == "range" and not owner and len(args) > 1 and all(one.isdigit() for one in args):
         # As Python has it, the end is not in the range.
         return Spelling(f"{args[0]}..{int(args[1]) - 1}", sure=False)
     return None

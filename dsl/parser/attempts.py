@@ -8,7 +8,7 @@ import re
 from types import MappingProxyType
 from typing import Final
 
-from dsl.parser.place import CLAUSES, FIELD, KEYWORDS, PATH, Place, Refusal
+from dsl.parser.place import CLAUSES, FIELD, KEYWORDS, LAST_VALUE, PATH, Place, Refusal
 from dsl.schema import FIELDS, POD_SETS
 from dsl.spelling import AGGREGATES, days
 from dsl.types import Kind
@@ -227,7 +227,7 @@ def moments(place: Place) -> Refusal | None:
         span = (ago.start(), place.end)
         return place.instead(span, "P001", "`ago` does not fit here", f"now - {ago[1]}")
     interval = re.search(r"\b(?i:interval)\Z", place.before)
-    amount = re.match(r"['\"](\d+)[ \t]+(second|minute|hour|day)s?['\"]",
+    amount = re.match(r"['\"]?(\d+)[ \t]+(second|minute|hour|day)s?\b['\"]?",
                       place.text[place.start :])  # fmt: skip
     if interval is not None and amount is not None:
         unit = {"second": "s", "minute": "min", "hour": "h", "day": "d"}[amount[2]]
@@ -263,7 +263,8 @@ def weekdays(place: Place) -> Refusal | None:
 
 def inner_quotes(place: Place) -> Refusal | None:
     """`message "{node.label["zone"]}"`, `promql "x{a="b"}"`: quotes within quotes."""
-    if place.text[place.start - 1 : place.start] != '"' or not place.met[:1].isalnum():
+    behind = place.text[place.start : place.start + 1]
+    if place.text[place.start - 1 : place.start] != '"' or not behind or behind in ",;)] \t\n":
         return None
     first = re.search(r"\"[^\"\n]*\"\Z", place.text[: place.start])
     end = place.text.find("\n", place.start)
@@ -310,6 +311,24 @@ def remainder(place: Place) -> Refusal | None:
         "P014", "`%` is not an operator here", place.start, place.start + 1,
         helps=(f"write  {better}",), fix=better, fix_at=span,
     )  # fmt: skip
+
+
+def no_match(place: Place) -> Refusal | None:
+    """`pod.name !~ "a"`, `missing node.label[zone]`: what is denied stands behind `not`."""
+    left = LAST_VALUE.search(place.before)
+    if place.behind.startswith("!~") and left is not None:
+        value = place.text[left.start() : left.end()]
+        span = (left.start(), place.start + 2)
+        return place.instead(span, "P014", "`!~` is not an operator here", f"not {value} matches")
+    word = re.search(r"(?<![\w.$])(missing|present)\Z", place.before)
+    field = FIELD.match(place.text, place.start)
+    if word is None or field is None:
+        return None
+    better = f"{field.group()} is {word[1]}"
+    if not place.mends(word.start(), field.end(), better):
+        return None
+    span = (word.start(), field.end())
+    return place.instead(span, "P001", f"`is {word[1]}` stands behind the field", better)
 
 
 def no_dot(place: Place) -> Refusal | None:

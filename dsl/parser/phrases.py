@@ -106,6 +106,7 @@ _LEADS: Final = MappingProxyType(
         "maximum": "most", "high": "most", "greatest": "most", "most of": "most",
         "no": "not", "never": "not", "without": "not", "across": "over", "by topology": "over",
         "case": "if", "bool": "", "contains": "", "per": "over", "among": "over", "between": "over",
+        "nicht": "not",
     }
 )  # fmt: skip
 
