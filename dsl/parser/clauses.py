@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Final
 
-from dsl.parser.place import PATH, Place, Refusal
+from dsl.parser.place import FIELD, PATH, Place, Refusal
 
 _VALUE: Final = r"[\w.$%]+|\"_*\"|'_*'"
 
@@ -88,7 +88,7 @@ def _spread(place: Place) -> Refusal | None:
         return _mended(
             place, (place.start, place.end), "its peers are said by `peers by`", "peers by"
         )
-    if place.before.endswith("peers") and re.match(PATH, place.behind):
+    if place.before.endswith("peers") and FIELD.match(place.text, place.start) is not None:
         span = (place.start, place.start)
         return _mended(place, span, "`by` is missing behind `peers`", "by ", "peers by ...")
     return None
@@ -226,7 +226,8 @@ def _metric(place: Place) -> Refusal | None:
     """`metric heat = promql "x" on node refresh 30s`."""
     better = _OF_METRIC.get(place.met)
     wanted = r"\w+[ \t]+[A-Za-z_]" if better == "by" else r"\w+[ \t]+\d"
-    if better is None or re.match(wanted, place.behind) is None:
+    of_unit = re.search(r"\bunit[ \t]+\w+\Z", place.before)
+    if better is None or of_unit is not None or re.match(wanted, place.behind) is None:
         return None
     what = f"`{place.met}` does not fit here"
     return _mended(place, (place.start, place.end), what, better)
