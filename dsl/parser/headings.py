@@ -47,7 +47,7 @@ def doubled(place: Place) -> Refusal | None:
         r"([A-Za-z]+)[ \t]*:?[ \t]+(\1)(?=[ \t]*:(?!=)|[ \t]+[A-Za-z_]\w*)", place.text
     )
     if found is None or found[1] not in (*STATEMENTS, *DECLARATIONS):
-        return None
+        return _two_words(place)
     again = place.text[found.end() :].lstrip().startswith(":")
     colon = ":" in found.group()
     if place.start > found.end() + 1 + len(place.text[found.end() :].split("\n", 1)[0]):
@@ -59,6 +59,20 @@ def doubled(place: Place) -> Refusal | None:
     return Refusal(
         "P001", f"`{found[1]}` stands twice", *found.span(2), helps=("leave one out",), fix="",
         fix_at=(0, found.start(2)),
+    )  # fmt: skip
+
+
+def _two_words(place: Place) -> Refusal | None:
+    """`filter: score: load`: which of the two is meant, nobody knows."""
+    found = re.match(r"([A-Za-z]+):[ \t]*([A-Za-z]+):(?!=)[ \t]*([^\n]*)", place.text)
+    if found is None or place.start > found.start(3):
+        return None
+    first, second, rest = found[1], found[2], found[3].rstrip()
+    if not {first, second} <= {*STATEMENTS} - {*_HEADER, "normalize"}:
+        return None
+    return place.at(
+        *found.span(2), "P001", f"`{second}` starts a statement of its own",
+        f"write  {second}: {rest}   or   {first}: {rest}",
     )  # fmt: skip
 
 

@@ -112,7 +112,7 @@ def clause_first(place: Place) -> Refusal | None:
     """`score: weight=5 node.cpu.free`: clauses stand behind what they are about."""
     found = re.match(
         r"(\w+:[ \t]*)(weight|missing|normalize|message|status)\b[ \t]*[=:]?[ \t]*(\"_*\"|[\w.]+%?)"
-        r"(?:[ \t]*,)?[ \t]+(?=\S)",
+        r"(?:[ \t]*[,:])?[ \t]+(?=\S)",
         place.bare,
     )
     if found is None or place.alone or not found.start(2) <= place.start <= found.end():

@@ -219,12 +219,13 @@ def any_of(place: Place) -> Refusal | None:
     """`pod.name contains any of [a, b]`: one test for each."""
     found = re.search(
         rf"({PATH})[ \t]+(contains|starts with|ends with|like)[ \t]+(any|one|either|some|all|both)"
-        r"(?:[ \t]+of)?[ \t]*[\[(]([^\[\]()]*)[\])]",
+        r"(?:[ \t]+of)?[ \t]*(?:[\[(]([^\[\]()]*)[\])]|[ \t]([\w-]+(?:[ \t]*,[ \t]*[\w-]+)+))",
         place.bare,
     )
     if found is None or not found.start() < place.start <= found.end():
         return None
-    items = place.text[found.start(4) : found.end(4)].split(",")
+    inside = found.span(4) if found[4] is not None else found.span(5)
+    items = place.text[slice(*inside)].split(",")
     joint = " and " if found[3] in ("all", "both") else " or "
     value = place.text[found.start(1) : found.end(1)]
     better = f"({joint.join(f'{value} {found[2]} {one.strip()}' for one in items)})"

@@ -213,6 +213,10 @@ def _sign(place: Place, span: tuple[int, int], better: str) -> Refusal | None:
     word = place.text[start:end]
     if better == "->" and "_ARROW" not in place.accepts and not place.mends(start, end, "->"):
         return None
+    number = re.compile(r"[ \t]*\d[\w.]*[ \t]*(?:\Z|\n|\))").match(place.bare, end)
+    if word == "||" and number is not None and re.search(r"[A-Za-z_]\w*\Z", place.before):
+        # A condition is no number: what is meant is a value where there is none.
+        better = "??"
     fix = better
     if better in _WORD_SIGNS:
         left = "" if start == 0 or place.text[start - 1] in " \t(" else " "
