@@ -54,6 +54,8 @@ def test_conditions(test, expected):
         ("unit cores/s", "cores/s", 1000.0),
         ("unit seconds", "seconds", 1.0),
         ("unit percent/s", "/s", 0.01),
+        ("unit celsius", "", 1.0),
+        ("unit celsius/s", "/s", 1.0),
     ],
 )
 def test_units_of_metrics(clause, unit, scale):
