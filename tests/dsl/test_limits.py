@@ -41,6 +41,16 @@ def test_depth_through_lets():
     assert set(codes(chain(900))) == {"P006"}
 
 
+@pytest.mark.parametrize("backwards", [False, True])
+def test_depth_through_lets_at_the_limit_and_above(backwards):
+    """Each is a level: 64 lets, the 63 signs between them, and the load of the first."""
+    *lets, score = chain(64).splitlines()
+    above = score.replace("a63", "-a63")
+    for last, expected in ((score, []), (above, ["P006"])):
+        lines = [last, *reversed(lets)] if backwards else [*lets, last]
+        assert codes("\n".join(lines)) == expected
+
+
 def test_lets_declared_backwards_are_limited_too():
     lines = chain(900).splitlines()
     assert "P006" in codes("\n".join([lines[-1], *reversed(lines[:-1])]))

@@ -4,7 +4,7 @@ import pytest
 
 from dsl.compiler import Compiler
 from dsl.diagnostics import render
-from tests.dsl.bothways import passing, subject
+from tests.dsl.bothways import passing, plan_of, subject
 from tests.dsl.worlds import FakeWorld
 
 HOSTS = [{"node.name": "n0"}, {"node.name": "n1", "node.label[k]": ",".join("ab" * 8)}]
@@ -83,3 +83,64 @@ def test_what_is_written_out_has_a_limit(terms, codes):
     found = Compiler().compile({"p.policy": f"filter: any({LIST} where {asked})\n"}).diagnostics
     assert {one.code for one in found} == codes
     assert ("16,000 parts in this file" in render(found)) == bool(codes)
+
+
+@pytest.mark.parametrize("words", ["$words", "words"])
+def test_a_list_that_is_known_is_looked_at_to_its_end(words):
+    items = ", ".join(f"x{place}" for place in range(70))
+    head = "param words: list of string" if words.startswith("$") else "let words"
+    rule = f"{head} = [{items}]\nfilter: any({words} where it == pod.name)"
+    found = [passing(rule, FakeWorld(HOSTS[:1]), subject(name=name)) for name in ("x69", "x70")]
+    assert found == [[True], [False]]
+
+
+@pytest.mark.parametrize(
+    ("terms", "code"),
+    [(61, "P208"), (62, "P006")],
+)
+def test_what_a_known_list_is_written_out_to_counts_as_well(terms, code):
+    """Up to the limit it is looked at, and it is found that no condition is asked."""
+    items = ", ".join(f"x{place}" for place in range(250))
+    asked = " + ".join(["1"] * terms)
+    text = f"param words: list of string = [{items}]\nfilter: any($words where {asked})\n"
+    (found,) = Compiler().compile({"p.policy": text}).diagnostics
+    assert found.code == code
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "any(node.pods where it.name is a)",
+        "max(node.gpu.free over nodes) > 1",
+        "node.zone is z and max(node.gpu.free over nodes) > 1",
+    ],
+)
+def test_each_list_has_the_limit_of_what_is_asked_of_its_items(asked):
+    """One list, of which 64 items are looked at here and 16 there."""
+    hosts = [{"node.name": "n0", "node.zone": "z", "node.gpu.free": 2.0}]
+    world = FakeWorld(hosts, [{"on": 0, "it.name": "a"}])
+    few, many = f"all({LIST} where {asked})", f"any({LIST} where it is x)"
+    for test in (f"{few} or {many}", f"{many} or {few}", few):
+        assert passing(f"filter: {test}", world, of("x" * 16)) == [True]
+        assert passing(f"filter: {test}", world, of("x" * 17)) == [False]
+    assert passing(f"filter: {many}", world, of("x" * 17)) == [True]
+
+
+@pytest.mark.parametrize(
+    ("rule", "expected"),
+    [
+        (f"filter: sum(number(it) over {LIST}) == 3", [True]),
+        (f"filter: sum(number(it) over {LIST} where it is not y) == 3", [True]),
+        (f"filter: sum(number(it) over {LIST}) is missing", [False]),
+        (f"filter: count({LIST} where number(it) > 0) == 2", [True]),
+    ],
+)
+def test_an_item_without_a_number_adds_nothing(rule, expected):
+    assert passing(rule, FakeWorld(HOSTS[:1]), of(["1", "y", "2"])) == expected
+
+
+def test_a_list_that_is_too_long_is_told_as_the_reason():
+    plan = plan_of(f"filter: any({LIST} where it is x)")
+    world = FakeWorld(HOSTS[:1]).knows(plan)
+    said = plan.filters[0].message(of("x" * 65).knows(plan), world, 0)
+    assert said == f"{LIST} has 65 items, of which 64 are looked at"

@@ -1,0 +1,102 @@
+"""What holds of every tree that the checker hands on, whoever wrote it: a rule, or the checker."""
+
+import pytest
+
+from dsl import ir
+from dsl.source import Span
+from dsl.types import Kind
+from tests.dsl.bothways import COMPILER, HEADER, plan_of
+
+LIST = 'split(pod.label[k], ",")'
+OF_NODE = 'split(node.label[k], ",")'
+#: Their level is that of who is asked, not of what is asked of each.
+SETS = ir.NodeAggregate | ir.PodAggregate | ir.ContainerAggregate | ir.Rank
+FILTERS = [
+    f"filter: any({LIST} where it is x)",
+    f"forbid: any({LIST} where it == node.zone)",
+    f"filter: all({LIST} where it == node.zone)",
+    f"filter: all({LIST} where it is x) -> node.ready",
+    f"filter: node.ready and any({LIST} where it is x) -> any({OF_NODE} where it is y)",
+    f"filter: count({LIST} where it == node.zone) == 2",
+    f"filter: sum(number(it) over {LIST} where it == node.zone) > 2",
+    f"filter: sum(node.gpu.free over {LIST} where it is x) > 2",
+    "filter: any($words where it == node.name)",
+    "filter: all($words where it != node.name)",
+    "filter: count($words where it == node.name) == 1",
+    "filter: sum(it over $sizes where it > node.gpu.free) > 6",
+]
+PREEMPTS = [
+    "preempt: victims",
+    "preempt: victims where it.label k=v",
+    "preempt: pod.label a=b -> victims where it.priority < 3 or it.label k=v",
+]
+
+
+def parts_of(text):
+    plan = plan_of(HEADER + text)
+    cores = [one.core for one in (*plan.filters, *plan.preempts)]
+    roots = [core.guard for core in cores]
+    roots += [core.where if isinstance(core, ir.PreemptCore) else core.test for core in cores]
+    return ir.walk(*(one for one in roots if one is not None))
+
+
+@pytest.mark.parametrize("text", [*FILTERS, *PREEMPTS])
+def test_each_part_says_where_it_stands_and_is_of_the_level_and_kind_of_its_own_parts(text):
+    for one in parts_of(text):
+        assert isinstance(one.span, Span)
+        inner = ir.children(one)
+        if inner and not isinstance(one, SETS):
+            assert one.level == max(part.level for part in inner), one
+        match one:
+            case ir.Logical():
+                assert one.operator in ("and", "or")
+                assert {part.type.kind for part in inner} == {Kind.BOOL}
+            case ir.Arith():
+                assert all(part.type.is_number for part in inner)
+            case _:
+                pass
+
+
+def test_what_the_checker_adds_has_no_text():
+    """Else values would be told of it in the words of what somebody wrote."""
+    (rule,) = plan_of(FILTERS[3]).filters
+    added = [rule.core.test, rule.core.guard, rule.core.test.operands[0]]
+    (rule,) = plan_of(PREEMPTS[1]).preempts
+    added += [rule.core.where.operands[0], *ir.children(rule.core.where.operands[0])]
+    assert all(one.span.start == one.span.end for one in added)
+
+
+def test_who_is_evicted_is_who_the_line_says_where_it_speaks_of_priority():
+    own, other = (plan_of(text).preempts[0].core.where for text in PREEMPTS[:2])
+    assert (own.operator, own.left.field, own.right.field) == ("<", "it.priority", "pod.priority")
+    assert [other.operator, len(other.operands), other.operands[0].operator] == ["and", 2, "<"]
+    spoken = plan_of("preempt: victims where it.priority > 1").preempts[0].core.where
+    assert (spoken.operator, spoken.left.field, spoken.right.value) == (">", "it.priority", 1.0)
+
+
+@pytest.mark.parametrize(
+    "form", ["any({} where it is x)", "all({} where it is x)", "count({} where it is x) == 1",
+             "sum(len(it) over {}) == 1"]
+)  # fmt: skip
+def test_what_lies_beyond_the_first_items_is_asked_where_there_are_more(form):
+    """Nearly all lists are short, and pay for their first items alone."""
+    after = {
+        one.right.value
+        for one in parts_of(f"filter: {form.format(LIST)}")
+        if isinstance(one, ir.Compare) and isinstance(one.left, ir.Func) and one.left.name == "len"
+        if one.operator == ">"
+    }
+    assert after == {16.0, 32.0, 48.0, 64.0}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "preempt: victims where pod.priority == it.priority",
+        "preempt: victims where it.priority == pod.priority and it.label k=v",
+        "preempt: victims where not it.label k=v and it.priority < pod.priority",
+        'metric m = promql "q" by node\nfilter: m is present -> m < 5',
+    ],
+)
+def test_of_what_is_meant_nothing_is_said(text):
+    assert COMPILER.compile({"p.policy": f"{text}\n"}).diagnostics == ()
