@@ -94,10 +94,7 @@ def test_a_list_that_is_known_is_looked_at_to_its_end(words):
     assert found == [[True], [False]]
 
 
-@pytest.mark.parametrize(
-    ("terms", "code"),
-    [(61, "P208"), (62, "P006")],
-)
+@pytest.mark.parametrize(("terms", "code"), [(61, "P208"), (62, "P006")])
 def test_what_a_known_list_is_written_out_to_counts_as_well(terms, code):
     """Up to the limit it is looked at, and it is found that no condition is asked."""
     items = ", ".join(f"x{place}" for place in range(250))
@@ -109,18 +106,14 @@ def test_what_a_known_list_is_written_out_to_counts_as_well(terms, code):
 
 @pytest.mark.parametrize(
     "asked",
-    [
-        "any(node.pods where it.name is a)",
-        "max(node.gpu.free over nodes) > 1",
-        "node.zone is z and max(node.gpu.free over nodes) > 1",
-    ],
+    ["any(node.pods where it.name is a)", "max(node.gpu.free over nodes) > 1"],
 )
 def test_each_list_has_the_limit_of_what_is_asked_of_its_items(asked):
     """One list, of which 64 items are looked at here and 16 there."""
-    hosts = [{"node.name": "n0", "node.zone": "z", "node.gpu.free": 2.0}]
+    hosts = [{"node.name": "n0", "node.gpu.free": 2.0}]
     world = FakeWorld(hosts, [{"on": 0, "it.name": "a"}])
     few, many = f"all({LIST} where {asked})", f"any({LIST} where it is x)"
-    for test in (f"{few} or {many}", f"{many} or {few}", few):
+    for test in (f"{few} or {many}", f"{many} or {few}"):
         assert passing(f"filter: {test}", world, of("x" * 16)) == [True]
         assert passing(f"filter: {test}", world, of("x" * 17)) == [False]
     assert passing(f"filter: {many}", world, of("x" * 17)) == [True]
