@@ -78,6 +78,7 @@ class Place:
         total: the score of the chosen node.
         across: metrics of the node and a pod that is elsewhere, and no more of the node.
         item: `text` or `number` where `it` alone is an item of a list.
+        theirs: of nodes, for each pod of a set: a metric by pod is that pod's, and may not be read.
     """
 
     node: bool = True
@@ -89,6 +90,7 @@ class Place:
     total: bool = False
     across: bool = False
     item: str = ""
+    theirs: bool = False
 
 
 NODE = Place()
@@ -158,7 +160,8 @@ def _metrics(place, out):
 
     add("number", "mc", "3")
     add("number", "mw", "3")
-    add("number", "mp", "4")
+    # Of nodes, a metric of the pods that are gone through around them may not be read.
+    add("number", "mc" if place.theirs else "mp", "4")
     add("number", "rtt(pod.name, pod.label[app])", "6")
     if place.metrics:
         out["number"] += ["mn", "rtd(pod.name, pod.namespace)"]
@@ -237,13 +240,16 @@ def _its(place, pods):
     it = "queued" if where == "nowhere" else "pod"
     node = place.node and where == "here"
     across, item = place.node and not node, place.item if where == "here" else ""
-    return replace(place, it=it, node=node, across=across, item=item, sets=sets)
+    return replace(place, it=it, node=node, across=across, item=item, sets=sets, theirs=False)
 
 
 def _outer(place):
     """The place inside of an aggregate over nodes."""
     sets = tuple(POD_SETS) if place.sets else ()
-    return replace(place, it="", node=True, nodes=False, across=False, item="", sets=sets)
+    theirs = place.it in ("pod", "queued")
+    return replace(
+        place, it="", node=True, nodes=False, across=False, item="", sets=sets, theirs=theirs
+    )
 
 
 _CONTAINER = Place(node=False, it="container", nodes=False, sets=())
