@@ -30,7 +30,6 @@ _OTHER_WORDS: Final = (
 _NEAR_NOTHING: Final = ("nul", "nulll", "nill", "undef", "undefind", "undefned")
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _WRAPPING: Final = ("time.hour", "time.minute")
-_MAX_LISTED: Final = 8
 _SIGNS: Final = {"-": " minus ", "/": " divided by "}
 
 
