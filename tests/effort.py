@@ -14,7 +14,7 @@ def examples(usual: int) -> int:
 
 
 EVERY: Final = (
-    pytest.param(8, id="some"),
+    pytest.param(16, id="some"),
     pytest.param(1, id="all", marks=pytest.mark.slow),
 )
-"""Steps through a long list: each eighth in `make check`, all in `make test`."""
+"""Steps through a long list: each sixteenth in `make check`, all in `make test`."""

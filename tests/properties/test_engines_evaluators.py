@@ -46,7 +46,7 @@ def _picks(w):
     return f"{own}, {_keys(w, p.NODE)}" if w.one((True, False)) else own
 
 
-@tried(600)
+@tried(300)
 @given(preempts(), worlds(), subjects, st.data())
 def test_who_may_be_evicted_and_what_it_costs(text, world, pod, data):
     (rule,) = compiled(text).preempts
@@ -86,7 +86,7 @@ def gangs(draw):
     return f"gang: {left}by {by} min {least}{wait}{rest}"
 
 
-@tried(400)
+@tried(200)
 @given(gangs(), worlds(), subjects)
 def test_who_is_in_a_gang(text, world, pod):
     (rule,) = compiled(text).gangs
@@ -110,7 +110,7 @@ def quotas(draw):
     return f"quota: {left}by {by} {lists}{elastic}"
 
 
-@tried(400)
+@tried(200)
 @given(quotas(), worlds(), subjects)
 def test_what_a_quota_says_and_takes_back(text, world, pod):
     (rule,) = compiled(text).quotas

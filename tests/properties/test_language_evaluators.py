@@ -644,6 +644,7 @@ def some_texts():
             yield w.aggregate_over(p.NODE, 2, function, kind, of)
 
 
+@pytest.mark.slow
 def test_every_function_aggregate_and_operator_is_written():
     """What some runs of the strategies write has all there is."""
     names, kinds, sets, signs = Counter(), Counter(), Counter(), Counter()
