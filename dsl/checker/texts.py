@@ -12,7 +12,7 @@ from dsl.schema import FIELDS
 CONDITION: Final = "node.condition"
 _WEEKDAY: Final = "time.weekday"
 _DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_VERSIONS: Final = ("node.kernel", "node.kubelet")
+_KERNEL: Final = "node.kernel"
 #: How a rule in quotes begins.
 _RULE: Final = re.compile(r"(not |any\(|count\()*(pod|node|namespace|cluster|time)\.\w", re.ASCII)
 
@@ -55,7 +55,7 @@ def beside_number(scope: Scope, node: ir.Expr, number: Flex, operator: str) -> t
         word = "is" if operator == "==" else "is not"
         test = f"{text} {word} {_DAYS[int(value)]}"
         return f"days have names:  {test}", test
-    if field in _VERSIONS:
+    if field == _KERNEL:
         first = f'number(before({text}, "."))'
         second = f'number(before(after({text}, "."), "."))'
         return (
@@ -71,7 +71,7 @@ def beside_number(scope: Scope, node: ir.Expr, number: Flex, operator: str) -> t
 def has_no_order(scope: Scope, node: ir.Expr, operator: str) -> str:
     """Returns what to do where two texts are compared by their size."""
     text = scope.text(node)
-    if isinstance(node, ir.Read) and node.field in _VERSIONS:
+    if isinstance(node, ir.Read) and node.field == _KERNEL:
         return f'a version is compared by its parts:  number(before({text}, ".")) {operator} 5'
     number = _as_number(node, text)
     return f"compare numbers:  {number} {operator} ..." if number else "texts have no order"
