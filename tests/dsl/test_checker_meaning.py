@@ -37,6 +37,8 @@ POD = FakePod.of({"pod.name": "p", "pod.namespace": "default", "pod.gpu": 3.0})
         ('string(node.label[k]) == "a"', [True, False, False]),
         ("node.gpu.free > (if pod.gpu > 5 then 3 else if pod.gpu > 4 then 7 else 5)", [0, 0, 1]),
         ("node.gpu.free > (if pod.gpu > 5 then 3 else if pod.gpu > 2 then 4 else 5)", [0, 1, 1]),
+        # A text may have several lines.
+        ('node.label "pool!=x\\ny"', [1, 1, 1]),
     ],
 )
 def test_conditions(test, expected):
