@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import gc
 import logging
-import signal
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
+
+from engine.cli.stopping import until_told
 
 
 @click.command("run", help="Run the scheduler against a cluster.")
@@ -91,12 +92,9 @@ async def _run(settings: Any, kubeconfig: str | None, journal: Any) -> None:  # 
     from engine.app import App, Hooks, RunOptions
     from engine.clock import SystemClock
 
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
     # What the first lists brought stays: the collector need not look at it again.
     hooks = Hooks(synced=[gc.freeze])
     app = App(RunOptions(settings, kubeconfig, journal), clock=SystemClock(), hooks=hooks)
-    await app.run(stop)
+    with until_told() as stop:
+        await app.run(stop)
     logging.getLogger("engine").info("Stopped; no binding is in flight")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -14,6 +13,7 @@ import click
 import yaml
 
 from engine.app import App, RunOptions
+from engine.cli.stopping import until_told
 from engine.clock import SystemClock
 from engine.config import Settings
 from engine.embedded import EmbeddedCluster
@@ -44,40 +44,37 @@ def command(nodes: int, port: int, kubeconfig: Path | None, *, scheduler: bool) 
 
 
 async def _up(nodes: int, port: int, kubeconfig: Path, *, scheduler: bool) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
     clock = SystemClock()
-    async with EmbeddedCluster(nodes=nodes, clock=clock, port=port) as cluster:
-        await asyncio.to_thread(
-            kubeconfig.write_text, yaml.safe_dump(cluster.kubeconfig()), "utf-8"
-        )
-        cluster.create("namespaces", {"metadata": {"name": _NAMESPACE}})
-        click.echo(f"export KUBECONFIG={kubeconfig}")
-        click.echo("# kubectl get nodes -L test", err=True)
-        if not scheduler:
-            await stop.wait()
-            return
-        cluster.create(
-            "configmaps",
-            {
-                "metadata": {"name": _CONFIG_MAP, "namespace": _NAMESPACE},
-                "data": {"empty.policy": "# no rule yet: edit me\n"},
-            },
-            namespace=_NAMESPACE,
-        )
-        click.echo(
-            f"# Berth runs as schedulerName: berth; its policies are in ConfigMap"
-            f" {_NAMESPACE}/{_CONFIG_MAP}",
-            err=True,
-        )
-        settings = Settings.model_validate(
-            {
-                "berth": {
-                    "policies": {"configMap": f"{_NAMESPACE}/{_CONFIG_MAP}"},
-                    "prometheus": {"url": cluster.prometheus_url},
+    with until_told() as stop:
+        async with EmbeddedCluster(nodes=nodes, clock=clock, port=port) as cluster:
+            await asyncio.to_thread(
+                kubeconfig.write_text, yaml.safe_dump(cluster.kubeconfig()), "utf-8"
+            )
+            cluster.create("namespaces", {"metadata": {"name": _NAMESPACE}})
+            click.echo(f"export KUBECONFIG={kubeconfig}")
+            click.echo("# kubectl get nodes -L test", err=True)
+            if not scheduler:
+                await stop.wait()
+                return
+            cluster.create(
+                "configmaps",
+                {
+                    "metadata": {"name": _CONFIG_MAP, "namespace": _NAMESPACE},
+                    "data": {"empty.policy": "# no rule yet: edit me\n"},
+                },
+                namespace=_NAMESPACE,
+            )
+            click.echo(
+                f"# Berth runs as schedulerName: berth; its policies are in ConfigMap"
+                f" {_NAMESPACE}/{_CONFIG_MAP}",
+                err=True,
+            )
+            settings = Settings.model_validate(
+                {
+                    "berth": {
+                        "policies": {"configMap": f"{_NAMESPACE}/{_CONFIG_MAP}"},
+                        "prometheus": {"url": cluster.prometheus_url},
+                    }
                 }
-            }
-        )
-        await App(RunOptions(settings, cluster.kubeconfig()), clock=clock).run(stop)
+            )
+            await App(RunOptions(settings, cluster.kubeconfig()), clock=clock).run(stop)
