@@ -9,9 +9,9 @@ from typing import Final
 
 from dsl.diagnostics import Diagnostic, Fix, Severity
 from dsl.parser.build import Kept, StatementReader
-from dsl.parser.headings import declares
+from dsl.parser.complaints.headings import declares
+from dsl.parser.complaints.openings import continued, foreign, is_closing, is_ours, wrong_language
 from dsl.parser.layout import Chunk, cut
-from dsl.parser.openings import continued, foreign, is_closing, is_ours, wrong_language
 from dsl.parser.tests import parse_test
 from dsl.source import SourceFile, Span, TextProblem
 from dsl.syntax import Broken, Expr, Lexeme, Statement

@@ -39,7 +39,7 @@ def tell_test(halt: Halt) -> Refusal:
 
 def _tell(halt: Halt, *, of_test: bool) -> Refusal:
     # What is known of other languages is loaded when something is wrong, not before.
-    from dsl.parser.complaint import complain  # noqa: PLC0415 - see above
+    from dsl.parser.complaints.order import complain  # noqa: PLC0415 - see above
 
     return complain(halt, of_test=of_test)
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 from dsl import testsyntax as t
 from dsl.diagnostics import Diagnostic, Fix, Severity
 from dsl.parser.build import Kept, Raw, StatementReader, _Builder
+from dsl.parser.complaints.openings import DECLARATIONS, STATEMENTS
 from dsl.parser.layout import cut
-from dsl.parser.openings import DECLARATIONS, STATEMENTS
 from dsl.parser.place import Halt, Place, Refusal
 from dsl.parser.reading import tell_test
 from dsl.source import QUOTED_OR_COMMENT, SourceFile, Span, TextProblem

@@ -8,7 +8,7 @@ import re
 from types import MappingProxyType
 from typing import Final
 
-from dsl.parser.openings import DECLARATIONS, STATEMENTS, declaring_word, statement_word
+from dsl.parser.complaints.openings import DECLARATIONS, STATEMENTS, declaring_word, statement_word
 from dsl.parser.place import Place, Refusal
 
 #: Lines of the header: they do have a name.

@@ -6,7 +6,7 @@ proposed has been tried where that is possible: the statement can be read furthe
 
 import re
 
-from dsl.parser import connectives, misplaced
+from dsl.parser.complaints import connectives, misplaced
 from dsl.parser.place import (
     CLAUSES,
     FIELD,

@@ -7,7 +7,7 @@ proposed has been tried where that is possible: the statement can be read furthe
 import re
 from typing import Final
 
-from dsl.parser import connectives
+from dsl.parser.complaints import connectives
 from dsl.parser.place import (
     CLAUSES,
     FIELD,

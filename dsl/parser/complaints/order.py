@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from dsl.parser import (
+from dsl.parser.complaints import (
     attempts,
     brackets,
     calls,
@@ -28,7 +28,7 @@ from dsl.parser import (
     signs,
     texts,
 )
-from dsl.parser.openings import DECLARATIONS, STATEMENTS
+from dsl.parser.complaints.openings import DECLARATIONS, STATEMENTS
 from dsl.parser.place import CLAUSES, Halt, Place, Refusal, place_of
 from dsl.schema import FIELDS
 from dsl.spelling import closest

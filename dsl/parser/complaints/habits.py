@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Final
 
-from dsl.parser import loops
+from dsl.parser.complaints import loops
 from dsl.parser.place import FIELD, KEYWORDS, LAST_VALUE, PATH, Place, Refusal, written_here
 from dsl.schema import FIELDS
 from dsl.spelling import AGGREGATES, closest, quoted_key

@@ -9,7 +9,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final
 
-from dsl.parser.openings import STATEMENTS
+from dsl.parser.complaints.openings import STATEMENTS
 from dsl.parser.place import KEYWORDS, LAST_VALUE, PATH, Halt, Place, Refusal, place_of
 from dsl.schema import FIELDS
 from dsl.spelling import AGGREGATES, closest

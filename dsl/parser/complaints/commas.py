@@ -7,7 +7,7 @@ proposed has been tried where that is possible: the statement can be read furthe
 import re
 from typing import Final
 
-from dsl.parser.habits import in_parens
+from dsl.parser.complaints.habits import in_parens
 from dsl.parser.place import FIELD, LAST_VALUE, Place, Refusal
 from dsl.schema import FIELDS
 
