@@ -9,9 +9,8 @@ from typing import Final
 
 from dsl.diagnostics import Diagnostic, Fix, Severity
 from dsl.parser.build import Kept, StatementReader
-from dsl.parser.complaints.headings import declares
-from dsl.parser.complaints.openings import continued, foreign, is_closing, is_ours, wrong_language
 from dsl.parser.layout import Chunk, cut
+from dsl.parser.statements import is_statement
 from dsl.parser.tests import parse_test
 from dsl.source import SourceFile, Span, TextProblem
 from dsl.syntax import Broken, Expr, Lexeme, Statement
@@ -57,47 +56,38 @@ class Parser:
         chunks, problems = cut(source)
         for problem in problems:
             yield None, (problem_diagnostic(source, problem),)
-        alien = ""
         skip = 0
-        lost = broken = False
+        alien = lost = broken = False
         for at, chunk in enumerate(chunks):
-            text = source.slice(chunk.span)
-            language = None if is_ours(text) else foreign(text)
             if skip:
                 skip -= 1
-            elif language is not None and not alien:
-                alien = language
-                refusal = wrong_language(text, language)
-                found = refusal.diagnostic(source, chunk.span.start, len(source.text))
-                yield Broken(chunk.span, declares(text)), (found,)
-            elif (alien and not is_ours(text)) or (broken and is_closing(text, lost=lost)):
-                # What follows the first line of another language is no mistake of its own, nor is
-                # what closes a bracket of a line that could not be read.
-                yield Broken(chunk.span, declares(text)), ()
+                continue
+            text = source.slice(chunk.span)
+            if not is_statement(text):
+                stray = _stray(source, chunk, alien=alien, lost=lost, broken=broken)
+                if stray is not None:
+                    alien = alien or bool(stray[1])
+                    yield stray
+                    continue
+            skip = self._run_on(source, chunks[at:])
+            if skip:
+                broken = True
+                yield _run_together(source, chunks[at : at + 1 + skip])
             else:
-                skip = self._run_on(source, chunks[at:])
-                if skip:
-                    broken = True
-                    lines = chunks[at + 1 : at + 1 + skip]
-                    yield (
-                        Broken(chunk.span, declares(text)),
-                        tuple(continued(source, chunk.span, one.span) for one in lines),
-                    )
-                else:
-                    lost = not is_ours(text)
-                    statement, findings = self._statement(source, chunk, keep)
-                    broken = bool(findings)
-                    yield statement, findings
+                lost = not _is_ours(text)
+                statement, findings = self._statement(source, chunk, keep)
+                broken = bool(findings)
+                yield statement, findings
 
     def _run_on(self, source: SourceFile, chunks: Sequence[Chunk]) -> int:
         """Returns how many lines in column 1 continue the first statement: they want indenting."""
         first = source.slice(chunks[0].span)
-        if not is_ours(first):
+        if not _is_ours(first):
             return 0
         text = first.rstrip()
         for count, chunk in enumerate(chunks[1 : 1 + _MAX_RUN_ON], 1):
             line = source.slice(chunk.span)
-            if is_ours(line) or foreign(line) is not None:
+            if _is_ours(line) or _is_foreign(line):
                 return 0
             text += f"\n  {line.rstrip()}"
             if self._reader.reads(f"{text}\n"):
@@ -126,5 +116,66 @@ class Parser:
     ) -> tuple[Statement, tuple[Diagnostic, ...]]:
         statement, found = self._reader.statement(source, chunk.span, keep)
         if statement is None:
-            statement = Broken(chunk.span, declares(source.slice(chunk.span)))
+            statement = _broken(source, chunk)
         return statement, tuple(found)
+
+
+# ---- lines that are no statements: what is known of them is loaded when there is one
+
+
+def _is_ours(text: str) -> bool:
+    if is_statement(text):
+        return True
+    from dsl.parser.complaints.lines import is_ours  # noqa: PLC0415 - see above
+
+    return is_ours(text)
+
+
+def _is_foreign(text: str) -> bool:
+    from dsl.parser.complaints.lines import foreign  # noqa: PLC0415 - see above
+
+    return foreign(text) is not None
+
+
+def _broken(source: SourceFile, chunk: Chunk) -> Broken:
+    from dsl.parser.complaints.lines import declares  # noqa: PLC0415 - see above
+
+    return Broken(chunk.span, declares(source.slice(chunk.span)))
+
+
+def _stray(
+    source: SourceFile, chunk: Chunk, *, alien: bool, lost: bool, broken: bool
+) -> tuple[Broken, tuple[Diagnostic, ...]] | None:
+    """Returns what is said of a line that no statement is, None where reading has to tell.
+
+    Args:
+        source: the file.
+        chunk: the line, with what is indented below it.
+        alien: whether a line of another language has been met.
+        lost: whether the line before was no statement.
+        broken: whether the line before could not be read.
+    """
+    from dsl.parser.complaints import lines  # noqa: PLC0415 - see above
+
+    text = source.slice(chunk.span)
+    ours = lines.is_ours(text)
+    language = None if ours or alien else lines.foreign(text)
+    if language is not None:
+        refusal = lines.wrong_language(text, language)
+        found = refusal.diagnostic(source, chunk.span.start, len(source.text))
+        return _broken(source, chunk), (found,)
+    if (alien and not ours) or (broken and lines.is_closing(text, lost=lost)):
+        # What follows the first line of another language is no mistake of its own, nor is
+        # what closes a bracket of a line that could not be read.
+        return _broken(source, chunk), ()
+    return None
+
+
+def _run_together(
+    source: SourceFile, chunks: Sequence[Chunk]
+) -> tuple[Broken, tuple[Diagnostic, ...]]:
+    """Returns what is said of a statement that goes on in column 1."""
+    from dsl.parser.complaints.lines import continued  # noqa: PLC0415 - see above
+
+    first, *rest = chunks
+    return _broken(source, first), tuple(continued(source, first.span, one.span) for one in rest)

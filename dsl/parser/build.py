@@ -13,8 +13,8 @@ from dsl import syntax as s
 from dsl.diagnostics import Diagnostic
 from dsl.parser.automaton import Automaton
 from dsl.parser.lexemes import lexemes_of
-from dsl.parser.place import Refusal
 from dsl.parser.reading import Tell, depth_refusal, reaches, read, tell_policy
+from dsl.parser.refusal import Refusal
 from dsl.parser.tables import load_tables
 from dsl.source import MAX_DEPTH, MAX_ITEMS, SourceFile, Span
 

@@ -13,7 +13,7 @@ from lark import Token
 from msgspec.structs import replace
 
 from dsl.parser.automaton import END, Automaton, Stop
-from dsl.parser.place import Halt, Refusal
+from dsl.parser.refusal import Halt, Refusal
 from dsl.source import MAX_DEPTH
 
 _BRACKETS: Final = re.compile(r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[(\[)\]]')
@@ -29,19 +29,10 @@ Tell = Callable[[Halt], Refusal]
 
 def tell_policy(halt: Halt) -> Refusal:
     """Names what is wrong with a policy's statement."""
-    return _tell(halt, of_test=False)
-
-
-def tell_test(halt: Halt) -> Refusal:
-    """Names what is wrong with a test file's statement."""
-    return _tell(halt, of_test=True)
-
-
-def _tell(halt: Halt, *, of_test: bool) -> Refusal:
     # What is known of other languages is loaded when something is wrong, not before.
     from dsl.parser.complaints.order import complain  # noqa: PLC0415 - see above
 
-    return complain(halt, of_test=of_test)
+    return complain(halt)
 
 
 def read(

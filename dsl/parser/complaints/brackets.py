@@ -8,7 +8,8 @@ import re
 from typing import Final
 
 from dsl.functions import FUNCTIONS
-from dsl.parser.place import Place, Refusal
+from dsl.parser.complaints.place import Place
+from dsl.parser.refusal import Refusal
 from dsl.source import QUOTED_OR_COMMENT
 from dsl.spelling import AGGREGATES
 

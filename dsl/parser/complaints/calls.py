@@ -1,12 +1,13 @@
 """Calls of methods and libraries, indexes and keys in brackets, and how they are written here.
 
-Each check looks for one habit and the first that recognises it speaks. A replacement that is
-proposed has been tried where that is possible: the statement can be read further with it.
+Each attempt looks for one habit; a replacement that is proposed has been tried where that is
+possible: the statement can be read further with it.
 """
 
 import re
 
-from dsl.parser.place import PATH, Place, Refusal
+from dsl.parser.complaints.place import PATH, Place
+from dsl.parser.refusal import Refusal
 from dsl.schema import FIELDS
 from dsl.spelling import call_for, field_for, quoted_key
 

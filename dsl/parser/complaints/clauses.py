@@ -1,259 +1,169 @@
-"""What stands behind the first words of single statements, as it is often tried at first.
+"""Clauses of rules: those of other statements, before what they are about, without their word.
 
-One check, which looks at what is known of the statement's own word. A replacement that is proposed
-has been tried: the statement can be read further with it.
+Each attempt looks for one habit; a replacement that is proposed has been tried where that is
+possible: the statement can be read further with it.
 """
 
 import re
-from collections.abc import Callable
 from types import MappingProxyType
 from typing import Final
 
-from dsl.parser.place import FIELD, PATH, Place, Refusal
+from dsl.parser.complaints.place import CLAUSES, Place
+from dsl.parser.refusal import Refusal
+from dsl.schema import FIELDS
+from dsl.types import Kind
 
-_VALUE: Final = r"[\w.$%]+|\"_*\"|'_*'"
-
-
-def own(place: Place) -> Refusal | None:
-    """What only this statement has: keys, amounts, topologies, ranges, arguments."""
-    check = _CHECKS.get(place.keyword)
-    return check(place) if check is not None and place.kind != "end" else None
-
-
-def _mended(
-    place: Place, span: tuple[int, int], message: str, better: str, shown: str = ""
-) -> Refusal | None:
-    """Refuses a stretch for which another text can be read further."""
-    if not place.mends(*span, better):
-        return None
-    start, end = span
-    if start == end or not place.text[start:end].strip():
-        start, end = place.start, place.end
-    start += len(place.text[start:end]) - len(place.text[start:end].lstrip())
-    help_ = f"write  {shown or better}" if shown or better.strip() else "leave it out"
-    return Refusal("P001", message, start, end, helps=(help_,), fix=better, fix_at=span)
-
-
-_TURNED: Final = MappingProxyType(
+#: Clauses and the statements that take them.
+_BELONGS: Final = MappingProxyType(
     {
-        **dict.fromkeys(("reverse", "reversed", "descending", "decreasing", "highest"), "desc"),
-        **dict.fromkeys(("ascending", "increasing", "lowest"), "asc"),
+        "weight": "score, prefer, avoid and spread",
+        "normalize": "score",
+        "missing": "score",
+        "message": "gate, prefilter, filter, require, forbid, reserve, permit and quota",
+        "status": "gate, prefilter, filter, require, forbid, reserve and permit",
+        "skew": "spread", "hard": "spread", "limit": "preempt", "pick": "preempt",
+        "across": "preempt", "stale": "metric", "every": "metric", "unit": "metric",
+        "backoff": "gang", "elastic": "quota", "reclaim": "quota",
     }
-)
+)  # fmt: skip
 
 
-def _sort(place: Place) -> Refusal | None:
-    """`sort: a then b`, `sort: desc a`, `sort: a reverse`."""
-    if place.met == "then":
-        span = (len(place.before), place.end)
-        return _mended(place, span, "keys are parted by commas", ",", "... , ...")
-    if place.met in _TURNED and "DESC" in place.accepts:
-        what = f"`{place.met}` does not fit here"
-        return _mended(place, (place.start, place.end), what, _TURNED[place.met])
-    front = re.search(r"(?:sort|queueSort):[ \t]*((desc|asc)[ \t]+)\Z", place.bare[: place.start])
-    key = re.match(PATH, place.behind)
-    if front is None or key is None:
+def clause_first(place: Place) -> Refusal | None:
+    """`score: weight=5 node.cpu.free`: clauses stand behind what they are about."""
+    found = re.match(
+        r"(\w+:[ \t]*)(weight|missing|normalize|message|status)\b[ \t]*[=:]?[ \t]*(\"_*\"|[\w.]+%?)"
+        r"(?:[ \t]*[,:])?[ \t]+(?=\S)",
+        place.bare,
+    )
+    if found is None or place.alone or not found.start(2) <= place.start <= found.end():
         return None
-    value = place.text[place.start : place.start + key.end()]
-    span = (front.start(1), place.start + key.end())
-    return _mended(place, span, f"`{front[2]}` stands behind its key", f"{value} {front[2]}")
+    end = place.line(found.end())[1]
+    value = place.text[found.start(3) : found.end(3)]
+    rest = place.text[found.end() : end].strip()
+    better = f"{rest} {found[2]} {value}"
+    span = (found.start(2), end)
+    fix = better if place.mends(*span, better) else None
+    return Refusal(
+        "P001", f"`{found[2]}` stands behind the expression", *found.span(2),
+        helps=(f"write  {found[1].strip()} {better}",), fix=fix, fix_at=span,
+    )  # fmt: skip
 
 
-def _quota(place: Place) -> Refusal | None:
-    """`quota: by pod.namespace max cpu 10 memory 32Gi`."""
-    more = re.match(rf"(cpu|memory|pods|storage|\"_+\")[ \t]+({_VALUE})", place.behind)
-    if more is None or re.search(r"\b(?:max|min)\b", place.before) is None:
+def default(place: Place) -> Refusal | None:
+    """`score: load default 50`: what a score is where its value is missing."""
+    value = re.match(r"default[ \t]*[=:]?[ \t]*(\d[\d.]*)", place.behind)
+    if value is None or "MISSING" not in place.accepts:
         return None
-    shown = f", {place.text[place.start : place.start + more.end()]}"
-    span = (len(place.before), place.start)
-    return _mended(place, span, "amounts are parted by commas", ", ", shown)
+    better = f"missing {value[1]}"
+    span = (place.start, place.start + value.end())
+    return place.instead(span, "P001", "`default` does not fit here", better)
 
 
-def _spread(place: Place) -> Refusal | None:
-    """`spread: over zone and node`, `spread: evenly over zones`, `over zone by pod.label[app]`."""
-    also = re.match(r"(?:and|or)[ \t]+(\w+)", place.behind)
-    over = re.search(r"\bover[ \t]+(\w+)\Z", place.before)
-    if also is not None and over is not None:
-        end = place.start + also.end()
+def clause(place: Place) -> Refusal | None:
+    """`-> dry-run`, `score: load reverse`, `status "unschedulable"`, `max 10 cpu`."""
+    if place.keyword == "bind":
+        dry = re.search(r"->[ \t]*(dry(?:[-_]?run)?[ \t]*-?(?:[ \t]*run)?)(?!\w)", place.bare, re.I)
+        if dry is not None and dry.start() < place.start <= dry.end() + 1:
+            return place.instead(dry.span(1), "P001", "`dry run` is two words", "dry run")
+    reverse = re.match(r"reversed?(?!\w)", place.behind)
+    before = place.before
+    scaled = re.search(r"\bnormalize\b", before) is not None
+    if place.keyword == "score" and reverse is not None and not scaled:
+        span = (place.start, place.start + reverse.end())
+        what = "`reverse` turns a scale round"
+        return place.instead(span, "P001", what, "normalize minmax reverse")
+    amount = re.match(r"weight:[ \t]*(\d[\d.]*)[ \t]*%", place.text)
+    if amount is not None:
         return place.at(
-            place.start, end, "P001", "a `spread` has one topology",
-            f"write two lines  spread: over {over[1]}   and   spread: over {also[1]}",
+            amount.start(1), amount.end(), "P007", "a weight is a plain number",
+            "write for example  weight: 5   (a policy has weight 1 unless it says so)",
         )  # fmt: skip
-    front = re.match(
-        r"spread:[ \t]*((?:pods|evenly|replicas|equally|them)[ \t]+)over\b", place.bare
-    )
-    if front is not None and place.start <= front.end():
-        return _mended(place, front.span(1), f"`{front[1].strip()}` does not fit here", "")
-    if over is not None and place.met == "by":
-        return _mended(
-            place, (place.start, place.end), "its peers are said by `peers by`", "peers by"
-        )
-    if place.before.endswith("peers") and FIELD.match(place.text, place.start) is not None:
-        span = (place.start, place.start)
-        return _mended(place, span, "`by` is missing behind `peers`", "by ", "peers by ...")
-    return None
-
-
-def _param(place: Place) -> Refusal | None:
-    """`param n: number 5`, `param n = 5 to 10`, `param n = 5 (1..10)`, `param n: [string]`."""
-    if place.before.endswith("=") and place.behind.startswith("="):
-        return _mended(place, (place.start, place.start + 1), "one `=` gives a value", "")
-    listed = re.match(r"\[[ \t]*(\w+)[ \t]*\]", place.behind)
-    if listed is not None and "TYPE" in place.accepts:
-        span = (place.start, place.start + listed.end())
-        return _mended(
-            place, span, "a list of values has a type of its own", f"list of {listed[1]}"
-        )
-    array = re.search(r":[ \t]*(\w+)\Z", place.before)
-    if array is not None and place.behind.startswith("[]"):
-        span = (array.start(1), place.start + 2)
-        return _mended(place, span, "a list of values has a type of its own", f"list of {array[1]}")
-    if array is not None and re.match(r"[\d\"'$]", place.behind) and "EQUAL" in place.accepts:
-        value = place.text[place.start : place.line(place.start)[1]]
-        if not value.startswith(('"', "'")):
-            span = (place.start, place.start)
-            return _mended(place, span, "no `=` stands before the value", "= ", f"= {value}")
-    bounds = re.match(r"\(?[ \t]*(\w+)[ \t]*(?:\.\.|-|to)[ \t]*(\w+)[ \t]*\)?", place.behind)
-    if bounds is not None and "FROM" in place.accepts:
-        span = (place.start, place.start + bounds.end())
-        what = "what the value may be stands behind `from`"
-        if place.met == "to":
-            return None
-        return _mended(place, span, what, f"from {bounds[1]} to {bounds[2]}")
-    return None
-
-
-def _use(place: Place) -> Refusal | None:
-    """`use a device=eth1`, `use a weight 5 (device = eth1)`, `use a, b`."""
-    given = re.match(rf"(\w+)[ \t]*=[ \t]*({_VALUE})", place.behind)
-    if given is not None and "LPAR" in place.accepts:
-        end = place.start + given.end()
-        value = place.text[place.start + given.start(2) : end]
-        better = f"({given[1]} = {value})"
-        return _mended(place, (place.start, end), "arguments stand in parentheses", better)
-    weight = re.search(rf"(weight[ \t]+(?:{_VALUE}))[ \t]*\Z", place.bare[: place.start])
-    close = place.closing(place.start) + 1 if place.behind.startswith("(") else 0
-    if weight is not None and close:
-        arguments = place.text[place.start : close]
-        what = "arguments stand before `weight`"
-        better = f"{arguments} {place.text[weight.start(1) : weight.end(1)]}"
-        return _mended(place, (weight.start(1), close), what, better)
-    other = re.match(r",[ \t]*([\w-]+)", place.behind)
-    if other is None or "LPAR" not in place.accepts:
-        return None
-    end = place.start + other.end()
-    return place.at(
-        place.start,
-        end,
-        "P001",
-        "a `use` names one policy",
-        f"write on a line of its own  use {other[1]}",
-    )
-
-
-def _action(place: Place) -> Refusal | None:
-    """`postbind: event "x" -> A`, `bind: default -> A`, `annotate k v`: the condition is first."""
-    head = re.match(r"(\w+):[ \t]*", place.text)
-    if head is not None and place.behind.startswith("->"):
-        action = place.text[head.end() : place.start].strip()
-        end = place.line(place.start)[1]
-        condition = place.text[place.start + 2 : end].strip()
-        better = f"{condition} -> {action}"
-        if place.heals(head.end(), end, better):
-            span = (head.end(), end)
-            return Refusal(
-                "P001", "the condition stands before `->`", place.start, place.start + 2,
-                helps=(f"write  {head[1]}: {better}",), fix=better, fix_at=span,
+    status = re.match(r"\"_*\"|'_*'", place.behind)
+    if before.endswith("status") and status is not None:
+        word = place.text[place.start + 1 : place.start + status.end() - 1]
+        span = (place.start, place.start + status.end())
+        return place.instead(span, "P001", "a status takes no quotes", word.lower())
+    if place.keyword == "quota" and "_ARROW" in place.accepts:
+        bare = re.match(r"quota:[ \t]*(max|min)[ \t]+\w", place.text)
+        if bare is not None:
+            rest = place.text[bare.start(1) : place.line(bare.start(1))[1]]
+            return place.at(
+                *bare.span(1), "P009", "a quota says whose pods it counts",
+                f"write  quota: by pod.namespace {rest}",
             )  # fmt: skip
-    unsigned = re.search(r"\b(annotate|label)[ \t]+(?:[\w./-]+|\"_*\")[ \t]*\Z", place.before)
-    if unsigned is not None and "EQUAL" in place.accepts:
-        span = (place.start, place.start)
-        return _mended(
-            place, span, "no `=` stands behind the key", "= ", f"{unsigned.group()} = ..."
-        )
-    verb = re.search(r"\b(annotate|label)\b", place.before)
-    another = re.match(r"[\w./-]+[ \t]*=(?!=)", place.behind)
-    if verb is not None and another is not None and place.before.endswith(","):
-        span = (place.start, place.start)
-        shown = f"{verb[1]} {place.text[place.start : place.start + another.end()]} ..."
-        return _mended(place, span, f"each key has its `{verb[1]}`", f"{verb[1]} ", shown)
+    if place.keyword == "spread":
+        over = re.search(r"\bover[ \t]+((node|pod)\.labels?\[[ \t]*[\"']?([\w./-]+)[\"']?[ \t]*\])",
+                         place.text)  # fmt: skip
+        if over is not None and over.start() < place.start <= over.end():
+            better = f'"{over[3]}"'
+            what = "a topology is named by the key of the nodes' label, in quotes"
+            fix = better if over[2] == "node" else None
+            return place.at(*over.span(1), "P001", what, f"write  over {better}", fix=fix)
     return None
 
 
-def _preempt(place: Place) -> Refusal | None:
-    """`preempt: victims it.priority < pod.priority`, `-> all`."""
-    if place.before.endswith("victims") and place.behind.startswith("it."):
-        span = (place.start, place.start)
-        return _mended(
-            place, span, "`where` is missing behind `victims`", "where ", "victims where ..."
-        )
-    if place.met in ("all", "any", "anybody", "pods") and "VICTIMS" in place.accepts:
-        return _mended(
-            place, (place.start, place.end), f"`{place.met}` does not fit here", "victims"
-        )
-    return None
+def lone_weight(place: Place) -> Refusal | None:
+    """`prefer: node.label zone=a 5`."""
+    if "WEIGHT" not in place.accepts or not re.fullmatch(r"\d[\d.]*", place.met):
+        return None
+    if place.keyword == "score":
+        head = re.match(r"score:[ \t]*", place.text)
+        whole = (head.end() if head is not None else 0, place.end)
+        test = place.text[whole[0] : len(place.before)]
+        chosen = f"if {test} then {place.met} else 0"
+        if place.heals(*whole, chosen):
+            return Refusal(
+                "P001", f"`{place.met}` does not fit here", place.start, place.end,
+                helps=(f"write  score: {chosen}",), fix=chosen, fix_at=whole,
+            )  # fmt: skip
+    better = f"weight {place.met}"
+    return place.refuse("P001", f"`{place.met}` does not fit here", f"write  {better}", fix=better)
 
 
-def _gang(place: Place) -> Refusal | None:
-    """`gang: min 4 by pod.label[job]`, `gang: pod.label[job] min 4`, `within node.zone`."""
-    within = re.search(r"\bwithin[ \t]+(node)\Z", place.before)
-    domain = re.match(r"\.(zone|region|rack)\b", place.behind)
-    if within is not None and domain is not None:
-        span = (within.start(1), place.start + domain.end())
-        return _mended(place, span, "a topology is named by one word", domain[1])
-    turned = re.match(rf"gang:[ \t]*(min[ \t]+\d+)[ \t]+(by[ \t]+{PATH})", place.bare)
-    if turned is not None and place.start <= turned.end():
-        by = place.text[turned.start(2) : turned.end(2)]
-        span = (turned.start(1), turned.end())
-        return _mended(place, span, "`by` stands first", f"{by} {turned[1]}")
-    group = re.match(rf"gang:[ \t]*({PATH})[ \t]+(?:size|min|of)[ \t]+(\d+)", place.bare)
-    if group is not None and place.start <= group.end() and group[1] != "by":
-        key = place.text[group.start(1) : group.end(1)]
-        return _mended(
-            place, (group.start(1), group.end()), "`by` stands before what the pods share",
-            f"by {key} min {group[2]}",
+def foreign_clause(place: Place) -> Refusal | None:
+    """A clause that another statement takes, or a text without `message`."""
+    field = re.search(r"(?<![\w.])([A-Za-z_][\w.]*)\Z", place.before)
+    spec = FIELDS.get(field[1]) if field is not None else None
+    text = spec is not None and spec.type.kind is Kind.TEXT
+    # A word that is neither a field nor the text of a test: what stands behind it is its own.
+    bare = re.search(r"(?:[:(<>+*/-]|[.]\w+)[ \t]*[A-Za-z_]\w*\Z", place.before)
+    word = bare is not None and place.before.rsplit(None, 1)[-1].strip(":(<>+*/-")
+    text = text or (spec is None and bool(word) and word not in CLAUSES)
+    if place.behind.startswith('"') and "MESSAGE" in place.accepts and not text:
+        return Refusal(
+            "P001", "a text alone says nothing here", place.start, place.start + 1,
+            helps=("write  message " + place.text[place.start : place.line(place.start)[1]],),
+            fix="message ", fix_at=(place.start, place.start),
         )  # fmt: skip
+    owners = _BELONGS.get(place.met)
+    if owners is None or place.alone or not place.keyword or place.kind == "end":
+        return None
+    own = [one for one in _BELONGS if one.upper() in place.accepts]
+    known = " and ".join(f"`{one}`" for one in own)
+    hints = [f"a `{place.keyword}` takes {known}"] if own else []
+    what = f"`{place.met}` is a clause of {owners}, not of `{place.keyword}`"
+    return place.refuse("P001", what, *hints)
+
+
+def scale(place: Place) -> Refusal | None:
+    """`normalize min-max`, `status UnschedulableAndUnresolvable`."""
+    rest = re.match(r"[\w-]+", place.behind)
+    if rest is None:
+        return None
+    span = (place.start, place.start + rest.end())
+    plain = re.sub(r"[-_]", "", rest.group()).lower()
+    if "NORM" in place.accepts and "MINMAX" not in place.accepts:
+        better = {"minmax": "minmax", "linear": "minmax", "zeroone": "minmax", "max": "default",
+                  "maxscore": "default", "percentile": "rank", "reversed": "reverse",
+                  "defaultnormalizescore": "default", "inverse": "reverse"}.get(plain)  # fmt: skip
+        if better is not None and rest.group() != better:
+            message = f"there is no scale `{rest.group()}`"
+            return place.instead(span, "P001", message, better)
+    if "STATUS_CODE" in place.accepts and plain.startswith("unschedulable"):
+        better = "unresolvable" if "and" in plain else "unschedulable"
+        return place.instead(span, "P001", f"there is no status `{rest.group()}`", better)
+    if ("REVERSE" in place.accepts and plain == "reversed") or (
+        plain == "reversed" and place.before.endswith(("minmax", "default", "rank"))
+    ):
+        return place.instead(span, "P001", "`reversed` does not fit here", "reverse")
     return None
-
-
-_OF_METRIC: Final = MappingProxyType(
-    {"on": "by", "per": "by", "refresh": "every", "scrape": "every", "interval": "every",
-     "maxage": "stale", "max_age": "stale"}
-)  # fmt: skip
-
-
-def _metric(place: Place) -> Refusal | None:
-    """`metric heat = promql "x" on node refresh 30s`."""
-    better = _OF_METRIC.get(place.met)
-    wanted = r"\w+[ \t]+[A-Za-z_]" if better == "by" else r"\w+[ \t]+\d"
-    of_unit = re.search(r"\bunit[ \t]+\w+\Z", place.before)
-    if better is None or of_unit is not None or re.match(wanted, place.behind) is None:
-        return None
-    what = f"`{place.met}` does not fit here"
-    return _mended(place, (place.start, place.end), what, better)
-
-
-def _score(place: Place) -> Refusal | None:
-    """`score: node.cpu.free desc`, `weight "5"`."""
-    quoted = re.match(r"\"([^\"\n]*)\"|'([^'\n]*)'", place.text[place.start :])
-    if place.before.endswith("weight") and quoted is not None:
-        span = (place.start, place.start + quoted.end())
-        return _mended(place, span, "a weight takes no quotes", quoted[1] or quoted[2] or "")
-    head = re.match(r"score:[ \t]*", place.text)
-    if place.met not in ("desc", "asc") or head is None:
-        return None
-    value = place.text[head.end() : place.start].strip()
-    which = "most" if place.met == "desc" else "least"
-    return place.refuse(
-        "P001", f"`{place.met}` is a word of `sort`", f"write  prefer: {which} {value}"
-    )
-
-
-_CHECKS: Final[MappingProxyType[str, Callable[[Place], Refusal | None]]] = MappingProxyType(
-    {
-        "sort": _sort, "queueSort": _sort, "quota": _quota, "spread": _spread, "param": _param,
-        "use": _use, "bind": _action, "prebind": _action, "preBind": _action, "postbind": _action,
-        "postBind": _action, "preempt": _preempt, "postFilter": _preempt, "gang": _gang,
-        "metric": _metric, "score": _score,
-    }
-)  # fmt: skip

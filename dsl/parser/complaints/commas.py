@@ -1,17 +1,16 @@
 """Colons, commas and semicolons between values and conditions, and what is written here instead.
 
-Each check looks for one habit and the first that recognises it speaks. A replacement that is
-proposed has been tried where that is possible: the statement can be read further with it.
+Each attempt looks for one habit; a replacement that is proposed has been tried where that is
+possible: the statement can be read further with it.
 """
 
 import re
 from typing import Final
 
-from dsl.parser.complaints.habits import in_parens
-from dsl.parser.place import FIELD, LAST_VALUE, Place, Refusal
+from dsl.parser.complaints.lists import in_parens
+from dsl.parser.complaints.place import FIELD, LAST_VALUE, Place
+from dsl.parser.refusal import Refusal
 from dsl.schema import FIELDS
-
-# ---- colons
 
 
 def colon(place: Place) -> Refusal | None:
@@ -94,9 +93,6 @@ def _colon_of_rule(place: Place) -> Refusal | None:
     if place.before.endswith(":"):
         return Refusal("P014", "one colon is enough", place.start, place.start + 1, fix="")
     return None
-
-
-# ---- commas
 
 
 def comma(place: Place) -> Refusal | None:

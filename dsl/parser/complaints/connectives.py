@@ -8,7 +8,8 @@ import re
 from itertools import product
 from typing import Final
 
-from dsl.parser.place import Place, Refusal
+from dsl.parser.complaints.place import Place
+from dsl.parser.refusal import Refusal
 
 _END: Final = r"(?![\w./-])"
 #: `A if B`, `A <- B`: B says for what A is demanded.

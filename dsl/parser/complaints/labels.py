@@ -1,28 +1,21 @@
-"""Tests of labels and of other fields with a key, and fields where a word stands.
+"""Tests of labels and of other fields with a key.
 
-Each check looks for one habit and the first that recognises it speaks. A replacement that is
-proposed has been tried where that is possible: the statement can be read further with it.
+Each attempt looks for one habit; a replacement that is proposed has been tried where that is
+possible: the statement can be read further with it.
 """
 
 import re
 from typing import Final
 
-from dsl.parser.complaints import connectives
-from dsl.parser.place import (
-    CLAUSES,
-    FIELD,
-    KEYWORDS,
-    LAST_VALUE,
-    Place,
-    Refusal,
-    written_here,
-)
+from dsl.parser.complaints.connectives import WORDS
+from dsl.parser.complaints.place import CLAUSES, KEYWORDS, Place
+from dsl.parser.refusal import Refusal
 from dsl.schema import FIELDS, PLURALS
 from dsl.spelling import NOTHING, closest, quoted_key
 
 _KEY: Final = r"[\w./-]+|\"_*\""
 #: The key of a label that a test starts with, and who has it.
-_TEST: Final = (
+TEST: Final = (
     rf"(?<![\w.$])((?:pod|node|namespace|it|workload)\.(label|annotation|taint)s?)[ \t]+({_KEY})"
 )
 _IS_THERE: Final = re.compile(
@@ -54,7 +47,7 @@ _EFFECTS: Final = ("NoSchedule", "NoExecute", "PreferNoSchedule")
 def value(place: Place) -> Refusal | None:
     """`node.label pool gpu`, `node.label pool exists`, `node.taint dedicated NoSchedule`."""
     before = re.sub(r"[ \t]+not\Z", "", place.before)
-    test = re.search(rf"{_TEST}\Z", before)
+    test = re.search(rf"{TEST}\Z", before)
     if test is None or place.kind == "end":
         return _of_field(place)
     rest = place.bare[len(before) :]
@@ -112,7 +105,7 @@ def _equal(place: Place, test: re.Match[str], start: int) -> Refusal | None:
 #: `node.taints contains dedicated`
 _HOLDS: Final = frozenset({"contains", "has", "have", "includes", "include", "contain"})
 #: Words that are no value of a label.
-_MEANING: Final = frozenset({*KEYWORDS, *CLAUSES, *connectives.WORDS})
+_MEANING: Final = frozenset({*KEYWORDS, *CLAUSES, *WORDS})
 
 
 def _instead(
@@ -155,19 +148,19 @@ def _of_field(place: Place) -> Refusal | None:
 def further(place: Place) -> Refusal | None:
     """`pod.label app=web,tier=gold`, `pod.label app=*`, `node.label tier [a, b]`."""
     if place.met == "*":
-        exists = re.search(rf"{_TEST}[ \t]*=\Z", place.before)
+        exists = re.search(rf"{TEST}[ \t]*=\Z", place.before)
         if exists is None or re.match(r"\*[\w.*-]", place.behind):
             return None
         better = f"{exists[1]} {place.text[exists.start(3) : exists.end(3)]}"
         span = (exists.start(), place.start + 1)
         return place.instead(span, "P001", "that there is a label is asked by its key", better)
-    if place.behind.startswith("[") and re.search(rf"{_TEST}\Z", place.before):
+    if place.behind.startswith("[") and re.search(rf"{TEST}\Z", place.before):
         fits = place.mends(place.start, place.start, "in ")
         return None if not fits else Refusal(
             "P001", "no `in` stands before this list", place.start, place.start + 1,
             helps=("write  in [...]",), fix="in ", fix_at=(place.start, place.start),
         )  # fmt: skip
-    before = re.search(rf"{_TEST}[ \t]*!?=[ \t]*(?:{_KEY})\Z", place.before)
+    before = re.search(rf"{TEST}[ \t]*!?=[ \t]*(?:{_KEY})\Z", place.before)
     more = re.match(rf"(,[ \t]*)?({_KEY})[ \t]*(!?=)(?!=)", place.behind)
     if before is None or more is None:
         return None
@@ -196,71 +189,6 @@ def _as_value(
     return place.instead(span, "P001", "the value of a label has its key in brackets", better)
 
 
-def compared(place: Place) -> Refusal | None:
-    """`node.label[pool] is pod.label[pool]`: a field where a word stands."""
-    path = re.search(r"(?<![\w.$-])(?:pod|node|namespace|it|workload)(?:\.\w+)+\Z", place.before)
-    close = place.closing(place.start) if place.behind.startswith("[") else -1
-    if path is None or path.end() != place.start or close < 0:
-        return None
-    whole = FIELD.match(place.text, path.start())
-    end = whole.end() if whole is not None else close + 1
-    field = written_here(place.text[path.start() : end])
-    before = place.bare[: path.start()].rstrip()
-    label = re.search(rf"{_TEST}[ \t]*(!?=)\Z", before)
-    if label is not None:
-        key = place.text[label.start(3) : label.end(3)]
-        sign = "!=" if label[4] == "!=" else "=="
-        better = f"{label[1]}[{key}] {sign} {field}"
-        what = "a label test compares with a word, not with another field"
-        return place.instead((label.start(), end), "P001", what, better)
-    operator = re.search(
-        r"(?<![\w.])(?:(is)|(is[ \t]+not)|(contains|starts[ \t]+with|ends[ \t]+with)|(like))\Z",
-        before,
-    )
-    if operator is None:
-        return _in_list(place, before, (path.start(), end), field)
-    if operator[4]:
-        return place.at(
-            path.start(), end, "P001", "`like` takes a pattern that is written out",
-            f"compare fields by  == {field}   or   contains ({field})",
-        )  # fmt: skip
-    better = (
-        f"{operator[3]} ({field})" if operator[3] else f"{'!=' if operator[2] else '=='} {field}"
-    )
-    word = " ".join(operator.group().split())
-    what = f"a word stands behind `{word}`; fields are compared by `==`"
-    if operator[3]:
-        what = f"a word stands behind `{word}`; a field stands in brackets"
-    left = LAST_VALUE.search(place.bare[: operator.start()].rstrip())
-    shown = f"{place.text[left.start() : left.end()]} {better}" if left is not None else better
-    return Refusal(
-        "P001", what, path.start(), end, helps=(f"write  {shown}",), fix=better,
-        fix_at=(operator.start(), end),
-    )  # fmt: skip
-
-
-def _in_list(place: Place, before: str, span: tuple[int, int], field: str) -> Refusal | None:
-    """`node.label[x] in [pod.label[a], b]`: a list holds words."""
-    opened = re.search(r"(?:(not)[ \t]+)?in[ \t]*(\[)[^\[\]]*\Z", before)
-    if opened is None:
-        return None
-    close, items = place.arguments(opened.start(2))
-    left = LAST_VALUE.search(before[: opened.start()].rstrip())
-    what = "a list holds words, not fields"
-    if close < 0 or left is None:
-        return place.at(*span, "P001", what, f"compare with it by  == {field}")
-    tested = place.text[left.start() : left.end()]
-    each = [
-        f"{tested} == {written_here(one)}" if FIELD.fullmatch(one) else f"{tested} is {one}"
-        for one in items
-    ]
-    better = f"({' or '.join(each)})"
-    better = f"not {better}" if opened[1] else better
-    return Refusal(
-        "P001", what, *span, helps=(f"write  {better}",), fix=better, fix_at=(left.start(), close),
-    )  # fmt: skip
-
-
 def label_then_operator(place: Place) -> Refusal | None:
     """`node.label a like b`: a label test knows symbols and `in` only."""
     if place.met not in ("like", "contains", "matches", "is", "starts", "ends", "??"):
@@ -284,4 +212,44 @@ def label_then_operator(place: Place) -> Refusal | None:
     return Refusal(
         "P001", f"`{place.met}` wants the value of a label", found.start(), found.end(),
         helps=(f"write  {better} {place.met} ...",), fix=better,
+    )  # fmt: skip
+
+
+_OWNED: Final = r"(?:pod|node|namespace|workload|it)\.(?:label|annotation)s?"
+
+
+def labels_compared(place: Place) -> Refusal | None:
+    """`it.label app=pod.label app`: a label test compares with a word only."""
+    pair = re.compile(
+        rf"(?<![\w.])({_OWNED})[ \t]+([\w./-]+)[ \t]*(==?|!=)[ \t]*({_OWNED})[ \t]+([\w./-]+)"
+    )
+    for found in pair.finditer(place.bare):
+        if not found.start() < place.start <= found.end():
+            continue
+        sign = "!=" if found[3] == "!=" else "=="
+        sides = ((found[1], found[2]), (found[4], found[5]))
+        better = f" {sign} ".join(f"{owner}[{quoted_key(key)}]" for owner, key in sides)
+        message = "a label test compares with a word, not with another label"
+        return place.instead(found.span(), "P001", message, better)
+    return None
+
+
+def whose_label(place: Place) -> Refusal | None:
+    """`count(node.pods where label app=web)`, `filter: label zone=a`."""
+    found = re.search(r"(?<![\w.$])(label|annotation|taint)s?[ \t]*\Z", place.before)
+    test = re.match(r"[\w./-]+(?:[ \t]*(?:!?=)[ \t]*[\w./-]+)?", place.behind)
+    if found is None or test is None or place.keyword in ("prebind", "preBind", "gang", "quota"):
+        return None
+    if re.search(r"\bpermit\b", place.keyword) or re.match(r"like|contains|is\b", place.met):
+        return None
+    word = found[1]
+    of_pods = re.search(r"\bwhere\b[^()]*\Z", place.before) is not None
+    owners = ("it",) if of_pods else ("node",) if word == "taint" else ("node", "pod")
+    shown = [f"{owner}.{word} {test.group()}" for owner in owners]
+    span = (found.start(), found.start() + len(found.group().rstrip()))
+    better = f"it.{word}"
+    fix = better if of_pods and place.mends(*span, better) else None
+    return place.at(
+        *span, "P001", f"whose {word} this is stands in front", f"write  {'   or   '.join(shown)}",
+        fix=fix,
     )  # fmt: skip

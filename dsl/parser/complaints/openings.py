@@ -1,30 +1,18 @@
-"""How a statement begins: its word, the colon, names of declarations, values of the header.
+"""How a statement begins: its word and the colon behind it.
 
-Each check looks for one kind of mistake and the first that recognises it speaks.
+Knows the words that other languages and tools start a line with. Each attempt looks for one habit;
+a replacement that is proposed has been tried where that is possible.
 """
 
 import re
 from types import MappingProxyType
 from typing import Final
 
-from dsl.diagnostics import Diagnostic, Fix
-from dsl.parser.place import Place, Refusal
-from dsl.source import SourceFile, Span
+from dsl.parser.complaints.place import Place
+from dsl.parser.refusal import Refusal
+from dsl.parser.statements import DECLARATIONS, STATEMENTS
 from dsl.spelling import closest
 
-STATEMENTS: Final = (
-    "policy", "description", "version", "language", "mode", "order", "weight", "gate", "preEnqueue",
-    "sort", "queueSort", "prefilter", "preFilter", "filter", "require", "forbid", "preempt",
-    "postFilter", "prescore", "preScore", "score", "first", "prefer", "avoid", "spread",
-    "normalize", "reserve", "permit", "prebind", "preBind", "bind", "postbind", "postBind", "gang",
-    "quota",
-)  # fmt: skip
-DECLARATIONS: Final = ("let", "param", "metric", "use")
-#: Clauses, which take no colon.
-_CLAUSES: Final = (
-    "message", "status", "weight", "missing", "normalize", "every", "stale", "default", "unit",
-    "by", "order", "pick", "limit", "min", "max", "wait", "skew", "reject", "annotate", "event",
-)  # fmt: skip
 #: Words that other languages and tools start a line with, and the statement that does it here.
 _ELSEWHERE: Final = MappingProxyType(
     {
@@ -75,97 +63,7 @@ _ELSEWHERE: Final = MappingProxyType(
                         "applies to: pod.namespace is NAME"),
     }
 )  # fmt: skip
-#: First lines of texts that are no policies at all.
-_FOREIGN: Final = (
-    (r"---[ \t]*$|apiVersion[ \t]*:|kind[ \t]*:[ \t]*[A-Z]", "YAML (a Kubernetes object)"),
-    (r"package[ \t]+[\w.]+[ \t]*$", "Rego or Go"),
-    (r"(default|import)[ \t]+(allow|deny|data|input|rego|future)\b", "Rego"),
-    (r"(deny|allow|violation|warn)(\[.*\])?[ \t]*(contains\b.*)?(if[ \t]*)?\{", "Rego"),
-    (r"(def|class)[ \t]+\w+.*:[ \t]*$|(from[ \t]+\w+[ \t]+)?import[ \t]+\w+[ \t]*$", "Python"),
-    (r"(func|type)[ \t]+[\w(]", "Go"),
-    (r"(?i:select[ \t]+.+[ \t]from[ \t]|create[ \t]+(policy|table)\b)", "SQL"),
-    (r"(acl|use_backend|frontend|backend|server|location)[ \t]+\S", "the configuration of a proxy"),
-)
-_SHAPE: Final = "a policy is lines such as  filter: pod.name contains nginx -> node.label KEY=VALUE"
-_TYPES: Final = MappingProxyType(
-    {
-        **dict.fromkeys(("str", "text", "char", "varchar"), "string"),
-        **dict.fromkeys(("int", "integer", "float", "double", "num", "numeric", "long", "percent",
-                         "percentage", "uint"), "number"),
-        **dict.fromkeys(("boolean", "flag"), "bool"),
-        **dict.fromkeys(("list", "array", "strings", "set", "[]string"), "list of string"),
-        **dict.fromkeys(("timespan", "interval", "period"), "duration"),
-        **dict.fromkeys(("timestamp", "date", "datetime"), "time"),
-        **dict.fromkeys(("bytes", "memory", "cpu", "resource"), "quantity"),
-    }
-)  # fmt: skip
-_MODES: Final = MappingProxyType(
-    {
-        **dict.fromkeys(("dry-run", "dryrun", "dry", "audit", "warn", "test", "observe"), "shadow"),
-        **dict.fromkeys(("on", "enabled", "active", "deny", "strict", "true"), "enforce"),
-        **dict.fromkeys(("disabled", "none", "ignore", "false", "no"), "off"),
-        "canary": "canary 10%",
-    }
-)  # fmt: skip
-_LIVE: Final = "a mode is enforce or off (shadow and canary 10% are read, but not run yet)"
-_TYPE_NAMES: Final = ("string", "number", "quantity", "duration", "bool", "time")
-_REST: Final = re.compile(r"[^\n]*")
-
-
-def foreign(text: str) -> str | None:
-    """Returns which language the text of a statement is in, None where it may be ours."""
-    line = text.split("\n", 1)[0].split("#", 1)[0].rstrip()
-    return next((name for sign, name in _FOREIGN if re.match(sign, line)), None)
-
-
-def wrong_language(text: str, name: str) -> Refusal:
-    """Refuses a text that is no policy, once for all of it."""
-    first = re.match(r"\S+", text)
-    end = len(first.group()) if first is not None else 1
-    return Refusal("P004", f"this looks like {name}, and is no policy", 0, end, helps=(_SHAPE,))
-
-
-def is_ours(text: str) -> bool:
-    """Whether a text starts with the word of a statement, or with one close to it."""
-    found = re.match(r"[A-Za-z_-]+", text)
-    if found is None:
-        return False
-    word = found.group()
-    if word in (*STATEMENTS, *DECLARATIONS, "applies"):
-        return True
-    known = _known_word(word)
-    return known is not None and re.match(r"[ \t]*:", text[found.end() :]) is not None
-
-
-def is_closing(text: str, *, lost: bool) -> bool:
-    """Whether a line belongs to the one before: it closes its bracket, or is an item of its list.
-
-    Args:
-        text: the line.
-        lost: whether the line before was no statement.
-    """
-    item = re.match(r"-[ \t]+", text)
-    if lost and item is not None and not is_ours(text[item.end() :]):
-        return True
-    return re.fullmatch(r"[\s})\];,]+(?:#[^\n]*\s*)*", text) is not None
-
-
-def continued(source: SourceFile, first: Span, line: Span) -> Diagnostic:
-    """Refuses a line in column 1 that continues the statement above it."""
-    number = source.position(first.start)[0]
-    word = re.match(r"[A-Za-z]*", source.slice(first))
-    name = word.group() if word is not None else "statement"
-    start = re.match(r"[\w.]+|->|\S", source.slice(line))
-    end = line.start + (len(start.group()) if start is not None else 1)
-    return Diagnostic(
-        "P012",
-        f"this line continues the `{name}` of line {number}, so it is indented",
-        source,
-        Span(line.start, end),
-        label="a new statement starts in column 1",
-        helps=("put spaces in front of it",),
-        fix=Fix(Span(line.start, line.start), "  "),
-    )
+REST_OF_LINE: Final = re.compile(r"[^\n]*")
 
 
 def statement_word(place: Place) -> Refusal | None:
@@ -188,7 +86,7 @@ def statement_word(place: Place) -> Refusal | None:
     told = _declaring(word, rest)
     if told is not None:
         return told
-    known = _known_word(word)
+    known = known_word(word)
     if known is not None:
         message = f"there is no statement `{word}`"
         help_ = f"did you mean `{known}`?"
@@ -226,7 +124,7 @@ def _declaring(word: str, rest: str) -> Refusal | None:
     )
 
 
-def _known_word(word: str) -> str | None:
+def known_word(word: str) -> str | None:
     """Returns the statement that a word is but for its spelling."""
     plain = re.sub(r"[-_]", "", word).lower()
     if plain in ("applies", "appliesto", "applyto", "appliesfor"):
@@ -244,8 +142,6 @@ _EXPRESSIONS: Final = frozenset(
      "any", "all", "max", "min", "sum", "avg"}
 )  # fmt: skip
 _NO_STATEMENT: Final = frozenset({"kind", "spec", "status", "message", "key", "value", "operator"})
-
-
 _SHORT: Final = MappingProxyType(
     {"preEnqueue": "gate", "queueSort": "sort", "preFilter": "prefilter", "postFilter": "preempt",
      "preScore": "prescore", "preBind": "prebind", "postBind": "postbind"}
@@ -303,7 +199,7 @@ def _no_word(place: Place) -> Refusal:
 
 def _no_colon(place: Place, word: str) -> Refusal:
     """`filter node.ready`, `filter = ...`, `filter(...)`, `filter { ... }`."""
-    line = _REST.match(place.text, len(word))
+    line = REST_OF_LINE.match(place.text, len(word))
     rest = line.group() if line is not None else ""
     lead = re.match(r"[ \t]*(?:(?:==?|:=|\+=|->|=>|if\b|by\b)[ \t]*)?", rest)
     kept = rest[lead.end() if lead is not None else 0 :].rstrip()
@@ -330,221 +226,70 @@ def _applies(place: Place) -> Refusal | None:
     )  # fmt: skip
 
 
-def block(place: Place) -> Refusal | None:
-    """`filter: |`, a list of `- ` lines, lines of `key: value`: blocks of YAML."""
-    head = re.match(r"\w+[ \t]*:[ \t]*([|>][+-]?)?[ \t]*\n", place.bare)
-    if head is None or place.alone:
+#: Lines of the header: they do have a name.
+_HEADER: Final = ("policy", "description", "version", "language", "mode", "order", "weight")
+
+
+def doubled(place: Place) -> Refusal | None:
+    """`filter filter: x`, `let let x = 5`, `score: score: load`."""
+    if place.alone:
         return None
-    if head[1] is not None:
-        return Refusal(
-            "P014", f"`{head[1]}` has no meaning here: an indented line continues the statement",
-            *head.span(1), helps=("leave it out",), fix="",
-        )  # fmt: skip
-    item = re.compile(r"[ \t]+(-)[ \t]+").match(place.bare, head.end())
-    if item is not None:
-        lines = [one.strip().lstrip("- ") for one in place.text[head.end() :].splitlines()]
-        better = " and ".join(one for one in lines if one and not one.startswith("#"))
-        end = len(place.text.rstrip())
-        fix = better if place.mends(item.start(1), end, better) else None
-        return Refusal(
-            "P014", "a statement has no list items: conditions are joined by `and`",
-            *item.span(1), helps=(f"write  {place.keyword}: {better}",), fix=fix,
-            fix_at=(item.start(1), end),
-        )  # fmt: skip
-    key = re.compile(r"[ \t]+([A-Za-z_][\w.-]*)[ \t]*:[ \t]").match(place.bare, head.end())
-    if key is None or key[1] in STATEMENTS:
+    found = re.match(
+        r"([A-Za-z]+)[ \t]*:?[ \t]+(\1)(?=[ \t]*:(?!=)|[ \t]+[A-Za-z_]\w*)", place.text
+    )
+    if found is None or found[1] not in (*STATEMENTS, *DECLARATIONS):
+        return _two_words(place)
+    again = place.text[found.end() :].lstrip().startswith(":")
+    colon = ":" in found.group()
+    if place.start > found.end() + 1 + len(place.text[found.end() :].split("\n", 1)[0]):
+        return None
+    if found[1] in DECLARATIONS and re.match(r"[ \t]+\w+", place.text[found.end() :]) is None:
+        return None
+    if found[1] in STATEMENTS and (found[1] in _HEADER or not (again or not colon)):
+        return None
+    return Refusal(
+        "P001", f"`{found[1]}` stands twice", *found.span(2), helps=("leave one out",), fix="",
+        fix_at=(0, found.start(2)),
+    )  # fmt: skip
+
+
+def _two_words(place: Place) -> Refusal | None:
+    """`filter: score: load`: which of the two is meant, nobody knows."""
+    found = re.match(r"([A-Za-z]+):[ \t]*([A-Za-z]+):(?!=)[ \t]*([^\n]*)", place.text)
+    if found is None or place.start > found.start(3):
+        return None
+    first, second, rest = found[1], found[2], found[3].rstrip()
+    if not {first, second} <= {*STATEMENTS} - {*_HEADER, "normalize"}:
         return None
     return place.at(
-        *key.span(1), "P014", "a statement has no keys: it is one line, continued by indenting",
-        f"write  {place.keyword}: EXPRESSION" + (" weight 2" if place.keyword == "score" else ""),
+        *found.span(2), "P001", f"`{second}` starts a statement of its own",
+        f"write  {second}: {rest}   or   {first}: {rest}",
     )  # fmt: skip
 
 
-def indented(place: Place) -> Refusal | None:
-    """An indented line that looks like a statement of its own."""
-    start = place.text.rfind("\n", 0, place.start) + 1
-    if start == 0 or place.alone:
-        return None
-    line = place.text[start:]
-    found = re.match(r"[ \t]+(([A-Za-z]+)[ \t]*:|(let|param|metric|use)[ \t]+\w+[ \t]*[=(:])", line)
-    if found is None:
-        return None
-    word = found.group(2) or found.group(3)
-    first = start + len(line) - len(line.lstrip(" \t"))
-    if word not in (*STATEMENTS, *DECLARATIONS) or place.start > start + found.end():
-        return None
-    return Refusal(
-        "P012", "this line is indented, so it continues the", first, first + len(word),
-        label="a new statement starts in column 1", helps=("remove the leading spaces",),
-        fix="", fix_at=(start, first), continues=place.keyword,
-    )  # fmt: skip
-
-
-def clause_colon(place: Place) -> Refusal | None:
-    """`message: "..."`, `weight: 5`: a clause with a colon."""
-    found = re.search(r"(?<![\w.$])([A-Za-z]+)\Z", place.before)
-    if place.met != ":" or found is None or found[1] not in _CLAUSES or found.start() == 0:
-        return None
-    value = _REST.match(place.text, place.start + 1)
-    shown = value.group().strip() if value is not None else "..."
-    return Refusal(
-        "P005", f"`{found[1]}` takes no colon here", place.start, place.start + 1,
-        helps=(f"write  {found[1]} {shown}",), fix="",
-    )  # fmt: skip
-
-
-def same_line(place: Place) -> Refusal | None:
-    """A second statement behind the first: `filter: node.ready score: load`."""
-    found = re.match(r"([A-Za-z]+)[ \t]*:(?!=)", place.behind)
-    if found is None or place.alone or place.start == 0 or place.text[place.start - 1] == "\n":
-        return None
-    word = found[1]
-    if word not in STATEMENTS or place.before.endswith(":"):
-        return None
-    gap = len(place.before)
-    return Refusal(
-        "P012", f"`{word}` starts a statement, and that needs a line of its own",
-        place.start, place.start + len(word), helps=(f"put  {word}: ...  on a line of its own",),
-        fix="\n", fix_at=(gap, place.start),
-    )  # fmt: skip
-
-
-# ---- declarations and header
-
-
-def declaration(place: Place) -> Refusal | None:
-    """A declaration without its `=`, with a colon behind its word, or a name that is none."""
+def named(place: Place) -> Refusal | None:
+    """`filter nginx: A -> B`, `score spread: load`, `policy nginx {`."""
     found = re.match(
-        r"(let|param|metric|use)\b[ \t]*(:?)[ \t]*(\$?)([A-Za-z_][\w.-]*)?", place.text
+        r"([A-Za-z]+)[ \t]+([A-Za-z][\w.-]*|\"[^\"\n]*\"|'[^'\n]*')[ \t]*(:(?!=)|\{)[ \t]*([^\n]*)",
+        place.text,
     )
-    if found is None or place.start > found.end() + 1:
+    if found is None or place.alone or found[1] not in STATEMENTS or place.start > found.end():
         return None
-    word, colon, dollar, name = found.groups()
-    if colon and place.start <= found.end(2):
-        value = "=" in place.text[found.end() :].split("\n", 1)[0] or word == "use"
+    word, name, sign, rest = found.groups()
+    if word in ("policy", "version"):
+        if rest.split("#")[0].strip() not in ("", "{"):
+            return None
+        plain = re.sub(r"[^A-Za-z0-9._/-]+", "-", name).strip("-._/")
+        better = f"{word}: {plain}"
+        end = found.end() if rest else found.end(3)
         return Refusal(
-            "P005", f"`{word}` takes no colon", found.start(2), found.end(2),
-            helps=(_without_colon(word, name),), fix="" if value else None,
+            "P005", f"`{word}` needs a colon, and nothing stands behind its name", 0, len(word),
+            helps=(f"write  {better}",), fix=better, fix_at=(0, end),
         )  # fmt: skip
-    if word == "use":
+    if word in _HEADER or sign == "{" or not rest:
         return None
-    if name is None:
-        return place.refuse("P009", f"`{word}` needs a name", f"write  {word} NAME = ...")
-    start, end = found.start(4), found.end(4)
-    if dollar:
-        message = f"`{word}` names it without the dollar"
-        return Refusal(
-            "P014", message, found.start(3), end, helps=(f"write  {word} {name}",), fix=name
-        )
-    better = re.sub(r"\W", "_", name).strip("_")
-    if better != name:
-        message = f"`{name}` is no name: a name has letters, digits and `_`"
-        return place.at(start, end, "P009", message, f"write  {better}", fix=better)
-    return _equals_sign(place, word, name, end)
-
-
-def _without_colon(word: str, name: str | None) -> str:
-    if word == "metric":
-        return f'write  metric {name or "NAME"} = promql "QUERY"   (bundled metrics need no line)'
-    return f"write  {word} {name or 'NAME'}" + (" = ..." if word != "use" else "")
-
-
-def _equals_sign(place: Place, word: str, name: str, end: int) -> Refusal | None:
-    if place.met == "=" or "EQUAL" not in place.accepts:
-        return None
-    rest = place.text[end:].split("\n", 1)[0].strip()
-    if word == "param":
-        return _param_type(place, name, rest)
-    value = rest.lstrip(":= \t") or "..."
-    message = f"`{word} {name}` needs a `=`"
-    lead = re.compile(r"[ \t]*(?::[ \t]*=?)?[ \t]*").match(place.text, end)
-    stop = lead.end() if lead is not None else end
-    help_ = f"write  {word} {name} = {value}"
     return Refusal(
-        "P005", message, place.start, place.end, helps=(help_,), fix=" = ", fix_at=(end, stop)
-    )
-
-
-def _param_type(place: Place, name: str, rest: str) -> Refusal | None:
-    typed = re.match(r"([a-z]+)\b", rest)
-    if typed is None or place.met.startswith('"'):
-        return None
-    kind = _TYPES.get(typed[1], typed[1])
-    return Refusal(
-        "P005", "a colon stands before the type of a parameter", place.start, place.end,
-        helps=(f"write  param {name}: {kind}",), fix=f": {kind}",
-        fix_at=(len(place.before), place.end),
+        "P005", "a rule has no name", *found.span(2),
+        helps=(f"write  {word}: {rest.rstrip()}", "what it is for stands in a comment:  # ..."),
+        fix=f"{word}: ", fix_at=(0, found.start(4)),
     )  # fmt: skip
-
-
-def param(place: Place) -> Refusal | None:
-    """The type of a parameter, and what its values may be."""
-    if place.keyword != "param":
-        return None
-    of_type = re.match(
-        r"(param[ \t]+(\w+)[ \t]*:[ \t]*)(\[\]string|list of \w+|[\w-]+)", place.text
-    )
-    if of_type is not None and place.start < of_type.end(3) + 2 and place.met != '"':
-        word = of_type[3]
-        kind = "list of string" if word == "list of strings" else _TYPES.get(word)
-        span = of_type.span(3)
-        if kind is not None:
-            return place.instead(span, "P001", f"there is no type `{word}`", kind)
-        if "TYPE" in place.accepts:
-            near = closest(word, _TYPE_NAMES)
-            helps = [f"did you mean `{near}`?"] if near else [
-                f"a type is {', '.join(_TYPE_NAMES)} or list of one of them"
-            ]  # fmt: skip
-            if near is None and "=" not in place.text[of_type.end() :].split("\n")[0]:
-                helps.append(f"with a value and no type write  param {of_type[2]} = {word}")
-            return place.at(*span, "P001", f"there is no type `{word}`", *helps, fix=near)
-    range_ = re.match(
-        r"(in|between|range)[ \t]+\(?(\S+?)[ \t]*(?:\.\.|and|to|,)[ \t]*([\w.%]+)\)?", place.behind
-    )
-    if range_ is not None:
-        span = (place.start, place.start + range_.end())
-        better = f"from {range_[2]} to {range_[3]}"
-        return place.instead(span, "P001", f"`{range_[1]}` does not fit here", better)
-    choice = re.search(r"one[ \t]+of\Z", place.before)
-    if choice is not None and "LSQB" in place.accepts:
-        end = place.line(place.start)[1]
-        words = place.text[place.start : end].strip("() \t")
-        return place.instead(
-            (place.start, end), "P001", "the words of a choice stand in brackets", f"[{words}]"
-        )
-    return None
-
-
-def header(place: Place) -> Refusal | None:
-    """Values of header lines: quotes where none belong, none where they do, other words."""
-    found = re.match(r"(\w+)[ \t]*:[ \t]*", place.text)
-    named = re.match(r"(policy|version)[ \t]*:[ \t]*(\S[^\n#]*)", place.text)
-    if named is not None and named.start(2) < place.start <= named.end(2):
-        better = re.sub(r"[^A-Za-z0-9._/-]+", "-", named[2].strip()).strip("-._/")
-        span = (named.start(2), named.start(2) + len(named[2].rstrip()))
-        return place.instead(span, "P001", f"`{named[1]}` takes one word", better)
-    if found is None or place.start != found.end():
-        return None
-    word = found[1]
-    span = place.line(place.start)
-    value = place.text[place.start : span[1]].strip()
-    span = (place.start, place.start + len(value))
-    if word == "description" and value:
-        text = value.replace('"', "'")
-        return place.instead(span, "P001", "a description is a quoted text", f'"{text}"')
-    if word == "mode":
-        plain = value.strip("\"'").lower()
-        share = re.fullmatch(r"canary[ \t]+(\d+(\.\d+)?)", plain)
-        better = f"canary {share[1]}%" if share is not None else _MODES.get(plain, plain)
-        if better == "shadow" and plain != "shadow":
-            return place.at(*span, "P001", f"`{value}` is no mode", _LIVE)
-        if re.fullmatch(r"enforce|shadow|off|canary \d+(\.\d+)?%", better):
-            return place.instead(span, "P001", f"`{value}` is no mode", better)
-        near = closest(plain, ("enforce", "shadow", "off"))
-        hints = [f"did you mean `{near}`?"] if near else []
-        hints.append(_LIVE)
-        return place.at(*span, "P001", f"`{value}` is no mode", *hints, fix=near)
-    if word in ("policy", "version") and value[:1] in "\"'":
-        better = re.sub(r"[^A-Za-z0-9._/-]+", "-", value.strip("\"'")).strip("-._/") or "NAME"
-        return place.instead(span, "P001", f"`{word}` takes a word without quotes", better)
-    return None

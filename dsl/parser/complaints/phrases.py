@@ -1,7 +1,7 @@
 """Words and phrases of English and of other languages in place of an operator or before a value.
 
-Each check looks for one habit and the first that recognises it speaks. A replacement that is
-proposed has been tried where that is possible: the statement can be read further with it.
+Each attempt looks for one habit; a replacement that is proposed has been tried where that is
+possible: the statement can be read further with it.
 """
 
 import re
@@ -9,8 +9,9 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final
 
-from dsl.parser.complaints.openings import STATEMENTS
-from dsl.parser.place import KEYWORDS, LAST_VALUE, PATH, Halt, Place, Refusal, place_of
+from dsl.parser.complaints.place import KEYWORDS, LAST_VALUE, PATH, Place, place_of
+from dsl.parser.refusal import Halt, Refusal
+from dsl.parser.statements import STATEMENTS
 from dsl.schema import FIELDS
 from dsl.spelling import AGGREGATES, closest
 
@@ -109,8 +110,6 @@ _LEADS: Final = MappingProxyType(
         "nicht": "not",
     }
 )  # fmt: skip
-
-
 _NEAR_LEADS: Final = ("not", "if", "least", "most", "over", "victims", "wait", "annotate", "label")
 
 
@@ -213,46 +212,6 @@ def contraction(place: Place) -> Refusal | None:
         "P001", f"`{place.text[place.start : until]}` does not fit here", place.start, until,
         helps=(f"write  {fix}",), fix=fix, fix_at=(start, end),
     )  # fmt: skip
-
-
-def any_of(place: Place) -> Refusal | None:
-    """`pod.name contains any of [a, b]`: one test for each."""
-    found = re.search(
-        rf"({PATH})[ \t]+(contains|starts with|ends with|like)[ \t]+(any|one|either|some|all|both)"
-        r"(?:[ \t]+of)?[ \t]*(?:[\[(]([^\[\]()]*)[\])]|[ \t]([\w-]+(?:[ \t]*,[ \t]*[\w-]+)+))",
-        place.bare,
-    )
-    if found is None or not found.start() < place.start <= found.end():
-        return None
-    inside = found.span(4) if found[4] is not None else found.span(5)
-    items = place.text[slice(*inside)].split(",")
-    joint = " and " if found[3] in ("all", "both") else " or "
-    value = place.text[found.start(1) : found.end(1)]
-    better = f"({joint.join(f'{value} {found[2]} {one.strip()}' for one in items)})"
-    return place.instead(found.span(), "P001", f"`{found[2]}` takes one text, not a list", better)
-
-
-def least_or_most(place: Place) -> Refusal | None:
-    """`filter: least load`, `sort: most pod.priority`, `let a = least load`."""
-    found = re.match(
-        r"((?:filter|require|forbid|sort|let)\b[^:=]*[:=][ \t]*)(least|most)[ \t]+(?=\S)",
-        place.bare,
-    )
-    if found is None or not found.start(2) <= place.start <= found.end():
-        return None
-    rest = place.text[found.end() : place.line(found.end())[1]]
-    span = found.span(2)
-    if place.keyword == "sort":
-        better = rest if found[2] == "least" else f"{rest} desc"
-        whole = (found.start(2), found.end() + len(rest))
-        return Refusal(
-            "P001", f"`{found[2]}` stands behind `prefer:`", *span,
-            helps=(f"write  sort: {better}",), fix=better if place.heals(*whole, better) else None,
-            fix_at=whole,
-        )  # fmt: skip
-    return place.at(
-        *span, "P001", f"`{found[2]}` stands behind `prefer:`", f"write  prefer: {found[2]} {rest}"
-    )
 
 
 def _value_before(place: Place, start: int, text: str) -> tuple[int, str] | None:

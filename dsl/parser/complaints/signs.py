@@ -1,14 +1,16 @@
 """Signs of other languages within a statement, and what is written here instead.
 
-Each check looks for one habit and the first that recognises it speaks. A replacement that is
-proposed has been tried where that is possible: the statement can be read further with it.
+Each attempt looks for one habit; a replacement that is proposed has been tried where that is
+possible: the statement can be read further with it.
 """
 
 import re
 from types import MappingProxyType
 from typing import Final
 
-from dsl.parser.place import LAST_VALUE, PATH, Place, Refusal
+from dsl.parser.complaints.choices import ternary
+from dsl.parser.complaints.place import LAST_VALUE, PATH, Place
+from dsl.parser.refusal import Refusal
 from dsl.schema import FIELDS
 from dsl.spelling import field_for
 
@@ -25,9 +27,6 @@ _SIGNS: Final = MappingProxyType(
 )  # fmt: skip
 _FUNCTIONS_OF_SIGNS: Final = MappingProxyType({"**": "pow", "^": "pow", "%": "mod", "//": "floor"})
 _WORD_SIGNS: Final = frozenset({"and", "or", "not", "matches", "like", "starts with", "ends with"})
-
-
-# ---- comments, braces, quotes
 
 
 def comment(place: Place) -> Refusal | None:
@@ -127,9 +126,6 @@ def _braced(place: Place) -> Refusal:
     )  # fmt: skip
 
 
-# ---- signs
-
-
 def signs(place: Place) -> Refusal | None:
     """Operators of other languages."""
     start, end, run = place.signs()
@@ -141,7 +137,7 @@ def signs(place: Place) -> Refusal | None:
     if not run:
         return None
     if run[:1] == "?" and run != "??":
-        return _ternary(place, start)
+        return ternary(place, start)
     if run[0] in "*^%/" and run in _FUNCTIONS_OF_SIGNS:
         return _function_of_sign(place, start, run)
     return _arrow_or_sign(place, (start, end), run)
@@ -321,27 +317,6 @@ def _chained(place: Place) -> Refusal | None:
         "P014", "comparisons do not chain", place.start, place.start + len(place.met),
         helps=(f"write  {place.text[chain.start() : chain.end()]} and {middle} {place.met} ...",),
         fix=f"and {middle} {place.met}",
-    )  # fmt: skip
-
-
-def _ternary(place: Place, start: int) -> Refusal:
-    """`a ? b : c`."""
-    head = re.match(r"\w+[ \t]*:[ \t]*", place.text)
-    arrow = place.bare.rfind("->", 0, start)
-    first = arrow + 2 if arrow >= 0 else head.end() if head is not None else 0
-    first += len(place.text[first:]) - len(place.text[first:].lstrip())
-    colon = place.bare.find(":", start)
-    end = place.line(start)[1]
-    shown = "if A then B else C"
-    fix = None
-    if colon > 0 and place.bare.count("?", start, end) == 1:
-        condition = place.text[first:start].strip()
-        yes, no = place.text[start + 1 : colon].strip(), place.text[colon + 1 : end].strip()
-        shown = f"if {condition} then {yes} else {no}"
-        fix = shown if place.mends(first, end, shown) else None
-    return Refusal(
-        "P014", "`?` is not an operator here", start, start + 1, helps=(f"write  {shown}",),
-        fix=fix, fix_at=(first, end),
     )  # fmt: skip
 
 

@@ -1,21 +1,15 @@
 """Texts that want quotes, have those of another language, or hold what ends them.
 
-Each check looks for one habit and the first that recognises it speaks. A replacement that is
-proposed has been tried where that is possible: the statement can be read further with it.
+Each attempt looks for one habit; a replacement that is proposed has been tried where that is
+possible: the statement can be read further with it.
 """
 
 import re
 
-from dsl.parser.complaints import connectives, misplaced
-from dsl.parser.place import (
-    CLAUSES,
-    FIELD,
-    KEYWORDS,
-    LAST_VALUE,
-    Place,
-    Refusal,
-    written_here,
-)
+from dsl.parser.complaints.connectives import WORDS
+from dsl.parser.complaints.place import CLAUSES, FIELD, KEYWORDS, LAST_VALUE, Place, written_here
+from dsl.parser.complaints.queries import in_metric
+from dsl.parser.refusal import Refusal
 from dsl.spelling import closest
 
 
@@ -47,7 +41,7 @@ def unquoted(place: Place) -> Refusal | None:
     if before.endswith("matches") and "STRING" in place.accepts:
         return _pattern(place)
     if before.endswith("promql") and "STRING" in place.accepts:
-        return _query(place, line)
+        return in_metric(place, line)
     return _touching(place)
 
 
@@ -83,23 +77,6 @@ def _pattern(place: Place) -> Refusal:
     return Refusal(
         "P001", f"{message}, and there is no `i` behind it", *span, helps=(f"write  {lower}",),
         fix=lower if inner.lower() == inner else None, fix_at=(left.start(), span[1]),
-    )  # fmt: skip
-
-
-def _query(place: Place, line: str) -> Refusal:
-    called = re.match(r"[(=:][ \t]*(\"[^\"\n]*\"|'[^'\n]*')(?:[ \t]*\))?", line)
-    if called is not None:
-        end = place.start + called.end()
-        gap = "" if place.text[place.start - 1].isspace() else " "
-        return Refusal(
-            "P001", "a query stands right behind `promql`", place.start, end,
-            helps=(f"write  promql {called[1]}",), fix=gap + called[1],
-        )  # fmt: skip
-    query, clauses = misplaced.query_of(line)
-    better = misplaced.in_quotes(query)
-    return Refusal(
-        "P001", "a query stands in quotes", place.start, place.start + len(query),
-        helps=(f"write  promql {better}{clauses}",), fix=better,
     )  # fmt: skip
 
 
@@ -198,7 +175,7 @@ def of_words(place: Place) -> Refusal | None:
     for found in re.finditer(r"\S+", words.group()):
         end = place.start + found.end()
         text = place.text[start:end]
-        meaning = {*KEYWORDS, *CLAUSES, *connectives.WORDS}
+        meaning = {*KEYWORDS, *CLAUSES, *WORDS}
         if any(one.lower() in meaning for one in (written[0], found.group())):
             return None
         if closest(found.group(), (*KEYWORDS, *CLAUSES)) is None and place.heals(
@@ -225,3 +202,38 @@ def of_python(place: Place) -> Refusal | None:
     parts = [one for one in re.split(r"(\{[^{}]*\})", inner) if one]
     shown = ", ".join(one[1:-1] if one.startswith("{") else f'"{one}"' for one in parts)
     return place.instead(span, "P001", "texts are put together by `join`", f"join({shown})")
+
+
+def inner_quotes(place: Place) -> Refusal | None:
+    """`message "{node.label["zone"]}"`, `promql "x{a="b"}"`: quotes within quotes."""
+    behind = place.text[place.start : place.start + 1]
+    if place.text[place.start - 1 : place.start] != '"' or not behind or behind in ",;)] \t\n":
+        return None
+    first = re.search(r"\"[^\"\n]*\"\Z", place.text[: place.start])
+    end = place.text.find("\n", place.start)
+    end = len(place.text) if end < 0 else end
+    if first is None:
+        return None
+    close = place.text.rfind('"', place.start, end)
+    if close < 0:
+        return None
+    inner = place.text[first.start() + 1 : close]
+    better = f"'{inner}'" if place.keyword == "metric" else '"' + inner.replace('"', "'") + '"'
+    if "'" in inner or inner.count('"') % 2 or not place.heals(first.start(), close + 1, better):
+        return None
+    what = "a quote within a text ends it"
+    return place.instead((first.start(), close + 1), "P001", what, better)
+
+
+def hole(place: Place) -> Refusal | None:
+    """`{load:.2f}`, `{load!r}`: formats of other languages in a message."""
+    found = re.match(r"(:[.\w<>,]*|![rsa])[ \t]*\Z", place.text[place.start :])
+    if not place.alone or found is None:
+        return None
+    expression = place.text[: place.start].strip()
+    digits = re.search(r"\.(\d)", found.group())
+    better = f"round({expression})" if digits is not None else expression
+    return Refusal(
+        "P013", "braces of a message hold an expression only", place.start, len(place.text),
+        helps=(f"write  {{{better}}}",), fix=better, fix_at=(0, len(place.text)),
+    )  # fmt: skip

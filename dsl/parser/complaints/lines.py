@@ -1,0 +1,105 @@
+"""Lines of a file that are no statements: another language, what runs on, what they declare.
+
+Works on whole lines, before the grammar or where it has given up.
+"""
+
+import re
+from typing import Final
+
+from dsl.diagnostics import Diagnostic, Fix
+from dsl.parser.complaints.openings import declaring_word, known_word
+from dsl.parser.refusal import Refusal
+from dsl.parser.statements import DECLARATIONS, STATEMENTS, is_statement
+from dsl.source import SourceFile, Span
+
+#: First lines of texts that are no policies at all.
+_FOREIGN: Final = (
+    (r"---[ \t]*$|apiVersion[ \t]*:|kind[ \t]*:[ \t]*[A-Z]", "YAML (a Kubernetes object)"),
+    (r"package[ \t]+[\w.]+[ \t]*$", "Rego or Go"),
+    (r"(default|import)[ \t]+(allow|deny|data|input|rego|future)\b", "Rego"),
+    (r"(deny|allow|violation|warn)(\[.*\])?[ \t]*(contains\b.*)?(if[ \t]*)?\{", "Rego"),
+    (r"(def|class)[ \t]+\w+.*:[ \t]*$|(from[ \t]+\w+[ \t]+)?import[ \t]+\w+[ \t]*$", "Python"),
+    (r"(func|type)[ \t]+[\w(]", "Go"),
+    (r"(?i:select[ \t]+.+[ \t]from[ \t]|create[ \t]+(policy|table)\b)", "SQL"),
+    (r"(acl|use_backend|frontend|backend|server|location)[ \t]+\S", "the configuration of a proxy"),
+)
+_SHAPE: Final = "a policy is lines such as  filter: pod.name contains nginx -> node.label KEY=VALUE"
+
+
+def foreign(text: str) -> str | None:
+    """Returns which language the text of a statement is in, None where it may be ours."""
+    line = text.split("\n", 1)[0].split("#", 1)[0].rstrip()
+    return next((name for sign, name in _FOREIGN if re.match(sign, line)), None)
+
+
+def wrong_language(text: str, name: str) -> Refusal:
+    """Refuses a text that is no policy, once for all of it."""
+    first = re.match(r"\S+", text)
+    end = len(first.group()) if first is not None else 1
+    return Refusal("P004", f"this looks like {name}, and is no policy", 0, end, helps=(_SHAPE,))
+
+
+def is_ours(text: str) -> bool:
+    """Whether a text starts with the word of a statement, or with one close to it."""
+    if is_statement(text):
+        return True
+    found = re.match(r"[A-Za-z_-]+", text)
+    known = known_word(found.group()) if found is not None else None
+    return (
+        found is not None
+        and known is not None
+        and re.match(r"[ \t]*:", text[found.end() :]) is not None
+    )
+
+
+def is_closing(text: str, *, lost: bool) -> bool:
+    """Whether a line belongs to the one before: it closes its bracket, or is an item of its list.
+
+    Args:
+        text: the line.
+        lost: whether the line before was no statement.
+    """
+    item = re.match(r"-[ \t]+", text)
+    if lost and item is not None and not is_ours(text[item.end() :]):
+        return True
+    return re.fullmatch(r"[\s})\];,]+(?:#[^\n]*\s*)*", text) is not None
+
+
+def continued(source: SourceFile, first: Span, line: Span) -> Diagnostic:
+    """Refuses a line in column 1 that continues the statement above it."""
+    number = source.position(first.start)[0]
+    word = re.match(r"[A-Za-z]*", source.slice(first))
+    name = word.group() if word is not None else "statement"
+    start = re.match(r"[\w.]+|->|\S", source.slice(line))
+    end = line.start + (len(start.group()) if start is not None else 1)
+    return Diagnostic(
+        "P012",
+        f"this line continues the `{name}` of line {number}, so it is indented",
+        source,
+        Span(line.start, end),
+        label="a new statement starts in column 1",
+        helps=("put spaces in front of it",),
+        fix=Fix(Span(line.start, line.start), "  "),
+    )
+
+
+_DECLARES: Final = re.compile(
+    r"([A-Za-z]+)(?:[ \t]+\1(?=[ \t]+\w))?[ \t]*(:?)[ \t]*\$?([A-Za-z_]\w*(?:-\w+)*)"
+)
+_GIVES: Final = re.compile(r"[ \t]*(?::[ \t]*\w[\w ]*)?:?=(?!=)")
+
+
+def declares(text: str) -> tuple[str, ...]:
+    """Returns the names that a line declares which cannot be read; of `a-b` its parts too."""
+    found = _DECLARES.match(text)
+    if found is None:
+        return ()
+    word, colon, name = found.groups()
+    if word not in DECLARATIONS:
+        gives = _GIVES.match(text, found.end()) is not None
+        if colon or word in STATEMENTS or not (gives or declaring_word(word)):
+            return ()
+    elif word == "use":
+        return ()
+    parts = tuple(name.split("-"))
+    return ("_".join(parts), *(parts if parts[1:] else ()))

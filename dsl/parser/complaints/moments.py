@@ -1,0 +1,74 @@
+"""Times, days and durations as they are written elsewhere.
+
+Each attempt looks for one habit; a replacement that is proposed has been tried where that is
+possible: the statement can be read further with it.
+"""
+
+import re
+from typing import Final
+
+from dsl.parser.complaints.place import Place
+from dsl.parser.refusal import Refusal
+from dsl.spelling import days
+
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(Z|[+-]\d\d:?\d\d)?")
+
+
+def moments(place: Place) -> Refusal | None:
+    """`2025-03-01T10:00:00Z`, `5min ago`, `INTERVAL '5 minutes'`, `cron "0 22 * * *"`."""
+    for found in _TIME.finditer(place.bare):
+        if found.start() <= place.start <= found.end():
+            moment = found.group().replace(" ", "T")
+            moment += "" if moment.count(":") > 1 or found[1] else ":00"
+            moment += "" if found[1] else "Z"
+            better = f'time("{moment}")'
+            return place.instead(found.span(), "P007", "a time stands in a call of `time`", better)
+    ago = re.search(r"(?<![\w.])(\d[\d.]*(?:ms|min|[smhd]))\Z", place.before)
+    if place.met == "ago" and ago is not None:
+        span = (ago.start(), place.end)
+        return place.instead(span, "P001", "`ago` does not fit here", f"now - {ago[1]}")
+    interval = re.search(r"\b(?i:interval)\Z", place.before)
+    amount = re.match(r"['\"]?(\d+)[ \t]+(second|minute|hour|day)s?\b['\"]?",
+                      place.text[place.start :])  # fmt: skip
+    if interval is not None and amount is not None:
+        unit = {"second": "s", "minute": "min", "hour": "h", "day": "d"}[amount[2]]
+        span = (interval.start(), place.start + amount.end())
+        return place.instead(span, "P001", "a duration is one word", f"{amount[1]}{unit}")
+    if (
+        re.search(r"(?<![\w.$])(?:cron|schedule|crontab)\Z", place.before)
+        and place.behind[:1] in "\"'"
+    ):
+        return _cron(place)
+    return None
+
+
+def _cron(place: Place) -> Refusal:
+    word = place.before.rsplit(None, 1)[-1].split("(")[-1]
+    return place.at(
+        len(place.before) - len(word), len(place.before), "P001", "there are no schedules of cron",
+        "ask the time:  time.hour in 22..23 and time.weekday in [mon, tue]",
+    )  # fmt: skip
+
+
+def weekdays(place: Place) -> Refusal | None:
+    """`time.weekday in mon..fri`."""
+    found = re.search(r"\bin[ \t]+(\w+[ \t]*(?:\.\.|to)[ \t]*\w+)", place.bare)
+    better = days(found[1]) if found is not None else ""
+    if found is None or not better or not found.start() < place.start <= found.end():
+        return None
+    return place.instead(found.span(1), "P001", "days stand in a list", better)
+
+
+def clock(place: Place) -> Refusal | None:
+    """`time in "22:00".."06:00"`."""
+    found = re.compile(
+        r"(?<![\w.])time(?:\.\w+)?[ \t]+(?:is[ \t]+)?(in|between)"
+        r"[ \t]+[\"']?(\d{1,2}):?(\d\d)?[\"']?"
+        r"[ \t]*(?:\.\.+|-|to|and)[ \t]*[\"']?(\d{1,2}):?(\d\d)?[\"']?"
+    ).search(place.text)
+    if found is None or not found.start() <= place.start <= found.end():
+        return None
+    if found[3] is None and found[5] is None and found.group().startswith("time."):
+        return None
+    better = f"time.hour in {int(found[2])}..{int(found[4])}"
+    return place.instead(found.span(), "P007", "there are no times of the day, but hours", better)
