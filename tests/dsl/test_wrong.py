@@ -6,6 +6,8 @@ and what the compiler says: code, place, the text underlined, message, helps, th
 """
 
 import re
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -159,6 +161,31 @@ def test_the_place_is_small(path):
         for one in findings:
             assert 0 <= one.span.start <= one.span.end <= len(one.source.text), where
             assert text.count("\n") < 2 or one.source.slice(one.span) != text, where
+
+
+def test_a_policy_that_is_right_loads_nothing_of_it():
+    code = """
+import sys
+from pathlib import Path
+from dsl.parser import Parser
+from dsl.parser.tests import parse_test
+from dsl.source import make_source
+
+def complaints():
+    return [one for one in sys.modules if one.startswith("dsl.parser.complaints")]
+
+def read(text):
+    return list(Parser().statements(make_source("a.policy", text)))
+
+for one in sorted(Path("policies").glob("*.policy")):
+    assert not any(found for _, found in read(one.read_text("utf-8"))), one
+for one in sorted(Path("policies").glob("*.policytest")):
+    assert not parse_test(make_source(one.name, one.read_text("utf-8")))[1], one
+assert not complaints(), complaints()
+assert read("filter: node.ready &&")[0][1]
+assert complaints()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])
 
 
 def test_there_are_enough():
