@@ -55,8 +55,9 @@ class ContainerRead(Core, frozen=True, eq=False, kw_only=True):
 class Metric(Core, frozen=True, eq=False, kw_only=True):
     """A metric's last sample, or its age.
 
-    `of` says whose it is: `node`, `cluster`, `namespace`, `workload` or `pod` (the one to place,
-    or at the level of `it` each of a set). `source` is that of `plan.MetricSpec`.
+    `of` says whose it is: `node`, `zone`, `region` or `rack` (that of the node), `cluster`,
+    `namespace`, `workload` or `pod` (the one to place, or at the level of `it` each of a set).
+    `source` is that of `plan.MetricSpec`.
     """
 
     name: str
@@ -200,6 +201,14 @@ class ContainerAggregate(Core, frozen=True, eq=False, kw_only=True):
     where: "Expr | None"
 
 
+class ItemAggregate(Core, frozen=True, eq=False, kw_only=True):
+    """An aggregate of the items of a list, written out: the value of each, and where it counts."""
+
+    function: str
+    wheres: "tuple[Expr, ...]"
+    values: "tuple[Expr, ...]"
+
+
 class Rank(Core, frozen=True, eq=False, kw_only=True):
     """The share of the other candidates that have less."""
 
@@ -229,6 +238,7 @@ Expr = (
     | NodeAggregate
     | PodAggregate
     | ContainerAggregate
+    | ItemAggregate
     | Rank
 )
 
@@ -245,6 +255,7 @@ _CHILDREN: Final[dict[type, Callable[[Any], tuple[Expr, ...]]]] = {
         (NodeAggregate, PodAggregate, ContainerAggregate),
         lambda node: tuple([one for one in (node.value, node.where) if one is not None]),
     ),
+    ItemAggregate: lambda node: (*node.wheres, *node.values),
     KeyedRead: lambda node: (node.key,),
     Rank: lambda node: (node.value,),
     Named: lambda node: (node.body,),

@@ -26,6 +26,7 @@ _SHOWN = (
     | ir.NodeAggregate
     | ir.PodAggregate
     | ir.ContainerAggregate
+    | ir.ItemAggregate
 )
 
 
@@ -84,6 +85,10 @@ def evaluate(node: ir.Expr, view: View) -> Value:  # noqa: C901 - one case a kin
         case ir.ContainerAggregate():
             places = range(view.subject.containers)
             return _reduce(node, (replace(view, container=place) for place in places))
+        case ir.ItemAggregate():
+            items = zip(node.wheres, node.values, strict=True)
+            there = (evaluate(value, view) for where, value in items if evaluate(where, view))
+            return functions.REDUCERS[node.function](there)
         case ir.Rank():
             others = (evaluate(node.value, one) for one in _nodes("candidates", view))
             return functions.share_of_smaller(evaluate(node.value, view), others)
@@ -233,7 +238,7 @@ def _metric(node: ir.Metric, view: View) -> float:
         return float(world.cluster_metric(node.id))
     if node.level is Level.IT:
         return float(world.pod_metric(node.id)[view.pod])
-    if node.of != "node":
+    if node.level is Level.POD:
         return float(view.subject.metric(node.id))
     column = world.metric_age(node.id) if node.age else world.metric(node.id)
     return float(column[view.row])

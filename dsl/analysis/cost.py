@@ -138,6 +138,8 @@ def _units(node: ir.Expr, size: Size) -> float:
             return _sorting(nodes)
         case ir.NodeAggregate():
             return nodes
+        case ir.ItemAggregate():
+            return rows * len(node.values)
         case ir.TextTest():
             return rows * _LENGTH
         case ir.Arith() | ir.Logical() | ir.Coalesce():

@@ -166,6 +166,10 @@ class Ranges:
                 return self._call(node, of)
             case ir.NodeAggregate() | ir.PodAggregate():
                 return self._aggregate(node, of)
+            case ir.ItemAggregate() if node.function in _KEEPING:
+                ends = [of(one) for one in node.values]
+                low, high = min(one.low for one in ends), max(one.high for one in ends)
+                return Range(low, high, self._leaves_of([node]), exact=False)
             case _:
                 return _UNKNOWN
 

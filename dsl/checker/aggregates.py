@@ -22,6 +22,8 @@ _NODE_SETS: Final = ("nodes", "candidates")
 _NODE_CALLS: Final = ("peers", "metric_age")
 _MAX_SHOWN: Final = 3
 _CONTAINERS: Final = "pod.containers"
+#: Any word, in examples.
+_WORD: Final = "web"
 _KEY: Final = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 #: What has a value of its own for each node.
 OF_NODE: Final = (ir.Read, ir.KeyedRead, ir.Metric, ir.Pair, ir.PodAggregate)
@@ -174,8 +176,16 @@ def _fits(typer: "Typer", function: str, value: ir.Expr, wanted: Kind) -> None:
     ):
         return
     what = "a condition" if wanted is Kind.BOOL else "a number"
+    help_: tuple[str, ...] = ()
+    if value.type.kind is Kind.LIST:
+        text, item = typer.scope.text(value), f"it is {_WORD}"
+        if value.type.element is not Kind.TEXT:
+            item = "it > 0"
+        number = "number(it)" if value.type.element is Kind.TEXT else "it"
+        better = f"{text} where {item}" if wanted is Kind.BOOL else f"{number} over {text}"
+        help_ = (f"write  {function}({better})",)
     raise typer.scope.refuse(
-        "P209", f"`{function}` takes {what}, and this is {describe(value)}", value.span
+        "P209", f"`{function}` takes {what}, and this is {describe(value)}", value.span, *help_
     )
 
 

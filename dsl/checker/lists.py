@@ -27,7 +27,9 @@ MOST_OF_NODE: Final = 16
 _AT_ONCE: Final = 16
 #: Items times parts that are asked of each, in a file.
 MOST_PARTS: Final = 16_000
-_RUNS: Final = ("any", "all", "count", "sum")
+#: What takes a value of each item and is missing where there is none.
+_PICKS: Final = ("max", "min", "avg", "median")
+_ORDERED: Final = ("max", "min", "median")
 
 
 def list_of(typer: "Typer", node: s.Aggregate) -> ir.Expr | None:
@@ -64,10 +66,6 @@ def over_list(typer: "Typer", node: s.Aggregate, items: ir.Expr) -> ir.Expr:
         message = f"`{text}` is not gone through item by item"
         help_ = "lists of the pod to place are, and what `split` makes of texts of the node"
         raise typer.scope.refuse("P209", message, items.span, help_, "test it with `in`")
-    if node.function not in _RUNS:
-        message = f"`{node.function}` does not run over a list"
-        help_ = f"any, all, count and sum do; an item is  item({text}, 0)"
-        raise typer.scope.refuse("P209", message, node.span, help_)
     if typer.item is not None:
         help_ = "give the inner one a name with `let`, if it does not read the item"
         raise typer.scope.refuse("P209", "a list within a list", node.span, help_)
@@ -77,8 +75,12 @@ def over_list(typer: "Typer", node: s.Aggregate, items: ir.Expr) -> ir.Expr:
         assert isinstance(fixed.value, tuple)
         _bound(typer, node, len(fixed.value))
         kind = _kind_of_item(items)
-        known = [constant(node.span, one, kind) for one in fixed.value]
-        return _joined(node, [_one(typer, node, one, value) for one in known])
+        known: list[ir.Expr] = [constant(node.span, one, kind) for one in fixed.value]
+        parts = [_one(typer, node, one, value) for one in known]
+        if not parts and node.function not in ("any", "all"):
+            # Of an empty list an item that is missing is asked, as it tells the unit.
+            parts = [_one(typer, node, item_of(items, 0, node.span), value)]
+        return _joined(node, parts)
     first = _one(typer, node, item_of(items, 0, node.span), value)
     most = _most(items, first)
     _bound(typer, node, most)
@@ -168,14 +170,17 @@ def _one(
     with _meaning(typer, item):
         if node.where is not None:
             holds.append(_condition(typer, node.where))
-        if written is not None and node.function == "sum":
-            value = _number(typer, written)
+        if written is not None and node.function in ("sum", *_PICKS):
+            value = _number(typer, node.function, written)
         elif written is not None:
             value = _condition(typer, written)
-    if written is None and node.function == "sum":
-        text = typer.scope.text(node.args[0])
-        help_ = f"write  sum(number(it) over {text})"
-        raise typer.scope.refuse("P209", "`sum` needs a number of each item", node.span, help_)
+    if written is None and node.function in ("sum", *_PICKS):
+        text, function = typer.scope.text(node.args[0]), node.function
+        where = f" where {typer.scope.text(node.where)}" if node.where is not None else ""
+        number = "it" if item.type.is_number else "number(it)"
+        message = f"`{function}` needs a number of each item"
+        help_ = f"write  {function}({number} over {text}{where})"
+        raise typer.scope.refuse("P209", message, node.span, help_)
     if written is None and node.function in ("any", "all"):
         value = holds.pop()
     return _chain("and", holds, node.span), value
@@ -190,17 +195,18 @@ def _condition(typer: "Typer", written: s.Expr) -> ir.Expr:
     return typed
 
 
-def _number(typer: "Typer", written: s.Expr) -> ir.Expr:
+def _number(typer: "Typer", function: str, written: s.Expr) -> ir.Expr:
     typed: Typed = typer.plain(typer.check(written))
     assert not isinstance(typed, Flex)
-    if not typed.type.is_number:
-        raise typer.scope.refuse(
-            "P209",
-            f"`sum` takes a number, and this is {describe(typed)}",
-            written.span,
-            f"write  number({typer.scope.text(written)})",
-        )
-    return typed
+    if typed.type.is_number or (typed.type.kind is Kind.TIME and function in _ORDERED):
+        return typed
+    text = typed.type.kind is Kind.TEXT
+    raise typer.scope.refuse(
+        "P209",
+        f"`{function}` takes a number, and this is {describe(typed)}",
+        written.span,
+        *([f"write  number({typer.scope.text(written)})"] if text else []),
+    )
 
 
 # ---- what they come to
@@ -237,8 +243,16 @@ def _joined(node: s.Aggregate, parts: list[tuple[ir.Expr, ir.Expr]]) -> ir.Expr:
             ],
             span,
         )
-    if not parts:
-        return constant(span, 0.0, NUMBER)
+    if function in _PICKS:
+        wheres, values = zip(*parts, strict=True)
+        return ir.ItemAggregate(
+            span=span,
+            type=values[0].type,
+            level=_level(*wheres, *values),
+            function=function,
+            wheres=wheres,
+            values=values,
+        )
     return _sum([_term(node, *pair) for pair in parts], span)
 
 
@@ -290,6 +304,8 @@ def _longer(node: s.Aggregate, items: ir.Expr, most: int) -> ir.Compare:
 def _by_length(node: s.Aggregate, items: ir.Expr, parts: list[tuple[ir.Expr, ir.Expr]]) -> ir.Expr:
     """Returns the aggregate in pieces: short lists, nearly all, pay for the first alone."""
     span, function = node.span, node.function
+    if function in _PICKS:
+        return _as_long_as_needed(node, items, parts)
     pieces = []
     for start in range(0, len(parts), _AT_ONCE):
         piece = _joined(node, parts[start : start + _AT_ONCE])
@@ -310,6 +326,20 @@ def _by_length(node: s.Aggregate, items: ir.Expr, parts: list[tuple[ir.Expr, ir.
     if function in ("any", "all"):
         return _chain("or" if function == "any" else "and", pieces, span)
     return _sum(pieces, span)
+
+
+def _as_long_as_needed(
+    node: s.Aggregate, items: ir.Expr, parts: list[tuple[ir.Expr, ir.Expr]]
+) -> ir.Expr:
+    """Returns an aggregate that cannot be put together from pieces: of the first items, or more."""
+    whole = _joined(node, parts)
+    for end in range((len(parts) - 1) // _AT_ONCE * _AT_ONCE, 0, -_AT_ONCE):
+        more, fewer = _longer(node, items, end), _joined(node, parts[:end])
+        level = _level(more, whole)
+        whole = ir.If(
+            span=node.span, type=whole.type, level=level, condition=more, then=whole, other=fewer
+        )
+    return whole
 
 
 def _bounded(node: s.Aggregate, longer: ir.Expr, whole: ir.Expr) -> ir.Expr:

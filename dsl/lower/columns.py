@@ -194,6 +194,8 @@ class Builder:
                 return self._pod_aggregate(node)
             case ir.ContainerAggregate():
                 return self._container_aggregate(node)
+            case ir.ItemAggregate():
+                return self._item_aggregate(node, domain)
             case ir.Rank():
                 return self._rank(node)
             case _:
@@ -498,8 +500,16 @@ class Builder:
         if node.level <= Level.POD:
             return lambda frame: then(frame) if condition(frame) else other(frame)
         is_text = node.type.kind is Kind.TEXT
+        # The pod alone decides: what is not chosen, the rest of a long list say, costs nothing.
+        once = node.condition.level <= Level.POD and domain == ROWS
 
         def choose(frame: Frame) -> Value:
+            if once:
+                chosen = (then if condition(frame) else other)(frame)
+                if isinstance(chosen, np.ndarray):
+                    return chosen
+                chosen = texts.code_of(chosen, frame.world.dictionary) if is_text else chosen
+                return np.full(frame.count, chosen, np.int32 if is_text else None)
             yes, no = then(frame), other(frame)
             if is_text:
                 dictionary = frame.world.dictionary
@@ -557,6 +567,22 @@ class Builder:
         value = self.build(node.value) if node.value is not None else None
         where = self.build(node.where) if node.where is not None else None
         return pods.container_aggregate(node.function, value, where)
+
+    def _item_aggregate(self, node: ir.ItemAggregate, domain: str) -> Run:
+        wheres = [self.build(one, domain) for one in node.wheres]
+        values = [self.build(one, domain) for one in node.values]
+        reducer = functions.REDUCERS[node.function]
+        if node.level <= Level.POD:
+            return lambda frame: reducer(
+                value(frame) for where, value in zip(wheres, values, strict=True) if where(frame)
+            )
+        function = node.function
+
+        def columns(frame: Frame) -> Value:
+            there = [where(frame) for where in wheres]
+            return numbers.of_items(function, there, [value(frame) for value in values])
+
+        return columns
 
     def _rank(self, node: ir.Rank) -> Run:
         value = self.build(node.value)

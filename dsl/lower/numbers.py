@@ -190,6 +190,30 @@ def _per_group(
     )
 
 
+# ---- reductions of several columns
+
+
+def of_items(function: str, wheres: Sequence[Value], values: Sequence[Value]) -> Column:
+    """Reduces several values on each row; those that are missing or do not count are left out."""
+    counted = [np.where(*one, MISSING) for one in zip(wheres, values, strict=True)]
+    parts = np.stack(np.broadcast_arrays(*counted))
+    if function in ("max", "min"):
+        return np.asarray((np.fmax if function == "max" else np.fmin).reduce(parts))
+    there = ~np.isnan(parts)
+    sizes = np.count_nonzero(there, axis=0)
+    if function == "median":
+        # What is missing comes last.
+        ordered = np.sort(parts, axis=0)
+        rows = np.arange(parts.shape[1])
+        upper = ordered[sizes // 2, rows]
+        lower = ordered[np.maximum(sizes - 1, 0) // 2, rows]
+        return np.asarray(np.where(sizes % 2, upper, settle((lower + upper) / 2.0)))
+    known = np.where(there, parts, 0.0)
+    if whole_and_small(known.ravel()):
+        return np.where(sizes > 0, np.add.reduce(known) / np.maximum(sizes, 1), MISSING)
+    return np.array([functions.average(one) for one in parts.T.tolist()])
+
+
 # ---- scores
 
 

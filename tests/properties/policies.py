@@ -365,6 +365,11 @@ class Writer:
             return f"({a} ?? {b})"
         if shape == "clamp" and kind != "time":
             return f"mod(abs({a}), clamp({b}, {a}, {b}))"
+        if shape == "reduce" and not place.it and not place.item and self.one((True, False, False)):
+            name = self.one(("max", "min", "median"))
+            of = f"split({self.text(place, 0)}, {self.one(SEPARATORS)})"
+            inner = replace(place, item="text")
+            return f"{name}({self.sized(inner, 1, kind)} over {of}{self._where(inner, 1)})"
         if shape == "reduce":
             names = ("max", "min", "median") if kind == "time" else REDUCERS
             return self.aggregate(place, depth - 1, self.one(names), kind) or a
@@ -373,7 +378,9 @@ class Writer:
     # ---- aggregates
 
     def _of_items(self, place, depth):
-        return self._items(place, self.one(("count", "sum"))) or self._reduced(place, depth)
+        return self._items(place, self.one(("count", "sum", *REDUCERS))) or self._reduced(
+            place, depth
+        )
 
     def _items(self, place, function):
         """An aggregate over the items of a list, None where there can be none."""
@@ -383,8 +390,8 @@ class Writer:
         if of == "split":
             of = f"split({self.text(place, 0)}, {self.one(SEPARATORS)})"
         inner = replace(place, item="number" if of == "$sizes" else "text")
-        if function == "sum":
-            return f"sum({self.number(inner, 1)} over {of}{self._where(inner, 1)})"
+        if function in REDUCERS:
+            return f"{function}({self.number(inner, 1)} over {of}{self._where(inner, 1)})"
         if self.one((True, False)):
             return f"{function}({of} where {self.flag(inner, 1)})"
         return f"{function}({self.flag(inner, 1)} over {of}{self._where(inner, 0)})"
