@@ -18,7 +18,7 @@ from dsl.analysis.sets import (
     numbers_of,
     numbers_where,
 )
-from dsl.functions import parse_number
+from dsl.functions import parse_number, parse_time
 from dsl.types import Kind, Level, is_missing
 
 MAX_CUBES: Final = 64
@@ -179,7 +179,7 @@ class Cubes:
         return out
 
     def _compare(self, node: ir.Compare, *, wanted: bool) -> tuple[Cube, ...]:
-        left, right, operator = bare(node.left), bare(node.right), node.operator
+        left, right, operator = _read(bare(node.left)), _read(bare(node.right)), node.operator
         if left.type.kind is Kind.BOOL:
             same = self.both(self.of(left), self.of(right, wanted=wanted))
             apart = self.both(self.of(left, wanted=False), self.of(right, wanted=not wanted))
@@ -381,6 +381,21 @@ class Cubes:
         numbers = [parse_number(one) for one in text.values.only if text.values.holds(one)]
         there = numbers_of(one for one in numbers if not is_missing(one))
         return not there.meet(limit.values).is_empty
+
+
+def _read(node: ir.Expr) -> ir.Expr:
+    """Returns the moment that `time("2025-03-01T00:00:00Z")` is; anything else as it stands."""
+    if not isinstance(node, ir.Func) or node.name != "time":
+        return node
+    text = bare(node.args[0])
+    if not isinstance(text, ir.Const) or not isinstance(text.value, str):
+        return node
+    moment = parse_time(text.value)
+    return (
+        node
+        if is_missing(moment)
+        else ir.Const(span=node.span, type=node.type, level=node.level, value=moment)
+    )
 
 
 def _numbers(found: Numbers, *, wanted: bool) -> Limit:

@@ -9,9 +9,10 @@ from typing import Final
 from msgspec import Struct
 
 from dsl import ir
+from dsl import syntax as s
 from dsl.analysis.cubes import NEVER, Cube, Cubes, Unknown
 from dsl.analysis.facts import FileFacts, RuleFacts, conditions, guard_of, roots, values, warning
-from dsl.analysis.witness import example
+from dsl.analysis.witness import ANY_POD, example
 from dsl.diagnostics import Diagnostic, Label
 from dsl.source import SourceFile, Span
 from dsl.types import Kind, Level
@@ -19,6 +20,8 @@ from dsl.types import Kind, Level
 #: Pairs of rules that are compared; beyond that the analysis is silent.
 _MAX_PAIRS: Final = 4_000
 _PODS: Final = ("a pod", "every pod")
+#: Where a pod must pass all rules at once.
+_REJECTING: Final = ("filter", "gate", "prefilter")
 
 
 class _Known(Struct):
@@ -242,7 +245,7 @@ class Logic:
             return None
         try:
             found = self._implied(earlier, later)
-            if found is not None or point != "filter":
+            if found is not None or point not in _REJECTING:
                 return found
             return self._contradiction(earlier, later)
         except Unknown:
@@ -301,12 +304,54 @@ class Logic:
 
     def _rejects_all(self, earlier: _Known, later: _Known, pod: str) -> Diagnostic:
         rule = later.facts
+        pods = "every pod" if pod == ANY_POD else "some pods"
+        what = f"rejects every node for {pods}" if rule.point == "filter" else f"rejects {pods}"
         return warning(
             "P302",
-            f"together with {earlier.name} {_this(rule)} rejects every node for some pods",
+            f"together with {earlier.name} {_this(rule)} {what}",
             *rule.place(rule.right),
+            *self._apart(earlier, later),
             labels=self._label(earlier, later, right=True),
-            notes=(f"for example: {pod}",),
+            notes=() if pod == ANY_POD else (f"for example: {pod}",),
+        )
+
+    def _apart(self, earlier: _Known, later: _Known) -> list[str]:
+        """Returns how two rules leave each other room: as one rule, or one without its pods."""
+        one, other = earlier.facts, later.facts
+        a, b = one.written, other.written
+        if not isinstance(a, s.Rule) or not isinstance(b, s.Rule) or "forbid" in (a.point, b.point):
+            return []
+        if one.used is not None or other.used is not None:
+            return []
+        lefts = [
+            None if rule.written.left is None else _as_operand(rule, rule.written.left, s.Logical)
+            for rule in (one, other)
+        ]
+        if lefts[0] == lefts[1]:
+            head = "" if lefts[0] is None else f"{lefts[0]} -> "
+            demands = f"{_as_operand(one, a.right)} or {_as_operand(other, b.right)}"
+            return [f"if one of the two is enough, write one rule:  {b.keyword}: {head}{demands}"]
+        for mine, theirs, left, without in (
+            (later, earlier, lefts[1], lefts[0]),
+            (earlier, later, lefts[0], lefts[1]),
+        ):
+            if without is not None and self._applies_without(mine, theirs):
+                rule = mine.facts
+                start = "" if left is None else f"{left} and "
+                return [
+                    "to leave out the pods of the other rule write"
+                    f"  {rule.written.keyword}: {start}not {without}"
+                    f" -> {' '.join(rule.source.slice(rule.right).split())}"
+                ]
+        return []
+
+    def _applies_without(self, mine: _Known, theirs: _Known) -> bool:
+        """Whether a rule speaks of pods of which the other one does not."""
+        a, b = mine.facts.core, theirs.facts.core
+        if not isinstance(a, ir.FilterCore) or not isinstance(b, ir.FilterCore) or b.guard is None:
+            return False
+        return self._cubes.meets(
+            self._cubes.all_of([a.guard]), self._cubes.of(b.guard, wanted=False)
         )
 
     def _label(self, earlier: _Known, later: _Known, *, right: bool = False) -> tuple[Label, ...]:
@@ -387,6 +432,12 @@ def name_of(rule: RuleFacts) -> str:
 
 def _this(rule: RuleFacts) -> str:
     return "this rule" if rule.used is None else f"a rule of `{rule.used.name}`"
+
+
+def _as_operand(rule: RuleFacts, node: s.Expr, *joined: type[s.Expr]) -> str:
+    """Returns a condition as it may stand beside others: a choice in brackets."""
+    written = " ".join(rule.source.slice(node.span).split())
+    return f"({written})" if isinstance(node, (s.If, *joined)) else written
 
 
 def _things(rule: RuleFacts) -> str:

@@ -6,10 +6,11 @@ from typing import Final
 
 from dsl import ir
 from dsl.analysis.cubes import Cube
-from dsl.analysis.keys import YES, Keys, same_field
+from dsl.analysis.keys import YES, Keys, bare, same_field
 from dsl.analysis.sets import Limit, Numbers, Outcomes, Test, Texts
 from dsl.types import Level, show
 
+ANY_POD: Final = "any pod"
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,60}[a-z0-9])?")
 _VALUE: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,60}[A-Za-z0-9])?")
 _WHOLE: Final = 2.0**31
@@ -29,12 +30,36 @@ _FREE: Final = (
     "namespace.label",
     "namespace.annotation",
     "pod.service_account",
+    "pod.workload",
+    "pod.owner.kind",
+    "pod.owner.name",
+    "pod.image",
+    "pod.images",
+    "pod.priority_class",
+    "pod.preemption_policy",
+    "pod.host_network",
+    "pod.volumes.count",
     "time.hour",
     "time.minute",
     "time.weekday",
 )
 _RESOURCES: Final = ("pod.gpu", "pod.cpu", "pod.memory", "pod.storage")
-_NAMES: Final = ("pod.name", "pod.namespace", "pod.scheduler", "pod.service_account")
+#: Fields of which one says something of the others; with two of them nothing is sure.
+_TOGETHER: Final = (
+    ("pod.workload", "pod.owner.kind", "pod.owner.name"),
+    ("pod.image", "pod.images"),
+    ("pod.priority", "pod.priority_class", "pod.preemption_policy"),
+)
+_NAMES: Final = (
+    "pod.name",
+    "pod.namespace",
+    "pod.scheduler",
+    "pod.service_account",
+    "pod.workload",
+    "pod.owner.name",
+    "pod.priority_class",
+)
+_IMAGE: Final = re.compile(r"[a-z0-9]([A-Za-z0-9._:/@-]{0,200}[A-Za-z0-9])?")
 
 
 def example(cube: Cube, keys: Keys) -> str | None:
@@ -43,6 +68,13 @@ def example(cube: Cube, keys: Keys) -> str | None:
     fields: set[str] = set()
     for key, limit in cube.items():
         node = keys.nodes.get(key)
+        if isinstance(node, ir.Member):
+            image = _one_image(node, limit)
+            if image is None:
+                return None
+            fields.add("pod.images")
+            words.append(image)
+            continue
         if not isinstance(node, ir.Read) or node.level > Level.POD:
             return None
         name = same_field(node.field)
@@ -57,7 +89,19 @@ def example(cube: Cube, keys: Keys) -> str | None:
         words.append(word)
     if "pod.qos" in fields and fields & set(_RESOURCES):
         return None
-    return ", ".join(words) or "any pod"
+    if any(len(fields & set(some)) > 1 for some in _TOGETHER):
+        return None
+    return ", ".join(words) or ANY_POD
+
+
+def _one_image(node: ir.Member, limit: Limit) -> str | None:
+    """Returns `pod.images contains nginx`; a pod may have any images side by side."""
+    item, items = node.item, bare(node.items)
+    if not isinstance(items, ir.Read) or items.field != "pod.images":
+        return None
+    if not isinstance(item, ir.Const) or not _IMAGE.fullmatch(str(item.value)):
+        return None
+    return f"{'' if limit.values == YES else 'not '}pod.images contains {item.value}"
 
 
 def _value(node: ir.Read, name: str, limit: Limit) -> str | None:
@@ -69,7 +113,7 @@ def _value(node: ir.Read, name: str, limit: Limit) -> str | None:
             return None if number is None else f"{name} {show(number, node.type)}"
         case Texts() as texts:
             text = _text(texts)
-            form = _NAME if name in _NAMES else _VALUE
+            form = _NAME if name in _NAMES else _IMAGE if name == "pod.image" else _VALUE
             if text is None or not form.fullmatch(text):
                 return None
             return f"{name} {text}" if node.key is None else f"{name} {node.key}={text}"

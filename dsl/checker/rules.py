@@ -8,6 +8,7 @@ from dsl import ir
 from dsl import syntax as s
 from dsl.checker.aggregates import OF_NODE, sets_read
 from dsl.checker.expressions import Typer, level_of
+from dsl.checker.guards import without_arrow
 from dsl.checker.hints import raw_braces
 from dsl.checker.lists import too_long
 from dsl.checker.literals import constant, read_number, settle
@@ -220,6 +221,7 @@ class RuleChecker:
             # There a missing value lets the rule pass by; it does not reject.
             decided(self._scope, Side(node, node.left, "left"), left, right)
         decided(self._scope, Side(node, node.right, node.point), right, left)
+        without_arrow(self._scope, node, right)
         return FilterDraft(number, node, core, reads_of(guards, test))
 
     def _before_nodes(

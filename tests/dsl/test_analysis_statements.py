@@ -114,7 +114,7 @@ def test_what_a_used_policy_does_is_told_at_the_use_line():
     assert (one.code, one.source.name) == ("P302", "a.policy")
     assert (line, one.message) == (
         2,
-        "together with the rule of a.policy:3 a rule of `pool` rejects every node for some pods",
+        "together with the rule of a.policy:3 a rule of `pool` rejects every node for every pod",
     )
 
 
