@@ -14,6 +14,7 @@ from dsl import syntax as s
 from dsl.checker.declarations import declare_metric, declare_name, declare_param, metric_spec
 from dsl.checker.engines import EngineChecker
 from dsl.checker.expressions import Typer
+from dsl.checker.queries import odd_query
 from dsl.checker.rules import Draft, FilterDraft, RuleChecker, ScoreDraft, StatementDraft
 from dsl.checker.scope import (
     LetEntry,
@@ -164,6 +165,9 @@ class FileChecker:
                 declare_param(scope, node, self._given.pop(node.name, None))
             case s.MetricDecl():
                 declare_metric(scope, node)
+                spec = scope.metrics[node.name].spec
+                if spec is not None:
+                    odd_query(scope, node, spec)
             case s.LetDecl():
                 declare_name(scope, node.name, node.name_span)
                 scope.lets[node.name] = LetEntry(node)

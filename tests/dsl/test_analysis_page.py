@@ -42,7 +42,7 @@ STOCK = read_inventory(
         "pods": 40,
         "metrics": [
             {"query": "node_hwmon_temp_celsius", "by": "instance", "series": 4, "nodes": 4},
-            {"query": "rate(node_disk_io_now[5m)", "error": "400: parse error: unexpected )"},
+            {"query": "rate(node_disk_io_now)", "error": "400: expected type range vector"},
         ],
     }
 )
@@ -53,7 +53,7 @@ MORE = {
         "a.policy": 'metric heat = promql "node_hwmon_temp_celsius" by instance\n'
         "prefer: least heat\n"
     },
-    "P403": {"a.policy": 'metric disk = promql "rate(node_disk_io_now[5m)"\nprefer: least disk\n'},
+    "P403": {"a.policy": 'metric disk = promql "rate(node_disk_io_now)"\nprefer: least disk\n'},
     "P502": {"a.policy": "policy: x\n", "b.policy": "policy: x\n"},
 }
 #: Every code that the specification of the language names.
