@@ -49,59 +49,6 @@ def clause_first(place: Place) -> Refusal | None:
     )  # fmt: skip
 
 
-def default(place: Place) -> Refusal | None:
-    """`score: load default 50`: what a score is where its value is missing."""
-    value = re.match(r"default[ \t]*[=:]?[ \t]*(\d[\d.]*)", place.behind)
-    if value is None or "MISSING" not in place.accepts:
-        return None
-    better = f"missing {value[1]}"
-    span = (place.start, place.start + value.end())
-    return place.instead(span, "P001", "`default` does not fit here", better)
-
-
-def clause(place: Place) -> Refusal | None:
-    """`-> dry-run`, `score: load reverse`, `status "unschedulable"`, `max 10 cpu`."""
-    if place.keyword == "bind":
-        dry = re.search(r"->[ \t]*(dry(?:[-_]?run)?[ \t]*-?(?:[ \t]*run)?)(?!\w)", place.bare, re.I)
-        if dry is not None and dry.start() < place.start <= dry.end() + 1:
-            return place.instead(dry.span(1), "P001", "`dry run` is two words", "dry run")
-    reverse = re.match(r"reversed?(?!\w)", place.behind)
-    before = place.before
-    scaled = re.search(r"\bnormalize\b", before) is not None
-    if place.keyword == "score" and reverse is not None and not scaled:
-        span = (place.start, place.start + reverse.end())
-        what = "`reverse` turns a scale round"
-        return place.instead(span, "P001", what, "normalize minmax reverse")
-    amount = re.match(r"weight:[ \t]*(\d[\d.]*)[ \t]*%", place.text)
-    if amount is not None:
-        return place.at(
-            amount.start(1), amount.end(), "P007", "a weight is a plain number",
-            "write for example  weight: 5   (a policy has weight 1 unless it says so)",
-        )  # fmt: skip
-    status = re.match(r"\"_*\"|'_*'", place.behind)
-    if before.endswith("status") and status is not None:
-        word = place.text[place.start + 1 : place.start + status.end() - 1]
-        span = (place.start, place.start + status.end())
-        return place.instead(span, "P001", "a status takes no quotes", word.lower())
-    if place.keyword == "quota" and "_ARROW" in place.accepts:
-        bare = re.match(r"quota:[ \t]*(max|min)[ \t]+\w", place.text)
-        if bare is not None:
-            rest = place.text[bare.start(1) : place.line(bare.start(1))[1]]
-            return place.at(
-                *bare.span(1), "P009", "a quota says whose pods it counts",
-                f"write  quota: by pod.namespace {rest}",
-            )  # fmt: skip
-    if place.keyword == "spread":
-        over = re.search(r"\bover[ \t]+((node|pod)\.labels?\[[ \t]*[\"']?([\w./-]+)[\"']?[ \t]*\])",
-                         place.text)  # fmt: skip
-        if over is not None and over.start() < place.start <= over.end():
-            better = f'"{over[3]}"'
-            what = "a topology is named by the key of the nodes' label, in quotes"
-            fix = better if over[2] == "node" else None
-            return place.at(*over.span(1), "P001", what, f"write  over {better}", fix=fix)
-    return None
-
-
 def lone_weight(place: Place) -> Refusal | None:
     """`prefer: node.label zone=a 5`."""
     if "WEIGHT" not in place.accepts or not re.fullmatch(r"\d[\d.]*", place.met):

@@ -170,21 +170,3 @@ def _in_list(place: Place, before: str, span: tuple[int, int], field: str) -> Re
     return Refusal(
         "P001", what, *span, helps=(f"write  {better}",), fix=better, fix_at=(left.start(), close),
     )  # fmt: skip
-
-
-def no_match(place: Place) -> Refusal | None:
-    """`pod.name !~ "a"`, `missing node.label[zone]`: what is denied stands behind `not`."""
-    left = LAST_VALUE.search(place.before)
-    if place.behind.startswith("!~") and left is not None:
-        value = place.text[left.start() : left.end()]
-        span = (left.start(), place.start + 2)
-        return place.instead(span, "P014", "`!~` is not an operator here", f"not {value} matches")
-    word = re.search(r"(?<![\w.$])(missing|present)\Z", place.before)
-    field = FIELD.match(place.text, place.start)
-    if word is None or field is None:
-        return None
-    better = f"{field.group()} is {word[1]}"
-    if not place.mends(word.start(), field.end(), better):
-        return None
-    span = (word.start(), field.end())
-    return place.instead(span, "P001", f"`is {word[1]}` stands behind the field", better)

@@ -15,7 +15,7 @@ _TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(Z|[
 
 
 def moments(place: Place) -> Refusal | None:
-    """`2025-03-01T10:00:00Z`, `5min ago`, `INTERVAL '5 minutes'`, `cron "0 22 * * *"`."""
+    """`2025-03-01T10:00:00Z`, `INTERVAL '5 minutes'`."""
     for found in _TIME.finditer(place.bare):
         if found.start() <= place.start <= found.end():
             moment = found.group().replace(" ", "T")
@@ -23,10 +23,6 @@ def moments(place: Place) -> Refusal | None:
             moment += "" if found[1] else "Z"
             better = f'time("{moment}")'
             return place.instead(found.span(), "P007", "a time stands in a call of `time`", better)
-    ago = re.search(r"(?<![\w.])(\d[\d.]*(?:ms|min|[smhd]))\Z", place.before)
-    if place.met == "ago" and ago is not None:
-        span = (ago.start(), place.end)
-        return place.instead(span, "P001", "`ago` does not fit here", f"now - {ago[1]}")
     interval = re.search(r"\b(?i:interval)\Z", place.before)
     amount = re.match(r"['\"]?(\d+)[ \t]+(second|minute|hour|day)s?\b['\"]?",
                       place.text[place.start :])  # fmt: skip
@@ -34,20 +30,7 @@ def moments(place: Place) -> Refusal | None:
         unit = {"second": "s", "minute": "min", "hour": "h", "day": "d"}[amount[2]]
         span = (interval.start(), place.start + amount.end())
         return place.instead(span, "P001", "a duration is one word", f"{amount[1]}{unit}")
-    if (
-        re.search(r"(?<![\w.$])(?:cron|schedule|crontab)\Z", place.before)
-        and place.behind[:1] in "\"'"
-    ):
-        return _cron(place)
     return None
-
-
-def _cron(place: Place) -> Refusal:
-    word = place.before.rsplit(None, 1)[-1].split("(")[-1]
-    return place.at(
-        len(place.before) - len(word), len(place.before), "P001", "there are no schedules of cron",
-        "ask the time:  time.hour in 22..23 and time.weekday in [mon, tue]",
-    )  # fmt: skip
 
 
 def weekdays(place: Place) -> Refusal | None:

@@ -125,13 +125,9 @@ def _numbers(place: Place, rest: str) -> Iterator[tuple[int, str]]:
 
 
 def remainder(place: Place) -> Refusal | None:
-    """`ordinal(pod.name) % 2 == 0`, `hash(pod.uid) % 10 == 0`, `%90 of x`."""
+    """`ordinal(pod.name) % 2 == 0`, `hash(pod.uid) % 10 == 0`."""
     if not place.behind.startswith("%"):
         return None
-    front = re.match(r"%(\d[\d.]*)(?=[ \t]+of\b)", place.behind)
-    if front is not None:
-        span = (place.start, place.start + front.end())
-        return place.instead(span, "P007", "the `%` stands behind its number", f"{front[1]}%")
     call = re.search(r"(?<![\w.$])([a-z_]\w*)\([^()]*\)\Z", place.before)
     right = re.match(r"%[ \t]*(\d+|\$\w+)([ \t]*==[ \t]*\d+)?", place.behind)
     if call is None or right is None:
