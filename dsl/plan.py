@@ -195,12 +195,18 @@ class Subject(Protocol):
         """A text of a container (`name`, `image`)."""
 
 
+#: Domains of nodes with metrics of their own, and all whose metrics each node has a value of.
+DOMAINS: Final = ("zone", "region", "rack")
+OF_NODES: Final = ("node", *DOMAINS)
+
+
 class MetricSpec(Struct, frozen=True):
     """A metric a policy reads, ready to be asked for.
 
     Attributes:
         source: `promql`, `annotation`, `usage` or `object`.
-        of: whose values they are: `node`, `cluster`, `namespace`, `workload`, `pod` or `pair`.
+        of: whose values they are: `node`, `zone`, `region`, `rack`, `cluster`, `namespace`,
+            `workload`, `pod` or `pair`.
         keys: result labels by which samples find them; of a pair both.
         id: the same for equal source and options, whatever the file; what `World.metric` takes.
         unit: `bytes`, `cores/s`, ... or empty for a plain number.
@@ -219,6 +225,13 @@ class MetricSpec(Struct, frozen=True):
     source: str = "promql"
     of: str = "node"
     keys: tuple[str, ...] = ()
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """The labels that say whose a series is; None: those that are usual for such values."""
+        if self.of == "node":
+            return None if self.by is None else (self.by,)
+        return None if self.keys in ((self.of,), ("namespace", self.of)) else self.keys
 
 
 class RuleBase(Struct, frozen=True, eq=False, kw_only=True):

@@ -411,7 +411,8 @@ def signal_spec(spec: MetricSpec) -> SignalSpec:
     return SignalSpec(
         id=spec.id,
         query=spec.query,
-        by=None if spec.by is None else (spec.by,),
+        of=spec.of,
+        by=spec.labels,
         every_seconds=spec.every_seconds,
         stale_seconds=spec.stale_seconds,
         default=spec.default,

@@ -31,6 +31,7 @@ DEFAULT_NAME: Final = "berth"
 _DURATION: Final = re.compile(r"(?=.*[1-9])(\d+(ms|min|[smhd]))+", re.ASCII)
 _OBJECT: Final = re.compile(r"[a-z0-9.-]+/[a-z0-9.-]+")
 _UNIT: Final = re.compile(r"[A-Za-z%]*(/s)?")
+_LABELS: Final = re.compile(r"[A-Za-z_]\w*( *, *[A-Za-z_]\w*)?", re.ASCII)
 _URL: Final = re.compile(r"https?://\S+")
 _WORDS: Final = {
     "extra_forbidden": "this field is unknown, or not in this version yet",
@@ -59,6 +60,15 @@ def _config_map(text: str) -> str:
 def _unit(text: str) -> str:
     if not _UNIT.fullmatch(text):
         raise ValueError(f"{text!r} is no unit; write one like bytes, cores, percent or bytes/s")
+    return text
+
+
+def _labels(text: str) -> str:
+    if not _LABELS.fullmatch(text):
+        raise ValueError(
+            f"{text!r} is no label of a result; write one like node, zone or cluster, or the two"
+            " of a pair like src, dst"
+        )
     return text
 
 
@@ -165,7 +175,7 @@ class MetricSection(_Document):
     """A metric that policies may read by name."""
 
     promql: str
-    by: str | None = None
+    by: Annotated[str, AfterValidator(_labels)] | None = None
     every: Duration = "15s"
     stale: Duration = "2m"
     default: float | None = Field(default=None, allow_inf_nan=False)

@@ -10,15 +10,16 @@ from dsl import ir
 from dsl import syntax as s
 from dsl.analysis.facts import FileFacts, Inventory, MetricStock, roots, warning
 from dsl.diagnostics import Diagnostic
-from dsl.plan import MetricSpec
+from dsl.plan import OF_NODES, MetricSpec
+from dsl.schema import WELL_KNOWN_LABELS
 from dsl.source import Span
 
 _ENOUGH: Final = 0.9
 
 
 def question_of(spec: MetricSpec) -> tuple[str, str]:
-    """Returns how the inventory calls what is asked for a metric: its query and its label."""
-    return spec.query, spec.by or ""
+    """Returns how the inventory calls what is asked for a metric: its query and its labels."""
+    return spec.query, ", ".join(spec.keys) or spec.by or ""
 
 
 def not_sampled(facts: FileFacts, stock: Inventory) -> Iterator[Diagnostic]:
@@ -67,7 +68,16 @@ def _look(
             "look for the name of the series in Prometheus, and whether the exporter runs",
             notes=(f"the query: {spec.query}",),
         )
-    elif spec.of == "node" and answer.nodes is not None and answer.of:
+    elif spec.of == "cluster" and answer.series > 1:
+        yield warning(
+            "P402",
+            f"`{spec.name}` is by cluster, and has {answer.series:,} series in Prometheus",
+            facts.source,
+            place,
+            "let the query give one, as with sum(...) or avg(...); with several it is missing",
+            notes=(f"the query: {spec.query}",),
+        )
+    elif spec.of in OF_NODES and answer.nodes is not None and answer.of:
         yield from _few(facts, spec, answer, place)
 
 
@@ -77,10 +87,10 @@ def _few(
     if not answer.nodes:
         yield warning(
             "P402",
-            f"none of the {answer.series:,} series of `{spec.name}` names a node",
+            f"none of the {answer.series:,} series of `{spec.name}` names a {_owner(spec)}",
             facts.source,
             place,
-            'say which label does:  metric NAME = promql "..." by LABEL',
+            _which(spec),
             notes=(f"the query: {spec.query}",),
         )
     elif answer.nodes < _ENOUGH * answer.of and spec.default is None:
@@ -92,3 +102,14 @@ def _few(
             "look why the others have none, or say what holds for them:  default VALUE",
             notes=(f"the query: {spec.query}",),
         )
+
+
+def _owner(spec: MetricSpec) -> str:
+    return spec.of if spec.of == "node" else f"{spec.of} of a node"
+
+
+def _which(spec: MetricSpec) -> str:
+    if spec.of == "node":
+        return 'say which label does:  metric NAME = promql "..." by LABEL'
+    key = WELL_KNOWN_LABELS[f"node.{spec.of}"]
+    return f"the label {spec.keys[0]} of a series has the value that {key} has on the nodes"

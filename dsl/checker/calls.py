@@ -9,6 +9,7 @@ from dsl.checker.literals import constant
 from dsl.checker.readings import require_readable
 from dsl.checker.scope import MetricEntry, Refused, Typed, describe
 from dsl.functions import FUNCTIONS, FunctionSpec
+from dsl.plan import OF_NODES
 from dsl.source import Span
 from dsl.types import (
     BYTES,
@@ -86,7 +87,10 @@ def _pair(typer: "Typer", node: s.Call) -> Typed:
         raise hints.no_function(scope, node)
     if entry.spec.of != "pair":
         raise scope.refuse(
-            "P209", f"the metric `{node.name}` has one value a {entry.spec.of}", node.span
+            "P209",
+            f"the metric `{node.name}` has one value a {entry.spec.of}",
+            node.span,
+            f"write  {node.name}   without brackets",
         )
     if len(node.args) != _PAIR:
         raise scope.refuse("P209", f"`{node.name}` is a metric of two texts", node.span)
@@ -114,7 +118,7 @@ def _metric_age(typer: "Typer", node: s.Call) -> ir.Expr:
     if found is None:
         raise typer.scope.refuse("P209", "`metric_age` takes the name of a metric", name.span)
     assert isinstance(found, ir.Metric)
-    if found.of != "node":
+    if found.of not in OF_NODES:
         raise typer.scope.refuse(
             "P209",
             f"only samples of nodes have an age, and `{found.name}` is a metric of the {found.of}",

@@ -24,7 +24,7 @@ from dsl.checker.scope import (
     describe,
 )
 from dsl.functions import exact_duration, number_text, parse_time, to_float
-from dsl.plan import MetricSpec
+from dsl.plan import DOMAINS, MetricSpec
 from dsl.schema import UNIT_WORDS, MetricDefinition, stale_by_default
 from dsl.source import Span
 from dsl.types import (
@@ -46,9 +46,11 @@ from dsl.types import (
 
 _PARAM_IN_QUERY: Final = re.compile(r"\$(\$|[A-Za-z_]\w*|)")
 _PERCENT: Final = 0.01
-#: Labels that stand for several nodes; no node is called by them.
-_OF_MANY_NODES: Final = re.compile(r"(?:\w*_)?(?:zone|region|rack)")
+#: Labels that hold the name of a domain of nodes: `zone`, `topology_kubernetes_io_zone`.
+_OF_DOMAIN: Final = re.compile(rf"(?:\w*_)?({'|'.join(DOMAINS)})")
 _LEVELS: Final = ("cluster", "namespace", "workload", "pod")
+#: Names are unique within a namespace, so the label of that may be written, too.
+_NAMED: Final = ("workload", "pod")
 _PAIR: Final = 2
 _USAGE: Final = {"cpu": CORES, "memory": BYTES}
 #: Words of others for a unit, and for parts and multiples of one.
@@ -264,17 +266,32 @@ def metric_spec(name: str, definition: MetricDefinition) -> MetricSpec:
         str(definition.percent),
     )
     digest = hashlib.sha256("\0".join(source).encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    return MetricSpec(
+    words = tuple(one.strip() for one in (definition.by or "").split(",") if one.strip())
+    of, keys = owner_of(words)
+    spec = MetricSpec(
         id=f"promql:{digest}",
         name=name,
         query=definition.query,
-        by=definition.by,
+        by=definition.by if of == "node" else None,
         every_seconds=definition.every_seconds,
         stale_seconds=definition.stale_seconds,
         default=definition.default,
         unit=unit,
         scale=scale_of(definition.unit) * (_PERCENT if definition.percent else 1.0),
     )
+    return spec if of == "node" else _other_spec(spec, "promql", of, keys)
+
+
+def owner_of(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Returns whose values a metric `by` these words has, and the labels that say whose one is."""
+    if not words:
+        return "node", ()
+    if len(words) == _PAIR:
+        return words[1] if words[0] == "namespace" and words[1] in _NAMED else "pair", words
+    domain = _OF_DOMAIN.fullmatch(words[0])
+    if domain is not None:
+        return domain[1], words
+    return words[0] if words[0] in _LEVELS else "node", words
 
 
 def _unit_word(definition: MetricDefinition) -> str:
@@ -302,22 +319,23 @@ def declare_metric(scope: Scope, node: s.MetricDecl) -> None:
     if source == "usage":
         unit, percent = _usage_unit(scope, node, clauses.get("metric_unit")), False
     entry.unit = unit
-    of, keys = _of(scope, clauses.get("metric_by"))
+    words = _by(scope, clauses.get("metric_by"))
+    of, keys = owner_of(words)
     every, stale = _times(scope, clauses)
     definition = MetricDefinition(
         query=_source_text(scope, node),
-        by=keys[0] if source == "promql" and of == "node" and keys else None,
+        by=", ".join(words) or None if source == "promql" else None,
         every_seconds=every,
         stale_seconds=stale,
         default=_default(scope, clauses.get("metric_default"), unit),
         unit=unit,
         percent=percent,
     )
-    if source != "promql" or of != "node":
+    spec = metric_spec(node.name, definition)
+    if source != "promql":
         _fits_source(scope, node, of)
-        entry.spec = _other_spec(metric_spec(node.name, definition), source, of, keys)
-    else:
-        entry.spec = metric_spec(node.name, definition)
+        spec = _other_spec(spec, source, of, keys)
+    entry.spec = spec
     meant.sometimes_stale(scope, node, entry.spec)
 
 
@@ -392,34 +410,14 @@ def _usage_unit(scope: Scope, node: s.MetricDecl, clause: s.Clause | None) -> Un
     return unit
 
 
-def _of(scope: Scope, clause: s.Clause | None) -> tuple[str, tuple[str, ...]]:
-    """Returns whose values a metric has, and the labels of the result that say so."""
+def _by(scope: Scope, clause: s.Clause | None) -> tuple[str, ...]:
+    """Returns the words behind `by`."""
     if clause is None:
-        return "node", ()
+        return ()
     words = tuple(one.value for one in clause.values if isinstance(one, s.Word))
-    if words == ("namespace", "workload"):
-        return "workload", words
-    if len(words) == _PAIR:
-        return "pair", words
     if len(words) > _PAIR:
         raise scope.refuse("P209", "`by` takes one label, or the two of a pair", clause.span)
-    if words[0] in _LEVELS:
-        return words[0], words
-    if _OF_MANY_NODES.fullmatch(words[0]):
-        raise _of_many_nodes(scope, words[0], clause.span)
-    return "node", words
-
-
-def _of_many_nodes(scope: Scope, label: str, span: Span) -> Refused:
-    field = next(one for one in ("zone", "region", "rack") if label.endswith(one))
-    return scope.refuse(
-        "P202",
-        f"`by {label}` would be the label of the result that holds the name of a node",
-        span,
-        f"a {field} has no metrics of its own: let the query give each of its nodes the value,"
-        ' as in  promql "max by (node) (... * on (...) group_left() ...)" by node',
-        f"or take it as a pair  by {label}, {label}   and read  NAME(node.{field}, node.{field})",
-    )
+    return words
 
 
 def _fits_source(scope: Scope, node: s.MetricDecl, of: str) -> None:
@@ -437,6 +435,13 @@ def _fits_source(scope: Scope, node: s.MetricDecl, of: str) -> None:
             )
     if node.source == "from_usage" and of not in ("node", "pod"):
         raise scope.refuse("P209", "there is usage of nodes and of pods", node.span)
+    if node.source == "from_object" and of in DOMAINS:
+        raise scope.refuse(
+            "P209",
+            f"an object is found by its name, and none is that of a {of}",
+            next(one.span for one in node.clauses if one.name == "metric_by"),
+            "write  by name   for objects that are named like nodes",
+        )
 
 
 def _other_spec(spec: MetricSpec, source: str, of: str, keys: tuple[str, ...]) -> MetricSpec:
@@ -446,7 +451,7 @@ def _other_spec(spec: MetricSpec, source: str, of: str, keys: tuple[str, ...]) -
         name = f"annotation:{spec.stale_seconds!r}:{spec.scale!r}:{spec.query}"
     else:
         digest = hashlib.sha256("\0".join((spec.id, of, *keys)).encode()).hexdigest()[:12]
-        name = f"{source}:{digest}"
+        name = f"{source}:{of}:{digest}"
     return replace(spec, id=name, source=source, of=of, keys=keys)
 
 

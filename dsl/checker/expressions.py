@@ -25,6 +25,7 @@ from dsl.checker.scope import (
 )
 from dsl.checker.texts import as_test, quoted_rule
 from dsl.diagnostics import Label
+from dsl.plan import OF_NODES
 from dsl.schema import CATALOGUE
 from dsl.source import Span
 from dsl.types import (
@@ -45,7 +46,7 @@ from dsl.types import (
 
 _MAX_TOTAL_DEPTH: Final = 128
 _METRIC_LEVELS: Final = {
-    "node": Level.NODE,
+    **dict.fromkeys(OF_NODES, Level.NODE),
     "cluster": Level.CYCLE,
     "namespace": Level.POD,
     "workload": Level.POD,

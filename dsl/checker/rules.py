@@ -16,6 +16,7 @@ from dsl.checker.scales import flat_score
 from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
 from dsl.checker.undecided import Side, decided
 from dsl.functions import to_float
+from dsl.plan import DOMAINS
 from dsl.schema import FIELDS
 from dsl.source import Span
 from dsl.types import BOOL, NUMBER, PLAIN, Kind, Level
@@ -113,9 +114,7 @@ def reads_of(*roots: ir.Expr | None) -> Reads:
                 fields.add(node.field)
                 changes = changes or FIELDS[node.field].changes
             case ir.Metric():
-                fields.add(f"metric_age:{node.name}" if node.age else f"metric:{node.name}")
-                if node.source == "annotation":
-                    fields |= {"node.annotation", "now"}
+                fields |= _read_by(node)
                 metrics = True
                 time = time or node.age
             case ir.Pair():
@@ -133,6 +132,16 @@ def reads_of(*roots: ir.Expr | None) -> Reads:
                 pass
     time = time or any(one in _TIME_FIELDS for one in fields)
     return Reads(frozenset(fields), local, pods, metrics, time, changes)
+
+
+def _read_by(node: ir.Metric) -> set[str]:
+    """Returns what a metric looks at: itself, and what says which of its values is a node's."""
+    fields = {f"metric_age:{node.name}" if node.age else f"metric:{node.name}"}
+    if node.source == "annotation":
+        fields |= {"node.annotation", "now"}
+    if node.of in DOMAINS:
+        fields.add(f"node.{node.of}")
+    return fields
 
 
 class RuleChecker:

@@ -113,23 +113,24 @@ async def ask_metrics(
         ConnectionError: the server does not answer.
     """
     from dsl.analysis import question_of
+    from dsl.plan import OF_NODES
     from engine.clock import SystemClock
     from engine.signals.once import ask_once
     from engine.signals.prometheus import PrometheusSettings
     from engine.signals.spec import SignalSpec
 
-    questions = sorted({question_of(spec) for spec in specs})
-    asked = [SignalSpec(query, query, (by,) if by else None) for query, by in questions]
+    questions = sorted({question_of(spec): spec for spec in specs}.items(), key=lambda one: one[0])
+    asked = [SignalSpec(spec.id, spec.query, spec.labels, of=spec.of) for _, spec in questions]
     told = await ask_once(PrometheusSettings(url), asked, nodes, SystemClock())
     return [
         {
             "query": query,
             "by": by,
             "series": status.series,
-            "nodes": status.matched if nodes else None,
+            "nodes": status.matched if nodes and spec.of in OF_NODES else None,
             "error": status.error,
         }
-        for (query, by), status in zip(questions, told, strict=True)
+        for ((query, by), spec), status in zip(questions, told, strict=True)
     ]
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import fields
 
 from dsl.checker.scope import closest
 from dsl.diagnostics import Diagnostic, Severity
-from dsl.plan import MetricSpec, Plan, RuleBase
+from dsl.plan import OF_NODES, MetricSpec, Plan, RuleBase
 from dsl.schema import FIELDS
 from dsl.source import SourceFile, Span
 from dsl.usage import IN_TREE
@@ -154,7 +154,7 @@ def _reason(point: str, read: str, metrics: dict[str, MetricSpec]) -> str:
         spec = metrics[name]
         if spec.source not in _SOURCES:
             return f"this scheduler does not read metrics from `{spec.source}` yet"
-        if spec.of != "node":
+        if spec.of not in OF_NODES:
             return f"this scheduler does not read metrics by {_words(spec)} yet"
     if read in FIELDS and not FIELDS[read].served:
         return _UNKNOWN

@@ -13,7 +13,7 @@ from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic, render
 from dsl.engines.rules import GangParts
 from dsl.parser.build import StatementReader
-from dsl.plan import RuleBase, SortRule
+from dsl.plan import DOMAINS, RuleBase, SortRule
 from dsl.policytest import (
     NOT_FOUND,
     CannotJudgeError,
@@ -63,10 +63,15 @@ _FORMS: Final[Mapping[str, str]] = MappingProxyType(
         "namespace": "namespace: NAMESPACE metric {name} {value}",
         "workload": "workload: WORKLOAD metric {name} {value}",
         "pod": "given pod metric {name} {value}   or   running: on NODE metric {name} {value}",
+        **{one: f"metric: {{name}} [{one.upper()}] = {{value}}" for one in DOMAINS},
         "cluster": "metric: {name} = {value}",
         "pair": "metric: {name} [KEY, KEY] = {value}",
     }
 )
+
+_DOMAIN: Final = "domain"
+#: Whose value a metric with none, one and two keys is.
+_OF_KEYS: Final = ("cluster", _DOMAIN, "pair")
 
 Found = list[tuple[Use, PolicyText | str]]
 
@@ -315,7 +320,7 @@ def _unread_metrics(suite: Suite, case: Case, columns: ByColumns) -> Iterator[st
             listed = f"; they read {', '.join(sorted(read))}" if read else ""
             listed = f"; did you mean `{near}`?" if near is not None else listed
             yield f"{where}no policy used here reads the metric `{name}` that is given{listed}"
-        elif of not in read[name]:
+        elif of not in read[name] and not (of == _DOMAIN and read[name] & {*DOMAINS}):
             wanted = min(read[name])
             form = _FORMS[wanted].format(name=name, value=text)
             yield (
@@ -335,7 +340,7 @@ def _given_metrics(suite: Suite, case: Case) -> dict[tuple[str, str], tuple[str,
         for name, sample in thing.metrics.items()
     }
     for one in case.cluster.settings:
-        of = "pair" if one.keys else "cluster"
+        of = _OF_KEYS[len(one.keys)] if len(one.keys) < len(_OF_KEYS) else ""
         given[one.name, of] = _place_of_metric(suite, case, one.name), one.text
     return given
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
 
 from dsl.functions import parse_duration, parse_number
-from dsl.plan import MetricSpec
+from dsl.plan import DOMAINS, MetricSpec
 from dsl.policytest import Sample, Thing
+from dsl.schema import WELL_KNOWN_LABELS
 from dsl.types import MISSING, is_missing
 from engine.framework.snapshot import FloatColumn, NodeColumns
 
 _PERCENT: Final = 0.01
 #: Sources whose values hold until they change.
 _STEADY: Final = ("object",)
+NO_SETTINGS: Final[Mapping[tuple[str, tuple[str, ...]], str]] = MappingProxyType({})
 
 
 def value_of(sample: Sample, spec: MetricSpec) -> float:
@@ -40,7 +43,10 @@ def newest(sample: Sample | None, spec: MetricSpec) -> float:
 
 
 class FixtureSignals:
-    """The samples that a test gives to nodes. Implements `framework.snapshot.Signals`."""
+    """The samples that a test gives to nodes and domains of nodes.
+
+    Implements `framework.snapshot.Signals`.
+    """
 
     version = 1
 
@@ -49,10 +55,12 @@ class FixtureSignals:
         nodes: NodeColumns,
         things: Sequence[Thing],
         specs: Mapping[str, MetricSpec],
+        settings: Mapping[tuple[str, tuple[str, ...]], str] = NO_SETTINGS,
     ) -> None:
         self._nodes = nodes
         self._samples = {thing.name: thing.metrics for thing in things}
         self._specs = specs
+        self._settings = settings
 
     def column(self, metric: str) -> FloatColumn:
         """See `Signals.column`: the default where a sample is stale or not given."""
@@ -72,8 +80,19 @@ class FixtureSignals:
         return column
 
     def _rows(self, spec: MetricSpec) -> list[tuple[int, Sample]]:
+        if spec.of in DOMAINS:
+            return list(self._rows_of_domains(spec))
         return [
             (self._nodes.row(name), samples[spec.name])
             for name, samples in self._samples.items()
             if spec.name in samples
         ]
+
+    def _rows_of_domains(self, spec: MetricSpec) -> Iterator[tuple[int, Sample]]:
+        """Each node with what is given for its zone, region or rack."""
+        key = WELL_KNOWN_LABELS[f"node.{spec.of}"]
+        for row in np.flatnonzero(self._nodes.present).tolist():
+            domain = (self._nodes.node(row).metadata.labels or {}).get(key)
+            text = None if domain is None else self._settings.get((spec.name, (domain,)))
+            if text is not None:
+                yield row, Sample(text)

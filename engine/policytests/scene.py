@@ -158,10 +158,13 @@ def make_scene(
         for pod in _pods(thing, f"pending-{number}", read, things)
     ]
     waited = given[0].plain.get("waited", 0.0)
+    settings = {(one.name, one.keys): one.text for one in cluster.settings}
     nodes = {thing.name: thing for thing in cluster.of("node")}
     return Scene(
         cache,
-        cache.snapshot(cluster.now, FixtureSignals(cache.nodes, cluster.of("node"), specs)),
+        cache.snapshot(
+            cluster.now, FixtureSignals(cache.nodes, cluster.of("node"), specs, settings)
+        ),
         tuple(pods),
         given[0].text("chosen"),
         waited if isinstance(waited, float) else 0.0,
@@ -184,7 +187,7 @@ def make_scene(
             quotas={one.name: limits_of(one) for one in cluster.of("quota")},
             namespaces={one.name: one for one in cluster.of("namespace")},
             workloads={one.name: one for one in cluster.of("workload")},
-            settings={(one.name, one.keys): one.text for one in cluster.settings},
+            settings=settings,
             specs=specs,
             gangs=tuple(gangs),
         ),

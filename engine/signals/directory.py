@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from engine.objects import Node
+from engine.signals.spec import DOMAIN_LABELS
 
 _HOSTNAME_LABEL = "kubernetes.io/hostname"
 _ADDRESSES = frozenset({"InternalIP", "Hostname", "InternalDNS"})
@@ -21,6 +22,7 @@ class NodeDirectory:
         self._slots: dict[str, int] = {}
         self._others: dict[str, int] = {}
         self._aliases: dict[str, tuple[str, ...]] = {}
+        self._domains: dict[str, tuple[str | None, ...]] = {}
         self._free: list[int] = []
         self.version = 0
         self.capacity = 0
@@ -37,13 +39,21 @@ class NodeDirectory:
         """The slot of the node of that name, -1 if there is none."""
         return self._slots.get(name, -1)
 
+    def domains(self, of: str) -> Iterable[str | None]:
+        """In which zone, region or rack each node is."""
+        place = tuple(DOMAIN_LABELS).index(of)
+        return (one[place] for one in self._domains.values())
+
     def put(self, node: Node) -> None:
-        """A node is there, or its names may have changed."""
+        """A node is there, or its names or domains may have changed."""
         name = node.metadata.name
         aliases = tuple(_aliases(node))
+        labels = node.metadata.labels or {}
+        domains = tuple(map(labels.get, DOMAIN_LABELS.values()))
         slot = self._slots.get(name)
-        if slot is not None and self._aliases[name] == aliases:
+        if slot is not None and (self._aliases[name], self._domains[name]) == (aliases, domains):
             return
+        self._domains[name] = domains
         if slot is None:
             slot = self._free.pop() if self._free else self.capacity
             self.capacity = max(self.capacity, slot + 1)
@@ -60,7 +70,7 @@ class NodeDirectory:
         slot = self._slots.pop(name, -1)
         if slot >= 0:
             self._drop_aliases(name, slot)
-            del self._aliases[name]
+            del self._aliases[name], self._domains[name]
             self._free.append(slot)
             self.version += 1
         return slot

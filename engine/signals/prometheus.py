@@ -25,8 +25,9 @@ from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
 from engine.clock import Clock, SystemClock
+from engine.signals.samples import KeyedMatch, Series
 from engine.signals.spec import Question
-from engine.signals.store import Matched, Series, SignalStore
+from engine.signals.store import Matched, SignalStore
 from engine.telemetry import Count, Telemetry
 
 _LOG = logging.getLogger(__name__)
@@ -109,9 +110,7 @@ class _Answer:
         if envelope.data is None:
             raise _Refused(envelope.error or f"the answer says {envelope.status!r}")
         if envelope.data.result_type != "vector":
-            raise _Refused(
-                f"the query gives a {envelope.data.result_type}; one value a node is needed"
-            )
+            raise _Refused(f"the query gives a {envelope.data.result_type}; series are needed")
         return {"data": {"result": envelope.data.result}}
 
 
@@ -192,8 +191,10 @@ def _give_way() -> None:
     sleep(0)
 
 
-def parse_vector(result: bytes, by: Sequence[str]) -> list[Series]:
-    """The series of an instant vector that have a number and one of the labels `by`.
+def parse_vector(result: bytes, by: Sequence[str], *, every: bool = False) -> list[Series]:
+    """The series of an instant vector that have a number, with those of the labels `by` they have.
+
+    With `every` each label has its place, and is empty where a series does not have it.
 
     Raises:
         msgspec.DecodeError: it is no instant vector.
@@ -204,7 +205,10 @@ def parse_vector(result: bytes, by: Sequence[str]) -> list[Series]:
         if not number % _PAUSE_EVERY:
             _give_way()
         sample = _sample.decode(raw)
-        names = tuple(sample.metric[label] for label in by if label in sample.metric)
+        if every:
+            names = tuple(sample.metric.get(label, "") for label in by)
+        else:
+            names = tuple(sample.metric[label] for label in by if label in sample.metric)
         time, text = sample.value
         try:
             value = float(text)
@@ -334,7 +338,7 @@ class PrometheusRefresher:
 
     # --- in the thread
 
-    def _query(self, question: Question) -> tuple[list[Series], Matched]:
+    def _query(self, question: Question) -> tuple[list[Series], Matched | KeyedMatch]:
         """Asks and matches. Touches nothing of ours but the store's directory, which it reads.
 
         Raises:
@@ -343,10 +347,10 @@ class PrometheusRefresher:
         self._connect.headers = self._headers()
         try:
             result = self._connect.custom_query(question.query)
-            answer = parse_vector(result, question.by)
+            answer = parse_vector(result, question.by, every=not question.any_label)
         except msgspec.DecodeError as error:
             raise _Refused(f"the answer cannot be read: {error}") from error
-        return answer, self._store.match(answer, _give_way)
+        return answer, self._store.match(question, answer, _give_way)
 
     def _headers(self) -> dict[str, str]:
         headers = dict(self._settings.headers)

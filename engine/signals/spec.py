@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
+NODE: Final = "node"
+CLUSTER: Final = "cluster"
 DEFAULT_BY = ("node", "instance", "kubernetes_node")
 """Labels tried for the node's name when a metric does not say which."""
+DOMAIN_LABELS: Final[Mapping[str, str]] = MappingProxyType(
+    {one: f"topology.kubernetes.io/{one}" for one in ("zone", "region", "rack")}
+)
+"""Domains with metrics of their own -> the label of a node that says in which one it is."""
+_LABELS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        NODE: DEFAULT_BY,
+        **{
+            one: (one, f"topology_kubernetes_io_{one}", f"label_topology_kubernetes_io_{one}")
+            for one in DOMAIN_LABELS
+        },
+        CLUSTER: (),
+        "namespace": ("namespace",),
+        "workload": ("namespace", "workload"),
+        "pod": ("namespace", "pod"),
+    }
+)
 
 
 class Question(NamedTuple):
@@ -14,15 +35,24 @@ class Question(NamedTuple):
 
     query: str
     by: tuple[str, ...]
+    of: str = NODE
+
+    @property
+    def any_label(self) -> bool:
+        """Whether the first label that a series has counts, rather than all of them together."""
+        return self.of == NODE or self.of in DOMAIN_LABELS
 
 
 @dataclass(frozen=True, slots=True)
 class SignalSpec:
     """A metric that rules read under `id`; `name` is what their author calls it, for logs.
 
-    `by` are the labels that may name the node, in the order they are tried; None means
-    `DEFAULT_BY`. A sample older than `stale_seconds` is missing; `default` takes the place of what
-    is missing; samples are multiplied by `scale`, the default is not.
+    `of` says whose values they are: a node's, those of a domain (a key of `DOMAIN_LABELS`), the
+    `cluster`'s, a `namespace`'s, a `workload`'s, a `pod`'s or a `pair`'s. `by` are the labels that
+    say of which one: of a node or a domain any of them, in the order they are tried, else all
+    together; None means those that are usual. A sample older than `stale_seconds` is missing;
+    `default` takes the place of what is missing in a column of nodes; samples are multiplied by
+    `scale`, the default is not.
     """
 
     id: str
@@ -33,20 +63,22 @@ class SignalSpec:
     default: float | None = None
     scale: float = 1.0
     name: str = ""
+    of: str = NODE
 
     @property
     def question(self) -> Question:
         """What has to be asked for it."""
-        return Question(self.query, DEFAULT_BY if self.by is None else self.by)
+        return Question(self.query, _LABELS[self.of] if self.by is None else self.by, self.of)
 
 
 @dataclass(frozen=True, slots=True)
 class SignalStatus:
     """How a metric is, for users.
 
-    `matched` nodes have a sample; `unmatched` series name no node; `duplicates` series lost to a
-    larger one of the same node. `age_seconds` is that of the newest sample, None without any.
-    `error` is why the last question failed, "" if it did not.
+    `matched` is how many there are with a sample: of nodes and of domains the nodes, else those
+    whose values they are. `unmatched` series name none; `duplicates` series lost to a larger one of
+    the same, or are too many for the one of the cluster. `age_seconds` is that of the newest
+    sample, None without any. `error` is why the last question failed, "" if it did not.
     """
 
     id: str

@@ -9,26 +9,43 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Final, Protocol
 
 import numpy as np
 from cachetools import TTLCache
 from numpy.typing import NDArray
 
 from engine.clock import Clock
-from engine.framework.snapshot import FloatColumn, NodeColumns
+from engine.framework.snapshot import Dictionary, FloatColumn, NodeColumns, label_column
 from engine.objects import Node
 from engine.signals.directory import NodeDirectory
-from engine.signals.spec import Question, SignalSpec, SignalStatus
+from engine.signals.samples import (
+    PAUSE_EVERY,
+    KeyedMatch,
+    KeyedSamples,
+    Samples,
+    Series,
+    missing,
+)
+from engine.signals.spec import (
+    CLUSTER,
+    DOMAIN_LABELS,
+    NODE,
+    Question,
+    SignalSpec,
+    SignalStatus,
+)
+
+__all__ = ["Matched", "NodeTable", "Series", "SignalStore", "SignalView"]
 
 _LOG = logging.getLogger(__name__)
 
 _RETIRED = 64
 _RETIRED_SECONDS = 600.0
 _UNMATCHED_KEPT = 20_000
-_PAUSE_EVERY = 256
 _NAN = math.nan
+_NOBODY: Final = np.empty(0, np.intp)
 
 
 class NodeTable(Protocol):
@@ -44,13 +61,10 @@ class NodeTable(Protocol):
         """Changes when rows are added or reused."""
         ...
 
-
-class Series(NamedTuple):
-    """One series of an answer: the texts that may name its node, its value and its time."""
-
-    names: tuple[str, ...]
-    value: float
-    time: float
+    @property
+    def dictionary(self) -> Dictionary:
+        """The texts behind its codes."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,29 +80,12 @@ class Matched:
     directory_version: int
 
 
-def _missing(size: int) -> FloatColumn:
-    return np.full(size, _NAN)
-
-
 @dataclass(slots=True)
-class _Samples:
-    """The newest sample of each slot. The last element is always NaN: it stands for slot -1."""
+class _NodeSamples(Samples):
+    """The samples of a metric of nodes, and series that had no node yet."""
 
-    values: FloatColumn = field(default_factory=lambda: _missing(1))
-    times: FloatColumn = field(default_factory=lambda: _missing(1))
-    unmatched: Sequence[Series] = ()
+    left: Sequence[Series] = ()
     directory_version: int = -1
-    series: int = 0
-    duplicates: int = 0
-    error: str = ""
-
-    def grow(self, capacity: int) -> None:
-        """Makes room for `capacity` slots and the one after."""
-        have = self.values.size
-        if have <= capacity:
-            room = max(capacity + 1, 2 * have) - have
-            self.values = np.concatenate((self.values, _missing(room)))
-            self.times = np.concatenate((self.times, _missing(room)))
 
 
 class _Epoch:
@@ -97,7 +94,9 @@ class _Epoch:
     __slots__ = (
         "changes",
         "columns",
+        "dictionary",
         "directory_version",
+        "domains",
         "layout",
         "nodes",
         "slots",
@@ -106,10 +105,12 @@ class _Epoch:
         "version",
     )
 
-    def __init__(self, nodes: NodeColumns, layout: int, slots: NDArray[np.intp]) -> None:
-        self.nodes = nodes
-        self.layout = layout
+    def __init__(self, cache: NodeTable, slots: NDArray[np.intp]) -> None:
+        self.nodes = cache.nodes
+        self.layout = cache.layout
+        self.dictionary = cache.dictionary
         self.slots = slots
+        self.domains: dict[str, tuple[list[str | None], NDArray[np.intp]]] = {}
         self.version = 0
         self.changes = -1
         self.directory_version = -1
@@ -156,9 +157,9 @@ class SignalStore:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._specs: dict[str, SignalSpec] = {}
-        self._entries: dict[Question, _Samples] = {}
+        self._entries: dict[Question, Samples] = {}
         # Metrics that no policy reads now: a bundle that comes back finds its data.
-        self._retired: TTLCache[Question, _Samples] = TTLCache(
+        self._retired: TTLCache[Question, Samples] = TTLCache(
             _RETIRED, _RETIRED_SECONDS, timer=clock.monotonic
         )
         self._directory = NodeDirectory()
@@ -176,7 +177,8 @@ class SignalStore:
             self._retired[question] = self._entries.pop(question)
         for question in wanted - self._entries.keys():
             kept = question in self._retired
-            self._entries[question] = self._retired.pop(question) if kept else _Samples()
+            made = self._retired.pop(question) if kept else _samples_of(question)
+            self._entries[question] = made
         self._changes += 1
 
     def questions(self) -> Mapping[Question, float]:
@@ -207,24 +209,37 @@ class SignalStore:
         if slot < 0:
             return
         for samples in (*self._entries.values(), *self._retired.values()):
-            if slot < samples.values.size - 1:
+            if isinstance(samples, _NodeSamples) and slot < samples.values.size - 1:
                 samples.values[slot] = samples.times[slot] = _NAN
 
     # --- samples
 
-    def match(self, answer: Sequence[Series], pause: Callable[[], None] = lambda: None) -> Matched:
-        """Finds the node of each series; of several for one node the largest value counts.
+    def match(
+        self,
+        question: Question,
+        answer: Sequence[Series],
+        pause: Callable[[], None] = lambda: None,
+    ) -> Matched | KeyedMatch:
+        """Finds whose each series is; of several for one the largest value counts.
 
-        Reads the directory only, so it may run outside the event loop; `pause` is called every few
-        hundred series, to let that go on.
+        Changes nothing, so it may run outside the event loop; `pause` is called every few hundred
+        series, to let that go on.
         """
+        samples = self._entries.get(question)
+        if isinstance(samples, KeyedSamples):
+            return samples.match(question, answer, pause)
+        return self._match_nodes(answer, pause)
+
+    def _match_nodes(
+        self, answer: Sequence[Series], pause: Callable[[], None] = lambda: None
+    ) -> Matched:
         version = self._directory.version
         best: dict[int, Series] = {}
         unmatched: list[Series] = []
         duplicates = 0
         find = self._directory.find
         for number, series in enumerate(answer):
-            if not number % _PAUSE_EVERY:
+            if not number % PAUSE_EVERY:
                 pause()
             for name in series.names:
                 slot = find(name)
@@ -251,25 +266,22 @@ class SignalStore:
         )
 
     def ingest(
-        self, question: Question, answer: Sequence[Series], matched: Matched | None = None
+        self,
+        question: Question,
+        answer: Sequence[Series],
+        matched: Matched | KeyedMatch | None = None,
     ) -> None:
-        """Takes in an answer: nodes that it does not name keep their sample until it is stale.
+        """Takes in an answer: who it does not name keeps the sample until it is stale.
 
-        `matched` is what `match` made of it elsewhere; it is made again if nodes changed since.
+        `matched` is what `match` made of it elsewhere; it is made again where that no longer holds.
         """
         samples = self._entries.get(question)
         if samples is None:
             return
-        # INVARIANT: slots are stored under the directory that they were found in, as a slot may
-        # be another node's in the next one.
-        if matched is None or matched.directory_version != self._directory.version:
-            matched = self.match(answer)
+        if matched is None or not self._holds(samples, matched):
+            matched = self.match(question, answer)
         if matched.duplicates and not samples.duplicates:
-            _LOG.warning(
-                "P603: metric %s: %d series more than nodes; the largest of each node is used",
-                self.names(question),
-                matched.duplicates,
-            )
+            _LOG.warning("P603: metric %s: %s", self.names(question), _too_many(question, matched))
         if samples.error:
             _LOG.info("metric %s: answered again", self.names(question))
         samples.error = ""
@@ -277,6 +289,16 @@ class SignalStore:
         samples.duplicates = matched.duplicates
         self._store(samples, matched)
         self._changes += 1
+
+    def _holds(self, samples: Samples, matched: Matched | KeyedMatch) -> bool:
+        if isinstance(matched, KeyedMatch):
+            return isinstance(samples, KeyedSamples) and samples.holds(matched)
+        # INVARIANT: slots are stored under the directory that they were found in, as a slot may
+        # be another node's in the next one.
+        return (
+            isinstance(samples, _NodeSamples)
+            and matched.directory_version == self._directory.version
+        )
 
     def fail(self, question: Question, error: str) -> bool:
         """A question was not answered: samples stay. True if it had been answered before."""
@@ -287,20 +309,26 @@ class SignalStore:
         samples.error = error
         return first
 
-    def _store(self, samples: _Samples, matched: Matched) -> None:
+    def _store(self, samples: Samples, matched: Matched | KeyedMatch) -> None:
+        if isinstance(matched, KeyedMatch):
+            assert isinstance(samples, KeyedSamples)
+            samples.take(matched, self._clock.time())
+            return
+        assert isinstance(samples, _NodeSamples)
         samples.grow(self._directory.capacity)
         if matched.slots.size:
             # Our clock decides how old a sample is; one from the future is from now.
             times = np.minimum(matched.times, self._clock.time())
             samples.values[matched.slots] = matched.values
             samples.times[matched.slots] = times
-        samples.unmatched = matched.unmatched
+        samples.left = matched.unmatched
+        samples.unmatched = len(matched.unmatched)
         samples.directory_version = matched.directory_version
 
-    def _match_again(self, samples: _Samples) -> None:
+    def _match_again(self, samples: _NodeSamples) -> None:
         """Nodes came or got addresses since the answer: looks at what had no node."""
-        if samples.unmatched and samples.directory_version != self._directory.version:
-            self._store(samples, self.match(samples.unmatched))
+        if samples.left and samples.directory_version != self._directory.version:
+            self._store(samples, self._match_nodes(samples.left))
 
     # --- columns
 
@@ -320,20 +348,20 @@ class SignalStore:
 
     def _renew(self, cache: NodeTable, now: float) -> _Epoch:
         old = self._epoch
-        nodes, layout = cache.nodes, cache.layout
-        version = self._directory.version
         if (
             old is not None
-            and old.layout == layout
-            and old.nodes is nodes
-            and old.directory_version == version
+            and old.layout == cache.layout
+            and old.nodes is cache.nodes
+            and old.directory_version == self._directory.version
         ):
-            epoch = _Epoch(nodes, layout, old.slots)
+            epoch = _Epoch(cache, old.slots)
+            epoch.domains = old.domains
         else:
-            epoch = _Epoch(nodes, layout, self._align(nodes))
+            epoch = _Epoch(cache, self._align(cache.nodes))
         for samples in self._entries.values():
-            self._match_again(samples)
-            samples.grow(self._directory.capacity)
+            if isinstance(samples, _NodeSamples):
+                self._match_again(samples)
+                samples.grow(self._directory.capacity)
         epoch.stale_after = self._next_stale(now)
         epoch.changes = self._changes
         epoch.directory_version = self._directory.version
@@ -370,17 +398,17 @@ class SignalStore:
         return soonest
 
     def make_column(self, metric: str, epoch: _Epoch, now: float) -> FloatColumn:
-        """Makes the column of a view; an unknown metric is missing everywhere."""
+        """Makes the column of a view; what no node has a value of is missing everywhere."""
         spec = self._specs.get(metric)
-        if spec is None:
-            column = _missing(epoch.slots.size)
+        slots = _NOBODY if spec is None else self._slots(spec, epoch)
+        if spec is None or slots is _NOBODY:
+            column = missing(epoch.slots.size)
         else:
             samples = self._entries[spec.question]
-            column = samples.values[epoch.slots]
+            column = samples.values[slots]
             if spec.scale != 1.0:
                 column *= spec.scale
-            times = samples.times[epoch.slots]
-            column[~(times >= now - spec.stale_seconds)] = _NAN
+            column[~(samples.times[slots] >= now - spec.stale_seconds)] = _NAN
             if spec.default is not None:
                 column[np.isnan(column)] = spec.default
         column.flags.writeable = False
@@ -390,12 +418,37 @@ class SignalStore:
     def make_times(self, metric: str, epoch: _Epoch) -> FloatColumn:
         """Makes the times behind a view's ages."""
         spec = self._specs.get(metric)
-        if spec is None:
-            times = _missing(epoch.slots.size)
+        slots = _NOBODY if spec is None else self._slots(spec, epoch)
+        if spec is None or slots is _NOBODY:
+            times = missing(epoch.slots.size)
         else:
-            times = self._entries[spec.question].times[epoch.slots]
+            times = self._entries[spec.question].times[slots]
         epoch.times[metric] = times
         return times
+
+    def _slots(self, spec: SignalSpec, epoch: _Epoch) -> NDArray[np.intp]:
+        """(N,) the slot of each row's node or of its domain; `_NOBODY`: nodes have no values."""
+        if spec.of == NODE:
+            return epoch.slots
+        samples = self._entries[spec.question]
+        if spec.of not in DOMAIN_LABELS or not isinstance(samples, KeyedSamples):
+            return _NOBODY
+        texts, rows = self._domains(spec.of, epoch)
+        places = samples.places
+        found = [-1 if one is None else places.get((one,), -1) for one in texts]
+        return np.array(found, np.intp)[rows]
+
+    def _domains(self, of: str, epoch: _Epoch) -> tuple[list[str | None], NDArray[np.intp]]:
+        """The names of all domains, None for none, and (N,) which of them each row has."""
+        known = epoch.domains.get(of)
+        if known is None:
+            codes, rows = np.unique(
+                epoch.nodes.text(*label_column(DOMAIN_LABELS[of])), return_inverse=True
+            )
+            texts = epoch.dictionary.texts
+            names = [None if code < 0 else texts[code] for code in codes.tolist()]
+            known = epoch.domains[of] = names, rows
+        return known
 
     # --- reports
 
@@ -407,13 +460,34 @@ class SignalStore:
     def _status(self, spec: SignalSpec, now: float) -> SignalStatus:
         samples = self._entries[spec.question]
         known = samples.times[~np.isnan(samples.times)]
+        matched = int(known.size)
+        if spec.of in DOMAIN_LABELS and isinstance(samples, KeyedSamples):
+            domains = self._directory.domains(spec.of)
+            matched = sum((domain,) in samples.places for domain in domains)
         return SignalStatus(
             id=spec.id,
             query=spec.query,
             series=samples.series,
-            matched=int(known.size),
-            unmatched=len(samples.unmatched),
+            matched=matched,
+            unmatched=samples.unmatched,
             duplicates=samples.duplicates,
             age_seconds=max(0.0, now - float(known.max())) if known.size else None,
             error=samples.error,
         )
+
+
+def _samples_of(question: Question) -> Samples:
+    return _NodeSamples() if question.of == NODE else KeyedSamples()
+
+
+def _too_many(question: Question, matched: Matched | KeyedMatch) -> str:
+    """What is told of series that are more than those whose values they are."""
+    if question.of == CLUSTER:
+        return (
+            f"the cluster has one value and the answer {matched.series} series, so it is missing;"
+            " let the query give one, as with sum(...) or avg(...)"
+        )
+    return (
+        f"{matched.duplicates} series more than {question.of}s;"
+        f" the largest of each {question.of} is used"
+    )

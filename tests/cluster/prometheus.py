@@ -33,6 +33,7 @@ class Exporter:
         self._lock = threading.Lock()
         self._rates: dict[tuple[str, str], tuple[float, float, float]] = {}
         self._gauges: dict[tuple[str, str], float] = {}
+        self._others: dict[str, float] = {}
         exporter = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -83,9 +84,16 @@ class Exporter:
         with self._lock:
             self._gauges[series, node] = value
 
+    def set_series(self, series: str, value: float, **labels: str) -> None:
+        """Set a gauge of something else than a node."""
+        words = ",".join(f'{name}="{text}"' for name, text in labels.items())
+        with self._lock:
+            self._others[f"{series}{{{words}}}"] = value
+
     def clear(self) -> None:
         """Forget every series."""
         with self._lock:
+            self._others.clear()
             self._rates.clear()
             self._gauges.clear()
 
@@ -95,11 +103,12 @@ class Exporter:
         with self._lock:
             values = {key: self._total(rate, now) for key, rate in self._rates.items()}
             values |= self._gauges
+            others = [f"{series} {value!r}\n" for series, value in sorted(self._others.items())]
         rows = [
             f'{series}{{node="{node}",device="eth0"}} {value!r}\n'
             for (series, node), value in sorted(values.items())
         ]
-        return "".join(rows)
+        return "".join(rows + others)
 
     @staticmethod
     def _total(rate: tuple[float, float, float], now: float) -> float:

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from dsl import reference
+from dsl.checker.declarations import metric_spec
 from dsl.compiler import Compiler
+from dsl.schema import MetricDefinition
 from dsl.types import BYTES, CORES
 from tests.dsl.worlds import FakePod, FakeWorld
 
@@ -50,7 +52,9 @@ def test_an_object_is_named_by_kind_and_field():
 @pytest.mark.parametrize(
     ("by", "of"),
     [("instance", "node"), ("cluster", "cluster"), ("namespace", "namespace"), ("pod", "pod"),
-     ("workload", "workload"), ("namespace, workload", "workload"), ("src, dst", "pair")],
+     ("workload", "workload"), ("namespace, workload", "workload"), ("src, dst", "pair"),
+     ("zone", "zone"), ("region", "region"), ("rack", "rack"), ("cloud_zone", "zone"),
+     ("label_topology_kubernetes_io_rack", "rack"), ("namespace, pod", "pod")],
 )  # fmt: skip
 def test_by_says_whose_it_is(by, of):
     text = f'metric x = promql "q" by {by}\nscore: node.pods.free\nlet y = x\n'
@@ -58,7 +62,29 @@ def test_by_says_whose_it_is(by, of):
         text = text.replace("let y = x", 'let y = x(node.name, "b")')
     result = COMPILER.compile({"a.policy": text.replace("node.pods.free", "y")})
     assert [one.message for one in result.diagnostics if one.is_error] == []
-    assert result.plans[0].metrics[0].of == of
+    (spec,) = result.plans[0].metrics
+    assert spec.of == of
+    # A metric of the configuration is the same one.
+    configured = metric_spec("x", MetricDefinition("q", by))
+    assert (configured.of, configured.keys, configured.by) == (of, spec.keys, spec.by)
+    assert configured.id == spec.id
+
+
+@pytest.mark.parametrize(
+    ("by", "labels"),
+    [
+        ("instance", ("instance",)),
+        ("zone", None),
+        ("cloud_zone", ("cloud_zone",)),
+        ("cluster", None),
+        ("pod", None),
+        ("namespace, workload", None),
+        ("src, dst", ("src", "dst")),
+    ],
+)
+def test_labels_are_named_where_they_are_not_the_usual_ones(by, labels):
+    assert metric_spec("x", MetricDefinition("q", by)).labels == labels
+    assert metric_spec("x", MetricDefinition("q")).labels is None
 
 
 def test_levels_are_read_where_they_belong():

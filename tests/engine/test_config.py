@@ -189,6 +189,8 @@ def test_settings_survive_a_journal(load_text):
         ("metrics: {m: {promql: up, every: 0s}}", "metrics.m.every: '0s' is no duration above 0;"),
         ("metrics: {m: {promql: up, stale: -1m}}", "metrics.m.stale: '-1m' is no duration"),
         ("metrics: {m: {promql: up, unit: bytes/m}}", "metrics.m.unit: 'bytes/m' is no unit;"),
+        ("metrics: {m: {promql: up, by: a.b}}", "metrics.m.by: 'a.b' is no label of a result;"),
+        ('metrics: {m: {promql: up, by: "a, b, c"}}', "metrics.m.by: 'a, b, c' is no label"),
         ("metrics: {m: {promql: up, default: .nan}}", "metrics.m.default: must be a finite"),
         ("prometheus: {url: 'prometheus:9090'}", "prometheus.url: 'prometheus:9090' is no address"),
         ("prometheus: {timeoutSeconds: 0}", "prometheus.timeoutSeconds: must be greater than 0"),

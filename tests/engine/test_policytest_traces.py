@@ -162,7 +162,8 @@ metric debt = promql "d" by namespace
 metric speed = promql "s" by workload
 metric carbon = promql "c" by cluster
 metric rtt = promql "r" by src, dst
-filter: (heat ?? 0) + (power ?? 0) + (debt ?? 0) + (speed ?? 0) + (carbon ?? 0)
+metric spot = promql "q" by zone
+filter: (spot ?? 0) + (heat ?? 0) + (power ?? 0) + (debt ?? 0) + (speed ?? 0) + (carbon ?? 0)
   + (rtt(node.name, node.zone) ?? 0) < 100
 """
 OBJECTS = {
@@ -172,6 +173,7 @@ OBJECTS = {
     "workload": "workload: web metric {0} 3",
     "cluster": "metric: {0} = 3",
     "pair": "metric: {0} [a, b] = 3",
+    "zone": "metric: {0} [z1] = 3",
 }
 
 
@@ -184,6 +186,7 @@ OBJECTS = {
         ("speed", "workload", "workload: WORKLOAD metric speed 3"),
         ("carbon", "cluster", "metric: carbon = 3"),
         ("rtt", "pair", "metric: rtt [KEY, KEY] = 3"),
+        ("spot", "zone", "metric: spot [ZONE] = 3"),
     ],
 )
 def test_a_metric_is_given_to_what_has_it(said, metric, of, form):

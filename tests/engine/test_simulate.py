@@ -151,6 +151,41 @@ def test_the_journal_reads_as_lines_of_json():
     assert len(signals) < 10, "written when they change, not with every decision"
 
 
+ZONE = "topology.kubernetes.io/zone"
+
+
+def in_zone(name, zone):
+    return make_node(name, cpu="4", labels={ZONE: zone})
+
+
+def test_decisions_by_metrics_of_zones_come_out_the_same(tmp_path):
+    recording = Recording()
+    for name, zone in (("n1", "z1"), ("n2", "z1"), ("n3", "z2")):
+        recording.cache.add_node(in_zone(name, zone))
+    recording.rules(
+        {
+            "green.policy": 'metric carbon = promql "q" by zone stale 5m\n'
+            "filter: carbon < 300 or carbon is missing\nprefer: least carbon\n"
+        }
+    )
+    recording.pod()
+    for values in ({"z1": 100.0, "z2": 200.0}, {"z1": 900.0}, {"z1": 50.0, "z2": 400.0}):
+        recording.sample(values)
+        recording.pod()
+        recording.clock.advance(20.0)
+    for zone in ("z2", "z9"):
+        recording.cache.update_node(in_zone("n1", zone))
+        recording.store.nodes_changed(None, in_zone("n1", zone))
+        recording.pod()
+    chosen = [one.node for one in recording.decisions]
+    assert chosen[2] == "n3"
+    assert {chosen[1], chosen[3]} <= {"n1", "n2"}
+    assert chosen[4] == "n2"
+    report = recording.replayed(tmp_path / "journal")
+    assert report.differences == []
+    assert report.decisions == 6
+
+
 # ---- any history ---------------------------------------------------------------------------------
 
 steps = st.one_of(

@@ -22,7 +22,8 @@ from engine.cli.inventory import ask_metrics, metrics_of
 from engine.objects import Node, ObjectMeta
 
 COMPILER = Compiler()
-NODES = [Node(metadata=ObjectMeta(name=f"n{i}")) for i in range(10)]
+ZONE = "topology.kubernetes.io/zone"
+NODES = [Node(metadata=ObjectMeta(name=f"n{i}", labels={ZONE: f"n{i // 4}"})) for i in range(10)]
 
 
 def answer(query):
@@ -32,7 +33,7 @@ def answer(query):
     if query.startswith("bad"):
         error = {"status": "error", "errorType": "bad_data", "error": f"parse error in {query}"}
         return 400, error
-    label, _, many = query.partition("_")
+    label, _, many = query.rpartition("_")
     return 200, series([{label: f"n{i}"} for i in range(int(many or 0))])
 
 
@@ -103,11 +104,18 @@ def stock_of(url, text, nodes=NODES):
         ("node_10", "", None),
         ("node_3", " default 0", None),
         ("other_7", " by other", ("P402", "7 of 10 nodes have a series of `m`")),
+        ("zone_3", " by zone", None),
+        ("zone_2", " by zone", ("P402", "8 of 10 nodes have a series of `m`")),
+        ("az_3", " by zone", ("P402", "none of the 3 series of `m` names a zone of a node")),
+        ("topology_kubernetes_io_zone_3", " by topology_kubernetes_io_zone", None),
+        ("sum_1", " by cluster", None),
+        ("sum_2", " by cluster", ("P402", "`m` is by cluster, and has 2 series in Prometheus")),
+        ("sum_0", " by cluster", ("P402", "`m` has no series in Prometheus")),
     ],
 )
 def test_what_the_server_has(url, query, clauses, said):
     text = policy(query, clauses)
-    told = [one for one in found(text, stock_of(url, text)) if one.code != "P314"]
+    told = [one for one in found(text, stock_of(url, text)) if one.code not in ("P312", "P314")]
     assert [(one.code, one.message) for one in told] == ([] if said is None else [said])
     for one in told:
         assert one.source.slice(one.span) == "m"

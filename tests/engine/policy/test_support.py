@@ -36,6 +36,7 @@ def test_what_the_scheduler_has_no_values_for(text, part):
     "text",
     [
         "metric x = annotation load stale 5m\nscore: 100 - x*100 missing 0\n",
+        'metric x = promql "q" by zone\nprefer: least x/max(x)\n',
         "score: load normalize minmax\n",
         "filter: node.eligible and pod.image in node.images\n",
         "score: node.missing_image_bytes normalize minmax reverse\n",

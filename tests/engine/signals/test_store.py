@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dsl.plan import DOMAINS
+from dsl.schema import WELL_KNOWN_LABELS
 from engine.cache import Cache
 from engine.clock import ManualClock
 from engine.framework.snapshot import Signals
 from engine.objects import Node, NodeAddress, NodeStatus, ObjectMeta
 from engine.signals.directory import NodeDirectory, without_port
-from engine.signals.spec import SignalSpec
+from engine.signals.spec import DOMAIN_LABELS, SignalSpec
 from engine.signals.store import NodeTable, Series, SignalStore
 
 
@@ -70,6 +72,7 @@ def bench() -> Bench:
 
 
 SPEC = SignalSpec("m", "q")
+NOW = ManualClock().time()
 
 
 def test_samples_find_their_node_by_any_of_its_names(bench: Bench) -> None:
@@ -232,7 +235,7 @@ def test_a_match_made_before_nodes_changed_is_made_again(bench: Bench) -> None:
     bench.store.set_specs([SPEC])
     bench.view()
     answer = [Series(("a",), 1.0, bench.clock.time()), Series(("b",), 2.0, bench.clock.time())]
-    matched = bench.store.match(answer)
+    matched = bench.store.match(SPEC.question, answer)
     bench.cache.remove_node("a")
     bench.store.nodes_changed(node("a"), None)
     bench.put(node("c"))
@@ -331,3 +334,111 @@ def test_an_alias_never_hides_a_name() -> None:
     directory.remove("a")
     assert directory.find("b") == -1
     assert len(directory) == 0
+
+
+# ---- domains -------------------------------------------------------------------------------------
+
+CARBON = SignalSpec("carbon", "q", of="zone")
+
+
+def in_zone(name: str, zone: str | None) -> Node:
+    labels = None if zone is None else {"topology.kubernetes.io/zone": zone}
+    return Node(metadata=ObjectMeta(name=name, labels=labels))
+
+
+def test_each_node_has_the_value_of_its_zone(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    spec = SignalSpec("carbon", "q", of="zone", scale=2.0, stale_seconds=60.0)
+    nodes = [in_zone("a", "z1"), in_zone("b", "z2"), in_zone("c", "z1"), in_zone("d", None)]
+    bench.put(*nodes, in_zone("e", "z9"))
+    bench.store.set_specs([spec])
+    now = bench.clock.time()
+    bench.series(spec, Series(("z1",), 1, now), Series(("z2", "z1"), 2, now), Series((), 3, now))
+    assert bench.read("carbon") == {"a": 2, "b": 4, "c": 2}
+    [status] = bench.store.status()
+    assert (status.series, status.matched, status.unmatched) == (3, 3, 1)
+    bench.clock.advance(40.0)
+    bench.series(spec, Series(("z1",), 5, now + 40), Series(("z1",), 7, now + 40))
+    assert bench.read("carbon") == {"a": 14, "b": 4, "c": 14}
+    assert bench.ages("carbon") == {"a": 0, "b": 40, "c": 0}
+    assert [r.message for r in caplog.records] == [
+        "P603: metric carbon: 1 series more than zones; the largest of each zone is used"
+    ]
+    bench.clock.advance(21.0)
+    assert bench.read("carbon") == {"a": 14, "c": 14}
+    assert bench.ages("carbon") == {"a": 21, "b": 61, "c": 21}
+
+
+def test_a_node_that_moves_has_the_value_of_its_new_zone(bench: Bench) -> None:
+    bench.put(in_zone("a", "z1"), in_zone("b", None))
+    bench.store.set_specs([CARBON, SignalSpec("price", "p", of="region", default=3.0)])
+    bench.series(CARBON, Series(("z1",), 1, NOW), Series(("z2",), 2, NOW))
+    assert bench.read("carbon") == {"a": 1}
+    assert bench.read("price") == {"a": 3, "b": 3}
+    for old, new in ((in_zone("a", "z1"), in_zone("a", "z2")), (None, in_zone("c", "z1"))):
+        version = bench.view().version
+        (bench.cache.update_node if old else bench.cache.add_node)(new)
+        bench.store.nodes_changed(old, new)
+        assert bench.view().version != version
+    assert bench.read("carbon") == {"a": 2, "c": 1}
+    assert [one.matched for one in bench.store.status()] == [2, 0]
+
+
+def test_domains_are_those_of_the_language() -> None:
+    named = {f"node.{of}": key for of, key in DOMAIN_LABELS.items()}
+    assert named.items() <= WELL_KNOWN_LABELS.items()
+    assert tuple(DOMAIN_LABELS) == DOMAINS
+
+
+def test_the_labels_of_a_domain_are_those_exporters_give() -> None:
+    assert CARBON.question.by == (
+        "zone",
+        "topology_kubernetes_io_zone",
+        "label_topology_kubernetes_io_zone",
+    )
+    assert SignalSpec("m", "q", by=("az",), of="zone").question == ("q", ("az",), "zone")
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["put", "drop", "sample", "wait", "reload"]),
+            st.integers(0, 4),
+            st.integers(0, 3),
+        ),
+        max_size=40,
+    )
+)
+def test_columns_of_domains_equal_a_naive_model(ops: list[tuple[str, int, int]]) -> None:
+    clock = ManualClock()
+    bench = Bench(clock, Cache(), SignalStore(clock))
+    bench.store.set_specs([CARBON])
+    zones: dict[str, str | None] = {}
+    model: dict[str, tuple[float, float]] = {}
+    for op, which, number in ops:
+        name, zone = f"n{which}", f"z{number}" if number else None
+        now = clock.time()
+        match op:
+            case "put":
+                old = in_zone(name, zones[name]) if name in zones else None
+                (bench.cache.update_node if old else bench.cache.add_node)(in_zone(name, zone))
+                bench.store.nodes_changed(old, in_zone(name, zone))
+                zones[name] = zone
+            case "drop" if name in zones:
+                bench.cache.remove_node(name)
+                bench.store.nodes_changed(in_zone(name, zones.pop(name)), None)
+            case "sample":
+                bench.series(CARBON, Series((f"z{number}",), float(which), now))
+                model[f"z{number}"] = float(which), now
+            case "wait":
+                clock.advance(number * 30.0)
+            case "reload":
+                bench.store.set_specs([SignalSpec("other", "q")])
+                bench.store.set_specs([CARBON])
+            case _:
+                pass
+        has = {n: model[z] for n, z in zones.items() if z in model}
+        now = clock.time()
+        assert bench.read("carbon") == {n: v for n, (v, t) in has.items() if now - t <= 120.0}
+        assert bench.ages("carbon") == {n: now - t for n, (_, t) in has.items()}
