@@ -19,8 +19,9 @@ from dsl.checker.scope import LetEntry, MetricEntry, Refused, Scope
 from dsl.diagnostics import Diagnostic
 from dsl.parser import Parser, problem_diagnostic
 from dsl.plan import MetricSpec
-from dsl.schema import CATALOGUE, FIELDS, POD_SETS, MetricDefinition
+from dsl.schema import CATALOGUE, FIELDS, NODE_SETS, POD_SETS, MetricDefinition
 from dsl.source import SourceFile, Span, read_source
+from dsl.types import Level
 
 __all__ = ["BUDGET", "SIZE", "Understood", "check_declarations", "declaration_name", "understand"]
 
@@ -199,6 +200,9 @@ def _reads(node: ir.Expr) -> Iterator[tuple[str, str]]:
             named = (one for one, place in POD_SETS.items() if place == (over, table))
             field = next(named, "cluster.pods")
             yield field, field
+        case ir.NodeAggregate(level=Level.NODE, over=over):
+            field = next((one for one, place in NODE_SETS.items() if place == over), "node.label")
+            yield field, field if field in NODE_SETS else _keyed(field, over.partition(":")[2])
         case ir.ContainerAggregate():
             yield "pod.containers", "pod.containers"
         case _:

@@ -31,7 +31,7 @@ class FunctionSpec(Struct, frozen=True):
             `a` anything, `l` text or list, `i` list, `m` name of a metric, `t` topology,
             `k` key of a label.
         gives: `n`, `s`, `same` (the unit of the first argument), `time`, `cores`, `bytes`,
-            `seconds`, `texts`, `item` (of the first argument), `pods`.
+            `seconds`, `texts`, `item` (of the first argument), `pods`, `nodes`.
         variadic: whether the last argument may be repeated.
     """
 
@@ -74,6 +74,7 @@ _TABLE: Final = (
     FunctionSpec("rank", "u", "n", "share of the other candidates with less, 0..1"),
     FunctionSpec("peers", "t", "n", "pods of the same workload in the domain"),
     FunctionSpec("pods_in", "k", "pods", "set of the pods of all nodes with an equal label"),
+    FunctionSpec("nodes_in", "k", "nodes", "set of all nodes with an equal label"),
     FunctionSpec("split", "ss", "texts", "list of the parts of a text"),
     FunctionSpec("item", "in", "item", "an item of a list, counted from 0"),
 )

@@ -168,9 +168,10 @@ class If(Core, frozen=True, eq=False, kw_only=True):
 
 
 class NodeAggregate(Core, frozen=True, eq=False, kw_only=True):
-    """An aggregate of a node value over `candidates` or all `nodes`.
+    """An aggregate of a node value over `candidates`, all `nodes` or those of a domain.
 
-    In a filter all nodes are candidates. `value` is a Bool for count, any and all.
+    In a filter all nodes are candidates. Of a domain, `zone`, `region`, `rack` or `label:KEY`,
+    there is a value for each node. `value` is a Bool for count, any and all.
     """
 
     function: str

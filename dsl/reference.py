@@ -249,10 +249,13 @@ def _metric(node: ir.Metric, view: View) -> float:
 
 def _nodes(over: str, view: View) -> Iterator[View]:
     rows: Sequence[int]
-    if over == "nodes" or view.candidates is None:
+    if over != "candidates" or view.candidates is None:
         rows = [row for row, there in enumerate(view.world.present.tolist()) if there]
     else:
         rows = view.candidates
+    if over not in ("nodes", "candidates"):
+        codes = _domain(over, view.world)
+        rows = [row for row in rows if codes[row] >= 0 and codes[row] == codes[view.row]]
     return (replace(view, row=row, pod=-1) for row in rows)
 
 

@@ -14,6 +14,7 @@ from dsl.types import (
     BYTES,
     CORES,
     DURATION,
+    NODES,
     NUMBER,
     PLAIN,
     PODS,
@@ -235,6 +236,8 @@ def _node() -> Iterator[FieldSpec]:
         ("region", "pods of all nodes in the node's region"),
     ):
         yield FieldSpec(f"{owner}.pods", PODS, level, doc, changes=True)
+    for owner in ("zone", "region", "rack"):
+        yield FieldSpec(f"{owner}.nodes", NODES, level, f"all nodes of the node's {owner}")
     yield FieldSpec("node.images", TEXTS, level, "names of the images on the node")
     doc = "whether selector and required affinity of the pod allow the node, and it is not cordoned"
     yield FieldSpec("node.eligible", BOOL, level, doc, of_pod=True)
@@ -461,6 +464,8 @@ POD_SETS: Final = MappingProxyType(
         "node.finished": ("node", "finished"),
     }
 )
+#: Sets of nodes: over which domain they run.
+NODE_SETS: Final = MappingProxyType({f"{one}.nodes": one for one in ("zone", "region", "rack")})
 
 
 def request_unit(resource: str) -> Unit:

@@ -76,6 +76,7 @@ class Kind(Enum):
     TIME = "a time"
     LIST = "a list"
     PODS = "a set of pods"
+    NODES = "a set of nodes"
 
 
 class Level(IntEnum):
@@ -126,6 +127,7 @@ DURATION: Final = Type(Kind.NUMBER, SECONDS)
 TEXTS: Final = Type(Kind.LIST, element=Kind.TEXT)
 NUMBERS: Final = Type(Kind.LIST, element=Kind.NUMBER)
 PODS: Final = Type(Kind.PODS)
+NODES: Final = Type(Kind.NODES)
 
 
 def number_of(unit: Unit) -> Type:

@@ -136,6 +136,8 @@ def _units(node: ir.Expr, size: Size) -> float:
             return pods + nodes
         case ir.NodeAggregate(function="median") | ir.Rank():
             return _sorting(nodes)
+        case ir.NodeAggregate(level=Level.NODE):
+            return 2 * nodes
         case ir.NodeAggregate():
             return nodes
         case ir.ItemAggregate():

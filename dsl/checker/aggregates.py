@@ -10,7 +10,7 @@ from dsl.checker.fields import canonical, key_text
 from dsl.checker.scope import RESERVED, Flex, Refused, Typed, describe
 from dsl.diagnostics import Fix
 from dsl.functions import FUNCTIONS
-from dsl.schema import FIELDS, POD_SETS
+from dsl.schema import FIELDS, NODE_SETS, POD_SETS
 from dsl.source import Span
 from dsl.types import BOOL, NUMBER, Kind, Level, Type
 
@@ -18,12 +18,10 @@ if TYPE_CHECKING:
     from dsl.checker.expressions import Typer
 
 _TESTS: Final = ("count", "any", "all")
-_NODE_SETS: Final = ("nodes", "candidates")
+_ALL_NODES: Final = ("nodes", "candidates")
 _NODE_CALLS: Final = ("peers", "metric_age")
 _MAX_SHOWN: Final = 3
 _CONTAINERS: Final = "pod.containers"
-#: Any word, in examples.
-_WORD: Final = "web"
 _KEY: Final = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 #: What has a value of its own for each node.
 OF_NODE: Final = (ir.Read, ir.KeyedRead, ir.Metric, ir.Pair, ir.PodAggregate)
@@ -35,6 +33,13 @@ class PodSet(NamedTuple):
 
     over: str
     table: str
+    text: str
+
+
+class NodeSet(NamedTuple):
+    """A set of nodes: all, the candidates or those of a domain; as written."""
+
+    over: str
     text: str
 
 
@@ -65,7 +70,7 @@ def aggregate(typer: "Typer", node: s.Aggregate) -> ir.Expr:
 def _pod_set(typer: "Typer", node: s.Expr) -> PodSet | None:
     """Returns which set of pods is meant, None if none is."""
     if isinstance(node, s.Call) and node.name == "pods_in":
-        return _pods_in(typer, node)
+        return PodSet(_label_of(typer, node), "pods", typer.scope.text(node))
     if not isinstance(node, s.Field) or node.key is not None:
         return None
     name = canonical(node.path)
@@ -75,30 +80,50 @@ def _pod_set(typer: "Typer", node: s.Expr) -> PodSet | None:
     return PodSet(over, table, name)
 
 
-def _pods_in(typer: "Typer", node: s.Call) -> PodSet:
+def _node_set(typer: "Typer", node: s.Expr) -> NodeSet | None:
+    """Returns which set of nodes is meant, None if none is."""
+    if isinstance(node, s.Name):
+        return NodeSet(node.name, node.name) if node.name in _ALL_NODES else None
+    if isinstance(node, s.Call) and node.name == "nodes_in":
+        return NodeSet(_label_of(typer, node), typer.scope.text(node))
+    if not isinstance(node, s.Field) or node.key is not None:
+        return None
+    name = canonical(node.path)
+    return NodeSet(NODE_SETS[name], name) if name in NODE_SETS else None
+
+
+def _label_of(typer: "Typer", node: s.Call) -> str:
+    """Returns the domain of `pods_in("KEY")` and `nodes_in("KEY")`."""
     (key,) = node.args if len(node.args) == 1 else (None,)
     if not isinstance(key, s.Text | s.Param):
-        better = _pods_meant(typer.scope.text(key) if key is not None else "")
+        better = _set_meant(node.name, typer.scope.text(key) if key is not None else "")
         raise typer.scope.refuse(
             "P209",
-            "`pods_in` takes the key of a label in quotes",
+            f"`{node.name}` takes the key of a label in quotes",
             node.span,
-            f"write  {better}" if better else 'write for example  pods_in("example.com/row")',
+            f"write  {better}" if better else f'write for example  {node.name}("example.com/row")',
             fix=better or None,
         )
-    return PodSet(f"label:{key_text(typer, key)}", "pods", typer.scope.text(node))
+    return f"label:{key_text(typer, key)}"
 
 
-def _pods_meant(written: str) -> str:
+def _set_meant(function: str, written: str) -> str:
     """Returns the set that `pods_in(zone)` or `pods_in(a.b/c)` means; "" for anything else."""
-    domain = written.removeprefix("node.")
-    if f"{domain}.pods" in POD_SETS:
-        return f"{domain}.pods"
-    return f'pods_in("{written}")' if _KEY.fullmatch(written) else ""
+    named = f"{written.removeprefix('node.')}.{function.removesuffix('_in')}"
+    if named in POD_SETS or named in NODE_SETS:
+        return named
+    return f'{function}("{written}")' if _KEY.fullmatch(written) else ""
 
 
-def sets_read(node: ir.PodAggregate) -> tuple[str, ...]:
-    """Returns the schema names of what an aggregate runs over."""
+def sets_read(node: ir.PodAggregate | ir.NodeAggregate | ir.Rank) -> tuple[str, ...]:
+    """Returns the schema names of what an aggregate runs over, and of what makes its domains."""
+    if not isinstance(node, ir.PodAggregate):
+        if isinstance(node, ir.Rank) or node.level is not Level.NODE:
+            # All nodes and the candidates have no field.
+            return ()
+        domain = node.over.partition(":")[0]
+        names = tuple(name for name, one in NODE_SETS.items() if one == node.over)
+        return (*names, f"node.{domain}")
     place = (node.over, node.table)
     named = tuple(name for name, one in POD_SETS.items() if one == place)
     return named or ("cluster.pods", f"node.{node.over.partition(':')[0]}")
@@ -178,11 +203,10 @@ def _fits(typer: "Typer", function: str, value: ir.Expr, wanted: Kind) -> None:
     what = "a condition" if wanted is Kind.BOOL else "a number"
     help_: tuple[str, ...] = ()
     if value.type.kind is Kind.LIST:
-        text, item = typer.scope.text(value), f"it is {_WORD}"
-        if value.type.element is not Kind.TEXT:
-            item = "it > 0"
-        number = "number(it)" if value.type.element is Kind.TEXT else "it"
-        better = f"{text} where {item}" if wanted is Kind.BOOL else f"{number} over {text}"
+        text, of_texts = typer.scope.text(value), value.type.element is Kind.TEXT
+        better = f"{'number(it)' if of_texts else 'it'} over {text}"
+        if wanted is Kind.BOOL:
+            better = f"{text} where {'it is web' if of_texts else 'it > 0'}"
         help_ = (f"write  {function}({better})",)
     raise typer.scope.refuse(
         "P209", f"`{function}` takes {what}, and this is {describe(value)}", value.span, *help_
@@ -219,7 +243,7 @@ def _no_node_fields(typer: "Typer", over: str, *parts: ir.Expr) -> None:
         ends = [one for one in ir.children(node) if one.level is not Level.NODE]
         stack.extend(ends if _is_across(node) else ir.children(node))
         # An aggregate below node level has its own nodes; only what is left is in question.
-        if node.level is Level.NODE and isinstance(node, OF_NODE):
+        if node.level is Level.NODE and isinstance(node, (*OF_NODE, ir.NodeAggregate)):
             raise typer.scope.refuse(
                 "P202",
                 f"a condition on `{over}` may not read a field of the node",
@@ -301,31 +325,35 @@ def _over_containers(typer: "Typer", node: s.Aggregate, args: tuple[s.Expr, ...]
 def _over_nodes(typer: "Typer", node: s.Aggregate) -> ir.Expr:
     over, written = "candidates", node.args[0]
     value: ir.Expr | None = None
+    of = _node_set(typer, written) if node.over is None else None
     if node.over is not None:
-        pods = typer.scope.text(written)
-        if pods in POD_SETS and isinstance(node.over, s.Field):
+        swapped = typer.scope.text(written)
+        things = "pods" if swapped in POD_SETS else "nodes"
+        if (swapped in POD_SETS or swapped in NODE_SETS) and isinstance(node.over, s.Field):
             value_of = typer.scope.text(node.over)
-            better = f"{value_of} over {pods}"
+            better = f"{value_of} over {swapped}"
             raise typer.scope.refuse(
                 "P209",
-                "`over` stands between a value and the pods it is taken of",
+                f"`over` stands between a value and the {things} it is taken of",
                 node.over.span,
                 f"write  {node.function}({better})",
                 fix=Fix(Span(written.span.start, node.over.span.end), better),
             )
-        if not isinstance(node.over, s.Name) or node.over.name not in _NODE_SETS:
+        named = _node_set(typer, node.over)
+        if named is None:
+            better = _nodes_meant(typer.scope.text(node.over))
             raise typer.scope.refuse(
                 "P209",
                 "`over` wants a set of pods or nodes",
                 node.over.span,
-                "write  over node.pods, over nodes   or   over candidates",
+                f"write  over {better or 'node.pods, over nodes   or   over candidates'}",
             )
-        over = node.over.name
-    elif isinstance(written, s.Name) and written.name in _NODE_SETS:
+        over = named.over
+    elif of is not None:
         if node.function not in _TESTS or (node.where is None and node.function != "count"):
-            example = f"{written.name} where node.ready"
+            example = f"{of.text} where node.ready"
             if node.function not in _TESTS:
-                example = f"node.cpu.free over {written.name}"
+                example = f"node.cpu.free over {of.text}"
             raise typer.scope.refuse(
                 "P209",
                 f"`{node.function}` needs a value or a condition",
@@ -333,11 +361,19 @@ def _over_nodes(typer: "Typer", node: s.Aggregate) -> ir.Expr:
                 f"write  {node.function}({example})",
             )
         where = _condition(typer, node.where) if node.where is not None else None
-        return _node_aggregate(typer, node, written.name, (None, where))
+        return _node_aggregate(typer, node, of.over, (None, where))
     value = typer.plain(typer.check(written))
     _fits(typer, node.function, value, Kind.BOOL if node.function in _TESTS else Kind.NUMBER)
     where = _condition(typer, node.where) if node.where is not None else None
     return _node_aggregate(typer, node, over, (value, where))
+
+
+def _nodes_meant(written: str) -> str:
+    """Returns the set that `over zone`, `over node.rack` or `over cluster.nodes` means, else ""."""
+    if written in ("cluster", "cluster.nodes"):
+        return "nodes"
+    named = f"{written.removeprefix('node.')}.nodes"
+    return named if named in NODE_SETS else ""
 
 
 def _node_aggregate(
@@ -358,7 +394,7 @@ def _node_aggregate(
     return ir.NodeAggregate(
         span=node.span,
         type=_result_type(node.function, value),
-        level=_outer_level(value, where),
+        level=_outer_level(value, where) if over in _ALL_NODES else Level.NODE,
         function=node.function,
         over=over,
         value=value,

@@ -57,11 +57,10 @@ def call(typer: "Typer", node: s.Call) -> Typed:
         return _pair(typer, node)
     if node.name == "peers":
         return peers.call(typer, node)
-    if spec.gives == "pods":
+    if spec.gives in ("pods", "nodes"):
         text = scope.text(node)
-        raise scope.refuse(
-            "P201", f"`{text}` is a set of pods, not a value", node.span, f"write  count({text})"
-        )
+        message = f"`{text}` is a set of {spec.gives}, not a value"
+        raise scope.refuse("P201", message, node.span, f"write  count({text})")
     few = len(node.args) < len(spec.takes)
     if few or (len(node.args) > len(spec.takes) and not spec.variadic):
         count = len(spec.takes)

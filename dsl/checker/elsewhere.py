@@ -8,10 +8,12 @@ from typing import Final
 
 from dsl import syntax as s
 from dsl.checker.scope import Scope
-from dsl.schema import FIELDS, POD_SETS
+from dsl.schema import FIELDS, NODE_SETS, POD_SETS
 from dsl.source import QUOTED_OR_COMMENT, Span
 from dsl.spelling import AGGREGATES, DAYS, days
 
+#: Sets of nodes, and how one of a label starts.
+_NODES: Final = "|".join(("nodes", "candidates", *map(re.escape, NODE_SETS), "nodes_in"))
 #: Words that start a statement, said as the outcome of a rule.
 _OUTCOMES: Final = {
     "forbid": "forbid", "deny": "forbid", "reject": "forbid", "block": "forbid",
@@ -55,9 +57,11 @@ def _start_of_statement(scope: Scope, at: int) -> int:
 
 
 def values_of_pods(scope: Scope, node: s.Field) -> str | None:
-    """Returns `sum(it.cpu over node.pods)` for `sum(node.pods.cpu)`."""
-    owner = next((one for one in POD_SETS if node.path.startswith(f"{one}.")), None)
-    field = f"it.{node.path.removeprefix(f'{owner}.')}"
+    """Returns `sum(it.cpu over node.pods)` for `sum(node.pods.cpu)`, alike for sets of nodes."""
+    sets = (*POD_SETS, *NODE_SETS)
+    owner = next((one for one in sets if node.path.startswith(f"{one}.")), None)
+    each = "node" if owner in NODE_SETS else "it"
+    field = f"{each}.{node.path.removeprefix(f'{owner}.')}"
     if owner is None or field not in FIELDS:
         return None
     text = scope.source.text
@@ -127,7 +131,9 @@ def of_node(scope: Scope, name: str, span: Span) -> str:
     """Returns the field that `it.ready` means in an aggregate over nodes, "" elsewhere."""
     better = f"node.{name.removeprefix('it.')}"
     before = scope.source.text[_start_of_statement(scope, span.start) : span.start]
-    over = re.search(r"\((?:nodes|candidates)\b[^()]*\Z", before) is not None
+    over = re.search(rf"\((?:{_NODES})\b[^()]*\Z", before) is not None
+    after = re.compile(rf"[^()\n]*\bover[ \t]+(?:{_NODES})\b")
+    over = over or after.match(scope.source.text, span.end) is not None
     return better if over and better in FIELDS else ""
 
 

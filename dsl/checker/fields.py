@@ -95,6 +95,13 @@ def _may_be_read(typer: "Typer", spec: FieldSpec, span: Span) -> None:
             if any(one.startswith("victims.") for one in typer.results)
             else "write for example  count(node.pods where it.priority > 0)",
         )
+    if spec.type.kind is Kind.NODES:
+        raise typer.scope.refuse(
+            "P201",
+            f"`{spec.name}` is a set of nodes, not a value",
+            span,
+            f"write  count({spec.name})   or   sum(node.cpu.free over {spec.name})",
+        )
     if spec.type.kind is Kind.PODS:
         of_set = elsewhere.of_set(typer.scope, spec.name, span)
         raise typer.scope.refuse(

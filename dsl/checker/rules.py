@@ -121,6 +121,7 @@ def reads_of(*roots: ir.Expr | None) -> Reads:
                 fields.add(f"metric:{node.name}")
                 metrics = True
             case ir.NodeAggregate() | ir.Rank():
+                fields.update(sets_read(node))
                 local = False
             case ir.ContainerAggregate():
                 fields.add("pod.containers")

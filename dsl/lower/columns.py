@@ -524,6 +524,8 @@ class Builder:
         value = self.build(node.value) if node.value is not None else None
         where = self.build(node.where) if node.where is not None else None
         function, over = node.function, node.over
+        if node.level is Level.NODE:
+            return pods.nodes_of_domains(pods.PodSum(function, over, value, where, self.memo))
         return lambda frame: pods.reduce_nodes(function, frame.candidate_frame(over), value, where)
 
     def _pod_aggregate(self, node: ir.PodAggregate) -> Run:

@@ -39,7 +39,7 @@ class Facts(NamedTuple):
         shape: the same for equal expressions.
         lasting: whether nodes, pods and samples alone decide it: no pod to place, no clock.
         local: whether the value of a row is a matter of that row.
-        heavy: whether it looks at all pods.
+        heavy: whether it looks at all pods, or at the nodes of each domain.
         chosen: whether it depends on which nodes are candidates.
         samples: whether it reads metrics.
         work: how many operations it takes.
@@ -79,7 +79,9 @@ class Known:
         if isinstance(node, ir.Named):
             return parts[0]
         lasting, local = _lasts(node), _is_local(node)
-        heavy, chosen = isinstance(node, ir.PodAggregate), _is_chosen(node)
+        # A domain takes a pass over all nodes, which is dear as well.
+        of_domains = isinstance(node, ir.NodeAggregate) and node.level is Level.NODE
+        heavy, chosen = isinstance(node, ir.PodAggregate) or of_domains, _is_chosen(node)
         samples = isinstance(node, ir.Metric | ir.Pair)
         work = 0 if isinstance(node, _WITHOUT_WORK) else 1
         for one in parts:

@@ -73,7 +73,7 @@ def _spread(value: Value, count: int) -> NDArray[Value]:
 
 
 class PodSum(Struct, frozen=True):
-    """An aggregate over pods: what of them, over which, and where it finds its buffers."""
+    """An aggregate over pods or nodes: what of them, over which, and where it finds its buffers."""
 
     function: str
     over: str
@@ -98,15 +98,32 @@ def pod_aggregate(plan: PodSum) -> Run:
         return whole
 
     def per_domain(frame: Frame) -> Value:
-        codes = domain_codes(frame.world, plan.over)
-        size = int(codes.max(initial=-1)) + 1
-        # Nodes without a domain share the last group, which nobody is shown.
-        codes = np.where(codes < 0, size, codes)
+        codes, size = _domains(frame.world, plan.over)
         column = _reduce(plan, frame, codes[all_pods(frame)[1]], size + 1)
         column[size] = _NOTHING[plan.function]
         return column[codes[frame.rows]]
 
     return per_domain
+
+
+def nodes_of_domains(plan: PodSum) -> Run:
+    """Returns the closure that reduces the nodes of each domain to the rows of a frame."""
+
+    def per_domain(frame: Frame) -> Value:
+        everyone = frame.over(frame.all_nodes())
+        codes, size = _domains(frame.world, plan.over)
+        column = _reduce(plan, everyone, codes[everyone.rows], size + 1)
+        column[size] = _NOTHING[plan.function]
+        return column[codes[frame.rows]]
+
+    return per_domain
+
+
+def _domains(world: World, over: str) -> tuple[NDArray[np.int32], int]:
+    """Returns the number of each node's domain; nodes without one share the last."""
+    codes = domain_codes(world, over)
+    size = int(codes.max(initial=-1)) + 1
+    return np.where(codes < 0, np.int32(size), codes), size
 
 
 def _asked(plan: PodSum, frame: Frame, count: int) -> tuple[Value, Value]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dsl.functions import parse_number, parse_time
 from dsl.plan import Part
-from dsl.schema import AMOUNTS, WEEKDAYS, WELL_KNOWN_LABELS
+from dsl.schema import AMOUNTS, NODE_SETS, WEEKDAYS, WELL_KNOWN_LABELS
 from dsl.types import MISSING
 from engine.framework.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, PodInfo
 from engine.framework.snapshot import (
@@ -502,3 +502,4 @@ def readable_fields() -> Iterator[str]:
     for kind in ("cpu", "memory", "storage", "gpu", "resource"):
         yield from (f"node.{kind}.{part}" for part in parts)
     yield from ("node.pods.capacity", "node.pods.free", "node.pods", "zone.pods", "region.pods")
+    yield from NODE_SETS

@@ -18,7 +18,7 @@ from engine.policy.support import unsupported
 
 PAGE = Path(__file__).parents[2] / "docs" / "language.md"
 KINDS = {Kind.BOOL: "condition", Kind.TEXT: "text", Kind.TIME: "time", Kind.LIST: "list of texts",
-         Kind.PODS: "set of pods"}  # fmt: skip
+         Kind.PODS: "set of pods", Kind.NODES: "set of nodes"}  # fmt: skip
 TAKES = {"n": "number", "u": "number", "s": "text", "a": "text or number", "l": "text or list",
          "m": "metric", "t": "topology", "k": "key", "i": "list"}  # fmt: skip
 LEVELS = {Level.CYCLE: "clock, cluster", Level.POD: "pod", Level.NODE: "node", Level.IT: "of a set"}

@@ -56,6 +56,8 @@ POD_SETS = {
     "pods_in('k')": "there",
     "queue.pods": "nowhere",
 }
+#: Sets of the nodes of a domain.
+NODE_SETS = ("zone.nodes", "region.nodes", "rack.nodes", "nodes_in('k')")
 _DOMAIN = ("zone.pods", "region.pods", "pods_in('k')")
 REDUCERS = ("max", "min", "sum", "avg", "median")
 SEPARATORS = ("'-'", "'/'", "$word", "''")
@@ -74,6 +76,7 @@ class Place:
         metrics: `bare`; `guarded` where a rule must say what missing means; or nothing.
         cycle: fields of the cluster and the clock.
         nodes: aggregates over nodes.
+        domains: aggregates over the nodes of a domain, where a node is at hand.
         sets: sets of pods that may be aggregated.
         total: the score of the chosen node.
         across: metrics of the node and a pod that is elsewhere, and no more of the node.
@@ -86,6 +89,7 @@ class Place:
     metrics: str = "bare"
     cycle: bool = True
     nodes: bool = True
+    domains: bool = True
     sets: tuple[str, ...] = tuple(POD_SETS)
     total: bool = False
     across: bool = False
@@ -135,7 +139,7 @@ def _may_read(place, spec):
 def _readable(place):
     """The fields that may be read, with the name they have there."""
     for spec in FIELDS.values():
-        if spec.type.kind is Kind.PODS:
+        if spec.type.kind in (Kind.PODS, Kind.NODES):
             continue
         if _may_read(place, spec):
             yield spec, spec.name
@@ -417,6 +421,7 @@ class Writer:
     def aggregate(self, place, depth, function, kind):
         """An aggregate of values of that kind, None where there can be none."""
         sets = (*place.sets, *(("nodes", "candidates") if place.nodes else ()))
+        sets += NODE_SETS if place.domains and place.node else ()
         if place.it != "container":
             sets = (*sets, "pod.containers", "pod.containers")
         return self.aggregate_over(place, depth, function, kind, self.one(sets)) if sets else None
@@ -425,6 +430,9 @@ class Writer:
         """An aggregate over a set."""
         if of in ("nodes", "candidates"):
             return self._over_nodes(_outer(place), depth, function, kind, of)
+        if of in NODE_SETS:
+            inner = replace(_outer(place), domains=False)
+            return self._over_nodes(inner, depth, function, kind, of)
         if of == "pod.containers":
             inner = _CONTAINER if place.cycle else replace(_CONTAINER, cycle=False)
             inner = replace(inner, metrics=place.metrics)
@@ -440,7 +448,7 @@ class Writer:
     def _over_nodes(self, inner, depth, function, kind, of):
         if kind == "flag" and self.one((True, False)):
             return f"{function}({of} where {self.flag(inner, depth)})"
-        over = f" over {of}" if of == "nodes" or self.one((True, False)) else ""
+        over = f" over {of}" if of != "candidates" or self.one((True, False)) else ""
         value = self._value(inner, depth, kind)
         return f"{function}({value}{over}{self._where(inner, depth)})"
 

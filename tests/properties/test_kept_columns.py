@@ -67,6 +67,22 @@ def test_what_a_single_row_changed_is_asked_of_that_row():
     assert (memo.computed, memo.patched) == (2, 20)
 
 
+def test_what_a_zone_has_is_computed_once_a_generation():
+    """It is a pass over all nodes, however little is asked of each."""
+    zone = "sum(node.cpu.free over zone.nodes)"
+    (a, b), memo = twins(f"filter: {zone} >= pod.cpu", f"filter: {zone} >= 2")
+    world = a_world(4)
+    for pod in map(RandomPod, "pqr"):
+        for plan in (a, b):
+            core = plan.filters[0].core
+            rows = [row for row in range(world.nodes) if world.present[row]]
+            expected = [reference.passes(core, world, pod, row) for row in rows]
+            assert verdict_of(plan, world, pod)[rows].tolist() == expected
+    assert memo.computed == 1
+    verdict_of(a, world.after([0], "new"), RandomPod("p"))
+    assert (memo.computed, memo.patched) == (2, 0)
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -616,7 +616,8 @@ def test_every_leaf_agrees_and_every_field_is_one():
             for pod in pods:
                 check_value(expression, world, pod)
     # Sets are no values; `victims` are known in `pick` alone.
-    others = {name for name, one in FIELDS.items() if one.type.kind is Kind.PODS}
+    sets = (Kind.PODS, Kind.NODES)
+    others = {name for name, one in FIELDS.items() if one.type.kind in sets}
     others |= {name for name in FIELDS if name.startswith("victims.")}
     assert set(FIELDS) - read == others
 
@@ -633,15 +634,16 @@ class Seeded(p.Writer):
 
 def some_texts():
     """Values of all shapes, and each aggregate over each set."""
+    sets = (*p.POD_SETS, *p.NODE_SETS, "nodes", "candidates", "pod.containers")
+    functions = len(AGGREGATES)
     for number in range(264):
         w = Seeded(number)
         yield any_value(w, p.NODE, 4)
         yield w.call(p.NODE, 1)
         yield w.text_test(p.NODE, 1)
-        for function in AGGREGATES[number % 8 : number % 8 + 1]:
-            kind = "flag" if function in p.TESTS else "number"
-            of = (*p.POD_SETS, "nodes", "candidates", "pod.containers")[number // 8 % 11]
-            yield w.aggregate_over(p.NODE, 2, function, kind, of)
+        function = AGGREGATES[number % functions]
+        kind = "flag" if function in p.TESTS else "number"
+        yield w.aggregate_over(p.NODE, 2, function, kind, sets[number // functions % len(sets)])
 
 
 @pytest.mark.slow
@@ -667,7 +669,7 @@ def test_every_function_aggregate_and_operator_is_written():
     assert {one.__name__ for one in ir.Expr.__args__} == {one.__name__ for one in kinds}
     assert set(POD_SETS.values()) <= set(sets)
     assert any(over.startswith("label:") for over, _ in sets)
-    for over in ("pods", "nodes", "candidates", "containers"):
+    for over in ("pods", "nodes", "candidates", "containers", "zone", "region", "rack", "label:k"):
         assert {(name, over) for name in AGGREGATES} <= set(signs), over
     assert {"==", "<", "<=", ">", ">=", *p.TEXT_TESTS} <= set(signs)
 

@@ -338,6 +338,11 @@ POLICIES = {
         "filter: count(zone.pods where it.priority > pod.priority) < 3\n"
         "avoid: any(node.pods where it.label tier=web)\n"
     ),
+    "zones.policy": (
+        "filter: pod.label tier=web -> count(zone.nodes where node.cpu.free >= 1) > 0\n"
+        "filter: max(count(node.pods) over zone.nodes) <= pod.priority + 3\n"
+        "prefer: most sum(node.cpu.free over nodes_in('zone'))\n"
+    ),
     "metrics.policy": (
         "score: 100 - bandwidth/max*100 weight 2\n"
         "filter: (load ?? 0) < 8\n"
@@ -470,3 +475,30 @@ def test_what_did_not_decide_is_not_told():
     cluster = Cluster(SCORE)
     assert told(cluster, make_pod("p")) == []
     assert told(cluster, make_pod("p", cpu="100")) == []
+
+
+# ---- the nodes of a domain ------------------------------------------------------------------------
+
+
+def test_a_zone_changes_with_the_labels_of_its_nodes():
+    changed = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_LABEL)
+    for of in ("zone.nodes", "nodes_in('a')"):
+        events = Cluster(f"filter: count({of}) < 5\n").policy.events()
+        assert any(registered.event.matches(changed) for registered in events)
+        assert any(str(registered.event) == "Node/Delete" for registered in events)
+
+
+def test_a_node_is_told_of_by_the_others_of_its_zone():
+    """Verdicts of rows that did not change follow from rows that did."""
+    cluster = Cluster("filter: count(zone.nodes where not node.unschedulable) >= 2\n", Cache())
+    for name, zone in (("a", "z1"), ("b", "z1"), ("c", "z2")):
+        labels = {"topology.kubernetes.io/zone": zone}
+        cluster.cache.add_node(make_node(name, labels=labels))
+    pod = make_pod("p")
+    assert cluster.decide(pod).feasible == 2
+    labels = {"topology.kubernetes.io/zone": "z2"}
+    cluster.cache.update_node(make_node("a", labels=labels))
+    assert [cluster.decide(pod).node for _ in range(4)].count("b") == 0
+    assert cluster.passing(pod) == ["a", "c"]
+    cluster.cache.remove_node("c")
+    assert cluster.decide(pod).node is None

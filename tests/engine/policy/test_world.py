@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from dsl.schema import FIELDS, RESULTS
+from dsl.schema import FIELDS, NODE_SETS, RESULTS
 from dsl.types import Kind, Level
 from engine.cache import Cache
 from engine.framework.podinfo import make_pod_info
@@ -145,6 +145,9 @@ def test_every_field_can_be_read(name, cache):
         pytest.skip("tested on its own below")
     if kind is Kind.PODS:
         assert world.pod_node.dtype == np.int32
+    elif kind is Kind.NODES:
+        # Its domains are those of a label, or of the field of that label.
+        assert world.node_text(f"node.{NODE_SETS[name]}", None).dtype == np.int32
     elif level is Level.CYCLE:
         value = world.cycle_number(name) if number else world.cycle_text(name)
         assert isinstance(value, float if number else str)
