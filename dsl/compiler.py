@@ -25,7 +25,13 @@ from dsl.checker import (
 from dsl.diagnostics import Diagnostic, sort_key
 from dsl.engines import gang_rule, preempt_rule, quota_rule
 from dsl.lower import Memo, combine, lower_filter, lower_score
-from dsl.lower.statements import lower_actions, lower_condition, lower_key, lower_tier
+from dsl.lower.statements import (
+    lower_actions,
+    lower_condition,
+    lower_key,
+    lower_tier,
+    lower_turns,
+)
 from dsl.parser import Parser, problem_diagnostic
 from dsl.plan import (
     ActionRule,
@@ -46,6 +52,7 @@ from dsl.plan import (
 from dsl.schema import MetricDefinition
 from dsl.source import SourceFile, read_source
 from dsl.syntax import Header, Statement, Word
+from dsl.turns import turns
 from dsl.usage import Instance, Library, Parsed, instances
 
 Params = Mapping[str, Mapping[str, ParamValue]]
@@ -370,6 +377,13 @@ def _lower(policy: CheckedPolicy, memo: Memo) -> Generator[None, None, Plan]:
     )
 
 
+def _turns(
+    reads: frozenset[str], memo: Memo, *roots: ir.Expr | None
+) -> Callable[[Subject, World], float] | None:
+    left = turns(*roots) if "now" in reads else None
+    return None if left is None else lower_turns(left, memo)
+
+
 def _filter(policy: CheckedPolicy, draft: FilterDraft, memo: Memo) -> FilterRule:
     core, source = draft.core, policy.source
     lowered = lower_filter(core, memo)
@@ -380,6 +394,7 @@ def _filter(policy: CheckedPolicy, draft: FilterDraft, memo: Memo) -> FilterRule
     return FilterRule(
         **_base(source, draft),
         prepare=lowered.prepare,
+        turns=_turns(draft.reads.fields, memo, core.guard, core.test),
         core=core,
         status=draft.status,
         verdict=lowered.verdict,
@@ -468,7 +483,13 @@ def _condition(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Mem
         return reference.message(core, text, reference.View(world, subject, row))
 
     return ConditionRule(
-        **base, prepare=prepare, core=core, status=status, holds=holds, message=message
+        **base,
+        prepare=prepare,
+        turns=_turns(base["reads"], memo, core.guard, core.test),
+        core=core,
+        status=status,
+        holds=holds,
+        message=message,
     )
 
 
@@ -483,6 +504,7 @@ def _permit(base: dict[str, Any], core: ir.PermitCore, status: str, memo: Memo) 
 
     return PermitRule(
         **base,
+        turns=_turns(base["reads"], memo, core.guard, core.left, core.until),
         core=core,
         status=status,
         applies=lower_condition((core.guard, core.left), memo),

@@ -242,6 +242,9 @@ class RuleBase(Struct, frozen=True, eq=False, kw_only=True):
         reads: schema names of the fields, `metric:NAME` and `metric_age:NAME` for metrics.
         row_local: whether a node's value depends on that node and the pod only.
         prepare: gives the pod's parts, or None when the left side is false.
+        turns: of a rule that compares something with `now`, the seconds until the clock alone may
+            change what it says of the pod on some node, infinite for never; None if it does not,
+            or cannot be told.
     """
 
     id: str
@@ -255,6 +258,7 @@ class RuleBase(Struct, frozen=True, eq=False, kw_only=True):
     reads_metrics: bool
     reads_time: bool
     prepare: Callable[[Subject, World], Parts | None]
+    turns: Callable[[Subject, World], float] | None = None
 
 
 class FilterRule(RuleBase, frozen=True, eq=False, kw_only=True):

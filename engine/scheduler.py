@@ -145,7 +145,13 @@ class Scheduler:
                 None means all.
         """
         self.framework = framework
-        self._queue.set_rules(framework.sort_key, framework.pre_enqueue, framework.hints(), changed)
+        self._queue.set_rules(
+            framework.sort_key,
+            framework.pre_enqueue,
+            framework.hints(),
+            changed,
+            framework.turns_at,
+        )
         self.wake()
 
     @property

@@ -1,5 +1,6 @@
 """Statements about one pod, or one pod on one node, as closures: gates, orders, permits, tiers."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -60,6 +61,22 @@ def lower_words(message: ir.Message, memo: Memo) -> Callable[[Subject, World, in
         )
 
     return words
+
+
+def lower_turns(left: tuple[ir.Expr, ...], memo: Memo) -> Callable[[Subject, World], float]:
+    """Compiles the seconds that are left, of `dsl.turns`, into the least that is to come."""
+    built = [_builder(memo).build(one) for one in left]
+
+    def turns(subject: Subject, world: World) -> float:
+        frame = Frame(world, slice(world.nodes), subject=subject)
+        soonest = math.inf
+        with np.errstate(all="ignore"):
+            for run in built:
+                seconds = np.asarray(run(frame))
+                soonest = min(soonest, float(seconds.min(initial=math.inf, where=seconds >= 0)))
+        return soonest
+
+    return turns
 
 
 def lower_actions(

@@ -69,6 +69,18 @@ class PreEnqueuePlugin(Plugin, Protocol):
 
 
 @runtime_checkable
+class TurningPlugin(Plugin, Protocol):
+    """Rejects pods for reasons that the clock alone changes, at instants it can tell."""
+
+    def turns_at(self, pod: PodInfo) -> float:
+        """When it may first say something else of a pod that it has just rejected.
+
+        Seconds since the epoch; infinite if the clock alone changes nothing.
+        """
+        ...
+
+
+@runtime_checkable
 class QueueSortPlugin(Plugin, Protocol):
     """The order of the active queue; exactly one a profile."""
 

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, ParamSpec, TypeVar
 
 import numpy as np
@@ -33,6 +35,7 @@ from engine.framework.interface import (
     Scores,
     State,
     TierPlugin,
+    TurningPlugin,
     Verdicts,
 )
 from engine.framework.podinfo import PodInfo
@@ -143,6 +146,7 @@ class Framework:
         self.bundle = bundle
         self.pre_enqueuers = tuple(p for p in plugins if isinstance(p, PreEnqueuePlugin))
         self.filters = tuple(p for p in plugins if isinstance(p, FilterPlugin))
+        self._turning = tuple(p for p in plugins if isinstance(p, TurningPlugin))
         self._tiers = tuple(p for p in plugins if isinstance(p, TierPlugin))
         self._actors = Actors(plugins)
         self.scorers = tuple(
@@ -178,6 +182,20 @@ class Framework:
             if not status.ok:
                 return status.by(plugin.name)
         return Status.SUCCESS
+
+    def turns_at(self, pod: PodInfo, plugins: frozenset[str]) -> float:
+        """When the clock alone may change what these plugins said of a pod they just rejected.
+
+        Seconds since the epoch, infinite for never. A plugin that raises has no say: the pod waits
+        for what else wakes it.
+        """
+        soonest = math.inf
+        for plugin in self._turning:
+            if plugin.name in plugins:
+                with suppress(PluginError):  # told to `on_fault`
+                    at = self._guard(plugin.name, "PreEnqueue", plugin.turns_at, pod)
+                    soonest = min(soonest, at)
+        return soonest
 
     def hints(self) -> Mapping[str, Sequence[ClusterEventWithHint]]:
         """What could wake the pods that a plugin rejected, by plugin."""

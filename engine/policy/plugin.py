@@ -40,6 +40,8 @@ from engine.policy.images import ImageIndex
 from engine.policy.world import DEFAULT_GPUS, PodSubject, QueueTimes, SnapshotWorld
 
 _MINUTE: Final = 60.0
+#: A moment after a comparison turns; what is computed of it may be off in the last digit.
+_PAST: Final = 0.001
 _KEPT: Final = 128
 _REMEMBERED: Final = 4096
 #: No two worlds that differ have the same one, of whatever profile they are.
@@ -130,6 +132,7 @@ class PolicyPlugin:
             for rule in rules
         )
         self._reads_minutes = any(rule.reads_time for rule in rules)
+        self._turning = [rule.turns for rule in self._deciding() if rule.turns is not None]
         # A column over other nodes' pods (a zone's) changes with rows that are not asked about.
         self.scope = Scope.ROW if all(rule.row_local for rule in plan.filters) else Scope.ALL
         self.score_scope = Scope.ALL
@@ -151,6 +154,15 @@ class PolicyPlugin:
                 key=str,
             )
         )
+
+    def turns_at(self, pod: PodInfo) -> float:
+        """See `TurningPlugin.turns_at`."""
+        if not self._turning:
+            return math.inf
+        # It has just been asked: this is the snapshot, with the time, of what it said.
+        snapshot = self._worlds.at_hand()
+        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
+        return snapshot.now + min(turns(subject, world) for turns in self._turning) + _PAST
 
     def _deciding(self) -> tuple[RuleBase, ...]:
         """The rules that can turn a pod away, wherever they are asked."""
@@ -383,7 +395,9 @@ _ROOTS: Final[Mapping[str, tuple[ClusterEvent, ...]]] = MappingProxyType(
 def _events_of_rule(rule: RuleBase) -> set[ClusterEvent]:
     """A rule that compares nodes or counts over several can change when one of them goes."""
     gone = set() if rule.row_local else {ClusterEvent(Resource.NODE, Action.DELETE)}
-    return gone | events_of_reads(rule.reads)
+    # Who knows when it turns is not asked each minute.
+    reads = rule.reads if rule.turns is None else rule.reads - {"now"}
+    return gone | events_of_reads(reads)
 
 
 def events_of_reads(reads: frozenset[str]) -> set[ClusterEvent]:

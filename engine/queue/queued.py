@@ -7,6 +7,7 @@ Source: kubernetes pkg/scheduler/framework/types.go, QueueingParams and QueuedPo
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
@@ -63,12 +64,15 @@ class QueuedPod:
 
     gated_told_at: float = field(default=0.0, repr=False)
     """When its owner was last told who holds it (monotonic)."""
+    turns_at: float = field(default=math.inf, repr=False)
+    """When the clock alone may change what held or rejected it, while it is parked."""
     parked_at: float = field(default=0.0, repr=False)
     """When it was last found unschedulable or gated (monotonic)."""
     backs_off_until: float = field(default=0.0, repr=False)
     """Start of the last window of the backoff (monotonic); below zero: none."""
     sort_key: SortKey = field(default=(), repr=False)
     ticket: int = field(default=0, repr=False)
-    """Number of the one heap entry that counts; 0: in no heap."""
+    """Number of the one heap entry that counts; 0: in no heap. A parked pod is in the heap of those
+    that have a `turns_at`."""
     rules: int = field(default=0, repr=False)
     """Number of the rules under which the gates last let it pass."""

@@ -6,7 +6,7 @@ A pod is in exactly one place, named by `QueuedPod.where`:
         add ──┬──────────────────────────▶ gated ◀──┐
               │                              │      │ pre_enqueue says no
               │       its plugin's event, update,   │ (asked on every way
-              │       activate, new rules, 5 min    │  into active, backoff)
+              │   activate, new rules, 5 min, turn  │  into active, backoff)
               ▼                              ▼      │
      ┌───▶ active ◀──────────────────────────┴──────┴────────┐
      │        │ ▲                                            │
@@ -19,7 +19,8 @@ A pod is in exactly one place, named by `QueuedPod.where`:
      │     │                                  │               │
      │     └─────── requeue ── rejected ──▶ unschedulable ────┤
      │                                        an event whose hint says QUEUE,
-     └── activate (from anywhere)             update, new rules, 5 minutes
+     └── activate (from anywhere)             update, new rules, 5 minutes,
+                                              the instant a rule turns by the clock
 
     in flight ── done ──▶ (out)        anywhere ── delete ──▶ (out)
 
@@ -33,6 +34,7 @@ Source: kubernetes pkg/scheduler/backend/queue/scheduling_queue.go.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
@@ -63,15 +65,21 @@ _BACKOFF_OVER: Final = "BackoffComplete"
 _POPPED_EARLY: Final = "PopFromBackoffQ"
 _ACTIVATED: Final = "ForceActivate"
 _TIMED_OUT: Final = "UnschedulableTimeout"
+_TURNED: Final = "Time/Turn"
 
 _TELL_GATED_AGAIN: Final = 30.0
 
 SortKeyFn = Callable[[PodInfo, float], SortKey]
 PreEnqueueFn = Callable[[PodInfo], Status]
+TurnsAtFn = Callable[[PodInfo, frozenset[str]], float]
 Hints = Mapping[str, Sequence[ClusterEventWithHint]]
 Parked = OrderedDict[QueuedPod, None]
 """Pods in the order in which they were parked; ordered, for a dict's first key is slow to find
 after many were deleted."""
+
+
+def _never(_pod: PodInfo, _plugins: frozenset[str]) -> float:
+    return math.inf
 
 
 class SchedulingQueue:
@@ -96,6 +104,7 @@ class SchedulingQueue:
         self._clock = clock
         self._sort_key = sort_key
         self._pre_enqueue = pre_enqueue
+        self._turns_at: TurnsAtFn = _never
         self._registrations = Registrations(hints)
         self._rules = 1
         self._backoff = Backoff(initial_backoff, max_backoff)
@@ -106,6 +115,8 @@ class SchedulingQueue:
         self._active_q = PodHeap(tickets)
         self._backoff_q = PodHeap(tickets)
         self._error_backoff_q = PodHeap(tickets)
+        # Those of the parked pods that the clock alone may wake.
+        self._turning = PodHeap(tickets)
         # INVARIANT: both are in order of `parked_at`, and hold no empty sets by plugin; every
         # plugin of `_rejected_by` is in `_registrations`.
         self._unschedulable: Parked = OrderedDict()
@@ -298,12 +309,19 @@ class SchedulingQueue:
                 self._move(queued, Wake.AT_ONCE, _ACTIVATED)
 
     def flush(self) -> None:
-        """Moves the pods whose time has come: backoff over, or parked for too long."""
+        """Moves the pods whose time has come: backoff over, a rule turns, parked for too long."""
         now = self._clock.monotonic()
         for heap in (self._backoff_q, self._error_backoff_q):
             while (queued := heap.peek()) is not None and over_at(queued) <= now:
                 heap.pop()
                 self._to_active(queued, _BACKOFF_OVER, tested=queued.rules == self._rules)
+        time = self._clock.time()
+        turned: list[QueuedPod] = []
+        while (queued := self._turning.peek()) is not None and queued.turns_at <= time:
+            self._turning.pop()
+            queued.turns_at = math.inf
+            turned.append(queued)
+        self._move_each(((queued, Wake.AFTER_BACKOFF) for queued in turned), _TURNED)
         leftover: list[QueuedPod] = []
         for parked in (self._unschedulable, self._gated):
             for queued in parked:
@@ -319,6 +337,10 @@ class SchedulingQueue:
             for queued in (self._backoff_q.peek(), self._error_backoff_q.peek())
             if queued is not None
         ]
+        turning = self._turning.peek()
+        if turning is not None:
+            left = max(0.0, turning.turns_at - self._clock.time())
+            deadlines.append(self._clock.monotonic() + left)
         for parked in (self._unschedulable, self._gated):
             if parked:
                 deadlines.append(next(iter(parked)).parked_at + self._max_in_unschedulable)
@@ -332,16 +354,20 @@ class SchedulingQueue:
         pre_enqueue: PreEnqueueFn,
         hints: Hints,
         changed: frozenset[str] | None,
+        turns_at: TurnsAtFn = _never,
     ) -> None:
         """New rules hold from now on; `changed` names the plugins that are not as before, None all.
 
         Gated pods are tested again, unschedulable ones that a changed or vanished plugin rejected
         are queued, and so will be those in flight. Pods that are active or back off are tested by
-        the new gates when they are popped. Linear in all waiting pods if `sort_key` is another.
+        the new gates when they are popped. `turns_at` says when the clock alone may change what
+        plugins said of a pod that they have just rejected or held (seconds since the epoch).
+        Linear in all waiting pods if `sort_key` is another.
         """
         self._earlier_faults.update(self._registrations.faults)
         self._registrations = Registrations(hints)
         self._pre_enqueue = pre_enqueue
+        self._turns_at = turns_at
         self._rules += 1
         if sort_key != self._sort_key:
             self._sort_key = sort_key
@@ -485,10 +511,21 @@ class SchedulingQueue:
 
     def _to_unschedulable(self, queued: QueuedPod) -> None:
         self._arrive(queued, SubQueue.UNSCHEDULABLE, _FAILED)
-        queued.parked_at = self._clock.monotonic()
+        self._park(queued, queued.unschedulable_plugins)
         self._unschedulable[queued] = None
         for plugin in queued.unschedulable_plugins:
             self._rejected_by.setdefault(plugin, OrderedDict())[queued] = None
+
+    def _park(self, queued: QueuedPod, plugins: frozenset[str]) -> None:
+        queued.parked_at = self._clock.monotonic()
+        queued.turns_at = self._turns_at(queued.pod, plugins)
+        if queued.turns_at < math.inf:
+            self._turning.push((queued.turns_at,), queued)
+
+    def _unpark(self, queued: QueuedPod) -> None:
+        if queued.turns_at < math.inf:
+            self._turning.remove(queued)
+            queued.turns_at = math.inf
 
     def _admitted(self, queued: QueuedPod, why: str) -> bool:
         """Asks the gates; a pod they hold is gated afterwards."""
@@ -500,7 +537,7 @@ class SchedulingQueue:
         held_before = queued.gating_plugin, queued.gating_reasons
         queued.gating_plugin, queued.gating_reasons = status.plugin, status.reasons
         self._arrive(queued, SubQueue.GATED, why)
-        queued.parked_at = self._clock.monotonic()
+        self._park(queued, frozenset({status.plugin}))
         self._gated[queued] = None
         self._gated_by.setdefault(status.plugin, OrderedDict())[queued] = None
         self._tell_gated(queued, *held_before)
@@ -544,10 +581,12 @@ class SchedulingQueue:
             case SubQueue.BACKOFF:
                 self._backoff_heap(queued).remove(queued)
             case SubQueue.UNSCHEDULABLE:
+                self._unpark(queued)
                 del self._unschedulable[queued]
                 for plugin in queued.unschedulable_plugins:
                     _drop(self._rejected_by, plugin, queued)
             case SubQueue.GATED:
+                self._unpark(queued)
                 del self._gated[queued]
                 _drop(self._gated_by, queued.gating_plugin, queued)
             case SubQueue.IN_FLIGHT:

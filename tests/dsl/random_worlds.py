@@ -124,7 +124,8 @@ class RandomWorld:
     def pod_table(self, table):
         if table not in self._tables:
             pods = dict(self.rows.tables)[table]
-            self._tables[table] = RandomWorld(replace(self.rows, pods=pods), self.dictionary)
+            rows = replace(self.rows, pods=pods)
+            self._tables[table] = RandomWorld(rows, self.dictionary, self.now)
         return self._tables[table]
 
     @staticmethod

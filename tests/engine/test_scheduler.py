@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import Counter, deque
+from datetime import UTC, datetime
 
 import msgspec
 import pytest
@@ -26,7 +27,7 @@ from engine.scheduler import MOST_IN_FLIGHT, Edge, Scheduler
 from engine.telemetry import Count, Telemetry
 from tests.builders import make_node, make_pod, pod_object
 from tests.effort import examples
-from tests.engine.policy.builders import Samples, chain
+from tests.engine.policy.builders import Samples, chain, policies
 
 BOUND = (BindOutcome.BOUND, "")
 TAKEN = (BindOutcome.TAKEN, "it is bound to other")
@@ -723,6 +724,49 @@ async def test_the_minute_wakes_pods_that_rules_about_time_rejected():
     await world.turn()
     assert world.assigned() == ("n1", True)
     assert world.where("big") is SubQueue.UNSCHEDULABLE
+
+
+def created_now(thing, clock):
+    at = datetime.fromtimestamp(clock.time(), UTC).isoformat()
+    metadata = msgspec.structs.replace(thing.metadata, creation_timestamp=at)
+    return msgspec.structs.replace(thing, metadata=metadata)
+
+
+TURNS = {
+    "filter: now - pod.created >= 90s\n": (90.0, True),
+    "filter: now - node.created >= 75.5s\n": (75.5, True),
+    "reserve: now - pod.created >= 42s\n": (42.0, True),
+    "prefilter: now - pod.created >= 42s\n": (42.0, True),
+    "gate: now - pod.created >= 42s\n": (42.0, False),
+}
+
+
+@pytest.mark.parametrize("text", TURNS)
+@in_a_loop
+async def test_a_comparison_with_now_wakes_its_pods_at_the_instant_it_turns(text):
+    seconds, tried = TURNS[text]
+    world = World({"age.policy": text})
+    world.scheduler.use(world.framework, None)
+    worlds = policies(world.framework)[0]._worlds
+    worlds.source = lambda: world.cache.snapshot(world.clock.time(), world.samples)
+    world.clock.advance(3.0)
+    node = make_node("n1", cpu="2")
+    world.handlers.nodes.on_update(node, created_now(node, world.clock))
+    world.handlers.pods.on_add(created_now(pod_object("p"), world.clock))
+    await world.turn()
+    assert len(world.decisions) == tried
+    asked = world.clock.monotonic() + seconds
+    assert world.queue.next_deadline() == pytest.approx(asked, abs=0.01)
+    for _ in range(int(seconds) // 10):
+        world.clock.advance(10.0)
+        await world.turn()
+    world.clock.advance(asked - world.clock.monotonic() - 0.01)
+    await world.turn()
+    assert len(world.decisions) == tried, "nobody asks before, not even at full minutes"
+    world.clock.advance(0.02)
+    await world.turn()
+    assert world.assigned() == ("n1", True)
+    assert len(world.decisions) == tried + 1
 
 
 LOAD = {"load.policy": "filter: (load ?? 0) < 8\n"}

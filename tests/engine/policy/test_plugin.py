@@ -320,6 +320,20 @@ def test_rules_over_several_nodes_hear_of_nodes_that_go():
     assert not hears("filter: node.cpu.free > 1\n")
 
 
+def test_who_knows_when_its_rules_turn_is_not_asked_each_minute():
+    minute = ClusterEvent(Resource.TIME, Action.UPDATE_OTHER)
+
+    def hears(text):
+        return any(one.event.matches(minute) for one in Cluster(text).policy.events())
+
+    assert not hears("filter: now - pod.created > 90s\n")
+    assert not hears("gate: now - pod.created > 90s\n")
+    assert hears("filter: now - pod.created > 90s and time.hour > 3\n")
+    assert hears("filter: round((now - pod.created)/1min) > 90\n")
+    assert hears("filter: now - pod.created > 90s\nfilter: time.hour > 3\n")
+    assert hears("filter: now - pod.created > 90s and (metric_age(load) ?? 1s) < 1min\n")
+
+
 def test_scores_wake_nobody():
     assert Cluster(SCORE).policy.events() == ()
 

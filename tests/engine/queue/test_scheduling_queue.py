@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from engine.clock import ManualClock
@@ -326,3 +328,100 @@ def test_words_that_change_all_the_time_are_told_now_and_then(clock: ManualClock
     clock.advance(30.0)
     queue.update(waiting("p"))
     assert told == ["0 to go", "4 to go"]
+
+
+# ---- what the clock alone turns ------------------------------------------------------------------
+
+
+class Turns:
+    """When the rules turn, by the name of the pod."""
+
+    def __init__(self, queue: SchedulingQueue) -> None:
+        self.at: dict[str, float] = {}
+        self.asked: list[tuple[str, frozenset[str]]] = []
+        queue.set_rules(by_priority, gate, HINTS, frozenset(), self)
+
+    def __call__(self, pod: PodInfo, plugins: frozenset[str]) -> float:
+        self.asked.append((pod.name, plugins))
+        return self.at.get(pod.name, math.inf)
+
+
+def test_a_rejected_pod_wakes_when_the_clock_turns_a_rule(
+    queue: SchedulingQueue, clock: ManualClock
+) -> None:
+    turns = Turns(queue)
+    turns.at = {"soon": clock.time() + 20.5, "later": clock.time() + 40.0}
+    soon, later = fail(queue, waiting("soon"), FIT), fail(queue, waiting("later"), TAINT)
+    never = fail(queue, waiting("never"), FIT)
+    assert turns.asked == [("soon", FIT), ("later", TAINT), ("never", FIT)]
+    assert queue.next_deadline() == clock.monotonic() + 20.5
+    clock.advance(20.4)
+    queue.flush()
+    assert soon.where is SubQueue.UNSCHEDULABLE
+    clock.advance(0.1)
+    queue.flush()
+    assert (soon.where, soon.moved_by) == (SubQueue.ACTIVE, "Time/Turn")
+    assert later.where is never.where is SubQueue.UNSCHEDULABLE
+    assert queue.next_deadline() == pytest.approx(clock.monotonic() + 19.5)
+    clock.advance(30.0)
+    queue.flush()
+    assert (later.where, never.where) == (SubQueue.ACTIVE, SubQueue.UNSCHEDULABLE)
+
+
+def test_a_turn_does_not_end_the_backoff(queue: SchedulingQueue, clock: ManualClock) -> None:
+    turns = Turns(queue)
+    turns.at = {"p": clock.time() + 0.2}
+    queued = fail(queue, waiting("p"), FIT)
+    clock.advance(0.3)
+    queue.flush()
+    assert queued.where is SubQueue.BACKOFF
+    clock.advance(2.0)
+    queue.flush()
+    assert queued.where is SubQueue.ACTIVE
+
+
+def test_a_gated_pod_is_asked_again_when_its_gate_turns(
+    queue: SchedulingQueue, clock: ManualClock
+) -> None:
+    turns = Turns(queue)
+    turns.at = {"held": clock.time() + 5.0}
+    queue.add(waiting("held", labels={"held": "yes"}))
+    queued = queue.get("held")
+    assert queued is not None
+    assert turns.asked == [("held", frozenset({"Gates"}))]
+    turns.at = {"held": clock.time() + 12.0}
+    clock.advance(5.0)
+    queue.flush()
+    assert (queued.where, queued.moved_by) == (SubQueue.GATED, "Time/Turn")
+    assert queue.next_deadline() == clock.monotonic() + 7.0
+
+
+def test_who_left_in_another_way_is_not_woken_by_the_clock(
+    queue: SchedulingQueue, clock: ManualClock
+) -> None:
+    turns = Turns(queue)
+    turns.at = {"woken": clock.time() + 30.0, "deleted": clock.time() + 30.0}
+    woken, deleted = fail(queue, waiting("woken"), FIT), fail(queue, waiting("deleted"), FIT)
+    assert queue.delete(deleted.pod.uid)
+    clock.advance(5.0)
+    queue.move(NODE_ADD)
+    assert woken.where is SubQueue.ACTIVE
+    turns.at = {}
+    queue.requeue_rejected(pop(queue), FIT)
+    assert queue.next_deadline() == clock.monotonic() + 300.0
+    clock.advance(60.0)
+    queue.flush()
+    assert woken.where is SubQueue.UNSCHEDULABLE
+
+
+def test_many_turns_that_do_not_come_leave_nothing_behind(
+    queue: SchedulingQueue, clock: ManualClock
+) -> None:
+    turns = Turns(queue)
+    turns.at = {"p": clock.time() + 1e6}
+    fail(queue, waiting("p"), FIT)
+    for _ in range(1_000):
+        clock.advance(11.0)
+        queue.move(NODE_ADD)
+        queue.requeue_rejected(pop(queue), FIT)
+    assert len(queue._turning._entries) < 200
