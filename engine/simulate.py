@@ -7,6 +7,7 @@ plugins and cycle, and compares what comes out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,8 @@ FORMAT: Final = 1
 _T = TypeVar("_T")
 Columns = dict[str, dict[str, float]]
 """metric id -> node name -> value; nodes without a value are left out."""
+Values = dict[str, list[tuple[list[str], float]]]
+"""metric id -> what it has values of but nodes: the cluster's key is empty; and the values."""
 
 
 class Entry(msgspec.Struct, omit_defaults=True):
@@ -43,6 +46,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
     settings: dict[str, str] | None = None
     signals: Columns | None = None
     sampled: Columns | None = None
+    values: Values | None = None
     now: float = 0.0
     bundle: str = ""
     chosen: str | None = None
@@ -77,12 +81,16 @@ class Recorder:
         version = snapshot.signals.version
         if version != self._signals:
             self._signals = version
-            values: Columns = {}
+            columns: Columns = {}
             sampled: Columns = {}
+            values: Values = {}
             for metric in self._signal_ids():
-                values[metric] = self._by_name(snapshot.signals.column(metric))
+                columns[metric] = self._by_name(snapshot.signals.column(metric))
                 sampled[metric] = self._by_name(snapshot.now - snapshot.signals.age(metric))
-            self.write(Entry("signals", signals=values, sampled=sampled))
+                keyed = snapshot.signals.values(metric)
+                if keyed:
+                    values[metric] = [(list(key), value) for key, value in keyed.items()]
+            self.write(Entry("signals", signals=columns, sampled=sampled, values=values or None))
         self.write(
             Entry(
                 "decision",
@@ -156,19 +164,30 @@ class RecordingCache(Cache):
 
 
 class _RecordedSignals:
-    """Metric columns as a journal has them."""
+    """Metrics as a journal has them."""
 
     def __init__(self, nodes: NodeColumns) -> None:
         self._nodes = nodes
         self._values: Columns = {}
         self._sampled: Columns = {}
+        self._keyed: dict[str, dict[tuple[str, ...], float]] = {}
         self.version = 0
         self.now = 0.0
 
-    def replace(self, values: Columns, sampled: Columns) -> None:
+    def replace(self, values: Columns, sampled: Columns, keyed: Values) -> None:
         self._values = values
         self._sampled = sampled
+        self._keyed = {
+            metric: {tuple(key): value for key, value in each} for metric, each in keyed.items()
+        }
         self.version += 1
+
+    def value(self, metric: str, key: tuple[str, ...]) -> float:
+        known = self._keyed.get(metric, {})
+        return known.get(key, known.get(("", *key[1:]), math.nan))
+
+    def values(self, metric: str) -> Mapping[tuple[str, ...], float]:
+        return self._keyed.get(metric, {})
 
     def column(self, metric: str) -> FloatColumn:
         return self._column(self._values.get(metric, {}))
@@ -253,7 +272,7 @@ class _Replay:
             case "rules":
                 self._framework = self._framework_of(entry.files or {}, entry.settings or {})
             case "signals":
-                self._signals.replace(entry.signals or {}, entry.sampled or {})
+                self._signals.replace(entry.signals or {}, entry.sampled or {}, entry.values or {})
             case "decision":
                 self._decide(number, entry)
             case _:

@@ -16,6 +16,7 @@ Source: kubernetes pkg/scheduler/backend/cache/interface.go.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Final
 
@@ -52,6 +53,14 @@ class NoSignals:
     def age(self, metric: str) -> FloatColumn:
         """All missing."""
         return self.column(metric)
+
+    def value(self, metric: str, key: tuple[str, ...]) -> float:  # noqa: ARG002 - the protocol's
+        """Missing."""
+        return math.nan
+
+    def values(self, metric: str) -> Mapping[tuple[str, ...], float]:  # noqa: ARG002 - see above
+        """None."""
+        return {}
 
 
 class CacheSnapshot:

@@ -39,13 +39,10 @@ class _Given:
 
     def column(self, metric: str) -> FloatColumn:
         """See `Signals.column`."""
-        from dsl.functions import parse_number
-
         spec = self._specs[metric]
         column = self._empty(spec.default)
         for row, text in self._rows(spec):
-            plain = text.endswith("%") and spec.scale == _PERCENT
-            column[row] = parse_number(text) * (1.0 if plain else spec.scale)
+            column[row] = self._sample(text, spec)
         return column
 
     def age(self, metric: str) -> FloatColumn:
@@ -54,6 +51,25 @@ class _Given:
         for row, _ in self._rows(self._specs[metric]):
             column[row] = 0.0
         return column
+
+    def value(self, metric: str, key: tuple[str, ...]) -> float:  # noqa: ARG002 - one for all
+        """See `Signals.value`."""
+        from dsl.types import MISSING
+
+        spec = self._specs[metric]
+        text = self._given.get((spec.name, None))
+        return MISSING if text is None else self._sample(text, spec)
+
+    def values(self, metric: str) -> Mapping[tuple[str, ...], float]:
+        """See `Signals.values`: what is given is for the cluster."""
+        value = self.value(metric, ())
+        return {} if value != value else {(): value}
+
+    def _sample(self, text: str, spec: MetricSpec) -> float:
+        from dsl.functions import parse_number
+
+        plain = text.endswith("%") and spec.scale == _PERCENT
+        return parse_number(text) * (1.0 if plain else spec.scale)
 
     def _empty(self, default: float | None) -> FloatColumn:
         import numpy as np

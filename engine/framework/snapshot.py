@@ -183,11 +183,11 @@ class PodColumns(Protocol):
 
 
 class Signals(Protocol):
-    """Metrics of nodes: the last samples that came in, never a reason to wait."""
+    """Metrics: the last samples that came in, never a reason to wait."""
 
     @property
     def version(self) -> int:
-        """Changes whenever any column may have changed."""
+        """Changes whenever any column or value may have changed."""
         ...
 
     def column(self, metric: str) -> FloatColumn:
@@ -196,6 +196,18 @@ class Signals(Protocol):
 
     def age(self, metric: str) -> FloatColumn:
         """(N,) seconds since the sample was taken, NaN without one."""
+        ...
+
+    def value(self, metric: str, key: tuple[str, ...]) -> float:
+        """The newest value of a metric that nodes have not, NaN if there is none or it is stale.
+
+        The key of the cluster is empty; a namespace's has its name, a workload's and a pod's the
+        namespace and the name, a pair's both ends.
+        """
+        ...
+
+    def values(self, metric: str) -> Mapping[tuple[str, ...], float]:
+        """All that `value` gives, by key; names whose namespace is not known have an empty one."""
         ...
 
 

@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl.plan import FilterRule, Parts, Plan, RuleBase, Stop
+from dsl.plan import OF_NODES, FilterRule, Parts, Plan, RuleBase, Stop
 from engine.cache import Cache
 from engine.framework.events import (
     Action,
@@ -304,7 +304,7 @@ class PolicyPlugin:
         """How old the samples are that the rule read of this node."""
         ages = []
         for spec in self.plan.metrics:
-            if f"metric:{spec.name}" in rule.reads:
+            if f"metric:{spec.name}" in rule.reads and spec.of in OF_NODES:
                 age = float(world.metric_age(spec.id)[row])
                 ages.append(
                     f"no {spec.name}" if math.isnan(age) else f"{spec.name} {age:.0f} s old"

@@ -20,6 +20,8 @@ from dsl.usage import IN_TREE
 _QUEUE_FIELDS: Final = ("pod.queued_at", "pod.first_attempt_at", "pod.attempts")
 _QUEUE_RULES: Final = ("sorts",)
 _SOURCES: Final = ("promql", "annotation")
+#: Whose metrics there are.
+_LEVELS: Final = (*OF_NODES, "cluster")
 _LEAVE_OUT: Final = (
     "until a version runs it, leave the line out, or the whole policy with  mode: off"
 )
@@ -154,7 +156,7 @@ def _reason(point: str, read: str, metrics: dict[str, MetricSpec]) -> str:
         spec = metrics[name]
         if spec.source not in _SOURCES:
             return f"this scheduler does not read metrics from `{spec.source}` yet"
-        if spec.of not in OF_NODES:
+        if spec.of not in _LEVELS:
             return f"this scheduler does not read metrics by {_words(spec)} yet"
     if read in FIELDS and not FIELDS[read].served:
         return _UNKNOWN

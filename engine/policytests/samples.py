@@ -79,6 +79,17 @@ class FixtureSignals:
             column[row] = sample.age_seconds
         return column
 
+    def value(self, metric: str, key: tuple[str, ...]) -> float:
+        """See `Signals.value`."""
+        spec = self._specs[metric]
+        text = self._settings.get((spec.name, key))
+        return newest(None if text is None else Sample(text), spec)
+
+    def values(self, metric: str) -> Mapping[tuple[str, ...], float]:
+        """See `Signals.values`."""
+        keys = (key for name, key in self._settings if name == self._specs[metric].name)
+        return {key: self.value(metric, key) for key in keys}
+
     def _rows(self, spec: MetricSpec) -> list[tuple[int, Sample]]:
         if spec.of in DOMAINS:
             return list(self._rows_of_domains(spec))

@@ -147,6 +147,14 @@ class SignalView:
         np.maximum(age, 0.0, out=age)
         return age
 
+    def value(self, metric: str, key: tuple[str, ...]) -> float:
+        """The newest value of the cluster, a namespace, a workload, a pod or a pair."""
+        return self._store.value(metric, key, self._now)
+
+    def values(self, metric: str) -> dict[tuple[str, ...], float]:
+        """All values of a metric that nodes have not, without those that are missing."""
+        return self._store.values(metric, self._now)
+
 
 class SignalStore:
     """The samples of all metrics in use.
@@ -425,6 +433,24 @@ class SignalStore:
             times = self._entries[spec.question].times[slots]
         epoch.times[metric] = times
         return times
+
+    def value(self, metric: str, key: tuple[str, ...], now: float) -> float:
+        """The value of a view."""
+        spec = self._specs.get(metric)
+        samples = None if spec is None else self._entries[spec.question]
+        if spec is None or not isinstance(samples, KeyedSamples):
+            return _NAN
+        return samples.newest(key, now - spec.stale_seconds) * spec.scale
+
+    def values(self, metric: str, now: float) -> dict[tuple[str, ...], float]:
+        """The values of a view; none of a metric of nodes or their domains."""
+        spec = self._specs.get(metric)
+        samples = None if spec is None else self._entries[spec.question]
+        if spec is None or spec.of in DOMAIN_LABELS or not isinstance(samples, KeyedSamples):
+            return {}
+        values = samples.values * spec.scale
+        good = samples.times >= now - spec.stale_seconds
+        return {key: float(values[slot]) for key, slot in samples.places.items() if good[slot]}
 
     def _slots(self, spec: SignalSpec, epoch: _Epoch) -> NDArray[np.intp]:
         """(N,) the slot of each row's node or of its domain; `_NOBODY`: nodes have no values."""

@@ -24,6 +24,35 @@ def column(berth):
     return view.column(spec.id)
 
 
+def test_a_price_of_the_cluster_opens_a_gate(prometheus, caplog):
+    exporter = prometheus.exporter
+    policy = (
+        'metric price = promql "last_over_time(spot_price[1h])" by cluster every 200ms stale 1m\n'
+        'gate: pod.name starts with batch -> (price ?? 9) < 5 message "waits, costs {price}"\n'
+    )
+
+    async def main():
+        async with embedded(nodes=2, files={"spot.policy": policy}) as cluster:
+            exporter.set_series("spot_price", 7, market="a")
+            async with process(cluster, settings(prometheus)) as berth:
+                assert await berth.lands(berth.pod("web"))
+                batch = berth.pod("batch")
+                await berth.until(lambda: berth.condition(batch))
+                assert berth.condition(batch)[1] == "SchedulingGated"
+                exporter.set_series("spot_price", 4, market="a")
+                assert await berth.lands(batch)
+                # Two markets have no one price: the query has to say which it is.
+                exporter.set_series("spot_price", 3, market="b")
+                await berth.until(lambda: any("P603" in each.message for each in caplog.records))
+                late = berth.pod("batch-late")
+                await berth.until(lambda: berth.condition(late))
+                assert berth.condition(late)[2].startswith("waits, costs <none>")
+
+    run(main)
+    (said,) = [each.message for each in caplog.records if "P603" in each.message]
+    assert said.startswith("P603: metric price: the cluster has one value and the answer 2 series")
+
+
 def zones(cluster):
     """The zone of each node."""
     return {

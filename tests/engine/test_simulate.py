@@ -68,7 +68,9 @@ class Recording:
 
     def sample(self, values, age=0.0):
         time = self.clock.time() - age
-        answer = [Series((name,), value, time) for name, value in values.items()]
+        self.series(*(Series((name,), value, time) for name, value in values.items()))
+
+    def series(self, *answer):
         for question in self.store.questions():
             self.store.ingest(question, answer)
 
@@ -184,6 +186,33 @@ def test_decisions_by_metrics_of_zones_come_out_the_same(tmp_path):
     report = recording.replayed(tmp_path / "journal")
     assert report.differences == []
     assert report.decisions == 6
+
+
+def test_decisions_by_metrics_of_the_cluster_come_out_the_same(tmp_path):
+    recording = Recording()
+    for name in ("n1", "n2"):
+        recording.cache.add_node(make_node(name, labels={"kind": name}))
+    recording.rules(
+        {
+            "spot.policy": 'metric price = promql "q" by cluster unit percent stale 1m\n'
+            'prefilter: pod.label app != x or price is missing or price < 0.5 message "{price}"\n'
+            "prefer: (price ?? 1) < 0.2 and node.label kind=n2 or node.label kind=n1\n"
+        }
+    )
+    recording.pod(labels={"app": "x"})
+    for price, wait in ((70.0, 10.0), (30.0, 0.0), (10.0, 61.0)):
+        recording.series(Series((), price, recording.clock.time()))
+        recording.pod(labels={"app": "x"})
+        recording.pod()
+        recording.clock.advance(wait)
+    recording.pod(labels={"app": "x"})
+    chosen = [one.node for one in recording.decisions]
+    assert chosen[0] == chosen[-1] == "n1"
+    assert chosen[1] is None
+    assert recording.decisions[1].fit_error.message().endswith("0.7 (spot.policy:2).")
+    report = recording.replayed(tmp_path / "journal")
+    assert report.differences == []
+    assert report.decisions == 8
 
 
 # ---- any history ---------------------------------------------------------------------------------

@@ -73,6 +73,7 @@ class Samples:
         self._names = {}
         self._values = {}
         self._times = {}
+        self._keyed = {}
         self._now = NOW
         self.version = 0
 
@@ -85,6 +86,14 @@ class Samples:
         self._values[name] = dict(values)
         self._times[name] = dict.fromkeys(values, at)
         self.version += 1
+
+    def put_value(self, name, key, value):
+        """The value of a metric that nodes have not."""
+        self._keyed[name, key] = value
+        self.version += 1
+
+    def value(self, metric, key):
+        return self._keyed.get((self._names[metric], key), np.nan)
 
     def view(self, _cache, now):
         self._now = now

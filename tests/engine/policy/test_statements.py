@@ -50,6 +50,28 @@ def _annotated(pod, **annotations):
 
 
 @in_a_loop
+async def test_a_gate_is_asked_again_when_a_metric_of_the_cluster_changes():
+    made = world(
+        'metric price = promql "spot" by cluster\n'
+        'gate: (price ?? 9) < 5 message "costs {price}"\n'
+        "prefilter: price is present\n"
+    )
+    made.samples.put_value("price", (), 7.0)
+    pod = made.comes()
+    await made.turn()
+    assert made.where() is SubQueue.GATED
+    assert made.queue.get(pod.metadata.uid).gating_reasons == ("costs 7 (p.policy:2)",)
+    made.samples.put_value("price", (), 6.0)
+    made.scheduler.signals_came()
+    await made.turn()
+    assert made.where() is SubQueue.GATED
+    made.samples.put_value("price", (), 4.0)
+    made.scheduler.signals_came()
+    await made.turn()
+    assert made.assigned() == ("n1", True)
+
+
+@in_a_loop
 async def test_a_gate_may_count_pods_of_the_cluster():
     made = world("gate: count(cluster.pods where it.label app=x) < 1\n")
     first = made.comes("a", labels={"app": "x"})

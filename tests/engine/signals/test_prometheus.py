@@ -308,3 +308,27 @@ def test_series_without_a_number_or_a_name() -> None:
         ]
     ).encode()
     assert parse_vector(result, ("instance", "node")) == [(("b:1", "a"), 2.0, 1.5), ((), 3.0, 1.0)]
+    both = [(("b:1", "a"), 2.0, 1.5), (("", ""), 3.0, 1.0)]
+    assert parse_vector(result, ("instance", "node"), every=True) == both
+
+
+def test_one_value_of_the_cluster() -> None:
+    async def run() -> None:
+        spec = SignalSpec("m", "sum(x)", of="cluster")
+        answers = [
+            success({"resultType": "vector", "result": [{"metric": {}, "value": [NOW, "4"]}]}),
+            vector(a=1, b=2),
+        ]
+        async with serving(*answers) as bench:
+            bench.store.set_specs([spec])
+            refresher = bench.refresher()
+            await refresher.turn(bench.thread)
+            view = bench.store.view(bench.cache, NOW)
+            assert view.values("m") == {(): 4.0}
+            assert (bench.asked[0].query["query"], bench.came) == ("sum(x)", 1)
+            bench.clock.advance(15.0)
+            await refresher.turn(bench.thread)
+            assert bench.store.view(bench.cache, NOW).values("m") == {}
+            assert bench.came == 2, "pods are told of a value that went, too"
+
+    asyncio.run(run())

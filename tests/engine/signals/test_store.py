@@ -385,6 +385,56 @@ def test_a_node_that_moves_has_the_value_of_its_new_zone(bench: Bench) -> None:
     assert [one.matched for one in bench.store.status()] == [2, 0]
 
 
+# ---- one value, or one for each name ----------------------------------------------------------
+
+PRICE = SignalSpec("price", "q", of="cluster", scale=0.01, stale_seconds=60.0)
+
+
+def test_the_cluster_has_one_value(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    bench.put(node("a"))
+    bench.store.set_specs([PRICE])
+    assert math.isnan(bench.view().value("price", ()))
+    assert bench.view().values("price") == {}
+    bench.series(PRICE, Series((), 30.0, NOW + 99))
+    assert bench.view().value("price", ()) == 0.3
+    assert bench.view().values("price") == {(): 0.3}
+    assert bench.read("price") == {}
+    assert math.isnan(bench.view().value("other", ()))
+    [status] = bench.store.status()
+    assert (status.series, status.matched, status.duplicates) == (1, 1, 0)
+    bench.clock.advance(60.0)
+    version = bench.view().version
+    assert bench.view().value("price", ()) == 0.3
+    bench.clock.advance(0.5)
+    assert bench.view().version != version
+    assert math.isnan(bench.view().value("price", ()))
+    assert bench.view().values("price") == {}
+    assert caplog.records == []
+
+
+def test_several_values_of_the_cluster_are_none(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.store.set_specs([PRICE])
+    bench.series(PRICE, Series((), 30.0, NOW))
+    for _ in range(2):
+        bench.series(PRICE, Series((), 1.0, NOW), Series((), 1.0, NOW))
+        assert math.isnan(bench.view().value("price", ()))
+        assert bench.view().values("price") == {}
+    [status] = bench.store.status()
+    assert (status.series, status.matched, status.duplicates) == (2, 0, 1)
+    assert [r.message for r in caplog.records] == [
+        "P603: metric price: the cluster has one value and the answer 2 series, so it is missing;"
+        " let the query give one, as with sum(...) or avg(...)"
+    ]
+    bench.series(PRICE, Series((), 50.0, NOW))
+    assert bench.view().value("price", ()) == 0.5
+    # No answer at all is no new value: the last one holds until it is stale.
+    bench.series(PRICE)
+    assert bench.view().value("price", ()) == 0.5
+
+
 def test_domains_are_those_of_the_language() -> None:
     named = {f"node.{of}": key for of, key in DOMAIN_LABELS.items()}
     assert named.items() <= WELL_KNOWN_LABELS.items()
