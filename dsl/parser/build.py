@@ -36,6 +36,9 @@ _PART_WORDS: Final = """
 #: What the grammar calls the parts of a statement that are more than one expression.
 _PARTS: Final = frozenset(_PART_WORDS.split())
 _KEYWORD: Final = re.compile(r"[A-Za-z]+")
+_RESOURCE: Final = re.compile(
+    r"(?:cpus?|cores?|memory|storage|ephemeral-storage|pods|gpus?|hugepages-\w+|[\w.-]+/[\w.-]+)\Z"
+)
 
 
 class _StopError(Exception):
@@ -325,7 +328,20 @@ class _Builder:
 
     def _amount(self, tree: Raw) -> s.Amount:
         key, value = tree.children
-        return s.Amount(self.span(tree), self.expr(key), self.expr(value))
+        amount = s.Amount(self.span(tree), self.expr(key), self.expr(value))
+        if _turned(amount):
+            # No resource starts with a digit: the name stands behind its amount.
+            resource = self.source.slice(amount.value.span)
+            named = "cpu" if resource in ("cpus", "core", "cores") else resource
+            better = f"{named} {self.source.slice(amount.key.span)}"
+            start, end = (at - self.base for at in (amount.span.start, amount.span.end))
+            self.report(
+                Refusal(
+                    "P001", f"`{resource}` stands before its amount", start, end,
+                    helps=(f"write  {better}",), fix=better,
+                )
+            )  # fmt: skip
+        return amount
 
     # ---- clauses
 
@@ -638,6 +654,14 @@ class _Builder:
         )
 
     ex_has_label = ex_label_test = ex_label_in = ex_label_not_in = _label
+
+
+def _turned(amount: s.Amount) -> bool:
+    """Whether a number stands where a resource is named, and a resource where its amount is."""
+    key, value = amount.key, amount.value
+    if not isinstance(key, s.Word) or not isinstance(value, s.Word | s.Text):
+        return False
+    return key.value[:1].isdigit() and _RESOURCE.match(value.value) is not None
 
 
 def _closing(raw: str, at: int, end: int) -> int:

@@ -12,7 +12,7 @@ from dsl.parser.refusal import Refusal
 
 
 def choice(place: Place) -> Refusal | None:
-    """`if a then b` in a filter, `100 if a else 0`, `case when a then b else c end`."""
+    """`if a then b` in a filter, `100 if a else 0`, `case when a then b end`."""
     if place.kind == "end" and "ELSE" in place.accepts:
         found = re.match(r"(\w+[ \t]*:[ \t]*)if\b[ \t]*(.*?)[ \t]*\bthen\b[ \t]*", place.bare)
         if found is not None and place.keyword in (
@@ -42,12 +42,55 @@ def choice(place: Place) -> Refusal | None:
             span = (value.start(), place.start + found.end())
             if place.mends(*span, better):
                 return place.instead(span, "P014", "`if` stands in front", better)
-    case = re.search(r"(?i)\bcase[ \t]+when\b(.*?)\bthen\b(.*?)\belse\b(.*?)\bend\b", place.bare)
-    if case is not None and case.start() <= place.start:
-        a, b, c = (place.text[case.start(one) : case.end(one)].strip() for one in (1, 2, 3))
-        better = f"if {a} then {b} else {c}"
-        return place.instead(case.span(), "P014", "a choice is written with `if`", better)
+    return _case(place)
+
+
+#: A `CASE` that holds no other.
+_INNERMOST: Final = re.compile(r"\bcase\b((?:(?!\bcase\b)[\s\S])*?)\bend\b", re.IGNORECASE)
+_PARTS: Final = re.compile(r"\b(when|then|else)\b", re.IGNORECASE)
+
+
+def _case(place: Place) -> Refusal | None:
+    """`CASE WHEN a THEN b WHEN c THEN d ELSE e END`, `CASE x WHEN 'a' THEN b END`."""
+    head = re.search(r"(?i)\bcase\b", place.bare)
+    if head is None or head.start() > place.start:
+        return None
+    text, bare = place.text[head.start() :], place.bare[head.start() :]
+    while (found := _INNERMOST.search(bare)) is not None:
+        marks = list(_PARTS.finditer(bare, *found.span(1)))
+        if not re.fullmatch(
+            "(when then )+(else )?", "".join(f"{one[1].lower()} " for one in marks)
+        ):
+            return None
+        better = _chosen(found, marks, text)
+        if found.start() == 0:
+            span = (head.start(), len(place.text) - len(bare) + found.end())
+            what = "a choice is written with `if`"
+            if place.mends(*span, better):
+                return place.instead(span, "P014", what, better)
+            return place.at(*span, "P014", what, "write  if CONDITION then A else B")
+        before, behind = slice(found.start()), slice(found.end(), None)
+        text = f"{text[before]}({better}){text[behind]}"
+        bare = f"{bare[before]}({'_' * len(better)}){bare[behind]}"
     return None
+
+
+def _chosen(case: re.Match[str], marks: list[re.Match[str]], text: str) -> str:
+    """Returns the choice that a `CASE` of a text is."""
+    stops = [one.start() for one in marks[1:]] + [case.end(1)]
+    parts = [text[one.end() : stop].strip() for one, stop in zip(marks, stops, strict=True)]
+    asked = text[case.start(1) : marks[0].start()].strip()
+    last = parts.pop() if len(parts) % 2 else "0"
+    choices = zip(parts[::2], parts[1::2], strict=True)
+    return "".join(f"if {_asked(asked, one)} then {value} else " for one, value in choices) + last
+
+
+def _asked(what: str, value: str) -> str:
+    """Returns the condition of a `WHEN`, which is a value where something stands behind `CASE`."""
+    if not what:
+        return value
+    sign = "is" if value[:1].isalpha() or value[:1] in "\"'" else "=="
+    return f"{what} {sign} {value}"
 
 
 _NO_OPERANDS: Final = frozenset(

@@ -209,6 +209,11 @@ PATTERNS: Final = (
         rf"\bpeers\s*(?P<cut>§){FIELD.pattern}", "`by` is missing behind `peers`", "by ",
         "write  peers by ...", words="spread",
     ),
+    Pattern(
+        r"\Aspread:~(?P<cut>(?P<key>pod\.labels?(?:\[[^\[\]\n]*\]|\.\w+)) §(?P<at>over) "
+        r"(?P<over>[\w-]+|\"_*\"))",
+        "the topology stands first, then its peers", "over {over} peers by {key}",
+    ),
     # sort, and keys of preempt
     Pattern(
         r",~(?P<cut>(?P<at>then|and)\s+§)", "`{at}` does not fit here", "",
@@ -388,6 +393,10 @@ PATTERNS: Final = (
         )
     ),
     # values
+    Pattern(
+        r"(?P<cut>§(?P<at>(?i:not_?in))~\((?P<items>[^()\[\]]*[^()\[\]\s])~\))",
+        "a blank is missing in `{at}`, and a list stands in square brackets", "not in [{items}]",
+    ),
     Pattern(
         r"\bby (?P<cut>§\(~(?P<name>\w+)~\))", "`by` takes the name alone", "{name}", untried=True,
     ),
