@@ -495,12 +495,14 @@ def _condition(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Mem
 
 def _permit(base: dict[str, Any], core: ir.PermitCore, status: str, memo: Memo) -> PermitRule:
     until = lower_condition((core.until,), memo)
-    words, rule = core.message, base["text"]
+    words, rule, text = core.message, base["text"], base["source"].text
 
     def message(subject: Subject, world: World, row: int) -> str:
-        if words is None:
-            return str(rule)
-        return reference.words(words, reference.View(world, subject, row))
+        view = reference.View(world, subject, row)
+        for one in core.longer:
+            if reference.evaluate(one, view):
+                return reference.beyond(one, text, view)
+        return str(rule) if words is None else reference.words(words, view)
 
     return PermitRule(
         **base,

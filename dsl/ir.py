@@ -355,7 +355,8 @@ class PermitCore(Struct, frozen=True, eq=False, kw_only=True):
     """A `permit:` line.
 
     `decision` is `allow`, `reject` or `wait`: then for `seconds` until `until` holds, and `then`
-    (`allow` or `reject`) is what happens after that.
+    (`allow` or `reject`) is what happens after that. Where one of `longer` holds, a list has more
+    items than are looked at; then a line that could reject applies, and nothing has become true.
     """
 
     guard: Expr | None
@@ -366,6 +367,7 @@ class PermitCore(Struct, frozen=True, eq=False, kw_only=True):
     then: str = "reject"
     message: Message | None = None
     status: str | None = None
+    longer: tuple[Compare, ...] = ()
 
 
 class Action(Struct, frozen=True, eq=False, kw_only=True):

@@ -202,10 +202,12 @@ class RuleChecker:
         status = self.status(clauses.get("status"))
         if node.point in ("gate", "prefilter"):
             self._before_nodes(node, [left, right], message)
-        guards, rest = self.split(left)
+        guards, rest = self.split(left, closed=True)
         test = right
         if node.point == "forbid":
             test = ir.Not(span=right.span, type=BOOL, level=right.level, operand=right)
+        longer = too_long(self._typer, guards, rest, right)
+        test = unless(longer, test)
         if rest is not None:
             apart = ir.Not(span=rest.span, type=BOOL, level=rest.level, operand=rest)
             test = ir.Logical(
@@ -215,8 +217,6 @@ class RuleChecker:
                 operator="or",
                 operands=(apart, test),
             )
-        longer = too_long(self._typer, guards, left, right)
-        guards, test = _closed(longer, guards, test)
         core = ir.FilterCore(
             guard=guards,
             test=test,
@@ -280,13 +280,22 @@ class RuleChecker:
                     "P202", f"{what}, and this aggregates over nodes", node.span
                 )
 
-    def split(self, left: ir.Expr | None) -> tuple[ir.Expr | None, ir.Expr | None]:
-        """Parts a left side into what the pod alone decides and the rest."""
+    def split(
+        self, left: ir.Expr | None, *, closed: bool = False
+    ) -> tuple[ir.Expr | None, ir.Expr | None]:
+        """Parts a left side into what the pod alone decides and the rest.
+
+        With `closed`, a part of it holds also where it goes through a list that has more items than
+        are looked at: who writes a list does not get past a rule by its length.
+        """
         pod = [self._guard] if self._guard is not None else []
         node: list[ir.Expr] = []
-        for one in _conjuncts(left):
+        for one in _conjuncts(left, self._typer):
             (pod if one.level <= Level.POD and not _over_nodes(one) else node).append(one)
-        if self._guard is None and not node:
+        if closed and too_long(self._typer, self._guard, left):
+            pod = [_or_longer(self._typer, one) for one in pod]
+            node = [_or_longer(self._typer, one) for one in node]
+        elif self._guard is None and not node:
             # As it is written, so that an explanation has a text for the whole.
             return left, None
         return _both(pod), _both(node)
@@ -511,12 +520,38 @@ def _as_share(value: ir.Expr, text: str) -> tuple[str, ...]:
     return (f"for its share of the node write  score: {text} / {whole} * 100",)
 
 
-def _conjuncts(left: ir.Expr | None) -> tuple[ir.Expr, ...]:
+def _conjuncts(left: ir.Expr | None, typer: Typer) -> tuple[ir.Expr, ...]:
     if left is None:
         return ()
-    if isinstance(left, ir.Logical) and left.operator == "and":
+    # What is asked of a list stays in one piece, so that it is known by it.
+    of_list = id(left) in typer.bounded
+    if isinstance(left, ir.Logical) and left.operator == "and" and not of_list:
         return left.operands
     return (left,)
+
+
+def _or_longer(typer: Typer, part: ir.Expr) -> ir.Expr:
+    longer = too_long(typer, part)
+    return _joined("or", (part, *longer)) if longer else part
+
+
+def unless(longer: tuple[ir.Compare, ...], test: ir.Expr) -> ir.Expr:
+    """A test that does not hold where a list has more items than are looked at."""
+    nobody = Span(test.span.start, test.span.start)
+    fits = [ir.Not(span=nobody, type=BOOL, level=one.level, operand=one) for one in longer]
+    return _joined("and", (*fits, test)) if fits else test
+
+
+def _joined(operator: str, parts: tuple[ir.Expr, ...]) -> ir.Expr:
+    start = parts[0].span.start
+    return ir.Logical(
+        # Nobody wrote it: no text of a part may stand for the whole.
+        span=Span(start, start),
+        type=BOOL,
+        level=level_of(parts),
+        operator=operator,
+        operands=parts,
+    )
 
 
 def _both(parts: list[ir.Expr]) -> ir.Expr | None:
@@ -524,39 +559,7 @@ def _both(parts: list[ir.Expr]) -> ir.Expr | None:
         return None
     if len(parts) == 1:
         return parts[0]
-    start = parts[0].span.start
-    return ir.Logical(
-        # Nobody wrote it: no text of a part may stand for the whole.
-        span=Span(start, start),
-        type=BOOL,
-        level=level_of(parts),
-        operator="and",
-        operands=tuple(parts),
-    )
-
-
-def _closed(
-    longer: tuple[ir.Compare, ...], guard: ir.Expr | None, test: ir.Expr
-) -> tuple[ir.Expr | None, ir.Expr]:
-    """Returns guard and test that reject where a list has more items than are looked at.
-
-    What it holds may be written by whoever the rule is to stop: not looked at is not allowed.
-    """
-    if not longer:
-        return guard, test
-    nobody = Span(test.span.start, test.span.start)
-    fits: list[ir.Expr] = [
-        ir.Not(span=nobody, type=BOOL, level=one.level, operand=one) for one in longer
-    ]
-    of_pod = [one for one in longer if one.level <= Level.POD]
-    if guard is not None and of_pod:
-        ways = (guard, *of_pod)
-        guard = ir.Logical(
-            span=nobody, type=BOOL, level=level_of(ways), operator="or", operands=ways
-        )
-    parts = (*fits, test)
-    test = ir.Logical(span=nobody, type=BOOL, level=level_of(parts), operator="and", operands=parts)
-    return guard, test
+    return _joined("and", tuple(parts))
 
 
 def _over_nodes(root: ir.Expr) -> bool:

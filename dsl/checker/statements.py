@@ -9,8 +9,17 @@ from dsl import ir
 from dsl import syntax as s
 from dsl.checker import comparisons, fields, meant, peers
 from dsl.checker.expressions import Typer
+from dsl.checker.lists import too_long
 from dsl.checker.literals import constant, read_seconds, read_word, settle
-from dsl.checker.rules import Draft, FilterDraft, RuleChecker, ScoreDraft, StatementDraft, reads_of
+from dsl.checker.rules import (
+    Draft,
+    FilterDraft,
+    RuleChecker,
+    ScoreDraft,
+    StatementDraft,
+    reads_of,
+    unless,
+)
 from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
 from dsl.checker.undecided import Side, decided
 from dsl.diagnostics import Severity
@@ -308,8 +317,8 @@ class StatementChecker:
     def _permit(
         self, node: s.Special, number: int, left: ir.Expr | None, clauses: Clauses
     ) -> StatementDraft:
-        guard, rest = self.rules.split(left)
         name = node.parts[0].name
+        guard, rest = self.rules.split(left, closed=name != "allow")
         message = self.rules.message(clauses.get("message"))
         status = self.rules.status(clauses.get("status"))
         seconds, until, then = 0.0, None, "reject"
@@ -329,15 +338,19 @@ class StatementChecker:
             then = "allow" if "allow" in clauses else "reject"
         if left is not None and node.left is not None:
             decided(self.scope, Side(node, node.left, "left"), left)
+        decision = "wait" if name in ("wait_until", "wait_then") else name
+        longer = () if decision == "allow" else too_long(self.typer, guard, rest, until)
+        until = None if until is None else unless(longer, until)
         core = ir.PermitCore(
             guard=guard,
             left=rest,
-            decision="wait" if name in ("wait_until", "wait_then") else name,
+            decision=decision,
             seconds=seconds,
             until=until,
             then=then,
             message=message,
             status=status,
+            longer=longer,
         )
         return StatementDraft(number, node, core, reads_of(guard, rest, until))
 
