@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from dsl.functions import FUNCTIONS
-from dsl.schema import FIELDS, KUBERNETES_PATHS, PLURALS, POD_SETS
+from dsl.schema import CATALOGUE, FIELDS, KUBERNETES_PATHS, PLURALS, POD_SETS
 
 _MAX_DISTANCE: Final = 2
 AGGREGATES: Final = ("max", "min", "sum", "avg", "count", "any", "all", "median")
@@ -83,8 +83,8 @@ def closest_field(name: str) -> str | None:
         if len(others) != len(words):
             continue
         distance = 0
-        for word, other in zip(words, others, strict=True):
-            distance += _apart(word, other)
+        for place, (word, other) in enumerate(zip(words, others, strict=True)):
+            distance += _apart(word, other, inner=0 < place < len(words) - 1)
             if distance >= best_distance:
                 break
         else:
@@ -92,15 +92,18 @@ def closest_field(name: str) -> str | None:
     return best
 
 
-def _apart(word: str, other: str) -> int:
-    """Returns the edit distance of two words, something large where they are not close at all."""
+def _apart(word: str, other: str, *, inner: bool = False) -> int:
+    """Returns the edit distance of two words, something large where they are not close at all.
+
+    A word between two others may be as short as `cu`.
+    """
     if word == other:
         return 0
     far = _MAX_DISTANCE + 1
     if abs(len(word) - len(other)) >= far or len({*word} ^ {*other}) > 2 * _MAX_DISTANCE:
         return far
     own = edit_distance(word, other)
-    return own if own * 2 < max(len(word), 2) else far
+    return own if own * 2 < max(len(word), 2) + inner else far
 
 
 #: The words of `time.weekday`.
@@ -126,7 +129,8 @@ _ROOTS: Final = frozenset(
 _OWNERS: Final = MappingProxyType(
     {"pod": "pod", "pods": "pod", "p": "pod", "node": "node", "nodes": "node", "n": "node",
      "namespace": "namespace", "ns": "namespace", "it": "it", "its": "it", "workload": "workload",
-     "cluster": "cluster", "time": "time", "group": "group", "podgroup": "group", "quota": "quota",
+     "cluster": "cluster", "zone": "zone", "region": "region", "time": "time",
+     "group": "group", "podgroup": "group", "quota": "quota",
      "metadata": "", "spec": "", "status": ""}
 )  # fmt: skip
 _FRAMES: Final = frozenset({"metadata", "spec", "status", "template", "resources", "topology"})
@@ -148,6 +152,8 @@ _PARTS: Final = MappingProxyType(
      "requested": "requested", "requests": "requested", "request": "requested",
      "used": "requested", "allocated": "requested", "reserved": "requested"}
 )  # fmt: skip
+_SIZES: Final = ("count", "size", "length", "len", "number", "total")
+_METRICS: Final = ("metric", "metrics", "prometheus", "usage", "stats")
 _POD_COUNT: Final = "count(node.pods)"
 #: Names that mean something else here, by owner and what is left of the path.
 _CONCEPTS: Final = MappingProxyType(
@@ -221,12 +227,77 @@ _CONCEPTS: Final = MappingProxyType(
         "node.schedulable": Spelling("not node.unschedulable", sure=False),
         "node.cordoned": Spelling("node.unschedulable"),
         "node.isready": Spelling("node.ready"),
+        "node.iscordoned": Spelling("node.unschedulable"),
+        "node.isschedulable": Spelling("not node.unschedulable", sure=False),
+        "node.uptime": Spelling("now - node.created"),
+        "node.creationtime": Spelling("node.created"),
+        "pod.creationtime": Spelling("pod.created"),
+        "it.creationtime": Spelling("it.created"),
+        "node.runningpods": Spelling(_POD_COUNT),
+        "node.numberofpods": Spelling(_POD_COUNT),
+        "node.podnumber": Spelling(_POD_COUNT),
+        "node.pods.running": Spelling(_POD_COUNT),
+        "node.pods.number": Spelling(_POD_COUNT),
+        "node.pods.current": Spelling(_POD_COUNT),
+        "node.pods.max": Spelling("node.pods.capacity"),
+        "node.instancetypes": Spelling("node.instance_type"),
+        "node.machinetype": Spelling("node.instance_type"),
+        "node.vmsize": Spelling("node.instance_type"),
+        "node.cpuarchitecture": Spelling("node.arch"),
+        "node.platform": Spelling("node.os"),
+        "node.datacenter": Spelling("node.region"),
+        "node.id": Spelling("node.name"),
+        "node.nodename": Spelling("node.name"),
+        "node.status": Spelling("node.ready", sure=False),
+        "node.health": Spelling("node.ready", sure=False),
+        "node.healthy": Spelling("node.ready"),
+        "node.availability": Spelling("node.ready", sure=False),
+        "pod.id": Spelling("pod.uid"),
+        "pod.podname": Spelling("pod.name"),
+        "pod.podnamespace": Spelling("pod.namespace"),
+        "pod.ns": Spelling("pod.namespace"),
+        "it.ns": Spelling("it.namespace"),
+        "pod.prio": Spelling("pod.priority"),
+        "pod.class": Spelling("pod.priority_class"),
+        "pod.isdaemonset": Spelling("pod.owner.kind is DaemonSet"),
+        "pod.isjob": Spelling("pod.owner.kind is Job"),
+        "pod.isstatefulset": Spelling("pod.owner.kind is StatefulSet"),
+        "pod.queuetime": Spelling("now - pod.queued_at", sure=False),
+        "pod.waittime": Spelling("now - pod.queued_at", sure=False),
+        "pod.waitingtime": Spelling("now - pod.queued_at", sure=False),
+        "pod.retries": Spelling("pod.attempts", sure=False),
+        "it.isready": Spelling("it.ready"),
+        "it.isterminating": Spelling("it.terminating"),
+        "it.deleting": Spelling("it.terminating"),
+        "it.running": Spelling("it.phase is Running"),
+        "it.starttime": Spelling("it.started_at"),
+        "it.status": Spelling("it.phase"),
+        "it.state": Spelling("it.phase"),
+        "it.nodename": Spelling("it.node"),
+        "it.host": Spelling("it.node"),
         "node.load": Spelling("load", note="the load of a node is a metric:"),
         "node.bandwidth": Spelling("bandwidth", note="bandwidth is a metric:"),
         "node.latency": Spelling("latency", note="latency is a metric:"),
         "node.network": Spelling("bandwidth", note="bandwidth is a metric:"),
         "node.cpu.usage": Spelling("cpu_usage", note="use that is measured is a metric:"),
         "node.cpu.utilization": Spelling("cpu_usage", note="use that is measured is a metric:"),
+        "node.utilization.cpu": Spelling("cpu_usage", note="use that is measured is a metric:"),
+        "node.usage.cpu": Spelling("cpu_usage", note="use that is measured is a metric:"),
+        "node.utilization.memory": Spelling(
+            "memory_usage", note="use that is measured is a metric:"
+        ),
+        "node.usage.memory": Spelling("memory_usage", note="use that is measured is a metric:"),
+        "node.cpuutilization": Spelling("cpu_usage", note="use that is measured is a metric:"),
+        "node.memoryutilization": Spelling(
+            "memory_usage", note="use that is measured is a metric:"
+        ),
+        "node.cpupercent": Spelling("cpu_usage", note="use that is measured is a metric:"),
+        "node.memorypercent": Spelling("memory_usage", note="use that is measured is a metric:"),
+        "node.loadaverage": Spelling("load", note="the load of a node is a metric:"),
+        "node.loadavg": Spelling("load", note="the load of a node is a metric:"),
+        "node.networkusage": Spelling("bandwidth", note="bandwidth is a metric:"),
+        "node.networkbandwidth": Spelling("bandwidth", note="bandwidth is a metric:"),
+        "node.diskio": Spelling("disk_io", note="what the disks do is a metric:"),
         "node.cpu.load": Spelling("load", note="the load of a node is a metric:"),
         "node.cpuusage": Spelling("cpu_usage", note="use that is measured is a metric:"),
         "node.memory.usage": Spelling("memory_usage", note="use that is measured is a metric:"),
@@ -242,6 +313,7 @@ _CONCEPTS: Final = MappingProxyType(
         "now.minute": Spelling("time.minute"),
         "now.weekday": Spelling("time.weekday"),
         "now.day": Spelling("time.weekday"),
+        "now.dayofweek": Spelling("time.weekday"),
         "victims.size": Spelling("victims.count"),
         "victims.length": Spelling("victims.count"),
         "group.minmember": Spelling("group.min_member"),
@@ -276,10 +348,23 @@ def field_for(path: str, key: str | None = None) -> Spelling | None:
     named = _keyed(owner, rest, key)
     if named is not None:
         return named
-    found = _concept(".".join((owner, *rest)))
+    found = _concept(".".join((owner, *rest))) or _of_set_or_metric(owner, rest, key)
     if found is None and owner in ("node", "cluster", "pod", "it"):
         found = _amount(owner, rest, key)
     return found or _of_kubernetes(".".join((owner, *rest))) or _of_kubernetes(path)
+
+
+def _of_set_or_metric(owner: str, rest: Sequence[str], key: str | None) -> Spelling | None:
+    """`node.metrics.cpu_usage`, `cluster.load`, `zone.pods.count`: another form, not a field."""
+    of_set = f"{owner}.{rest[0]}" if rest else ""
+    if of_set in POD_SETS and len(rest) > 1 and _plain(rest[-1]) in _SIZES:
+        return Spelling(f"count({of_set})")
+    if owner == "cluster" and key is None and len(rest) == 1 and rest[0] in CATALOGUE:
+        return Spelling(f"avg({rest[0]} over nodes)")
+    if owner not in ("node", "cluster") or not rest or _plain(rest[0]) not in _METRICS:
+        return None
+    name = key if key is not None else rest[-1] if rest[1:] else ""
+    return Spelling(name, note="a metric is read by its name alone:") if name in CATALOGUE else None
 
 
 def _without_owner(words: Sequence[str], key: str | None) -> Spelling | None:
@@ -315,6 +400,8 @@ def _concept(path: str) -> Spelling | None:
 
 def _keyed(owner: str, rest: Sequence[str], key: str | None) -> Spelling | None:
     name = _KEYED.get(_plain(rest[0])) if rest else None
+    if name is None and rest and (key is not None or rest[1:]):
+        name = _KEYED.get(closest(_plain(rest[0]), _KEYED) or "")
     if name is None or f"{owner}.{name}" not in FIELDS:
         return None
     key = key if key is not None else ".".join(rest[1:])
@@ -446,6 +533,20 @@ _CALLS: Final = MappingProxyType(
         "since": "now - {0}", "timesince": "now - {0}", "until": "{0} - now",
         "now": "now", "currenttime": "now", "timenow": "now",
         "md5": "hash({0})", "sha256": "hash({0})", "crc32": "hash({0})",
+        "desc": "{0} desc", "descending": "{0} desc", "asc": "{0} asc", "ascending": "{0} asc",
+        "nullif": "{0}", "try": "({?})", "bool": "{0} is \"true\"", "boolean": "{0} is \"true\"",
+        "tobool": "{0} is \"true\"", "parsebool": "{0} is \"true\"", "can": "{0} is present",
+        "equalfold": "lower({0}) == lower({1})", "equalignorecase": "lower({0}) == lower({1})",
+        "research": "{1} contains {0}", "search": "{0} contains {1}", "strpos": "{0} contains {1}",
+        "instr": "{0} contains {1}", "datediff": "{0} - {1}", "timestampdiff": "{0} - {1}",
+        "invert": "100 - {0}", "inverse": "100 - {0}", "negate": "-{0}", "neg": "-{0}",
+        "metric": "{0}", "metrics": "{0}", "getmetric": "{0}",
+        "parsebytes": "bytes(quantity({0}))", "parsequantity": "quantity({0})",
+        "parseduration": "duration({0})", "isinf": "{0} is missing",
+        "between": "{0} in {1}..{2}", "isbetween": "{0} in {1}..{2}", "isin": "{0} in {1}",
+        "oneof": "{0} in {1}", "notin": "{0} not in {1}",
+        "getannotation": "node.annotation[{0}]", "annotation": "node.annotation[{0}]",
+        "hasannotation": "node.annotation {0}", "hastaint": "node.taint {0}",
         "getlabel": "node.label[{0}]", "label": "node.label[{0}]", "haslabel": "node.label {0}",
     }
 )  # fmt: skip
@@ -475,6 +576,22 @@ _ADVICE: Final = MappingProxyType(
         "typeof": "types are checked when the policy is loaded, so there is nothing to ask",
         "dyn": "types are checked when the policy is loaded: leave `dyn` out",
         "distinct": "pods of a domain are counted by  peers(zone)   or   count(zone.pods)",
+        **dict.fromkeys(("normalize", "minmax", "scale", "rescale", "normalise"),
+            "a score is scaled behind its value:  score: load normalize minmax"),
+        **dict.fromkeys(("promql", "prometheus", "query", "prom"),
+            'a query is a metric of its own:  metric NAME = promql "QUERY" by node'),
+        **dict.fromkeys(("tolerates", "istolerated", "toleratestaint", "tolerate"),
+            "what a pod tolerates is asked by Kubernetes itself; of one key write"
+            "  pod.toleration[KEY] is present"),
+        **dict.fromkeys(("labelreplace", "labeljoin"),
+            "labels of series are changed in the query of a metric"),
+        **dict.fromkeys(("changes", "resets"), _RATE),
+        **dict.fromkeys(("walk", "foreach", "map", "reduce", "fold"),
+            "a set is asked by  count(node.pods where it.priority > 0)   and the like"),
+        **dict.fromkeys(("binpack", "balance", "balanced", "mostallocated", "leastallocated"),
+            "write it out:  score: node.cpu.requested/node.cpu.allocatable*100"),
+        "isdigit": "a pattern is asked by  matches:  pod.name matches '.*[0-9]'",
+        "isalpha": "a pattern is asked by  matches:  pod.name matches '[a-z]*'",
         "today": "the time is  now, time.hour, time.minute   and   time.weekday",
         "eval": "nothing of a policy is run as a program",
     }
@@ -483,7 +600,8 @@ _ADVICE: Final = MappingProxyType(
 _LIBRARIES: Final = frozenset(
     {"array", "arrays", "cel", "collections", "filepath", "fmt", "fnmatch", "glob", "json",
      "lists", "lodash", "math", "np", "numpy", "object", "objects", "os", "path", "random", "re",
-     "regex", "regexp", "sets", "statistics", "str", "strconv", "string", "strings", "time"}
+     "regex", "regexp", "sets", "statistics", "str", "strconv", "string", "strings", "time",
+     "units", "util", "utils"}
 )  # fmt: skip
 
 
@@ -524,10 +642,13 @@ def call_for(name: str, args: Sequence[str]) -> Spelling | None:
     return _filled(form, _in_order(form, [_inner(one) for one in parts]))
 
 
-def _of_time_or_range(owner: str, method: str, args: Sequence[str]) -> Spelling | None:
+def _of_time_or_range(owner: str, method: str, args: list[str]) -> Spelling | None:
     """`now.Hour()`, `range(1, 10)`."""
-    if owner in ("now", "time") and not args:
-        return _concept(f"now.{method}")
+    if owner in ("", "now", "time", "datetime") and args in ([], ["now"]):
+        word = _plain(method).removeprefix("get")
+        return _concept(f"now.{word}") or _concept(f"now.{word.removesuffix('s')}")
+    if method in ("metric", "getMetric", "get_metric") and args and args[0][:1] in ("'", '"'):
+        return Spelling(args[0][1:-1])
     if method == "range" and not owner and len(args) > 1 and all(one.isdigit() for one in args):
         # As Python has it, the end is not in the range.
         return Spelling(f"{args[0]}..{int(args[1]) - 1}", sure=False)
@@ -565,7 +686,7 @@ def _of_owner(owner: str, method: str, args: Sequence[str]) -> Spelling | None:
 
 def _in_order(form: str, parts: list[str]) -> list[str]:
     """Returns the arguments with what is tested in front: `regex("^a", pod.name)`."""
-    texts = re.fullmatch(r"\{0\} (matches|like|starts with|ends with) \{1\}", form)
+    texts = re.fullmatch(r"\{0\} (matches|like|contains|starts with|ends with) \{1\}", form)
     if texts is None or not parts[1:] or parts[2:]:
         return parts
     value, text = parts

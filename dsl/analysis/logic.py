@@ -12,6 +12,7 @@ from dsl import ir
 from dsl import syntax as s
 from dsl.analysis.cubes import NEVER, Cube, Cubes, Unknown
 from dsl.analysis.facts import FileFacts, RuleFacts, conditions, guard_of, roots, values, warning
+from dsl.analysis.reasons import reason
 from dsl.analysis.witness import ANY_POD, example
 from dsl.diagnostics import Diagnostic, Label
 from dsl.source import SourceFile, Span
@@ -186,11 +187,10 @@ class Logic:
         verdict = self._verdict(node)
         if verdict is None:
             return None
-        if verdict:
-            return warning(
-                "P303", "this is always true", source, node.span, *self._not_one(source, node)
-            )
-        return warning("P301", "this is never true", source, node.span, *self._not_both(node))
+        code, what = ("P303", "always") if verdict else ("P301", "never")
+        helps = self._not_one(source, node) if verdict else self._not_both(node)
+        notes = reason(source, node)
+        return warning(code, f"this is {what} true", source, node.span, *helps, notes=notes)
 
     def _verdict(self, node: ir.Expr) -> bool | None:
         try:

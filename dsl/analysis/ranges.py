@@ -100,7 +100,7 @@ class Ranges:
             "this score is the same for all nodes, so it chooses none of them",
             rule.source,
             rule.right,
-            "use something of the node, for example  node.cpu.free",
+            *_of_the_node(rule, core.value),
         )
 
     def _outside(self, rule: RuleFacts, core: ir.ScoreCore) -> Diagnostic | None:
@@ -482,6 +482,21 @@ def _without(rule: RuleFacts) -> str:
             return "then the pod fails the test"
         case _:
             return "then there is no value"
+
+
+def _of_the_node(rule: RuleFacts, value: ir.Expr) -> tuple[str, ...]:
+    """Returns how a score comes to differ from node to node."""
+    keyword, text = rule.written.keyword, " ".join(rule.source.slice(rule.right).split())
+    if not isinstance(rule.written, s.Rule) or rule.written.direction:
+        return ("use something of the node, for example  node.cpu.free",)
+    if keyword != "score":
+        test = "node.label disktype=ssd"
+        guarded = f"{text} -> {test}" if value.level > Level.CONST else test
+        return (f"write for example  {keyword}: {guarded}",)
+    if isinstance(value, ir.NodeAggregate) and isinstance(value.value, ir.Metric):
+        name = value.value.name
+        return (f"compare the node with it:  score: {name}/{text}*100",)
+    return ("use something of the node, for example  node.cpu.free/node.cpu.allocatable*100",)
 
 
 def _same_tier(rule: RuleFacts, core: ir.TierCore) -> Iterator[Diagnostic]:

@@ -1,5 +1,6 @@
 """Calls: functions of the table, metrics of pairs, `rank`, `item`."""
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from dsl import ir
@@ -164,7 +165,15 @@ def _argument_of(typer: "Typer", name: str, letter: str, typed: Typed) -> ir.Exp
 
 def _argument(typer: "Typer", name: str, typed: ir.Expr, wants: str) -> Refused:
     unit = typed.type.is_number and wants == "a plain number"
-    hint = (f"write  number({typer.scope.text(typed)})",) if unit else ()
+    text = typer.scope.text(typed)
+    hint = (f"write  number({text})",) if unit else ()
+    if wants == "a plain number" and typed.type.kind is Kind.TEXT:
+        read = {"bytes": "quantity", "cores": "quantity"}.get(name, "number")
+        hint = (f"write  {name}({read}({text}))",)
+        if isinstance(typed, ir.Const) and re.fullmatch(
+            r"\d+(\.\d+)?[A-Za-z]{1,2}", str(typed.value)
+        ):
+            hint = (f"write in place of the call  {typed.value}",)
     return typer.scope.refuse(
         "P209", f"`{name}` takes {wants}, and this is {describe(typed)}", typed.span, *hint
     )

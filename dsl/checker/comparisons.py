@@ -8,15 +8,16 @@ from dsl import syntax as s
 from dsl.checker import hints, meant
 from dsl.checker.fields import either, members_of
 from dsl.checker.literals import constant, read_word, settle
+from dsl.checker.mixtures import kinds_differ, unit_hints
 from dsl.checker.regex import advice, why_refused
 from dsl.checker.scales import strange_scale
 from dsl.checker.scope import Flex, Refused, Scope, Typed, closest, describe
-from dsl.checker.texts import CONDITION, beside_number, has_no_order
+from dsl.checker.texts import beside_number, has_no_order
 from dsl.diagnostics import Fix, Label, Severity
 from dsl.schema import FIELDS
 from dsl.source import Span
-from dsl.spelling import days
-from dsl.types import BOOL, PLAIN, SECONDS, TEXT, Kind, Level, Unit, number_of
+from dsl.spelling import DAYS, days
+from dsl.types import BOOL, PLAIN, TEXT, Kind, Level, number_of
 
 if TYPE_CHECKING:
     from dsl.checker.expressions import Typer
@@ -29,6 +30,8 @@ _OTHER_WORDS: Final = (
 )  # fmt: skip
 _NEAR_NOTHING: Final = ("nul", "nulll", "nill", "undef", "undefind", "undefned")
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+#: Days as others count them, from Sunday on, which is both 0 and 7.
+_DAY_NUMBERS: Final = {str(i): one for i, one in enumerate((DAYS[-1], *DAYS))}
 _WRAPPING: Final = ("time.hour", "time.minute")
 _SIGNS: Final = {"-": " minus ", "/": " divided by "}
 
@@ -102,13 +105,13 @@ def _same_type(
     if isinstance(left, Flex) or isinstance(right, Flex):
         raise _with_constant(typer, node, left, right)
     if left.type.kind is not right.type.kind:
-        raise _kinds_differ(typer, left, right)
+        raise kinds_differ(typer.scope, node, left, right)
     if left.type.is_number and left.type.unit != right.type.unit:
         raise typer.scope.refuse(
             "P203",
             f"cannot compare {describe(left)} with {describe(right)}",
             left.span,
-            *_compare_hints(typer.scope, left, right),
+            *unit_hints(typer.scope, node, left, right),
             label=describe(left),
             labels=(Label(right.span, describe(right)),),
         )
@@ -155,69 +158,6 @@ def _with_constant(typer: "Typer", node: s.Compare, left: Typed, right: Typed) -
         labels=(Label(right.span, describe(right)),),
         fix=Fix(place, better) if better else None,
     )
-
-
-def _kinds_differ(typer: "Typer", left: ir.Expr, right: ir.Expr) -> Refused:
-    scope = typer.scope
-    text = left if left.type.kind is Kind.TEXT else right
-    other = right if text is left else left
-    helps = []
-    fix = None
-    if text.type.kind is Kind.TEXT and isinstance(other, ir.Const) and other.type == BOOL:
-        word = str(other.value)
-        word = word if isinstance(text, ir.Read) and text.field == CONDITION else word.lower()
-        helps.append(f'write  "{word}"')
-        fix = Fix(other.span, f'"{word}"')
-    elif text.type.kind is Kind.TEXT:
-        better = _plain_value(scope, text, other)
-        if better:
-            helps.append(f"write  {better}")
-            fix = Fix(text.span, better)
-    elif {left.type.kind, right.type.kind} == {Kind.TIME, Kind.NUMBER}:
-        moment = left if left.type.kind is Kind.TIME else right
-        helps.append(f"for an age write  now - {scope.text(moment)}")
-        fix = Fix(moment.span, f"now - {scope.text(moment)}")
-    return scope.refuse(
-        "P201",
-        f"cannot compare {describe(left)} with {describe(right)}",
-        left.span,
-        *helps,
-        label=describe(left),
-        labels=(Label(right.span, describe(right)),),
-        fix=fix,
-    )
-
-
-def _plain_value(scope: Scope, text: ir.Expr, other: ir.Expr) -> str:
-    """Returns a text as the value that it is compared with: without quotes, or read as one."""
-    written = scope.text(text)
-    quoted = isinstance(text, ir.Const) and isinstance(text.value, str)
-    inner = str(text.value) if isinstance(text, ir.Const) else ""
-    if other.type.kind is Kind.TIME:
-        return f'time("{inner}T00:00:00Z")' if _DATE.fullmatch(inner) else f"time({written})"
-    if other.type.kind is Kind.BOOL:
-        return inner.lower() if quoted and inner.lower() in ("true", "false") else ""
-    if not other.type.is_number:
-        return ""
-    if quoted and re.fullmatch(r"\d+(\.\d+)?([a-zA-Z]{1,3}|%)?", inner):
-        return inner
-    return f"number({written})" if not quoted else ""
-
-
-def _compare_hints(scope: Scope, left: ir.Expr, right: ir.Expr) -> list[str]:
-    helps = []
-    units = {"cpu": Unit(core=1), "memory": Unit(byte=1)}
-    if isinstance(right, ir.Read) and isinstance(left, ir.Read):
-        for name, unit in units.items():
-            parts = right.field.split(".")
-            swapped = ".".join(name if part in (*units, "storage") else part for part in parts)
-            if unit == left.type.unit and swapped in FIELDS and swapped != right.field:
-                helps.append(f"did you mean `{swapped}`?")
-    functions = {Unit(core=1): "cores", Unit(byte=1): "bytes", SECONDS: "seconds"}
-    function = functions.get(left.type.unit or PLAIN)
-    if not helps and function is not None and right.type.unit == PLAIN:
-        helps.append(f"give the number a unit:  {function}({scope.text(right)})")
-    return helps
 
 
 def _bare_word(typer: "Typer", node: s.Compare) -> None:
@@ -309,6 +249,8 @@ def closed_set(scope: Scope, left: Typed, word: ir.Const) -> None:
     words = FIELDS[left.field].words
     if word.value not in words:
         near = closest(str(word.value), words)
+        if left.field == "time.weekday" and str(word.value) in _DAY_NUMBERS:
+            near = _DAY_NUMBERS[str(word.value)]
         several = days(str(word.value)) if left.field == "time.weekday" else ""
         if several:
             raise scope.refuse(
@@ -344,7 +286,7 @@ def _is(typer: "Typer", node: s.Is) -> ir.Expr:
     if solid.type.kind in (Kind.LIST, Kind.PODS):
         raise typer.scope.refuse("P201", f"`is` does not test {describe(solid)}", node.left.span)
     if solid.type.kind is not right.type.kind:
-        raise _kinds_differ(typer, solid, right)
+        raise kinds_differ(typer.scope, node, solid, right)
     if solid.type.unit != right.type.unit:
         raise typer.mixed("P203", "`is` wants equal units", solid, right)
     hints.strange_text(typer.scope, solid, "is", right, negated=node.negated)
@@ -381,7 +323,17 @@ def _looks_like_presence(scope: Scope, node: s.Is, word: s.Word) -> None:
 def _missing(typer: "Typer", node: s.IsMissing) -> ir.Expr:
     operand = typer.plain(typer.check(node.operand))
     if operand.type.kind in (Kind.BOOL, Kind.LIST):
-        raise typer.scope.refuse("P201", f"{describe(operand)} is never missing", node.operand.span)
+        text = typer.scope.text(node.operand)
+        better = text if operand.type.kind is Kind.BOOL else f"len({text}) > 0"
+        if not node.negated:
+            better = f"not {text}" if operand.type.kind is Kind.BOOL else f"len({text}) == 0"
+        raise typer.scope.refuse(
+            "P201",
+            f"{describe(operand)} is never missing",
+            node.operand.span,
+            f"write  {better}",
+            fix=Fix(node.span, better),
+        )
     test = ir.Missing(span=node.span, type=BOOL, level=operand.level, operand=operand)
     return _negate(node, test, negated=node.negated)
 

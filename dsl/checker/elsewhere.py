@@ -35,6 +35,13 @@ def outcome(scope: Scope, node: s.Name) -> str | None:
     return f"`{word}` is a statement:  {word}: {condition}"
 
 
+def head_of_value(scope: Scope, span: Span) -> str:
+    """Returns how the line of a value begins, `prefer: least`; "" where no number is wanted."""
+    start = _start_of_statement(scope, span.start)
+    head = " ".join(scope.source.text[start : span.start].split())
+    return head if re.fullmatch(r"score:|(?:prefer|avoid): (?:least|most)", head) else ""
+
+
 def pods(scope: Scope, node: s.Name) -> str | None:
     """Returns the pods that `pods` means where no node is at hand."""
     if node.name != "pods":

@@ -24,7 +24,7 @@ from dsl.checker.scope import (
     describe,
 )
 from dsl.checker.texts import as_test, quoted_rule
-from dsl.diagnostics import Label
+from dsl.diagnostics import Fix, Label
 from dsl.plan import OF_NODES
 from dsl.schema import CATALOGUE
 from dsl.source import Span
@@ -250,13 +250,14 @@ class Typer:
                 out.append(one)
         return tuple(out), firm.type
 
-    def mixed(self, code: str, wants: str, left: Typed, right: Typed) -> Refused:
+    def mixed(self, code: str, wants: str, left: Typed, right: Typed, *helps: str) -> Refused:
         """Refuses two values that do not go together."""
         first, second = sorted((left, right), key=lambda one: one.span.start)
         return self.scope.refuse(
             code,
             f"{wants}, not {describe(left)} and {describe(right)}",
             first.span,
+            *helps,
             label=describe(first),
             labels=(Label(second.span, describe(second)),),
         )
@@ -437,7 +438,10 @@ class Typer:
                 label=describe(left),
                 labels=(Label(right.span, describe(right)),),
             )
-        raise self.mixed("P201", f"`{operator}` wants two numbers", left, right)
+        texts = operator == "+" and Kind.TEXT in (kind.kind, other.kind)
+        joined = f"write  join({self.scope.text(left)}, {self.scope.text(right)})"
+        wants = f"`{operator}` wants two numbers"
+        raise self.mixed("P201", wants, left, right, *([joined] if texts else []))
 
     def _product(self, node: s.Chain) -> Typed:
         hints.slashed_key(self.scope, node)
@@ -513,7 +517,7 @@ class Typer:
                     "P201",
                     f"`{word}` wants conditions, and this is {describe(one)}",
                     one.span,
-                    *_condition_hint(self.scope, one, negated=word == "not"),
+                    *(self._values_apart(node) or self._as_condition(one, negated=word == "not")),
                 )
             solid.append(one)
         if isinstance(node, s.Not):
@@ -526,6 +530,24 @@ class Typer:
             operands=tuple(solid),
         )
 
+    def _as_condition(self, typed: Typed, *, negated: bool) -> tuple[str, ...]:
+        return _condition_hint(self.scope, typed, negated=negated)
+
+    def _values_apart(self, node: s.Logical | s.Not) -> tuple[str, ...]:
+        """Returns what to write for `score: load and cpu_usage` and for `score: load or 50`."""
+        if self.root is not node or not isinstance(node, s.Logical):
+            return ()
+        head = elsewhere.head_of_value(self.scope, node.span)
+        values = [self.scope.text(one) for one in node.operands]
+        if not head or any(
+            isinstance(one, s.Compare | s.Is | s.LabelTest) for one in node.operands
+        ):
+            return ()
+        if node.operator == "or":
+            return (f"for what holds without data write  {' ?? '.join(values)}",)
+        lines = "   and   ".join(f"{head} {one}" for one in values)
+        return (f"write a line for each:  {lines}",)
+
     def _if(self, node: s.If) -> ir.Expr:
         conditions = [one for one, _ in node.branches]
         checked = self.each([*conditions, *(then for _, then in node.branches), node.otherwise])
@@ -534,7 +556,10 @@ class Typer:
         for one in checked[:count]:
             if isinstance(one, Flex) or one.type.kind is not Kind.BOOL:
                 raise self.scope.refuse(
-                    "P201", f"`if` wants a condition, and this is {describe(one)}", one.span
+                    "P201",
+                    f"`if` wants a condition, and this is {describe(one)}",
+                    one.span,
+                    *_condition_hint(self.scope, one, negated=False),
                 )
             tests.append(one)
         values, kind = self.unify(checked[count:], "`then` and `else` want")
@@ -554,6 +579,9 @@ class Typer:
             )
         return result
 
+    def _is_number(self, typed: Typed) -> bool:
+        return isinstance(typed, Flex) or typed.type.is_number
+
     def _fallback(self, node: s.Fallback) -> ir.Expr:
         parts = self.each(node.operands)
         for one in parts[:-1]:
@@ -562,7 +590,16 @@ class Typer:
                     "P201",
                     f"`??` is for values that may be missing; {describe(one)} never is",
                     one.span,
+                    f"write  {self.scope.text(one)}",
+                    fix=Fix(node.span, self.scope.text(one)),
                 )
+        first = parts[0]
+        numbers = not isinstance(first, Flex) and first.type.is_number
+        other = next((one for one in parts if not self._is_number(one)), None)
+        if numbers and other is not None:
+            better = f"{self.scope.text(node.operands[0])} ?? 0"
+            wants = "`??` wants two values of one kind"
+            raise self.mixed("P201", wants, first, other, f"write for example  {better}")
         values, kind = self.unify(parts, "`??` wants")
         return ir.Coalesce(span=node.span, type=kind, level=level_of(values), operands=values)
 
@@ -586,7 +623,9 @@ def _number_hint(scope: Scope, typed: Typed) -> tuple[str, ...]:
 
 def _condition_hint(scope: Scope, typed: Typed, *, negated: bool) -> tuple[str, ...]:
     text = scope.text(typed)
-    if isinstance(typed, Flex) or typed.type.is_number:
+    if isinstance(typed, Flex):
+        return ()
+    if typed.type.is_number:
         return (f"compare it:  {text} > 0",)
     if typed.type.kind is not Kind.TEXT:
         return ()

@@ -10,8 +10,8 @@ from dsl import ir
 from dsl import syntax as s
 from dsl.checker import elsewhere, meant
 from dsl.checker.regex import why_refused
-from dsl.checker.scope import Flex, Refused, Scope, Typed, closest
-from dsl.checker.texts import CONDITION
+from dsl.checker.scope import Flex, Refused, Scope, Typed, closest, describe
+from dsl.checker.texts import CONDITION, beside_flag, has_no_order
 from dsl.diagnostics import Fix, Severity
 from dsl.functions import FUNCTIONS
 from dsl.schema import FIELDS
@@ -49,6 +49,15 @@ _PLAIN: Final = _NAMES | {
 _KINDS: Final = ("ReplicaSet", "StatefulSet", "DaemonSet", "Job", "Node", "ReplicationController")
 _UPPER: Final = {"Deployment": "ReplicaSet", "CronJob": "Job"}
 
+
+#: Words of manifests that are no label: what they ask is asked of another thing, or not at all.
+_OF_KUBERNETES: Final = frozenset(
+    {"taint", "toleration", "limit", "request", "ready", "ip", "statu", "spec", "phase", "port",
+     "volume", "affinity", "selector", "container", "condition", "metadata", "env", "address",
+     "restart", "image", "allocatable", "capacity", "free", "requested", "pvc", "pod"}
+)  # fmt: skip
+#: Words behind a field, which were written without the blank.
+_BEHIND: Final = frozenset({"desc", "asc", "and", "or", "is", "in", "then", "else", "weight"})
 
 # ---- names that are not there
 
@@ -100,11 +109,29 @@ def _near(node: s.Field, name: str, *, has_key: bool) -> tuple[list[str], Fix | 
     parent = name.rpartition(".")[0]
     for start in (name, parent):
         inner = [one for one in FIELDS if one.startswith(f"{start}.")]
-        if 0 < len(inner) <= _MAX_LISTED:
+        if f"{start}.label" not in FIELDS and 0 < len(inner) <= _MAX_LISTED:
             return ["there is " + ", ".join(f"`{one}`" for one in inner)], None
     roots = {one.split(".", 1)[0] for one in FIELDS}
-    if name.split(".", 1)[0] not in roots:
+    root = name.split(".", 1)[0]
+    if root not in roots:
         return ["fields start with pod, node, namespace, cluster, time, it or zone"], None
+    glued = next(
+        (one for one in FIELDS if name.startswith(one) and name[len(one) :] in _BEHIND), ""
+    )
+    if glued:
+        return [f"a blank is missing:  {glued} {name[len(glued) :]}"], Fix(
+            node.span, f"{glued} {name[len(glued) :]}"
+        )
+    word = re.sub(r"[_-]", "", node.path.rpartition(".")[2]).lower()
+    parts = [one for one in FIELDS if one.startswith(f"{root}.") and word in one.split(".")]
+    if parts:
+        return ["there is " + ", ".join(f"`{one}`" for one in parts)], None
+    if f"{root}.label" in FIELDS and word.rstrip("s") not in _OF_KUBERNETES:
+        key = node.path.rpartition(".")[2] if node.key is None else "KEY"
+        return [
+            "what Kubernetes does not know stands in a label or annotation:"
+            f"  {root}.label[{key}]   or   number({root}.label[{key}])"
+        ], None
     return [], None
 
 
@@ -158,12 +185,13 @@ def no_name(scope: Scope, node: s.Name, *, in_pods: bool) -> Refused:
         )
     owners = ("it", "pod", "node", "time") if in_pods else ("pod", "node", "it", "time")
     found = next((f"{one}.{name}" for one in owners if f"{one}.{name}" in FIELDS), None)
-    found = "node.label" if name == "label" else found
+    found = "node.label" if name == "label" and not in_pods else found
     found = elsewhere.pods(scope, node) or found
     if found is not None:
         alone = not FIELDS[found].keyed and FIELDS[found].type.kind is not Kind.PODS
         fix = found if alone and (in_pods or not found.startswith("it.")) else None
-        return scope.refuse("P102", message, node.span, f"did you mean `{found}`?", fix=fix)
+        meant_by = f"{found}[KEY]" if FIELDS[found].keyed else found
+        return scope.refuse("P102", message, node.span, f"did you mean `{meant_by}`?", fix=fix)
     low = name.lower()
     if low in ("true", "yes", "on", "false", "no", "off"):
         better = "true" if low in ("true", "yes", "on") else "false"
@@ -192,6 +220,14 @@ def no_function(scope: Scope, node: s.Call) -> Refused:
         note = elsewhere.query(scope, node) or found.note
         return scope.refuse("P106", message, node.name_span, note)
     near = closest(node.name, (*FUNCTIONS, *AGGREGATES))
+    if near is None and "." not in node.name and node.name in scope.names():
+        return scope.refuse(
+            "P106",
+            message,
+            node.name_span,
+            f"`{node.name}` is a value: write  {node.name}",
+            fix=Fix(node.span, node.name),
+        )
     hints = [f"did you mean `{near}`?"] if near else []
     return scope.refuse("P106", message, node.name_span, *hints, fix=near)
 
@@ -202,6 +238,10 @@ def bare_word(scope: Scope, node: s.Compare, left: Typed) -> Refused | None:
     words = scope.text(node.left)
     whole = Span(node.operator_span.start, node.right.span.end)
     low = text.lower()
+    if not isinstance(left, Flex) and left.type.kind is Kind.TEXT and node.operator[0] in "<>":
+        what = f"`{node.operator}` does not compare text"
+        help_ = has_no_order(scope, left, node.operator)
+        return scope.refuse("P201", what, node.left.span, help_)
     owner = meant.same_of_pod(left, text)
     if owner or text in scope.params:
         better = owner or f"${text}"
@@ -231,7 +271,7 @@ def bare_word(scope: Scope, node: s.Compare, left: Typed) -> Refused | None:
             fix=Fix(whole, better),
         )
     if low in ("true", "false"):
-        told = _flag_of_text(scope, node, left, low)
+        told = _flag_of_text(scope, node, left, low) or _flag_of_number(scope, node, left, low)
         if told is not None:
             return told
         message = f"`{text}` is written in lower case"
@@ -261,6 +301,21 @@ def _flag_of_text(scope: Scope, node: s.Compare, left: Typed, low: str) -> Refus
         node.right.span,
         f"write  {scope.text(node.left)} {better}",
         fix=Fix(Span(node.operator_span.start, node.right.span.end), better),
+    )
+
+
+def _flag_of_number(scope: Scope, node: s.Compare, left: Typed, low: str) -> Refused | None:
+    """Refuses `pod.gpu == True`."""
+    if not isinstance(left, Flex) and not left.type.is_number:
+        return None
+    better = beside_flag(node.operator, holds=low == "true")
+    return scope.refuse(
+        "P201",
+        f"cannot compare {describe(left)} with a condition",
+        node.left.span,
+        *([f"write  {scope.text(node.left)} {better}"] if better else []),
+        label=describe(left),
+        fix=Fix(Span(node.operator_span.start, node.right.span.end), better) if better else None,
     )
 
 

@@ -15,6 +15,7 @@ from dsl.functions import (
     parse_time,
     to_float,
 )
+from dsl.schema import FIELDS
 from dsl.source import Span
 from dsl.types import (
     BYTES,
@@ -34,6 +35,9 @@ from dsl.types import (
 )
 
 _SMALL_BYTES: Final = 1024
+_FEW_SECONDS: Final = 10
+_MINUTE_IN_MS: Final = 60_000
+_DAY: Final = 86_400
 #: More than a machine has, more than a pod asks for: whoever writes that means thousandths.
 _MANY_CORES: Final = 500
 _MANY_CORES_OF_A_POD: Final = 200
@@ -90,7 +94,7 @@ def settle(scope: Scope, typed: Typed, unit: Unit, neighbour: Typed | None = Non
             "P204",
             f"`{typed.text}` of what? `{what}` is in {unit}",
             typed.span,
-            f"write  {typed.text} of X, for example  {typed.text} of node.cpu.allocatable",
+            f"write for example  {typed.text} of {_whole(unit, neighbour)}",
         )
     if typed.sort == "factor" and unit.byte:
         raise _factor_next_to_bytes(scope, typed, neighbour)
@@ -104,6 +108,8 @@ def settle(scope: Scope, typed: Typed, unit: Unit, neighbour: Typed | None = Non
 def _odd_size(scope: Scope, typed: Flex, unit: Unit, neighbour: Typed | None) -> None:
     """Warns of a bare number next to bytes or cores that reads as another unit."""
     size = abs(typed.exact or Fraction(0))
+    if unit == SECONDS and size and _is_age(neighbour):
+        _odd_age(scope, typed, size)
     if typed.sort != "plain" or not size or not re.fullmatch(r"-?\d+(\.\d+)?", typed.text):
         return
     if unit.byte == 1 and unit.core == 0 and size < _SMALL_BYTES:
@@ -126,6 +132,58 @@ def _odd_size(scope: Scope, typed: Flex, unit: Unit, neighbour: Typed | None) ->
             fix=f"{typed.text}m" if written == typed.text else None,
             severity=Severity.WARNING,
         )
+
+
+def _whole(unit: Unit, neighbour: Typed | None) -> str:
+    """Returns of what a share may be meant: of all that a node has, of the highest, of the same."""
+    while isinstance(neighbour, ir.Named | ir.Coalesce):
+        neighbour = neighbour.body if isinstance(neighbour, ir.Named) else neighbour.operands[0]
+    if isinstance(neighbour, ir.Metric):
+        return f"max({neighbour.name})"
+    if isinstance(neighbour, ir.Read):
+        of, _, part = neighbour.field.rpartition(".")
+        whole = f"{of}.allocatable"
+        if part != "allocatable" and whole in FIELDS and not FIELDS[whole].keyed:
+            return whole
+        whole = f"node.{part}.allocatable"
+        if whole in FIELDS:
+            return whole
+    return "1h" if unit == SECONDS else f"node.{'memory' if unit.byte else 'cpu'}.allocatable"
+
+
+def _is_age(node: Typed | None) -> bool:
+    """Whether this is `now - node.created` or another distance of two moments."""
+    while isinstance(node, ir.Named):
+        node = node.body
+    if not isinstance(node, ir.Arith) or node.operators != ("-",):
+        return False
+    return all(one.type.kind is Kind.TIME for one in node.operands)
+
+
+def _odd_age(scope: Scope, typed: Flex, size: Fraction) -> None:
+    """Warns of an age compared with 5, with 300000 and with 30M."""
+    number = re.fullmatch(r"(\d+)([kMG]?)", typed.text)
+    if number is None or scope.source.slice(typed.span) != typed.text:
+        return  # A parameter has its value elsewhere.
+    digits, factor = number.groups()
+    milliseconds = size >= _MINUTE_IN_MS and not size % _MINUTE_IN_MS and bool(size % _DAY)
+    if factor:
+        what, better = (
+            f"is {to_float(size):,.0f} seconds",
+            f"{digits}{'min' if factor == 'M' else 's'}",
+        )
+    elif size < _FEW_SECONDS:
+        what, better = "is seconds here, and that few are rarely meant", f"{digits}min"
+    elif milliseconds:
+        what, better = "is seconds here, and not milliseconds", f"{digits}ms"
+    else:
+        return
+    scope.warn(
+        "P220",
+        f"`{typed.text}` beside an age {what}",
+        typed.span,
+        f"did you mean {better}? if not, write  {to_float(size):.0f}s",
+    )
 
 
 def _factor_next_to_bytes(scope: Scope, typed: Flex, neighbour: Typed | None) -> Exception:

@@ -76,6 +76,8 @@ def past_the_last(scope: Scope, item: ir.Expr, members: s.Range, high: float) ->
     if last is None or high <= last or not isinstance(item, ir.Read):
         return
     low = scope.text(members.low)
+    if low.isdigit() and int(low) > last:
+        return  # It holds never, and that is said already.
     beyond = high - last - 1
     forms = [f"{low}..{last}"]
     if 0 < beyond < last:

@@ -15,6 +15,8 @@ from dsl.plan import MetricSpec
 
 _PAIRS: Final = {"(": ")", "[": "]", "{": "}"}
 _STRING: Final = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|`[^`]*`|#[^\n]*", re.DOTALL)
+_QUOTE: Final = re.compile(r"[\"'`]")
+_PARAMETER: Final = re.compile(r"\$(?:\$|\w+)")
 #: Labels that are looked for where a metric does not say which one names the node.
 _BY_DEFAULT: Final = ("node", "instance", "kubernetes_node")
 _GROUPING: Final = r"(?:\s*\b(?P<{0}>by|without)\s*\((?P<{0}s>[^()]*)\))?"
@@ -52,20 +54,28 @@ def odd_query(scope: Scope, node: s.MetricDecl, spec: MetricSpec) -> None:
             written.span,
             'name a series, for example  promql "node_load1"',
         )
-    bare = _STRING.sub(lambda found: "_" * len(found[0]), spec.query)
-    quote = re.search(r"[\"'`]", bare)
+    # What a parameter puts in is none of the query's own.
+    bare = _bare(_PARAMETER.sub(lambda found: "_" * len(found[0]), written.value))
+    quote = _QUOTE.search(bare)
     if quote is not None:
         what = f"the quote `{quote[0]}` is opened and never closed in this query"
         raise scope.refuse("P111", what, written.span, "close it, or leave it out")
-    fault, mended = _brackets(spec.query, bare)
+    fault, mended = _brackets(written.value, bare)
     if fault:
-        raise _not_whole(scope, written, spec.query, fault, mended)
-    _names_none(scope, node, spec, bare)
+        raise _not_whole(scope, written, fault, mended)
+    bare = _bare(spec.query)
+    if _QUOTE.search(bare) is None and not _brackets(spec.query, bare)[0]:
+        _names_none(scope, node, spec, bare)
 
 
-def _not_whole(scope: Scope, written: s.Text, query: str, fault: str, mended: str) -> Refused:
+def _bare(query: str) -> str:
+    """Returns a query without its strings and comments, of the same length."""
+    return _STRING.sub(lambda found: "_" * len(found[0]), query)
+
+
+def _not_whole(scope: Scope, written: s.Text, fault: str, mended: str) -> Refused:
     inside = scope.source.slice(written.span)
-    as_it_is = inside[:1] * 2 != inside[:2] and inside[1:-1] == query
+    as_it_is = inside[1:-1] == written.value
     text = f"{inside[:1]}{mended}{inside[-1:]}"
     return scope.refuse(
         "P111",

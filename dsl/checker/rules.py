@@ -372,7 +372,11 @@ class RuleChecker:
             hint = {
                 Kind.BOOL: f"write  prefer: {text}",
                 Kind.TEXT: f"write  score: number({text})",
+                Kind.TIME: f"for the newest write  prefer: most {text}",
+                Kind.LIST: f"write  score: len({text})",
             }.get(value.type.kind)
+            if isinstance(value, ir.Const):
+                hint = "write for example  score: if node.ready then 100 else 0"
             raise self._scope.refuse(
                 "P205",
                 f"a score is a number, and this is {describe(value)}",
@@ -422,6 +426,7 @@ class RuleChecker:
                     "P205",
                     f"`{node.direction}` wants a number, and this is {describe(value)}",
                     node.right.span,
+                    *_as_preference(node.direction, value, text),
                 )
             return value, "minmax", node.direction == "least"
         if value.type.kind is not Kind.BOOL:
@@ -472,7 +477,14 @@ class RuleChecker:
         elif isinstance(node, s.Word):
             typed = read_number(node.value, node.span)
         if not isinstance(typed, Flex) or typed.exact is None:
-            raise self._scope.refuse("P111", f"{what} wants a number", node.span)
+            word = self._scope.text(node)
+            help_ = (
+                f"did you mean the parameter `${word}`?"
+                if word in self._scope.params
+                else f"write for example  {what.strip('`')} {0 if what == '`missing`' else 2}"
+            )
+            fix = f"${word}" if word in self._scope.params else None
+            raise self._scope.refuse("P111", f"{what} wants a number", node.span, help_, fix=fix)
         settle(self._scope, typed, PLAIN)
         return to_float(typed.exact)
 
@@ -502,6 +514,20 @@ class RuleChecker:
             guilty.span,
             *hints,
         )
+
+
+def _as_preference(direction: str, value: ir.Expr, text: str) -> tuple[str, ...]:
+    """Returns what may be meant by `prefer: least node.ready` and `most node.label[rank]`."""
+    if value.type.kind is Kind.BOOL:
+        return (f"write  {'avoid' if direction == 'least' else 'prefer'}: {text}",)
+    if isinstance(value, ir.Read) and FIELDS[value.field].keyed:
+        return (f"write  prefer: {direction} number({text})",)
+    if value.type.kind is Kind.TEXT:
+        return (
+            f"to choose one write  {'avoid' if direction == 'least' else 'prefer'}:"
+            f" {text} is VALUE",
+        )
+    return ()
 
 
 def _in_unit(value: ir.Expr) -> str:

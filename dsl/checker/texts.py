@@ -7,12 +7,14 @@ from dsl import ir
 from dsl import syntax as s
 from dsl.checker.scope import Flex, Scope, Typed
 from dsl.schema import FIELDS
+from dsl.types import BYTES, CORES, PLAIN, SECONDS, Kind, Type, Unit
 
 #: Its values are the words True, False and Unknown.
 CONDITION: Final = "node.condition"
 _WEEKDAY: Final = "time.weekday"
 _DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _KERNEL: Final = "node.kernel"
+_NAMED_UNITS: Final = {CORES: "cores", BYTES: "bytes", SECONDS: "seconds"}
 #: How a rule in quotes begins.
 _RULE: Final = re.compile(r"(not |any\(|count\()*(pod|node|namespace|cluster|time)\.\w", re.ASCII)
 
@@ -68,9 +70,30 @@ def beside_number(scope: Scope, node: ir.Expr, number: Flex, operator: str) -> t
     return f"`{text}` is a text that holds no number", ""
 
 
+def beside_flag(operator: str, *, holds: bool) -> str:
+    """Returns what a number is compared with where `true` or `false` was written; "" for `<`."""
+    if operator not in ("==", "!="):
+        return ""
+    return "> 0" if holds == (operator == "==") else "== 0"
+
+
+def in_unit(text: str, kind: Type, unit: Unit) -> str:
+    """Writes a text or a plain number as an amount of a unit; "" where no function makes one."""
+    named = _NAMED_UNITS.get(unit)
+    if kind.kind is Kind.TEXT:
+        if unit.is_plain:
+            return f"number({text})"
+        return (
+            f"duration({text})" if unit == SECONDS else f"{named}(quantity({text}))" * bool(named)
+        )
+    return f"{named}({text})" if named is not None and kind.unit == PLAIN else ""
+
+
 def has_no_order(scope: Scope, node: ir.Expr, operator: str) -> str:
     """Returns what to do where two texts are compared by their size."""
     text = scope.text(node)
+    if isinstance(node, ir.Read) and node.field == _WEEKDAY:
+        return f"name the days:  {text} in [mon, tue]"
     if isinstance(node, ir.Read) and node.field == _KERNEL:
         return f'a version is compared by its parts:  number(before({text}, ".")) {operator} 5'
     number = _as_number(node, text)
