@@ -83,8 +83,8 @@ def closest_field(name: str) -> str | None:
         if len(others) != len(words):
             continue
         distance = 0
-        for place, (word, other) in enumerate(zip(words, others, strict=True)):
-            distance += _apart(word, other, inner=0 < place < len(words) - 1)
+        for word, other in zip(words, others, strict=True):
+            distance += _apart(word, other)
             if distance >= best_distance:
                 break
         else:
@@ -92,18 +92,17 @@ def closest_field(name: str) -> str | None:
     return best
 
 
-def _apart(word: str, other: str, *, inner: bool = False) -> int:
-    """Returns the edit distance of two words, something large where they are not close at all.
-
-    A word between two others may be as short as `cu`.
-    """
+def _apart(word: str, other: str) -> int:
+    """Returns the edit distance of two words, something large where they are not close at all."""
     if word == other:
         return 0
     far = _MAX_DISTANCE + 1
     if abs(len(word) - len(other)) >= far or len({*word} ^ {*other}) > 2 * _MAX_DISTANCE:
         return far
     own = edit_distance(word, other)
-    return own if own * 2 < max(len(word), 2) + inner else far
+    # `cu` is `cpu`: of a short word one letter is more than half, and yet only one is missing.
+    added = own == 1 and len(other) > len(word) > 1
+    return own if own * 2 < max(len(word), 2) or added else far
 
 
 #: The words of `time.weekday`.
@@ -155,167 +154,204 @@ _PARTS: Final = MappingProxyType(
 _SIZES: Final = ("count", "size", "length", "len", "number", "total")
 _METRICS: Final = ("metric", "metrics", "prometheus", "usage", "stats")
 _POD_COUNT: Final = "count(node.pods)"
+_ON_NO_NODE: Final = "the pod is on no node yet; the one asked is"
+_MEASURED: Final = "use that is measured is a metric:"
+_LOAD: Final = "the load of a node is a metric:"
+_BANDWIDTH: Final = "bandwidth is a metric:"
+
+
+def _each(paths: str, text: str, *, sure: bool = True, note: str = "") -> dict[str, Spelling]:
+    return dict.fromkeys(paths.split(), Spelling(text, sure, note))
+
+
 #: Names that mean something else here, by owner and what is left of the path.
 _CONCEPTS: Final = MappingProxyType(
     {
-        "pod.nodename": Spelling("node.name", note="the pod is on no node yet; the one asked is"),
-        "pod.node": Spelling("node.name", note="the pod is on no node yet; the one asked is"),
-        "pod.host": Spelling("node.name", note="the pod is on no node yet; the one asked is"),
+        **_each(
+            "pod.nodename pod.node pod.host",
+            "node.name",
+            note=_ON_NO_NODE,
+        ),
         "pod.age": Spelling("now - pod.created"),
-        "node.age": Spelling("now - node.created"),
+        **_each(
+            "node.age node.uptime",
+            "now - node.created",
+        ),
         "it.age": Spelling("now - it.created"),
-        "pod.creationtimestamp": Spelling("pod.created"),
-        "node.creationtimestamp": Spelling("node.created"),
-        "it.creationtimestamp": Spelling("it.created"),
+        **_each(
+            "pod.creationtimestamp pod.creationtime",
+            "pod.created",
+        ),
+        **_each(
+            "node.creationtimestamp node.creationtime",
+            "node.created",
+        ),
+        **_each(
+            "it.creationtimestamp it.creationtime",
+            "it.created",
+        ),
         "pod.waiting": Spelling("now - pod.queued_at"),
-        "pod.kind": Spelling("pod.owner.kind"),
-        "pod.owner": Spelling("pod.owner.kind", sure=False),
-        "pod.ownerreferences.kind": Spelling("pod.owner.kind"),
+        **_each(
+            "pod.kind pod.ownerreferences.kind pod.ownerreference.kind",
+            "pod.owner.kind",
+        ),
+        **_each(
+            "pod.owner pod.ownerreferences",
+            "pod.owner.kind",
+            sure=False,
+        ),
         "pod.ownerreferences.name": Spelling("pod.owner.name"),
-        "pod.ownerreferences": Spelling("pod.owner.kind", sure=False),
-        "pod.ownerreference.kind": Spelling("pod.owner.kind"),
-        "pod.deployment": Spelling("pod.workload"),
-        "pod.statefulset": Spelling("pod.workload"),
-        "pod.replicaset": Spelling("pod.workload"),
-        "pod.daemonset": Spelling("pod.workload"),
-        "pod.controller": Spelling("pod.workload"),
+        **_each(
+            "pod.deployment pod.statefulset pod.replicaset pod.daemonset pod.controller "
+            "deployment.name statefulset.name job.name workload.name",
+            "pod.workload",
+        ),
         "pod.app": Spelling("pod.label[app]"),
         "it.app": Spelling("it.label[app]"),
         "pod.team": Spelling("pod.label[team]"),
-        "deployment.name": Spelling("pod.workload"),
-        "statefulset.name": Spelling("pod.workload"),
-        "job.name": Spelling("pod.workload"),
-        "workload.name": Spelling("pod.workload"),
-        "deployment.replicas": Spelling("workload.replicas"),
-        "pod.replicas": Spelling("workload.replicas"),
+        **_each(
+            "deployment.replicas pod.replicas",
+            "workload.replicas",
+        ),
         "pod.qosclass": Spelling("pod.qos"),
-        "pod.priorityclassname": Spelling("pod.priority_class"),
+        **_each(
+            "pod.priorityclassname pod.class",
+            "pod.priority_class",
+        ),
         "pod.serviceaccountname": Spelling("pod.service_account"),
         "pod.schedulername": Spelling("pod.scheduler"),
-        "pod.namespace.name": Spelling("pod.namespace"),
-        "pod.containers.image": Spelling("pod.image"),
-        "pod.container.image": Spelling("pod.image"),
+        **_each(
+            "pod.namespace.name pod.podnamespace pod.ns",
+            "pod.namespace",
+        ),
+        **_each(
+            "pod.containers.image pod.container.image pod.imagename",
+            "pod.image",
+        ),
         "pod.containers.name": Spelling("pod.containers", sure=False),
-        "pod.imagename": Spelling("pod.image"),
         "pod.taints": Spelling("pod.toleration[KEY]", sure=False),
-        "node.pods.count": Spelling(_POD_COUNT),
-        "node.pods.size": Spelling(_POD_COUNT),
-        "node.pods.length": Spelling(_POD_COUNT),
-        "node.pods.len": Spelling(_POD_COUNT),
-        "node.pods.used": Spelling(_POD_COUNT),
-        "node.pods.requested": Spelling(_POD_COUNT),
-        "node.podcount": Spelling(_POD_COUNT),
-        "node.numpods": Spelling(_POD_COUNT),
-        "node.pods.total": Spelling("node.pods.capacity"),
-        "node.pods.allocatable": Spelling("node.pods.capacity"),
+        **_each(
+            "node.pods.count node.pods.size node.pods.length node.pods.len node.pods.used "
+            "node.pods.requested node.podcount node.numpods node.runningpods node.numberofpods "
+            "node.podnumber node.pods.running node.pods.number node.pods.current",
+            _POD_COUNT,
+        ),
+        **_each(
+            "node.pods.total node.pods.allocatable node.maxpods node.allocatable.pods "
+            "node.capacity.pods node.pods.max",
+            "node.pods.capacity",
+        ),
         "node.pods.available": Spelling("node.pods.free"),
-        "node.maxpods": Spelling("node.pods.capacity"),
-        "node.allocatable.pods": Spelling("node.pods.capacity"),
-        "node.capacity.pods": Spelling("node.pods.capacity"),
-        "cluster.nodecount": Spelling("cluster.nodes"),
-        "cluster.nodes.count": Spelling("cluster.nodes"),
-        "cluster.size": Spelling("cluster.nodes"),
-        "node.hostname": Spelling("node.name"),
-        "node.operatingsystem": Spelling("node.os"),
-        "node.architecture": Spelling("node.arch"),
+        **_each(
+            "cluster.nodecount cluster.nodes.count cluster.size",
+            "cluster.nodes",
+        ),
+        **_each(
+            "node.hostname node.id node.nodename",
+            "node.name",
+        ),
+        **_each(
+            "node.operatingsystem node.platform",
+            "node.os",
+        ),
+        **_each(
+            "node.architecture node.cpuarchitecture",
+            "node.arch",
+        ),
         "node.kernelversion": Spelling("node.kernel"),
-        "node.type": Spelling("node.instance_type"),
-        "node.instance": Spelling("node.instance_type"),
-        "node.flavor": Spelling("node.instance_type"),
-        "node.availabilityzone": Spelling("node.zone"),
-        "node.az": Spelling("node.zone"),
-        "node.schedulable": Spelling("not node.unschedulable", sure=False),
-        "node.cordoned": Spelling("node.unschedulable"),
-        "node.isready": Spelling("node.ready"),
-        "node.iscordoned": Spelling("node.unschedulable"),
-        "node.isschedulable": Spelling("not node.unschedulable", sure=False),
-        "node.uptime": Spelling("now - node.created"),
-        "node.creationtime": Spelling("node.created"),
-        "pod.creationtime": Spelling("pod.created"),
-        "it.creationtime": Spelling("it.created"),
-        "node.runningpods": Spelling(_POD_COUNT),
-        "node.numberofpods": Spelling(_POD_COUNT),
-        "node.podnumber": Spelling(_POD_COUNT),
-        "node.pods.running": Spelling(_POD_COUNT),
-        "node.pods.number": Spelling(_POD_COUNT),
-        "node.pods.current": Spelling(_POD_COUNT),
-        "node.pods.max": Spelling("node.pods.capacity"),
-        "node.instancetypes": Spelling("node.instance_type"),
-        "node.machinetype": Spelling("node.instance_type"),
-        "node.vmsize": Spelling("node.instance_type"),
-        "node.cpuarchitecture": Spelling("node.arch"),
-        "node.platform": Spelling("node.os"),
+        **_each(
+            "node.type node.instance node.flavor node.instancetypes node.machinetype node.vmsize",
+            "node.instance_type",
+        ),
+        **_each(
+            "node.availabilityzone node.az",
+            "node.zone",
+        ),
+        **_each(
+            "node.schedulable node.isschedulable",
+            "not node.unschedulable",
+            sure=False,
+        ),
+        **_each(
+            "node.cordoned node.iscordoned",
+            "node.unschedulable",
+        ),
+        **_each(
+            "node.isready node.healthy",
+            "node.ready",
+        ),
         "node.datacenter": Spelling("node.region"),
-        "node.id": Spelling("node.name"),
-        "node.nodename": Spelling("node.name"),
-        "node.status": Spelling("node.ready", sure=False),
-        "node.health": Spelling("node.ready", sure=False),
-        "node.healthy": Spelling("node.ready"),
-        "node.availability": Spelling("node.ready", sure=False),
+        **_each(
+            "node.status node.health node.availability",
+            "node.ready",
+            sure=False,
+        ),
         "pod.id": Spelling("pod.uid"),
         "pod.podname": Spelling("pod.name"),
-        "pod.podnamespace": Spelling("pod.namespace"),
-        "pod.ns": Spelling("pod.namespace"),
         "it.ns": Spelling("it.namespace"),
         "pod.prio": Spelling("pod.priority"),
-        "pod.class": Spelling("pod.priority_class"),
         "pod.isdaemonset": Spelling("pod.owner.kind is DaemonSet"),
         "pod.isjob": Spelling("pod.owner.kind is Job"),
         "pod.isstatefulset": Spelling("pod.owner.kind is StatefulSet"),
-        "pod.queuetime": Spelling("now - pod.queued_at", sure=False),
-        "pod.waittime": Spelling("now - pod.queued_at", sure=False),
-        "pod.waitingtime": Spelling("now - pod.queued_at", sure=False),
+        **_each(
+            "pod.queuetime pod.waittime pod.waitingtime",
+            "now - pod.queued_at",
+            sure=False,
+        ),
         "pod.retries": Spelling("pod.attempts", sure=False),
         "it.isready": Spelling("it.ready"),
-        "it.isterminating": Spelling("it.terminating"),
-        "it.deleting": Spelling("it.terminating"),
+        **_each(
+            "it.isterminating it.deleting",
+            "it.terminating",
+        ),
         "it.running": Spelling("it.phase is Running"),
         "it.starttime": Spelling("it.started_at"),
-        "it.status": Spelling("it.phase"),
-        "it.state": Spelling("it.phase"),
-        "it.nodename": Spelling("it.node"),
-        "it.host": Spelling("it.node"),
-        "node.load": Spelling("load", note="the load of a node is a metric:"),
-        "node.bandwidth": Spelling("bandwidth", note="bandwidth is a metric:"),
+        **_each(
+            "it.status it.state",
+            "it.phase",
+        ),
+        **_each(
+            "it.nodename it.host",
+            "it.node",
+        ),
+        **_each(
+            "node.load node.loadaverage node.loadavg node.cpu.load",
+            "load",
+            note=_LOAD,
+        ),
+        **_each(
+            "node.bandwidth node.network node.networkusage node.networkbandwidth",
+            "bandwidth",
+            note=_BANDWIDTH,
+        ),
         "node.latency": Spelling("latency", note="latency is a metric:"),
-        "node.network": Spelling("bandwidth", note="bandwidth is a metric:"),
-        "node.cpu.usage": Spelling("cpu_usage", note="use that is measured is a metric:"),
-        "node.cpu.utilization": Spelling("cpu_usage", note="use that is measured is a metric:"),
-        "node.utilization.cpu": Spelling("cpu_usage", note="use that is measured is a metric:"),
-        "node.usage.cpu": Spelling("cpu_usage", note="use that is measured is a metric:"),
-        "node.utilization.memory": Spelling(
-            "memory_usage", note="use that is measured is a metric:"
+        **_each(
+            "node.cpu.usage node.cpu.utilization node.utilization.cpu node.usage.cpu "
+            "node.cpuutilization node.cpupercent node.cpuusage",
+            "cpu_usage",
+            note=_MEASURED,
         ),
-        "node.usage.memory": Spelling("memory_usage", note="use that is measured is a metric:"),
-        "node.cpuutilization": Spelling("cpu_usage", note="use that is measured is a metric:"),
-        "node.memoryutilization": Spelling(
-            "memory_usage", note="use that is measured is a metric:"
+        **_each(
+            "node.utilization.memory node.usage.memory node.memoryutilization "
+            "node.memorypercent node.memory.usage node.memory.utilization node.memoryusage",
+            "memory_usage",
+            note=_MEASURED,
         ),
-        "node.cpupercent": Spelling("cpu_usage", note="use that is measured is a metric:"),
-        "node.memorypercent": Spelling("memory_usage", note="use that is measured is a metric:"),
-        "node.loadaverage": Spelling("load", note="the load of a node is a metric:"),
-        "node.loadavg": Spelling("load", note="the load of a node is a metric:"),
-        "node.networkusage": Spelling("bandwidth", note="bandwidth is a metric:"),
-        "node.networkbandwidth": Spelling("bandwidth", note="bandwidth is a metric:"),
         "node.diskio": Spelling("disk_io", note="what the disks do is a metric:"),
-        "node.cpu.load": Spelling("load", note="the load of a node is a metric:"),
-        "node.cpuusage": Spelling("cpu_usage", note="use that is measured is a metric:"),
-        "node.memory.usage": Spelling("memory_usage", note="use that is measured is a metric:"),
-        "node.memory.utilization": Spelling(
-            "memory_usage", note="use that is measured is a metric:"
+        **_each(
+            "time.day time.dayofweek now.weekday now.day now.dayofweek",
+            "time.weekday",
         ),
-        "node.memoryusage": Spelling("memory_usage", note="use that is measured is a metric:"),
-        "time.day": Spelling("time.weekday"),
-        "time.dayofweek": Spelling("time.weekday"),
-        "time.hours": Spelling("time.hour"),
+        **_each(
+            "time.hours now.hour",
+            "time.hour",
+        ),
         "time.now": Spelling("now"),
-        "now.hour": Spelling("time.hour"),
         "now.minute": Spelling("time.minute"),
-        "now.weekday": Spelling("time.weekday"),
-        "now.day": Spelling("time.weekday"),
-        "now.dayofweek": Spelling("time.weekday"),
-        "victims.size": Spelling("victims.count"),
-        "victims.length": Spelling("victims.count"),
+        **_each(
+            "victims.size victims.length",
+            "victims.count",
+        ),
         "group.minmember": Spelling("group.min_member"),
         "pod.group": Spelling("group.name"),
         "pod.quota": Spelling("quota.name"),
