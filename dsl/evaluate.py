@@ -211,5 +211,5 @@ def _reads(node: ir.Expr) -> Iterator[tuple[str, str]]:
 
 def _keyed(field: str, key: str) -> str:
     """A field and its key as they are written: `node.resource[cpu].free`."""
-    owner, kind, *part = field.split(".")
-    return ".".join((owner, f"{kind}[{key}]", *part))
+    before, resource, part = field.partition(".resource.")
+    return f"{before}{resource.rstrip('.')}[{key}]{'.' if part else ''}{part}"

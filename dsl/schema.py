@@ -270,6 +270,9 @@ def _it() -> Iterator[FieldSpec]:
     yield FieldSpec("it.ready", BOOL, level, "whether it is ready")
     yield FieldSpec("it.bound", BOOL, level, "whether it is bound, not only assumed")
     yield FieldSpec("it.scheduled_at", TIME, level, "when it was scheduled", optional=True)
+    for part in ("label", "annotation"):
+        doc = f"value of a{'n' if part == 'annotation' else ''} {part} of the pod's namespace"
+        yield FieldSpec(f"it.namespace.{part}", TEXT, level, doc, keyed=True, optional=True)
     doc = "when it finished"
     yield FieldSpec("it.finished_at", TIME, level, doc, optional=True, served=False)
     doc = "whether its quota is over its minimum"
@@ -341,6 +344,11 @@ KUBERNETES_PATHS: Final = MappingProxyType(
         "pod.serviceaccountname": "pod.service_account",
         "pod.serviceaccount": "pod.service_account",
         "pod.ns": "pod.namespace",
+        "pod.namespace.label": "namespace.label",
+        "pod.namespace.labels": "namespace.label",
+        "pod.namespace.annotation": "namespace.annotation",
+        "pod.namespace.annotations": "namespace.annotation",
+        "it.namespace.name": "it.namespace",
         "pod.mem": "pod.memory",
         "pod.gpus": "pod.gpu",
         "node.metadata.name": "node.name",

@@ -53,6 +53,7 @@ _T = TypeVar("_T")
 
 POD_ASSIGNED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
 POD_FREED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
+POD_OTHERWISE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_OTHER)
 NODE_ADDED: Final = ClusterEvent(Resource.NODE, Action.ADD)
 NODE_DELETED: Final = ClusterEvent(Resource.NODE, Action.DELETE)
 NODE_OTHERWISE: Final = ClusterEvent(Resource.NODE, Action.UPDATE_OTHER)
@@ -109,12 +110,12 @@ class ClusterState(Protocol):
         """The node the pod is on, assumed or not."""
         ...
 
-    def set_namespace(self, namespace: Namespace) -> None:
-        """A namespace came or changed."""
+    def set_namespace(self, namespace: Namespace) -> bool:
+        """A namespace came or changed; true if that changes what is read of pods on nodes."""
         ...
 
-    def remove_namespace(self, name: str) -> None:
-        """A namespace went."""
+    def remove_namespace(self, name: str) -> bool:
+        """A namespace went; true if that changes what is read of pods on nodes."""
         ...
 
 
@@ -586,27 +587,32 @@ class NodeHandler(_Handler):
 
 
 class NamespaceHandler(_Handler):
-    """Namespaces, for what policies read of a pod's own: only its pods wake."""
+    """Namespaces, for what policies read of a pod's own, and of those of the pods on nodes.
+
+    The pods of the namespace wake, and others if it is read of pods that are on nodes.
+    """
 
     def on_add(self, namespace: Namespace) -> None:
         """The namespace is new, or new to us."""
-        self._cache.set_namespace(namespace)
-        self._tell(NAMESPACE_ADDED, namespace)
+        read = self._cache.set_namespace(namespace)
+        self._tell(NAMESPACE_ADDED, namespace, read=read)
 
     def on_update(self, old: Namespace, new: Namespace) -> None:
         """The namespace changed."""
         if not _same_meta(old.metadata, new.metadata):
-            self._cache.set_namespace(new)
-            self._tell(NAMESPACE_CHANGED, new)
+            read = self._cache.set_namespace(new)
+            self._tell(NAMESPACE_CHANGED, new, read=read)
 
     def on_delete(self, namespace: Namespace) -> None:
         """The namespace is gone."""
-        self._cache.remove_namespace(namespace.metadata.name)
-        self._tell(NAMESPACE_DELETED, namespace)
+        read = self._cache.remove_namespace(namespace.metadata.name)
+        self._tell(NAMESPACE_DELETED, namespace, read=read)
 
-    def _tell(self, event: ClusterEvent, namespace: Namespace) -> None:
+    def _tell(self, event: ClusterEvent, namespace: Namespace, *, read: bool) -> None:
         name = namespace.metadata.name
         self._queue.move(event, only=lambda pod: pod.namespace == name)
+        if read:
+            self._queue.move(POD_OTHERWISE)
         self._wake()
 
 

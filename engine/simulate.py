@@ -132,15 +132,15 @@ class RecordingCache(Cache):
         self._write(Entry("node gone", name=name))
         super().remove_node(name)
 
-    def set_namespace(self, namespace: Namespace) -> None:
+    def set_namespace(self, namespace: Namespace) -> bool:
         """See `Cache.set_namespace`."""
         self._write(Entry("namespace", namespace=namespace))
-        super().set_namespace(namespace)
+        return super().set_namespace(namespace)
 
-    def remove_namespace(self, name: str) -> None:
+    def remove_namespace(self, name: str) -> bool:
         """See `Cache.remove_namespace`."""
         self._write(Entry("namespace gone", name=name))
-        super().remove_namespace(name)
+        return super().remove_namespace(name)
 
     def assume(self, pod: PodInfo, node_name: str) -> None:
         """See `Cache.assume`."""

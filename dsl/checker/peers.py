@@ -171,8 +171,10 @@ def lifted(scope: Scope, node: ir.Expr, what: str) -> ir.Expr:
         case ir.Const():
             return node
         case ir.Read():
-            field = "it." + node.field.removeprefix("pod.")
-            if not node.field.startswith("pod.") or field not in FIELDS:
+            owner, _, name = node.field.partition(".")
+            field = f"it.{name}" if owner == "pod" else f"it.{node.field}"
+            field = "it.namespace" if field == "it.namespace.name" else field
+            if owner not in ("pod", "namespace") or field not in FIELDS:
                 raise _no_member(scope, node, what)
             return ir.Read(
                 span=node.span, type=node.type, level=Level.IT, field=field, key=node.key

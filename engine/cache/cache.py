@@ -201,13 +201,15 @@ class Cache:
 
     # ---- namespaces ------------------------------------------------------------------------
 
-    def set_namespace(self, namespace: Namespace) -> None:
-        """A namespace came or changed."""
+    def set_namespace(self, namespace: Namespace) -> bool:
+        """A namespace came or changed. True if that changes what is read of pods on nodes."""
         self.namespaces[namespace.metadata.name] = namespace
+        return self._namespace_changed(namespace.metadata.name)
 
-    def remove_namespace(self, name: str) -> None:
-        """The namespace is gone."""
+    def remove_namespace(self, name: str) -> bool:
+        """The namespace is gone. True if that changes what is read of pods on nodes."""
         self.namespaces.pop(name, None)
+        return self._namespace_changed(name)
 
     # ---- pods ------------------------------------------------------------------------------
 
@@ -293,6 +295,12 @@ class Cache:
 
     def _detach(self, known: _Known) -> None:
         self.pods.move(known.row, NOWHERE)
+
+    def _namespace_changed(self, name: str) -> bool:
+        rows = self.pods.namespace_changed(name).tolist()
+        for row in rows:
+            self._changed(row)
+        return bool(rows)
 
     def _changed(self, row: int) -> None:
         self._log[self.generation % LOG_ROWS] = row

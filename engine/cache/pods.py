@@ -28,6 +28,7 @@ class PodTable:
         self._priority = Column(np.int64, self._capacity)
         self._on: dict[int, set[int]] = {}
         self._derived: dict[str, tuple[Column, Callable[[PodInfo], object]]] = {}
+        self._of_namespaces: set[str] = set()
 
     @property
     def size(self) -> int:
@@ -79,6 +80,31 @@ class PodTable:
             return -1 if text is None else self._dictionary.code(text)
 
         return self._derive(f"text {column}", np.int32, -1, code)
+
+    def namespace_text(self, column: str, of: Callable[[PodInfo], str | None]) -> CodeColumn:
+        """See `PodColumns.namespace_text`."""
+        self._of_namespaces.add(f"text {column}")
+        return self.text(column, of)
+
+    def namespace_changed(self, name: str) -> NDArray[np.intp]:
+        """Asks again what the pods of a namespace have of it.
+
+        Returns:
+            The rows of the nodes with pods for which that is something else now.
+        """
+        columns = [self._derived[one] for one in self._of_namespaces]
+        if not columns:
+            return np.empty(0, np.intp)
+        own = self.text("namespace None", lambda pod: pod.namespace)
+        there = np.flatnonzero(own == self._dictionary.find(name))
+        otherwise = np.zeros(len(there), np.bool_)
+        for column, of in columns:
+            before = column.view(self.size)[there]
+            for row in there.tolist():
+                column.cell[row] = of(self._pods[row])
+            otherwise |= column.view(self.size)[there] != before
+        rows = self.node[there[otherwise]]
+        return np.unique(rows[rows >= 0]).astype(np.intp)
 
     def flag(self, column: str, of: Callable[[PodInfo], bool]) -> BoolColumn:
         """See `PodColumns.flag`."""

@@ -177,6 +177,10 @@ class PodColumns(Protocol):
         """(P,) a text of each pod as dictionary codes, -1 = missing."""
         ...
 
+    def namespace_text(self, column: str, of: Callable[[PodInfo], str | None]) -> CodeColumn:
+        """(P,) like `text`, of what a pod's namespace says; follows changes of namespaces, too."""
+        ...
+
     def flag(self, column: str, of: Callable[[PodInfo], bool]) -> BoolColumn:
         """(P,) a boolean of each pod."""
         ...

@@ -10,7 +10,7 @@ from typing import Final
 from dsl.functions import parse_time
 from dsl.types import MISSING
 from engine.framework.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PodInfo
-from engine.objects import Container, ResourceList, ResourceRequirements, Toleration
+from engine.objects import Container, Namespace, ResourceList, ResourceRequirements, Toleration
 from engine.quantity import resource_amount
 
 _COMPUTE: Final = (CPU, MEMORY)
@@ -195,6 +195,19 @@ POD_FLAGS: Final[Mapping[str, PodFlag]] = MappingProxyType(
         ),
     }
 )
+
+
+def namespace_text(
+    namespaces: Mapping[str, Namespace], name: str, part: str, key: str | None
+) -> str | None:
+    """A label or an annotation of a namespace."""
+    namespace = namespaces.get(name)
+    if namespace is None:
+        # The API server puts this label on every namespace; the object may not be here yet.
+        return name if (part, key) == ("label", "kubernetes.io/metadata.name") else None
+    meta = namespace.metadata
+    values = meta.labels if part == "label" else meta.annotations
+    return (values or {}).get(key or "")
 
 
 def pod_number(pod: PodInfo, field: str, key: str | None, gpus: Sequence[str]) -> float:

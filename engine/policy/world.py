@@ -41,6 +41,7 @@ from engine.policy.podreads import (
     container_number,
     containers_of,
     epoch_seconds,
+    namespace_text,
     pod_number,
     pod_text,
 )
@@ -277,7 +278,14 @@ class SnapshotWorld:
         if field == "it.node":
             return self._node_names()
         name = field.removeprefix("it.")
-        return self.snapshot.pods.text(f"{name} {key}", lambda pod: pod_text(pod, name, key))
+        pods = self.snapshot.pods
+        if name.startswith("namespace."):
+            known, part = self.snapshot.namespaces, name.removeprefix("namespace.")
+            # INVARIANT: the table of pods asks again when a namespace changes in this mapping.
+            return pods.namespace_text(
+                f"{name} {key}", lambda pod: namespace_text(known, pod.namespace, part, key)
+            )
+        return pods.text(f"{name} {key}", lambda pod: pod_text(pod, name, key))
 
     def pod_flag(self, field: str, key: str | None) -> BoolColumn:  # noqa: ARG002 - none is keyed
         """See `World.pod_flag`."""
@@ -472,13 +480,7 @@ class PodSubject:
         name = self._pod.namespace
         if field == "name":
             return name
-        namespace = self._snapshot.namespaces.get(name)
-        if namespace is None:
-            # The API server puts this label on every namespace; the object may not be here yet.
-            return name if (field, key) == ("label", "kubernetes.io/metadata.name") else None
-        meta = namespace.metadata
-        values = meta.labels if field == "label" else meta.annotations
-        return (values or {}).get(key or "")
+        return namespace_text(self._snapshot.namespaces, name, field, key)
 
 
 def readable_fields() -> Iterator[str]:
@@ -492,7 +494,8 @@ def readable_fields() -> Iterator[str]:
     yield from (f"it.{field}" for field in pod)
     yield from (f"pod.{field}" for field in pod - placed)
     yield from (f"pod.{field}" for field in _QUEUE_FIELDS)
-    yield from ("it.node", "pod.images", "pod.containers")
+    yield from ("it.node", "it.namespace.label", "it.namespace.annotation")
+    yield from ("pod.images", "pod.containers")
     yield from ("node.images", "node.eligible", "node.missing_image_bytes")
     yield from ("node.ips.capacity", "node.ips.free")
     yield from ("namespace.name", "namespace.label", "namespace.annotation")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from engine.cache.cache import Cache
 from engine.clock import ManualClock
-from engine.eventhandlers import EventHandlers, Place, events_of, place_of
+from engine.eventhandlers import POD_OTHERWISE, EventHandlers, Place, events_of, place_of
 from engine.framework.events import Action, ClusterEvent, ClusterEventWithHint, Resource
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.status import Status
@@ -34,6 +34,7 @@ REGISTERED = {
         ClusterEventWithHint(TARGET),
         ClusterEventWithHint(ClusterEvent(Resource.NAMESPACE, Action.ALL)),
     ),
+    "Tenants": (ClusterEventWithHint(ClusterEvent(Resource.ASSIGNED_POD, Action.ALL)),),
 }
 
 
@@ -329,6 +330,36 @@ def test_a_namespace_wakes_its_own_pods(world: World) -> None:
         )
         world.handlers.namespaces.on_update(old, new)
         assert world.where("p") is where
+
+
+def test_a_namespace_wakes_others_where_it_is_read_of_pods_on_nodes(world: World) -> None:
+    """Only if a rule reads it, and only if that is something else now."""
+
+    def tenant(value: str) -> Namespace:
+        return from_builtins(Namespace, {"metadata": {"name": "ns", "labels": {"tenant": value}}})
+
+    def of_namespace(pod: PodInfo) -> str | None:
+        namespace = world.cache.namespaces.get(pod.namespace)
+        return None if namespace is None else (namespace.metadata.labels or {}).get("tenant")
+
+    def wakes(change: Callable[[], None]) -> bool:
+        told = len(world.queue.told)
+        change()
+        return POD_OTHERWISE in [event for event, _ in world.queue.told[told:]]
+
+    namespaces = world.handlers.namespaces
+    world.nodes.on_add(node("n1"))
+    world.pods.on_add(pod("there", on="n1"))
+    assert not wakes(lambda: namespaces.on_add(tenant("a")))
+    world.cache.pods.namespace_text("tenant", of_namespace)
+    before = world.cache.generation
+    assert wakes(lambda: namespaces.on_update(tenant("a"), tenant("b")))
+    assert world.cache.changed_since(before).tolist() == [world.cache.nodes.row("n1")]
+    before = world.cache.generation
+    assert not wakes(lambda: world.handlers.namespaces.on_update(tenant("x"), tenant("b")))
+    assert world.cache.generation == before
+    assert wakes(lambda: namespaces.on_delete(tenant("b")))
+    assert world.cache.pods.namespace_text("tenant", of_namespace).tolist() == [-1]
 
 
 # ---- what cannot be read -------------------------------------------------------------------------

@@ -669,7 +669,7 @@ def present(spec):
     """A condition that reads a field, whatever its value."""
     name = f"{spec.name}[cpu]" if spec.keyed else spec.name
     match spec.type.kind:
-        case Kind.PODS:
+        case Kind.PODS | Kind.NODES:
             return f"count({name}) >= 0"
         case Kind.BOOL:
             return (

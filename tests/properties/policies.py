@@ -112,10 +112,8 @@ def spelled(name, key):
     """A field as it is written."""
     if key is None:
         return name
-    if "." not in name:
-        return f"{name}[{key}]"
-    owner, kind, *part = name.split(".")
-    return ".".join((owner, f"{kind}[{key}]", *part))
+    before, resource, part = name.partition(".resource.")
+    return f"{before}{resource.rstrip('.')}[{key}]{'.' if part else ''}{part}"
 
 
 def _keys(spec):
@@ -123,8 +121,7 @@ def _keys(spec):
         return (None,)
     if spec.name == "score":
         return ("a", "other")
-    word = spec.name.removeprefix("it.node.").split(".")[1]
-    return _RESOURCES if spec.name in AMOUNTS else _KEYS[word]
+    return _RESOURCES if spec.name in AMOUNTS else _KEYS[spec.name.rpartition(".")[2]]
 
 
 def _may_read(place, spec):
@@ -505,7 +502,7 @@ class Writer:
     def _label_test(self, place):
         owners = ["pod.label", "pod.annotation", "namespace.label", "workload.label"]
         owners += ["node.label", "node.annotation", "node.taint"] if place.node else []
-        owners += ["it.label"] if place.it in ("pod", "queued") else []
+        owners += ["it.label", "it.namespace.label"] if place.it in ("pod", "queued") else []
         owner = self.one([one for one in owners if not one.startswith("workload")])
         key = self.one(("k", "app"))
         if owner == "node.taint":

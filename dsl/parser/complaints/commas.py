@@ -8,7 +8,7 @@ import re
 from typing import Final
 
 from dsl.parser.complaints.lists import in_parens
-from dsl.parser.complaints.place import FIELD, LAST_VALUE, Place
+from dsl.parser.complaints.place import FIELD, LAST_VALUE, OWNER, Place
 from dsl.parser.refusal import Refusal
 from dsl.schema import FIELDS
 
@@ -27,7 +27,7 @@ def _colon_of_value(place: Place) -> Refusal | None:
         return place.at(
             clock.start(), place.start + 3, "P007", "there are no times of the day", help_
         )
-    label = re.search(r"((?:pod|node|namespace|it)\.\w+)[ \t]+([\w./-]+)\Z", place.before)
+    label = re.search(rf"({OWNER}\.\w+)[ \t]+([\w./-]+)\Z", place.before)
     value = re.match(r":[ \t]*([\w./-]+)", place.behind)
     if (
         label is not None
@@ -146,7 +146,7 @@ def _alternatives(place: Place) -> Refusal | None:
         r"((?:,[ \t]*[\w./-]+)+)[ \t]*(?=$|\n|\)|->|and\b|or\b|message|status|weight)", place.behind
     )
     tested = re.search(
-        r"((?:pod|node|namespace|it|time)\.\w+(?:\[[^\]]*\])?(?:[ \t]+[\w./-]+)?)[ \t]*"
+        r"((?:pod|node|(?:it\.)?namespace|it|time)\.\w+(?:\[[^\]]*\])?(?:[ \t]+[\w./-]+)?)[ \t]*"
         r"(=|==|\bis|\bin|\bcontains)[ \t]*([\w./-]+)\Z",
         place.before,
     )
@@ -260,7 +260,7 @@ def _conditions(place: Place) -> Refusal | None:
 
 #: What is compared with one value.
 _EQUALS: Final = (
-    r"((?:pod|node|namespace|it|zone)\.\w+(?:\[[^\]]*\])?(?:[ \t]+[\w./-]+)?)"
+    r"((?:pod|node|(?:it\.)?namespace|it|zone)\.\w+(?:\[[^\]]*\])?(?:[ \t]+[\w./-]+)?)"
     r"[ \t]*(?:==?|\bis)[ \t]*"
 )
 #: Statements that hold no conditions, or other things besides.

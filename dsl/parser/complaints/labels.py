@@ -8,7 +8,7 @@ import re
 from typing import Final
 
 from dsl.parser.complaints.connectives import WORDS
-from dsl.parser.complaints.place import CLAUSES, KEYWORDS, Place
+from dsl.parser.complaints.place import CLAUSES, KEYWORDS, OWNER, Place
 from dsl.parser.refusal import Refusal
 from dsl.schema import FIELDS, PLURALS
 from dsl.spelling import NOTHING, closest, quoted_key
@@ -121,7 +121,9 @@ def _instead(
 
 def _of_field(place: Place) -> Refusal | None:
     """`pod.toleration dedicated=gpu`, `node.condition Ready`: their key stands in brackets."""
-    found = re.search(r"(?<![\w.$])((?:pod|node|namespace|it|workload)\.(\w+))\Z", place.before)
+    found = re.search(
+        r"(?<![\w.$])((?:pod|node|(?:it\.)?namespace|it|workload)\.(\w+))\Z", place.before
+    )
     key = re.match(rf"({_KEY})(?:[ \t]*(!?)=[ \t]*({_KEY}))?", place.behind)
     if found is None or key is None or place.start == found.end():
         return None
@@ -193,8 +195,8 @@ def label_then_operator(place: Place) -> Refusal | None:
     """`node.label a like b`: a label test knows symbols and `in` only."""
     if place.met not in ("like", "contains", "matches", "is", "starts", "ends", "??"):
         return None
-    found = re.search(r"((?:pod|node|namespace|it)\.\w+)[ \t]+([\w./-]+|\"_*\")\Z", place.before)
-    if found is None or found[2] == "not" or found[1].split(".")[1].rstrip("s") not in (
+    found = re.search(rf"({OWNER}\.\w+)[ \t]+([\w./-]+|\"_*\")\Z", place.before)
+    if found is None or found[2] == "not" or found[1].rpartition(".")[2].rstrip("s") not in (
         "label", "annotation", "taint",
     ):  # fmt: skip
         return None
@@ -215,7 +217,7 @@ def label_then_operator(place: Place) -> Refusal | None:
     )  # fmt: skip
 
 
-_OWNED: Final = r"(?:pod|node|namespace|workload|it)\.(?:label|annotation)s?"
+_OWNED: Final = r"(?:pod|node|(?:it\.)?namespace|workload|it)\.(?:label|annotation)s?"
 
 
 def labels_compared(place: Place) -> Refusal | None:

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from dsl.parser.complaints.connectives import WORDS
-from dsl.parser.complaints.place import CLAUSES, Place
+from dsl.parser.complaints.place import CLAUSES, OWNER, Place
 from dsl.parser.refusal import Refusal
 from dsl.parser.statements import DECLARATIONS, STATEMENTS
 from dsl.spelling import closest
@@ -82,7 +82,7 @@ def unfinished(place: Place) -> Refusal | None:
         shape = _shape(place)
         if shape is not None:
             return place.at(start, place.start, "P009", f"`{word}` alone says nothing here", shape)
-    key = re.search(r"(?:pod|node|namespace|it)\.(?:label|annotation|taint)s?\Z", place.before)
+    key = re.search(rf"{OWNER}\.(?:label|annotation|taint)s?\Z", place.before)
     if key is not None:
         return place.at(
             *key.span(), "P009", f"`{word}` needs a key",

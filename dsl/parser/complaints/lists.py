@@ -6,7 +6,7 @@ possible: the statement can be read further with it.
 
 import re
 
-from dsl.parser.complaints.place import FIELD, LAST_VALUE, PATH, Place, written_here
+from dsl.parser.complaints.place import FIELD, LAST_VALUE, OWNER, PATH, Place, written_here
 from dsl.parser.refusal import Refusal
 from dsl.spelling import quoted_key
 
@@ -34,7 +34,7 @@ def listed(place: Place) -> Refusal | None:
                 place.start + upto.end())  # fmt: skip
         return place.instead(span, "P001", "a range is written with `..`", f"{after[1]}..{upto[1]}")
     sign = place.text[place.start : place.start + 1]
-    owner = re.search(r"((?:pod|node|namespace|it)\.(?:label|annotation|taint)s?)[ \t]+in\Z",
+    owner = re.search(rf"({OWNER}\.(?:label|annotation|taint)s?)[ \t]+in\Z",
                       place.before)  # fmt: skip
     if owner is not None and sign == "[":
         items = place.text[place.start : max(place.closing(place.start), place.start) + 1]
@@ -70,9 +70,7 @@ def listed(place: Place) -> Refusal | None:
 
 def _in_a_let(place: Place, name: str) -> str:
     """`node.label pool in pools`: what reads a list by its name."""
-    test = re.search(
-        r"((?:pod|node|namespace|it)\.\w+)[ \t]+([\w./-]+)[ \t]+((?:not[ \t]+)?in)\Z", place.before
-    )
+    test = re.search(rf"({OWNER}\.\w+)[ \t]+([\w./-]+)[ \t]+((?:not[ \t]+)?in)\Z", place.before)
     if test is None or not re.fullmatch(r"[A-Za-z_]\w*", name):
         return ""
     return f"{written_here(test[1] + '[')}{quoted_key(test[2])}] {test[3]} {name}"
@@ -80,9 +78,7 @@ def _in_a_let(place: Place, name: str) -> str:
 
 def _split(place: Place, field: re.Match[str]) -> Refusal | None:
     """`node.label pool in pod.annotation[pools]`: a text that holds several words."""
-    test = re.search(
-        r"((?:pod|node|namespace|it)\.\w+)[ \t]+([\w./-]+)[ \t]+(not[ \t]+)?in\Z", place.before
-    )
+    test = re.search(rf"({OWNER}\.\w+)[ \t]+([\w./-]+)[ \t]+(not[ \t]+)?in\Z", place.before)
     if test is None:
         return None
     no = "not " if test[3] else ""
@@ -103,7 +99,7 @@ def _bracketed(place: Place, operator: str) -> Refusal | None:
             (place.start, close + 1), "P001", "a list stands in square brackets", better
         )
     left = LAST_VALUE.search(place.before[: -len(operator)].rstrip())
-    label = re.search(r"(?:pod|node|namespace|it)\.\w+[ \t]+[\w./-]+\Z",
+    label = re.search(rf"{OWNER}\.\w+[ \t]+[\w./-]+\Z",
                       place.before[: -len(operator)].rstrip())  # fmt: skip
     left = label or left
     if left is None:

@@ -17,6 +17,8 @@ from dsl.source import QUOTED_OR_COMMENT
 PATH: Final = r"(?<![\w.$])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?:\[[^\[\]]*\](?:\.\w+)*)?"
 #: The value that a text ends with.
 LAST_VALUE: Final = re.compile(rf"(?:{PATH}|\"_*\"|\$\w+|\d[\w.%]*)\Z")
+#: What has labels, as a pattern.
+OWNER: Final = r"(?:pod|node|(?:it\.)?namespace|it)"
 #: A field of something that is known, with its key.
 FIELD: Final = re.compile(
     r"(?<![\w.$])(?:pod|node|namespace|it|workload|cluster|group)(?:\.[A-Za-z_]\w*)+"

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from dsl.parser.complaints.choices import ternary
-from dsl.parser.complaints.place import LAST_VALUE, PATH, Place
+from dsl.parser.complaints.place import LAST_VALUE, OWNER, PATH, Place
 from dsl.parser.refusal import Refusal
 from dsl.schema import FIELDS
 from dsl.spelling import field_for
@@ -264,7 +264,7 @@ def _equals(place: Place) -> Refusal | None:
             "write for example  " + _DECLARED[place.keyword],
         )  # fmt: skip
     key = re.search(r"(?:and|or|not|,)[ \t]+([A-Za-z0-9][\w./-]*)\Z", place.before)
-    labels = re.search(r"((?:pod|node|namespace|it)\.\w+)[ \t]+[\w./-]+[ \t]*=[^=]", place.before)
+    labels = re.search(rf"({OWNER}\.\w+)[ \t]+[\w./-]+[ \t]*=[^=]", place.before)
     if key is not None and labels is not None and "." not in word:
         start = key.start(1)
         better = f"{labels[1]} {key[1]}"
@@ -282,7 +282,7 @@ def _equals(place: Place) -> Refusal | None:
             (bare.start(1), end), "P014", "whose label this is stands in front", better
         )
     message = "`=` is for names and labels; a comparison is written `==` or `is`"
-    if re.search(r"(?:pod|node|namespace|it)\.\w+[ \t]+[\w./-]+=[\w./-]+\Z", place.before):
+    if re.search(rf"{OWNER}\.\w+[ \t]+[\w./-]+=[\w./-]+\Z", place.before):
         return place.refuse("P014", "a label test has one `=`; other texts stand in quotes")
     if place.before.endswith(_TESTED):
         owner = place.before.split()[-1]

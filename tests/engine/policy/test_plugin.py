@@ -352,6 +352,10 @@ POLICIES = {
         "filter: count(zone.pods where it.priority > pod.priority) < 3\n"
         "avoid: any(node.pods where it.label tier=web)\n"
     ),
+    "tenants.policy": (
+        "filter: pod.label tier=night -> not any(node.pods where it.namespace.label night=no)\n"
+        "prefer: count(zone.pods where it.namespace.label[night] == namespace.label[night]) > 1\n"
+    ),
     "zones.policy": (
         "filter: pod.label tier=web -> count(zone.nodes where node.cpu.free >= 1) > 0\n"
         "filter: max(count(node.pods) over zone.nodes) <= pod.priority + 3\n"
@@ -491,7 +495,7 @@ def test_what_did_not_decide_is_not_told():
     assert told(cluster, make_pod("p", cpu="100")) == []
 
 
-# ---- the nodes of a domain ------------------------------------------------------------------------
+# ---- the nodes of a domain -----------------------------------------------------------------------
 
 
 def test_a_zone_changes_with_the_labels_of_its_nodes():
