@@ -185,13 +185,31 @@ def _param_list(scope: Scope, node: s.ParamDecl, written: s.Expr) -> Typed:
     units = set()
     for text, item in zip(texts, written.items, strict=True):
         value = _typed_value(scope, node.kind, text, item)
+        if isinstance(value, Flex) and value.sort == "milli" and value.exact is not None:
+            raise _milli_in_list(scope, node, value)
         solid = settle(scope, value, PLAIN)
         if not isinstance(solid, ir.Const) or not isinstance(solid.value, float):
-            raise scope.refuse("P111", f"`{text}` is not a {node.kind}", item.span)
+            what = f"there is no list of {node.kind}"
+            help_ = "a list is of string, number, quantity, duration or time"
+            raise scope.refuse("P111", what, item.span, help_)
         numbers.append(solid.value)
         units.add(solid.type.unit)
     unit = units.pop() if len(units) == 1 else None
     return constant(written.span, tuple(numbers), Type(Kind.LIST, unit, Kind.NUMBER))
+
+
+def _milli_in_list(scope: Scope, node: s.ParamDecl, value: Flex) -> Refused:
+    """Refuses `[500m, 3]`, whose values are read before it is known what they are compared with."""
+    plain = number_text(to_float(value.exact or Fraction(0)))
+    return scope.refuse(
+        "P206",
+        f"`{value.text}` is minutes or thousandths, and a `list of {node.kind}` does not say which",
+        value.span,
+        f"for cores write  {plain}",
+        f"for minutes write  param {node.name}: list of duration",
+        "a list is of string, number, quantity, duration or time",
+        fix=plain,
+    )
 
 
 def _check_bounds(scope: Scope, node: s.ParamDecl, entry: ParamEntry) -> None:

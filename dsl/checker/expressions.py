@@ -406,6 +406,7 @@ class Typer:
         has_time = any(not isinstance(one, Flex) and one.type.kind is Kind.TIME for one in parts)
         unit = SECONDS if has_time else firm.type.unit or PLAIN
         solid = [settle(self.scope, one, unit, firm) for one in parts]
+        self._joined(node, solid)
         kind = solid[0].type
         for operator, left, right in zip(node.operators, solid, solid[1:], strict=False):
             kind = self._sum_type(operator, kind, left, right)
@@ -442,6 +443,19 @@ class Typer:
         joined = f"write  join({self.scope.text(left)}, {self.scope.text(right)})"
         wants = f"`{operator}` wants two numbers"
         raise self.mixed("P201", wants, left, right, *([joined] if texts else []))
+
+    def _joined(self, node: s.Chain, parts: list[ir.Expr]) -> None:
+        """Refuses `pod.name + "-x"`."""
+        if any(one.type.kind is not Kind.TEXT for one in parts) or {*node.operators} != {"+"}:
+            return
+        better = f"join({', '.join(self.scope.text(one) for one in node.operands)})"
+        raise self.scope.refuse(
+            "P201",
+            "`+` wants numbers: texts are put together by `join`",
+            node.span,
+            f"write  {better}",
+            fix=better,
+        )
 
     def _product(self, node: s.Chain) -> Typed:
         hints.slashed_key(self.scope, node)

@@ -1,6 +1,7 @@
 """Fields and label tests: which column or which value of the pod is meant."""
 
 import re
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from dsl import ir
@@ -76,6 +77,20 @@ def _amount_type(spec: FieldSpec, key: str | None) -> Type:
     return spec.type
 
 
+#: What is known of all victims of a node, by the field of one of them.
+_VICTIMS: Final = MappingProxyType(
+    {
+        "it.priority": "pick victims.max_priority   or   pick victims.sum_priority",
+        "it.started_at": "pick victims.latest_start desc",
+    }
+)
+
+
+def _all_victims(spec: FieldSpec) -> str:
+    better = _VICTIMS.get(spec.name, "pick victims.max_priority, victims.count")
+    return f"`pick` chooses a node by all of its victims:  {better}"
+
+
 def _may_be_read(typer: "Typer", spec: FieldSpec, span: Span) -> None:
     of_node = elsewhere.of_node(typer.scope, spec.name, span)
     if spec.level is Level.IT and not typer.in_pods and of_node:
@@ -87,13 +102,13 @@ def _may_be_read(typer: "Typer", spec: FieldSpec, span: Span) -> None:
             fix=of_node,
         )
     if spec.level is Level.IT and not typer.in_pods:
+        of_victims = any(one.startswith("victims.") for one in typer.results)
+        help_ = "write for example  count(node.pods where it.priority > 0)"
         raise typer.scope.refuse(
             "P202",
             f"`{spec.name}` means a pod of a set, and there is no set here",
             span,
-            "`pick` chooses a node by all of its victims:  pick victims.max_priority, victims.count"
-            if any(one.startswith("victims.") for one in typer.results)
-            else "write for example  count(node.pods where it.priority > 0)",
+            _all_victims(spec) if of_victims else help_,
         )
     if spec.type.kind is Kind.NODES:
         raise typer.scope.refuse(

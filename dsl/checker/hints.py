@@ -501,14 +501,30 @@ def membership(typer: "Typer", node: s.In) -> None:
     }
     if isinstance(members, s.Text) or word:
         text = members.value if isinstance(members, s.Text) else scope.text(members)
+        message = "`in` wants a list, and a list stands in brackets"
+        if text.lower() in NOTHING:
+            raise scope.refuse("P201", message, members.span, *_no_value(scope, node, text))
         items = ", ".join(quoted_key(one.strip()) for one in text.split(",") if one.strip()) or '""'
-        raise scope.refuse(
-            "P201",
-            "`in` wants a list, and a list stands in brackets",
-            members.span,
-            f"write  in [{items}]",
-            fix=f"[{items}]",
-        )
+        fix = Fix(_with_parentheses(scope, members.span), f"[{items}]")
+        raise scope.refuse("P201", message, members.span, f"write  in [{items}]", fix=fix)
+
+
+def _no_value(scope: Scope, node: s.In, word: str) -> tuple[str, str]:
+    left, there = scope.text(node.left), "present" if node.negated else "missing"
+    spec = FIELDS.get(left)
+    asked = f"whether there is a value is asked by  {left} is {there}"
+    if spec is not None and not spec.keyed and not spec.optional:
+        asked = f"`{left}` always has a value"
+    return asked, f"for the word itself write  in [{quoted_key(word)}]"
+
+
+def _with_parentheses(scope: Scope, span: Span) -> Span:
+    """Returns a stretch with the parentheses around it, which are no part of the tree."""
+    text = scope.source.text
+    before, behind = text[: span.start].rstrip(" \t"), text[span.end :].lstrip(" \t")
+    if not (before.endswith("(") and behind.startswith(")")):
+        return span
+    return Span(len(before) - 1, len(text) - len(behind) + 1)
 
 
 # ---- texts that never hold
@@ -621,16 +637,28 @@ def _pattern(scope: Scope, left: str, operator: str, right: ir.Const, *, negated
         globbed = _open(body, operator, "*").replace("**", "*")
         better = f'like "{globbed}"'
     else:
-        better = f"matches '{_open(value, operator, '.*')}'"
+        better = _anchored(value) or f"matches '{_open(value, operator, '.*')}'"
     refused = why_refused(better.partition("matches '")[2][:-1]) is not None
     better = f"{'not ' if negated else ''}{left} {better}"
     _never(scope, sign, left, right, "" if refused else better)
 
 
+def _anchored(pattern: str) -> str:
+    """Returns the test that `^web`, `web$` and `^web$` are, "" for other patterns."""
+    found = re.fullmatch(r"(\^?)([A-Za-z0-9-]+)(\$?)", pattern)
+    if found is None:
+        return ""
+    first, word, last = found.groups()
+    test = "is" if first and last else "starts with" if first else "ends with"
+    return f"{test} {word}" if first or last else ""
+
+
 def _open(pattern: str, operator: str, anything: str) -> str:
     """Returns a pattern of the whole text for one of a part of it."""
-    before = operator in ("contains", "ends with") and not pattern.startswith("^")
-    after = operator in ("contains", "starts with") and not pattern.endswith("$")
+    begins, ends = pattern.startswith(("^", ".*", ".+")), pattern.endswith(("$", ".*", ".+"))
+    # `is "^web.+"` says where the text begins, and leaves its end open.
+    before = not begins and (operator in ("contains", "ends with") or (operator == "is" and ends))
+    after = not ends and (operator in ("contains", "starts with") or (operator == "is" and begins))
     return anything * before + pattern + anything * after
 
 

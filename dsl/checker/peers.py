@@ -20,7 +20,12 @@ if TYPE_CHECKING:
 
 _NAMED: Final = ("node", "zone", "region", "rack")
 #: Words that are the key of no label, and what they are meant for.
-_KEYS: Final = MappingProxyType({"host": "node", "hostname": "node", "nodes": "node"})
+_KEYS: Final = MappingProxyType(
+    {
+        **dict.fromkeys(("host", "hostname", "hosts", "hostnames", "nodes"), "node"),
+        **{f"{name}s": name for name in ("zone", "region", "rack")},
+    }
+)
 
 
 def domain(typer: "Typer", node: s.Expr | s.Template) -> str:

@@ -413,6 +413,10 @@ PATTERNS: Final = (
         "{number}%", code="P007",
     ),
     Pattern(
+        rf"\b(?P<cut>is~(?P<left>{FIELD.pattern}|\"_*\")\s*§\+~(?P<right>{FIELD.pattern}|\"_*\"))",
+        "texts are put together by `join`", "== join({left}, {right})",
+    ),
+    Pattern(
         rf"(?P<cut>(?P<value>{LAST_VALUE.pattern.removesuffix(chr(92) + 'Z')})\s*§!\x7e)",
         "`!~` is not an operator here", "not {value} matches", code="P014",
     ),
