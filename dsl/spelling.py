@@ -154,207 +154,120 @@ _PARTS: Final = MappingProxyType(
 _SIZES: Final = ("count", "size", "length", "len", "number", "total")
 _METRICS: Final = ("metric", "metrics", "prometheus", "usage", "stats")
 _POD_COUNT: Final = "count(node.pods)"
-_ON_NO_NODE: Final = "the pod is on no node yet; the one asked is"
-_MEASURED: Final = "use that is measured is a metric:"
-_LOAD: Final = "the load of a node is a metric:"
-_BANDWIDTH: Final = "bandwidth is a metric:"
-
-
-def _each(paths: str, text: str, *, sure: bool = True, note: str = "") -> dict[str, Spelling]:
-    return dict.fromkeys(paths.split(), Spelling(text, sure, note))
-
-
-#: Names that mean something else here, by owner and what is left of the path.
-_CONCEPTS: Final = MappingProxyType(
-    {
-        **_each(
-            "pod.nodename pod.node pod.host",
-            "node.name",
-            note=_ON_NO_NODE,
-        ),
-        "pod.age": Spelling("now - pod.created"),
-        **_each(
-            "node.age node.uptime",
-            "now - node.created",
-        ),
-        "it.age": Spelling("now - it.created"),
-        **_each(
-            "pod.creationtimestamp pod.creationtime",
-            "pod.created",
-        ),
-        **_each(
-            "node.creationtimestamp node.creationtime",
-            "node.created",
-        ),
-        **_each(
-            "it.creationtimestamp it.creationtime",
-            "it.created",
-        ),
-        "pod.waiting": Spelling("now - pod.queued_at"),
-        **_each(
-            "pod.kind pod.ownerreferences.kind pod.ownerreference.kind",
-            "pod.owner.kind",
-        ),
-        **_each(
-            "pod.owner pod.ownerreferences",
-            "pod.owner.kind",
-            sure=False,
-        ),
-        "pod.ownerreferences.name": Spelling("pod.owner.name"),
-        **_each(
-            "pod.deployment pod.statefulset pod.replicaset pod.daemonset pod.controller "
-            "deployment.name statefulset.name job.name workload.name",
-            "pod.workload",
-        ),
-        "pod.app": Spelling("pod.label[app]"),
-        "it.app": Spelling("it.label[app]"),
-        "pod.team": Spelling("pod.label[team]"),
-        **_each(
-            "deployment.replicas pod.replicas",
-            "workload.replicas",
-        ),
-        "pod.qosclass": Spelling("pod.qos"),
-        **_each(
-            "pod.priorityclassname pod.class",
-            "pod.priority_class",
-        ),
-        "pod.serviceaccountname": Spelling("pod.service_account"),
-        "pod.schedulername": Spelling("pod.scheduler"),
-        **_each(
-            "pod.namespace.name pod.podnamespace pod.ns",
-            "pod.namespace",
-        ),
-        **_each(
-            "pod.containers.image pod.container.image pod.imagename",
-            "pod.image",
-        ),
-        "pod.containers.name": Spelling("pod.containers", sure=False),
-        "pod.taints": Spelling("pod.toleration[KEY]", sure=False),
-        **_each(
-            "node.pods.count node.pods.size node.pods.length node.pods.len node.pods.used "
-            "node.pods.requested node.podcount node.numpods node.runningpods node.numberofpods "
-            "node.podnumber node.pods.running node.pods.number node.pods.current",
-            _POD_COUNT,
-        ),
-        **_each(
-            "node.pods.total node.pods.allocatable node.maxpods node.allocatable.pods "
-            "node.capacity.pods node.pods.max",
-            "node.pods.capacity",
-        ),
-        "node.pods.available": Spelling("node.pods.free"),
-        **_each(
-            "cluster.nodecount cluster.nodes.count cluster.size",
-            "cluster.nodes",
-        ),
-        **_each(
-            "node.hostname node.id node.nodename",
-            "node.name",
-        ),
-        **_each(
-            "node.operatingsystem node.platform",
-            "node.os",
-        ),
-        **_each(
-            "node.architecture node.cpuarchitecture",
-            "node.arch",
-        ),
-        "node.kernelversion": Spelling("node.kernel"),
-        **_each(
-            "node.type node.instance node.flavor node.instancetypes node.machinetype node.vmsize",
-            "node.instance_type",
-        ),
-        **_each(
-            "node.availabilityzone node.az",
-            "node.zone",
-        ),
-        **_each(
-            "node.schedulable node.isschedulable",
-            "not node.unschedulable",
-            sure=False,
-        ),
-        **_each(
-            "node.cordoned node.iscordoned",
-            "node.unschedulable",
-        ),
-        **_each(
-            "node.isready node.healthy",
-            "node.ready",
-        ),
-        "node.datacenter": Spelling("node.region"),
-        **_each(
-            "node.status node.health node.availability",
-            "node.ready",
-            sure=False,
-        ),
-        "pod.id": Spelling("pod.uid"),
-        "pod.podname": Spelling("pod.name"),
-        "it.ns": Spelling("it.namespace"),
-        "pod.prio": Spelling("pod.priority"),
-        "pod.isdaemonset": Spelling("pod.owner.kind is DaemonSet"),
-        "pod.isjob": Spelling("pod.owner.kind is Job"),
-        "pod.isstatefulset": Spelling("pod.owner.kind is StatefulSet"),
-        **_each(
-            "pod.queuetime pod.waittime pod.waitingtime",
-            "now - pod.queued_at",
-            sure=False,
-        ),
-        "pod.retries": Spelling("pod.attempts", sure=False),
-        "it.isready": Spelling("it.ready"),
-        **_each(
-            "it.isterminating it.deleting",
-            "it.terminating",
-        ),
-        "it.running": Spelling("it.phase is Running"),
-        "it.starttime": Spelling("it.started_at"),
-        **_each(
-            "it.status it.state",
-            "it.phase",
-        ),
-        **_each(
-            "it.nodename it.host",
-            "it.node",
-        ),
-        **_each(
-            "node.load node.loadaverage node.loadavg node.cpu.load",
-            "load",
-            note=_LOAD,
-        ),
-        **_each(
-            "node.bandwidth node.network node.networkusage node.networkbandwidth",
-            "bandwidth",
-            note=_BANDWIDTH,
-        ),
-        "node.latency": Spelling("latency", note="latency is a metric:"),
-        **_each(
+#: What is meant by names of others, each an owner and what is left of the path.
+_MEANT: Final = {
+    "now - pod.created": "pod.age",
+    "now - node.created": "node.age node.uptime",
+    "now - it.created": "it.age",
+    "pod.created": "pod.creationtimestamp pod.creationtime",
+    "node.created": "node.creationtimestamp node.creationtime",
+    "it.created": "it.creationtimestamp it.creationtime",
+    "now - pod.queued_at": "pod.waiting",
+    "pod.owner.kind": "pod.kind pod.ownerreferences.kind pod.ownerreference.kind",
+    "pod.owner.name": "pod.ownerreferences.name",
+    "pod.workload":
+        "pod.deployment pod.statefulset pod.replicaset pod.daemonset pod.controller "
+        "deployment.name statefulset.name job.name workload.name",
+    "pod.label[app]": "pod.app",
+    "it.label[app]": "it.app",
+    "pod.label[team]": "pod.team",
+    "workload.replicas": "deployment.replicas pod.replicas",
+    "pod.qos": "pod.qosclass",
+    "pod.priority_class": "pod.priorityclassname pod.class",
+    "pod.service_account": "pod.serviceaccountname",
+    "pod.scheduler": "pod.schedulername",
+    "pod.namespace": "pod.namespace.name pod.podnamespace pod.ns",
+    "pod.image": "pod.containers.image pod.container.image pod.imagename",
+    "count(node.pods)":
+        "node.pods.count node.pods.size node.pods.length node.pods.len node.pods.used "
+        "node.pods.requested node.podcount node.numpods node.runningpods node.numberofpods "
+        "node.podnumber node.pods.running node.pods.number node.pods.current",
+    "node.pods.capacity":
+        "node.pods.total node.pods.allocatable node.maxpods node.allocatable.pods "
+        "node.capacity.pods node.pods.max",
+    "node.pods.free": "node.pods.available",
+    "cluster.nodes": "cluster.nodecount cluster.nodes.count cluster.size",
+    "node.name": "node.hostname node.id node.nodename",
+    "node.os": "node.operatingsystem node.platform",
+    "node.arch": "node.architecture node.cpuarchitecture",
+    "node.kernel": "node.kernelversion",
+    "node.instance_type":
+        "node.type node.instance node.flavor node.instancetypes node.machinetype "
+        "node.vmsize",
+    "node.zone": "node.availabilityzone node.az",
+    "node.unschedulable": "node.cordoned node.iscordoned",
+    "node.ready": "node.isready node.healthy",
+    "node.region": "node.datacenter",
+    "pod.uid": "pod.id",
+    "pod.name": "pod.podname",
+    "it.namespace": "it.ns",
+    "pod.priority": "pod.prio",
+    "pod.owner.kind is DaemonSet": "pod.isdaemonset",
+    "pod.owner.kind is Job": "pod.isjob",
+    "pod.owner.kind is StatefulSet": "pod.isstatefulset",
+    "it.ready": "it.isready",
+    "it.terminating": "it.isterminating it.deleting",
+    "it.phase is Running": "it.running",
+    "it.started_at": "it.starttime",
+    "it.phase": "it.status it.state",
+    "it.node": "it.nodename it.host",
+    "time.weekday": "time.day time.dayofweek now.weekday now.day now.dayofweek",
+    "time.hour": "time.hours now.hour",
+    "now": "time.now",
+    "time.minute": "now.minute",
+    "victims.count": "victims.size victims.length",
+    "group.min_member": "group.minmember",
+    "group.name": "pod.group",
+    "quota.name": "pod.quota",
+}  # fmt: skip
+#: What is likely meant.
+_LIKELY: Final = {
+    "pod.owner.kind": "pod.owner pod.ownerreferences",
+    "pod.containers": "pod.containers.name",
+    "pod.toleration[KEY]": "pod.taints",
+    "not node.unschedulable": "node.schedulable node.isschedulable",
+    "node.ready": "node.status node.health node.availability",
+    "now - pod.queued_at": "pod.queuetime pod.waittime pod.waitingtime",
+    "pod.attempts": "pod.retries",
+}  # fmt: skip
+#: What is meant, behind what there is to know of it.
+_MEANT_IF: Final = {
+    "the pod is on no node yet; the one asked is": {
+        "node.name": "pod.nodename pod.node pod.host",
+    },
+    "the load of a node is a metric:": {
+        "load": "node.load node.loadaverage node.loadavg node.cpu.load",
+    },
+    "bandwidth is a metric:": {
+        "bandwidth": "node.bandwidth node.network node.networkusage node.networkbandwidth",
+    },
+    "latency is a metric:": {
+        "latency": "node.latency",
+    },
+    "use that is measured is a metric:": {
+        "cpu_usage":
             "node.cpu.usage node.cpu.utilization node.utilization.cpu node.usage.cpu "
             "node.cpuutilization node.cpupercent node.cpuusage",
-            "cpu_usage",
-            note=_MEASURED,
-        ),
-        **_each(
+        "memory_usage":
             "node.utilization.memory node.usage.memory node.memoryutilization "
             "node.memorypercent node.memory.usage node.memory.utilization node.memoryusage",
-            "memory_usage",
-            note=_MEASURED,
-        ),
-        "node.diskio": Spelling("disk_io", note="what the disks do is a metric:"),
-        **_each(
-            "time.day time.dayofweek now.weekday now.day now.dayofweek",
-            "time.weekday",
-        ),
-        **_each(
-            "time.hours now.hour",
-            "time.hour",
-        ),
-        "time.now": Spelling("now"),
-        "now.minute": Spelling("time.minute"),
-        **_each(
-            "victims.size victims.length",
-            "victims.count",
-        ),
-        "group.minmember": Spelling("group.min_member"),
-        "pod.group": Spelling("group.name"),
-        "pod.quota": Spelling("quota.name"),
+    },
+    "what the disks do is a metric:": {
+        "disk_io": "node.diskio",
+    },
+}  # fmt: skip
+_CONCEPTS: Final = MappingProxyType(
+    {path: Spelling(text) for text, paths in _MEANT.items() for path in paths.split()}
+    | {
+        path: Spelling(text, sure=False)
+        for text, paths in _LIKELY.items()
+        for path in paths.split()
+    }
+    | {
+        path: Spelling(text, note=note)
+        for note, texts in _MEANT_IF.items()
+        for text, paths in texts.items()
+        for path in paths.split()
     }
 )
 #: What a field of the cluster's state is not, and where it is instead.
