@@ -14,38 +14,10 @@ from dsl.diagnostics import Diagnostic, Fix, Severity
 from dsl.parser.build import Kept, Raw, StatementReader, _Builder
 from dsl.parser.layout import cut
 from dsl.parser.refusal import Halt, Refusal
+from dsl.parser.testwords import EXPECTATIONS, GIVEN, KEYED, PLAIN, UNNAMED
 from dsl.source import QUOTED_OR_COMMENT, SourceFile, Span, TextProblem
 from dsl.spelling import closest
 
-#: What may stand in column 1, and after `given`.
-HEADS: Final = (
-    "use", "now", "node", "running", "finished", "pending", "namespace", "workload", "group",
-    "quota", "pdb", "metric", "test",
-)  # fmt: skip
-GIVEN: Final = (
-    "pod", "node", "running", "finished", "pending", "namespace", "workload", "group", "metric",
-    "param", "now",
-)  # fmt: skip
-#: What stands behind `expect`, each as it is written.
-EXPECTED: Final = MappingProxyType(
-    {
-        "feasible": "feasible [a, b]",
-        "rejected": 'rejected [a] message "no room"',
-        "score": "score a 75",
-        "best": "best a",
-        "order": "order [p1, p2]",
-        "victims": "victims [web-1]",
-        "nominated": "nominated a",
-        "permit": "permit wait",
-        "gated": "gated p",
-        "ungated": "ungated p",
-        "skipped": "skipped 1",
-        "annotation": "annotation example.com/score 75",
-        "unset": "unset example.com/score",
-        "events": 'events ["placed on a"]',
-        "error": "error P102",
-    }
-)
 #: Words for what is expected that others use.
 _MEANT: Final = MappingProxyType(
     {
@@ -61,24 +33,6 @@ _MEANT: Final = MappingProxyType(
 _EXPECTS: Final = frozenset(
     {"assert", "asserts", "should", "must", "then", "verify", "check", "require", "expected"}
 )
-#: Attributes written NAME KEY=VALUE.
-KEYED: Final = (
-    "label", "annotation", "request", "limit", "resource", "taint", "toleration", "condition",
-    "node_selector", "min", "max", "image_size",
-)  # fmt: skip
-#: Attributes written NAME VALUE.
-PLAIN: Final = (
-    "allowed", "attempts", "bound", "chosen", "count", "cpu", "created", "finished_at",
-    "first_attempt_at", "from", "gpu", "heartbeat", "host_network", "image", "images", "ips",
-    "kernel", "last_failure", "memory", "metric", "min_member", "name", "namespace",
-    "nominated_node", "owner_kind", "owner_name", "phase", "pods", "preemption_policy",
-    "previous_node", "priority", "priority_class", "qos", "queued_at", "ready", "replicas",
-    "schedule_timeout", "scheduled_at", "scheduler", "service_account", "started_at", "storage",
-    "terminating", "tolerates_all", "uid", "unschedulable", "volumes", "volumes_attached",
-    "volumes_limit", "waited", "workload",
-)  # fmt: skip
-#: Pods of a test need no name.
-UNNAMED: Final = ("pod", "pending")
 
 
 def parse_test(
@@ -274,7 +228,7 @@ def _no_expectation(bare: str) -> Refusal | None:
         return None
     for found in re.finditer(r"^[ \t]+(\w+):?[ \t]+(\w+)\b", bare, re.MULTILINE):
         # The same words may be values of a line that continues the one above.
-        if found.group(1) in _EXPECTS and found.group(2) in (*EXPECTED, "be", "not", "that"):
+        if found.group(1) in _EXPECTS and found.group(2) in (*EXPECTATIONS, "be", "not", "that"):
             message = f"`{found.group(1)}` does not fit here"
             return refuse(*found.span(1), "P001", message, "did you mean `expect`?")
     for found in re.finditer(r"(?m)^[ \t]+(expect)[ \t]*\n\s*(?:given|expect)[ \t]+\w", bare):
@@ -282,10 +236,10 @@ def _no_expectation(bare: str) -> Refusal | None:
         return refuse(*found.span(1), "P009", "nothing follows `expect`", *helps)
     for found in re.finditer(r"\bexpect[ \t]+([\w-]+)[ \t]*\n\s*(?:given|expect)[ \t]+\w", bare):
         word = found.group(1)
-        if word not in EXPECTED:
+        if word not in EXPECTATIONS:
             message = f"there is no expectation `{word}`"
             return refuse(*found.span(1), "P701", message, *helps_of_expectation(word))
-        help_ = f"write  expect {EXPECTED[word]}"
+        help_ = f"write  expect {EXPECTATIONS[word].example}"
         return refuse(*found.span(1), "P009", f"nothing follows `{word}`", help_)
     return None
 
@@ -322,13 +276,13 @@ def no_given(start: int, met: str) -> Refusal:
 
 def helps_of_expectation(name: str) -> tuple[str, ...]:
     """Returns what to expect instead of a word that is no expectation."""
-    known = f"a test expects {listed(EXPECTED)}"
+    known = f"a test expects {listed(EXPECTATIONS)}"
     meant = _MEANT.get(name)
     if meant is not None:
-        return f"write  expect {EXPECTED[meant]}", known
+        return f"write  expect {EXPECTATIONS[meant].example}", known
     if not name:
-        return f"write  expect {EXPECTED['feasible']}", known
-    near = closest(name, EXPECTED)
+        return f"write  expect {EXPECTATIONS['feasible'].example}", known
+    near = closest(name, EXPECTATIONS)
     return (f"did you mean `{near}`?",) if near else (known,)
 
 

@@ -7,11 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dsl.diagnostics import Diagnostic
+from dsl.parser.testwords import Plain
 from dsl.policytest.attributes import NOW
 from dsl.source import SourceFile, Span
-
-#: The value of an attribute; durations are seconds, amounts and times texts.
-Plain = str | int | float | bool | tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

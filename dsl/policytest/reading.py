@@ -1,42 +1,35 @@
 """The tree of a test file becomes its model: names are looked up, values read, fixtures merged."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Final
 
 from dsl import testsyntax as t
 from dsl.checker.scope import closest
 from dsl.diagnostics import Diagnostic, Severity, sort_key
-from dsl.functions import parse_duration, parse_number, parse_quantity, parse_time
+from dsl.functions import parse_duration, parse_number, parse_time
 from dsl.parser.build import StatementReader
-from dsl.parser.tests import KEYED, helps_of_expectation, parse_test
-from dsl.policytest.attributes import (
-    AMOUNT,
+from dsl.parser.tests import helps_of_expectation, parse_test
+from dsl.parser.testwords import (
     ATTRIBUTES,
     CHOICES,
     DEFAULT_NOW,
     EXAMPLES,
     EXPECTATIONS,
-    FLAG,
-    MAX_DIGITS,
-    MAX_PODS,
-    MOST,
-    OF_GIVEN,
-    OF_NODES,
+    KEYED,
     SPAN,
     TEXT,
     TEXTS,
-    TIME,
-    WHOLE,
+    Plain,
     Shape,
-)  # fmt: skip
+    read_value,
+)
+from dsl.policytest.attributes import OF_GIVEN, OF_NODES
 from dsl.policytest.model import (
     Case,
     Cluster,
     Expected,
-    Plain,
     Sample,
     Setting,
     Suite,
@@ -70,33 +63,6 @@ _NODE_LINE: Final = re.compile(r"(?m)^(?:[ \t]+given[ \t]+)?node:?[ \t]+([\w.-]+
 _CLAUSES: Final = ("given", "expect")
 #: Fewer bytes than anything has; what is meant is another unit.
 _SMALL_BYTES: Final = 1024
-
-
-def _amount(text: str) -> str | None:
-    amount = parse_quantity(text)
-    return None if is_missing(amount) or amount < 0 else text
-
-
-def _whole(text: str) -> int | None:
-    digits = text.removeprefix("-")
-    short = digits.isascii() and digits.isdecimal() and len(digits) <= MAX_DIGITS
-    return int(text) if short else None
-
-
-def _seconds(text: str) -> float | None:
-    seconds = parse_duration(text)
-    return None if is_missing(seconds) else seconds
-
-
-_READERS: Final[Mapping[str, Callable[[str], Plain | None]]] = MappingProxyType(
-    {
-        AMOUNT: _amount,
-        WHOLE: _whole,
-        FLAG: {"true": True, "false": False}.get,
-        TIME: lambda text: None if is_missing(parse_time(text)) else text,
-        SPAN: _seconds,
-    }
-)
 
 
 class _Refused(Exception):  # noqa: N818 - a finding that ends a value, not a fault
@@ -284,11 +250,8 @@ class _Reader:
             read = tuple(one.text for one in value.items) if kind == TEXTS else None
         elif kind == TEXT:
             return self._text(name, value)
-        elif kind in _READERS:
-            read = _READERS[kind](value.text)
-        if isinstance(read, int) and not isinstance(read, bool):
-            low = 1 if name == "count" else -MOST if name == "priority" else 0
-            read = read if low <= read <= (MAX_PODS if name == "count" else MOST) else None
+        else:
+            read = read_value(kind, name, value.text)
         if read is None:
             raise self._not(kind, name, value)
         return read

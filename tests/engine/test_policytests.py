@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from dsl.compiler import Compiler
 from dsl.engines.rules import GangParts
 from dsl.parser.build import StatementReader
+from dsl.parser.testwords import ATTRIBUTES, EXPECTATIONS
 from dsl.policytest import read_suite
-from dsl.policytest.attributes import ATTRIBUTES, EXPECTATIONS
 from engine.framework.podinfo import CPU, MEMORY
 from engine.policy.plugin import PolicyPlugin
 from engine.policytests.answers import ByColumns

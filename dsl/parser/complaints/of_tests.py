@@ -10,19 +10,8 @@ from dsl.parser.complaints.order import complain
 from dsl.parser.complaints.place import Place
 from dsl.parser.refusal import Halt, Refusal
 from dsl.parser.statements import DECLARATIONS, STATEMENTS
-from dsl.parser.tests import (
-    EXPECTED,
-    GIVEN,
-    HEADS,
-    KEYED,
-    PLAIN,
-    UNNAMED,
-    blank_out,
-    helps_of_expectation,
-    listed,
-    no_given,
-    refuse,
-)
+from dsl.parser.tests import blank_out, helps_of_expectation, listed, no_given, refuse
+from dsl.parser.testwords import EXPECTATIONS, GIVEN, HEADS, KEYED, PLAIN, UNNAMED
 from dsl.source import QUOTED_OR_COMMENT
 from dsl.spelling import closest
 
@@ -171,7 +160,7 @@ def _expectation_word(at: Place) -> Refusal | None:
     """`expect event "x"`, `expect unschedulable`: the word itself is wrong."""
     bare, start = at.bare, at.start
     found = re.search(r"\bexpect[ \t]+([A-Za-z_][\w-]*)[^\n]*\Z", bare[:start].rstrip())
-    if found is None or found.group(1) in EXPECTED:
+    if found is None or found.group(1) in EXPECTATIONS:
         return None
     word = found.group(1)
     message = f"there is no expectation `{word}`"
@@ -321,8 +310,8 @@ def _missing_value(at: Place) -> Refusal | None:
     write = f"{word} KEY=VALUE" if word in KEYED else f"{word} VALUE"
     if re.search(rf"\bgiven[ \t]+pod[ \t]+{word}\Z", before):
         write = f"given pod name {word}"
-    if word in EXPECTED and re.search(rf"\bexpect[ \t]+{word}\Z", before):
-        write = f"expect {EXPECTED[word]}"
+    if word in EXPECTATIONS and re.search(rf"\bexpect[ \t]+{word}\Z", before):
+        write = f"expect {EXPECTATIONS[word].example}"
     return refuse(
         last.start(1), last.end(1), "P009", f"nothing follows `{word}`", f"write  {write}"
     )
