@@ -21,7 +21,7 @@ from engine.cycle import decide
 from engine.framework.decision import Decision, Placed
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.runtime import Framework
-from engine.framework.snapshot import FloatColumn, NodeColumns
+from engine.framework.snapshot import FloatColumn, NodeColumns, PodColumns, value_of_each
 from engine.objects import Namespace, Node, Pod
 
 FORMAT: Final = 1
@@ -188,6 +188,9 @@ class _RecordedSignals:
 
     def values(self, metric: str) -> Mapping[tuple[str, ...], float]:
         return self._keyed.get(metric, {})
+
+    def of_pods(self, metric: str, pods: PodColumns) -> FloatColumn:
+        return value_of_each(self, metric, pods)
 
     def column(self, metric: str) -> FloatColumn:
         return self._column(self._values.get(metric, {}))

@@ -27,7 +27,7 @@ from engine.cache.columns import TextDictionary
 from engine.cache.nodes import NodeTable
 from engine.cache.pods import PodTable
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import FloatColumn, Signals
+from engine.framework.snapshot import FloatColumn, PodColumns, Signals
 from engine.objects import Namespace, Node
 
 LOG_ROWS: Final = 1 << 16
@@ -61,6 +61,10 @@ class NoSignals:
     def values(self, metric: str) -> Mapping[tuple[str, ...], float]:  # noqa: ARG002 - see above
         """None."""
         return {}
+
+    def of_pods(self, metric: str, pods: PodColumns) -> FloatColumn:  # noqa: ARG002 - see above
+        """All missing."""
+        return np.full(pods.size, np.nan)
 
 
 class CacheSnapshot:

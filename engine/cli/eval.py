@@ -17,7 +17,7 @@ from engine.clock import SystemClock
 if TYPE_CHECKING:
     from dsl.evaluate import Understood
     from dsl.plan import MetricSpec
-    from engine.framework.snapshot import FloatColumn, NodeColumns
+    from engine.framework.snapshot import FloatColumn, NodeColumns, PodColumns
 
 #: A metric and the node it is of, or None for all -> its sample as written.
 Given = Mapping[tuple[str, str | None], str]
@@ -64,6 +64,12 @@ class _Given:
         """See `Signals.values`: what is given is for the cluster."""
         value = self.value(metric, ())
         return {} if value != value else {(): value}
+
+    def of_pods(self, metric: str, pods: PodColumns) -> FloatColumn:
+        """See `Signals.of_pods`."""
+        from engine.framework.snapshot import value_of_each
+
+        return value_of_each(self, metric, pods)
 
     def _sample(self, text: str, spec: MetricSpec) -> float:
         from dsl.functions import parse_number

@@ -214,6 +214,17 @@ class Signals(Protocol):
         """All that `value` gives, by key; names whose namespace is not known have an empty one."""
         ...
 
+    def of_pods(self, metric: str, pods: PodColumns) -> FloatColumn:
+        """(P,) the newest value of each pod; see `value`."""
+        ...
+
+
+def value_of_each(signals: Signals, metric: str, pods: PodColumns) -> FloatColumn:
+    """(P,) what `Signals.of_pods` gives, one by one: for few pods."""
+    found = (pods.pod(row) for row in range(pods.size))
+    values = [signals.value(metric, (one.namespace, one.name)) for one in found]
+    return np.array(values, np.float64)
+
 
 class Snapshot(Protocol):
     """Everything a cycle may look at."""

@@ -21,7 +21,7 @@ _QUEUE_FIELDS: Final = ("pod.queued_at", "pod.first_attempt_at", "pod.attempts")
 _QUEUE_RULES: Final = ("sorts",)
 _SOURCES: Final = ("promql", "annotation")
 #: Whose metrics there are.
-_LEVELS: Final = (*OF_NODES, "cluster")
+_LEVELS: Final = (*OF_NODES, "cluster", "namespace", "workload", "pod")
 _LEAVE_OUT: Final = (
     "until a version runs it, leave the line out, or the whole policy with  mode: off"
 )

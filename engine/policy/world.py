@@ -44,6 +44,7 @@ from engine.policy.podreads import (
     namespace_text,
     pod_number,
     pod_text,
+    workload_of,
 )
 
 __all__ = ["DEFAULT_GPUS", "PodSubject", "QueueTimes", "SnapshotWorld", "epoch_seconds"]
@@ -258,8 +259,8 @@ class SnapshotWorld:
         return self.snapshot.signals.value(name, ())
 
     def pod_metric(self, name: str) -> FloatColumn:
-        """See `World.pod_metric`; `support` refuses policies with such metrics."""
-        raise KeyError(name)
+        """See `World.pod_metric`."""
+        return self.snapshot.signals.of_pods(name, self.snapshot.pods)
 
     def pair(self, name: str, left: str, right: str) -> float:
         """See `World.pair`; `support` refuses policies with such metrics."""
@@ -459,8 +460,14 @@ class PodSubject:
         return eligibility_key(self._pod) if field == "node.eligible" else self.texts("pod.images")
 
     def metric(self, name: str) -> float:
-        """See `Subject.metric`; `support` refuses policies with such metrics."""
-        raise KeyError(name)
+        """See `Subject.metric`; the second part of the name says whose it is."""
+        pod = self._pod
+        of = name.split(":")[1]
+        signals = self._snapshot.signals
+        if of == "namespace":
+            return signals.value(name, (pod.namespace,))
+        owner = workload_of(pod) if of == "workload" else pod.name
+        return MISSING if owner is None else signals.value(name, (pod.namespace, owner))
 
     @property
     def containers(self) -> int:

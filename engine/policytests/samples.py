@@ -13,7 +13,7 @@ from dsl.plan import DOMAINS, MetricSpec
 from dsl.policytest import Sample, Thing
 from dsl.schema import WELL_KNOWN_LABELS
 from dsl.types import MISSING, is_missing
-from engine.framework.snapshot import FloatColumn, NodeColumns
+from engine.framework.snapshot import FloatColumn, NodeColumns, PodColumns, value_of_each
 
 _PERCENT: Final = 0.01
 #: Sources whose values hold until they change.
@@ -89,6 +89,10 @@ class FixtureSignals:
         """See `Signals.values`."""
         keys = (key for name, key in self._settings if name == self._specs[metric].name)
         return {key: self.value(metric, key) for key in keys}
+
+    def of_pods(self, metric: str, pods: PodColumns) -> FloatColumn:
+        """See `Signals.of_pods`."""
+        return value_of_each(self, metric, pods)
 
     def _rows(self, spec: MetricSpec) -> list[tuple[int, Sample]]:
         if spec.of in DOMAINS:

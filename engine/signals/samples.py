@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.snapshot import FloatColumn
+from engine.framework.snapshot import Dictionary, FloatColumn
 from engine.signals.spec import CLUSTER, Question
 
 Key = tuple[str, ...]
@@ -85,12 +86,16 @@ class KeyedSamples(Samples):
     Single owner: the event loop; only `match` may run in another thread.
     """
 
-    __slots__ = ("places",)
+    __slots__ = ("_coded_in", "_codes", "places", "without_namespace")
 
     def __init__(self) -> None:
         super().__init__()
         self.places: dict[Key, int] = {}
         """The slot of each key. Another object after slots were given anew."""
+        self.without_namespace = False
+        """Whether there is a key of a name alone."""
+        self._codes: list[int] = []
+        self._coded_in: Dictionary | None = None
 
     def match(
         self, question: Question, answer: Sequence[Series], pause: Callable[[], None]
@@ -143,6 +148,7 @@ class KeyedSamples(Samples):
         # INVARIANT: `holds(match)`.
         for slot, key in enumerate(match.new, match.first):
             self.places[key] = slot
+            self.without_namespace |= len(key) == _NAMED and not key[0]
         self.grow(len(self.places))
         self.values[match.slots] = match.values
         # Our clock decides how old a sample is; one from the future is from now.
@@ -158,8 +164,25 @@ class KeyedSamples(Samples):
         kept = np.sort(np.argpartition(ages, keep)[:keep])
         keys = list(self.places)
         self.places = {keys[slot]: place for place, slot in enumerate(kept.tolist())}
+        self._codes.clear()
         self.values = np.append(self.values[kept], _NAN)
         self.times = np.append(self.times[kept], _NAN)
+
+    def by_code(self, dictionary: Dictionary, since: float) -> FloatColumn:
+        """Values by the codes of `NAMESPACE/NAME`; the last element is for codes beyond, and NaN.
+
+        Linear in the dictionary, and in keys that are new to it.
+        """
+        if self._coded_in is not dictionary:
+            self._codes.clear()
+            self._coded_in = dictionary
+        for key in islice(self.places, len(self._codes), None):
+            self._codes.append(dictionary.code("/".join(key)))
+        count = len(self._codes)
+        values = np.where(self.times[:count] >= since, self.values[:count], _NAN)
+        table = missing(len(dictionary.texts) + 1)
+        table[self._codes] = values
+        return table
 
     def newest(self, key: Key, since: float) -> float:
         """The value of a key, NaN if it has none or only one from before `since`."""

@@ -17,7 +17,14 @@ from cachetools import TTLCache
 from numpy.typing import NDArray
 
 from engine.clock import Clock
-from engine.framework.snapshot import Dictionary, FloatColumn, NodeColumns, label_column
+from engine.framework.podinfo import PodInfo
+from engine.framework.snapshot import (
+    Dictionary,
+    FloatColumn,
+    NodeColumns,
+    PodColumns,
+    label_column,
+)
 from engine.objects import Node
 from engine.signals.directory import NodeDirectory
 from engine.signals.samples import (
@@ -46,6 +53,18 @@ _RETIRED_SECONDS = 600.0
 _UNMATCHED_KEPT = 20_000
 _NAN = math.nan
 _NOBODY: Final = np.empty(0, np.intp)
+
+
+def _full_name(pod: PodInfo) -> str:
+    return f"{pod.namespace}/{pod.name}"
+
+
+def _bare_name(pod: PodInfo) -> str:
+    return f"/{pod.name}"
+
+
+_FULL_NAME: Final = "full name", _full_name
+_BARE_NAME: Final = "bare name", _bare_name
 
 
 class NodeTable(Protocol):
@@ -101,6 +120,7 @@ class _Epoch:
         "nodes",
         "slots",
         "stale_after",
+        "tables",
         "times",
         "version",
     )
@@ -117,6 +137,7 @@ class _Epoch:
         self.stale_after = math.inf
         self.columns: dict[str, FloatColumn] = {}
         self.times: dict[str, FloatColumn] = {}
+        self.tables: dict[str, FloatColumn] = {}
 
 
 class SignalView:
@@ -154,6 +175,17 @@ class SignalView:
     def values(self, metric: str) -> dict[tuple[str, ...], float]:
         """All values of a metric that nodes have not, without those that are missing."""
         return self._store.values(metric, self._now)
+
+    def of_pods(self, metric: str, pods: PodColumns) -> FloatColumn:
+        """(P,) the newest value of each pod. One look into a table a pod."""
+        table = self._epoch.tables.get(metric)
+        if table is None:
+            table = self._store.make_table(metric, self._epoch, self._now)
+        values = table.take(pods.text(*_FULL_NAME), mode="clip")
+        if self._store.without_namespace(metric):
+            bare = table.take(pods.text(*_BARE_NAME), mode="clip")
+            values = np.where(np.isnan(values), bare, values)
+        return values
 
 
 class SignalStore:
@@ -451,6 +483,23 @@ class SignalStore:
         values = samples.values * spec.scale
         good = samples.times >= now - spec.stale_seconds
         return {key: float(values[slot]) for key, slot in samples.places.items() if good[slot]}
+
+    def make_table(self, metric: str, epoch: _Epoch, now: float) -> FloatColumn:
+        """Makes a view's values by the codes of the names of pods; see `KeyedSamples.by_code`."""
+        spec = self._specs.get(metric)
+        samples = None if spec is None else self._entries[spec.question]
+        if spec is None or not isinstance(samples, KeyedSamples):
+            table = missing(1)
+        else:
+            table = samples.by_code(epoch.dictionary, now - spec.stale_seconds) * spec.scale
+        epoch.tables[metric] = table
+        return table
+
+    def without_namespace(self, metric: str) -> bool:
+        """Whether some values of a metric are of a name in any namespace."""
+        spec = self._specs.get(metric)
+        samples = None if spec is None else self._entries[spec.question]
+        return isinstance(samples, KeyedSamples) and samples.without_namespace
 
     def _slots(self, spec: SignalSpec, epoch: _Epoch) -> NDArray[np.intp]:
         """(N,) the slot of each row's node or of its domain; `_NOBODY`: nodes have no values."""

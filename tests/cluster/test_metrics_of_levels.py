@@ -53,6 +53,57 @@ def test_a_price_of_the_cluster_opens_a_gate(prometheus, caplog):
     assert said.startswith("P603: metric price: the cluster has one value and the answer 2 series")
 
 
+def test_namespaces_workloads_and_pods_have_values(prometheus):
+    exporter = prometheus.exporter
+    policy = (
+        'metric spent = promql "spent" by namespace every 200ms stale 1m\n'
+        'metric speed = promql "speed" by workload every 200ms stale 1m\n'
+        'metric watts = promql "pod_watts" by namespace, pod every 200ms stale 1m\n'
+        'gate: (spent ?? 0) < 100 message "{spent} of 100 is spent"\n'
+        "filter: speed is missing or speed < 5 or node.label test=test\n"
+        "filter: sum(watts ?? 0 over node.pods) < 50\n"
+    )
+    owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "quick", "uid": "u",
+             "controller": True}  # fmt: skip
+
+    async def main():
+        async with embedded(nodes=3, files={"p.policy": policy}) as cluster:
+            exporter.set_series("spent", 120, namespace="default")
+            exporter.set_series("speed", 9, namespace="default", workload="quick")
+            async with process(cluster, settings(prometheus)) as berth:
+                await berth.until(lambda: all_have_series(berth, {"spent", "speed"}))
+                poor = berth.pod("poor")
+                await berth.until(lambda: berth.condition(poor))
+                assert berth.condition(poor)[2].startswith("120 of 100 is spent")
+                exporter.set_series("spent", 20, namespace="default")
+                first = await berth.lands(poor)
+                exporter.set_series("pod_watts", 60, namespace="default", pod="poor")
+                exporter.set_series("pod_watts", 60, namespace="elsewhere", pod="poor-2")
+                await berth.until(lambda: all_have_series(berth, {"watts"}))
+                others = [await berth.lands(berth.pod(f"poor-{n}")) for n in range(6)]
+                assert set(others) == {node for node in zones(cluster) if node != first}
+                quick = berth.test_nodes - {first}
+                spec = {"schedulerName": "berth", "containers": [{"name": "c", "image": "i"}]}
+                for number in range(3):
+                    meta = {"name": f"quick-{number}", "ownerReferences": [owner]}
+                    cluster.create("pods", {"metadata": meta, "spec": spec}, namespace="default")
+                    await berth.until(lambda number=number: decided(berth, f"quick-{number}"))
+                    assert berth.node_of(f"quick-{number}") in (quick or {None})
+
+    run(main)
+
+
+def all_have_series(berth, names):
+    status = {one.id: one.matched for one in berth.app.signals.status()}
+    return berth.bundles and all(
+        status[one.id] for one in berth.bundles[-1].metrics if one.name in names
+    )
+
+
+def decided(berth, name):
+    return berth.node_of(name) or berth.condition(name)
+
+
 def zones(cluster):
     """The zone of each node."""
     return {

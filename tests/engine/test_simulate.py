@@ -75,8 +75,10 @@ class Recording:
             self.store.ingest(question, answer)
 
     def pod(self, name="web", cpu="100m", **how):
+        return self.placed(make_pod(f"{name}-{next(self.names)}", cpu=cpu, **how))
+
+    def placed(self, pod):
         now = self.clock.time()
-        pod = make_pod(f"{name}-{next(self.names)}", cpu=cpu, **how)
         snapshot = self.cache.snapshot(now, self.store.view(self.cache, now))
         decision = decide(pod, snapshot, self.framework)
         self.recorder.placed(Placed(decision, snapshot, 0.0))

@@ -19,7 +19,6 @@ def reasons(text):
     [
         ("metric x = usage cpu\nscore: x/node.cpu.capacity*100\n", "metrics from `usage`"),
         ('metric x = object "a/b" field "c" by name\nscore: x\n', "metrics from `object`"),
-        ('metric x = promql "q" by pod\nprefer: node.ready and (x ?? 0) > 1\n', "by pod"),
         ('metric x = promql "q" by a, b\nscore: x(node.name, "c")\n', "by a, b"),
         ("score: count(node.nominated)\n", "`node.nominated`"),
         ("filter: count(queue.pods) < node.pods.free\n", "`queue.pods`"),
@@ -38,6 +37,9 @@ def test_what_the_scheduler_has_no_values_for(text, part):
         "metric x = annotation load stale 5m\nscore: 100 - x*100 missing 0\n",
         'metric x = promql "q" by zone\nprefer: least x/max(x)\n',
         'metric x = promql "q" by cluster\ngate: (x ?? 0) < 1\nprefilter: x is present\n',
+        'metric x = promql "q" by namespace\ngate: (x ?? 0) < 1\n',
+        'metric x = promql "q" by namespace, workload\nscore: x missing 0\n',
+        'metric x = promql "q" by pod\nscore: sum(x over node.pods) + (x ?? 0)\n',
         "score: load normalize minmax\n",
         "filter: node.eligible and pod.image in node.images\n",
         "score: node.missing_image_bytes normalize minmax reverse\n",

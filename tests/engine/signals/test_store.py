@@ -18,6 +18,7 @@ from engine.objects import Node, NodeAddress, NodeStatus, ObjectMeta
 from engine.signals.directory import NodeDirectory, without_port
 from engine.signals.spec import DOMAIN_LABELS, SignalSpec
 from engine.signals.store import NodeTable, Series, SignalStore
+from tests.builders import make_pod
 
 
 def node(name: str, ip: str = "", hostname: str = "") -> Node:
@@ -54,6 +55,13 @@ class Bench:
 
     def ages(self, metric: str = "m") -> dict[str, float]:
         return self._named(self.view().age(metric))
+
+    def pods(self, metric: str) -> dict[str, float]:
+        pods = self.cache.pods
+        column = self.view().of_pods(metric, pods)
+        assert column.shape == (pods.size,)
+        found = {pods.pod(row).key: float(column[row]) for row in range(pods.size)}
+        return {name: value for name, value in found.items() if not math.isnan(value)}
 
     def _named(self, column: np.ndarray) -> dict[str, float]:
         nodes = self.cache.nodes
@@ -433,6 +441,146 @@ def test_several_values_of_the_cluster_are_none(
     # No answer at all is no new value: the last one holds until it is stale.
     bench.series(PRICE)
     assert bench.view().value("price", ()) == 0.5
+
+
+SPENT = SignalSpec("spent", "q", of="namespace")
+SPEED = SignalSpec("speed", "q", of="workload")
+HEAT = SignalSpec("heat", "q", of="pod", scale=2.0)
+RTT = SignalSpec("rtt", "q", by=("src", "dst"), of="pair")
+
+
+def test_values_are_of_what_their_labels_name(bench: Bench) -> None:
+    specs = [SPENT, SPEED, HEAT, RTT]
+    bench.store.set_specs(specs)
+    assert len(bench.store.questions()) == 4, "the same query read in four ways"
+    bench.series(SPENT, Series(("shop",), 1, NOW), Series(("",), 2, NOW))
+    bench.series(SPEED, Series(("shop", "web"), 3, NOW), Series(("shop", ""), 4, NOW))
+    bench.series(HEAT, Series(("shop", "p"), 5, NOW), Series(("", "q"), 6, NOW))
+    bench.series(RTT, Series(("a", "b"), 7, NOW), Series(("a", ""), 8, NOW))
+    view = bench.view()
+    assert view.values("spent") == {("shop",): 1}
+    assert view.values("speed") == {("shop", "web"): 3}
+    assert view.values("heat") == {("shop", "p"): 10, ("", "q"): 12}
+    assert view.values("rtt") == {("a", "b"): 7}
+    assert (view.value("spent", ("shop",)), view.value("speed", ("shop", "web"))) == (1, 3)
+    assert math.isnan(view.value("speed", ("other", "web")))
+    assert (view.value("heat", ("shop", "p")), view.value("rtt", ("a", "b"))) == (10, 7)
+    assert math.isnan(view.value("heat", ("other", "p")))
+    assert view.value("heat", ("any", "q")) == 12, "the query left the namespace out"
+    assert math.isnan(view.value("rtt", ("b", "a")))
+    assert [(one.matched, one.unmatched) for one in bench.store.status()] == [
+        (2, 0),
+        (1, 1),
+        (1, 1),
+        (1, 1),
+    ]
+
+
+def test_the_namespaces_own_value_comes_before_that_of_a_name_alone(bench: Bench) -> None:
+    bench.store.set_specs([HEAT])
+    bench.series(HEAT, Series(("", "p"), 1, NOW), Series(("shop", "p"), 2, NOW))
+    for pod in (make_pod("p", namespace="shop"), make_pod("p", namespace="other"), make_pod("q")):
+        bench.cache.add_pod(pod, "a")
+    bench.clock.advance(100.0)
+    bench.series(HEAT, Series(("", "p"), 3, NOW + 100))
+    assert bench.pods("heat") == {"shop/p": 4, "other/p": 6}
+    bench.clock.advance(21.0)
+    assert bench.pods("heat") == {"shop/p": 6, "other/p": 6}
+    assert bench.view().value("heat", ("shop", "p")) == 6
+
+
+def test_the_largest_of_several_of_a_name_is_used(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.store.set_specs([SPENT])
+    values = (4.0, 9.0, 1.0)
+    bench.series(SPENT, *(Series(("shop",), value, NOW) for value in values))
+    assert bench.view().values("spent") == {("shop",): 9}
+    (record,) = caplog.records
+    assert record.message == (
+        "P603: metric spent: 2 series more than namespaces; the largest of each namespace is used"
+    )
+
+
+def test_a_match_made_before_other_names_came_is_made_again(bench: Bench) -> None:
+    bench.store.set_specs([SPENT])
+    first, second = [Series(("a",), 1, NOW)], [Series(("b",), 2, NOW)]
+    matched = bench.store.match(SPENT.question, second)
+    bench.store.ingest(SPENT.question, first)
+    bench.store.ingest(SPENT.question, second, matched)
+    assert bench.view().values("spent") == {("a",): 1, ("b",): 2}
+    matched = bench.store.match(SPENT.question, first)
+    bench.store.set_specs([SignalSpec("spent", "other", of="namespace")])
+    bench.store.ingest(SPENT.question, first, matched)
+    assert bench.view().values("spent") == {}
+
+
+def test_names_that_are_not_heard_of_any_more_go_in_the_end(bench: Bench) -> None:
+    bench.store.set_specs([HEAT])
+    for space, name in (("old", "p0"), ("old", "p24999"), ("new", "p")):
+        bench.cache.add_pod(make_pod(name, namespace=space), "a")
+    old = [Series(("old", f"p{each}"), 7, NOW - 25 + each / 1000) for each in range(25_000)]
+    bench.series(HEAT, *old)
+    assert bench.pods("heat") == {"old/p0": 14, "old/p24999": 14}
+    new = [Series(("new", "p"), 8, NOW)]
+    bench.series(HEAT, *new)
+    assert bench.pods("heat") == {"old/p24999": 14, "new/p": 16}
+    left = bench.view().values("heat")
+    assert left.keys() == {("new", "p")} | {one.names for one in old[15_000:]}
+    matched = bench.store.match(HEAT.question, old)
+    bench.series(HEAT, *old[:5000], *new)
+    bench.store.ingest(HEAT.question, old, matched)
+    assert bench.pods("heat") == {"old/p0": 14, "old/p24999": 14, "new/p": 16}
+    assert len(bench.view().values("heat")) == 25_001
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["come", "go", "sample", "bare", "wait"]),
+            st.integers(0, 3),
+            st.integers(0, 3),
+        ),
+        max_size=40,
+    )
+)
+def test_columns_of_pods_equal_their_values(ops: list[tuple[str, int, int]]) -> None:
+    clock = ManualClock()
+    bench = Bench(clock, Cache(), SignalStore(clock))
+    bench.store.set_specs([HEAT])
+    model: dict[tuple[str, str], tuple[float, float]] = {}
+    pods: dict[str, str] = {}
+    for op, which, number in ops:
+        key = (f"s{which % 2}", f"p{number}")
+        pod = make_pod(key[1], namespace=key[0])
+        now = clock.time()
+        match op:
+            case "come" if pod.uid not in pods:
+                bench.cache.add_pod(pod, "a")
+                pods[pod.uid] = "/".join(key)
+            case "go" if pod.uid in pods:
+                bench.cache.remove_pod(pod.uid)
+                del pods[pod.uid]
+            case "sample" | "bare":
+                key = key if op == "sample" else ("", key[1])
+                bench.series(HEAT, Series(key, float(which), now))
+                model[key] = float(which), now
+            case "wait":
+                clock.advance(number * 30.0)
+            case _:
+                pass
+        fresh = {key: 2 * v for key, (v, t) in model.items() if clock.time() - t <= 120.0}
+        assert bench.view().values("heat") == fresh
+        found = {}
+        for name in pods.values():
+            space, _, own = name.partition("/")
+            value = fresh.get((space, own), fresh.get(("", own)))
+            if value is not None:
+                found[name] = value
+            assert bench.view().value("heat", (space, own)) == pytest.approx(
+                math.nan if value is None else value, nan_ok=True
+            )
+        assert bench.pods("heat") == found
 
 
 def test_domains_are_those_of_the_language() -> None:
