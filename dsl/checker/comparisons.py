@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker import hints, meant
+from dsl.checker import hints, meant, oddtexts
 from dsl.checker.fields import either, members_of
 from dsl.checker.literals import constant, read_word, settle
 from dsl.checker.mixtures import kinds_differ, unit_hints
@@ -84,7 +84,7 @@ def _compare(typer: "Typer", node: s.Compare) -> ir.Expr:
     strange_scale(typer.scope, pair[0], pair[1], percent)
     if node.operator in ("==", "!="):
         negated = node.operator == "!="
-        hints.strange_text(typer.scope, pair[0], "is", pair[1], negated=negated)
+        oddtexts.strange_text(typer.scope, pair[0], "is", pair[1], negated=negated)
     level = max(pair[0].level, pair[1].level)
     operator = "==" if node.operator == "!=" else node.operator
     test = ir.Compare(
@@ -279,7 +279,7 @@ def _is(typer: "Typer", node: s.Is) -> ir.Expr:
     hints.listed_words(typer.scope, node)
     left = typer.check(node.left)
     if isinstance(node.right, s.Word):
-        hints.word_for_nothing(typer.scope, node, node.right)
+        oddtexts.word_for_nothing(typer.scope, node, node.right)
         _looks_like_presence(typer.scope, node, node.right)
     right = word_or_expression(typer, node.right, left)
     solid = typer.plain(left)
@@ -289,7 +289,7 @@ def _is(typer: "Typer", node: s.Is) -> ir.Expr:
         raise kinds_differ(typer.scope, node, solid, right)
     if solid.type.unit != right.type.unit:
         raise typer.mixed("P203", "`is` wants equal units", solid, right)
-    hints.strange_text(typer.scope, solid, "is", right, negated=node.negated)
+    oddtexts.strange_text(typer.scope, solid, "is", right, negated=node.negated)
     level = max(solid.level, right.level)
     test = ir.Compare(
         span=node.span, type=BOOL, level=level, operator="==", left=solid, right=right
@@ -354,7 +354,7 @@ def _in(typer: "Typer", node: s.In) -> ir.Expr:
         for one in values:
             if one.type.kind is not item.type.kind or one.type.unit != item.type.unit:
                 raise typer.mixed("P201", "`in` wants items of the same kind", item, one)
-            hints.strange_text(typer.scope, item, "is", one, negated=node.negated)
+            oddtexts.strange_text(typer.scope, item, "is", one, negated=node.negated)
         return _negate(node, either(node.span, item, values), negated=node.negated)
     if item.type.is_number:
         return _negate(node, _in_numbers(typer, node, item), negated=node.negated)
@@ -465,7 +465,7 @@ def _text_test(typer: "Typer", node: s.TextTest) -> ir.Expr:
         if right.type.kind is not Kind.TEXT:
             raise typer.mixed("P201", f"`{node.operator}` wants two texts", left, right)
     if node.operator != "matches":
-        hints.strange_text(typer.scope, left, node.operator, right)
+        oddtexts.strange_text(typer.scope, left, node.operator, right)
     level = max(left.level, right.level)
     return ir.TextTest(
         span=node.span, type=BOOL, level=level, operator=node.operator, left=left, right=right

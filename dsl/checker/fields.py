@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker import elsewhere, hints, meant
+from dsl.checker import elsewhere, hints, meant, oddtexts
 from dsl.checker.literals import constant
 from dsl.checker.resources import name_resource
 from dsl.checker.scope import Flex, Refused, Typed, describe
@@ -249,7 +249,7 @@ def _label_compare(
     if operator in ("=", "==", "!="):
         if right.type.kind is not Kind.TEXT:
             raise _no_text(typer, "a label", right)
-        hints.strange_text(typer.scope, read, "is", right, negated=operator == "!=")
+        oddtexts.strange_text(typer.scope, read, "is", right, negated=operator == "!=")
         equal = ir.Compare(
             span=node.span, type=BOOL, level=level, operator="==", left=read, right=right
         )

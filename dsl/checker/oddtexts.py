@@ -1,0 +1,171 @@
+"""Texts that a field never holds: patterns, capitals, blanks, owners that own no pod.
+
+Warns only; the tests read well and never hold, or always.
+"""
+
+import re
+from typing import Final
+
+from dsl import ir
+from dsl import syntax as s
+from dsl.checker import meant
+from dsl.checker.regex import why_refused
+from dsl.checker.scope import Scope, Typed
+from dsl.diagnostics import Fix, Severity
+from dsl.schema import FIELDS
+from dsl.source import Span
+from dsl.spelling import ABSENT, NOTHING, THERE, quoted_key
+
+_WARNING: Final = Severity.WARNING
+_PATTERN: Final = re.compile(r"[*?^$|%+()\[\]{}\\,;]")
+#: Fields whose values are names of Kubernetes: lower-case letters, digits, `-` and `.`.
+_NAMES: Final = frozenset(
+    {"pod.name", "pod.namespace", "node.name", "namespace.name", "it.name", "it.namespace",
+     "it.node", "pod.service_account", "it.service_account", "pod.workload", "it.workload"}
+)  # fmt: skip
+#: Fields whose values hold letters, digits and `-._` only.
+_PLAIN: Final = _NAMES | {
+    "pod.label", "node.label", "namespace.label", "it.label", "node.zone", "node.region",
+    "node.rack", "node.arch", "node.os", "node.instance_type", "pod.priority_class",
+    "pod.scheduler",
+}  # fmt: skip
+_KINDS: Final = ("ReplicaSet", "StatefulSet", "DaemonSet", "Job", "Node", "ReplicationController")
+_UPPER: Final = {"Deployment": "ReplicaSet", "CronJob": "Job"}
+
+
+def word_for_nothing(scope: Scope, node: s.Is, word: s.Word) -> None:
+    """Warns of `x is null`, `x is empty`, `x is set`: ordinary words here."""
+    low = word.value.lower()
+    if low not in NOTHING | ABSENT | THERE:
+        return
+    there = (low in THERE) != node.negated if low in THERE else node.negated
+    better = "present" if there else "missing"
+    scope.report(
+        "P317",
+        f"`{word.value}` is an ordinary word here",
+        word.span,
+        f"write  {scope.text(node.left)} is {better}",
+        *([f'for the word itself write  "{word.value}"'] if low not in NOTHING else []),
+        fix=Fix(Span(node.left.span.end, word.span.end), f" is {better}"),
+        severity=_WARNING,
+    )
+
+
+def strange_text(
+    scope: Scope, left: Typed, operator: str, right: ir.Expr, *, negated: bool = False
+) -> None:
+    """Warns of a text that a field never holds: patterns, capitals, owners that own no pod.
+
+    Args:
+        scope: where the findings go.
+        left: what is tested.
+        operator: a word operator; `is` for `==`, for items of a list and for values of a label.
+        right: the text.
+        negated: whether the test holds where the text is another.
+    """
+    if not isinstance(left, ir.Read) or not isinstance(right, ir.Const):
+        return
+    if not isinstance(right.value, str):
+        return
+    value, field = right.value, left.field
+    if not value and negated and FIELDS[field].optional:
+        meant.not_empty(scope, left, right)
+    elif field.endswith("owner.kind"):
+        _owner_kind(scope, value, right.span)
+    elif field in _PLAIN and _PATTERN.search(value) is not None:
+        # The text of a label test holds the value, too.
+        text = field if left.key is None else f"{field}[{quoted_key(left.key)}]"
+        _pattern(scope, text, operator, right, negated=negated)
+    elif field in _NAMES and value.lower() != value:
+        scope.report(
+            "P317",
+            f"`{field}` has no capitals, so this {'always' if negated else 'never'} holds",
+            right.span,
+            f"write  {value.lower()}",
+            fix=_requoted(scope, right.span, value.lower()),
+            severity=_WARNING,
+        )
+
+
+def _requoted(scope: Scope, span: Span, text: str) -> str:
+    written = scope.source.slice(span)
+    return f"{written[0]}{text}{written[0]}" if written[:1] in ("'", '"') else text
+
+
+def _owner_kind(scope: Scope, value: str, span: Span) -> None:
+    if value in _UPPER:
+        scope.report(
+            "P317",
+            f"a pod is owned by a {_UPPER[value]}, and that by the {value}",
+            span,
+            f"write  {_UPPER[value]}, or ask for the {value} by its name:  pod.workload",
+            fix=_requoted(scope, span, _UPPER[value]),
+            severity=_WARNING,
+        )
+        return
+    near = next((one for one in _KINDS if one.lower() == value.lower().rstrip("s")), None)
+    if near is not None and near != value:
+        scope.report(
+            "P317",
+            f"no owner is of the kind `{value}`",
+            span,
+            f"did you mean `{near}`?",
+            fix=_requoted(scope, span, near),
+            severity=_WARNING,
+        )
+
+
+def _pattern(scope: Scope, left: str, operator: str, right: ir.Const, *, negated: bool) -> None:
+    value = str(right.value)
+    sign = next(iter(_PATTERN.findall(value)))
+    if meant.parameter_in_text(scope, left, operator, right):
+        return
+    if operator == "like":
+        foreign = re.search(r"[%^$|+()\[\]{}\\]", value)
+        if foreign is None:
+            return
+        sign = foreign.group()
+        globbed = re.sub(r"%|\.\*", "*", value).strip("^$")
+        glob = re.search(r"[|+()\[\]{}\\]", globbed) is None
+        pattern = value if ".*" in value else value.replace("*", ".*")
+        better = f'like "{globbed}"' if glob else f"matches '{pattern}'"
+    elif sign in "|,;":
+        words = [quoted_key(one.strip()) for one in re.split(r"[|,;]", value) if one.strip()]
+        each = " or ".join(f"{left} {operator} {one}" for one in words)
+        among = f"{left} {'not in' if negated else 'in'} [{', '.join(words)}]"
+        _never(scope, sign, left, right, (among if operator == "is" else each) if words else "")
+        return
+    elif sign in "*%?" and not re.search(r"[\^$+()\[\]{}\\|.]", value.replace(".*", "*")):
+        body = re.sub(r"%|\.\*", "*", value)
+        globbed = _open(body, operator, "*").replace("**", "*")
+        better = f'like "{globbed}"'
+    else:
+        better = _anchored(value) or f"matches '{_open(value, operator, '.*')}'"
+    refused = why_refused(better.partition("matches '")[2][:-1]) is not None
+    better = f"{'not ' if negated else ''}{left} {better}"
+    _never(scope, sign, left, right, "" if refused else better)
+
+
+def _anchored(pattern: str) -> str:
+    """Returns the test that `^web`, `web$` and `^web$` are, "" for other patterns."""
+    found = re.fullmatch(r"(\^?)([A-Za-z0-9-]+)(\$?)", pattern)
+    if found is None:
+        return ""
+    first, word, last = found.groups()
+    test = "is" if first and last else "starts with" if first else "ends with"
+    return f"{test} {word}" if first or last else ""
+
+
+def _open(pattern: str, operator: str, anything: str) -> str:
+    """Returns a pattern of the whole text for one of a part of it."""
+    begins, ends = pattern.startswith(("^", ".*", ".+")), pattern.endswith(("$", ".*", ".+"))
+    # `is "^web.+"` says where the text begins, and leaves its end open.
+    before = not begins and (operator in ("contains", "ends with") or (operator == "is" and ends))
+    after = not ends and (operator in ("contains", "starts with") or (operator == "is" and begins))
+    return anything * before + pattern + anything * after
+
+
+def _never(scope: Scope, sign: str, left: str, right: ir.Const, better: str) -> None:
+    message = f"`{sign}` stands for itself here, and `{left}` never holds it"
+    help_ = f"write  {better}" if better else "its values hold letters, digits and  - _ .  only"
+    scope.warn("P317", message, right.span, help_)
