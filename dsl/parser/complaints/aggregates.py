@@ -116,7 +116,7 @@ def _behind(place: Place) -> Refusal | None:
     rule = place.keyword in ("filter", "require", "forbid", "gate", "reserve")
     if call is None and not compared and rule:
         head = f"any({found.group()}"
-    if call is None and not compared and not rule:
+    if call is None and not compared and not rule and place.keyword != "score":
         ends = []
     for end in ends:
         better = f"{head} {place.text[place.start : end]})"

@@ -59,7 +59,7 @@ def joined(place: Place) -> Refusal | None:
     starts = (place.start, last.start() if last is not None else place.start)
     for (pattern, of), at in product(_KINDS, starts):
         found = pattern.match(place.bare, at)
-        if found is None or found.end() < place.start:
+        if found is None or found.end() < len(place.before):
             continue
         clause = _CLAUSE.search(place.bare, found.end())
         end = clause.start() if clause is not None else place.line(found.end())[1]

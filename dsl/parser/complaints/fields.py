@@ -61,9 +61,11 @@ def dots(place: Place) -> Refusal | None:
     if whole is None or "." not in place.text[place.start : place.start + 2]:
         return None
     if ".." in whole.group() and place.text[:start].rstrip().endswith(" in"):
+        ends = ", ".join(one for one in whole.group().split(".") if one)
+        words = "mon, tue, wed" if "weekday" in place.before else ends
         return place.at(
             start, start + whole.end(), "P001", "a range holds numbers; words stand in a list",
-            "write  [mon, tue, wed]",
+            f"write  [{words}]",
         )  # fmt: skip
     better = re.sub(r"\.+", ".", whole.group()).strip(".")
     span = (start, start + whole.end())

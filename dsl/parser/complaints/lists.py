@@ -42,7 +42,8 @@ def listed(place: Place) -> Refusal | None:
             *owner.span(), "P009", f"`{owner[1]}` needs the key of a label",
             f"write  {owner[1]} KEY in {items}",
         )  # fmt: skip
-    if operator is not None and sign and sign in "([":
+    gives = place.keyword in ("let", "param") and "=" not in place.before[:-1]
+    if operator is not None and sign and sign in "([" and not gives:
         return _bracketed(place, operator[1])
     if operator is not None and operator[1] == "in" and "LSQB" in place.accepts:
         end = place.line(place.start)[1]
@@ -99,14 +100,14 @@ def _bracketed(place: Place, operator: str) -> Refusal | None:
             (place.start, close + 1), "P001", "a list stands in square brackets", better
         )
     left = LAST_VALUE.search(place.before[: -len(operator)].rstrip())
-    label = re.search(rf"{OWNER}\.\w+[ \t]+[\w./-]+\Z",
+    label = re.search(rf"{OWNER}\.\w+[ \t]+(?:[\w./-]+|\"_*\")\Z",
                       place.before[: -len(operator)].rstrip())  # fmt: skip
     left = label or left
     if left is None:
         return None
     value = place.text[left.start() : left.end()]
-    if operator in ("is", "="):
-        better = f"{value} in [{', '.join(items)}]"
+    if operator in ("is", "=", "!="):
+        better = f"{value} {'not in' if operator == '!=' else 'in'} [{', '.join(items)}]"
     else:
         better = " or ".join(f"{value} {operator} {one}" for one in items)
         better = f"({better})" if len(items) > 1 else better
@@ -121,14 +122,18 @@ def inner_items(text: str) -> list[str]:
 
 
 def in_parens(place: Place) -> Refusal | None:
-    """`in (a, b)`, met at its comma."""
-    opened = re.search(r"\b(in|IN|is|contains)[ \t]*\(([^()]*)\Z", place.before)
+    """`in (a, b)`, `node.label app = (a, b)`, met at its comma."""
+    opened = re.search(
+        r"(?:\b(in|IN|is|contains)"
+        rf"|{OWNER}\.\w+[ \t]+(?:[\w./-]+|\"_*\")[ \t]*(!?=))[ \t]*\([^()]*\Z",
+        place.before,
+    )
     if opened is None:
         return None
     at = place.before.rindex("(")
     inside = Place(place.text, place.bare, at, at + 1, place.accepts, place.kind, "(",
                    place.alone, place.read)  # fmt: skip
-    return _bracketed(inside, opened[1])
+    return _bracketed(inside, opened[1] or opened[2])
 
 
 def any_of(place: Place) -> Refusal | None:

@@ -353,6 +353,11 @@ PATTERNS: Final = (
         "each key has its `{verb}`", "{verb} ", "write  {verb} {another} ...", words=_ACTIONS,
     ),
     # param
+    Pattern(
+        r"\Aparam \w+~:~(?P<cut>(?P<type>string|number|quantity|duration|time)~=~"
+        r"§(?P<at>\((?P<items>[^()]*)\)))",
+        "several values stand in a list", "list of {type} = [{items}]",
+    ),
     Pattern(r"=\s*(?P<cut>§=)", "one `=` gives a value", "", words="param"),
     Pattern(
         r"(?P<cut>§\[~(?P<type>\w+)~\])", _LIST_TYPE, "list of {type}", words="param",

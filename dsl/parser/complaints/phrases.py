@@ -142,16 +142,19 @@ def _upper_before(place: Place) -> Refusal | None:
 
 def sql_like(place: Place) -> Refusal | None:
     """`LIKE '%nginx%'`."""
-    found = re.match(r"(?i)(not\s+)?i?like\s+(['\"])(.*?)\2", place.text[place.start :])
-    if found is None or not re.match(r"(?i)(not\s+)?i?like", place.met + place.behind):
+    denied = re.search(r"(?i)\bnot\Z", place.before)
+    start = denied.start() if denied is not None else place.start
+    form = re.compile(r"(?i)(not\s+)?i?like\s+(['\"])(.*?)\2")
+    found = form.match(place.text, start)
+    if found is None:
         return None
     pattern = found[3].replace("%", "*").replace("_", "?")
     better = f'like "{pattern}"'
     inner = pattern.strip("*")
     if re.fullmatch(r"[A-Za-z0-9.-]+", inner) and pattern == f"*{inner}*":
         better = f"contains {inner}"
-    span = (place.start, place.start + found.end())
-    left = LAST_VALUE.search(place.before)
+    span = found.span()
+    left = LAST_VALUE.search(place.bare[:start].rstrip())
     if found[1] and left is not None:
         value = place.text[left.start() : left.end()]
         span, better = (left.start(), span[1]), f"not {value} {better}"
