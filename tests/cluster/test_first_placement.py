@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+import time
+from datetime import datetime
 
 import pytest
 import yaml
@@ -245,3 +247,32 @@ def test_a_pod_that_a_gate_holds_shows_it_and_goes_on_when_the_gate_opens(
     assert placements(control_plane, namespace) == {"p": None}
     kubectl("annotate", "pod", "p", "-n", namespace, "approved=yes")
     wait_bound(control_plane, namespace, 1)
+
+
+def test_a_rule_about_age_lets_its_pods_go_at_the_instant_it_turns(
+    control_plane, namespace, no_nodes, berth, tmp_path
+):
+    policies = tmp_path / "policies"
+    policies.mkdir()
+    (policies / "age.policy").write_text(
+        "gate: pod.label by=gate -> now - pod.created >= 4s\n"
+        "filter: pod.label by=filter -> now - pod.created >= 6s\n"
+    )
+    control_plane.request("POST", "/api/v1/nodes", node("only", cpu="2"))
+    # Who asked at full minutes only would ask too early, or 25 seconds late.
+    wait_until("no full minute is near", lambda: 5 < time.time() % 60 < 30, seconds=60)
+    berth("--policies", policies).start()
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    for by in ("gate", "filter"):
+        held = pod(by, namespace)
+        held["metadata"]["labels"] = {"by": by}
+        control_plane.request("POST", path, held)
+    wait_bound(control_plane, namespace, 2)
+    _, pods = control_plane.request("GET", path)
+    for one in pods["items"]:
+        said = one["status"]["conditions"]
+        (bound,) = [c["lastTransitionTime"] for c in said if c["status"] == "True"]
+        created = one["metadata"]["creationTimestamp"]
+        waited = (datetime.fromisoformat(bound) - datetime.fromisoformat(created)).total_seconds()
+        least = {"gate": 4, "filter": 6}[one["metadata"]["name"]]
+        assert least <= waited <= least + 10, (one["metadata"]["name"], waited)
