@@ -79,7 +79,7 @@ _TABLE: Final = (
     FunctionSpec("item", "in", "item", "an item of a list, counted from 0"),
 )
 FUNCTIONS: Final = MappingProxyType({spec.name: spec for spec in _TABLE})
-AGGREGATES: Final = ("max", "min", "sum", "avg", "count", "any", "all", "median")
+AGGREGATES: Final = ("max", "min", "sum", "avg", "count", "any", "all", "median", "distinct")
 
 
 # ---- arithmetic: total, missing where there is no finite number
@@ -215,8 +215,20 @@ def median(values: Iterable[float]) -> float:
     return divide(add(there[middle - 1], there[middle]), 2.0)
 
 
-REDUCERS: Final[MappingProxyType[str, Callable[[Iterable[float]], float]]] = MappingProxyType(
-    {"max": largest, "min": smallest, "sum": total, "avg": average, "median": median}
+def distinct(values: Iterable[float | str | None]) -> float:
+    """Returns how many different values are there."""
+    return float(len({one for one in values if one is not None and one == one}))
+
+
+REDUCERS: Final[MappingProxyType[str, Callable[[Iterable[Any]], float]]] = MappingProxyType(
+    {
+        "max": largest,
+        "min": smallest,
+        "sum": total,
+        "avg": average,
+        "median": median,
+        "distinct": distinct,
+    }
 )
 
 

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from dsl.functions import AGGREGATES as AGGREGATES
 from dsl.functions import FUNCTIONS
 from dsl.schema import CATALOGUE, FIELDS, KUBERNETES_PATHS, PLURALS, POD_SETS
 
 _MAX_DISTANCE: Final = 2
-AGGREGATES: Final = ("max", "min", "sum", "avg", "count", "any", "all", "median")
 #: Values that mean "nothing" elsewhere and are ordinary words here.
 NOTHING: Final = frozenset({"null", "none", "nil", "undefined", "nan", "nothing"})
 #: Further words that ask whether there is a value: their meaning is `is missing` or `is present`.

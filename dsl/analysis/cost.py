@@ -130,11 +130,11 @@ def _units(node: ir.Expr, size: Size) -> float:
     match node:
         case ir.Const() | ir.Read() | ir.Metric() | ir.Named():
             return 0.0
-        case ir.PodAggregate(function="median"):
+        case ir.PodAggregate(function="median" | "distinct"):
             return _sorting(pods) + nodes
         case ir.PodAggregate():
             return pods + nodes
-        case ir.NodeAggregate(function="median") | ir.Rank():
+        case ir.NodeAggregate(function="median" | "distinct") | ir.Rank():
             return _sorting(nodes)
         case ir.NodeAggregate(level=Level.NODE):
             return 2 * nodes

@@ -15,6 +15,8 @@ from dsl.types import Kind, Level
 
 _HOURS: Final = {"time.hour": 23.0, "time.minute": 59.0}
 _AMOUNTS: Final = ("capacity", "allocatable", "requested")
+#: Aggregates that are a number of things, and 0 of nothing.
+_COUNTING: Final = ("count", "distinct")
 _ASKED: Final = ("cpu", "memory", "storage", "gpu", "request", "limit")
 YES: Final = Outcomes(frozenset({"yes"}))
 NO: Final = Outcomes(frozenset({"no"}))
@@ -109,9 +111,9 @@ def never_missing(node: ir.Expr) -> bool:
         case ir.Const():
             return not (isinstance(node.value, float) and isnan(node.value))
         case ir.PodAggregate():
-            return node.function == "count" and node.over in ("node", "cluster")
-        case ir.NodeAggregate():
-            return node.function == "count"
+            return node.function in _COUNTING and node.over in ("node", "cluster")
+        case ir.NodeAggregate() | ir.ItemAggregate():
+            return node.function in _COUNTING
         case _:
             return node.type.kind in (Kind.BOOL, Kind.LIST)
 
@@ -141,7 +143,7 @@ def natural_bounds(node: ir.Expr) -> tuple[float, float]:
             return 0.0, 1.0
         case ir.Func(name="len"):
             return 0.0, inf
-        case ir.PodAggregate(function="count") | ir.NodeAggregate(function="count"):
+        case ir.PodAggregate() | ir.NodeAggregate() if node.function in _COUNTING:
             return 0.0, inf
         case _:
             return -inf, inf

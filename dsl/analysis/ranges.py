@@ -170,6 +170,9 @@ class Ranges:
                 ends = [of(one) for one in node.values]
                 low, high = min(one.low for one in ends), max(one.high for one in ends)
                 return Range(low, high, self._leaves_of([node]), exact=False)
+            case ir.ItemAggregate():
+                most = float(len(node.values))
+                return Range(0.0, most, self._leaves_of([node]), exact=False)
             case _:
                 return _UNKNOWN
 
@@ -276,7 +279,7 @@ class Ranges:
         self, node: ir.NodeAggregate | ir.PodAggregate, of: Callable[[ir.Expr], Range]
     ) -> Range:
         leaves = self._leaves_of([node]) | {self._keys.key(node)}
-        if node.function == "count":
+        if node.function in ("count", "distinct"):
             return Range(0.0, inf, leaves)
         if node.value is None:
             return _UNKNOWN

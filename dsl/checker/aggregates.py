@@ -22,6 +22,10 @@ _ALL_NODES: Final = ("nodes", "candidates")
 _NODE_CALLS: Final = ("peers", "metric_age")
 _MAX_SHOWN: Final = 3
 _CONTAINERS: Final = "pod.containers"
+#: A number, and a text, of each pod, container and node, for examples.
+_OF_PODS: Final = ("it.cpu", "it.workload")
+_OF_CONTAINERS: Final = ("it.limit[memory]", "it.image")
+_OF_NODES: Final = ("node.cpu.free", "node.zone")
 _KEY: Final = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 #: What has a value of its own for each node.
 OF_NODE: Final = (ir.Read, ir.KeyedRead, ir.Metric, ir.Pair, ir.PodAggregate)
@@ -46,6 +50,7 @@ class NodeSet(NamedTuple):
 def aggregate(typer: "Typer", node: s.Aggregate) -> ir.Expr:
     """Returns an aggregate with parentheses."""
     _no_containers_of_others(typer, node)
+    _not_counted_twice(typer, node)
     if _is_containers(node.over):
         return _over_containers(typer, node, node.args)
     if node.over is None and len(node.args) == 1 and _is_containers(node.args[0]):
@@ -65,6 +70,22 @@ def aggregate(typer: "Typer", node: s.Aggregate) -> ir.Expr:
     if items is not None:
         return lists.over_list(typer, node, items)
     return _over_nodes(typer, node)
+
+
+def _not_counted_twice(typer: "Typer", node: s.Aggregate) -> None:
+    """Refuses `count(distinct(x) over ..)`, as `distinct` counts already."""
+    inner = node.args[0]
+    if node.function != "count" or not isinstance(inner, s.Aggregate):
+        return
+    if inner.function != "distinct" or len(inner.args) != 1:
+        return
+    over, where = inner.over or node.over, inner.where or node.where
+    better = f"distinct({typer.scope.text(inner.args[0])}"
+    better += f" over {typer.scope.text(over)}" if over is not None else ""
+    better += f" where {typer.scope.text(where)})" if where is not None else ")"
+    raise typer.scope.refuse(
+        "P209", "`distinct` counts already", node.span, f"write  {better}", fix=better
+    )
 
 
 def _pod_set(typer: "Typer", node: s.Expr) -> PodSet | None:
@@ -130,7 +151,7 @@ def sets_read(node: ir.PodAggregate | ir.NodeAggregate | ir.Rank) -> tuple[str, 
 
 
 def _result_type(function: str, value: Typed | None) -> Type:
-    if function == "count":
+    if function in ("count", "distinct"):
         return NUMBER
     if function in _TESTS or value is None or isinstance(value, Flex):
         return BOOL if function in _TESTS else NUMBER
@@ -146,7 +167,7 @@ def _over_pods(typer: "Typer", node: s.Aggregate, of: PodSet, written: s.Expr | 
             "P209",
             f"`{node.function}` needs a value of each pod",
             node.span,
-            f"write  {node.function}(it.cpu over {of.text})",
+            f"write  {node.function}({_OF_PODS[node.function == 'distinct']} over {of.text})",
         )
     if written is None and node.function != "count" and node.where is None:
         raise typer.scope.refuse(
@@ -196,6 +217,9 @@ def _pod_value(typer: "Typer", node: s.Aggregate, written: s.Expr) -> ir.Expr:
 
 
 def _fits(typer: "Typer", function: str, value: ir.Expr, wanted: Kind) -> None:
+    if function == "distinct":
+        lists.comparable(typer, value)
+        return
     if value.type.kind is wanted or (
         value.type.kind is Kind.TIME and function in ("max", "min", "median")
     ):
@@ -289,7 +313,8 @@ def _over_containers(typer: "Typer", node: s.Aggregate, args: tuple[s.Expr, ...]
             "P209",
             f"`{node.function}` over containers takes one value",
             node.span,
-            f"write  {node.function}(it.limit[memory] over pod.containers)",
+            f"write  {node.function}({_OF_CONTAINERS[node.function == 'distinct']}"
+            " over pod.containers)",
         )
     if not args and node.where is None and not counts:
         raise typer.scope.refuse(
@@ -353,7 +378,7 @@ def _over_nodes(typer: "Typer", node: s.Aggregate) -> ir.Expr:
         if node.function not in _TESTS or (node.where is None and node.function != "count"):
             example = f"{of.text} where node.ready"
             if node.function not in _TESTS:
-                example = f"node.cpu.free over {of.text}"
+                example = f"{_OF_NODES[node.function == 'distinct']} over {of.text}"
             raise typer.scope.refuse(
                 "P209",
                 f"`{node.function}` needs a value or a condition",
@@ -406,6 +431,15 @@ def _node_aggregate(
 
 
 def _element_wise(typer: "Typer", node: s.Aggregate) -> ir.Expr:
+    if node.function == "distinct":
+        each = typer.scope.text(node.args[0])
+        raise typer.scope.refuse(
+            "P209",
+            "`distinct` takes one value of each of a set",
+            node.span,
+            f"write for example  distinct({each} over {'node.pods' if 'it.' in each else 'nodes'})",
+            'several together are  join(A, "/", B)',
+        )
     if node.function in _TESTS or node.over is not None or node.where is not None:
         text = typer.scope.text
         better = f"{node.function}({text(node.args[0])} where {text(node.args[1])})"
@@ -446,7 +480,7 @@ def bare(typer: "Typer", node: s.BareAggregate) -> ir.Expr:
     if not subjects and typer.root is not None and _has_unknown_name(typer, typer.root):
         # The unknown name is reported where it stands; it may well be the subject.
         raise Refused
-    if node.function in _TESTS or len(subjects) != 1:
+    if node.function in (*_TESTS, "distinct") or len(subjects) != 1:
         raise _ambiguous(typer, node, list(subjects))
     subject = next(iter(subjects.values()))
     value = typer.plain(typer.check(subject))
@@ -455,12 +489,13 @@ def bare(typer: "Typer", node: s.BareAggregate) -> ir.Expr:
 
 def _ambiguous(typer: "Typer", node: s.BareAggregate, names: list[str]) -> Refused:
     function = node.function
-    if function in _TESTS:
+    if function in (*_TESTS, "distinct"):
+        of = "node.pods where it.priority > 0"
         return typer.scope.refuse(
             "P207",
             f"`{function}` needs to be told of what",
             node.span,
-            f"write  {function}(node.pods where it.priority > 0)",
+            f"write  {function}({of if function in _TESTS else 'it.workload over node.pods'})",
         )
     if not names and (inside := _aggregate_inside(typer.root)) is not None:
         text = typer.scope.text(inside)

@@ -92,7 +92,8 @@ def _near(node: s.Field, name: str, *, has_key: bool) -> tuple[list[str], Fix | 
     parent = name.rpartition(".")[0]
     for start in (name, parent):
         inner = [one for one in FIELDS if one.startswith(f"{start}.")]
-        if f"{start}.label" not in FIELDS and 0 < len(inner) <= _MAX_LISTED:
+        few = "." in start or f"{start}.label" not in FIELDS
+        if few and 0 < len(inner) <= _MAX_LISTED:
             return ["there is " + ", ".join(f"`{one}`" for one in inner)], None
     roots = {one.split(".", 1)[0] for one in FIELDS}
     root = name.split(".", 1)[0]

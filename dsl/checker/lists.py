@@ -27,15 +27,16 @@ MOST_OF_NODE: Final = 16
 _AT_ONCE: Final = 16
 #: Items times parts that are asked of each, in a file.
 MOST_PARTS: Final = 16_000
-#: What takes a value of each item and is missing where there is none.
-_PICKS: Final = ("max", "min", "avg", "median")
+#: What takes a value of each item and is not put together from pieces of the list.
+_PICKS: Final = ("max", "min", "avg", "median", "distinct")
 _ORDERED: Final = ("max", "min", "median")
 
 
 def list_of(typer: "Typer", node: s.Aggregate) -> ir.Expr | None:
     """Returns the list that an aggregate runs over, None if it runs over something else."""
     written = node.over
-    if written is None and node.where is not None and len(node.args) == 1:
+    alone = node.where is not None or node.function == "distinct"
+    if written is None and alone and len(node.args) == 1:
         written = node.args[0]
     if not _may_be_list(typer, written):
         return None
@@ -171,10 +172,12 @@ def _one(
         if node.where is not None:
             holds.append(_condition(typer, node.where))
         if written is not None and node.function in ("sum", *_PICKS):
-            value = _number(typer, node.function, written)
+            value = _value(typer, node.function, written)
         elif written is not None:
             value = _condition(typer, written)
-    if written is None and node.function in ("sum", *_PICKS):
+    if written is None and node.function == "distinct":
+        value = item
+    elif written is None and node.function in ("sum", *_PICKS):
         text, function = typer.scope.text(node.args[0]), node.function
         where = f" where {typer.scope.text(node.where)}" if node.where is not None else ""
         number = "it" if item.type.is_number else "number(it)"
@@ -186,6 +189,21 @@ def _one(
     return _chain("and", holds, node.span), value
 
 
+def comparable(typer: "Typer", value: ir.Expr) -> None:
+    """Refuses what `distinct` cannot tell apart: lists, and conditions, which have two values."""
+    if value.type.kind in (Kind.TEXT, Kind.NUMBER, Kind.TIME):
+        return
+    help_ = "conditions are counted by  count" if value.type.kind is Kind.BOOL else ""
+    if value.type.kind is Kind.LIST and value.level <= Level.POD:
+        help_ = f"write  distinct(it over {typer.scope.text(value)})"
+    raise typer.scope.refuse(
+        "P209",
+        f"`distinct` takes a text or a number, and this is {describe(value)}",
+        value.span,
+        *([help_] if help_ else []),
+    )
+
+
 def _condition(typer: "Typer", written: s.Expr) -> ir.Expr:
     typed = typer.check(written)
     if isinstance(typed, Flex) or typed.type.kind is not Kind.BOOL:
@@ -195,9 +213,12 @@ def _condition(typer: "Typer", written: s.Expr) -> ir.Expr:
     return typed
 
 
-def _number(typer: "Typer", function: str, written: s.Expr) -> ir.Expr:
+def _value(typer: "Typer", function: str, written: s.Expr) -> ir.Expr:
     typed: Typed = typer.plain(typer.check(written))
     assert not isinstance(typed, Flex)
+    if function == "distinct":
+        comparable(typer, typed)
+        return typed
     if typed.type.is_number or (typed.type.kind is Kind.TIME and function in _ORDERED):
         return typed
     text = typed.type.kind is Kind.TEXT
@@ -247,7 +268,7 @@ def _joined(node: s.Aggregate, parts: list[tuple[ir.Expr, ir.Expr]]) -> ir.Expr:
         wheres, values = zip(*parts, strict=True)
         return ir.ItemAggregate(
             span=span,
-            type=values[0].type,
+            type=NUMBER if function == "distinct" else values[0].type,
             level=_level(*wheres, *values),
             function=function,
             wheres=wheres,

@@ -80,7 +80,9 @@ def _of_hundred(
 def _is_counted(node: ir.Expr) -> bool:
     if isinstance(node, ir.Read):
         return not node.field.startswith("score")
-    return isinstance(node, ir.PodAggregate | ir.NodeAggregate) and node.function == "count"
+    if isinstance(node, ir.PodAggregate | ir.NodeAggregate | ir.ItemAggregate):
+        return node.function in ("count", "distinct")
+    return False
 
 
 def _share_limit(node: ir.Expr) -> float:

@@ -17,7 +17,8 @@ from dsl.types import Kind, Type, Unit
 
 _RESERVED: Final = """
     if then else and or not in is like matches contains true false max min sum avg count median any
-    all over where least most now zone region node rack pod it group quota score nodes candidates
+    all distinct over where least most now zone region node rack pod it group quota score nodes
+    candidates
 """
 RESERVED: Final = frozenset(_RESERVED.split())
 

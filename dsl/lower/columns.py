@@ -520,8 +520,15 @@ class Builder:
 
     # ---- aggregates
 
+    def _value(self, node: ir.Expr | None, domain: str = ROWS) -> Run | None:
+        """Builds what an aggregate is of; texts as codes, also where one text is that of all."""
+        if node is None or node.type.kind is not Kind.TEXT:
+            return None if node is None else self.build(node, domain)
+        run = self.build(node, domain)
+        return lambda frame: texts.code_of(run(frame), frame.world.dictionary)
+
     def _node_aggregate(self, node: ir.NodeAggregate) -> Run:
-        value = self.build(node.value) if node.value is not None else None
+        value = self._value(node.value)
         where = self.build(node.where) if node.where is not None else None
         function, over = node.function, node.over
         if node.level is Level.NODE:
@@ -533,7 +540,7 @@ class Builder:
         if parts is not None:
             return self._across(node, parts)
         domain = ITS if node.over == "node" else ALL
-        value = self.build(node.value, domain) if node.value is not None else None
+        value = self._value(node.value, domain)
         where = self.build(node.where, domain) if node.where is not None else None
         run = pods.pod_aggregate(pods.PodSum(node.function, node.over, value, where, self.memo))
         if node.table != "pods":
@@ -554,7 +561,7 @@ class Builder:
             end = self.build(there, GROUPS)
             found = pair_of_group(pair.id, place, end, node_first=node_first)
             self._built[id(pair), GROUPS] = found
-        value = self.build(node.value, GROUPS) if node.value is not None else None
+        value = self._value(node.value, GROUPS)
         where = self.build(node.where, GROUPS) if node.where is not None else None
         run = across(
             Across(node.function, node.over, of_pods, tuple(of_node), parts.each, value, where)
@@ -572,17 +579,21 @@ class Builder:
 
     def _item_aggregate(self, node: ir.ItemAggregate, domain: str) -> Run:
         wheres = [self.build(one, domain) for one in node.wheres]
-        values = [self.build(one, domain) for one in node.values]
-        reducer = functions.REDUCERS[node.function]
         if node.level <= Level.POD:
+            values = [self.build(one, domain) for one in node.values]
+            reducer = functions.REDUCERS[node.function]
             return lambda frame: reducer(
                 value(frame) for where, value in zip(wheres, values, strict=True) if where(frame)
             )
-        function = node.function
+        function, is_text = node.function, node.values[0].type.kind is Kind.TEXT
+        built = [run for one in node.values if (run := self._value(one, domain)) is not None]
 
         def columns(frame: Frame) -> Value:
-            there = [where(frame) for where in wheres]
-            return numbers.of_items(function, there, [value(frame) for value in values])
+            found = [value(frame) for value in built]
+            there = zip((where(frame) for where in wheres), found, strict=True)
+            missing = np.int32(-1) if is_text else MISSING
+            counted = np.broadcast_arrays(*(np.where(*one, missing) for one in there))
+            return numbers.of_items(function, np.stack(counted))
 
         return columns
 

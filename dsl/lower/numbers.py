@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,8 @@ from dsl.types import MISSING
 
 Column = NDArray[np.float64]
 Number = float | Column
+#: Up to so many pairs of a group and a value are marked in a table, not sorted.
+_MOST_MARKS: Final = 1 << 22
 
 
 def settle(column: Value) -> Value:
@@ -130,8 +132,15 @@ def total(column: Column) -> float:
     return functions.total(column.tolist())
 
 
-def reduce(function: str, column: Column) -> float:
-    """Reduces a column to one number, skipping missing values."""
+def present(column: NDArray[Any]) -> NDArray[np.bool_]:
+    """Returns where there is a value, of numbers or of codes of texts."""
+    return np.asarray(~np.isnan(column) if column.dtype.kind == "f" else column >= 0)
+
+
+def reduce(function: str, column: NDArray[Any]) -> float:
+    """Reduces a column to one number, skipping missing values; of texts it holds codes."""
+    if function == "distinct":
+        return float(_numbered(column[present(column)])[0])
     if function == "max":
         return float(np.fmax.reduce(column)) if len(column) else MISSING
     if function == "min":
@@ -156,11 +165,36 @@ def grouped_sum(group: Group, column: Column, count: int) -> Column:
     return _per_group(functions.total, group, column, count)
 
 
-def grouped(function: str, group: Group, column: Column, count: int) -> Column:
-    """Reduces the values of each group, skipping missing ones."""
-    there = ~np.isnan(column)
+def _numbered(column: NDArray[Any]) -> tuple[int, Group]:
+    """Returns how many different values there are, and the number of each; none is missing."""
+    if column.dtype.kind == "f":
+        values, number = np.unique(column, return_inverse=True)
+        return len(values), number
+    used = np.bincount(column) > 0
+    number = np.cumsum(used)
+    return int(number[-1]) if len(number) else 0, (number - 1)[column]
+
+
+def _grouped_distinct(group: Group, column: NDArray[Any], count: int) -> Column:
+    """Returns how many different values each group has; none is missing."""
+    size, number = _numbered(column)
+    if not size:
+        return np.zeros(count)
+    places = group.astype(np.int64) * size + number
+    if count * size <= _MOST_MARKS:
+        marks = np.zeros(count * size, np.bool_)
+        marks[places] = True
+        return np.asarray(np.count_nonzero(marks.reshape(count, size), axis=1), np.float64)
+    return np.bincount(np.unique(places) // size, minlength=count).astype(np.float64)
+
+
+def grouped(function: str, group: Group, column: NDArray[Any], count: int) -> Column:
+    """Reduces the values of each group, skipping missing ones; of texts the column holds codes."""
+    there = present(column)
     if not there.all():
         group, column = group[there], column[there]
+    if function == "distinct":
+        return _grouped_distinct(group, column, count)
     if function == "sum":
         return grouped_sum(group, column, count)
     sizes = np.bincount(group, minlength=count)
@@ -193,10 +227,18 @@ def _per_group(
 # ---- reductions of several columns
 
 
-def of_items(function: str, wheres: Sequence[Value], values: Sequence[Value]) -> Column:
-    """Reduces several values on each row; those that are missing or do not count are left out."""
-    counted = [np.where(*one, MISSING) for one in zip(wheres, values, strict=True)]
-    parts = np.stack(np.broadcast_arrays(*counted))
+def of_items(function: str, parts: NDArray[Any]) -> Column:
+    """Reduces several values on each row; those that are missing are left out.
+
+    Args:
+        function: how.
+        parts: (items, rows) numbers, or codes of texts.
+    """
+    if function == "distinct":
+        ordered = np.sort(parts, axis=0)
+        new = present(ordered)
+        new[1:] &= ordered[1:] != ordered[:-1]
+        return np.asarray(np.count_nonzero(new, axis=0), np.float64)
     if function in ("max", "min"):
         return np.asarray((np.fmax if function == "max" else np.fmin).reduce(parts))
     there = ~np.isnan(parts)

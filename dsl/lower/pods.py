@@ -26,6 +26,7 @@ _NOTHING: Final = MappingProxyType(
         "min": MISSING,
         "avg": MISSING,
         "median": MISSING,
+        "distinct": 0.0,
     }
 )
 

@@ -121,7 +121,7 @@ WITH_PAIRS = {**SET_PAIRS, ("web", "web-b"): 3.0, ("web", "web"): 3.0}
 
 # ---- every form of an aggregate
 
-NUMBERS = ("sum", "avg", "min", "max", "median")
+NUMBERS = ("sum", "avg", "min", "max", "median", "distinct")
 
 
 def forms(over, value, flag, where):

@@ -86,7 +86,8 @@ CONTAINERS = [
 def test_aggregates_over_containers(form):
     test = form.removesuffix(" then 1 else 0").removeprefix("if ")
     if test == form:
-        test = f"{form} > 0" if form.startswith("count") else f"({form} ?? cores(1)) > cores(1)"
+        counts = form.startswith(("count", "distinct"))
+        test = f"{form} > 0" if counts else f"({form} ?? cores(1)) > cores(1)"
     answers = set()
     for containers in CONTAINERS:
         pod = FakePod.of({**POD, "pod.containers": containers})

@@ -86,7 +86,7 @@ COLUMNS = [
     [-1.0, -2.0, -2.0],
     [0.5, 0.5],
 ]
-REDUCING = ("max", "min", "sum", "avg", "median")
+REDUCING = ("max", "min", "sum", "avg", "median", "distinct")
 
 
 @pytest.mark.parametrize("function", REDUCING)
@@ -125,6 +125,29 @@ def test_reductions_by_group_of_small_whole_numbers(function):
         none = numbers.grouped(function, group[:0], column[:0], 2)
     assert agree(found, wanted)
     assert agree(none, [functions.REDUCERS[function]([])] * 2)
+
+
+def test_different_texts_are_counted_by_their_codes():
+    """Few or many: of groups and values that are too many for a table, the pairs are sorted."""
+    rng = np.random.default_rng(7)
+    for kind, groups, values in ((np.int32, 5, 9), (np.int32, 3000, 3000), (float, 3000, 3000)):
+        group = rng.integers(0, groups - 1, 6000)
+        column = rng.integers(-1, values, 6000).astype(kind)
+        if kind is float:
+            column[column < 0] = np.nan
+        pairs = [(at, one) for at, one in zip(group.tolist(), column.tolist(), strict=True)]
+        known = [[one for at, one in pairs if at == which and one >= 0] for which in range(4)]
+        found = numbers.grouped("distinct", group, column, groups)
+        assert agree(found[:4], [functions.distinct(one) for one in known])
+        assert found[groups - 1] == 0.0
+        there = [one for _, one in pairs if one >= 0]
+        assert numbers.reduce("distinct", column) == functions.distinct(there)
+    assert numbers.reduce("distinct", np.zeros(0, np.int32)) == 0.0
+    assert numbers.grouped("distinct", np.zeros(0, np.intp), np.zeros(0, np.int32), 2).tolist() == [
+        0.0,
+        0.0,
+    ]
+    assert functions.distinct(["a", None, "b", "a"]) == 2.0
 
 
 def test_sums_are_added_plainly_only_where_the_order_does_not_matter():

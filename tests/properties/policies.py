@@ -278,7 +278,7 @@ class Writer:
         return self.one((
             self._arithmetic, self._arithmetic, self._arithmetic, self._choice, self._function,
             self._several, self._of_text, self._of_unit, self._of_unit, self._reduced,
-            self._reduced, self._counted, self._of_list, self._of_items,
+            self._reduced, self._counted, self._of_list, self._of_items, self._distinct,
         ))(place, depth - 1)  # fmt: skip
 
     def _arithmetic(self, place, depth):
@@ -383,6 +383,12 @@ class Writer:
             place, depth
         )
 
+    def _distinct(self, place, depth):
+        found = self._items(place, "distinct") if self.one((True, False, False)) else None
+        kind = self.one(("text", "text", "number", "cores", "time"))
+        found = found or self.aggregate(place, depth, "distinct", kind)
+        return found or self.leaf(place, "number")
+
     def _items(self, place, function):
         """An aggregate over the items of a list, None where there can be none."""
         if place.it or place.item:
@@ -391,6 +397,11 @@ class Writer:
         if of == "split":
             of = f"split({self.text(place, 0)}, {self.one(SEPARATORS)})"
         inner = replace(place, item="number" if of == "$sizes" else "text")
+        if function == "distinct" and self.one((True, False)):
+            return f"distinct({of}{self._where(inner, 1)})"
+        if function == "distinct":
+            value = self.one((self.text, self.number))(inner, 1)
+            return f"distinct({value} over {of}{self._where(inner, 1)})"
         if function in REDUCERS:
             return f"{function}({self.number(inner, 1)} over {of}{self._where(inner, 1)})"
         if self.one((True, False)):
@@ -411,8 +422,8 @@ class Writer:
     def _value(self, place, depth, kind):
         if kind == "flag":
             return self.flag(place, depth)
-        if kind == "number":
-            return self.number(place, depth)
+        if kind in ("number", "text"):
+            return getattr(self, kind)(place, depth)
         return self.sized(place, depth, kind)
 
     def aggregate(self, place, depth, function, kind):

@@ -164,6 +164,12 @@ _QUOTED_KEY: Final = "the key of a label stands in quotes"
 _LIST_TYPE: Final = "a list of values has a type of its own"
 
 PATTERNS: Final = (
+    # aggregates
+    Pattern(
+        r"(?P<cut>\b(?i:count)~\(~(?P<at>(?i:distinct|unique|different)) §)(?=(?P<rest>[^\n]*))",
+        "`distinct` is an aggregate of its own", "distinct(", "write  distinct({rest}",
+        anyhow=True,
+    ),
     # spread
     Pattern(
         rf"\Aspread:~(?P<cut>(?P<at>(?!(?:{_OWNERS})\.)[\w-]+(?:\.[\w-]+)+/[\w./-]+)"

@@ -356,6 +356,10 @@ POLICIES = {
         "filter: pod.label tier=night -> not any(node.pods where it.namespace.label night=no)\n"
         "prefer: count(zone.pods where it.namespace.label[night] == namespace.label[night]) > 1\n"
     ),
+    "jobs.policy": (
+        "filter: pod.label tier=web -> distinct(it.label[tier] over node.pods) <= 2\n"
+        "prefer: least distinct(it.name over zone.pods where it.label[tier] == pod.label[tier])\n"
+    ),
     "zones.policy": (
         "filter: pod.label tier=web -> count(zone.nodes where node.cpu.free >= 1) > 0\n"
         "filter: max(count(node.pods) over zone.nodes) <= pod.priority + 3\n"
