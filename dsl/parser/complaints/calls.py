@@ -147,16 +147,3 @@ def without_brackets(place: Place) -> Refusal | None:
     method = name.group().rpartition(".")[2]
     message = f"there are no methods here: `.{method}`"
     return place.instead((name.start(), end), "P106", message, found.text)
-
-
-def cut(place: Place) -> Refusal | None:
-    """`pod.name[:3] == "web"`, `pod.name[-3:] == "web"`."""
-    found = re.search(
-        rf"({PATH})\[[ \t]*(?:(0?:\d+)|(-\d+:))[ \t]*\][ \t]*(==|!=)[ \t]*(\"_*\")", place.bare
-    )
-    if found is None or not found.start() < place.start <= found.end():
-        return None
-    where = "starts" if found[2] is not None else "ends"
-    text = place.text[found.start(5) : found.end(5)]
-    better = f"{'not ' if found[4] == '!=' else ''}{found[1]} {where} with {text}"
-    return place.instead(found.span(), "P001", "a text has no slices", better)

@@ -8,50 +8,16 @@ import re
 from typing import Final
 
 from dsl.parser.complaints.lists import in_parens
-from dsl.parser.complaints.place import FIELD, LAST_VALUE, OWNER, Place
+from dsl.parser.complaints.place import FIELD, LAST_VALUE, Place
 from dsl.parser.refusal import Refusal
 from dsl.schema import FIELDS
 
 
 def colon(place: Place) -> Refusal | None:
-    """`if x: y`, `node.label test: test`, `zone:a`, `pod.name: nginx`, `12:00`."""
+    """`if x: y`, `zone:a`, `pod.name: nginx`."""
     if place.met != ":":
         return None
-    return _colon_of_value(place) or _colon_of_choice(place) or _colon_of_rule(place)
-
-
-def _colon_of_value(place: Place) -> Refusal | None:
-    clock = re.search(r"(\d{1,2})\Z", place.bare[: place.start])
-    if clock is not None and re.match(r":\d\d", place.behind):
-        help_ = f"ask for the hour:  time.hour >= {int(clock[1])}"
-        return place.at(
-            clock.start(), place.start + 3, "P007", "there are no times of the day", help_
-        )
-    label = re.search(rf"({OWNER}\.\w+)[ \t]+([\w./-]+)\Z", place.before)
-    value = re.match(r":[ \t]*([\w./-]+)", place.behind)
-    if (
-        label is not None
-        and value is not None
-        and place.mends(place.start, place.start + value.end(), f"={value[1]}")
-    ):
-        return Refusal(
-            "P014", "a label is tested by `=`", place.start, place.start + 1,
-            helps=(f"write  {label[1]} {label[2]}={value[1]}",), fix=f"={value[1]}",
-            fix_at=(place.start, place.start + value.end()),
-        )  # fmt: skip
-    if place.keyword == "quota" and place.accepts & {"WORD", "STRING"}:
-        return Refusal(
-            "P014", "no sign stands between a resource and its amount", place.start,
-            place.start + 1, helps=("leave it out",), fix="",
-        )  # fmt: skip
-    effect = re.search(r"node\.taints?[ \t]+([\w./-]+(?:=[\w./-]*)?)\Z", place.before)
-    if effect is not None:
-        return Refusal(
-            "P014", "a taint is asked for by key and value, whatever its effect", place.start,
-            place.end, helps=(f"write  node.taint {effect[1]}",), fix="",
-            fix_at=(place.start, place.start + (value.end() if value is not None else 1)),
-        )  # fmt: skip
-    return None
+    return _colon_of_choice(place) or _colon_of_rule(place)
 
 
 def _colon_of_choice(place: Place) -> Refusal | None:

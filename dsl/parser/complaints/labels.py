@@ -147,37 +147,6 @@ def _of_field(place: Place) -> Refusal | None:
     )  # fmt: skip
 
 
-def further(place: Place) -> Refusal | None:
-    """`pod.label app=web,tier=gold`, `pod.label app=*`, `node.label tier [a, b]`."""
-    if place.met == "*":
-        exists = re.search(rf"{TEST}[ \t]*=\Z", place.before)
-        if exists is None or re.match(r"\*[\w.*-]", place.behind):
-            return None
-        better = f"{exists[1]} {place.text[exists.start(3) : exists.end(3)]}"
-        span = (exists.start(), place.start + 1)
-        return place.instead(span, "P001", "that there is a label is asked by its key", better)
-    if place.behind.startswith("[") and re.search(rf"{TEST}\Z", place.before):
-        fits = place.mends(place.start, place.start, "in ")
-        return None if not fits else Refusal(
-            "P001", "no `in` stands before this list", place.start, place.start + 1,
-            helps=("write  in [...]",), fix="in ", fix_at=(place.start, place.start),
-        )  # fmt: skip
-    before = re.search(rf"{TEST}[ \t]*!?=[ \t]*(?:{_KEY})\Z", place.before)
-    more = re.match(rf"(,[ \t]*)?({_KEY})[ \t]*(!?=)(?!=)", place.behind)
-    if before is None or more is None:
-        return None
-    end = place.start + more.end(2)
-    key = place.text[place.start + more.start(2) : end]
-    better = f" and {before[1]} {key}"
-    at = len(place.before)
-    if not place.mends(at, end, better):
-        return None
-    return Refusal(
-        "P014", "each label test names whose label it is", place.start + more.start(2), end,
-        helps=(f"write  ...{better}{more[3]}...",), fix=better, fix_at=(at, end),
-    )  # fmt: skip
-
-
 def _as_value(
     place: Place, span: tuple[int, int], owner: str, key: re.Match[str]
 ) -> Refusal | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Final
 
-from dsl.parser.complaints.place import FIELD, KEYWORDS, PATH, Place
+from dsl.parser.complaints.place import KEYWORDS, PATH, Place
 from dsl.parser.refusal import Refusal
 from dsl.schema import FIELDS
 
@@ -170,18 +170,7 @@ def times(place: Place) -> Refusal | None:
 
 
 def beside(place: Place) -> Refusal | None:
-    """`peers(node) 2`, `80% node.cpu.allocatable`: no sign stands between two values."""
-    share = re.search(r"(?<![\w.])\d[\d.]*%\Z", place.before)
-    path = re.match(PATH, place.behind)
-    if share is not None and path is not None and FIELD.match(place.behind) is not None:
-        if not place.mends(place.start, place.start, "of "):
-            return None
-        value = place.text[place.start : place.start + path.end()]
-        return Refusal(
-            "P001", f"no `of` stands between `{share.group()}` and `{value}`", place.start,
-            place.start + path.end(), helps=(f"write  {share.group()} of {value}",), fix="of ",
-            fix_at=(place.start, place.start),
-        )  # fmt: skip
+    """`peers(node) 2`: no sign stands between two values."""
     number = re.match(r"\d[\w.]*%?(?![\w.])", place.behind)
     left = re.search(r"(?<![\w.$])[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(\([^()]*\))?\Z", place.before)
     if number is None or left is None or "RELOP" not in place.accepts:

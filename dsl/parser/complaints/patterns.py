@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from dsl.parser.complaints.place import FIELD, LAST_VALUE, PATH, Place
+from dsl.parser.complaints.place import FIELD, LAST_VALUE, OWNER, PATH, Place
 from dsl.parser.refusal import Refusal
 
 #: Stands in patterns for the place where reading stopped; in the text searched it is `_MARK`.
@@ -152,6 +152,11 @@ def _compiled(form: str) -> re.Pattern[str]:
 
 #: A value of one word.
 _VALUE: Final = r"(?:[\w.$%]+|\"_*\")"
+_KEY: Final = r"(?:[\w./-]+|\"_*\")"
+#: The key of a label that a test starts with, and who has it.
+_TEST: Final = (
+    rf"(?<![\w.$])(?P<owner>(?:{OWNER}|workload)\.(?:label|annotation|taint)s?) (?P<key>{_KEY})"
+)
 #: The end of a line.
 _EOL: Final = r"(?=~(?:\n|\Z))"
 #: The end of a word.
@@ -298,6 +303,10 @@ PATTERNS: Final = (
     ),
     # quota
     Pattern(
+        r"(?P<cut>§:)", "no sign stands between a resource and its amount", "", words="quota",
+        wants="WORD", code="P014", untried=True, unless=r":\s*§",
+    ),
+    Pattern(
         r"\Aquota:~(?=(?P<rest>[^\n]*))(?P<cut>max|min) \w", "a quota says whose pods it counts",
         help="write  quota: by pod.namespace {rest}", wants="_ARROW", code="P009",
     ),
@@ -403,6 +412,29 @@ PATTERNS: Final = (
             ("maxage|max_age", "stale", r"\d"),
         )
     ),
+    # tests of labels
+    Pattern(
+        rf"(?P<cut>{_TEST}~=~§\*)(?![\w.*-])",
+        "that there is a label is asked by its key", "{owner} {key}", untried=True,
+    ),
+    Pattern(
+        rf"{_TEST}\s*(?P<cut>§)\[", "no `in` stands before this list", "in ", "write  in [...]",
+        unless=r"\bin\s*§",
+    ),
+    Pattern(
+        rf"{_TEST}~!?=~{_KEY}(?P<cut>\s*§(?:,~)?(?P<at>{_KEY}))(?=~(?P<sign>!?=)(?!=))",
+        "each label test names whose label it is", " and {owner} {at}",
+        "write  ...{better}{sign}...", code="P014",
+    ),
+    Pattern(
+        rf"(?P<owner>{OWNER}\.\w+) (?P<key>[\w./-]+)\s*(?P<cut>§(?P<at>:)~(?P<value>[\w./-]+))",
+        "a label is tested by `=`", "={value}", "write  {owner} {key}={value}", code="P014",
+    ),
+    Pattern(
+        r"node\.taints? (?P<taint>[\w./-]+(?:=[\w./-]*)?)\s*(?P<cut>§(?P<at>:)(?:~[\w./-]+)?)",
+        "a taint is asked for by key and value, whatever its effect", "",
+        "write  node.taint {taint}", code="P014", untried=True,
+    ),
     # values
     Pattern(
         r"(?P<cut>§(?P<at>(?i:not_?in))~\((?P<items>[^()\[\]]*[^()\[\]\s])~\))",
@@ -414,6 +446,27 @@ PATTERNS: Final = (
     Pattern(
         rf"(?<![\w.])(?P<cut>(?P<amount>\d[\d.]*(?:ms|min|[smhd]))\s*§(?P<at>ago)){_END}",
         "`ago` does not fit here", "now - {amount}",
+    ),
+    *(
+        Pattern(
+            rf"(?P<cut>(?P<value>{PATH})\[~{slice_}~\]~{sign}~(?P<text>\"_*\"))",
+            "a text has no slices", f"{no}{{value}} {where} with {{text}}", untried=True,
+        )
+        for slice_, where in ((r"0?:\d+", "starts"), (r"-\d+:", "ends"))
+        for sign, no in (("==", ""), ("!=", "not "))
+    ),
+    Pattern(
+        r"(?P<operator>\b(?:contains|starts with|ends with|is|like)|(?<=\w)=)"
+        rf"\s*(?P<cut>§\w*_){_END}",
+        "`{cut}` needs quotes", '"{cut}"', 'write  {operator} "{cut}"', untried=True,
+    ),
+    Pattern(
+        rf"(?<![\w.])(?P<share>\d[\d.]*%)\s*(?P<cut>§)(?P<at>{FIELD.pattern})",
+        "no `of` stands between `{share}` and `{at}`", "of ", "write  {share} of {at}",
+    ),
+    Pattern(
+        r"(?P<cut>0?(?P<hour>\d{1,2})§:\d\d)", "there are no times of the day", code="P007",
+        help="ask for the hour:  time.hour >= {hour}",
     ),
     Pattern(
         r"(?<![\w.$])(?P<cut>cron|schedule|crontab)\s*§\"", "there are no schedules of cron",

@@ -87,22 +87,6 @@ def _is_no_text(before: str, more: str) -> bool:
     return field is not None or taint is not None
 
 
-def odd_end(place: Place) -> Refusal | None:
-    """`nginx_`: a word that no bare word is."""
-    word_operator = re.search(
-        r"\b(contains|starts with|ends with|is|like)\Z|(?<=\w)=\Z", place.before
-    )
-    if word_operator is not None and re.fullmatch(r"\w*_", place.met):
-        better = f'"{place.met}"'
-        return place.refuse(
-            "P001",
-            f"`{place.met}` needs quotes",
-            f"write  {word_operator.group()} {better}",
-            fix=better,
-        )
-    return None
-
-
 def _tested(place: Place) -> re.Match[str] | None:
     """Returns the word operator and its word, where a text could go on."""
     before = place.before
