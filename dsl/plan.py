@@ -144,6 +144,9 @@ class World(Protocol):
     def pair(self, name: str, left: str, right: str) -> float:
         """The last sample of a metric of pairs; NaN = missing."""
 
+    def pair_column(self, name: str, left: NDArray[np.int32], right: NDArray[np.int32]) -> Column:
+        """(n,) what `pair` gives for texts by their codes, of equal shape; NaN for -1."""
+
     def pod_number(self, field: str, key: str | None) -> Column:
         """(P,) numbers of a field of running pods (`it.memory`)."""
 

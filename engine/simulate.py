@@ -21,7 +21,15 @@ from engine.cycle import decide
 from engine.framework.decision import Decision, Placed
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.runtime import Framework
-from engine.framework.snapshot import FloatColumn, NodeColumns, PodColumns, value_of_each
+from engine.framework.snapshot import (
+    CodeColumn,
+    Dictionary,
+    FloatColumn,
+    NodeColumns,
+    PodColumns,
+    value_of_each,
+    value_of_each_pair,
+)
 from engine.objects import Namespace, Node, Pod
 
 FORMAT: Final = 1
@@ -191,6 +199,11 @@ class _RecordedSignals:
 
     def of_pods(self, metric: str, pods: PodColumns) -> FloatColumn:
         return value_of_each(self, metric, pods)
+
+    def pairs(
+        self, metric: str, ends: tuple[CodeColumn, CodeColumn], dictionary: Dictionary
+    ) -> FloatColumn:
+        return value_of_each_pair(self, metric, ends, dictionary)
 
     def column(self, metric: str) -> FloatColumn:
         return self._column(self._values.get(metric, {}))

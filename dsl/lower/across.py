@@ -14,10 +14,13 @@ from numpy.typing import NDArray
 from dsl import ir
 from dsl.lower import numbers, pods
 from dsl.lower.frame import Frame, Run, Value
-from dsl.types import MISSING, Level
+from dsl.types import Level
 
 _MOST_GROUPS: Final = 2**40
+#: How many pairs, and pods in them, are looked at together: more would not stay in the caches.
+_BLOCK: Final = 1 << 18
 Groups = NDArray[np.intp]
+Codes = NDArray[np.int32]
 
 
 def is_across(node: ir.Expr) -> TypeGuard[ir.Pair]:
@@ -67,19 +70,32 @@ def asked(node: ir.PodAggregate) -> Asked | None:
 
 
 class GroupFrame(Frame):
-    """An evaluation for one node on groups of pods: what is asked of them, and the node's texts.
+    """An evaluation on groups of pods: what is asked of them, and the texts of the nodes.
 
     `first` is one pod of each group, by its place among all pods.
     """
 
-    of_node: tuple[int, ...]
+    of_node: Sequence[Codes] = ()
 
     def __init__(self, frame: Frame, of_pods: Sequence[Value], first: Groups) -> None:
         super().__init__(frame.world, frame.rows, frame.parts, frame.candidates, frame.subject)
         self.of_pods = of_pods
         self.size = len(first)
+        self._frame = frame
+        self._first = first
         there, nodes = pods.all_pods(frame)
         self._found = (first if isinstance(there, slice) else there[first]), nodes[first]
+
+    def only(self, mask: NDArray[np.bool_]) -> "GroupFrame":
+        """Returns some of the groups."""
+        return GroupFrame(self._frame, [one[mask] for one in self.of_pods], self._first[mask])
+
+    def for_nodes(self, codes: Sequence[Codes], count: int) -> "GroupFrame":
+        """Returns all groups for each of `count` nodes, one node after the other."""
+        of_pods = [np.tile(one, count) for one in self.of_pods]
+        frame = GroupFrame(self._frame, of_pods, np.tile(self._first, count))
+        frame.of_node = [np.repeat(one, self.size) for one in codes]
+        return frame
 
 
 def of_group(place: int) -> Run:
@@ -93,27 +109,22 @@ def of_group(place: int) -> Run:
 
 
 def pair_of_group(metric: str, place: int, end: Run, *, node_first: bool) -> Run:
-    """Returns the value of a metric for the node's text and that of each group."""
+    """Returns the value of a metric for the text of each node and that of each group."""
 
     def look_up(frame: Frame) -> Value:
         assert isinstance(frame, GroupFrame)
-        world, code = frame.world, frame.of_node[place]
-        codes = end(frame)
-        texts = world.dictionary.texts
-        known: dict[int, float] = {}
-        for other in np.unique(codes).tolist():
-            if code < 0 or other < 0:
-                known[other] = MISSING
-                continue
-            ends = (texts[code], texts[other]) if node_first else (texts[other], texts[code])
-            known[other] = float(world.pair(metric, *ends))
-        return np.array([known[one] for one in codes.tolist()])
+        here, there = frame.of_node[place], end(frame)
+        ends = (here, there) if node_first else (there, here)
+        return frame.world.pair_column(metric, *ends)
 
     return look_up
 
 
 class Across(Struct, frozen=True):
-    """The closures of such an aggregate: of pods and of nodes each by itself, then of both."""
+    """The closures of such an aggregate: of pods and of nodes each by itself, then of both.
+
+    `first` is a condition that asks the pods alone: what it leaves out is in no pair.
+    """
 
     function: str
     over: str
@@ -122,6 +133,7 @@ class Across(Struct, frozen=True):
     each: bool
     value: Run | None
     where: Run | None
+    first: Run | None
 
 
 def across(plan: Across) -> Run:
@@ -129,16 +141,23 @@ def across(plan: Across) -> Run:
 
     def reduce(frame: Frame) -> Value:
         groups, counts, domains = _grouped(plan, frame)
-        codes = [one(frame).tolist() for one in plan.of_node]
-        known: dict[tuple[int, ...], Value] = {}
-        out = []
-        for domain, *node in zip(domains.tolist(), *codes, strict=True):
-            key = (domain, *node)
-            if key not in known:
-                groups.of_node = tuple(node)
-                known[key] = _reduced(plan, groups, counts[domain])
-            out.append(known[key])
-        return np.array(out, np.bool_ if plan.function in ("any", "all") else np.float64)
+        if plan.first is not None:
+            chosen = _spread(plan.first, groups)
+            groups, counts = groups.only(chosen), counts[:, chosen]
+        codes = [one(frame) for one in plan.of_node]
+        # Nodes with equal texts in the same domain are one.
+        number, first = _numbered([domains, *codes], len(domains))
+        codes, domains = [one[first] for one in codes], domains[first]
+        most = int(counts.sum(1).max()) if counts.size else 0
+        step = max(1, _BLOCK // max(1, groups.size, most))
+        kind = np.bool_ if plan.function in ("any", "all") else np.float64
+        out: NDArray[Value] = np.empty(len(first), kind)
+        for start in range(0, len(first), step):
+            block = slice(start, start + step)
+            of_nodes = [one[block] for one in codes]
+            pairs = groups.for_nodes(of_nodes, len(domains[block]))
+            out[block] = _reduced(plan, pairs, counts[domains[block]])
+        return out[number]
 
     return reduce
 
@@ -182,21 +201,25 @@ def _numbered(columns: Sequence[NDArray[Value]], count: int) -> tuple[Groups, Gr
     return number, first
 
 
-def _reduced(plan: Across, groups: GroupFrame, counts: Groups) -> Value:
+def _reduced(plan: Across, pairs: GroupFrame, counts: Groups) -> Value:
+    """Returns the value of each node, from what its groups give and how many pods they have."""
     there = counts > 0
-    column = None if plan.value is None else _spread(plan.value, groups)
-    chosen = None if plan.where is None else _spread(plan.where, groups)
+    column = None if plan.value is None else _spread(plan.value, pairs).reshape(counts.shape)
+    chosen = None if plan.where is None else _spread(plan.where, pairs).reshape(counts.shape)
     function = plan.function
     if function == "all":
-        return not bool((there & pods.wrong(column, chosen)).any())
+        return ~(there & pods.wrong(column, chosen)).any(1)
     for mask in (column, chosen) if function in ("count", "any") else (chosen,):
         there = there if mask is None else there & mask
     if function == "any":
-        return bool(there.any())
+        return there.any(1)
     if function == "count":
-        return float(counts[there].sum())
+        return np.where(there, counts, 0).sum(1)
     assert column is not None
-    return numbers.reduce(function, np.repeat(column[there], counts[there]))
+    nodes, times = np.nonzero(there)[0], counts[there]
+    return numbers.grouped(
+        function, np.repeat(nodes, times), np.repeat(column[there], times), len(counts)
+    )
 
 
 def _spread(run: Callable[[Frame], Value], groups: GroupFrame) -> NDArray[Value]:

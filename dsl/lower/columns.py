@@ -14,7 +14,15 @@ import numpy as np
 
 from dsl import functions, ir
 from dsl.lower import numbers, pods, reads, texts
-from dsl.lower.across import Across, Asked, across, asked, of_group, pair_of_group
+from dsl.lower.across import (
+    Across,
+    Asked,
+    across,
+    asked,
+    is_across,
+    of_group,
+    pair_of_group,
+)
 from dsl.lower.frame import Frame, Kept, Memo, Run, Value
 from dsl.lower.lasting import Facts, Known, is_dear, works
 from dsl.lower.reads import (
@@ -563,8 +571,21 @@ class Builder:
             self._built[id(pair), GROUPS] = found
         value = self._value(node.value, GROUPS)
         where = self.build(node.where, GROUPS) if node.where is not None else None
+        first = None
+        # `all` of a condition alone is about all pods: there the condition leaves none out.
+        if node.where is not None and (node.value is not None or node.function != "all"):
+            first = None if any(map(is_across, ir.walk(node.where))) else where
         run = across(
-            Across(node.function, node.over, of_pods, tuple(of_node), parts.each, value, where)
+            Across(
+                node.function,
+                node.over,
+                of_pods,
+                tuple(of_node),
+                parts.each,
+                value,
+                where if first is None else None,
+                first,
+            )
         )
         if node.table == "pods":
             return run

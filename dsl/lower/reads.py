@@ -262,7 +262,7 @@ def in_list(field: str, item: Run, domain: str) -> Run:
 
 
 def pair_read(node: ir.Pair, left: Run, right: Run) -> Run:
-    """Returns the value of a metric for two texts; each distinct pair is looked up once."""
+    """Returns the value of a metric for two texts."""
     name = node.id
 
     if node.level <= Level.POD:
@@ -275,12 +275,8 @@ def pair_read(node: ir.Pair, left: Run, right: Run) -> Run:
 
     def column(frame: Frame) -> Value:
         world = frame.world
-
-        def look_up(one: str, other: str) -> float:
-            return float(world.pair(name, one, other))
-
-        values = texts.pairwise(look_up, (left(frame), right(frame)), world.dictionary)
-        return np.array([MISSING if one is None else one for one in values])
+        codes = [texts.code_of(run(frame), world.dictionary) for run in (left, right)]
+        return world.pair_column(name, *np.broadcast_arrays(*codes))
 
     return column
 

@@ -27,7 +27,7 @@ from engine.cache.columns import TextDictionary
 from engine.cache.nodes import NodeTable
 from engine.cache.pods import PodTable
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import FloatColumn, PodColumns, Signals
+from engine.framework.snapshot import CodeColumn, Dictionary, FloatColumn, PodColumns, Signals
 from engine.objects import Namespace, Node
 
 LOG_ROWS: Final = 1 << 16
@@ -65,6 +65,15 @@ class NoSignals:
     def of_pods(self, metric: str, pods: PodColumns) -> FloatColumn:  # noqa: ARG002 - see above
         """All missing."""
         return np.full(pods.size, np.nan)
+
+    def pairs(
+        self,
+        metric: str,  # noqa: ARG002 - see above
+        ends: tuple[CodeColumn, CodeColumn],
+        dictionary: Dictionary,  # noqa: ARG002 - see above
+    ) -> FloatColumn:
+        """All missing."""
+        return np.full(ends[0].shape, np.nan)
 
 
 class CacheSnapshot:

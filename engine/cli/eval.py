@@ -17,7 +17,13 @@ from engine.clock import SystemClock
 if TYPE_CHECKING:
     from dsl.evaluate import Understood
     from dsl.plan import MetricSpec
-    from engine.framework.snapshot import FloatColumn, NodeColumns, PodColumns
+    from engine.framework.snapshot import (
+        CodeColumn,
+        Dictionary,
+        FloatColumn,
+        NodeColumns,
+        PodColumns,
+    )
 
 #: A metric and the node it is of, or None for all -> its sample as written.
 Given = Mapping[tuple[str, str | None], str]
@@ -70,6 +76,14 @@ class _Given:
         from engine.framework.snapshot import value_of_each
 
         return value_of_each(self, metric, pods)
+
+    def pairs(
+        self, metric: str, ends: tuple[CodeColumn, CodeColumn], dictionary: Dictionary
+    ) -> FloatColumn:
+        """See `Signals.pairs`."""
+        from engine.framework.snapshot import value_of_each_pair
+
+        return value_of_each_pair(self, metric, ends, dictionary)
 
     def _sample(self, text: str, spec: MetricSpec) -> float:
         from dsl.functions import parse_number

@@ -12,7 +12,7 @@ from msgspec.structs import fields
 
 from dsl.checker.scope import closest
 from dsl.diagnostics import Diagnostic, Severity
-from dsl.plan import OF_NODES, MetricSpec, Plan, RuleBase
+from dsl.plan import MetricSpec, Plan, RuleBase
 from dsl.schema import FIELDS
 from dsl.source import SourceFile, Span
 from dsl.usage import IN_TREE
@@ -20,8 +20,6 @@ from dsl.usage import IN_TREE
 _QUEUE_FIELDS: Final = ("pod.queued_at", "pod.first_attempt_at", "pod.attempts")
 _QUEUE_RULES: Final = ("sorts",)
 _SOURCES: Final = ("promql", "annotation")
-#: Whose metrics there are.
-_LEVELS: Final = (*OF_NODES, "cluster", "namespace", "workload", "pod")
 _LEAVE_OUT: Final = (
     "until a version runs it, leave the line out, or the whole policy with  mode: off"
 )
@@ -156,14 +154,8 @@ def _reason(point: str, read: str, metrics: dict[str, MetricSpec]) -> str:
         spec = metrics[name]
         if spec.source not in _SOURCES:
             return f"this scheduler does not read metrics from `{spec.source}` yet"
-        if spec.of not in _LEVELS:
-            return f"this scheduler does not read metrics by {_words(spec)} yet"
     if read in FIELDS and not FIELDS[read].served:
         return _UNKNOWN
     if read in _QUEUE_FIELDS and (point not in _QUEUE_RULES or read != "pod.queued_at"):
         return f"this scheduler knows `pod.queued_at` in `sort` only, and not `{read}` here"
     return ""
-
-
-def _words(spec: MetricSpec) -> str:
-    return ", ".join(spec.keys) if spec.of == "pair" else spec.of

@@ -263,8 +263,12 @@ class SnapshotWorld:
         return self.snapshot.signals.of_pods(name, self.snapshot.pods)
 
     def pair(self, name: str, left: str, right: str) -> float:
-        """See `World.pair`; `support` refuses policies with such metrics."""
-        raise KeyError(name, left, right)
+        """See `World.pair`."""
+        return self.snapshot.signals.value(name, (left, right))
+
+    def pair_column(self, name: str, left: CodeColumn, right: CodeColumn) -> FloatColumn:
+        """See `World.pair_column`."""
+        return self.snapshot.signals.pairs(name, (left, right), self.dictionary)
 
     def pod_number(self, field: str, key: str | None) -> FloatColumn:
         """See `World.pod_number`."""

@@ -13,7 +13,15 @@ from dsl.plan import DOMAINS, MetricSpec
 from dsl.policytest import Sample, Thing
 from dsl.schema import WELL_KNOWN_LABELS
 from dsl.types import MISSING, is_missing
-from engine.framework.snapshot import FloatColumn, NodeColumns, PodColumns, value_of_each
+from engine.framework.snapshot import (
+    CodeColumn,
+    Dictionary,
+    FloatColumn,
+    NodeColumns,
+    PodColumns,
+    value_of_each,
+    value_of_each_pair,
+)
 
 _PERCENT: Final = 0.01
 #: Sources whose values hold until they change.
@@ -93,6 +101,12 @@ class FixtureSignals:
     def of_pods(self, metric: str, pods: PodColumns) -> FloatColumn:
         """See `Signals.of_pods`."""
         return value_of_each(self, metric, pods)
+
+    def pairs(
+        self, metric: str, ends: tuple[CodeColumn, CodeColumn], dictionary: Dictionary
+    ) -> FloatColumn:
+        """See `Signals.pairs`."""
+        return value_of_each_pair(self, metric, ends, dictionary)
 
     def _rows(self, spec: MetricSpec) -> list[tuple[int, Sample]]:
         if spec.of in DOMAINS:

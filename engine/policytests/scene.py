@@ -187,7 +187,6 @@ def make_scene(
             quotas={one.name: limits_of(one) for one in cluster.of("quota")},
             namespaces={one.name: one for one in cluster.of("namespace")},
             workloads={one.name: one for one in cluster.of("workload")},
-            settings=settings,
             specs=specs,
             gangs=tuple(gangs),
         ),

@@ -21,7 +21,7 @@ from dsl.engines import ByReference, quotas
 from dsl.engines.rules import GangParts, QuotaParts, quota_use
 from dsl.functions import parse_quantity, parse_time
 from dsl.plan import MetricSpec, Quotas
-from dsl.policytest import Sample, Thing
+from dsl.policytest import Thing
 from dsl.schema import request_unit
 from dsl.source import Span
 from dsl.types import MISSING, TEXT, Level, is_missing, scale_of
@@ -96,7 +96,6 @@ class Beside:
     quotas: Quotas = field(default_factory=dict)
     namespaces: Mapping[str, Thing] = field(default_factory=dict)
     workloads: Mapping[str, Thing] = field(default_factory=dict)
-    settings: Mapping[tuple[str, Key], str] = field(default_factory=dict)
     specs: Mapping[str, MetricSpec] = field(default_factory=dict)
     gangs: tuple[GangParts, ...] = ()
 
@@ -104,12 +103,6 @@ class Beside:
         """The newest sample that an object has of a metric."""
         spec = self.specs[metric]
         return newest(None if owner is None else owner.metrics.get(spec.name), spec)
-
-    def setting(self, metric: str, keys: Key) -> float:
-        """The value of a metric of the cluster, or of a pair."""
-        spec = self.specs[metric]
-        text = self.settings.get((spec.name, keys))
-        return newest(None if text is None else Sample(text), spec)
 
 
 def limits_of(thing: Thing) -> Limits:
@@ -282,14 +275,6 @@ class SceneWorld(SnapshotWorld):
         return quota_use(BY_NAMESPACE, ByReference(subject, self), self._beside.quotas)
 
     # ---- metrics
-
-    def cluster_metric(self, name: str) -> float:
-        """See `World.cluster_metric`."""
-        return self._beside.setting(name, ())
-
-    def pair(self, name: str, left: str, right: str) -> float:
-        """See `World.pair`."""
-        return self._beside.setting(name, (left, right))
 
     def pod_metric(self, name: str) -> FloatColumn:
         """See `World.pod_metric`."""

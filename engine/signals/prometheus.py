@@ -25,9 +25,9 @@ from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
 from engine.clock import Clock, SystemClock
-from engine.signals.samples import KeyedMatch, Series
+from engine.signals.samples import Series
 from engine.signals.spec import Question
-from engine.signals.store import Matched, SignalStore
+from engine.signals.store import Match, SignalStore
 from engine.telemetry import Count, Telemetry
 
 _LOG = logging.getLogger(__name__)
@@ -338,7 +338,7 @@ class PrometheusRefresher:
 
     # --- in the thread
 
-    def _query(self, question: Question) -> tuple[list[Series], Matched | KeyedMatch]:
+    def _query(self, question: Question) -> tuple[list[Series], Match]:
         """Asks and matches. Touches nothing of ours but the store's directory, which it reads.
 
         Raises:

@@ -19,10 +19,10 @@ from engine.framework.snapshot import Dictionary, FloatColumn
 from engine.signals.spec import CLUSTER, Question
 
 Key = tuple[str, ...]
-"""What a value is of: a domain, a namespace, namespace and name, or both ends of a pair."""
+"""What a value is of: nothing for the cluster, a domain, a namespace, or namespace and name."""
 
 PAUSE_EVERY: Final = 256
-_BESIDE: Final = 20_000
+BESIDE: Final = 20_000
 _NAN: Final = math.nan
 _NAMED: Final = 2
 
@@ -154,8 +154,8 @@ class KeyedSamples(Samples):
         # Our clock decides how old a sample is; one from the future is from now.
         self.times[match.slots] = np.minimum(match.times, now)
         self.series, self.unmatched = match.series, match.unmatched
-        if len(self.places) > match.series + _BESIDE:
-            self._shrink(match.series + _BESIDE // 2)
+        if len(self.places) > match.series + BESIDE:
+            self._shrink(match.series + BESIDE // 2)
 
     def _shrink(self, keep: int) -> None:
         """Keeps the youngest samples only: pods come and go, and with them their keys."""

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 NODE: Final = "node"
 CLUSTER: Final = "cluster"
+PAIR: Final = "pair"
 DEFAULT_BY = ("node", "instance", "kubernetes_node")
 """Labels tried for the node's name when a metric does not say which."""
 DOMAIN_LABELS: Final[Mapping[str, str]] = MappingProxyType(

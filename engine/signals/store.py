@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from engine.clock import Clock
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import (
+    CodeColumn,
     Dictionary,
     FloatColumn,
     NodeColumns,
@@ -27,6 +28,7 @@ from engine.framework.snapshot import (
 )
 from engine.objects import Node
 from engine.signals.directory import NodeDirectory
+from engine.signals.pairs import PairMatch, PairSamples
 from engine.signals.samples import (
     PAUSE_EVERY,
     KeyedMatch,
@@ -39,6 +41,7 @@ from engine.signals.spec import (
     CLUSTER,
     DOMAIN_LABELS,
     NODE,
+    PAIR,
     Question,
     SignalSpec,
     SignalStatus,
@@ -97,6 +100,10 @@ class Matched:
     series: int
     duplicates: int
     directory_version: int
+
+
+Match = Matched | KeyedMatch | PairMatch
+"""An answer with its series assigned, to be stored."""
 
 
 @dataclass(slots=True)
@@ -175,6 +182,12 @@ class SignalView:
     def values(self, metric: str) -> dict[tuple[str, ...], float]:
         """All values of a metric that nodes have not, without those that are missing."""
         return self._store.values(metric, self._now)
+
+    def pairs(
+        self, metric: str, ends: tuple[CodeColumn, CodeColumn], dictionary: Dictionary
+    ) -> FloatColumn:
+        """(n,) the newest values of pairs of texts."""
+        return self._store.pairs(metric, ends, dictionary, self._now)
 
     def of_pods(self, metric: str, pods: PodColumns) -> FloatColumn:
         """(P,) the newest value of each pod. One look into a table a pod."""
@@ -259,7 +272,7 @@ class SignalStore:
         question: Question,
         answer: Sequence[Series],
         pause: Callable[[], None] = lambda: None,
-    ) -> Matched | KeyedMatch:
+    ) -> Match:
         """Finds whose each series is; of several for one the largest value counts.
 
         Changes nothing, so it may run outside the event loop; `pause` is called every few hundred
@@ -268,6 +281,8 @@ class SignalStore:
         samples = self._entries.get(question)
         if isinstance(samples, KeyedSamples):
             return samples.match(question, answer, pause)
+        if isinstance(samples, PairSamples):
+            return samples.match(answer, pause)
         return self._match_nodes(answer, pause)
 
     def _match_nodes(
@@ -309,7 +324,7 @@ class SignalStore:
         self,
         question: Question,
         answer: Sequence[Series],
-        matched: Matched | KeyedMatch | None = None,
+        matched: Match | None = None,
     ) -> None:
         """Takes in an answer: who it does not name keeps the sample until it is stale.
 
@@ -330,9 +345,11 @@ class SignalStore:
         self._store(samples, matched)
         self._changes += 1
 
-    def _holds(self, samples: Samples, matched: Matched | KeyedMatch) -> bool:
+    def _holds(self, samples: Samples, matched: Match) -> bool:
         if isinstance(matched, KeyedMatch):
             return isinstance(samples, KeyedSamples) and samples.holds(matched)
+        if isinstance(matched, PairMatch):
+            return isinstance(samples, PairSamples) and samples.holds(matched)
         # INVARIANT: slots are stored under the directory that they were found in, as a slot may
         # be another node's in the next one.
         return (
@@ -349,9 +366,13 @@ class SignalStore:
         samples.error = error
         return first
 
-    def _store(self, samples: Samples, matched: Matched | KeyedMatch) -> None:
+    def _store(self, samples: Samples, matched: Match) -> None:
         if isinstance(matched, KeyedMatch):
             assert isinstance(samples, KeyedSamples)
+            samples.take(matched, self._clock.time())
+            return
+        if isinstance(matched, PairMatch):
+            assert isinstance(samples, PairSamples)
             samples.take(matched, self._clock.time())
             return
         assert isinstance(samples, _NodeSamples)
@@ -470,19 +491,40 @@ class SignalStore:
         """The value of a view."""
         spec = self._specs.get(metric)
         samples = None if spec is None else self._entries[spec.question]
-        if spec is None or not isinstance(samples, KeyedSamples):
-            return _NAN
-        return samples.newest(key, now - spec.stale_seconds) * spec.scale
+        if spec is not None and isinstance(samples, KeyedSamples):
+            return samples.newest(key, now - spec.stale_seconds) * spec.scale
+        if spec is not None and isinstance(samples, PairSamples):
+            left, right = key
+            return samples.newest(left, right, now - spec.stale_seconds) * spec.scale
+        return _NAN
 
     def values(self, metric: str, now: float) -> dict[tuple[str, ...], float]:
         """The values of a view; none of a metric of nodes or their domains."""
         spec = self._specs.get(metric)
         samples = None if spec is None else self._entries[spec.question]
+        if spec is not None and isinstance(samples, PairSamples):
+            pairs = samples.pairs(now - spec.stale_seconds)
+            return {key: value * spec.scale for key, value in pairs.items()}
         if spec is None or spec.of in DOMAIN_LABELS or not isinstance(samples, KeyedSamples):
             return {}
         values = samples.values * spec.scale
         good = samples.times >= now - spec.stale_seconds
         return {key: float(values[slot]) for key, slot in samples.places.items() if good[slot]}
+
+    def pairs(
+        self,
+        metric: str,
+        ends: tuple[CodeColumn, CodeColumn],
+        dictionary: Dictionary,
+        now: float,
+    ) -> FloatColumn:
+        """The values of pairs of a view."""
+        spec = self._specs.get(metric)
+        samples = None if spec is None else self._entries[spec.question]
+        if spec is None or not isinstance(samples, PairSamples):
+            return missing(np.broadcast(*ends).size)
+        since = now - spec.stale_seconds
+        return samples.column(*ends, dictionary, since) * spec.scale
 
     def make_table(self, metric: str, epoch: _Epoch, now: float) -> FloatColumn:
         """Makes a view's values by the codes of the names of pods; see `KeyedSamples.by_code`."""
@@ -552,10 +594,12 @@ class SignalStore:
 
 
 def _samples_of(question: Question) -> Samples:
-    return _NodeSamples() if question.of == NODE else KeyedSamples()
+    if question.of == NODE:
+        return _NodeSamples()
+    return PairSamples() if question.of == PAIR else KeyedSamples()
 
 
-def _too_many(question: Question, matched: Matched | KeyedMatch) -> str:
+def _too_many(question: Question, matched: Match) -> str:
     """What is told of series that are more than those whose values they are."""
     if question.of == CLUSTER:
         return (

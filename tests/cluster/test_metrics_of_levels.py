@@ -93,6 +93,38 @@ def test_namespaces_workloads_and_pods_have_values(prometheus):
     run(main)
 
 
+def test_pods_go_near_those_that_they_talk_to(prometheus):
+    exporter = prometheus.exporter
+    policy = (
+        'metric rtt = promql "rtt_seconds" by src, dst every 200ms stale 1m unit seconds\n'
+        "filter: pod.name starts with web ->"
+        " all(cluster.pods where it.name is not db or (rtt(node.name, it.node) ?? 9s) < 2s)\n"
+        'filter: pod.name is far -> (rtt(node.zone, "local") ?? 0s) > 0.5s\n'
+    )
+
+    async def main():
+        async with (
+            embedded(nodes=4, files={"near.policy": policy}) as cluster,
+            process(cluster, settings(prometheus)) as berth,
+        ):
+            base = await berth.lands(berth.pod("db"))
+            waits = berth.pod("web")
+            await berth.until(lambda: berth.condition(waits))
+            of = zones(cluster)
+            near = sorted(of.keys() - {base})[1]
+            for node in of:
+                seconds = 1 if node == near else 3
+                exporter.set_series("rtt_seconds", seconds, src=node, dst=base)
+            far = of[near]
+            for zone in set(of.values()):
+                exporter.set_series("rtt_seconds", float(zone == far), src=zone, dst="local")
+            assert await berth.lands(waits) == near
+            assert {await berth.lands(berth.pod(f"web-{n}")) for n in range(4)} == {near}
+            assert of[await berth.lands(berth.pod("far"))] == far
+
+    run(main)
+
+
 def all_have_series(berth, names):
     status = {one.id: one.matched for one in berth.app.signals.status()}
     return berth.bundles and all(

@@ -196,6 +196,15 @@ class RandomWorld:
     def pair(self, name, left, right):
         return sample_of(name, (left, right), self.rows.seed)
 
+    def pair_column(self, name, left, right):
+        texts = self.dictionary.texts
+        ends = zip(left.tolist(), right.tolist(), strict=True)
+        values = [
+            MISSING if min(one) < 0 else self.pair(name, texts[one[0]], texts[one[1]])
+            for one in ends
+        ]
+        return np.array(values, np.float64)
+
     def cycle_number(self, field):
         if field == "cluster.nodes":
             return float(self.present.sum())

@@ -112,6 +112,15 @@ class FakeWorld:
         found = self._given.get(self._metric_names.get(name, name), {})
         return float(found.get((left, right), MISSING))
 
+    def pair_column(self, name, left, right):
+        texts = self.dictionary.texts
+        ends = zip(left.tolist(), right.tolist(), strict=True)
+        values = [
+            MISSING if min(one) < 0 else self.pair(name, texts[one[0]], texts[one[1]])
+            for one in ends
+        ]
+        return np.array(values, np.float64)
+
     def _numbers(self, rows, name):
         default = _ALWAYS.get(name.split(".", 1)[1], MISSING) if "." in name else MISSING
         return self._freeze(np.array([float(row.get(name, default)) for row in rows], np.float64))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,10 +27,12 @@ metric price = promql "price" by cluster stale 5m
 metric spent = promql "spent" by namespace
 metric speed = promql "speed" by workload
 metric heat = promql "heat" by pod
+metric rtt = promql "rtt" by src, dst
 filter: (carbon ?? 0) < 8
 filter: speed is missing or count(node.pods where heat is present and heat > speed) < 2
 prefilter: (spent ?? 0) < 9 or (price ?? 9) < 3 message "{spent} is spent at {price}"
 score: (price ?? 1) * (carbon ?? 3) + (load ?? 5) + (speed ?? 2)
+score: (rtt(node.name, pod.namespace) ?? 4) + sum(rtt(node.zone, it.name) over cluster.pods)
 prefer: least sum(heat over zone.pods) + (max(heat over node.pods) ?? 0)
 """
 KEYS = {
@@ -38,6 +41,7 @@ KEYS = {
     "price": [()],
     "spent": ["s0", "s1"],
     "speed": [("s0", "w0"), ("s1", "w0"), ("", "w1")],
+    "rtt": [("n0", "s0"), ("n1", "s0"), ("n2", "s1"), ("z0", "p0"), ("z1", "p0"), ("z1", "p1")],
     "heat": [("s0", "p0"), ("s0", "p2"), ("s1", "p1"), ("", "p3")],
 }
 
@@ -133,10 +137,18 @@ def test_a_pod_has_the_values_of_its_own_namespace_and_workload():
     assert read(owned("p0", "s1", "w0")) == [None, None, None]
     assert read(owned("p1", "s0", "w1")) == [1, 3, None]
     assert read(make_pod("p1", namespace="s0")) == [1, None, None], "it has no workload"
+    levels.give("rtt", ("n0", "s0"), 5.0)
+    texts = levels.cache.dictionary
+    a, b = texts.code("n0"), texts.code("s0")
     world = SnapshotWorld(levels.view(), 1, DEFAULT_GPUS, None)
     assert world.pod_metric(ids["heat"]).tolist() == []
     levels.cache.add_pod(owned("p0", "s0", "w0"), "n0")
     assert world.pod_metric(ids["heat"]).tolist() == [4]
+    assert world.pair(ids["rtt"], "n0", "s0") == 5
+    ends = np.array([[a, b, a, -1, texts.code("new")], [b, a, -1, b, b]], np.int32)
+    assert world.pair_column(ids["rtt"], *ends).tolist() == pytest.approx(
+        [5, math.nan, math.nan, math.nan, math.nan], nan_ok=True
+    )
     bare = levels.cache.snapshot(0.0)
     assert math.isnan(bare.signals.value(ids["spent"], ("s0",)))
     assert math.isnan(bare.signals.of_pods(ids["heat"], bare.pods)[0])

@@ -19,7 +19,6 @@ def reasons(text):
     [
         ("metric x = usage cpu\nscore: x/node.cpu.capacity*100\n", "metrics from `usage`"),
         ('metric x = object "a/b" field "c" by name\nscore: x\n', "metrics from `object`"),
-        ('metric x = promql "q" by a, b\nscore: x(node.name, "c")\n', "by a, b"),
         ("score: count(node.nominated)\n", "`node.nominated`"),
         ("filter: count(queue.pods) < node.pods.free\n", "`queue.pods`"),
         ("filter: pod.attempts < node.pods.free\n", "`pod.attempts`"),
@@ -38,6 +37,7 @@ def test_what_the_scheduler_has_no_values_for(text, part):
         'metric x = promql "q" by zone\nprefer: least x/max(x)\n',
         'metric x = promql "q" by cluster\ngate: (x ?? 0) < 1\nprefilter: x is present\n',
         'metric x = promql "q" by namespace\ngate: (x ?? 0) < 1\n',
+        'metric x = promql "q" by a, b\nscore: x(node.name, "c")\n',
         'metric x = promql "q" by namespace, workload\nscore: x missing 0\n',
         'metric x = promql "q" by pod\nscore: sum(x over node.pods) + (x ?? 0)\n',
         "score: load normalize minmax\n",

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from dsl.plan import DOMAINS
 from dsl.schema import WELL_KNOWN_LABELS
 from engine.cache import Cache
+from engine.cache.columns import TextDictionary
 from engine.clock import ManualClock
 from engine.framework.snapshot import Signals
 from engine.objects import Node, NodeAddress, NodeStatus, ObjectMeta
@@ -532,6 +533,106 @@ def test_names_that_are_not_heard_of_any_more_go_in_the_end(bench: Bench) -> Non
     bench.store.ingest(HEAT.question, old, matched)
     assert bench.pods("heat") == {"old/p0": 14, "old/p24999": 14, "new/p": 16}
     assert len(bench.view().values("heat")) == 25_001
+
+
+def test_columns_of_pairs_are_found_by_codes(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    spec = SignalSpec("rtt", "q", by=("src", "dst"), of="pair", scale=0.5, stale_seconds=60.0)
+    bench.store.set_specs([spec])
+    dictionary = bench.cache.dictionary
+    codes = {text: dictionary.code(text) for text in "xabcd"}
+    ends = np.array([[codes[one] for one in "aabbcxd"], [codes[one] for one in "abbacax"]])
+    left, right = ends.astype(np.int32)
+
+    def column() -> list[float | None]:
+        found = bench.view().pairs("rtt", (left, right), dictionary)
+        return [None if math.isnan(one) else one for one in found.tolist()]
+
+    assert column() == [None] * 7
+    bench.series(spec, Series(("b", "a"), 2, NOW), Series(("a", "b"), 4, NOW))
+    assert column() == [None, 2, None, 1, None, None, None]
+    bench.clock.advance(50.0)
+    bench.series(
+        spec,
+        Series(("c", "c"), 8, NOW + 50),
+        Series(("a", "b"), 6, NOW + 50),
+        Series(("a", "b"), 5, NOW + 50),
+        Series(("", "b"), 1, NOW + 50),
+    )
+    assert column() == [None, 3, None, 1, 4, None, None]
+    [status] = bench.store.status()
+    assert (status.matched, status.unmatched, status.duplicates) == (3, 1, 1)
+    assert "1 series more than pairs; the largest of each pair" in caplog.records[0].message
+    assert bench.view().values("rtt") == {("a", "b"): 3, ("b", "a"): 1, ("c", "c"): 4}
+    assert bench.view().value("rtt", ("b", "a")) == 1
+    assert math.isnan(bench.view().value("rtt", ("b", "z")))
+    assert math.isnan(bench.view().value("rtt", ("c", "a")))
+    bench.clock.advance(11.0)
+    assert column() == [None, 3, None, None, 4, None, None]
+    none = np.full(2, -1, np.int32)
+    assert np.isnan(bench.view().pairs("rtt", (none, left[:2]), dictionary)).all()
+    assert np.isnan(bench.view().pairs("rtt", (left[:2], none), dictionary)).all()
+    assert np.isnan(bench.view().pairs("other", (left, right), dictionary)).all()
+    # Another cluster has codes of its own.
+    other = TextDictionary()
+    ends = np.array([[other.code("c")], [other.code("c")]], np.int32)
+    assert bench.view().pairs("rtt", (ends[0], ends[1]), other).tolist() == [4]
+    assert column() == [None, 3, None, None, 4, None, None]
+
+
+def test_pairs_that_are_not_heard_of_any_more_go_in_the_end(bench: Bench) -> None:
+    bench.store.set_specs([RTT])
+    old = [Series((f"n{each}", "x"), each, NOW - 25 + each / 1000) for each in range(25_000)]
+    bench.series(RTT, *old)
+    assert bench.view().value("rtt", ("n7", "x")) == 7
+    new = [Series(("x", "y"), 9, NOW), Series(("n24999", "x"), 8, NOW)]
+    bench.series(RTT, *new)
+    left = bench.view().values("rtt")
+    assert left.keys() == {one.names for one in (*old[14_999:], *new)}
+    assert left[("x", "y")] == 9
+    assert left[("n24999", "x")] == 8
+    assert left[("n15000", "x")] == 15_000
+    matched = bench.store.match(RTT.question, old)
+    bench.series(RTT, Series(("z", "y"), 1, NOW))
+    bench.store.ingest(RTT.question, old[:5], matched)
+    assert bench.view().value("rtt", ("n4", "x")) == 4
+    assert math.isnan(bench.view().value("rtt", ("n5", "x")))
+    assert bench.view().value("rtt", ("z", "y")) == 1
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.sampled_from("abcd"), st.sampled_from("abcd"), st.integers(0, 9)),
+            max_size=8,
+        ),
+        max_size=6,
+    )
+)
+def test_pairs_equal_a_naive_model(answers: list[list[tuple[str, str, int]]]) -> None:
+    clock = ManualClock()
+    bench = Bench(clock, Cache(), SignalStore(clock))
+    bench.store.set_specs([RTT])
+    model: dict[tuple[str, str], tuple[float, float]] = {}
+    dictionary = bench.cache.dictionary
+    codes = np.array([dictionary.code(one) for one in "dcba"], np.int32)
+    left, right = (each.ravel() for each in np.meshgrid(codes, codes))
+    for answer in answers:
+        now = clock.time()
+        bench.series(RTT, *(Series((a, b), value, now) for a, b, value in answer))
+        for a, b, _ in answer:
+            model[a, b] = max(v for x, y, v in answer if (x, y) == (a, b)), now
+        clock.advance(50.0)
+        fresh = {key: v for key, (v, t) in model.items() if clock.time() - t <= 120.0}
+        assert bench.view().values("rtt") == fresh
+        column = bench.view().pairs("rtt", (left, right), dictionary)
+        texts = dictionary.texts
+        for a, b, value in zip(left.tolist(), right.tolist(), column.tolist(), strict=True):
+            expected = fresh.get((texts[a], texts[b]), math.nan)
+            assert value == expected or (math.isnan(value) and math.isnan(expected))
+            alone = bench.view().value("rtt", (texts[a], texts[b]))
+            assert alone == value or (math.isnan(value) and math.isnan(alone))
 
 
 @given(
