@@ -234,6 +234,7 @@ def _node() -> Iterator[FieldSpec]:
         ("node", "pods bound to or assumed on the node"),
         ("zone", "pods of all nodes in the node's zone"),
         ("region", "pods of all nodes in the node's region"),
+        ("rack", "pods of all nodes in the node's rack"),
     ):
         yield FieldSpec(f"{owner}.pods", PODS, level, doc, changes=True)
     for owner in ("zone", "region", "rack"):
@@ -466,6 +467,7 @@ POD_SETS: Final = MappingProxyType(
         "node.pods": ("node", "pods"),
         "zone.pods": ("zone", "pods"),
         "region.pods": ("region", "pods"),
+        "rack.pods": ("rack", "pods"),
         "cluster.pods": ("cluster", "pods"),
         "queue.pods": ("cluster", "queue"),
         "node.nominated": ("node", "nominated"),

@@ -242,15 +242,15 @@ def command() -> None:
 
 
 def _complete() -> None:
-    """Names of fields and functions by the tab key, where the terminal can."""
+    """Names of fields, functions and aggregates by the tab key, where the terminal can."""
     try:
         import readline
     except ImportError:
         return
-    from dsl.functions import FUNCTIONS
+    from dsl.functions import AGGREGATES, FUNCTIONS
     from dsl.schema import FIELDS
 
-    words = [*FIELDS, *(f"{name}(" for name in FUNCTIONS)]
+    words = [*FIELDS, *(f"{name}(" for name in (*FUNCTIONS, *AGGREGATES))]
 
     def complete(text: str, state: int) -> str | None:
         there = [one for one in words if one.startswith(text)]

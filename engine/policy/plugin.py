@@ -361,7 +361,7 @@ def _is_of_version(read: str) -> bool:
 
 _NODE_ACTIONS: Final = (
     (("node.label", "node.zone", "node.region", "node.rack", "node.arch", "node.os",
-      "node.instance_type", "zone.pods", "region.pods"), Action.UPDATE_NODE_LABEL),
+      "node.instance_type", "zone.pods", "region.pods", "rack.pods"), Action.UPDATE_NODE_LABEL),
     (("node.annotation",), Action.UPDATE_NODE_ANNOTATION),
     (("node.taint",), Action.UPDATE_NODE_TAINT),
     # Uncordoning is a change of taints, cordoning is not.
@@ -371,7 +371,7 @@ _NODE_ACTIONS: Final = (
     (("node.eligible",), Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT),
 )  # fmt: skip
 _AMOUNTS: Final = ("capacity", "allocatable", "requested", "free")
-_POD_SETS: Final = ("node.pods", "zone.pods", "region.pods", "cluster.pods")
+_POD_SETS: Final = ("node.pods", "zone.pods", "region.pods", "rack.pods", "cluster.pods")
 _ASSIGNED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ALL)
 _SAMPLES: Final = (
     ClusterEvent(Resource.SIGNAL, Action.ALL),

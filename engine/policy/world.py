@@ -515,5 +515,6 @@ def readable_fields() -> Iterator[str]:
     yield from ("node.taint", "node.ready", "node.unschedulable", "node.created")
     for kind in ("cpu", "memory", "storage", "gpu", "resource"):
         yield from (f"node.{kind}.{part}" for part in parts)
-    yield from ("node.pods.capacity", "node.pods.free", "node.pods", "zone.pods", "region.pods")
+    yield from ("node.pods.capacity", "node.pods.free")
+    yield from ("node.pods", "zone.pods", "region.pods", "rack.pods")
     yield from NODE_SETS

@@ -52,13 +52,14 @@ POD_SETS = {
     "node.finished": "here",
     "zone.pods": "there",
     "region.pods": "there",
+    "rack.pods": "there",
     "cluster.pods": "there",
     "pods_in('k')": "there",
     "queue.pods": "nowhere",
 }
 #: Sets of the nodes of a domain.
 NODE_SETS = ("zone.nodes", "region.nodes", "rack.nodes", "nodes_in('k')")
-_DOMAIN = ("zone.pods", "region.pods", "pods_in('k')")
+_DOMAIN = ("zone.pods", "region.pods", "rack.pods", "pods_in('k')")
 REDUCERS = ("max", "min", "sum", "avg", "median")
 SEPARATORS = ("'-'", "'/'", "$word", "''")
 TESTS = ("count", "any", "all")

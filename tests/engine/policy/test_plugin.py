@@ -273,6 +273,8 @@ def names(events):
         ("node.zone", ClusterEvent(Resource.NODE, Action.UPDATE_NODE_LABEL)),
         ("zone.pods", ClusterEvent(Resource.NODE, Action.UPDATE_NODE_LABEL)),
         ("zone.pods", ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)),
+        ("rack.pods", ClusterEvent(Resource.NODE, Action.UPDATE_NODE_LABEL)),
+        ("rack.pods", ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)),
         ("node.annotation", ClusterEvent(Resource.NODE, Action.UPDATE_NODE_ANNOTATION)),
         ("node.taint", ClusterEvent(Resource.NODE, Action.UPDATE_NODE_TAINT)),
         ("node.unschedulable", ClusterEvent(Resource.NODE, Action.UPDATE_NODE_TAINT)),
