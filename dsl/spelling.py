@@ -429,6 +429,10 @@ def field_hint(path: str) -> str | None:
     words = [_plain(one) for one in _without_frames(path.split("."))]
     if words[-1] == "phase" and words[0] in ("pod", "status", "phase"):
         return _PENDING
+    if any("affinity" in one for one in words):
+        return "what selector and required affinity of the pod allow is  node.eligible"
+    if any("topologyspread" in one for one in words):
+        return "pods are kept apart by a statement:  spread: over zone skew 1 hard"
     return None
 
 

@@ -12,7 +12,7 @@ from dsl import ir
 from dsl import syntax as s
 from dsl.analysis.cubes import NEVER, Cube, Cubes, Unknown
 from dsl.analysis.facts import FileFacts, RuleFacts, conditions, guard_of, roots, values, warning
-from dsl.analysis.reasons import reason
+from dsl.analysis.reasons import past_midnight, reason
 from dsl.analysis.witness import ANY_POD, example
 from dsl.diagnostics import Diagnostic, Label
 from dsl.source import SourceFile, Span
@@ -217,6 +217,9 @@ class Logic:
     def _not_both(self, node: ir.Expr) -> list[str]:
         """`x is a and x is b`."""
         if isinstance(node, ir.Logical) and node.operator == "and":
+            around = past_midnight(node)
+            if around:
+                return [f"write  {around}"]
             return ["no value fulfils all parts; write `or` if one of them shall do"]
         return []
 

@@ -12,6 +12,7 @@ from dsl.analysis.cubes import Cube, Unknown
 from dsl.analysis.facts import AnyCore, FileFacts, RuleFacts, roots, warning
 from dsl.analysis.logic import Logic, by_parameter, name_of
 from dsl.diagnostics import Diagnostic, Label, Severity
+from dsl.schema import FIELDS
 from dsl.types import Level
 
 _MAX_RULES: Final = 100
@@ -48,6 +49,15 @@ def same_keys(facts: FileFacts, logic: Logic) -> Iterator[Diagnostic]:
             yield from _keys(rule, keys, (level, things), logic)
 
 
+def _of_them(rule: RuleFacts, value: ir.Expr) -> tuple[str, ...]:
+    """Returns the field of the pods that are ordered, for that of the pod to place."""
+    field = value.field if isinstance(value, ir.Read) else ""
+    own = f"it.{field.removeprefix('pod.')}"
+    if field.startswith("pod.") and own in FIELDS and rule.point != "sort":
+        return (f"did you mean `{own}`?",)
+    return ("remove it, or order by something that differs",)
+
+
 def _keys(
     rule: RuleFacts, keys: Sequence[ir.SortKey], of: tuple[Level, str], logic: Logic
 ) -> Iterator[Diagnostic]:
@@ -62,7 +72,7 @@ def _keys(
                 f"this key is the same for all {things}, so it orders none of them",
                 rule.source,
                 key.value.span,
-                "remove it, or order by something that differs",
+                *_of_them(rule, key.value),
             )
             continue
         number = logic.cubes.keys.key(key.value)

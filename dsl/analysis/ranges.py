@@ -22,6 +22,8 @@ _FULL: Final = 100.0
 _MUCH: Final = 10.0
 _SLACK: Final = 1e-6
 _SHARES: Final = frozenset(CATALOGUE[one].query for one in ("cpu_usage", "memory_usage"))
+#: None of these is ever below 0.
+_BUNDLED: Final = frozenset(one.query for one in CATALOGUE.values())
 _RELATIVE: Final = ("max", "sum")
 _KEEPING: Final = ("max", "min", "avg", "median")
 _MONOTONE: Final = ("floor", "ceil", "round", "sqrt", "log2", "exp", "plain", "number")
@@ -107,6 +109,18 @@ class Ranges:
         if core.norm != "none":
             return None
         found = self.range(core.value)
+        # A let of that sign may be meant for other rules.
+        if found.high <= 0 and found.low < 0 and not isinstance(core.value, ir.Named):
+            text = " ".join(rule.source.slice(rule.right).split())
+            return warning(
+                "P310",
+                "this score is never above 0, and a score is from 0 to 100",
+                rule.source,
+                rule.right,
+                f"to put the smallest first write  prefer: least {text[1:].strip()}"
+                if isinstance(core.value, ir.Negate)
+                else f"write  score: {text} normalize minmax",
+            )
         if not found.known or found.leaves & self._leaves_of(_roots(core.guard)):
             return None
         if found.low >= -_SLACK and found.high <= _FULL + _SLACK:
@@ -183,7 +197,8 @@ class Ranges:
         if spec is None:
             return -inf, inf
         unit = node.type.unit or PLAIN
-        low, high = (0.0 if not unit.is_plain or _is_percent(spec) else -inf), inf
+        counted = not unit.is_plain or _is_percent(spec) or spec.query in _BUNDLED
+        low, high = (0.0 if counted else -inf), inf
         if spec.query in _SHARES:
             low, high = 0.0, 1.0
         if spec.default is not None:
@@ -200,11 +215,12 @@ class Ranges:
         return total
 
     def _product(self, node: ir.Arith, of: Callable[[ir.Expr], Range]) -> Range:
-        above = [node.operands[0]]
+        first = node.operands[0]
+        above = [first.operand if isinstance(first, ir.Negate) else first]
         below: list[ir.Expr] = []
         for operator, operand in zip(node.operators, node.operands[1:], strict=True):
             (above if operator == "*" else below).append(operand)
-        parts: list[Range] = []
+        parts: list[Range] = [Range(-1.0, -1.0)] if isinstance(first, ir.Negate) else []
         for divisor in below:
             share = self._share(above, divisor, of)
             if share is not None:

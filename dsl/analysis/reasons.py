@@ -34,3 +34,20 @@ def reason(source: SourceFile, node: ir.Expr) -> tuple[str, ...]:
 
 def _text(source: SourceFile, node: ir.Expr) -> str:
     return f"`{' '.join(source.slice(node.span).split())}`"
+
+
+def past_midnight(node: ir.Logical) -> str:
+    """Returns the range of `time.hour > 22 and time.hour < 6`; "" for anything else."""
+    limits: dict[str, float] = {}
+    for one in node.operands:
+        if not isinstance(one, ir.Compare) or not isinstance(one.right, ir.Const):
+            return ""
+        value = one.right.value
+        if not isinstance(one.left, ir.Read) or one.left.field != "time.hour":
+            return ""
+        if not isinstance(value, float) or value != int(value) or one.operator == "==":
+            return ""
+        limits[one.operator[0]] = value + {">": 1, "<": -1}.get(one.operator, 0)
+    if len(node.operands) != len(limits):
+        return ""
+    return f"time.hour in {limits['>']:.0f}..{limits['<']:.0f}"

@@ -145,6 +145,18 @@ def _with_constant(typer: "Typer", node: s.Compare, left: Typed, right: Typed) -
     )
     if other.type.kind is Kind.BOOL and flag is not None:
         better, place = flag, node.span
+    elif other.type.kind is Kind.BOOL and typer.in_pods:
+        count = f"count(... where {text}) {node.operator} {scope.text(number)}"
+        raise scope.refuse(
+            "P201",
+            f"cannot compare {describe(left)} with {describe(right)}",
+            left.span,
+            f"for the number of such pods compare the whole count:  {count}",
+            label=describe(left),
+            labels=(Label(right.span, describe(right)),),
+        )
+    elif other.type.kind is Kind.BOOL and node.operator in (">", ">=", "=="):
+        better, place = text, node.span
     hint = f"write  {better}" if better is not None else ""
     if other.type.kind is Kind.TEXT:
         hint, better = beside_number(scope, other, number, node.operator)
@@ -249,9 +261,12 @@ def closed_set(scope: Scope, left: Typed, word: ir.Const) -> None:
     words = FIELDS[left.field].words
     if word.value not in words:
         near = closest(str(word.value), words)
-        if left.field == "time.weekday" and str(word.value) in _DAY_NUMBERS:
-            near = _DAY_NUMBERS[str(word.value)]
+        if left.field == "time.weekday":
+            near = _day(str(word.value)) or near
         several = days(str(word.value)) if left.field == "time.weekday" else ""
+        low = str(word.value).lower().rstrip("s")
+        if left.field == "time.weekday" and low in ("weekend", "weekday", "workday"):
+            several = "[sat, sun]" if low == "weekend" else days("mon-fri")
         if several:
             raise scope.refuse(
                 "P210",
@@ -267,6 +282,13 @@ def closed_set(scope: Scope, left: Typed, word: ir.Const) -> None:
             f"it is one of {', '.join(words)}",
             fix=Fix(word.span, _as_written(scope, word.span, near)) if near else None,
         )
+
+
+def _day(text: str) -> str:
+    """Returns the day that `monday` and `1` mean; "" for other words."""
+    low = text.lower()
+    full = next((one for one in DAYS if low.startswith(one) and low.endswith("day")), "")
+    return _DAY_NUMBERS.get(text, full)
 
 
 def _as_written(scope: Scope, span: Span, word: str) -> str:
@@ -348,7 +370,15 @@ def _in(typer: "Typer", node: s.In) -> ir.Expr:
         return _range(typer, node, node.members, left)
     item = typer.plain(left)
     if item.type.kind in (Kind.BOOL, Kind.LIST):
-        raise typer.scope.refuse("P201", f"`in` does not test {describe(item)}", node.left.span)
+        test = typer.scope.source.slice(Span(node.left.span.end, node.span.end)).strip()
+        each = f"any({typer.scope.text(node.left)} where it {test})"
+        raise typer.scope.refuse(
+            "P201",
+            f"`in` does not test {describe(item)}",
+            node.left.span,
+            *([f"write  {each}"] if item.type.kind is Kind.LIST else []),
+            fix=Fix(node.span, each) if item.type.kind is Kind.LIST else None,
+        )
     if isinstance(node.members, s.Words):
         values = [word_or_expression(typer, one, left) for one in node.members.items]
         for one in values:
@@ -439,6 +469,7 @@ def _text_test(typer: "Typer", node: s.TextTest) -> ir.Expr:
     left = typer.plain(typer.check(node.left))
     if node.operator == "contains" and left.type.kind is Kind.LIST:
         right = word_or_expression(typer, node.right, ir_text(left))
+        oddtexts.pattern_of_item(typer.scope, left, right)
         level = max(left.level, right.level)
         return ir.Member(span=node.span, type=BOOL, level=level, item=right, items=left)
     if left.type.kind is not Kind.TEXT:

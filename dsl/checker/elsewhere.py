@@ -35,6 +35,12 @@ def outcome(scope: Scope, node: s.Name) -> str | None:
     return f"`{word}` is a statement:  {word}: {condition}"
 
 
+def in_sort(scope: Scope, span: Span) -> bool:
+    """Whether a place is within `sort:`."""
+    start = _start_of_statement(scope, span.start)
+    return re.match(r"sort:|queueSort:", scope.source.text[start:]) is not None
+
+
 def head_of_value(scope: Scope, span: Span) -> str:
     """Returns how the line of a value begins, `prefer: least`; "" where no number is wanted."""
     start = _start_of_statement(scope, span.start)

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import fields, peers
+from dsl.checker.hints import nothing_of_it
 from dsl.checker.literals import read_number, settle
 from dsl.checker.resources import name_resource
 from dsl.checker.rules import Draft, Reads, StatementDraft, reads_of
@@ -61,6 +62,7 @@ class EngineChecker(StatementChecker):
             if victims.values:
                 where = self.typer.condition(self.expression(victims.values[0]), "`where`")
                 self._more_important(where)
+                nothing_of_it(self.scope, "condition", where)
             order = self.keys(orders["victim_order"]) if "victim_order" in orders else ()
         with self.knowing(_VICTIMS):
             pick = self.keys(orders["pick"]) if "pick" in orders else ()

@@ -24,9 +24,9 @@ from dsl.checker.scope import (
     describe,
 )
 from dsl.checker.texts import as_test, quoted_rule
-from dsl.diagnostics import Fix, Label
+from dsl.diagnostics import Fix, Label, Severity
 from dsl.plan import OF_NODES
-from dsl.schema import CATALOGUE
+from dsl.schema import CATALOGUE, FIELDS
 from dsl.source import Span
 from dsl.types import (
     BOOL,
@@ -593,6 +593,23 @@ class Typer:
             )
         return result
 
+    def _never_needed(self, node: s.Fallback, parts: Sequence[Typed]) -> None:
+        """Warns of `pod.priority ?? 5` and `load ?? 0 ?? 5`."""
+        for written, one, behind in zip(node.operands, parts, node.operands[1:], strict=False):
+            if isinstance(written, s.Param) or not always_there(one):
+                continue
+            text = self.scope.text(written)
+            kept = self.scope.source.slice(Span(node.span.start, written.span.end))
+            self.scope.report(
+                "P229",
+                f"`{text}` always has a value, so `{self.scope.text(behind)}` is never taken",
+                behind.span,
+                f"write  {' '.join(kept.split())}",
+                fix=Fix(node.span, kept),
+                severity=Severity.WARNING,
+            )
+            return
+
     def _is_number(self, typed: Typed) -> bool:
         return isinstance(typed, Flex) or typed.type.is_number
 
@@ -615,7 +632,18 @@ class Typer:
             wants = "`??` wants two values of one kind"
             raise self.mixed("P201", wants, first, other, f"write for example  {better}")
         values, kind = self.unify(parts, "`??` wants")
+        self._never_needed(node, parts)
         return ir.Coalesce(span=node.span, type=kind, level=level_of(values), operands=values)
+
+
+def always_there(typed: Typed) -> bool:
+    """Whether a value is surely there: a number as written, and a field that is never missing."""
+    if isinstance(typed, Flex):
+        return typed.exact is not None
+    if not isinstance(typed, ir.Read):
+        return False
+    elsewhere_read = typed.level is Level.IT and not typed.field.startswith("it.")
+    return not FIELDS[typed.field].optional and not elsewhere_read
 
 
 def _unit_hint(kind: Type, other: ir.Expr) -> str | None:

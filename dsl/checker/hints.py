@@ -52,6 +52,9 @@ def no_field(scope: Scope, node: s.Field, name: str, *, has_key: bool) -> Refuse
     if key is not None and key.isdigit():
         key = None
     found = field_for(written, key)
+    if found is not None and elsewhere.in_sort(scope, node.span):
+        # A key of the queue is taken once, so that no age may stand there.
+        found = found._replace(text=found.text.removeprefix("now - "))
     hints: list[str]
     fix = None
     values = elsewhere.values_of_pods(scope, node)
@@ -95,6 +98,11 @@ def _near(node: s.Field, name: str, *, has_key: bool) -> tuple[list[str], Fix | 
         few = "." in start or f"{start}.label" not in FIELDS
         if few and 0 < len(inner) <= _MAX_LISTED:
             return ["there is " + ", ".join(f"`{one}`" for one in inner)], None
+    return _of_unknown(node, name)
+
+
+def _of_unknown(node: s.Field, name: str) -> tuple[list[str], Fix | None]:
+    """Returns what to do about a path that nobody knows: another word or owner, a label."""
     roots = {one.split(".", 1)[0] for one in FIELDS}
     root = name.split(".", 1)[0]
     if root not in roots:
@@ -110,6 +118,11 @@ def _near(node: s.Field, name: str, *, has_key: bool) -> tuple[list[str], Fix | 
     parts = [one for one in FIELDS if one.startswith(f"{root}.") and word in one.split(".")]
     if parts:
         return ["there is " + ", ".join(f"`{one}`" for one in parts)], None
+    other = {"pod": "node", "node": "pod"}.get(root, "")
+    of_other = f"{other}.{name.partition('.')[2]}"
+    if of_other in FIELDS:
+        what = "the pod is on no node yet; the one asked has" if root == "pod" else "the pod has"
+        return [f"{what}  {of_other}" + "[KEY]" * FIELDS[of_other].keyed], None
     if f"{root}.label" in FIELDS and word.rstrip("s") not in _OF_KUBERNETES:
         key = node.path.rpartition(".")[2] if node.key is None else "KEY"
         return [

@@ -17,6 +17,7 @@ from dsl.functions import (
 )
 from dsl.schema import FIELDS
 from dsl.source import Span
+from dsl.spelling import quoted_key
 from dsl.types import (
     BYTES,
     CORES,
@@ -113,12 +114,12 @@ def _odd_size(scope: Scope, typed: Flex, unit: Unit, neighbour: Typed | None) ->
     if typed.sort != "plain" or not size or not re.fullmatch(r"-?\d+(\.\d+)?", typed.text):
         return
     if unit.byte == 1 and unit.core == 0 and size < _SMALL_BYTES:
-        per = " a second" if unit.second else ""
+        per, rate = (" a second", "/1s") if unit.second else ("", "")
         scope.warn(
             "P220",
             f"`{typed.text}` next to bytes{per} is very small",
             typed.span,
-            f"did you mean {typed.text}Gi or {typed.text}Mi?",
+            f"did you mean {typed.text}Gi{rate} or {typed.text}Mi{rate}?",
         )
     if unit != CORES or not isinstance(neighbour, ir.Read) or neighbour.level < Level.POD:
         return
@@ -191,11 +192,15 @@ def _factor_next_to_bytes(scope: Scope, typed: Flex, neighbour: Typed | None) ->
     first = min(span, typed.span, key=lambda one: one.start)
     labels = (Label(typed.span, "a plain factor"),)
     near = f"{typed.text.replace('k', 'K')}i"
+    if neighbour is not None and not isinstance(neighbour, Flex):
+        rate = (neighbour.type.unit or PLAIN).second == -1
+        near = f"{near}/1s" if rate else near
     return scope.refuse(
         "P203",
         f"`{typed.text}` has no unit, but bytes are needed",
         first,
-        f"did you mean {near}? (or, exactly, bytes({typed.text}))",
+        f"did you mean {near}?"
+        + ("" if near.endswith("/1s") else f" (or, exactly, bytes({typed.text}))"),
         label="bytes" if first is not typed.span else "a plain factor",
         labels=labels if first is not typed.span else (),
     )
@@ -299,6 +304,17 @@ def _wrong_word(scope: Scope, span: Span, text: str, like: Typed) -> Exception:
     lower = lower and text.lower() in ("true", "false")
     value = scope.text(like)
     kind = None if isinstance(like, Flex) else like.type.kind
+    if isinstance(like, ir.Read) and like.field == "node.taint" and not lower:
+        value = f"node.taint {quoted_key(str(like.key))}={quoted_key(text)}"
+        return scope.refuse(
+            "P201",
+            f"`{scope.text(like)}` is {describe(like)}, and `{text}` is not",
+            like.span,
+            f"write  {value}",
+            fix=Fix(Span(like.span.start, span.end), value),
+            label=describe(like),
+            labels=(Label(span, "a word"),),
+        )
     better = text.lower() if lower else ""
     if kind is Kind.LIST and re.fullmatch(r"[\w.-]+", text):
         better = f"{value} contains {text}"

@@ -22,6 +22,9 @@ _LAST: Final = {"time.hour": 23, "time.minute": 59}
 _BRACED: Final = re.compile(r"\{\s*(\$?[a-z_][\w.]*(?:\[[\w./-]+\])?)\s*\}")
 _TWICE: Final = re.compile(r"(?<!\{)\{\{\s*\.?(\$?[a-z_][\w.]*(?:\[[\w./-]+\])?)\s*\}\}(?!\})")
 _HOLE: Final = re.compile(r"(?<!\{)\{[^{}]*\}(?!\})")
+_OF_SHELLS: Final = re.compile(
+    r"\$\{\s*([a-z_][\w.]*(?:\[[\w./-]+\])?)\s*\}|\$\(\s*([a-z_][\w.]*(?:\[[\w./-]+\])?)\s*\)"
+)
 _DOLLAR: Final = re.compile(r"(?<![\\$])\$([A-Za-z_]\w*)")
 
 
@@ -32,11 +35,12 @@ _NO_LABEL: Final = frozenset({"null", "NULL", "nil", "None", "undefined"})
 def nothing_of_label(scope: Scope, node: s.LabelTest) -> None:
     """Warns of `node.label pool != null`, which compares with the text `null`."""
     value = node.value
-    if not isinstance(value, s.Word) or value.value not in _NO_LABEL:
+    if not isinstance(value, s.Word) or value.value not in {*_NO_LABEL, "missing", "present"}:
         return
     if node.operator not in ("=", "==", "!="):
         return
-    better = "present" if node.operator == "!=" else "missing"
+    there = (node.operator == "!=") != (value.value == "present")
+    better = "present" if there else "missing"
     read = f"{node.path}[{scope.text(node.key)}]"
     scope.report(
         "P317",
@@ -56,6 +60,17 @@ def begins_only(scope: Scope, left: str, operand: Typed, node: s.Expr, pattern: 
     body = pattern.removeprefix("^")
     plain = re.fullmatch(r"[\w./-]+", body) is not None
     named = isinstance(operand, ir.Read) and operand.field in ("pod.name", "node.name")
+    if re.fullmatch(r"[\w-]*[A-Za-z0-9-]\*", pattern):
+        quote = scope.source.slice(node.span)[:1]
+        scope.warn(
+            "P317",
+            f"`*` repeats the sign before it here: `{pattern}` ends with any number of"
+            f" `{pattern[-2]}`",
+            node.span,
+            f"write  {left} like {quote}{pattern}{quote}"
+            f"   or   {left} matches {quote}{pattern[:-1]}.*{quote}",
+        )
+        return
     if not plain or not (pattern.startswith("^") or (named and body.endswith("-"))):
         return
     quote = scope.source.slice(node.span)[:1]
@@ -124,7 +139,7 @@ def _holds(node: s.Expr) -> bool:
         case s.TextTest():
             return True
         case s.Compare():
-            return node.operator == "=="
+            return node.operator != "!="
         case _:
             return False
 
@@ -235,6 +250,10 @@ def holes_of_others(scope: Scope, span: Span) -> None:
             _filled(
                 scope, Span(span.start + one.start(), span.start + one.end()), one[0], written[:1]
             )
+    for one in _OF_SHELLS.finditer(written) if written[:1] == '"' else ():
+        if _known(scope, one[1] or one[2]):
+            place = Span(span.start + one.start(), span.start + one.end())
+            _filled(scope, place, one[1] or one[2])
     for one in _TWICE.finditer(written) if written[:1] == '"' else ():
         if _known(scope, one[1]):
             _filled(scope, Span(span.start + one.start(), span.start + one.end()), one[1])
@@ -243,6 +262,7 @@ def holes_of_others(scope: Scope, span: Span) -> None:
 def _filled(scope: Scope, span: Span, inside: str, quote: str = '"') -> None:
     written = scope.source.slice(span)
     why = "two braces stand for one" if written.startswith("{{") else "no value is put in"
+    why = "the sign `$` stays in front of the value" if written.startswith("${") else why
     scope.report(
         "P317",
         f"`{written}` is a part of the text here: {why}",

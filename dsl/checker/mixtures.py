@@ -13,6 +13,7 @@ from dsl.checker.texts import CONDITION, beside_flag, in_unit
 from dsl.diagnostics import Fix, Label
 from dsl.schema import FIELDS
 from dsl.source import Span
+from dsl.spelling import quoted_key
 from dsl.types import BOOL, BYTES, NUMBER, PLAIN, SECONDS, Kind, Unit
 
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
@@ -58,6 +59,9 @@ def _beside_text(scope: Scope, node: _Test, text: ir.Expr, other: ir.Expr) -> _A
         word = word if isinstance(text, ir.Read) and text.field == CONDITION else word.lower()
         return _instead(other.span, f'"{word}"')
     better = _plain_value(scope, text, other)
+    if better and word_of_param(scope, text):
+        name = word_of_param(scope, text)
+        return f"declare it as a number:  param {name}: number = {better}", None
     if better:
         return _instead(text.span, better)
     operator = _operator(node)
@@ -66,14 +70,28 @@ def _beside_text(scope: Scope, node: _Test, text: ir.Expr, other: ir.Expr) -> _A
     word, value = scope.text(text), scope.text(other)
     negated = operator == "!="
     if other.type.kind is Kind.LIST and other.type.element is Kind.TEXT:
-        if isinstance(other, ir.Const):
+        if isinstance(other, ir.Const | ir.Named):
             return _instead(node.span, f"{word} {'not ' * negated}in {value}")
         word = word if isinstance(text, ir.Const) else f"({word})"
         return _instead(node.span, f"{'not ' * negated}{value} contains {word}")
+    if isinstance(other, ir.Read) and other.field == "node.taint" and isinstance(text, ir.Const):
+        return _instead(node.span, f"{'not ' * negated}{taint_of(other, str(text.value))}")
     if isinstance(other, ir.Read) and other.field.endswith(".priority"):
         test = f"{value}_class {operator} {word}"
         return f"names are those of its class:  {test}", Fix(node.span, test)
     return "", None
+
+
+def word_of_param(scope: Scope, node: ir.Expr) -> str:
+    """Returns the name of the parameter that a value is, "" for other values."""
+    found = re.fullmatch(r"\$(\w+)", scope.source.slice(node.span))
+    return found[1] if found is not None else ""
+
+
+def taint_of(node: ir.Read, value: str) -> str:
+    """Returns `node.taint dedicated=gpu` for a taint that was compared with a text."""
+    key = str(node.key)
+    return f"node.taint {quoted_key(key)}={quoted_key(value) or chr(34) * 2}"
 
 
 def _operator(node: _Test) -> str:

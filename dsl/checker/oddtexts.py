@@ -29,6 +29,8 @@ _PLAIN: Final = _NAMES | {
     "node.rack", "node.arch", "node.os", "node.instance_type", "pod.priority_class",
     "pod.scheduler",
 }  # fmt: skip
+#: Images, with letters, digits and `-._/:@`.
+_IMAGES: Final = frozenset({"pod.image", "it.image"})
 _KINDS: Final = ("ReplicaSet", "StatefulSet", "DaemonSet", "Job", "Node", "ReplicationController")
 _UPPER: Final = {"Deployment": "ReplicaSet", "CronJob": "Job"}
 
@@ -63,19 +65,23 @@ def strange_text(
         right: the text.
         negated: whether the test holds where the text is another.
     """
-    if not isinstance(left, ir.Read) or not isinstance(right, ir.Const):
+    if not isinstance(right, ir.Const) or not isinstance(right.value, str):
         return
-    if not isinstance(right.value, str):
+    if isinstance(left, ir.Func):
+        _of_one_case(scope, left, right, right.value, negated=negated)
+    if not isinstance(left, ir.Read):
         return
     value, field = right.value, left.field
     if not value and negated and FIELDS[field].optional:
         meant.not_empty(scope, left, right)
     elif field.endswith("owner.kind"):
         _owner_kind(scope, value, right.span)
-    elif field in _PLAIN and _PATTERN.search(value) is not None:
+    elif field in _PLAIN | _IMAGES and _PATTERN.search(value) is not None:
         # The text of a label test holds the value, too.
         text = field if left.key is None else f"{field}[{quoted_key(left.key)}]"
         _pattern(scope, text, operator, right, negated=negated)
+    elif re.search(r"\s", value) and field in _NAMES | _IMAGES:
+        _blanks(scope, field, right, value, negated=negated)
     elif field in _NAMES and value.lower() != value:
         scope.report(
             "P317",
@@ -83,6 +89,74 @@ def strange_text(
             right.span,
             f"write  {value.lower()}",
             fix=_requoted(scope, right.span, value.lower()),
+            severity=_WARNING,
+        )
+    elif operator == "like" and value not in FIELDS and not re.search(r"[*?]", value):
+        _whole(scope, left, right, value)
+
+
+def _of_one_case(
+    scope: Scope, left: ir.Func, right: ir.Const, value: str, *, negated: bool
+) -> None:
+    """Warns of `lower(pod.name) is WEB`."""
+    made = {"lower": value.lower(), "upper": value.upper()}.get(left.name, value)
+    if made != value:
+        what = "capitals" if left.name == "lower" else "small letters"
+        scope.report(
+            "P317",
+            f"`{scope.text(left)}` has no {what}, so this {'always' if negated else 'never'} holds",
+            right.span,
+            f"write  {made}",
+            fix=_requoted(scope, right.span, made),
+            severity=_WARNING,
+        )
+
+
+def _blanks(scope: Scope, field: str, right: ir.Const, value: str, *, negated: bool) -> None:
+    """Warns of `pod.name is " nginx"`."""
+    if "$" in scope.source.slice(right.span):
+        return  # A parameter has another value tomorrow.
+    better = value.strip()
+    known = better and re.search(r"\s", better) is None
+    scope.report(
+        "P317",
+        f"`{field}` has no blanks, so this {'always' if negated else 'never'} holds",
+        right.span,
+        f"write  {_requoted(scope, right.span, better)}"
+        if known
+        else "names hold small letters, digits, `-` and `.` only",
+        fix=_requoted(scope, right.span, better) if known else None,
+        severity=_WARNING,
+    )
+
+
+def _whole(scope: Scope, left: ir.Read, right: ir.Const, value: str) -> None:
+    """Warns of `pod.name like web`."""
+    if "$" in scope.source.slice(right.span):
+        return  # A parameter may be a pattern tomorrow.
+    text = left.field if left.key is None else f"{left.field}[{quoted_key(left.key)}]"
+    scope.warn(
+        "P317",
+        "this pattern has no `*`, so it is the whole text",
+        right.span,
+        f'write  {text} like "*{value}*"   or, for this text alone,'
+        f"  {text} is {scope.source.slice(right.span)}",
+    )
+
+
+def pattern_of_item(scope: Scope, items: ir.Expr, item: ir.Expr) -> None:
+    """Warns of `pod.images contains "nginx:*"`: no image has a `*`."""
+    if not isinstance(items, ir.Read) or not items.field.endswith(".images"):
+        return
+    if isinstance(item, ir.Const) and re.search(r"[*?]", str(item.value)):
+        glob = scope.source.slice(item.span)
+        better = f"any({scope.text(items)} where it like {glob})"
+        scope.report(
+            "P317",
+            "`contains` looks for a whole item of a list, and no image holds a `*`",
+            item.span,
+            f"write  {better}",
+            fix=Fix(Span(items.span.start, item.span.end), better),
             severity=_WARNING,
         )
 
@@ -135,7 +209,10 @@ def _pattern(scope: Scope, left: str, operator: str, right: ir.Const, *, negated
         among = f"{left} {'not in' if negated else 'in'} [{', '.join(words)}]"
         _never(scope, sign, left, right, (among if operator == "is" else each) if words else "")
         return
-    elif sign in "*%?" and not re.search(r"[\^$+()\[\]{}\\|.]", value.replace(".*", "*")):
+    elif sign in "*%?" and not re.search(
+        r"[\^$+()\[\]{}\\|]" if left in _IMAGES else r"[\^$+()\[\]{}\\|.]",
+        value.replace(".*", "*"),
+    ):
         body = re.sub(r"%|\.\*", "*", value)
         globbed = _open(body, operator, "*").replace("**", "*")
         better = f'like "{globbed}"'

@@ -1,5 +1,6 @@
 """Rules: a condition or a value behind a keyword, as filters, scores, gates and tiers."""
 
+import re
 from typing import Final
 
 from msgspec import Struct
@@ -27,6 +28,7 @@ _STATUS: Final = {
     "unresolvable": "UnschedulableAndUnresolvable",
 }
 _FULL: Final = 100.0
+_WEIGHED: Final = re.compile(r"(?m)^(?:score|prefer|avoid|weight|normalize)[ \t]*:")
 _CONDITIONS: Final = ("filter", "forbid", "gate", "prefilter", "reserve")
 _TIME_FIELDS: Final = ("now", "time.hour", "time.minute", "time.weekday")
 
@@ -396,8 +398,14 @@ class RuleChecker:
                 *_as_share(value, text),
             )
         if norm == "none":
-            flat_score(self._scope, value, node.right.span)
+            flat_score(
+                self._scope, value, node.right.span, weighted="weight" in clauses or self._weighed()
+            )
         return value, norm, reverse
+
+    def _weighed(self) -> bool:
+        """Whether a score has its scale by others, or by the weight of the policy."""
+        return len(_WEIGHED.findall(self._scope.source.text)) > 1
 
     def _preference(
         self, node: s.Rule, typed: Typed, clauses: dict[str, s.Clause]
@@ -426,7 +434,7 @@ class RuleChecker:
                     "P205",
                     f"`{node.direction}` wants a number, and this is {describe(value)}",
                     node.right.span,
-                    *_as_preference(node.direction, value, text),
+                    *_as_preference(scope, node.direction, value, text),
                 )
             return value, "minmax", node.direction == "least"
         if value.type.kind is not Kind.BOOL:
@@ -435,7 +443,11 @@ class RuleChecker:
                 "P208",
                 f"`{node.keyword}` wants a condition, and this is {describe(value)}",
                 node.right.span,
-                f"write  prefer: most {text}   or   prefer: least {text}"
+                (
+                    f"write  prefer: least {text}"
+                    if node.point == "avoid"
+                    else f"write  prefer: most {text}   or   prefer: least {text}"
+                )
                 if number
                 else f"write  {node.keyword}: {text} is VALUE",
             )
@@ -516,8 +528,11 @@ class RuleChecker:
         )
 
 
-def _as_preference(direction: str, value: ir.Expr, text: str) -> tuple[str, ...]:
+def _as_preference(scope: Scope, direction: str, value: ir.Expr, text: str) -> tuple[str, ...]:
     """Returns what may be meant by `prefer: least node.ready` and `most node.label[rank]`."""
+    if isinstance(value, ir.Compare) and value.left.type.is_number:
+        of = scope.text(value.left)
+        return (f"write  prefer: {direction} {of}   or   prefer: {text}",)
     if value.type.kind is Kind.BOOL:
         return (f"write  {'avoid' if direction == 'least' else 'prefer'}: {text}",)
     if isinstance(value, ir.Read) and FIELDS[value.field].keyed:

@@ -88,6 +88,8 @@ def _is_counted(node: ir.Expr) -> bool:
 def _share_limit(node: ir.Expr) -> float:
     """Returns above which value a share cannot be; 0 for what is no share."""
     node = _inner(node)
+    if isinstance(node, ir.Rank) or (isinstance(node, ir.Func) and node.name == "hash"):
+        return _ABOVE_ONE
     if isinstance(node, ir.Metric) and node.name in ("cpu_usage", "memory_usage") and not node.age:
         return _ABOVE_ONE
     if not isinstance(node, ir.Arith) or node.operators != ("/",):
@@ -152,20 +154,42 @@ def _is_highest(part: ir.Expr, whole: ir.Expr) -> bool:
 # ---- scores
 
 
-def flat_score(scope: Scope, value: ir.Expr, span: Span) -> None:
+def flat_score(scope: Scope, value: ir.Expr, span: Span, *, weighted: bool = False) -> None:
     """Warns of a score made of a share that nobody multiplied by 100."""
     ends = _ends(value)
     if ends is None or not 0 < ends[1] - ends[0] <= _ABOVE_ONE:
         return
-    text = scope.text(value)
-    better = f"({text})*100" if re.search(r" [-+] ", text) else f"{text}*100"
-    of_share = (ends[0], ends[1]) == (0.0, 1.0)
+    if isinstance(_inner(value), ir.If) and (weighted or ends[1] > _ABOVE_ONE):
+        return  # Small on purpose, beside others.
     scope.warn(
         "P225",
         f"this score goes from {ends[0]:g} to {ends[1]:g} only, of 100",
         span,
-        f"write  {better}" if of_share else "a share is from 0 to 1: multiply it by 100",
+        f"write  {_times_hundred(scope, value, ends)}",
     )
+
+
+def _times_hundred(scope: Scope, value: ir.Expr, ends: Ends) -> str:
+    """Writes a score of shares so that it goes to 100."""
+    text = scope.text(value)
+    whole = re.sub(r"(?<![\w.])100%", "100", text)
+    if whole != text:
+        return whole
+    if isinstance(value, ir.If):
+        yes = isinstance(value.then, ir.Const) and value.then.value == 1 and ends == (0.0, 1.0)
+        chosen = not isinstance(value.other, ir.If) and yes
+        condition = scope.text(value.condition)
+        return f"if {condition} then 100 else 0" if chosen else f"({text})*100"
+    if ends[0] >= 0 and ends[1] <= _ABOVE_ONE:
+        return f"({text})*100" if re.search(r" [-+] ", text) else f"{text}*100"
+    if isinstance(value, ir.Arith) and value.operators[0] in "+-":
+        out = ""
+        for sign, one in zip(("", *value.operators), value.operands, strict=True):
+            part = scope.text(one)
+            scaled = part if isinstance(one, ir.Const) else f"{part}*100"
+            out += f" {sign} {scaled}" if sign else scaled
+        return out
+    return f"({text})*100"
 
 
 def _ends(node: ir.Expr, known: dict[int, Ends | None] | None = None) -> Ends | None:
@@ -188,6 +212,12 @@ def _ends_of(node: ir.Expr, known: dict[int, Ends | None]) -> Ends | None:
         return 0.0, 1.0
     if isinstance(node, ir.Func):
         return _ends_of_all(node, known)
+    if isinstance(node, ir.If):
+        either = [_ends(one, known) for one in (node.then, node.other)]
+        both = [one for one in either if one is not None]
+        if len(both) < len(either):
+            return None
+        return min(one[0] for one in both), max(one[1] for one in both)
     if not isinstance(node, ir.Arith):
         return None
     first, second = node.operands[:2]

@@ -64,6 +64,9 @@ def beside_number(scope: Scope, node: ir.Expr, number: Flex, operator: str) -> t
             f"a version is compared by its parts:  {first} > 5 or {first} == 5 and {second} >= 10",
             "",
         )
+    if field.endswith(".priority_class"):
+        value_of = text.removesuffix("_class")
+        return f"the number is that of the priority:  {value_of}", value_of
     better = _as_number(node, text)
     if better:
         return f"write  {better}", better
