@@ -119,9 +119,6 @@ def _numbers(place: Place, rest: str) -> Iterator[tuple[int, str]]:
         else:
             known = _UNIT_WORDS.get(unit.lower())
             yield found.end(), amount + known if known is not None else ""
-    found = re.match(r"\d+\.(?![.\w])", rest)
-    if found:
-        yield found.end(), f"{found.group()}0"
 
 
 def remainder(place: Place) -> Refusal | None:

@@ -69,13 +69,19 @@ def complain(halt: Halt, *, of_test: bool = False) -> Refusal:
         shift = 0
     checks = _GENERAL if of_test else _CHECKS
     told = next((one for one in (check(place) for check in checks) if _changes(place, one)), None)
-    return _pasteable(told or leftover.unexpected(place), text).shifted(shift)
+    return _pasteable(told or leftover.unexpected(place), place, text).shifted(shift)
 
 
-def _pasteable(told: Refusal, text: str) -> Refusal:
-    """Leaves out a fix that holds a word to be replaced, `label[KEY]`."""
-    wanted = _PLACEHOLDER.search(told.fix or "")
-    return told if wanted is None or wanted[0] in text else replace(told, fix=None, fix_at=None)
+def _pasteable(told: Refusal, place: Place, text: str) -> Refusal:
+    """Leaves out a fix that holds a word to be replaced, `label[KEY]`, or cannot be read itself."""
+    if told.repair is None:
+        return told
+    start, end, better = told.repair
+    wanted = _PLACEHOLDER.search(better)
+    fits = wanted is None or wanted[0] in text
+    if fits and place.read is not None:
+        fits = place.read(place.text[:start] + better + place.text[end:]) >= start + len(better)
+    return told if fits else replace(told, fix=None, fix_at=None)
 
 
 def _changes(place: Place, told: Refusal | None) -> bool:
