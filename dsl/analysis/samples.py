@@ -68,17 +68,38 @@ def _look(
             "look for the name of the series in Prometheus, and whether the exporter runs",
             notes=(f"the query: {spec.query}",),
         )
-    elif spec.of == "cluster" and answer.series > 1:
+    elif spec.of not in OF_NODES:
+        yield from _of_others(facts, spec, answer, place)
+    elif answer.nodes is not None and answer.of:
+        yield from _few(facts, spec, answer, place)
+
+
+def _of_others(
+    facts: FileFacts, spec: MetricSpec, answer: MetricStock, place: Span
+) -> Iterator[Diagnostic]:
+    """Yields what is wrong with series that are not of nodes: too many, or of nobody."""
+    query = f"the query: {spec.query}"
+    if spec.of == "cluster" and answer.series > 1:
         yield warning(
             "P402",
             f"`{spec.name}` is by cluster, and has {answer.series:,} series in Prometheus",
             facts.source,
             place,
             "let the query give one, as with sum(...) or avg(...); with several it is missing",
-            notes=(f"the query: {spec.query}",),
+            notes=(query,),
         )
-    elif spec.of in OF_NODES and answer.nodes is not None and answer.of:
-        yield from _few(facts, spec, answer, place)
+    elif spec.of != "cluster" and answer.nodes == 0:
+        pair = spec.of == "pair"
+        whose = "both ends of a pair" if pair else f"a {spec.of}"
+        labels = spec.keys if pair else tuple(dict.fromkeys(("namespace", *spec.keys)))
+        yield warning(
+            "P402",
+            f"none of the {answer.series:,} series of `{spec.name}` names {whose}",
+            facts.source,
+            place,
+            f"let the query keep the labels, as in  sum by ({', '.join(labels)}) (...)",
+            notes=(query,),
+        )
 
 
 def _few(

@@ -2,8 +2,8 @@
 
 A JSON object: `inventory` (1), `nodes` and `namespaces` (each with `name` and `labels`), `images`
 (texts, those of running pods), `pods` (how many there are, without finished ones) and `metrics`:
-for each query its label (`by`), how many series it gave, how many nodes have one, and why the
-server refused it.
+for each query its label (`by`), how many series it gave, how many nodes (or namespaces, pods, ...)
+have one, and why the server refused it.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ async def _ask(
 async def ask_metrics(
     url: str, specs: Iterable[MetricSpec], nodes: Sequence[Node]
 ) -> list[dict[str, Any]]:
-    """What Prometheus says to each query; without nodes, `nodes` is None.
+    """What Prometheus says to each query; without nodes, `nodes` of what they have is None.
 
     Raises:
         ConnectionError: the server does not answer.
@@ -127,7 +127,7 @@ async def ask_metrics(
             "query": query,
             "by": by,
             "series": status.series,
-            "nodes": status.matched if nodes and spec.of in OF_NODES else None,
+            "nodes": status.matched if nodes or spec.of not in OF_NODES else None,
             "error": status.error,
         }
         for ((query, by), spec), status in zip(questions, told, strict=True)

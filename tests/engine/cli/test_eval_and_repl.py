@@ -266,6 +266,18 @@ def test_a_session(nodes, pod):
         (":metric heat@a=40", ""),
         ("heat", "a          40\nlong-name  <none>"),
         (":type heat", "type   a number\nunit   none\nlevel  the node\nreads  heat\n" + CHEAP),
+        ('metric price = promql "spot" by cluster unit percent', ""),
+        ("price is missing", "true"),
+        (":metric price=30", ""),
+        ("price*2", "0.6"),
+        ('metric spent = promql "cost" by namespace', ""),
+        ('metric rtt = promql "rtt" by src, dst', ""),
+        (":metric spent=70", ""),
+        (":metric rtt=4", ""),
+        ('spent + rtt("x", "y")', "74"),
+        ('metric carbon = promql "intensity" by zone', ""),
+        (":metric carbon=9", ""),
+        ("carbon + rtt(node.name, pod.name)", "a          13\nlong-name  13"),
         (":fields cluster.n", "cluster.nodes  number of nodes"),
     ]
     assert [(line, there.answer(line)) for line, _ in dialogue] == dialogue

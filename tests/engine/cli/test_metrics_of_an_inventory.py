@@ -111,6 +111,10 @@ def stock_of(url, text, nodes=NODES):
         ("sum_1", " by cluster", None),
         ("sum_2", " by cluster", ("P402", "`m` is by cluster, and has 2 series in Prometheus")),
         ("sum_0", " by cluster", ("P402", "`m` has no series in Prometheus")),
+        ("namespace_1", " by namespace", None),
+        ("team_2", " by namespace", ("P402", "none of the 2 series of `m` names a namespace")),
+        ("pod_1", " by pod", None),
+        ("pod_1", " by workload", ("P402", "none of the 1 series of `m` names a workload")),
     ],
 )
 def test_what_the_server_has(url, query, clauses, said):
@@ -120,6 +124,22 @@ def test_what_the_server_has(url, query, clauses, said):
     for one in told:
         assert one.source.slice(one.span) == "m"
         assert f"the query: {query}" in one.notes
+
+
+@pytest.mark.parametrize(
+    ("by", "help_"),
+    [
+        ("namespace", "sum by (namespace) (...)"),
+        ("workload", "sum by (namespace, workload) (...)"),
+        ("namespace, pod", "sum by (namespace, pod) (...)"),
+        ("src, dst", "sum by (src, dst) (...)"),
+    ],
+)
+def test_labels_that_a_query_dropped_are_named(url, by, help_):
+    value = 'm(node.name, "b")' if by == "src, dst" else "m"
+    text = f'metric m = promql "node_4" by {by}\nfilter: node.ready or ({value} ?? 0) > 1\n'
+    (one,) = [one for one in found(text, stock_of(url, text, ())) if one.code == "P402"]
+    assert one.helps == (f"let the query keep the labels, as in  {help_}",)
 
 
 def test_a_refusal_is_shown_with_the_words_of_the_server(url):
