@@ -92,11 +92,14 @@ def _changes(place: Place, told: Refusal | None) -> bool:
     return place.text[start:end] != better
 
 
+#: Attempts for a policy, in the order in which they are tried.
 _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
+    # quotes without their partner; what they hide makes all else unsure
     phrases.contraction,
     texts.apostrophe,
     brackets.open_text,
     texts.hole,
+    # how the statement begins, and what its lines are
     openings.doubled,
     openings.named,
     layouts.items,
@@ -109,16 +112,19 @@ _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     declarations.param,
     declarations.header,
     layouts.same_line,
+    # queries, comments, braces and brackets: stretches that are no expression
     queries.within_rule,
     signs.comment,
     signs.braces,
     brackets.unpaired,
+    # what a pattern tells, and what must be looked at before it
     labels.labels_compared,
     labels.whose_label,
     moments.clock,
     choices.no_then,
     queries.source,
     patterns.known,
+    # values: aggregates, times, numbers, choices, lists
     texts.inner_quotes,
     aggregates.where_or_over,
     moments.moments,
@@ -134,6 +140,7 @@ _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     phrases.glued,
     numbers.number,
     clauses.lone_weight,
+    # texts, calls, fields and labels
     texts.odd_start,
     texts.unquoted,
     commas.colon,
@@ -144,6 +151,7 @@ _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     lists.listed,
     labels.label_then_operator,
     labels.value,
+    # words in place of others
     phrases.sql_like,
     phrases.twice,
     phrases.again,
@@ -151,6 +159,7 @@ _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     phrases.upper_case,
     clauses.scale,
     leftover.misspelt,
+    # what is left: something is missing, too much, or of another language
     clauses.foreign_clause,
     numbers.side_by_side,
     texts.of_words,
@@ -162,6 +171,7 @@ _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     signs.signs,
     phrases.word_before,
 )
+#: Those that hold of a test file too.
 _GENERAL: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     brackets.open_text,
     signs.comment,

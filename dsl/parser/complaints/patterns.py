@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from dsl.parser.complaints.place import FIELD, LAST_VALUE, OWNER, PATH, Place
 from dsl.parser.refusal import Refusal
+from dsl.schema import FIELDS
 
 #: Stands in patterns for the place where reading stopped; in the text searched it is `_MARK`.
 _HERE: Final = "§"
@@ -161,7 +162,8 @@ _TEST: Final = (
 _EOL: Final = r"(?=~(?:\n|\Z))"
 #: The end of a word.
 _END: Final = r"(?![\w.])"
-_OWNERS: Final = "pod|node|namespace|workload|cluster|it"
+#: What is divided in `pod.cpu/node.cpu.free`, and no domain of a key.
+_FIELDS: Final = "|".join(map(re.escape, FIELDS))
 _ACTIONS: Final = "bind prebind preBind postbind postBind"
 _UNFIT: Final = "`{cut}` does not fit here"
 _BEHIND_PREFER: Final = "`{at}` stands behind `prefer:`"
@@ -177,13 +179,13 @@ PATTERNS: Final = (
     ),
     # spread
     Pattern(
-        rf"\Aspread:~(?P<cut>(?P<at>(?!(?:{_OWNERS})\.)[\w-]+(?:\.[\w-]+)+/[\w./-]+)"
+        rf"\Aspread:~(?P<cut>(?P<at>(?!(?:{_FIELDS})/)[\w-]+(?:\.[\w-]+)+/[\w./-]+)"
         r" (?i:max_?skew|skew)~[:=]?~(?P<skew>\d+))",
         f"{_QUOTED_KEY}, behind `over`", 'over "{at}" skew {skew}',
         'write  spread: over "{at}" skew {skew}', unless=r"\bover\b",
     ),
     Pattern(
-        rf"\Aspread:~(?P<cut>(?!(?:{_OWNERS})\.)[\w-]+(?:\.[\w-]+)+/[\w./-]+)",
+        rf"\Aspread:~(?P<cut>(?!(?:{_FIELDS})/)[\w-]+(?:\.[\w-]+)+/[\w./-]+)",
         f"{_QUOTED_KEY}, behind `over`", 'over "{cut}"', 'write  spread: over "{cut}"',
         unless=r"\bover\b",
     ),
@@ -350,7 +352,7 @@ PATTERNS: Final = (
     *(
         Pattern(
             rf"(?<![\w.])(?P<cut>(?P<at>(?:(?:pod|it)\.)?{word}s?"
-            r"(?:\[~| )(?P<key>\"_*\"|[\w./-]+)~\]?)~=)(?!=)"
+            r"(?:(?P<open>\[~)| )(?P<key>\"_*\"|[\w./-]+)(?(open)~\]))~=)(?!=)"
             rf"(?=~(?P<value>[^\n]*))",
             f"a pod gets {what} by `{verb}`", f"{verb} {{key}} =",
             f"write  {verb} {{key}} = {{value}}", words="prebind preBind", untried=True,
