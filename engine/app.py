@@ -46,7 +46,7 @@ from engine.policy.reloader import (
 )
 from engine.policy.sources import ConfigMapSource, FolderSource, Offer, Texts
 from engine.queue import SchedulingQueue
-from engine.scheduler import Edge, Observer, Scheduler
+from engine.scheduler import Edge, Observer, Scheduler, rules_of
 from engine.signals.prometheus import PrometheusRefresher, PrometheusSettings
 from engine.signals.spec import SignalSpec
 from engine.signals.store import SignalStore
@@ -108,9 +108,7 @@ class App:
         plain = Framework(Profile(self.settings.scheduler_name, self._in_tree, berth.seed))
         self.queue = SchedulingQueue(
             clock=clock,
-            sort_key=plain.sort_key,
-            pre_enqueue=plain.pre_enqueue,
-            hints=plain.hints(),
+            rules=rules_of(plain),
             initial_backoff=self.settings.initial_backoff_seconds,
             max_backoff=self.settings.max_backoff_seconds,
         )

@@ -37,7 +37,7 @@ from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Signals
 from engine.framework.status import Status
-from engine.queue import QueuedPod, SchedulingQueue
+from engine.queue import QueuedPod, Rules, SchedulingQueue
 from engine.telemetry import Count, Telemetry
 
 log = logging.getLogger(__name__)
@@ -86,6 +86,17 @@ class Edge:
     statuses: PodStatusWriter
     events: EventSink
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+
+def rules_of(framework: Framework) -> Rules:
+    """What the queue asks of a profile."""
+    return Rules(
+        framework.sort_key,
+        framework.pre_enqueue,
+        framework.hints(),
+        framework.turns_at,
+        framework.gates_move,
+    )
 
 
 class Scheduler:
@@ -145,13 +156,7 @@ class Scheduler:
                 None means all.
         """
         self.framework = framework
-        self._queue.set_rules(
-            framework.sort_key,
-            framework.pre_enqueue,
-            framework.hints(),
-            changed,
-            framework.turns_at,
-        )
+        self._queue.set_rules(rules_of(framework), changed)
         self.wake()
 
     @property
@@ -251,7 +256,7 @@ class Scheduler:
         if decision.node is None:
             self._unplaced(queued, decision)
             return
-        self._cache.assume(pod, decision.node)
+        self._cache.assume(pod, decision.node, now)
         acts = NOTHING
         if framework.acts:
             there = self._cache.snapshot(now, self._signals.view(self._cache, now))

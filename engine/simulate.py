@@ -150,10 +150,11 @@ class RecordingCache(Cache):
         self._write(Entry("namespace gone", name=name))
         return super().remove_namespace(name)
 
-    def assume(self, pod: PodInfo, node_name: str) -> None:
+    def assume(self, pod: PodInfo, node_name: str, at: float = math.nan) -> None:
         """See `Cache.assume`."""
-        self._write(Entry("assume", pod=pod.pod, name=node_name))
-        super().assume(pod, node_name)
+        # Zero is left out of a line, and means that no time is known.
+        self._write(Entry("assume", pod=pod.pod, name=node_name, now=0.0 if math.isnan(at) else at))
+        super().assume(pod, node_name, at)
 
     def forget(self, uid: str) -> bool:
         """See `Cache.forget`."""
@@ -328,7 +329,8 @@ def _apply(entry: Entry, cache: Cache) -> None:
         case "namespace gone":
             cache.remove_namespace(entry.name)
         case "assume":
-            cache.assume(make_pod_info(_needed(entry.pod)), entry.name)
+            pod = make_pod_info(_needed(entry.pod))
+            cache.assume(pod, entry.name, entry.now or math.nan)
         case "forget":
             cache.forget(entry.uid)
         case "pod":

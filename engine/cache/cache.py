@@ -226,15 +226,17 @@ class Cache:
 
     # ---- pods ------------------------------------------------------------------------------
 
-    def assume(self, pod: PodInfo, node_name: str) -> None:
+    def assume(self, pod: PodInfo, node_name: str, at: float = math.nan) -> None:
         """Counts the pod on the node before the server knows.
+
+        `at` is the time, which rules read as that of its scheduling until the server says another.
 
         Raises:
             ValueError: the pod is already assumed or bound; one of both would be lost.
         """
         if pod.uid in self._known:
             raise ValueError(f"pod {pod.key} is already on {self._known[pod.uid].node_name}")
-        self._put(pod, node_name, assumed=True)
+        self._put(pod.assumed(at), node_name, assumed=True)
 
     def forget(self, uid: str) -> bool:
         """Takes back an assumption; False if the pod was not assumed (the watch was faster)."""

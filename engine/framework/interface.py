@@ -69,6 +69,14 @@ class PreEnqueuePlugin(Plugin, Protocol):
 
 
 @runtime_checkable
+class MovingGate(Plugin, Protocol):
+    """A PreEnqueue plugin that may look at more than the pod."""
+
+    #: Whether it does: then it is asked once more when the pod is popped.
+    gate_moves: bool
+
+
+@runtime_checkable
 class TurningPlugin(Plugin, Protocol):
     """Rejects pods for reasons that the clock alone changes, at instants it can tell."""
 

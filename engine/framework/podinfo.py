@@ -16,6 +16,7 @@ k8s.io/component-helpers/resource/helpers.go (PodRequests), at the default featu
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -86,6 +87,8 @@ class PodInfo:
     """Equal for pods whose filter and score requests are equal."""
     keys: dict[str, object] = field(default_factory=dict)
     """What plugins worked out of this pod, by plugin name; a memo, not state."""
+    assumed_at: float = math.nan
+    """When it got its node, in seconds since the epoch, while the server does not know yet."""
 
     @property
     def name(self) -> str:
@@ -96,6 +99,23 @@ class PodInfo:
     def namespace(self) -> str:
         """metadata.namespace."""
         return self.pod.metadata.namespace
+
+    def assumed(self, at: float) -> PodInfo:
+        """The same pod as one that got its node then."""
+        return PodInfo(
+            self.pod,
+            self.key,
+            self.uid,
+            self.requests,
+            self.nonzero_cpu,
+            self.nonzero_memory,
+            self.priority,
+            self.filter_requests,
+            self.score_requests,
+            self.requests_key,
+            self.keys,
+            at,
+        )
 
     @property
     def terminating(self) -> bool:

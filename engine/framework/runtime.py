@@ -27,6 +27,7 @@ from engine.framework.decision import Decision, FitError
 from engine.framework.events import ClusterEventWithHint
 from engine.framework.interface import (
     FilterPlugin,
+    MovingGate,
     PreEnqueuePlugin,
     PreFilterResult,
     QueueSortPlugin,
@@ -146,6 +147,8 @@ class Framework:
         self.bundle = bundle
         self.pre_enqueuers = tuple(p for p in plugins if isinstance(p, PreEnqueuePlugin))
         self.filters = tuple(p for p in plugins if isinstance(p, FilterPlugin))
+        self.gates_move = any(p.gate_moves for p in plugins if isinstance(p, MovingGate))
+        """Whether PreEnqueue looks at more than the pod."""
         self._turning = tuple(p for p in plugins if isinstance(p, TurningPlugin))
         self._tiers = tuple(p for p in plugins if isinstance(p, TierPlugin))
         self._actors = Actors(plugins)

@@ -85,7 +85,7 @@ def _scheduled_at(pod: PodInfo) -> float:
     for one in pod.pod.status.conditions or ():
         if one.type == "PodScheduled" and one.status == "True":
             return epoch_seconds(one.last_transition_time)
-    return MISSING
+    return pod.assumed_at
 
 
 def container_number(container: Container, field: str, key: str) -> float:

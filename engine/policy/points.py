@@ -28,14 +28,22 @@ def status_of(stop: Stop) -> Status:
     return Status(Code(stop.status), (f"{stop.message} ({place_of(stop.rule)})",))
 
 
+def _of_pod_alone(rules: Sequence[RuleBase]) -> bool:
+    return all(read.startswith("pod.") for rule in rules for read in rule.reads)
+
+
 def _snapshot_for(rules: Sequence[RuleBase], worlds: Worlds) -> Snapshot:
     """The newest snapshot for rules that read more than the pod; it is made anew each time."""
-    alone = all(read.startswith("pod.") for rule in rules for read in rule.reads)
-    return worlds.at_hand() if alone else worlds.newest()
+    return worlds.at_hand() if _of_pod_alone(rules) else worlds.newest()
 
 
 class Gating(PolicyPlugin):
     """Implements `PreEnqueuePlugin`."""
+
+    @property
+    def gate_moves(self) -> bool:
+        """See `MovingGate`: what pods have before this one may be what it waits for."""
+        return not _of_pod_alone(self.plan.gates)
 
     def pre_enqueue(self, pod: PodInfo) -> Status:
         """See `PreEnqueuePlugin.pre_enqueue`."""

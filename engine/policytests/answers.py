@@ -515,7 +515,7 @@ class ByColumns:
     def placed(self) -> Iterator[tuple[SceneWorld, SceneSubject, int]]:
         """The world in which the pod is assumed on its node, as it is from reserve on."""
         node, scene = self.chosen(), self.scene
-        scene.cache.assume(scene.pod, node)
+        scene.cache.assume(scene.pod, node, scene.snapshot.now)
         try:
             snapshot = scene.cache.snapshot(scene.snapshot.now, scene.snapshot.signals)
             subject = self.subject_of(scene.pod, snapshot)

@@ -111,7 +111,8 @@ class Rehearsal:
                 del self._placed[uid]
         for one, row in placed:
             if one.uid not in self._placed:
-                self._cache.assume(one, self._scene.snapshot.nodes.name(row))
+                now = self._scene.snapshot.now
+                self._cache.assume(one, self._scene.snapshot.nodes.name(row), now)
                 self._placed[one.uid] = row
         return self._now((pod,))
 
@@ -216,7 +217,7 @@ def _run(
             elif thing.flag("bound", default=True):
                 cache.add_pod(pod, thing.node)
             else:
-                cache.assume(pod, thing.node)
+                cache.assume(pod, thing.node, cluster.now)
     return done
 
 

@@ -45,16 +45,15 @@ from engine.framework.events import (
     EVERYTHING,
     Action,
     ClusterEvent,
-    ClusterEventWithHint,
     Resource,
 )
 from engine.framework.podinfo import PodInfo
-from engine.framework.status import Status
 from engine.queue.backoff import NO_BACKOFF, Backoff, over_at
 from engine.queue.heap import PodHeap
 from engine.queue.hints import Only, Registrations, Seen, Wake
 from engine.queue.inflight import Flight, Happening, InFlight
 from engine.queue.queued import NO_PLUGINS, QueuedPod, SortKey, SubQueue
+from engine.queue.rules import Rules
 
 NEW_RULES: Final = ClusterEvent(Resource.POLICY, Action.UPDATE_OTHER)
 
@@ -66,47 +65,31 @@ _POPPED_EARLY: Final = "PopFromBackoffQ"
 _ACTIVATED: Final = "ForceActivate"
 _TIMED_OUT: Final = "UnschedulableTimeout"
 _TURNED: Final = "Time/Turn"
+_ASKED_AGAIN: Final = "Pop"
 
 _TELL_GATED_AGAIN: Final = 30.0
 
-SortKeyFn = Callable[[PodInfo, float], SortKey]
-PreEnqueueFn = Callable[[PodInfo], Status]
-TurnsAtFn = Callable[[PodInfo, frozenset[str]], float]
-Hints = Mapping[str, Sequence[ClusterEventWithHint]]
 Parked = OrderedDict[QueuedPod, None]
 """Pods in the order in which they were parked; ordered, for a dict's first key is slow to find
 after many were deleted."""
 
 
-def _never(_pod: PodInfo, _plugins: frozenset[str]) -> float:
-    return math.inf
-
-
 class SchedulingQueue:
-    """See the module. Pods go by UID.
-
-    `sort_key` gets a pod and when it was queued (seconds since the epoch); smaller comes first.
-    `pre_enqueue` lets a pod in or says which plugin holds it. `hints` has an entry for every plugin
-    that can reject a pod; a pod rejected by any other is tried again after its backoff.
-    """
+    """See the module. Pods go by UID."""
 
     def __init__(
         self,
         *,
         clock: Clock,
-        sort_key: SortKeyFn,
-        pre_enqueue: PreEnqueueFn,
-        hints: Hints,
+        rules: Rules,
         initial_backoff: float = 1.0,
         max_backoff: float = 10.0,
         max_in_unschedulable: float = 300.0,
     ) -> None:
         self._clock = clock
-        self._sort_key = sort_key
-        self._pre_enqueue = pre_enqueue
-        self._turns_at: TurnsAtFn = _never
-        self._registrations = Registrations(hints)
-        self._rules = 1
+        self._rules = rules
+        self._registrations = Registrations(rules.hints)
+        self._version = 1
         self._backoff = Backoff(initial_backoff, max_backoff)
         self._max_in_unschedulable = max_in_unschedulable
 
@@ -202,7 +185,9 @@ class SchedulingQueue:
                 if queued is None:
                     return None
                 self.incoming[SubQueue.ACTIVE, _POPPED_EARLY] += 1
-            if queued.rules != self._rules and not self._admitted(queued, str(NEW_RULES)):
+            outdated = queued.rules != self._version
+            why = str(NEW_RULES) if outdated else _ASKED_AGAIN
+            if (outdated or self._rules.gates_move) and not self._admitted(queued, why):
                 continue
             queued.attempts += 1
             queued.where = SubQueue.IN_FLIGHT
@@ -314,7 +299,7 @@ class SchedulingQueue:
         for heap in (self._backoff_q, self._error_backoff_q):
             while (queued := heap.peek()) is not None and over_at(queued) <= now:
                 heap.pop()
-                self._to_active(queued, _BACKOFF_OVER, tested=queued.rules == self._rules)
+                self._to_active(queued, _BACKOFF_OVER, tested=queued.rules == self._version)
         time = self._clock.time()
         turned: list[QueuedPod] = []
         while (queued := self._turning.peek()) is not None and queued.turns_at <= time:
@@ -348,29 +333,19 @@ class SchedulingQueue:
 
     # ---- rules -----------------------------------------------------------------------------
 
-    def set_rules(
-        self,
-        sort_key: SortKeyFn,
-        pre_enqueue: PreEnqueueFn,
-        hints: Hints,
-        changed: frozenset[str] | None,
-        turns_at: TurnsAtFn = _never,
-    ) -> None:
+    def set_rules(self, rules: Rules, changed: frozenset[str] | None) -> None:
         """New rules hold from now on; `changed` names the plugins that are not as before, None all.
 
         Gated pods are tested again, unschedulable ones that a changed or vanished plugin rejected
         are queued, and so will be those in flight. Pods that are active or back off are tested by
-        the new gates when they are popped. `turns_at` says when the clock alone may change what
-        plugins said of a pod that they have just rejected or held (seconds since the epoch).
-        Linear in all waiting pods if `sort_key` is another.
+        the new gates when they are popped. Linear in all waiting pods if `sort_key` is
+        another.
         """
         self._earlier_faults.update(self._registrations.faults)
-        self._registrations = Registrations(hints)
-        self._pre_enqueue = pre_enqueue
-        self._turns_at = turns_at
-        self._rules += 1
-        if sort_key != self._sort_key:
-            self._sort_key = sort_key
+        self._registrations = Registrations(rules.hints)
+        self._version += 1
+        before, self._rules = self._rules, rules
+        if rules.sort_key != before.sort_key:
             self._active_q.rekey(self._active_key)
             self._backoff_q.rekey(self._backoff_key)
             self._error_backoff_q.rekey(self._backoff_key)
@@ -518,7 +493,7 @@ class SchedulingQueue:
 
     def _park(self, queued: QueuedPod, plugins: frozenset[str]) -> None:
         queued.parked_at = self._clock.monotonic()
-        queued.turns_at = self._turns_at(queued.pod, plugins)
+        queued.turns_at = self._rules.turns_at(queued.pod, plugins)
         if queued.turns_at < math.inf:
             self._turning.push((queued.turns_at,), queued)
 
@@ -529,9 +504,9 @@ class SchedulingQueue:
 
     def _admitted(self, queued: QueuedPod, why: str) -> bool:
         """Asks the gates; a pod they hold is gated afterwards."""
-        status = self._pre_enqueue(queued.pod)
+        status = self._rules.pre_enqueue(queued.pod)
         if status.ok:
-            queued.rules = self._rules
+            queued.rules = self._version
             queued.gating_plugin, queued.gating_reasons = "", ()
             return True
         held_before = queued.gating_plugin, queued.gating_reasons
@@ -565,7 +540,7 @@ class SchedulingQueue:
         return self._error_backoff_q if queued.errors else self._backoff_q
 
     def _active_key(self, queued: QueuedPod) -> SortKey:
-        queued.sort_key = self._sort_key(queued.pod, queued.queued_at)
+        queued.sort_key = self._rules.sort_key(queued.pod, queued.queued_at)
         return queued.sort_key
 
     def _backoff_key(self, queued: QueuedPod) -> SortKey:
@@ -624,7 +599,7 @@ class SchedulingQueue:
 
     def _reorder(self, queued: QueuedPod) -> None:
         """Takes the sort key again and moves the pod within its heap if it changed."""
-        if self._sort_key(queued.pod, queued.queued_at) == queued.sort_key:
+        if self._rules.sort_key(queued.pod, queued.queued_at) == queued.sort_key:
             return
         if queued.where is SubQueue.ACTIVE:
             self._active_q.remove(queued)

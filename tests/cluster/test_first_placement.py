@@ -276,3 +276,33 @@ def test_a_rule_about_age_lets_its_pods_go_at_the_instant_it_turns(
         waited = (datetime.fromisoformat(bound) - datetime.fromisoformat(created)).total_seconds()
         least = {"gate": 4, "filter": 6}[one["metadata"]["name"]]
         assert least <= waited <= least + 10, (one["metadata"]["name"], waited)
+
+
+def test_a_gate_that_opens_for_many_lets_in_no_more_than_it_says(
+    control_plane, namespace, no_nodes, kubectl, berth, tmp_path
+):
+    policies = tmp_path / "policies"
+    policies.mkdir()
+    (policies / "two.policy").write_text(
+        "gate: count(cluster.pods where it.namespace == pod.namespace) < 2\n"
+    )
+    control_plane.request("POST", "/api/v1/nodes", node("only", cpu="8"))
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    for number in range(6):
+        control_plane.request("POST", path, pod(f"p{number}", namespace))
+    scheduler = berth("--policies", policies)
+    scheduler.start()
+
+    def settled(bound):
+        """When all others are known to be held."""
+        shown = kubectl("get", "pods", "-n", namespace, "--no-headers").stdout
+        held = shown.count("SchedulingGated")
+        placed = sum(map(bool, placements(control_plane, namespace).values()))
+        assert placed <= bound
+        return (placed, held) == (bound, len(placements(control_plane, namespace)) - bound)
+
+    wait_until("two are bound and four are held", lambda: settled(2))
+    one = next(name for name, at in placements(control_plane, namespace).items() if at)
+    kubectl("delete", "pod", one, "-n", namespace, "--force", "--grace-period=0")
+    wait_until("another took its place, and only one", lambda: settled(2))
+    assert len(placements(control_plane, namespace)) == 5

@@ -21,9 +21,10 @@ from engine.framework.podinfo import make_pod_info
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
 from engine.framework.status import Status
+from engine.objects import Condition
 from engine.plugins.registry import default_plugins
 from engine.queue import SchedulingQueue, SubQueue
-from engine.scheduler import MOST_IN_FLIGHT, Edge, Scheduler
+from engine.scheduler import MOST_IN_FLIGHT, Edge, Scheduler, rules_of
 from engine.telemetry import Count, Telemetry
 from tests.builders import make_node, make_pod, pod_object
 from tests.effort import examples
@@ -85,12 +86,7 @@ class World:
         self.telemetry = Telemetry()
         self.framework = chain({} if files is None else files)
         self.samples = Samples(self.cache).serve(self.framework)
-        self.queue = SchedulingQueue(
-            clock=self.clock,
-            sort_key=self.framework.sort_key,
-            pre_enqueue=self.framework.pre_enqueue,
-            hints=self.framework.hints(),
-        )
+        self.queue = SchedulingQueue(clock=self.clock, rules=rules_of(self.framework))
         self.scheduler = Scheduler(
             cache=self.cache,
             queue=self.queue,
@@ -726,6 +722,30 @@ async def test_the_minute_wakes_pods_that_rules_about_time_rejected():
     assert world.where("big") is SubQueue.UNSCHEDULABLE
 
 
+@in_a_loop
+async def test_a_gate_holds_its_limit_when_it_opens_for_many():
+    """And pods whose bindings are on the way count as placed just now."""
+    two = "count(cluster.pods where it.label j=x and now - it.scheduled_at < 1m) < 2"
+    world = World({"pace.policy": f"gate: pod.label j=x -> {two}\n"})
+    worlds = policies(world.framework)[0]._worlds
+    worlds.source = lambda: world.cache.snapshot(world.clock.time(), world.samples)
+    pods = [world.comes(f"p{n}", labels={"j": "x"}) for n in range(5)]
+    await world.turn()
+    assert [name for name, _ in world.edge.binds] == ["p0", "p1"]
+    assert world.queue.gated == 3
+    for number, pod in enumerate(pods[:2]):
+        at = datetime.fromtimestamp(world.clock.time(), UTC).isoformat()
+        said = Condition(type="PodScheduled", status="True", last_transition_time=at)
+        spec = msgspec.structs.replace(pod.spec, node_name="n1")
+        status = msgspec.structs.replace(pod.status, conditions=[said])
+        world.clock.advance(number * 20.0)
+        world.handlers.pods.on_update(pod, msgspec.structs.replace(pod, spec=spec, status=status))
+    for seconds, bound in ((30.0, 2), (11.0, 4), (40.0, 4), (25.0, 5)):
+        world.clock.advance(seconds)
+        await world.turn()
+        assert len(world.edge.binds) == bound, (seconds, bound)
+
+
 def created_now(thing, clock):
     at = datetime.fromtimestamp(clock.time(), UTC).isoformat()
     metadata = msgspec.structs.replace(thing.metadata, creation_timestamp=at)
@@ -746,7 +766,6 @@ TURNS = {
 async def test_a_comparison_with_now_wakes_its_pods_at_the_instant_it_turns(text):
     seconds, tried = TURNS[text]
     world = World({"age.policy": text})
-    world.scheduler.use(world.framework, None)
     worlds = policies(world.framework)[0]._worlds
     worlds.source = lambda: world.cache.snapshot(world.clock.time(), world.samples)
     world.clock.advance(3.0)

@@ -28,6 +28,7 @@ from engine.framework.events import (
 from engine.framework.podinfo import PodInfo
 from engine.framework.status import Status, unresolvable
 from engine.queue.queued import QueuedPod, SubQueue
+from engine.queue.rules import Rules
 from engine.queue.scheduling_queue import SchedulingQueue
 from tests.effort import examples
 from tests.engine.queue.builders import waiting
@@ -99,9 +100,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.named = 0
         self.queue = SchedulingQueue(
             clock=self.clock,
-            sort_key=self.by_priority,
-            pre_enqueue=self.gate,
-            hints=self.hints,
+            rules=Rules(self.by_priority, self.gate, self.hints),
         )
 
     # ---- the rules in force
@@ -350,12 +349,8 @@ class QueueMachine(RuleBasedStateMachine):
     def set_rules(self, changed: frozenset[str] | None, dropped: str, descending: bool) -> None:
         self.descending = descending
         self.hints = {name: hints for name, hints in HINTS.items() if name != dropped}
-        self.queue.set_rules(
-            sort_key=self.by_name if descending else self.by_priority,
-            pre_enqueue=self.gate,
-            hints=self.hints,
-            changed=changed,
-        )
+        by = self.by_name if descending else self.by_priority
+        self.queue.set_rules(Rules(by, self.gate, self.hints), changed)
         self.rules += 1
         for m in self.waiting_in("gated"):
             self.enter(m)

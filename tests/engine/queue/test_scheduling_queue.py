@@ -17,7 +17,7 @@ from engine.framework.events import (
 )
 from engine.framework.podinfo import PodInfo
 from engine.framework.status import Status, unresolvable
-from engine.queue import QueuedPod, SchedulingQueue, SubQueue
+from engine.queue import QueuedPod, Rules, SchedulingQueue, SubQueue
 from tests.engine.queue.builders import waiting
 
 NODE_ADD = ClusterEvent(Resource.NODE, Action.ADD)
@@ -50,7 +50,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def queue(clock: ManualClock) -> SchedulingQueue:
-    return SchedulingQueue(clock=clock, sort_key=by_priority, pre_enqueue=gate, hints=HINTS)
+    return SchedulingQueue(clock=clock, rules=Rules(by_priority, gate, HINTS))
 
 
 def pop(queue: SchedulingQueue) -> QueuedPod:
@@ -113,9 +113,7 @@ def test_a_pending_plugins_word_counts_more_than_another_plugins() -> None:
     for order in (("Fit", "Gang"), ("Gang", "Fit")):
         queue = SchedulingQueue(
             clock=ManualClock(),
-            sort_key=by_priority,
-            pre_enqueue=gate,
-            hints=dict.fromkeys(order, (both,)),
+            rules=Rules(by_priority, gate, dict.fromkeys(order, (both,))),
         )
         queue.add(waiting("p"))
         queued = pop(queue)
@@ -235,17 +233,17 @@ def test_a_gated_pod_waits_for_its_gate(queue: SchedulingQueue) -> None:
 
 def test_new_rules_wake_whom_the_old_ones_rejected(queue: SchedulingQueue) -> None:
     fit, taint = fail(queue, waiting("fit"), FIT), fail(queue, waiting("taint"), TAINT)
-    queue.set_rules(by_priority, gate, HINTS, frozenset({"Fit"}))
+    queue.set_rules(Rules(by_priority, gate, HINTS), frozenset({"Fit"}))
     assert (fit.where, taint.where) == (SubQueue.BACKOFF, SubQueue.UNSCHEDULABLE)
     without = {plugin: hints for plugin, hints in HINTS.items() if plugin != "Taint"}
-    queue.set_rules(by_priority, gate, without, frozenset())
+    queue.set_rules(Rules(by_priority, gate, without), frozenset())
     assert taint.where is SubQueue.BACKOFF
 
 
 def test_new_rules_reach_pods_in_flight(queue: SchedulingQueue) -> None:
     queue.add(waiting("p"))
     queued = pop(queue)
-    queue.set_rules(by_priority, gate, HINTS, frozenset({"Fit"}))
+    queue.set_rules(Rules(by_priority, gate, HINTS), frozenset({"Fit"}))
     queue.requeue_rejected(queued, FIT)
     assert queued.where is SubQueue.BACKOFF
     queued = pop(queue)
@@ -263,7 +261,7 @@ def test_new_rules_order_and_gate_what_is_active(queue: SchedulingQueue) -> None
     def no_c(pod: PodInfo) -> Status:
         return unresolvable("no c").by("Gates") if pod.name == "c" else Status.SUCCESS
 
-    queue.set_rules(by_name, no_c, HINTS, None)
+    queue.set_rules(Rules(by_name, no_c, HINTS), None)
     assert [pop(queue).pod.name for _ in range(2)] == ["b", "a"]
     assert queue.gated == 1
 
@@ -287,9 +285,7 @@ def test_a_hint_that_raises_queues_and_is_counted() -> None:
 
     queue = SchedulingQueue(
         clock=ManualClock(),
-        sort_key=by_priority,
-        pre_enqueue=gate,
-        hints={"Fit": (ClusterEventWithHint(NODE_ADD, faulty),)},
+        rules=Rules(by_priority, gate, {"Fit": (ClusterEventWithHint(NODE_ADD, faulty),)}),
     )
     queued = fail(queue, waiting("p"), FIT)
     queue.move(NODE_ADD)
@@ -304,7 +300,7 @@ def test_a_new_order_holds_for_pods_that_back_off_from_errors_too(
     queue.add(waiting("b"))
     first, second = pop(queue), pop(queue)
     queue.requeue_error(first)
-    queue.set_rules(lambda pod, _queued_at: (pod.name,), gate, HINTS, frozenset())
+    queue.set_rules(Rules(lambda pod, _queued_at: (pod.name,), gate, HINTS), frozenset())
     queue.requeue_error(second)  # keys of both orders in one heap could not be compared
     clock.advance(10)
     queue.flush()
@@ -316,9 +312,7 @@ def test_words_that_change_all_the_time_are_told_now_and_then(clock: ManualClock
     words = iter(f"{n} to go" for n in range(100))
     queue = SchedulingQueue(
         clock=clock,
-        sort_key=by_priority,
-        pre_enqueue=lambda pod: unresolvable(next(words)).by("Gates"),
-        hints=HINTS,
+        rules=Rules(by_priority, lambda pod: unresolvable(next(words)).by("Gates"), HINTS),
     )
     queue.on_gated = lambda queued: told.append(queued.gating_reasons[0])
     queue.add(waiting("p"))
@@ -339,7 +333,7 @@ class Turns:
     def __init__(self, queue: SchedulingQueue) -> None:
         self.at: dict[str, float] = {}
         self.asked: list[tuple[str, frozenset[str]]] = []
-        queue.set_rules(by_priority, gate, HINTS, frozenset(), self)
+        queue.set_rules(Rules(by_priority, gate, HINTS, self), frozenset())
 
     def __call__(self, pod: PodInfo, plugins: frozenset[str]) -> float:
         self.asked.append((pod.name, plugins))
@@ -425,3 +419,32 @@ def test_many_turns_that_do_not_come_leave_nothing_behind(
         queue.move(NODE_ADD)
         queue.requeue_rejected(pop(queue), FIT)
     assert len(queue._turning._entries) < 200
+
+
+# ---- gates that look at more than the pod --------------------------------------------------------
+
+
+@pytest.mark.parametrize("moves", [False, True])
+def test_gates_that_look_at_more_than_the_pod_are_asked_again_for_each_that_is_popped(
+    clock: ManualClock, moves: bool
+) -> None:
+    """One may start at a time: whoever is popped first takes the place of the others."""
+    started: list[str] = []
+
+    def one_at_a_time(pod: PodInfo) -> Status:
+        return unresolvable("one is there").by("Gates") if started else Status.SUCCESS
+
+    rules = Rules(by_priority, one_at_a_time, HINTS, gates_move=moves)
+    queue = SchedulingQueue(clock=clock, rules=rules)
+    started.append("before")
+    for name in "abc":
+        queue.add(waiting(name))
+    assert queue.gated == 3
+    started.clear()
+    queue.move(NODE_TAINT)
+    assert queue.active == 3
+    while (queued := queue.pop()) is not None:
+        started.append(queued.pod.name)
+        queue.done(queued.pod.uid)
+    assert started == (["a"] if moves else ["a", "b", "c"])
+    assert queue.gated == (2 if moves else 0)

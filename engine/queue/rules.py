@@ -1,0 +1,40 @@
+"""What the queue asks: how pods are ordered, who may come in, and what may change an answer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from engine.framework.events import ClusterEventWithHint
+from engine.framework.podinfo import PodInfo
+from engine.framework.status import Status
+from engine.queue.queued import SortKey
+
+Hints = Mapping[str, Sequence[ClusterEventWithHint]]
+
+
+def _never(_pod: PodInfo, _plugins: frozenset[str]) -> float:
+    return math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The rules in force.
+
+    Attributes:
+        sort_key: of a pod and when it was queued (seconds since the epoch); smaller comes first.
+        pre_enqueue: lets a pod in, or says which plugin holds it.
+        hints: an entry for every plugin that can reject a pod; a pod rejected by any other is tried
+            again after its backoff.
+        turns_at: when the clock alone may change what these plugins said of a pod that they have
+            just rejected or held (seconds since the epoch).
+        gates_move: whether `pre_enqueue` looks at more than the pod. Then pods are asked about
+            once more when they are popped: those popped before them may have taken what there was.
+    """
+
+    sort_key: Callable[[PodInfo, float], SortKey]
+    pre_enqueue: Callable[[PodInfo], Status]
+    hints: Hints
+    turns_at: Callable[[PodInfo, frozenset[str]], float] = _never
+    gates_move: bool = False
