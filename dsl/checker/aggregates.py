@@ -367,6 +367,8 @@ def _over_nodes(typer: "Typer", node: s.Aggregate) -> ir.Expr:
         named = _node_set(typer, node.over)
         if named is None:
             better = _nodes_meant(typer.scope.text(node.over))
+            pods = typer.scope.text(node.over).removeprefix("node.")
+            better = pods if pods in POD_SETS else better
             raise typer.scope.refuse(
                 "P209",
                 "`over` wants a set of pods or nodes",
@@ -397,7 +399,8 @@ def _nodes_meant(written: str) -> str:
     """Returns the set that `over zone`, `over node.rack` or `over cluster.nodes` means, else ""."""
     if written in ("cluster", "cluster.nodes"):
         return "nodes"
-    named = f"{written.removeprefix('node.')}.nodes"
+    named = written.removeprefix("node.")
+    named = named if named in NODE_SETS else f"{named}.nodes"
     return named if named in NODE_SETS else ""
 
 
@@ -408,6 +411,8 @@ def _node_aggregate(
     parts: tuple[ir.Expr | None, ir.Expr | None],
 ) -> ir.Expr:
     value, where = parts
+    if over in _ALL_NODES and where is not None:
+        _compared_with_itself(typer, where)
     for one in parts:
         if one is not None and one.level is Level.IT:
             raise typer.scope.refuse(
@@ -425,6 +430,26 @@ def _node_aggregate(
         value=value,
         where=where,
     )
+
+
+def _compared_with_itself(typer: "Typer", where: ir.Expr) -> None:
+    """Warns of `count(nodes where node.zone == node.zone)`: there is no other node to compare."""
+    for one in ir.walk(where):
+        if not isinstance(one, ir.Compare) or one.operator != "==":
+            continue
+        left, right = one.left, one.right
+        if not isinstance(left, ir.Read) or not isinstance(right, ir.Read):
+            continue
+        if left.level is Level.NODE and (left.field, left.key) == (right.field, right.key):
+            named = f"{left.field.removeprefix('node.')}.nodes"
+            better = f'nodes_in("{left.key}")' if left.field == "node.label" else named
+            known = better in NODE_SETS or left.field == "node.label"
+            typer.scope.warn(
+                "P223",
+                "here each node is compared with itself",
+                one.span,
+                *([f"the nodes with the same value as the node in question are  {better}"] * known),
+            )
 
 
 # ---- element-wise

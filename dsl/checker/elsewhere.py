@@ -75,7 +75,9 @@ def values_of_pods(scope: Scope, node: s.Field) -> str | None:
     owner = next((one for one in sets if node.path.startswith(f"{one}.")), None)
     each = "node" if owner in NODE_SETS else "it"
     field = f"{each}.{node.path.removeprefix(f'{owner}.')}"
-    if owner is None or field not in FIELDS:
+    if owner is None:
+        return _of_domain(node.path)
+    if field not in FIELDS:
         return None
     text = scope.source.text
     bare = QUOTED_OR_COMMENT.sub(lambda found: "_" * len(found.group()), text)
@@ -88,6 +90,15 @@ def values_of_pods(scope: Scope, node: s.Field) -> str | None:
     if call[1] in ("count", "any", "all"):
         return f"write  {call[1]}({owner} where {field} ...)"
     return f"write  {call[1]}({field} over {owner}{where})"
+
+
+def _of_domain(path: str) -> str | None:
+    """Returns `sum(node.cpu.free over zone.nodes)` for `zone.cpu.free`."""
+    domain, _, rest = path.partition(".")
+    spec = FIELDS.get(f"node.{rest}")
+    if f"{domain}.nodes" not in NODE_SETS or spec is None or not spec.type.is_number:
+        return None
+    return f"what the nodes of a {domain} have in all is  sum({spec.name} over {domain}.nodes)"
 
 
 def _closing(bare: str, at: int) -> int:

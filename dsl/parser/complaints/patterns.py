@@ -173,6 +173,11 @@ _LIST_TYPE: Final = "a list of values has a type of its own"
 PATTERNS: Final = (
     # aggregates
     Pattern(
+        r"\bover (?P<cut>(?:nodes|candidates)~§(?:group(?:ed)? )?by~\(?~(?:node\.)?"
+        r"(?P<of>zone|region|rack)\b~\)?)(?=~(?:\)|where\b))",
+        "nodes are grouped by the set they are of", "{of}.nodes",
+    ),
+    Pattern(
         r"(?P<cut>\b(?i:count)~\(~(?P<at>(?i:distinct|unique|different)) §)(?=(?P<rest>[^\n]*))",
         "`distinct` is an aggregate of its own", "distinct(", "write  distinct({rest}",
         anyhow=True,
