@@ -15,7 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import sleep
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 import msgspec
 import requests
@@ -39,6 +40,12 @@ _CHUNK = 256 * 1024
 _IDLE_SECONDS = 0.5
 _REMEMBERED = 4096
 _PAUSE_EVERY = 256
+_CURES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "scalar": "write vector(...) around it, which makes it a series",
+        "matrix": "leave the range out, or take one value of it, as with rate(...)",
+    }
+)
 _SERVER = Question("", ())
 """Stands for the server itself among the failures."""
 
@@ -110,7 +117,9 @@ class _Answer:
         if envelope.data is None:
             raise _Refused(envelope.error or f"the answer says {envelope.status!r}")
         if envelope.data.result_type != "vector":
-            raise _Refused(f"the query gives a {envelope.data.result_type}; series are needed")
+            kind = envelope.data.result_type
+            cure = _CURES.get(kind, "series are needed")
+            raise _Refused(f"the query gives a {kind}; {cure}")
         return {"data": {"result": envelope.data.result}}
 
 

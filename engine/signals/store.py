@@ -53,6 +53,7 @@ _LOG = logging.getLogger(__name__)
 
 _RETIRED = 64
 _RETIRED_SECONDS = 600.0
+_RETIRED_SLOTS = 50_000
 _UNMATCHED_KEPT = 20_000
 _NAN = math.nan
 _NOBODY: Final = np.empty(0, np.intp)
@@ -227,7 +228,9 @@ class SignalStore:
         self._specs = {spec.id: spec for spec in specs}
         wanted = {spec.question for spec in self._specs.values()}
         for question in [q for q in self._entries if q not in wanted]:
-            self._retired[question] = self._entries.pop(question)
+            gone = self._entries.pop(question)
+            if gone.values.size <= _RETIRED_SLOTS:
+                self._retired[question] = gone
         for question in wanted - self._entries.keys():
             kept = question in self._retired
             made = self._retired.pop(question) if kept else _samples_of(question)

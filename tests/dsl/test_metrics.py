@@ -87,6 +87,16 @@ def test_labels_are_named_where_they_are_not_the_usual_ones(by, labels):
     assert metric_spec("x", MetricDefinition("q")).labels is None
 
 
+def test_a_value_of_the_zone_changes_with_the_zone_of_a_node():
+    """What a rule reads says what wakes the pods that it rejected."""
+    text = 'metric x = promql "q" by zone\nfilter: (x ?? 0) < 3\nfilter: metric_age(x) is missing\n'
+    (plan,) = COMPILER.compile({"a.policy": text}).plans
+    assert [rule.reads for rule in plan.filters] == [
+        {"metric:x", "node.zone"},
+        {"metric_age:x", "node.zone"},
+    ]
+
+
 def test_levels_are_read_where_they_belong():
     text = """\
 metric all = promql "a" by cluster

@@ -581,6 +581,17 @@ def test_columns_of_pairs_are_found_by_codes(
     assert column() == [None, 3, None, None, 4, None, None]
 
 
+def test_large_answers_are_not_kept_for_a_bundle_that_may_come_back(bench: Bench) -> None:
+    small, large = SPENT, RTT
+    bench.store.set_specs([small, large])
+    bench.series(small, Series(("shop",), 1, NOW))
+    bench.series(large, *(Series((f"n{each}", "x"), each, NOW) for each in range(50_001)))
+    bench.store.set_specs([])
+    bench.store.set_specs([small, large])
+    assert bench.view().values("spent") == {("shop",): 1}
+    assert bench.view().values("rtt") == {}
+
+
 def test_pairs_that_are_not_heard_of_any_more_go_in_the_end(bench: Bench) -> None:
     bench.store.set_specs([RTT])
     old = [Series((f"n{each}", "x"), each, NOW - 25 + each / 1000) for each in range(25_000)]
