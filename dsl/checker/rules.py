@@ -508,7 +508,7 @@ class RuleChecker:
         of_node = (
             one
             for one in ir.walk(root)
-            if isinstance(one, OF_NODE) and most < one.level <= Level.NODE
+            if isinstance(one, (*OF_NODE, ir.NodeAggregate)) and most < one.level <= Level.NODE
         )
         guilty = next(of_node, root)
         hints = [hint] if hint else []

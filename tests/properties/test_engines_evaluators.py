@@ -76,7 +76,8 @@ def test_who_may_be_evicted_and_what_it_costs(text, world, pod, data):
 def gangs(draw):
     w = p.Writer(draw)
     left = f"{w.flag(POD, 1)} -> " if w.one((True, False)) else ""
-    by = w.one(("pod.label[app]", "pod.namespace", "pod.priority", "pod.qos", "pod.owner.kind"))
+    of_pod = ("pod.label[app]", "pod.namespace", "pod.priority", "pod.qos", "pod.owner.kind")
+    by = w.one((*of_pod, "namespace.label[k]", "namespace.name"))
     # A number that is written down is a whole one from 1.
     asked = w.number(POD, 1)
     asked = asked if "pod." in asked else f"({asked} + pod.priority)"
@@ -104,7 +105,8 @@ def test_who_is_in_a_gang(text, world, pod):
 def quotas(draw):
     w = p.Writer(draw)
     left = f"{w.flag(POD, 1)} -> " if w.one((True, False, False)) else ""
-    by = w.one(("pod.label[app]", "pod.namespace", "pod.qos", "pod.priority"))
+    of_pod = ("pod.label[app]", "pod.namespace", "pod.qos", "pod.priority")
+    by = w.one((*of_pod, "namespace.annotation[k]"))
     lists = w.one(("max cpu 2, memory 2Ki", "min cpu 1 max cpu 3", "min memory 1Ki, cpu 1"))
     elastic = w.one(("", " elastic", f" elastic reclaim {_keys(w, IT)}"))
     return f"quota: {left}by {by} {lists}{elastic}"
