@@ -148,7 +148,7 @@ def across(plan: Across) -> Run:
         # Nodes with equal texts in the same domain are one.
         number, first = _numbered([domains, *codes], len(domains))
         codes, domains = [one[first] for one in codes], domains[first]
-        most = int(counts.sum(1).max()) if counts.size else 0
+        most = int(counts.sum(1).max())
         step = max(1, _BLOCK // max(1, groups.size, most))
         kind = np.bool_ if plan.function in ("any", "all") else np.float64
         out: NDArray[Value] = np.empty(len(first), kind)

@@ -119,6 +119,36 @@ def test_each_pair_is_looked_up_once():
     assert sorted(asked) == [("za", "x"), ("za", "y"), ("zb", "x"), ("zb", "y")]
 
 
+@pytest.mark.parametrize(
+    ("names", "where", "sizes"),
+    [
+        (500, "", [524 * 500, 76 * 500]),  # as many pairs as two to the eighteenth hold
+        (1, "", [524, 76]),  # each node has one group, and all 500 pods in it
+        (500, " where it.label[app] is web", [600 * 5]),  # what asks the pods alone comes first
+    ],
+)
+def test_pairs_are_asked_a_block_at_a_time(names, where, sizes):
+    asked = []
+
+    class Asking(FakeWorld):
+        def pair_column(self, name, left, right):
+            asked.append(len(left))
+            return (left * 7 + right * 3) % 5.0
+
+    hosts = [{"node.name": f"n{at}"} for at in range(600)]
+    pods = [
+        {"on": 0, "it.name": f"p{at % names}", "it.label[app]": "b" if at % 100 else "web"}
+        for at in range(500)
+    ]
+    plan = plan_of(f"{HEADER}score: sum(rtt(node.name, it.name) over cluster.pods{where})")
+    world = Asking(hosts, pods).knows(plan)
+    column = plan.scores[0].column((), world, slice(0, 600), None)
+    assert asked == sizes
+    left = world.node_text("node.name", None)[:, np.newaxis]
+    right = world.pod_text("it.name", None)[:: 100 if where else 1]
+    assert column.tolist() == ((left * 7 + right * 3) % 5.0).sum(1).tolist()
+
+
 def test_groups_stay_apart_however_much_is_asked_of_a_pod():
     """Eight labels of 1,024 values are more groups than a number can count."""
     keys, many = "abcdefgh", 1024

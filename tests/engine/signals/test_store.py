@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dsl.plan import DOMAINS
@@ -20,6 +20,7 @@ from engine.signals.directory import NodeDirectory, without_port
 from engine.signals.spec import DOMAIN_LABELS, SignalSpec
 from engine.signals.store import NodeTable, Series, SignalStore
 from tests.builders import make_pod
+from tests.effort import examples
 
 
 def node(name: str, ip: str = "", hostname: str = "") -> Node:
@@ -612,6 +613,7 @@ def test_pairs_that_are_not_heard_of_any_more_go_in_the_end(bench: Bench) -> Non
     assert bench.view().value("rtt", ("z", "y")) == 1
 
 
+@settings(max_examples=examples(100))
 @given(
     st.lists(
         st.lists(
@@ -646,6 +648,7 @@ def test_pairs_equal_a_naive_model(answers: list[list[tuple[str, str, int]]]) ->
             assert alone == value or (math.isnan(value) and math.isnan(alone))
 
 
+@settings(max_examples=examples(100))
 @given(
     st.lists(
         st.tuples(
@@ -710,6 +713,7 @@ def test_the_labels_of_a_domain_are_those_exporters_give() -> None:
     assert SignalSpec("m", "q", by=("az",), of="zone").question == ("q", ("az",), "zone")
 
 
+@settings(max_examples=examples(100))
 @given(
     st.lists(
         st.tuples(
