@@ -13,6 +13,7 @@ import msgspec
 from engine.cache import Cache
 from engine.framework.podinfo import PodInfo, UnreadablePod, make_pod_info
 from engine.objects import Namespace, Node, Pod, from_builtins
+from engine.policy.podreads import owned_by
 
 _TEMPLATES: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob")
 
@@ -118,7 +119,9 @@ def _pod(tree: dict[str, Any]) -> dict[str, Any]:
         name = owner.get("name") or "pod"
         meta.setdefault("name", name)
         # As in a policy test: peers are those of the workload.
-        meta["ownerReferences"] = [{"kind": kind, "name": name, "controller": True}]
+        reference, labels = owned_by(kind, name)
+        meta["ownerReferences"] = [reference]
+        meta["labels"] = {**(meta.get("labels") or {}), **labels}
     meta["namespace"] = meta.get("namespace") or "default"
     meta["name"] = meta.get("name") or "pod"
     meta["uid"] = meta.get("uid") or f"{meta['namespace']}/{meta['name']}"

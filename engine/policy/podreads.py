@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -15,6 +16,10 @@ from engine.quantity import resource_amount
 
 _COMPUTE: Final = (CPU, MEMORY)
 _TEMPLATE_HASH: Final = "pod-template-hash"
+#: A Job of a CronJob ends with the minutes from 1970 to its time, and there were no CronJobs
+#: before 2015; who numbers Jobs by the day (20261121) is below that.
+_RUN: Final = re.compile(r"(.+)-(\d{8})")
+_FIRST_RUN: Final = 23_667_840
 
 PodNumber = Callable[[PodInfo], float]
 PodText = Callable[[PodInfo], str | None]
@@ -56,12 +61,29 @@ def containers_of(pod: PodInfo) -> Sequence[Container]:
 
 
 def workload_of(pod: PodInfo) -> str | None:
-    """The top owner's name: of a ReplicaSet that a Deployment made, the Deployment's."""
+    """The top owner's name.
+
+    Of a ReplicaSet that a Deployment made, the Deployment's; of a Job that a CronJob made, that
+    one's. Both are read off the names that the controllers give.
+
+    Source: kubernetes pkg/controller/deployment/sync.go, pkg/controller/cronjob/utils.go.
+    """
     kind, name = _controller(pod) or (None, None)
     suffix = (pod.pod.metadata.labels or {}).get(_TEMPLATE_HASH)
     if kind == "ReplicaSet" and name and suffix and name.endswith(f"-{suffix}"):
         return name[: -len(suffix) - 1]
-    return name
+    run = _RUN.fullmatch(name) if kind == "Job" and name else None
+    return run[1] if run is not None and int(run[2]) > _FIRST_RUN else name
+
+
+def owned_by(kind: str, name: str) -> tuple[dict[str, object], dict[str, str]]:
+    """Reference and labels by which a pod made from a workload's template says whose it is."""
+    labels = {}
+    if kind == "Deployment":
+        kind, name, labels = "ReplicaSet", f"{name}-template", {_TEMPLATE_HASH: "template"}
+    elif kind == "CronJob":
+        kind, name = "Job", f"{name}-{_FIRST_RUN + 1}"
+    return {"kind": kind, "name": name, "controller": True}, labels
 
 
 def _toleration(pod: PodInfo, key: str) -> str | None:

@@ -22,6 +22,7 @@ from engine.framework.podinfo import (
     make_pod_info,
 )
 from engine.objects import Namespace, Node, Pod, from_builtins
+from engine.policy.podreads import owned_by
 
 Tree = dict[str, Any]
 ReadText = Callable[[str], str]
@@ -215,14 +216,16 @@ def _pod_manifest(thing: Thing, read: ReadText) -> Tree:
     tree = _manifest(thing, ("Pod", *_TEMPLATES, "CronJob"), read)
     if not tree or tree.get("kind") == "Pod":
         return tree
-    owner = {"kind": tree["kind"], "name": _part(tree, "metadata").get("name", "")}
+    name = str(_part(tree, "metadata").get("name", ""))
+    owner, labels = owned_by(tree["kind"], name)
     namespace = _part(tree, "metadata").get("namespace")
     spec = _part(tree, "spec")
     if tree["kind"] == "CronJob":
         spec = _part(_part(spec, "jobTemplate"), "spec")
     template = _part(spec, "template")
     meta = _part(template, "metadata")
-    meta |= {"name": owner["name"], "ownerReferences": [owner | {"controller": True}]}
+    meta |= {"name": name, "ownerReferences": [owner]}
+    meta["labels"] = _part(meta, "labels") | labels
     meta |= {"namespace": namespace} if namespace else {}
     return {"metadata": meta, "spec": _part(template, "spec")}
 

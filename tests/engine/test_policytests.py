@@ -20,6 +20,7 @@ from dsl.parser.testwords import ATTRIBUTES, EXPECTATIONS
 from dsl.policytest import read_suite
 from engine.framework.podinfo import CPU, MEMORY
 from engine.policy.plugin import PolicyPlugin
+from engine.policy.podreads import workload_of
 from engine.policytests.answers import ByColumns
 from engine.policytests.comparing import differences
 from engine.policytests.meaning import ByReference
@@ -506,8 +507,10 @@ def test_a_manifest_gives_what_a_cluster_would_have():
     (pod,) = pods_of(thing('from "web.yaml"', "pending"), "pod", lambda _: text(DEPLOYMENT))
     assert pod.key == "shop/web"
     assert pod.requests == {CPU: 750, MEMORY: 1 << 30}
-    assert pod.pod.metadata.labels == {"app": "web"}
-    assert pod.pod.metadata.owner_references[0].kind == "Deployment"
+    assert pod.pod.metadata.labels == {"app": "web", "pod-template-hash": "template"}
+    # The Deployment makes a ReplicaSet, and that makes the pod.
+    assert pod.pod.metadata.owner_references[0].kind == "ReplicaSet"
+    assert workload_of(pod) == "web"
     assert pod.pod.spec.service_account_name == "default"
 
 
@@ -519,7 +522,7 @@ def test_attributes_win_over_the_manifest():
     assert pod.key == "y/x"
     assert pod.requests == {CPU: 2000, MEMORY: 1 << 30}
     assert pod.pod.spec.containers[0].image == "z"
-    assert pod.pod.metadata.labels == {"app": "other"}
+    assert pod.pod.metadata.labels == {"app": "other", "pod-template-hash": "template"}
 
 
 def test_times_of_a_manifest_are_texts():

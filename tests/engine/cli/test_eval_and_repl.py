@@ -105,8 +105,8 @@ def test_values_on_each_node(nodes, pod):
     [
         ("pod.name", "web"),
         ("pod.workload", "web"),
-        ("pod.owner.kind", "Deployment"),
-        ("pod.owner.name", "web"),
+        ("pod.owner.kind", "ReplicaSet"),
+        ("pod.owner.name", "web-template"),
         ("pod.label app=web", "true"),
         ("namespace.label[team]", "ml"),
         ("count(cluster.pods)", "1"),
@@ -355,7 +355,7 @@ spec:
         metadata: {labels: {app: night}}
         spec: {containers: [{name: c}]}
 """)
-    wanted = {"pod.namespace": "ops", "pod.workload": "nightly", "pod.owner.kind": "CronJob"}
+    wanted = {"pod.namespace": "ops", "pod.workload": "nightly", "pod.owner.kind": "Job"}
     wanted["pod.label[app]"] = "night"
     for field, value in wanted.items():
         assert evaluate(field, "--pod", path).output.splitlines()[-1] == f"value  {value}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -12,8 +13,9 @@ from dsl.schema import FIELDS, NODE_SETS, RESULTS
 from dsl.types import Kind, Level
 from engine.cache import Cache
 from engine.framework.podinfo import make_pod_info
-from engine.objects import Namespace, Node, Pod, from_builtins
+from engine.objects import Namespace, Node, OwnerReference, Pod, from_builtins
 from engine.policy.images import ImageIndex
+from engine.policy.podreads import owned_by, workload_of
 from engine.policy.world import (
     DEFAULT_GPUS,
     PodSubject,
@@ -557,6 +559,33 @@ def test_state_of_placed_pods(rich):
     assert text(world, world.pod_text("it.workload", None)[0]) == "web"
     noon = datetime(2025, 3, 1, 12, tzinfo=ZoneInfo("UTC")).timestamp()
     assert world.pod_number("it.scheduled_at", None)[0] == noon
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "workload"),
+    [
+        ("Job", "nightly-29434560", "nightly"),
+        ("Job", "nightly-2-29434560", "nightly-2"),
+        ("Job", "import-20251218", "import-20251218"),
+        ("Job", "import-3", "import-3"),
+        ("Job", "import-129434560", "import-129434560"),
+        ("ReplicaSet", "web-29434560", "web-29434560"),
+        ("StatefulSet", "db", "db"),
+    ],
+)
+def test_the_workload_of_a_run_of_a_cron_job_is_the_cron_job(kind, name, workload):
+    owner = OwnerReference(kind=kind, name=name, controller=True)
+    pod = pod_object("p")
+    meta = msgspec.structs.replace(pod.metadata, owner_references=[owner])
+    made = make_pod_info(msgspec.structs.replace(pod, metadata=meta))
+    assert workload_of(made) == workload
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob"])
+def test_a_template_gives_pods_of_its_workload(kind):
+    reference, labels = owned_by(kind, "web-1")
+    meta = {"name": "p", "namespace": "d", "labels": labels, "ownerReferences": [reference]}
+    assert workload_of(make_pod_info(from_builtins(Pod, {"metadata": meta}))) == "web-1"
 
 
 def test_a_pod_knows_its_containers_volumes_tolerations_and_times():
