@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from engine.app import signal_spec
 from engine.clock import ManualClock
 from engine.config import BerthDocument
 from engine.objects import ConfigMap, ObjectMeta
@@ -16,6 +17,7 @@ from engine.policy.reloader import (
     compile_settings,
 )
 from engine.policy.sources import ConfigMapSource, FolderSource
+from engine.signals.spec import SignalSpec
 from tests.engine.policy.builders import compiled, compiler
 
 GOOD = {"a.policy": "filter: node.label test=test\n"}
@@ -251,6 +253,20 @@ def test_metrics_of_the_configuration_may_be_read_and_replace_the_bundled_ones()
     assert (errors.default, errors.scale) == (3, 0.01)
     assert specs["bandwidth"].query == "my_bandwidth"
     assert specs["bandwidth"].unit == "bytes/s"
+
+
+def test_metrics_of_the_configuration_are_of_any_level():
+    levels = {"a": "zone", "b": "cluster", "c": "namespace, workload", "d": "cloud_region"}
+    metrics = {name: {"promql": name, "by": by} for name, by in levels.items()}
+    bundle = compiled({"a.policy": "score: a + b + c + d missing 0\n"}, metrics=metrics)
+    specs = {one.name: signal_spec(one) for one in bundle.metrics}
+    assert {name: (one.of, one.question.by) for name, one in specs.items()} == {
+        "a": ("zone", SignalSpec("", "", of="zone").question.by),
+        "b": ("cluster", ()),
+        "c": ("workload", ("namespace", "workload")),
+        "d": ("region", ("cloud_region",)),
+    }
+    assert len({one.id for one in bundle.metrics}) == 4
 
 
 def test_metrics_of_the_configuration_are_stale_after_two_minutes_or_twice_their_pause():
