@@ -211,15 +211,19 @@ def check_rules(rules):
         check_example(plan, found["P302"], first, second)
 
 
-def check_example(plan, finding, first, second):
+def pod_of(finding):
+    """Returns the pod of an example as it is written, and the hour."""
     fields, hour = {"pod.name": "some", "pod.namespace": "default", "pod.qos": "Burstable",
                     "pod.priority": 0.0}, None  # fmt: skip
-    said = finding.notes[0].removeprefix("for example: ")
-    for word in [] if said == "any pod" else said.split(", "):
+    said = finding.notes[0].removeprefix("for example: ") if finding.notes else ""
+    for word in said.split(", ") if said else []:
         name, _, value = word.removeprefix("not ").partition(" ")
         key, equals, text = value.partition("=")
-        if word.startswith("not "):
-            fields[value] = False
+        if name == "pod.images":
+            some = () if word.startswith("not ") else (value.removeprefix("contains "),)
+            fields[name] = (*fields.get(name, ()), *some)
+        elif word.startswith("not "):
+            fields[name] = False
         elif equals:
             fields[f"{name}[{key}]"] = text
         elif name == "time.hour":
@@ -230,7 +234,11 @@ def check_example(plan, finding, first, second):
             fields[name] = value or True
     fields["namespace.name"] = fields["pod.namespace"]
     fields.setdefault("pod.images", ())
-    pod = FakePod.of(fields)
+    return FakePod.of(fields), hour
+
+
+def check_example(plan, finding, first, second):
+    pod, hour = pod_of(finding)
     for world, _ in WORLDS:
         if hour is not None:
             world._cycle["time.hour"] = hour
@@ -241,9 +249,36 @@ def check_example(plan, finding, first, second):
             assert rejects(first, place) or rejects(second, place), render([finding])
 
 
+@st.composite
+def two_gates(draw):
+    point = draw(st.sampled_from(["gate", "prefilter"]))
+    first = draw(of_pod(1))
+    second = draw(st.sampled_from([f"not ({first})", draw(of_pod(1)), draw(of_pod(0))]))
+    left = [draw(st.sampled_from(["", f"{draw(of_pod(0))} -> "])) for _ in range(2)]
+    return f"{point}: {left[0]}{first}\n{point}: {left[1]}{second}\n"
+
+
+def check_gates(text):
+    """Whether two gates were said to let no pod pass, or not the one of the example."""
+    result = COMPILER.compile({"a.policy": HEADER + text})
+    found = {one.code: one for one in result.diagnostics}
+    if not result.ok or "P302" not in found:
+        return False
+    plan = result.plans[0]
+    cores = [one.core for one in plan.gates or plan.prefilters]
+    pod, hour = pod_of(found["P302"])
+    for world, _ in WORLDS:
+        for at in [float(i) for i in range(24)] if hour is None else [hour]:
+            world._cycle["time.hour"] = at
+            assert not all(reference.passes(one, world, pod, 0) for one in cores), text
+            assert all(reference.applies(one.guard, world, pod) for one in cores), text
+    return True
+
+
 # ---- statements of which the first decides, waits and tiers
 
-POD_TEXTS = ["pod.name", "pod.namespace", "pod.label[k]", "namespace.name", "namespace.label[k]"]
+POD_TEXTS = ["pod.name", "pod.namespace", "pod.label[k]", "namespace.name", "namespace.label[k]",
+             "pod.workload", "pod.priority_class", "pod.image", "pod.owner.name"]  # fmt: skip
 
 
 @st.composite
@@ -259,7 +294,8 @@ def of_pod(draw, depth):
         st.sampled_from(
             [f"{text} is {word}", f"{text} is not {word}", f"{text} contains {word}",
              f"{text} in [{word}, web]", f"{text} is missing", f"{text} is present",
-             f"{number} > {limit}", f"{number} <= {limit}", f"{number} == {limit}"]
+             f"{number} > {limit}", f"{number} <= {limit}", f"{number} == {limit}",
+             f"pod.images contains {word}", "pod.host_network"]
         )
     )  # fmt: skip
 
@@ -432,6 +468,25 @@ def test_never_and_always_hold_in_all_worlds(text):
 @given(two_rules())
 def test_implied_and_contradicting_rules_are_so(rules):
     check_rules(rules)
+
+
+@SETTINGS
+@given(two_gates())
+def test_gates_that_let_nothing_pass_do_not(text):
+    check_gates(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "gate: pod.workload is a\ngate: pod.workload is b\n",
+        "gate: time.hour in 3..5\ngate: time.hour in 8..9\n",
+        "gate: pod.images contains web -> pod.name is a\ngate: pod.name is b\n",
+        "prefilter: pod.priority > 2 -> pod.label k=a\nprefilter: pod.label k=b\n",
+    ],
+)
+def test_gates_that_are_told_of(text):
+    assert check_gates(text)
 
 
 @SETTINGS
