@@ -6,7 +6,7 @@ expectations there are is `policytest`'s business.
 
 import re
 from collections.abc import Iterable
-from types import MappingProxyType
+from functools import partial
 from typing import Any, Final
 
 from dsl import testsyntax as t
@@ -14,25 +14,9 @@ from dsl.diagnostics import Diagnostic, Fix, Severity
 from dsl.parser.build import Kept, Raw, StatementReader, _Builder
 from dsl.parser.layout import cut
 from dsl.parser.refusal import Halt, Refusal
-from dsl.parser.testwords import EXPECTATIONS, GIVEN, KEYED, PLAIN, UNNAMED
+from dsl.parser.testwords import EXPECTATIONS, EXPECTS, GIVEN, UNNAMED
 from dsl.source import QUOTED_OR_COMMENT, SourceFile, Span, TextProblem
 from dsl.spelling import closest
-
-#: Words for what is expected that others use.
-_MEANT: Final = MappingProxyType(
-    {
-        **dict.fromkeys(("unschedulable", "infeasible", "unfeasible", "denied", "forbidden",
-                         "filtered", "excluded", "not"), "rejected"),
-        **dict.fromkeys(("schedulable", "allowed", "accepted", "fits", "nodes"), "feasible"),
-        **dict.fromkeys(("chosen", "placed", "scheduled", "winner", "node", "bound"), "best"),
-        **dict.fromkeys(("preempted", "evicted"), "victims"),
-        **dict.fromkeys(("waiting", "waits", "wait"), "permit"),
-    }
-)  # fmt: skip
-#: Words that start an expectation elsewhere.
-_EXPECTS: Final = frozenset(
-    {"assert", "asserts", "should", "must", "then", "verify", "check", "require", "expected"}
-)
 
 
 def parse_test(
@@ -51,13 +35,30 @@ def parse_test(
     statements: list[t.TestStatement] = []
     for chunk in chunks:
         run_on = _run_on(source, chunk.span)
-        if run_on is not None:
+        if run_on is not None and run_on.fix is not None:
             found.append(run_on.diagnostic(source, chunk.span.start, len(source.text)))
             continue
-        made, findings = reader.built(source, chunk.span, ("testfile", _statement, _complain), keep)
+        if run_on is not None:
+            # Loaded when something is wrong, not before.
+            from dsl.parser.complaints.of_tests import complain_early  # noqa: PLC0415 - see above
+
+            text = source.slice(chunk.span)
+            early = complain_early(text, source.text, run_on)
+            size = len(source.text)
+            found.extend(one.diagnostic(source, chunk.span.start, size) for one in early)
+            continue
+        how = "testfile", _statement, partial(_complain, source, chunk.span.start)
+        made, findings = reader.built(source, chunk.span, how, keep)
         found.extend(findings)
         if made is not None:
             statements.append(made)
+    if found:
+        # Loaded when something is wrong, not before.
+        from dsl.parser.complaints.files import no_test_file  # noqa: PLC0415 - see above
+
+        other = no_test_file(QUOTED_OR_COMMENT.sub(blank_out, source.text))
+        if other is not None:
+            return t.TestFile(source, ()), (other.diagnostic(source, 0, len(source.text)),)
     return t.TestFile(source, tuple(statements)), tuple(found)
 
 
@@ -202,11 +203,14 @@ _PLAIN: Final = (
 )
 
 
-def _complain(halt: Halt) -> Refusal:
+def _complain(source: SourceFile, start: int, halt: Halt) -> Refusal:
     # Loaded when something is wrong, not before.
     from dsl.parser.complaints.of_tests import complain_of_test  # noqa: PLC0415 - see above
 
-    return complain_of_test(halt)
+    return complain_of_test(halt, source.text, start)
+
+
+_EXPECTED: Final = f"a test expects {', '.join(EXPECTATIONS)}"
 
 
 # ---- what the grammar would take, and read as something else
@@ -228,28 +232,23 @@ def _no_expectation(bare: str) -> Refusal | None:
         return None
     for found in re.finditer(r"^[ \t]+(\w+):?[ \t]+(\w+)\b", bare, re.MULTILINE):
         # The same words may be values of a line that continues the one above.
-        if found.group(1) in _EXPECTS and found.group(2) in (*EXPECTATIONS, "be", "not", "that"):
+        if found.group(1) in EXPECTS and found.group(2) in (*EXPECTATIONS, "be", "not", "that"):
             message = f"`{found.group(1)}` does not fit here"
             return refuse(*found.span(1), "P001", message, "did you mean `expect`?")
     for found in re.finditer(r"(?m)^[ \t]+(expect)[ \t]*\n\s*(?:given|expect)[ \t]+\w", bare):
-        helps = helps_of_expectation("")
-        return refuse(*found.span(1), "P009", "nothing follows `expect`", *helps)
+        return refuse(*found.span(1), "P009", "nothing follows `expect`", _EXPECTED)
     for found in re.finditer(r"\bexpect[ \t]+([\w-]+)[ \t]*\n\s*(?:given|expect)[ \t]+\w", bare):
-        word = found.group(1)
-        if word not in EXPECTATIONS:
-            message = f"there is no expectation `{word}`"
-            return refuse(*found.span(1), "P701", message, *helps_of_expectation(word))
-        help_ = f"write  expect {EXPECTATIONS[word].example}"
-        return refuse(*found.span(1), "P009", f"nothing follows `{word}`", help_)
+        message = f"nothing follows `{found.group(1)}`"
+        return refuse(*found.span(1), "P009", message, _EXPECTED)
     return None
 
 
 def _said_where(bare: str) -> Refusal | None:
     """`running onn1`: on which node the pod is."""
     for found in re.finditer(r"\b(running|finished)\b:?[ \t]+(on[\w-]+)", bare):
-        help_ = f"write  on {found.group(2).removeprefix('on')}"
+        better = f"on {found.group(2).removeprefix('on')}"
         what = f"`{found.group(1)}` says on which node the pod is"
-        return refuse(found.start(2), found.end(2), "P009", what, help_)
+        return Refusal("P009", what, *found.span(2), helps=(f"write  {better}",), fix=better)
     return None
 
 
@@ -258,10 +257,8 @@ def _name_alone(bare: str) -> Refusal | None:
     form = r"\bgiven[ \t]+(pod|pending)[ \t]+([\w.-]+)[ \t]*\n\s*(?:given|expect)[ \t]+\w"
     for found in re.finditer(form, bare):
         kind, word = found.groups()
-        write = f"{word} VALUE" if word in PLAIN else f"given {kind} name {word}"
-        write = f"{word} KEY=VALUE" if word in KEYED else write
-        message = f"nothing follows `{word}`"
-        return refuse(*found.span(2), "P009", message, f"write  {write}")
+        help_ = f"write  given {kind} name {word}"
+        return refuse(*found.span(2), "P009", f"nothing follows `{word}`", help_)
     return None
 
 
@@ -272,18 +269,6 @@ def no_given(start: int, met: str) -> Refusal:
     what = f"there is no `given {met}`" if met else "nothing follows `given`"
     help_ = f"did you mean `{near}`?" if near else f"given takes {listed(list(GIVEN))}"
     return refuse(start, end, "P001", what, help_)
-
-
-def helps_of_expectation(name: str) -> tuple[str, ...]:
-    """Returns what to expect instead of a word that is no expectation."""
-    known = f"a test expects {listed(EXPECTATIONS)}"
-    meant = _MEANT.get(name)
-    if meant is not None:
-        return f"write  expect {EXPECTATIONS[meant].example}", known
-    if not name:
-        return f"write  expect {EXPECTATIONS['feasible'].example}", known
-    near = closest(name, EXPECTATIONS)
-    return (f"did you mean `{near}`?",) if near else (known,)
 
 
 def blank_out(found: re.Match[str]) -> str:

@@ -3,6 +3,7 @@
 Tables, and the reading of one value; nothing else.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -21,6 +22,10 @@ GIVEN: Final = (
     "pod", "node", "running", "finished", "pending", "namespace", "workload", "group", "metric",
     "param", "now",
 )  # fmt: skip
+#: Words that start an expectation elsewhere.
+EXPECTS: Final = frozenset(
+    {"assert", "asserts", "should", "must", "then", "verify", "check", "require", "expected"}
+)
 #: Attributes written NAME KEY=VALUE.
 KEYED: Final = (
     "label", "annotation", "request", "limit", "resource", "taint", "toleration", "condition",
@@ -138,6 +143,8 @@ PLAIN: Final = tuple(
     sorted({name for known in ATTRIBUTES.values() for name in known}.difference(KEYED))
 )
 
+#: What something in a cluster may be called, and more.
+NAME: Final = re.compile(r"[\w.-]+")
 #: The value of an attribute; durations are seconds, amounts and times texts.
 Plain = str | int | float | bool | tuple[str, ...]
 
@@ -172,6 +179,8 @@ _READERS: Final[Mapping[str, Callable[[str], Plain | None]]] = MappingProxyType(
 def read_value(kind: str, name: str, text: str) -> Plain | None:
     """Returns what a text is as the value of an attribute; None where it is none of its kind."""
     if kind == TEXT:
+        if name == "name" and NAME.fullmatch(text) is None:
+            return None
         return None if text not in CHOICES.get(name, (text,)) else text
     read = _READERS[kind](text) if kind in _READERS else None
     if isinstance(read, int) and not isinstance(read, bool):

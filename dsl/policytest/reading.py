@@ -1,16 +1,17 @@
 """The tree of a test file becomes its model: names are looked up, values read, fixtures merged."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from dsl import testsyntax as t
 from dsl.checker.scope import closest
-from dsl.diagnostics import Diagnostic, Severity, sort_key
+from dsl.diagnostics import Diagnostic, Fix, Severity, sort_key
 from dsl.functions import parse_duration, parse_number, parse_time
 from dsl.parser.build import StatementReader
-from dsl.parser.tests import helps_of_expectation, parse_test
+from dsl.parser.tests import parse_test
 from dsl.parser.testwords import (
     ATTRIBUTES,
     CHOICES,
@@ -58,6 +59,26 @@ def read_suite(name: str, data: str | bytes, reader: StatementReader | None = No
 
 
 _NODE_LINE: Final = re.compile(r"(?m)^(?:[ \t]+given[ \t]+)?node:?[ \t]+([\w.-]+)")
+_TEST_LINE: Final = re.compile(r"(?m)^test\b")
+_MOST_NAMES: Final = 8
+_STATEMENT: Final = re.compile(r"(?m)^\S")
+_NAME: Final = re.compile(r"[\w.-]+")
+
+
+def _declared(source: SourceFile, found: Sequence[Diagnostic]) -> set[str]:
+    """Returns the names that may be declared where something could not be read."""
+    if not found:
+        return set()
+    text = source.text
+    starts = [one.start() for one in _STATEMENT.finditer(text)]
+    names = set(_NODE_LINE.findall(text))
+    for one in found:
+        place = bisect_right(starts, one.span.start)
+        start = starts[place - 1] if place else 0
+        end = starts[place] if place < len(starts) else len(text)
+        if not text.startswith("test", start):
+            names.update(_NAME.findall(text, start, end))
+    return names
 
 
 _CLAUSES: Final = ("given", "expect")
@@ -76,7 +97,9 @@ class _Reader:
         self.source = source
         self.found = list(found)
         # A node whose line could not be read is no node, and naming it no second mistake.
-        self._lost = set(_NODE_LINE.findall(source.text)) if found else set()
+        self._lost = _declared(source, found)
+        #: The statement that is being read.
+        self._within = Span(0, 0)
 
     def suite(self, file: t.TestFile) -> Suite:
         """Returns the whole file's model."""
@@ -84,6 +107,7 @@ class _Reader:
         base = Cluster()
         tests: list[t.TestCase] = []
         for statement in file.statements:
+            self._within = statement.span
             if isinstance(statement, t.UseStatement):
                 uses.extend(self._use(statement))
             elif isinstance(statement, t.TestCase):
@@ -102,10 +126,14 @@ class _Reader:
             help_ = "name it:  use NAME"
             self._report("P703", "the file says of no policy that it tests it", whole, help_)
         if not tests and not broken:
-            self._report("P703", "the file has no test", whole, 'write  test: "what must hold"')
+            end = Span(*[len(self.source.text.rstrip())] * 2)
+            help_ = 'add below:  test: "what must hold"'
+            self._report("P703", "the file has no test", end, help_)
         self._same_name(tests)
         cases = [self._case(base, one) for one in tests]
-        found = tuple(sorted(self.found, key=sort_key))
+        # What stands above the tests is looked at with each of them.
+        once = {(one.code, one.span, one.message): one for one in reversed(self.found)}
+        found = tuple(sorted(once.values(), key=sort_key))
         return Suite(self.source, tuple(uses), tuple(cases), found)
 
     def _same_name(self, tests: list[t.TestCase]) -> None:
@@ -131,11 +159,13 @@ class _Reader:
             help_ = f"write all of it in one place; in a test  given {node.kind} {rest}"
             self._report("P703", f"`{new.name}` is given a second time", node.span, help_)
 
-    def _report(self, code: str, message: str, span: Span, *helps: str) -> None:
+    def _report(
+        self, code: str, message: str, span: Span, *helps: str, fix: Fix | None = None
+    ) -> None:
         trimmed = self.source.slice(span).rstrip()
         end = span.start + len(trimmed.split("\n", 1)[0])
         self.found.append(
-            Diagnostic(code, message, self.source, Span(span.start, end), helps=helps)
+            Diagnostic(code, message, self.source, Span(span.start, end), helps=helps, fix=fix)
         )
 
     def _line(self, span: Span) -> int:
@@ -159,8 +189,10 @@ class _Reader:
             case t.NowSetting():
                 now = parse_time(node.time.text)
                 if is_missing(now):
+                    before = len(self.found)
                     help_ = f'write  "{DEFAULT_NOW}"'
                     self._report("P702", "this is not a time", node.time.span, help_)
+                    self._better(node.span, before)
                     return cluster
                 return replace(cluster, now=now)
             case t.MetricSetting():
@@ -173,22 +205,45 @@ class _Reader:
     def _metric(self, cluster: Cluster, node: t.MetricSetting) -> Cluster:
         keys = tuple(one.text for one in node.keys.items) if node.keys else ()
         if isinstance(node.value, t.Values) or not _is_sample(node.value.text):
+            before = len(self.found)
             help_ = _sample_help(node.value)
             self._report("P702", "the value of a metric is a number", node.value.span, help_)
+            self._better(node.span, before)
             return cluster
         setting = Setting(node.name.text, keys, node.value.text)
         others = [one for one in cluster.settings if (one.name, one.keys) != (setting.name, keys)]
         return replace(cluster, settings=(*others, setting))
 
+    def _better(self, span: Span, before: int) -> bool:
+        """Says what is wrong with a clause in place of what its reading found; whether it could.
+
+        One slip may be read as several: the next word as a value, the one behind as an attribute.
+        """
+        from dsl.parser.complaints.of_tests import beside, findings  # noqa: PLC0415 - rarely needed
+
+        known = beside(self.source.text, self.source.slice(self._within))
+        told = list(findings(self.source.slice(span), known))
+        if not told:
+            return False
+        self.found[before:] = [one for one in self.found[before:] if not one.is_error]
+        # Names of a clause that could not be read may be those of nodes, or be none.
+        self._lost.update(_NAME.findall(self.source.slice(span)))
+        size = len(self.source.text)
+        self.found.extend(one.diagnostic(self.source, span.start, size) for one in told)
+        return True
+
     def _thing(self, node: t.Fixture) -> Thing:
         plain: dict[str, Plain] = {}
         maps: dict[str, dict[str, str]] = {}
         metrics: dict[str, Sample] = {}
+        before, wrong = len(self.found), False
         for attr in node.attrs:
             try:
                 self._attr(node.kind, attr, plain, maps, metrics)
             except _Refused:
-                continue
+                wrong = True
+        if wrong:
+            self._better(node.span, before)
         name = node.name.text if node.name is not None else str(plain.get("name", ""))
         on = ""
         if node.kind in ("running", "finished"):
@@ -257,12 +312,11 @@ class _Reader:
         return read
 
     def _text(self, name: str, value: t.Value) -> str:
-        choices = CHOICES.get(name, ())
-        if choices and value.text not in choices:
+        if read_value(TEXT, name, value.text) is None:
+            choices = CHOICES.get(name, ())
+            help_ = f"it is {listed(choices, 'or')}" if choices else "names have no blanks"
             message = f"`{name}` is never `{value.text}`"
-            help_ = f"it is {listed(choices, 'or')}"
-            near = closest(value.text, choices)
-            raise self._refuse("P702", message, value.span, _did_you_mean(near) or help_)
+            raise self._refuse("P702", message, value.span, help_)
         return value.text
 
     # ---- tests
@@ -276,11 +330,13 @@ class _Reader:
             else:
                 cluster = self._given(cluster, one)
         expected = []
+        self._within = node.span
         for wanted in node.expected:
+            before = len(self.found)
             try:
                 expected.append(self._expected(wanted, cluster))
             except _Refused:
-                continue
+                self._better(wanted.span, before)
         case = Case(
             node.name.text, self._line(node.span), node.span, cluster, params, tuple(expected)
         )
@@ -292,15 +348,23 @@ class _Reader:
         for one in case.cluster.of("running", "finished", "pod"):
             where = one.node or one.text("chosen")
             if where and where not in nodes:
-                self._no_node(where, one.span, nodes)
+                self._no_node(where, self._place_of(where, one.span), nodes)
         if case.wants_error:
             if len(node.expected) > 1:
                 message = "`expect error` is the only expectation of its test"
                 self._report("P703", message, node.expected[0].span)
         elif node.expected and not case.cluster.of("pod"):
-            help_ = "write  given pod name p"
-            self._report("P703", "this test gives no pod", node.name.span, help_)
+            end = node.name.span.end
+            fix = Fix(Span(end, end), "\n  given pod name p")
+            help_ = "add  given pod name p"
+            self._report("P703", "this test gives no pod", node.name.span, help_, fix=fix)
         self._check_names(case)
+
+    def _place_of(self, name: str, span: Span) -> Span:
+        """Returns where a fixture says on which node it is."""
+        form = re.compile(rf"\b(?:on|chosen)[ \t]+({re.escape(name)})(?![\w.-])")
+        found = form.search(self.source.text, span.start, span.end)
+        return span if found is None else Span(*found.span(1))
 
     def _check_names(self, case: Case) -> None:
         """Expectations go by the names of the given pods."""
@@ -317,7 +381,8 @@ class _Reader:
         shape = EXPECTATIONS.get(name)
         if shape is None:
             message = f"there is no expectation `{name}`"
-            raise self._refuse("P701", message, node.name.span, *helps_of_expectation(name))
+            help_ = f"a test expects {listed(tuple(EXPECTATIONS))}"
+            raise self._refuse("P701", message, node.name.span, help_)
         text = " ".join(self.source.slice(node.span).split())
         made = Expected(name, node.span, self._line(node.span), text)
         made = self._subject(made, shape, node)
@@ -361,7 +426,7 @@ class _Reader:
         text = value.text if value is not None else ""
         number = 0.0
         if name == "score":
-            number = parse_number(text)
+            number = float("nan") if text.endswith("%") else parse_number(text)
         elif name == "skipped":
             number = float(names[0]) if names[0].isdecimal() and int(names[0]) > 0 else float("nan")
         if is_missing(number):
@@ -383,8 +448,10 @@ class _Reader:
         if made.name in OF_GIVEN:
             for name, span in zip(made.names, spans, strict=False):
                 if name not in pods:
-                    help_ = _did_you_mean(closest(name, pods)) or f"given are {listed(pods)}"
-                    self._report("P701", f"no pod `{name}` is given", span, help_)
+                    near = closest(name, pods)
+                    help_ = _did_you_mean(near) or f"given are {_some(pods)}"
+                    fix = Fix(span, near) if near is not None else None
+                    self._report("P701", f"no pod `{name}` is given", span, help_, fix=fix)
 
     # ---- findings
 
@@ -392,10 +459,14 @@ class _Reader:
         if name in self._lost:
             return
         near = closest(name, nodes)
-        help_ = _did_you_mean(near) or (
-            f"the nodes are {listed(nodes)}" if nodes else f"write  node: {name} cpu 4"
-        )
-        self._report("P701", f"there is no node `{name}`", span, help_)
+        fix = Fix(span, near) if near is not None else None
+        help_ = _did_you_mean(near) or f"the nodes are {_some(nodes)}"
+        if not nodes:
+            first = _TEST_LINE.search(self.source.text)
+            help_ = f"add above the tests:  node: {name} cpu 4"
+            fix = None if first is None else Fix(Span(first.start(), first.start()),
+                                                 f"node: {name} cpu 4\n")  # fmt: skip
+        self._report("P701", f"there is no node `{name}`", span, help_, fix=fix)
 
     def _unknown(self, name: str, span: Span, known: Mapping[str, object], what: str) -> _Refused:
         near = closest(name, [*known, *_CLAUSES])
@@ -431,6 +502,13 @@ def _sample_help(value: t.Operand) -> str:
         return "write it in the unit of the metric, for example  5   or  10Mi"
     amount, factor = size.groups()
     return f"write  {amount}{factor.replace('K', 'k')}   or  {amount}{factor.replace('k', 'K')}i"
+
+
+def _some(names: Sequence[str]) -> str:
+    """Returns names as a list that can be read, however many they are."""
+    if len(names) <= _MOST_NAMES:
+        return listed(names)
+    return f"{', '.join(names[:_MOST_NAMES])} and {len(names) - _MOST_NAMES} more"
 
 
 def _did_you_mean(near: str | None) -> str:
