@@ -8,8 +8,10 @@ import hashlib
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
+from numpy.typing import NDArray
 
 from dsl import ir, reference
 from dsl.analysis import FileFacts, Inventory, RuleFacts, Size, analyse
@@ -27,6 +29,7 @@ from dsl.engines import gang_rule, preempt_rule, quota_rule
 from dsl.lower import Memo, combine, lower_filter, lower_score
 from dsl.lower.statements import (
     lower_actions,
+    lower_alike,
     lower_condition,
     lower_key,
     lower_tier,
@@ -391,6 +394,18 @@ def _filter(policy: CheckedPolicy, draft: FilterDraft, memo: Memo) -> FilterRule
     def message(subject: Subject, world: World, row: int) -> str:
         return reference.message(core, source.text, reference.View(world, subject, row))
 
+    # By what decides the words: another part of the rule may be what rejects other nodes.
+    known: dict[tuple[int, ...], Callable[[Subject, World, NDArray[np.intp]], bool]] = {}
+
+    def alike(subject: Subject, world: World, rows: NDArray[np.intp]) -> bool:
+        if len(rows) == 1:
+            return True
+        parts = reference.told_by(core, reference.View(world, subject, int(rows[0])))
+        key = tuple(map(id, parts))
+        if key not in known:
+            known[key] = lower_alike(parts, memo)
+        return known[key](subject, world, rows)
+
     return FilterRule(
         **_base(source, draft),
         prepare=lowered.prepare,
@@ -399,6 +414,7 @@ def _filter(policy: CheckedPolicy, draft: FilterDraft, memo: Memo) -> FilterRule
         status=draft.status,
         verdict=lowered.verdict,
         message=message,
+        alike=alike,
     )
 
 

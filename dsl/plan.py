@@ -268,13 +268,15 @@ class FilterRule(RuleBase, frozen=True, eq=False, kw_only=True):
     """A compiled `filter:`, `require:` or `forbid:`.
 
     `verdict(parts, world, rows)` gives a mask of the length of `rows`: True = the node passes.
-    `message(subject, world, row)` says why it did not.
+    `message(subject, world, row)` says why it did not; `alike(subject, world, rows)` whether it says
+    the same of all these rows, none of which passes; at times it says no where it does.
     """
 
     core: FilterCore
     status: str
     verdict: Callable[[Parts, World, Rows], Mask]
     message: Callable[[Subject, World, int], str]
+    alike: Callable[[Subject, World, NDArray[np.intp]], bool]
 
 
 class ScoreRule(RuleBase, frozen=True, eq=False, kw_only=True):

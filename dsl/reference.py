@@ -6,6 +6,7 @@ Scalars only. Reads the same world as the columns do; knows nothing of how they 
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any, cast
 
 from dsl import functions, ir
@@ -380,14 +381,38 @@ def message(core: ir.FilterCore, text: str, view: View) -> str:
             return beyond(one, text, view)
     if core.message is not None:
         return words(core.message, view)
-    failed, wanted = core.right, not core.forbids
-    while True:
-        failed, wanted, deeper = _narrow(failed, view, wanted=wanted)
-        if not deeper:
-            break
+    *_, (failed, wanted) = _path(core, view)
     tried = "; ".join(_tried(failed, text, view))
     verdict = "false" if wanted else "true"
     return f"{_words(text, failed)} is {verdict}" + (f": {tried}" if tried else "")
+
+
+def told_by(core: ir.FilterCore, view: View) -> tuple[ir.Expr, ...]:
+    """Returns what decides the words of `message`: of nodes with equal values it says the same."""
+    found: list[ir.Expr] = []
+    for one in core.longer:
+        found.append(one)
+        if evaluate(one, view):
+            return (*found, *ir.children(one))
+    if core.message is not None:
+        return (*found, *(one for one in core.message.parts if not isinstance(one, str)))
+    steps = [step for step, _ in _path(core, view)]
+    for outer, inner in pairwise(steps):
+        if isinstance(outer, ir.Logical):
+            place = [id(one) for one in outer.operands].index(id(inner))
+            found.extend(outer.operands[: place + 1])
+    return (*found, *_shown(steps[-1]))
+
+
+def _path(core: ir.FilterCore, view: View) -> Iterator[tuple[ir.Expr, bool]]:
+    """Yields the right side and, step by step, the part of it that alone decides.
+
+    Each with what it would have to be for the node to pass.
+    """
+    part, wanted, deeper = core.right, not core.forbids, True
+    while deeper:
+        yield part, wanted
+        part, wanted, deeper = _narrow(part, view, wanted=wanted)
 
 
 def beyond(longer: ir.Compare, text: str, view: View) -> str:
@@ -415,14 +440,19 @@ def _tried(root: ir.Expr, text: str, view: View) -> Iterator[str]:
     """Yields each value that was read, in the order of the text."""
     # That the whole is false has been said.
     seen = {_words(text, root)}
+    for node in _shown(root):
+        name = _name(node, text)
+        if name not in seen:
+            seen.add(name)
+            yield f"{name} is {show(evaluate(node, view), node.type)}"
+
+
+def _shown(root: ir.Expr) -> Iterator[ir.Expr]:
     stack: list[ir.Expr] = [root]
     while stack:
         node = stack.pop()
         if isinstance(node, _SHOWN):
-            name = _name(node, text)
-            if name not in seen:
-                seen.add(name)
-                yield f"{name} is {show(evaluate(node, view), node.type)}"
+            yield node
         else:
             stack.extend(reversed(ir.children(node)))
 

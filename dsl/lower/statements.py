@@ -11,7 +11,7 @@ from dsl import functions, ir
 from dsl.lower.columns import Builder
 from dsl.lower.frame import NO_RESULTS, Frame, Memo, Value
 from dsl.plan import Effect, Mask, Parts, Results, Subject, World
-from dsl.types import MISSING, Kind, is_missing, show
+from dsl.types import MISSING, Kind, Level, is_missing, show
 
 _NO_ROWS = slice(0)
 Condition = Callable[[Subject, World, int], bool]
@@ -77,6 +77,30 @@ def lower_turns(left: tuple[ir.Expr, ...], memo: Memo) -> Callable[[Subject, Wor
         return soonest
 
     return turns
+
+
+def lower_alike(
+    parts: tuple[ir.Expr, ...], memo: Memo
+) -> Callable[[Subject, World, NDArray[np.intp]], bool]:
+    """Compiles whether each of some values is the same on all of some rows."""
+    of_nodes = [one for one in parts if one.level is Level.NODE]
+    built = [_builder(memo).build(one) for one in of_nodes if one.type.kind is not Kind.LIST]
+    # Lists are no columns: who shows them is taken to say something else of each node.
+    whole = len(built) == len(of_nodes)
+
+    def alike(subject: Subject, world: World, rows: NDArray[np.intp]) -> bool:
+        frame = Frame(world, rows, subject=subject)
+        with np.errstate(all="ignore"):
+            return whole and all(_is_uniform(np.asarray(run(frame))) for run in built)
+
+    return alike
+
+
+def _is_uniform(values: NDArray[Any]) -> bool:
+    if values.ndim == 0 or not len(values):
+        return True
+    same = values == values[0]
+    return bool(same.all()) or bool(np.isnan(values).all())
 
 
 def lower_actions(

@@ -33,7 +33,13 @@ class FitError:
             return f"{head}: {self.pre_filter_message}."
         if not self.reasons:
             return f"{head}."
-        return f"{head}: {', '.join(sorted(f'{n} {r}' for r, n in self.reasons.items()))}."
+        return f"{head}: {', '.join(sorted(_counted(n, r) for r, n in self.reasons.items()))}."
+
+
+def _counted(nodes: int, reason: str) -> str:
+    if reason[:1].isdigit():  # a rule's own words; two numbers would read as one
+        return f"{nodes} node{'s' if nodes != 1 else ''}: {reason}"
+    return f"{nodes} {reason}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -228,9 +228,9 @@ class PolicyPlugin:
             if not len(positions):
                 continue
             left &= mask
-            first, last = int(numbers[positions[0]]), int(numbers[positions[-1]])
+            first = int(numbers[positions[0]])
             text = rule.message(subject, world, first)
-            if first != last and text != rule.message(subject, world, last):
+            if not rule.alike(subject, world, numbers[positions]):
                 # What is true of one node only is said of it, and counted for all.
                 text = f"such as {snapshot.nodes.name(first)}: {text}"
             reason = f"{text} ({rule.source.name}:{rule.line})"

@@ -251,6 +251,38 @@ def test_nodes_are_counted_by_rule_with_one_sample():
     assert decision.fit_error.plugins == {"p"}
 
 
+HOT = "filter: (load ?? 0) < 5"
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        # The first and the last are alike, those between are not.
+        (f"{HOT}", "such as a: (load ?? 0) < 5 is false: load is 9"),
+        (f'{HOT} message "{{load}} is hot"', "such as a: 9 is hot"),
+        (f'{HOT} message "it is hot"', "it is hot"),
+        (f'{HOT} message "{{node.cpu.capacity}} is hot"', "4 is hot"),
+        # Another part of the rule is what decides.
+        ("filter: node.label k=v and (load ?? 0) < 5", "node.label k=v is false: k is <none>"),
+        ("filter: (load ?? 0) != 7 and (load ?? 0) < 5",
+         "such as a: (load ?? 0) < 5 is false: load is 9"),
+        ("let hot = (load ?? 0) > 5\nforbid: node.label k=v or hot", "such as a: (load ?? 0) > 5 is true"),
+        ('filter: pod.image in node.images', "such as a: pod.image in node.images is false"),
+    ],
+)  # fmt: skip
+def test_what_is_true_of_some_nodes_only_is_said_of_one(rule, said):
+    cluster = Cluster(rule + "\n")
+    cluster.samples.put("load", {"a": 9.0, "b": 7.0, "c": 9.0})
+    (told,) = [text for (_, text), nodes in cluster.groups(make_pod("p")).items() if "a" in nodes]
+    assert told.startswith(said), told
+
+
+def test_a_number_that_begins_a_message_does_not_run_into_the_count():
+    decision = Cluster('filter: node.name is x message "80 W are free"\n').decide(make_pod("p"))
+    told = decision.fit_error.message()
+    assert told == "0/3 nodes are available: 3 nodes: 80 W are free (p.policy:1)."
+
+
 def test_empty_rows_are_neither_counted_nor_sampled():
     cluster = Cluster('filter: node.name is x\n  message "not {node.name}"\n')
     cluster.cache.remove_node("a")
