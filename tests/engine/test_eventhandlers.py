@@ -20,7 +20,7 @@ from engine.framework.events import Action, ClusterEvent, ClusterEventWithHint, 
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.status import Status
 from engine.objects import Namespace, Node, Pod, from_builtins
-from engine.queue import QueuedPod, SchedulingQueue, SubQueue
+from engine.queue import QueuedPod, Rules, SchedulingQueue, SubQueue
 from engine.telemetry import Count, Telemetry
 from tests.effort import examples
 
@@ -44,9 +44,11 @@ class RecordingQueue(SchedulingQueue):
     def __init__(self) -> None:
         super().__init__(
             clock=ManualClock(),
-            sort_key=lambda pod, queued_at: (-pod.priority, queued_at),
-            pre_enqueue=lambda _pod: Status.SUCCESS,
-            hints=REGISTERED,
+            rules=Rules(
+                lambda pod, queued_at: (-pod.priority, queued_at),
+                lambda _pod: Status.SUCCESS,
+                REGISTERED,
+            ),
         )
         self.told: list[tuple[ClusterEvent, Callable[[PodInfo], bool] | None]] = []
 
