@@ -266,7 +266,8 @@ HOT = "filter: (load ?? 0) < 5"
         ("filter: node.label k=v and (load ?? 0) < 5", "node.label k=v is false: k is <none>"),
         ("filter: (load ?? 0) != 7 and (load ?? 0) < 5",
          "such as a: (load ?? 0) < 5 is false: load is 9"),
-        ("let hot = (load ?? 0) > 5\nforbid: node.label k=v or hot", "such as a: (load ?? 0) > 5 is true"),
+        ("let hot = (load ?? 0) > 5\nforbid: node.label k=v or hot",
+         "such as a: (load ?? 0) > 5 is true"),
         ('filter: pod.image in node.images', "such as a: pod.image in node.images is false"),
     ],
 )  # fmt: skip
