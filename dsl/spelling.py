@@ -14,6 +14,7 @@ from dsl.functions import FUNCTIONS
 from dsl.schema import CATALOGUE, FIELDS, KUBERNETES_PATHS, PLURALS, POD_SETS
 
 _MAX_DISTANCE: Final = 2
+_SHORT: Final = 4
 #: Values that mean "nothing" elsewhere and are ordinary words here.
 NOTHING: Final = frozenset({"null", "none", "nil", "undefined", "nan", "nothing"})
 #: Further words that ask whether there is a value: their meaning is `is missing` or `is present`.
@@ -547,6 +548,7 @@ _ADVICE: Final = MappingProxyType(
         "isalpha": "a pattern is asked by  matches:  pod.name matches '[a-z]*'",
         "today": "the time is  now, time.hour, time.minute   and   time.weekday",
         "eval": "nothing of a policy is run as a program",
+        "bind": "a value gets a name on a line of its own:  let NAME = VALUE",
     }
 )  # fmt: skip
 #: What stands before the dot of a call and is no value.
@@ -583,7 +585,9 @@ def call_for(name: str, args: Sequence[str]) -> Spelling | None:
     near = closest(plain, (*FUNCTIONS, *AGGREGATES)) if plain not in _CALLS else None
     if near is not None and not owner:
         return None
-    form = _CALLS.get(plain) or _CALLS.get(closest(plain, _CALLS) or "")
+    # Of four letters one edit makes another word: `bind` is no `find`.
+    close = closest(plain, _CALLS) if len(plain) > _SHORT else None
+    form = _CALLS.get(plain) or _CALLS.get(close or "")
     if form is None:
         return None
     if plain == "get" and len(parts) > 1:

@@ -119,7 +119,7 @@ class Ranges:
                 rule.right,
                 f"to put the smallest first write  prefer: least {text[1:].strip()}"
                 if isinstance(core.value, ir.Negate)
-                else f"write  score: {text} normalize minmax",
+                else f"write  {text} normalize minmax",
             )
         if not found.known or found.leaves & self._leaves_of(_roots(core.guard)):
             return None
@@ -131,7 +131,8 @@ class Ranges:
             f"this score can be from {low} to {high}, and a score is from 0 to 100",
             rule.source,
             rule.right,
-            "what is outside is cut off; scale it, or add  normalize minmax",
+            "what is outside is cut off; scale it, or write"
+            f"  {' '.join(rule.source.slice(rule.right).split())} normalize minmax",
         )
 
     def range(self, root: ir.Expr) -> Range:

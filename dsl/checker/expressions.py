@@ -342,6 +342,14 @@ class Typer:
             span=span, type=value.type, level=value.level, name=entry.written.name, body=value
         )
 
+    def _circle(self, entry: LetEntry) -> str:
+        """Returns how to break the circle that a let is a part of."""
+        name = entry.written.name
+        others = [f"`{one}`" for one, let in self.scope.lets.items() if let.open and one != name]
+        if not others:
+            return f"write its value without `{name}`"
+        return f"it needs {' and '.join(others)}: write one of them without the other"
+
     def let_value(self, entry: LetEntry) -> Typed:
         """Checks a `let` once, whenever it is first needed."""
         if entry.open:
@@ -349,6 +357,7 @@ class Typer:
                 "P110",
                 f"`{entry.written.name}` is defined by way of itself",
                 entry.written.name_span,
+                self._circle(entry),
             )
         if not entry.done:
             entry.open = True
@@ -622,7 +631,7 @@ class Typer:
                     f"`??` is for values that may be missing; {describe(one)} never is",
                     one.span,
                     f"write  {self.scope.text(one)}",
-                    fix=Fix(node.span, self.scope.text(one)),
+                    fix=Fix(node.span, self.scope.text(one)) if one is parts[0] else None,
                 )
         first = parts[0]
         numbers = not isinstance(first, Flex) and first.type.is_number
