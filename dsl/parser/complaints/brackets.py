@@ -42,14 +42,42 @@ def open_text(place: Place) -> Refusal | None:
                     "P002", "this text is closed by another quote", at, at + len(sign),
                     helps=(f"write  {line[:-1]}{sign}",), fix=sign, fix_at=(end - 1, end),
                 )  # fmt: skip
-            return Refusal(
-                "P002", "this text is never closed", at, at + len(sign),
-                helps=(f"write  {line}{sign}",), fix=sign, fix_at=(end, end),
-            )  # fmt: skip
+            return _closed(place, at, sign)
     raw = place.text.find('"""')
     if 0 <= raw <= place.start and place.text.count('"""') % 2:
         return place.at(raw, raw + 3, "P002", "this text is never closed", 'end it with  """')
     return None
+
+
+#: Where a text may have ended that nobody closed.
+_STOPS: Final = re.compile(
+    r"[ \t]+(?=->|(?:and|or|message|status|weight|normalize|missing|by|from|one of|where|then|else"
+    r"|every|stale|default|unit)\b)|(?=[\])},])"
+)
+#: The only ones at which a text ends for sure, where its statement can be read so.
+_SURE: Final = re.compile(r"\]|by[ \t]+\w|(?:every|stale|unit|default|status)[ \t]+\w")
+
+
+def _closed(place: Place, at: int, sign: str) -> Refusal:
+    """Closes a text: in front of what cannot be part of it, else where its line ends."""
+    line = place.text[at:].split("\n", 1)[0].rstrip()
+    end = at + len(line)
+    message = "this text is never closed"
+    ends = [at + one.start() for one in _STOPS.finditer(line, 2)] if sign != '"""' else []
+    inner = next((one for one in ends if place.heals(one, one, sign)), None)
+    if inner is None:
+        return Refusal(
+            "P002", message, at, at + len(sign), helps=(f"write  {line}{sign}",), fix=sign,
+            fix_at=(end, end),
+        )  # fmt: skip
+    better = f"{place.text[at:inner]}{sign}{place.text[inner:end]}"
+    if place.heals(end, end, sign) and not _SURE.match(place.text[inner:end].lstrip()):
+        helps = (f"write  {better}   or   {line}{sign}",)
+        return Refusal("P002", message, at, at + len(sign), helps=helps)
+    return Refusal(
+        "P002", message, at, at + len(sign), helps=(f"write  {better}",), fix=sign,
+        fix_at=(inner, inner),
+    )  # fmt: skip
 
 
 def unpaired(place: Place) -> Refusal | None:

@@ -74,6 +74,13 @@ def _of_pods(place: Place, owner: str, method: str, span: tuple[int, int]) -> Re
         condition = re.sub(rf"\b{words[1]}\.", "it.", words[2])
         condition = re.sub(r"(it(?:\.\w+)+)\(([^()]*)\)", _plain_call, condition)
         better = f"{function}({owner} where {condition})"
+    elif inside.strip():
+        # What stands there is not known to be a condition unless it speaks of the pods.
+        if re.search(r"(?<![\w.$])it\.", inside) is None:
+            help_ = f"write  {function}({owner} where CONDITION)"
+            return place.at(*span, "P106", f"there are no methods here: `.{method}(...)`", help_)
+        better = f"{function}({owner} where {inside.strip()})"
+    if words is not None:
         size = re.match(r"\.(size|length|len|count)\(\)", place.text[end:])
         end += size.end() if size is not None else 0
     around = re.search(r"\b(?:size|len|length|count)\([ \t]*\Z", place.bare[: span[0]])

@@ -137,6 +137,9 @@ def _of_field(place: Place) -> Refusal | None:
     if key[3] is not None:
         text = place.text[place.start + key.start(3) : end]
         better += f" is {'not ' if key[2] else ''}{text}"
+    elif owner == "node.condition" and _OPERATOR.match(place.bare, end) is None:
+        # That there is a condition says nothing: each has a status.
+        return _of_condition(place, (found.start(), end), better)
     elif _OPERATOR.match(place.bare, end) is None:
         better += " is present"
     if not place.mends(found.start(), end, better):
@@ -144,6 +147,19 @@ def _of_field(place: Place) -> Refusal | None:
     return Refusal(
         "P001", f"the key of `{owner}` stands in brackets", found.start(), end,
         helps=(f"write  {better}",), fix=better,
+    )  # fmt: skip
+
+
+def _of_condition(place: Place, span: tuple[int, int], field: str) -> Refusal | None:
+    """`not node.condition DiskPressure`."""
+    denied = re.search(r"(?<![\w.])not[ \t]+\Z", place.bare[: span[0]])
+    start = denied.start() if denied is not None else span[0]
+    better = f'{field} is {"not " if denied is not None else ""}"True"'
+    if not place.mends(start, span[1], better):
+        return None
+    return Refusal(
+        "P001", "the key of `node.condition` stands in brackets, and its status is compared",
+        *span, helps=(f"write  {better}",), fix=better, fix_at=(start, span[1]),
     )  # fmt: skip
 
 
@@ -192,12 +208,14 @@ _OWNED: Final = r"(?:pod|node|(?:it\.)?namespace|workload|it)\.(?:label|annotati
 def labels_compared(place: Place) -> Refusal | None:
     """`it.label app=pod.label app`: a label test compares with a word only."""
     pair = re.compile(
-        rf"(?<![\w.])({_OWNED})[ \t]+([\w./-]+)[ \t]*(==?|!=)[ \t]*({_OWNED})[ \t]+([\w./-]+)"
+        rf"(?<![\w.])({_OWNED})[ \t]+([\w./-]+)[ \t]*(==?|!=|\b(?:is[ \t]+)?(?:not[ \t]+)?"
+        r"(?:is[ \t]+not|is|same[ \t]+as|the[ \t]+same[ \t]+as|equals?(?:[ \t]+to)?|eq|matches)\b"
+        rf"|\bis\b)[ \t]*({_OWNED})[ \t]+([\w./-]+)"
     )
     for found in pair.finditer(place.bare):
         if not found.start() < place.start <= found.end():
             continue
-        sign = "!=" if found[3] == "!=" else "=="
+        sign = "!=" if found[3] == "!=" or "not" in found[3].split() else "=="
         sides = ((found[1], found[2]), (found[4], found[5]))
         better = f" {sign} ".join(f"{owner}[{quoted_key(key)}]" for owner, key in sides)
         message = "a label test compares with a word, not with another label"

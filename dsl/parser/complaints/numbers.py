@@ -40,6 +40,10 @@ def number(place: Place) -> Refusal | None:
     digits = re.search(r"(?<![\w.])\d+\Z", place.bare[: place.start])
     if digits is not None and rest.startswith(".") and not re.match(r"\.[.\w]", rest):
         span = (digits.start(), place.start + 1)
+        text = re.search(r"(contains|starts[ \t]+with|ends[ \t]+with)[ \t]+\d+\Z", place.before)
+        if text is not None:
+            better = f'"{digits.group()}."'
+            return place.instead(span, "P001", f"`{digits.group()}.` needs quotes", better)
         return place.instead(span, "P007", "digits stand behind the point", digits.group())
     decimal = re.match(r"\.\d+([kKmMgGtTpP])i?[bB]\b", rest)
     if digits is not None and decimal is not None:

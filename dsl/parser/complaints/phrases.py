@@ -149,15 +149,18 @@ def sql_like(place: Place) -> Refusal | None:
     if found is None:
         return None
     pattern = found[3].replace("%", "*").replace("_", "?")
+    folded = re.search(r"(?i)\bilike\b", found.group()) is not None
+    pattern = pattern.lower() if folded else pattern
     better = f'like "{pattern}"'
     inner = pattern.strip("*")
     if re.fullmatch(r"[A-Za-z0-9.-]+", inner) and pattern == f"*{inner}*":
         better = f"contains {inner}"
     span = found.span()
     left = LAST_VALUE.search(place.bare[:start].rstrip())
-    if found[1] and left is not None:
+    if (found[1] or folded) and left is not None:
         value = place.text[left.start() : left.end()]
-        span, better = (left.start(), span[1]), f"not {value} {better}"
+        value = f"lower({value})" if folded else value
+        span, better = (left.start(), span[1]), f"{'not ' if found[1] else ''}{value} {better}"
     what = "patterns are written with `like`, any text in them as `*`"
     return place.instead(span, "P014", what, better)
 

@@ -140,5 +140,19 @@ def grouped(place: Place, found: re.Match[str], by: re.Match[str]) -> Refusal:
             f"write above  metric NAME = promql {quote}{whole}{quote} by {key}",
         )  # fmt: skip
     inner = place.text[found.start(2) : found.end(2)] if found[2] else by[2] or "(x)"
+    end = place.start + len(by.group().rstrip())
+    topology = re.search(r"\bby[ \t]*\([ \t]*(?:node\.)?(zone|region|rack)[ \t]*\)", by.group())
+    if topology is not None and re.match(r"\([ \t]*node\.", inner):
+        # The nodes of a domain are a set of their own.
+        better = f"{found[1]}({inner[1:-1].strip()} over {topology[1]}.nodes)"
+        what = "the nodes of a domain are a set of their own"
+        return place.instead((found.start(), end), "P014", what, better)
+    by_node = re.search(
+        r"\bby[ \t]*\([ \t]*(?:node|instance|pod|kubernetes_node)[ \t]*\)", by.group()
+    )
     better = f"{found[1]}{inner}"
-    return place.instead((found.start(), place.start + by.end()), "P014", message, better)
+    if by_node is None:
+        # Of the groups nothing would be left: the rule would mean something else.
+        help_ = f"without the groups it is  {better}"
+        return place.at(found.start(), end, "P014", message, help_)
+    return place.instead((found.start(), end), "P014", message, better)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from dsl.parser.complaints.choices import ternary
-from dsl.parser.complaints.place import LAST_VALUE, OWNER, PATH, Place
+from dsl.parser.complaints.place import FIELD, LAST_VALUE, OWNER, PATH, Place
 from dsl.parser.refusal import Refusal
 from dsl.schema import FIELDS
 from dsl.spelling import field_for
@@ -43,13 +43,39 @@ def comment(place: Place) -> Refusal | None:
             return None
         at = line + dashes.start(1)
     sign = place.text[at : at + 2]
-    if sign == "//" and re.match(r"//[ \t]*[\d(]", place.text[at:]):
+    if sign == "//" and _divides(place, at, stop):
         return None
-    body = place.text[at + 2 : stop].replace("*/", "").strip()
+    close = place.text.find("*/", at, stop) if sign == "/*" else -1
+    rest = place.text[close + 2 : stop].strip() if close > 0 else ""
+    body = place.text[at + 2 : stop if close < 0 else close].strip()
+    if rest:
+        # What stands behind the comment belongs to the statement.
+        better = rest if "#" in rest else f"{rest}  # {body}"
+        return Refusal(
+            "P014", f"a comment starts with `#`, not with `{sign}`, and ends its line", at,
+            close + 2, helps=(f"put it behind the rest:  {better}",), fix=better,
+            fix_at=(at, stop),
+        )  # fmt: skip
     return Refusal(
         "P014", f"a comment starts with `#`, not with `{sign}`", at, at + 2,
         helps=(f"write  # {body}",), fix=f"# {body}", fix_at=(at, stop),
     )  # fmt: skip
+
+
+_NUMERIC: Final = frozenset({"let", "score", "prescore", "prefer", "avoid", "sort", "queueSort"})
+
+
+def _divides(place: Place, at: int, stop: int) -> bool:
+    """Whether `//` is that of Python: a value stands on either side."""
+    left = LAST_VALUE.search(place.bare[:at].rstrip())
+    right = re.compile(rf"//[ \t]*(?:(?P<name>{PATH})|[\d(])").match(place.bare, at, stop)
+    if left is None or right is None:
+        return False
+    name = right["name"]
+    if name is None or name.split("[")[0] in FIELDS:
+        return True
+    behind = place.bare[right.end() : stop].strip()
+    return place.keyword in _NUMERIC and (not behind or behind[0] in "*/+-)")
 
 
 def braces(place: Place) -> Refusal | None:
@@ -147,6 +173,9 @@ def _arrow_or_sign(place: Place, span: tuple[int, int], run: str) -> Refusal | N
     start, end = span
     if re.fullmatch(r"-[ \t]+>", place.bare[start : start + 3]) and run == "-":
         return place.instead((start, start + 3), "P014", "an arrow has no blank in it", "->")
+    if run.strip("=") == "~" and not place.bare[end : place.line(start)[1]].strip():
+        help_ = "what is looked for stands in quotes behind it:  matches '...'"
+        return place.at(start, end, "P009", f"nothing follows `{run}`", help_)
     if run == "~=" and re.match(r"[ \t]*(?:nil|null|none|true|false|\d)", place.bare[end:]):
         # As Lua says `!=`.
         return _sign(place, span, "!=")
@@ -181,10 +210,7 @@ def _arrow(place: Place, start: int) -> Refusal | None:
         return Refusal("P001", "`->` stands twice", start, start + 2, helps=("leave one out",),
                        fix="")  # fmt: skip
     if "->" in before:
-        return Refusal(
-            "P001", "a rule has one `->`", start, start + 2,
-            helps=("join the conditions by `and`",), fix="and",
-        )  # fmt: skip
+        return _second_arrow(place, start)
     if before.endswith(":"):
         return Refusal(
             "P009", "nothing stands before `->`", start, start + 2,
@@ -202,6 +228,39 @@ def _arrow(place: Place, start: int) -> Refusal | None:
             helps=("join conditions by `and`",), fix="and",
         )  # fmt: skip
     return None
+
+
+#: What is known of a pod before any node is looked at.
+_OF_POD: Final = ("pod.", "namespace.", "workload.", "group.", "time.")
+_OF_NODE: Final = re.compile(r"(?<![\w.$])(?:node|zone|region|rack|it|least|most|peers)\b")
+
+
+def _second_arrow(place: Place, start: int) -> Refusal:
+    """`A -> B -> C`: a B that asks for nothing of the node is one more condition of the pod."""
+    message = "a rule has one `->`"
+    first = place.bare.index("->")
+    head = re.match(r"\w+[ \t]*:[ \t]*", place.text)
+    opened = head.end() if head is not None else 0
+    sides = [place.text[slice(*one)].strip() for one in ((opened, first), (first + 2, start))]
+    bare = place.bare[first + 2 : start]
+    fields = [one.group() for one in FIELD.finditer(bare)]
+    if fields and all(one.startswith(_OF_POD) for one in fields) and not _OF_NODE.search(bare):
+        one, two = (f"({side})" if re.search(r"\b(?:or|if)\b", side) else side for side in sides)
+        better = f"{one} and {two}"
+        span = (opened, start)
+        return Refusal(
+            "P001", message, first, first + 2, helps=(f"write  {better} -> ...",),
+            fix=f"{better} ", fix_at=span,
+        )  # fmt: skip
+    # Of the nodes, or of the pod: what B is about decides what is meant, and that is not known.
+    rest = place.text[start + 2 : place.line(start)[1]].strip()
+    if rest.startswith(("least ", "most ")) or place.keyword in ("score", "sort"):
+        return place.at(start, start + 2, "P001", message, "write a line for each of the two")
+    return place.at(
+        start, start + 2, "P001", message,
+        f"to demand both write  {sides[0]} -> {sides[1]} and {rest}",
+        f"to demand the last where the others hold write  {sides[0]} and {sides[1]} -> {rest}",
+    )  # fmt: skip
 
 
 def _sign(place: Place, span: tuple[int, int], better: str) -> Refusal | None:

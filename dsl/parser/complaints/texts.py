@@ -45,7 +45,7 @@ def unquoted(place: Place) -> Refusal | None:
     return _touching(place)
 
 
-def _pattern(place: Place) -> Refusal:
+def _pattern(place: Place) -> Refusal | None:
     """`matches /^web-.*$/i`, `matches r"x"`, `matches pod.label[x]`, `matches web.*`."""
     text = place.text[place.start :]
     raw = re.match(r"[rRbBuU]{1,2}(?:\"([^\"\n]*)\"|'([^'\n]*)')", text)
@@ -67,8 +67,9 @@ def _pattern(place: Place) -> Refusal:
             fix_at=(left.start(), field.end()),
         )  # fmt: skip
     else:
-        inner = words.group() if words is not None else ""
-        end = len(inner)
+        if words is None:
+            return None
+        inner, end = words.group(), words.end()
     better = f"'{inner}'" if "'" not in inner else f'"{inner}"'
     span = (place.start, place.start + end)
     if slashes is None or "i" not in slashes[2] or left is None:
