@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo
 
 import engine.kube.reflector as watch
 from dsl.compiler import Compiler
+from dsl.diagnostics import Diagnostic
 from dsl.plan import MetricSpec
 from engine.cache import Cache
 from engine.clock import Clock
@@ -223,8 +224,9 @@ class App:
             source.title,
             Compiler(),
             compile_settings(self.settings.berth),
-            Listener(self._accepted, self._refused, self._mended),
+            Listener(self._accepted, self._refused, self._mended, self._costly),
             self._clock,
+            lambda: (self.cache.nodes.count, self.cache.pods.size),
         )
         if isinstance(source, FolderSource):
             scheduler.add_background(source)
@@ -309,6 +311,17 @@ class App:
             'Policies are well again source="%s" bundle="%s"', self.reloader.title, bundle.hash
         )
         self._tell_in_force(bundle)
+
+    def _costly(self, bundle: Bundle, found: tuple[Diagnostic, ...]) -> None:
+        """The cluster has grown: what is in force stays, and its owners should know the price."""
+        nodes, pods = self.cache.nodes.count, self.cache.pods.size
+        for one in found:
+            log.warning("For %d nodes and %d pods: %s", nodes, pods, in_a_line(one))
+        note = (
+            f"the cluster has {nodes} nodes and {pods} pods now; bundle {bundle.hash} stays in"
+            f" force: {in_a_line(found[0])}"
+        )
+        self._tell_source("Warning", "PoliciesCostly", note)
 
     def _tell_in_force(self, bundle: Bundle) -> None:
         names = ", ".join(plan.name for plan in bundle.plans) or "no policy"

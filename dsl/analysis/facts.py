@@ -24,6 +24,11 @@ class Size(Struct, frozen=True):
     nodes: int = DEFAULT_NODES
     pods: int = DEFAULT_PODS
 
+    @classmethod
+    def for_cluster(cls, nodes: int, pods: int) -> "Size":
+        """Returns the size for a cluster that has so many: it may double before it is outgrown."""
+        return cls(max(2 * nodes, DEFAULT_NODES), max(2 * pods, DEFAULT_PODS))
+
 
 class MetricStock(Struct, frozen=True):
     """What Prometheus said to the query of a metric.

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from dsl.source import SourceFile, Span
     from engine.policy.reloader import CompileSettings
 
-_LEAST_NODES, _LEAST_PODS = 1_000, 20_000
 _ENDING: Final = ".policy"
 _TESTS: Final = ".policytest"
 _USES: Final = re.compile(rb"^use[ \t]", re.MULTILINE)
@@ -199,7 +198,8 @@ def _diagnostics(job: _Job) -> Iterator[Diagnostic]:
     stock = job.stock
     actual = (0, 0) if stock is None else (stock.nodes, stock.pods)
     nodes, pods = job.size
-    size = Size(nodes or max(2 * actual[0], _LEAST_NODES), pods or max(2 * actual[1], _LEAST_PODS))
+    least = Size.for_cluster(*actual)
+    size = Size(nodes or least.nodes, pods or least.pods)
     bundled = {name: policies.text(name) for name in policies.names()}
     settings = job.settings
     overrides = {} if settings is None else settings.overrides

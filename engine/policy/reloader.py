@@ -4,7 +4,9 @@
      ▲                         │  ▲ │
      │                         │  └─┘ offer(newer files): starts again with those
      │                         └── no error ──▶ accepted: one reference changes ──▶ idle
-     └── offer(None) or no file in it: refused, the old rules stay
+     ├── offer(None) or no file in it: refused, the old rules stay
+     └── the cluster outgrows the size that costs were bounded for ──▶ bounded anew: told, never
+         refused: what is in force stays
 
 Compiling is driven in slices between scheduling cycles, so that no pod waits for it. A bundle takes
 effect whole or not at all.
@@ -20,6 +22,7 @@ from typing import Final
 from msgspec.structs import replace
 
 import policies
+from dsl.analysis import Size
 from dsl.compiler import Compiler, CompileResult
 from dsl.diagnostics import Diagnostic, render
 from dsl.functions import parse_duration
@@ -33,6 +36,7 @@ from engine.policy.sources import Texts
 from engine.policy.support import names_of_plugins, unsupported, without_policy
 
 _HASH_DIGITS: Final = 12
+_OF_COST: Final = ("P320", "P321")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +125,7 @@ def compile_at_once(
     compiler: Compiler, files: Texts, settings: CompileSettings, title: str = "policies"
 ) -> Bundle | Refusal:
     """What a reloader makes of these files, without slices."""
-    steps = _steps(compiler, files, settings)
+    steps = _steps(compiler, files, settings, Size())
     while True:
         try:
             next(steps)
@@ -130,11 +134,13 @@ def compile_at_once(
 
 
 def _steps(
-    compiler: Compiler, files: Texts, settings: CompileSettings
+    compiler: Compiler, files: Texts, settings: CompileSettings, size: Size
 ) -> Generator[None, None, CompileResult]:
     params = {name: override.params for name, override in settings.overrides.items()}
     bundled = {name: policies.text(name) for name in policies.names()}
-    return compiler.steps(files, params=params, metrics=settings.metrics, bundled=bundled)
+    return compiler.steps(
+        files, params=params, metrics=settings.metrics, size=size, bundled=bundled
+    )
 
 
 def _outcome(
@@ -171,12 +177,14 @@ def _in_overrides(name: str) -> tuple[SourceFile, Span]:
 class Listener:
     """Who is told: `accepted` puts the bundle in force, before it returns.
 
-    `mended`: after a refusal the texts are again those of the bundle in force.
+    `mended`: after a refusal the texts are again those of the bundle in force. `costly`: the
+    cluster has grown so that policies in force cost more than they should.
     """
 
     accepted: Callable[[Bundle], None]
     refused: Callable[[Refusal], None]
     mended: Callable[[Bundle], None]
+    costly: Callable[[Bundle, tuple[Diagnostic, ...]], None]
 
 
 class Reloader:
@@ -189,7 +197,18 @@ class Reloader:
         settings: CompileSettings,
         listener: Listener,
         clock: Clock,
+        there: Callable[[], tuple[int, int]],
     ) -> None:
+        """Starts idle.
+
+        Args:
+            title: the source, for messages.
+            compiler: what compiles.
+            settings: what the configuration adds.
+            listener: who is told.
+            clock: when a slice is over.
+            there: how many nodes and pods the cluster has.
+        """
         self.title = title
         self.bundle: Bundle | None = None
         self.refusal: Refusal | None = None
@@ -198,6 +217,9 @@ class Reloader:
         self._listener = listener
         self._clock = clock
         self._files: dict[str, str | bytes] = {}
+        self._there = there
+        self._size = Size()
+        self._bounding = False
         self._steps: Generator[None, None, CompileResult] | None = None
 
     def offer(self, files: Texts | None, passed_over: tuple[str, ...] = ()) -> None:
@@ -212,7 +234,12 @@ class Reloader:
             self._refuse(Refusal(text, text))
         else:
             self._files = dict(files)
-            self._steps = _steps(self._compiler, self._files, self._settings)
+            self._bounding = False
+            self._begin()
+
+    def _begin(self) -> None:
+        self._size = Size.for_cluster(*self._there())
+        self._steps = _steps(self._compiler, self._files, self._settings, self._size)
 
     @property
     def due(self) -> float | None:
@@ -221,6 +248,9 @@ class Reloader:
 
     def step(self, deadline: float) -> bool:
         """Compiles until the deadline; True if there is more to do."""
+        if self._steps is None and self._is_outgrown():
+            self._bounding = True
+            self._begin()
         while self._steps is not None:
             try:
                 next(self._steps)
@@ -232,7 +262,18 @@ class Reloader:
                 return True
         return False
 
+    def _is_outgrown(self) -> bool:
+        if self.bundle is None or self.refusal is not None:
+            return False
+        nodes, pods = self._there()
+        return nodes > self._size.nodes or pods > self._size.pods
+
     def _finish(self, result: CompileResult) -> None:
+        if self._bounding:
+            costly = tuple([one for one in result.diagnostics if one.code in _OF_COST])
+            if costly and self.bundle is not None:
+                self._listener.costly(self.bundle, costly)
+            return
         outcome = _outcome(result, self._files, self._settings, self.title)
         if isinstance(outcome, Refusal):
             self._refuse(outcome)

@@ -40,12 +40,14 @@ class World:
     def __init__(self, clock=None, **berth):
         self.clock = clock or ManualClock()
         self.told = []
+        self.there = 3, 10
         self.reloader = Reloader(
             "folder x",
             compiler(),
             compile_settings(BerthDocument.model_validate(berth)),
-            Listener(self._accepted, self._refused, self._mended),
+            Listener(self._accepted, self._refused, self._mended, self._costly),
             self.clock,
+            lambda: self.there,
         )
 
     def _accepted(self, bundle):
@@ -58,8 +60,18 @@ class World:
     def _mended(self, bundle):
         self.told.append(("mended", bundle.hash))
 
+    def _costly(self, bundle, found):
+        self.told.append(("costly", bundle.hash, [one.code for one in found]))
+
+    def grown(self, nodes, pods):
+        self.there = nodes, pods
+        return self.worked()
+
     def offer(self, files):
         self.reloader.offer(files)
+        return self.worked()
+
+    def worked(self):
         while self.reloader.step(self.clock.monotonic() + 1.0):
             pass
         told, self.told = self.told, []
@@ -422,3 +434,27 @@ def test_bytes_that_are_no_text_are_refused_with_the_file(tmp_path):
     look(source, clock)
     (refusal,) = World().offer(offers[0])
     assert "a.policy" in refusal.text
+
+
+DEAR = {"a.policy": "filter: any(split(node.annotation[x], ' ') where node.name contains (it))\n"}
+
+
+def test_costs_are_bounded_anew_when_the_cluster_outgrows_them_and_nothing_is_switched_off():
+    world = World()
+    ((bundle, _),) = world.offer(DEAR)
+    assert bundle.warnings == ()
+    assert world.grown(900, 20_000) == [], "that is what they were bounded for"
+    assert world.grown(1_100, 100) == [], "that is not too much yet"
+    assert world.grown(2_300, 100) == [("costly", bundle.hash, ["P320"])]
+    assert world.grown(4_500, 100) == [], "twice of what there was has been bounded"
+    assert world.grown(9_000, 100) == [("costly", bundle.hash, ["P321"])]
+    assert world.reloader.bundle is bundle
+    assert world.grown(10, 10) == world.grown(9_000, 100) == []
+
+
+def test_a_large_cluster_is_what_new_texts_are_bounded_for():
+    world = World()
+    world.there = 9_000, 20_000
+    (refusal,) = world.offer(DEAR)
+    assert [one.code for one in refusal.diagnostics] == ["P321"]
+    assert world.grown(50_000, 20_000) == [], "nothing is in force"
