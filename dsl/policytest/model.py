@@ -79,13 +79,14 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A policy that takes part."""
+    """A policy that takes part; `places` is where each parameter is named."""
 
     name: str
     span: Span
     params: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     alias: str = ""
     weight: float | None = None
+    places: Mapping[str, Span] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

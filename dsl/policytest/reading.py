@@ -4,7 +4,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from dsl import testsyntax as t
 from dsl.checker.scope import closest
@@ -42,6 +42,9 @@ from dsl.policytest.model import (
 )  # fmt: skip
 from dsl.source import SourceFile, Span, read_source
 from dsl.types import is_missing
+
+if TYPE_CHECKING:
+    from dsl.parser.complaints.pieces import Beside
 
 
 def read_suite(name: str, data: str | bytes, reader: StatementReader | None = None) -> Suite:
@@ -100,6 +103,8 @@ class _Reader:
         self._lost = _declared(source, found)
         #: The statement that is being read.
         self._within = Span(0, 0)
+        #: What the file says besides that statement.
+        self._known: tuple[Span, Beside] | None = None
 
     def suite(self, file: t.TestFile) -> Suite:
         """Returns the whole file's model."""
@@ -182,7 +187,8 @@ class _Reader:
                 return
         params = {name.text: _plain(value) for name, value in node.args}
         alias = node.alias.text if node.alias else ""
-        yield Use(node.name.text, node.name.span, params, alias, weight)
+        places = {name.text: name.span for name, _ in node.args}
+        yield Use(node.name.text, node.name.span, params, alias, weight, places)
 
     def _given(self, cluster: Cluster, node: t.Given) -> Cluster:
         match node:
@@ -221,8 +227,10 @@ class _Reader:
         """
         from dsl.parser.complaints.of_tests import beside, findings  # noqa: PLC0415 - rarely needed
 
-        known = beside(self.source.text, self.source.slice(self._within))
-        told = list(findings(self.source.slice(span), known))
+        if self._known is None or self._known[0] != self._within:
+            statement = self.source.slice(self._within)
+            self._known = self._within, beside(self.source.text, statement)
+        told = list(findings(self.source.slice(span), self._known[1]))
         if not told:
             return False
         self.found[before:] = [one for one in self.found[before:] if not one.is_error]

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final
 
 from msgspec.structs import replace
 
 from dsl.checker.scope import closest
 from dsl.compiler import Compiler, CompileResult
-from dsl.diagnostics import Diagnostic
+from dsl.diagnostics import Diagnostic, Fix
 from dsl.plan import Plan
 from dsl.policytest import NOT_FOUND, Case, Suite, Use
+from dsl.source import Span
 from engine.framework.interface import Plugin
 from engine.plugins.registry import DEFAULT_WEIGHTS, make_plugin
 from engine.policy.plugin import Worlds
@@ -23,6 +24,8 @@ from engine.policy.points import plugin_of
 _HEADER: Final = re.compile(rb"^policy:[ \t]*([A-Za-z0-9._/-]+)", re.MULTILINE)
 _PARAM: Final = re.compile(rb"^param[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
 _SHOWN: Final = 8
+#: What a file is called, which is not part of a policy's name.
+_ENDING: Final = re.compile(r"\.(?:policy|policytest|ya?ml)\Z")
 
 _USED: Final = re.compile(rb"^use[ \t]+([A-Za-z][\w-]*)", re.MULTILINE)
 
@@ -85,6 +88,9 @@ class Library:
             there = self._find(use.name, folder)
             if there is None:
                 return self._missing(suite, use, folder)
+            strange = _no_parameter(suite, use, there)
+            if strange is not None:
+                return strange
             found.append((use, there))
         return found
 
@@ -113,7 +119,8 @@ class Library:
         here = [one.name for one in self._policies(folder)]
         bundled = [one.name for one in self._policies(self._bundled)]
         known = [*here, *bundled, *(_kebab(name) for name in DEFAULT_WEIGHTS)]
-        near = closest(use.name, known)
+        stem = _ENDING.sub("", PurePath(use.name).name)
+        near = stem if stem in known else closest(use.name, known)
         if near:
             help_ = f"did you mean `{near}`?"
         elif here:
@@ -121,9 +128,9 @@ class Library:
             help_ = f"beside this file there are {', '.join(here[:_SHOWN])}{more}"
         else:
             help_ = f"write the policy to  {folder / use.name}.policy"
-        return Diagnostic(
-            NOT_FOUND, f"there is no policy `{use.name}`", suite.source, use.span, helps=(help_,)
-        )
+        fix = Fix(use.span, near) if near else None
+        message = f"there is no policy `{use.name}`"
+        return Diagnostic(NOT_FOUND, message, suite.source, use.span, helps=(help_,), fix=fix)
 
     def arrange(
         self, found: Sequence[tuple[Use, PolicyText | str]], case: Case, worlds: Worlds
@@ -165,6 +172,29 @@ class Library:
             others.pop(there.name, None)
             self._compiled[key] = self._compiler.compile(files, params=given, bundled=others)
         return self._compiled[key]
+
+
+def _no_parameter(suite: Suite, use: Use, there: PolicyText | str) -> Diagnostic | None:
+    """A parameter that the policy does not declare, at the place where it is given."""
+    if any(case.wants_error for case in suite.cases):
+        # Just that may be what a test expects.
+        return None
+    known = there.params if isinstance(there, PolicyText) else frozenset()
+    for name, span in use.places.items():
+        if name not in known:
+            return no_parameter(suite, f"`{use.name}` has no parameter `{name}`", name, span, known)
+    return None
+
+
+def no_parameter(
+    suite: Suite, message: str, name: str, span: Span, known: Collection[str]
+) -> Diagnostic:
+    """Returns the finding about a parameter that is not there."""
+    near = closest(name, sorted(known))
+    help_ = f"it has {', '.join(sorted(known))}" if known else "it has none"
+    help_ = f"did you mean `{near}`?" if near else help_
+    fix = Fix(span, near) if near else None
+    return Diagnostic("P105", message, suite.source, span, helps=(help_,), fix=fix)
 
 
 def _used(use: Use, there: PolicyText, plan: Plan, worlds: Worlds) -> Used:

@@ -32,7 +32,7 @@ from engine.policytests.comparing import differences
 from engine.policytests.coverage import RuleCoverage, coverage_of, rules_covered
 from engine.policytests.meaning import ByReference
 from engine.policytests.objects import FixtureError
-from engine.policytests.policies import Library, PolicyText, Refused, Used
+from engine.policytests.policies import Library, PolicyText, Refused, Used, no_parameter
 from engine.policytests.scene import make_scene, new_worlds
 from engine.policytests.values import values_of_rules
 
@@ -69,6 +69,7 @@ _FORMS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
+_DECLARED: Final = re.compile(r"param[ \t]+([A-Za-z_]\w*)")
 _DOMAIN: Final = "domain"
 #: Whose value a metric with none, one and two keys is.
 _OF_KEYS: Final = ("cluster", _DOMAIN, "pair")
@@ -153,8 +154,13 @@ class Runner:
         if isinstance(found, Diagnostic):
             self._cannot(path, render((found,)), (found,))
             return
-        for case in suite.cases:
-            outcome, message = self._case(suite, case, found, path.parent)
+        results = [(case, *self._case(suite, case, found, path.parent)) for case in suite.cases]
+        outcomes = {(outcome, message) for _, outcome, message in results}
+        if len(results) > 1 and len(outcomes) == 1 and results[0][1] == ERROR:
+            # What is wrong with all tests alike is wrong with what they share.
+            self._cannot(path, results[0][2])
+            return
+        for case, outcome, message in results:
             self.report.results.append(Result(str(path), case.name, case.line, outcome, message))
 
     def _cannot(self, path: Path, message: str, found: tuple[Diagnostic, ...] = ()) -> None:
@@ -172,7 +178,7 @@ class Runner:
         if case.wants_error:
             return _refusal(case.expected[0], used)
         if isinstance(used, Refused):
-            return ERROR, render(used.diagnostics)
+            return ERROR, render(_where_given(one, suite, case) for one in used.diagnostics)
         specs = {spec.id: spec for one in used if one.plan is not None for spec in one.plan.metrics}
         try:
             gangs = [
@@ -259,11 +265,25 @@ def _unknown_param(suite: Suite, case: Case, found: Found) -> Diagnostic | None:
     known = {name for _, one in found if isinstance(one, PolicyText) for name in one.params}
     for name, (_, span) in case.params.items():
         if name not in known:
-            listed = ", ".join(sorted(known))
-            help_ = f"it has {listed}" if known else "it has none"
             message = f"no policy used here has a parameter `{name}`"
-            return Diagnostic("P701", message, suite.source, span, helps=(help_,))
+            return no_parameter(suite, message, name, span, known)
     return None
+
+
+def _where_given(finding: Diagnostic, suite: Suite, case: Case) -> Diagnostic:
+    """A finding about the value of a parameter, at the place that gives it."""
+    source = finding.source
+    line = source.line(source.position(finding.span.start)[0])
+    declared = _DECLARED.match(line)
+    if declared is None or finding.code != "P111":
+        return finding
+    places = {name: span for use in suite.uses for name, span in use.places.items()}
+    places |= {name: span for name, (_, span) in case.params.items()}
+    place = places.get(declared[1])
+    if place is None:
+        return finding
+    helps = (*finding.helps, f"the policy has  {line.strip()}")
+    return Diagnostic(finding.code, finding.message, suite.source, place, helps=helps)
 
 
 def _refusal(expected: Expected, used: list[Used] | Refused) -> tuple[str, str]:

@@ -1062,3 +1062,44 @@ def test_events_and_annotations_that_are_not_set(run):
     policy = "filter: node.ready"
     (one,) = run('test: "t"\n  given pod chosen a\n  expect events none\n', head=head, p=policy)
     assert one.outcome == "passed"
+
+
+# ---- what a `use` says
+
+
+BOUNDED = "param limit: number = 5 from 0 to 9\nfilter: pod.priority < $limit\n"
+TWO = 'test: "t"\n  given pod\n  expect feasible [a]\ntest: "u"\n  given pod\n  expect best a\n'
+
+
+@pytest.mark.parametrize(
+    ("use", "code", "underlined", "help_"),
+    [
+        ("use p (limt = 2)", "P105", "limt", "did you mean `limit`?"),
+        ("use p (other = 2)", "P105", "other", "it has limit"),
+        ("use node-name (a = 2)", "P105", "a", "it has none"),
+        ("use p (limit = foo)", "P111", "limit", "the policy has  param limit: number = 5"),
+        ("use p (limit = 20)", "P111", "limit", "from 0 to 9"),
+        ("use p.policy", "P704", "p.policy", "did you mean `p`?"),
+        ("use p.yaml", "P704", "p.yaml", "did you mean `p`?"),
+    ],
+)
+def test_what_is_wrong_with_a_use_is_said_once_and_there(run, use, code, underlined, help_):
+    (one,) = run(TWO, head=f"{use}\nnode: a\n", p=BOUNDED)
+    assert (one.outcome, one.test, one.line) == ("error", "", 1)
+    assert one.message.startswith(f"error[{code}]")
+    line, mark = re.search(r"1 \| (.*)\n +\| (.*)\n", one.message).groups()
+    assert line[mark.index("^") : mark.rindex("^") + 1] == underlined
+    assert help_ in one.message
+
+
+def test_a_value_given_in_one_test_is_told_there(run):
+    tests = TWO.replace("  expect best", "  given param limit = 20\n  expect best")
+    first, second = run(tests, head="use p\nnode: a\n", p=BOUNDED)
+    assert (first.outcome, second.outcome) == ("passed", "error")
+    assert "t.policytest:8:15" in second.message.replace(f"{run.folder}/", "")
+
+
+def test_an_unknown_parameter_of_a_test_has_a_near_one(run):
+    tests = 'test: "t"\n  given pod\n  given param limt = 2\n  expect best a\n'
+    _, message = outcome(run(tests, head="use p\nnode: a\n", p=BOUNDED))
+    assert "did you mean `limit`?" in message

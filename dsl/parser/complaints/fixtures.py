@@ -19,6 +19,7 @@ from dsl.parser.testwords import (
     FLAG,
     HEADS,
     KEYED,
+    PLAIN,
     TEXT,
     TEXTS,
     UNNAMED,
@@ -497,8 +498,8 @@ class _Walk(Pairs):
             return self._refuse(span, "P701", message, None, *self._choices(one.text))
         self.at += 1
         whole = one.start, value.end
-        every = {name for known in ATTRIBUTES.values() for name in known}
-        other = one.text if one.text in every else closest(one.text, sorted(every))
+        every = (*PLAIN, *KEYED)
+        other = one.text if one.text in every else closest(one.text, every)
         owners = [kind for kind, known in ATTRIBUTES.items() if other in known]
         if owners:
             help_ = f"`{other}` is an attribute of {_either(owners)}"
