@@ -548,6 +548,8 @@ _ADVICE: Final = MappingProxyType(
         "isalpha": "a pattern is asked by  matches:  pod.name matches '[a-z]*'",
         "today": "the time is  now, time.hour, time.minute   and   time.weekday",
         "eval": "nothing of a policy is run as a program",
+        "weight": "a weight stands behind its value:  score: load weight 5",
+        "weighted": "a weight stands behind its value:  score: load weight 5",
         "bind": "a value gets a name on a line of its own:  let NAME = VALUE",
     }
 )  # fmt: skip

@@ -139,6 +139,10 @@ def _with_constant(typer: "Typer", node: s.Compare, left: Typed, right: Typed) -
         Kind.LIST: f"len({text})",
     }
     better = forms.get(other.type.kind)
+    if isinstance(other, ir.Read) and other.field == "now":
+        hint = "an age is that of something:  now - node.created"
+        kinds = describe(left), describe(right)
+        raise scope.refuse("P201", f"cannot compare {kinds[0]} with {kinds[1]}", left.span, hint)
     place = other.span
     flag = {"==0": f"not {text}", "!=0": text, "==1": text, "!=1": f"not {text}"}.get(
         f"{node.operator}{scope.text(number)}"

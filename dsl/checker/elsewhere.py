@@ -145,10 +145,15 @@ def of_set(scope: Scope, name: str, span: Span) -> str:
     ).match(text, span.end)
     if test is not None:
         return f"any({name} where it.name {test[1]})"
-    value = re.search(r"(?<![\w.$])(pod\.(\w+))[ \t]+(not[ \t]+)?in[ \t]*\Z", text[: span.start])
+    value = re.search(
+        r"(?<![\w.$])(pod\.(\w+)(\[[\w./-]+\])?)[ \t]+(not[ \t]+)?in[ \t]*\Z",
+        text[: span.start],
+    )
     if value is None or f"it.{value[2]}" not in FIELDS:
         return ""
-    return f"{'not ' if value[3] else ''}any({name} where it.{value[2]} == {value[1]})"
+    # What a label or an annotation names is a pod by its name.
+    own = "it.name" if value[3] else f"it.{value[2]}"
+    return f"{'not ' if value[4] else ''}any({name} where {own} == {value[1]})"
 
 
 def of_node(scope: Scope, name: str, span: Span) -> str:

@@ -30,6 +30,8 @@ from dsl.schema import CATALOGUE, FIELDS
 from dsl.source import Span
 from dsl.types import (
     BOOL,
+    BYTES,
+    CORES,
     DURATION,
     NUMBER,
     PLAIN,
@@ -440,6 +442,9 @@ class Typer:
             if kind.unit == other.unit:
                 return kind
             hint = _unit_hint(kind, right) or _unit_hint(other, left)
+            if {kind.unit, other.unit} == {CORES, BYTES}:
+                hint = "add shares:  node.cpu.free/node.cpu.allocatable"
+                hint += f" {operator} node.memory.free/node.memory.allocatable"
             raise self.scope.refuse(
                 "P203",
                 f"cannot {word} {describe(left)} and {describe(right)}",

@@ -115,8 +115,13 @@ def _of_unknown(node: s.Field, name: str) -> tuple[list[str], Fix | None]:
             node.span, f"{glued} {name[len(glued) :]}"
         )
     word = re.sub(r"[_-]", "", node.path.rpartition(".")[2]).lower()
+    parent = name.rpartition(".")[0]
+    if parent in FIELDS and FIELDS[parent].type.is_number:
+        return [f"did you mean `{parent}`?"], Fix(node.span, parent) if not node.tail else None
     parts = [one for one in FIELDS if one.startswith(f"{root}.") and word in one.split(".")]
-    if parts:
+    if f"{root}.{word}" in parts:
+        return [f"did you mean `{root}.{word}`?"], None
+    if parts and parent == root:
         return ["there is " + ", ".join(f"`{one}`" for one in parts)], None
     other = {"pod": "node", "node": "pod"}.get(root, "")
     of_other = f"{other}.{name.partition('.')[2]}"
@@ -125,6 +130,10 @@ def _of_unknown(node: s.Field, name: str) -> tuple[list[str], Fix | None]:
         return [f"{what}  {of_other}" + "[KEY]" * FIELDS[of_other].keyed], None
     if f"{root}.label" in FIELDS and word.rstrip("s") not in _OF_KUBERNETES:
         key = node.path.rpartition(".")[2] if node.key is None else "KEY"
+        asked = re.fullmatch(r"(?:is|has)_?([A-Za-z]\w*)", key)
+        if asked is not None:
+            label = f"{root}.label {asked[1].lower()}"
+            return [f"what Kubernetes does not know stands in a label:  {label}"], None
         return [
             "what Kubernetes does not know stands in a label or annotation:"
             f"  {root}.label[{key}]   or   number({root}.label[{key}])"

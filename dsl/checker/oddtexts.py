@@ -29,6 +29,11 @@ _PLAIN: Final = _NAMES | {
     "node.rack", "node.arch", "node.os", "node.instance_type", "pod.priority_class",
     "pod.scheduler",
 }  # fmt: skip
+#: What others call a value of these fields.
+_CALLED: Final = {
+    "node.arch": {"x86_64": "amd64", "x86-64": "amd64", "x64": "amd64", "aarch64": "arm64"},
+    "node.os": {"Linux": "linux", "Windows": "windows"},
+}
 #: Images, with letters, digits and `-._/:@`.
 _IMAGES: Final = frozenset({"pod.image", "it.image"})
 _KINDS: Final = ("ReplicaSet", "StatefulSet", "DaemonSet", "Job", "Node", "ReplicationController")
@@ -69,9 +74,29 @@ def strange_text(
         return
     if isinstance(left, ir.Func):
         _of_one_case(scope, left, right, right.value, negated=negated)
-    if not isinstance(left, ir.Read):
-        return
-    value, field = right.value, left.field
+    elif isinstance(left, ir.Read) and not (operator == "is" and _called(scope, left, right)):
+        _of_field(scope, left, operator, right, negated=negated)
+
+
+def _called(scope: Scope, left: ir.Read, right: ir.Const) -> bool:
+    """Warns of `node.arch is x86_64`; False for other values."""
+    better = _CALLED.get(left.field, {}).get(str(right.value))
+    if better is not None:
+        scope.report(
+            "P317",
+            f"`{left.field}` is never `{right.value}`",
+            right.span,
+            f"did you mean `{better}`?",
+            fix=_requoted(scope, right.span, better),
+            severity=_WARNING,
+        )
+    return better is not None
+
+
+def _of_field(
+    scope: Scope, left: ir.Read, operator: str, right: ir.Const, *, negated: bool
+) -> None:
+    value, field = str(right.value), left.field
     if not value and negated and FIELDS[field].optional:
         meant.not_empty(scope, left, right)
     elif field.endswith("owner.kind"):
