@@ -284,7 +284,7 @@ def metric_spec(name: str, definition: MetricDefinition) -> MetricSpec:
         str(definition.percent),
     )
     digest = hashlib.sha256("\0".join(source).encode("utf-8", "surrogatepass")).hexdigest()[:12]
-    words = tuple(one.strip() for one in (definition.by or "").split(",") if one.strip())
+    words = tuple(map(str.strip, definition.by.split(","))) if definition.by else ()
     of, keys = owner_of(words)
     spec = MetricSpec(
         id=f"promql:{digest}",

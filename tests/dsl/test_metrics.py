@@ -54,7 +54,8 @@ def test_an_object_is_named_by_kind_and_field():
     [("instance", "node"), ("cluster", "cluster"), ("namespace", "namespace"), ("pod", "pod"),
      ("workload", "workload"), ("namespace, workload", "workload"), ("src, dst", "pair"),
      ("zone", "zone"), ("region", "region"), ("rack", "rack"), ("cloud_zone", "zone"),
-     ("label_topology_kubernetes_io_rack", "rack"), ("namespace, pod", "pod")],
+     ("label_topology_kubernetes_io_rack", "rack"), ("namespace, pod", "pod"),
+     ("namespace, team", "pair"), ("app, pod", "pair")],
 )  # fmt: skip
 def test_by_says_whose_it_is(by, of):
     text = f'metric x = promql "q" by {by}\nscore: node.pods.free\nlet y = x\n'
