@@ -276,6 +276,9 @@ class _Reader:
             if attr.key is None:
                 message, help_ = f"`{name}` takes a key and a value", f"write  {name} KEY=VALUE"
                 raise self._refuse("P702", message, attr.value.span, help_)
+            if attr.key.text.startswith((".", "-")) and not attr.key.quoted:
+                message, help_ = f"`{name}` takes a key and a value", f"write  {name} KEY=VALUE"
+                raise self._refuse("P702", message, attr.key.span, help_)
             value = self._value(known[name], name, attr.value)
             maps.setdefault(name, {})[attr.key.text] = str(value)
         else:

@@ -92,7 +92,7 @@ WRONG_IN_TEST = [
     ("  node: c\n", "P012", "node", "given node ..."),
     ("  givn pod name p\n", "P001", "givn", "did you mean `given`?"),
     ("  expct feasible [a]\n", "P001", "expct", "did you mean `expect`?"),
-    ("  given\n", "P001", "", "given takes pod, node"),
+    ("  given\n", "P001", "given", "given pod name p"),
     ("  given pods name p\n", "P001", "pods", "did you mean `pod`?"),
     ("  given running a name x\n", "P009", "a", "on a"),
     ("  given pod name $x\n", "P001", "$x", "the value itself"),

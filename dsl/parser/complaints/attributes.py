@@ -16,7 +16,7 @@ SAME: Final = MappingProxyType(
         **dict.fromkeys(("core", "processor", "vcpu"), "cpu"),
         **dict.fromkeys(("prio", "importance"), "priority"),
         **dict.fromkeys(("ns", "project"), "namespace"),
-        **dict.fromkeys(("named", "called", "podname", "nodename"), "name"),
+        **dict.fromkeys(("named", "called", "podname"), "name"),
         **dict.fromkeys(("selector", "nodeselector", "nodelabel", "affinity"), "node_selector"),
         **dict.fromkeys(("tolerate", "tolerating"), "toleration"),
         **dict.fromkeys(("tainted",), "taint"),
@@ -32,7 +32,7 @@ SAME: Final = MappingProxyType(
         **dict.fromkeys(("maxpods", "podslots", "slots", "podlimit"), "pods"),
         **dict.fromkeys(("times", "number", "amount", "copies"), "count"),
         **dict.fromkeys(("retries", "attempt", "tries"), "attempts"),
-        **dict.fromkeys(("creationtimestamp", "createdat", "creation"), "created"),
+        **dict.fromkeys(("creationtimestamp", "createdat", "creation", "age"), "created"),
         **dict.fromkeys(("starttime", "started"), "started_at"),
         **dict.fromkeys(("queued", "enqueuedat", "enqueued"), "queued_at"),
         **dict.fromkeys(("finished", "completedat", "completed"), "finished_at"),
@@ -43,6 +43,8 @@ SAME: Final = MappingProxyType(
         **dict.fromkeys(("minmember", "minmembers", "minavailable", "size"), "min_member"),
         **dict.fromkeys(("disruptionsallowed", "allow"), "allowed"),
         **dict.fromkeys(("container", "containers"), "images"),
+        **dict.fromkeys(("node", "on", "nodename", "placedon"), "chosen"),
+        **dict.fromkeys(("toleratesall", "tolerateseverything"), "tolerates_all"),
     }
 )
 #: Words that say what an attribute is, letters only.

@@ -26,10 +26,12 @@ _MEANT: Final = MappingProxyType(
         **dict.fromkeys(("schedulable", "allowed", "accepted", "fits", "fit", "nodes", "possible",
                          "accepts", "passes", "pass", "candidates", "eligible"), "feasible"),
         **dict.fromkeys(("chosen", "placed", "scheduled", "winner", "node", "bound", "wins", "win",
-                         "selected", "picked", "lands", "top", "highest"), "best"),
-        **dict.fromkeys(("preempted", "evicted", "evicts", "preempts", "victim"), "victims"),
+                         "selected", "picked", "lands",
+                         "land", "top", "highest"), "best"),
+        **dict.fromkeys(("preempted", "evicted", "evict", "preempt", "evicts", "preempts",
+                         "victim"), "victims"),
         **dict.fromkeys(("nominates", "nomination"), "nominated"),
-        **dict.fromkeys(("held", "blocked"), "gated"),
+        **dict.fromkeys(("held", "hold", "holds"), "gated"),
         **dict.fromkeys(("scores", "scored", "points"), "score"),
         **dict.fromkeys(("sequence", "queue", "sorted", "ordered"), "order"),
         **dict.fromkeys(("event",), "events"),
@@ -45,7 +47,9 @@ _WHOLE: Final = MappingProxyType(
                         ("feasible", "none")),
         **dict.fromkeys(("permitted", "permit-allowed"), ("permit", "allow")),
         **dict.fromkeys(("waiting", "waits", "wait"), ("permit", "wait")),
-        "unpermitted": ("permit", "reject"),
+        **dict.fromkeys(("none", "nothing", "nobody"), ("feasible", "none")),
+        **dict.fromkeys(("allow", "allows"), ("permit", "allow")),
+        **dict.fromkeys(("reject", "deny", "unpermitted"), ("permit", "reject")),
     }
 )  # fmt: skip
 _PERMITS: Final = MappingProxyType(
@@ -62,7 +66,8 @@ _ALL: Final = frozenset({"all", "any", "every", "everywhere", "both", "*"})
 _NONE: Final = frozenset({"none", "nothing", "nobody", "no", "nowhere", "empty", "null", "-"})
 _FILLERS: Final = frozenset(
     {"is", "are", "be", "to", "on", "of", "for", "in", "at", "by", "the", "node", "nodes", "pod",
-     "pods", "only", "exactly", "that", "a", "an", "=", "==", ":", "rule", "was", "being", "set",
+     "pods", "only", "exactly",
+     "->", "=>", "that", "a", "an", "=", "==", ":", "rule", "was", "being", "set",
      "it", "should", "must", "will", "equals", "equal", "about", "around", "as", "has", "gets",
      "get", "from"}
 )  # fmt: skip
@@ -181,9 +186,15 @@ class _Reading:
         one = self.rest[0]
         low = one.text.lower()
         later = next(
-            (at for at, two in enumerate(self.rest[1:4], 1) if two.text in EXPECTATIONS), None
+            (at for at, two in enumerate(self.rest[1:4], 1) if self._is_word(one, two)), None
         )
-        if low not in EXPECTATIONS and low not in _MEANT and later is not None:
+        if one.text in self.beside.nodes and later is None and self.rest[1:]:
+            values = [two for two in self.rest[1:] if two.text not in _LINKS]
+            if len(values) == 1 and not is_missing(parse_number(values[0].plain)):
+                self._tell("P001", "what is expected of a node is its `score`")
+                return "score"
+        mine = low not in EXPECTATIONS and (low not in _MEANT or low in ("node", "nodes"))
+        if mine and later is not None:
             # `expect a to be feasible`: what it is about stands in front.
             self._tell("P001", f"what is expected stands behind `expect`, before `{one.text}`")
             front = [
@@ -194,7 +205,8 @@ class _Reading:
             if any(two.text in ("not", "never") for two in front):
                 turned = not turned
                 front = [two for two in front if two.text not in ("not", "never")]
-            low = self.rest[later].text
+            low = self.rest[later].text.lower()
+            low = low if low in EXPECTATIONS else _MEANT[low]
             self.rest = [*front, *self.rest[later + 1 :]]
             return _OPPOSITE.get(low, low) if turned else low
         whole = _WHOLE.get(low)
@@ -212,13 +224,19 @@ class _Reading:
         del self.rest[0]
         return _OPPOSITE.get(name, name) if turned else name
 
+    def _is_word(self, first: Piece, later: Piece) -> bool:
+        """Whether a later word says what is expected; others' words only behind a name."""
+        if later.text in EXPECTATIONS:
+            return True
+        return first.text in self._names() and later.text.lower() in _MEANT
+
     def _known_name(self, one: Piece, low: str) -> str | None:
         if one.text in EXPECTATIONS:
             return one.text
         name = low if low in EXPECTATIONS else _MEANT.get(low)
         message = f"there is no expectation `{one.text}`"
         if name is None:
-            name = closest(one.text, EXPECTATIONS) or _MEANT.get(closest(low, _MEANT) or "")
+            name = closest(one.text, EXPECTATIONS)
         if low in ("message", "because") or one.kind == "text":
             self._stuck(
                 (one.start, self._last), "P701", message,
@@ -226,7 +244,11 @@ class _Reading:
             )  # fmt: skip
             return None
         if name is None:
-            self._stuck((one.start, one.end), "P701", message, f"a test expects {_NAMES}")
+            known = f"a test expects {_NAMES}"
+            if one.text in self.beside.nodes or one.text in ("[", "(", "{"):
+                said = self.rest[1] if one.kind == "sign" and self.rest[1:] else one
+                known = f"say what of it:  feasible [{said.plain}]   or   best {said.plain}"
+            self._stuck((one.start, one.end), "P701", message, known)
             return None
         self._tell("P701", message)
         return name
@@ -234,7 +256,7 @@ class _Reading:
     def _nothing_follows(self, name: str) -> None:
         one = self.pieces[-1]
         example = self._example(name)
-        if name == "rejected" and any(two.text == "not" for two in self.pieces):
+        if name == "rejected" and any(two.text in ("not", "no") for two in self.pieces):
             self.wanted = ["feasible", "none"]
             return
         if name in ("gated", "ungated") and len(self.beside.pods) == 1:
@@ -431,6 +453,18 @@ class _Reading:
         numbers = [one for one in parts if not is_missing(parse_number(one.plain.lstrip("~")))]
         nodes = [one for one in parts if one not in numbers or one.text in self.beside.nodes]
         numbers = [one for one in numbers if one not in nodes]
+        given = all(one.text in self.beside.nodes for one in nodes)
+        if given and len(nodes) > 1 and parts == [two for pair in zip(nodes, numbers, strict=False)
+                                        for two in pair]:  # fmt: skip
+            lines = [
+                f"score {node.plain} {one.plain}" for node, one in zip(nodes, numbers, strict=True)
+            ]
+            self.open = Refusal(
+                "P001", "each score has a line of its own", parts[0].start, parts[-1].end,
+                helps=(f"write a line for each:  expect {lines[0]}",),
+                fix="\n  expect ".join(lines).removeprefix("score "),
+            )  # fmt: skip
+            return
         if len(nodes) != 1 or len(numbers) != 1:
             value = numbers[0].plain if numbers else "75"
             one = [nodes[0].plain] if nodes else list(self.beside.nodes[:_FEW]) or ["NODE"]
@@ -444,6 +478,8 @@ class _Reading:
             self._stuck(span, *self._what_score(nodes, numbers), help_)
             return
         number = numbers[0].plain.lstrip("~")
+        if number != numbers[0].plain:
+            self._tell("P001", "a score is compared with one number, which it equals")
         if parts.index(nodes[0]):
             self._tell("P001", "the node stands in front of its score")
         if number.endswith("%"):
@@ -494,7 +530,10 @@ class _Reading:
             one = self.rest.pop(0)
             low = one.text.lower()
             if low in (",", "and") and self.rest and self.rest[0].text in EXPECTATIONS:
-                self._two(one)
+                self._two(one, self.rest[0].start)
+                return
+            if one.text in EXPECTATIONS and self.rest:
+                self._two(one, one.start)
                 return
             word = low if low in ("message", "status") else _REASONS.get(low)
             if (
@@ -522,9 +561,8 @@ class _Reading:
                 self._tell("P001", f"`{one.text}` does not fit here")
             self._reply(one, word)
 
-    def _two(self, one: Piece) -> None:
+    def _two(self, one: Piece, behind: int) -> None:
         """`feasible [a] and rejected [b]`."""
-        behind = self.rest[0].start
         help_ = f"write below it  expect {self.text[behind : self._last]}"
         self.open = Refusal(
             "P001", "each expectation has a line of its own", one.start, one.end, helps=(help_,),
@@ -563,7 +601,8 @@ class _Reading:
             low = first.plain.lower()
             known = next((two for two in reversed(_STATUS) if low.endswith(two)), None)
             known = known or closest(low, _STATUS)
-            self._tell("P001", f"`{first.text}` does not fit here")
+            if known != first.text:
+                self._tell("P001", f"`{first.text}` does not fit here")
             if known is None:
                 self._stuck((first.start, first.end), "P001", "", f"it is {' or '.join(_STATUS)}")
                 return
@@ -572,11 +611,21 @@ class _Reading:
         if first.kind == "text":
             self.wanted += [word, first.text]
             return
+        if first.text in ("[", "(") and self.rest and self.rest[0].kind == "text":
+            self._tell("P001", "`message` takes one text, not a list")
+            self.wanted += [word, self.rest[0].text]
+            self.rest = self.rest[2:]
+            return
+        if first.text in ("contains", "like", "matches", "starts", "ends", "includes"):
+            message = "a message is compared as a whole"
+            self._stuck((first.start, self._last), "P001", message, 'write  "no room"')
+            return
         last = first
         while self.rest and self.rest[0].text != "status":
             last = self.rest.pop(0)
         self._tell("P001", "`message` takes a quoted text")
-        self.wanted += [word, f'"{self.text[first.start : last.end]}"']
+        said = self.text[first.start : last.end].replace('"', '\\"')
+        self.wanted += [word, f'"{said}"']
 
 
 _EXAMPLE: Final = MappingProxyType({"message": '"no room"', "status": "unresolvable"})

@@ -28,7 +28,22 @@ from dsl.parser.testwords import (
 from dsl.spelling import closest
 
 _OF_NODES: Final = ("chosen", "nominated_node", "previous_node")
-_FILLERS: Final = ("and", "with", "has", "having", "plus", "the", "a", "an", "that", "which", "is")
+_FILLERS: Final = (
+    "and",
+    "with",
+    "has",
+    "having",
+    "plus",
+    "the",
+    "a",
+    "an",
+    "that",
+    "which",
+    "is",
+    "in",
+)
+_ASKING: Final = ("requests", "requesting", "asking", "needs", "needing", "using", "uses")
+_PARTS: Final = ("allocatable", "capacity", "free", "available", "total", "requested", "resources")
 _FEW: Final = 8
 _MOST_WORDS: Final = 3
 
@@ -102,7 +117,31 @@ class _Walk(Pairs):
             fix='test: "what must hold"\n', fix_at=(line, line),
         )  # fmt: skip
 
+    def _comma(self, one: Piece) -> Refusal | None:
+        """`cpu 4,5` and `given pod a, b`: a comma that is more than one too many."""
+        behind = self.pieces[self.at + 1] if self.at + 1 < len(self.pieces) else None
+        before = self.pieces[self.at - 1] if self.at else None
+        if before is None or behind is None or behind.kind != "word" or behind.text in self.known:
+            return None
+        if before.end == one.start and behind.start == one.end and behind.text.isdecimal():
+            self.at += 2
+            better = f"{before.text}.{behind.text}"
+            message = "a number has a point, not a comma"
+            return self._refuse((before.start, behind.end), "P001", message, better)
+        named = self.at - (self.pieces[0].text == "name") == 1
+        if self.kind == "pod" and named and before.text not in self.known:
+            self.at += 2
+            help_ = f"write below it  given pod name {behind.text}"
+            return Refusal(
+                "P001", "each pod has a `given` of its own", one.start, behind.end, helps=(help_,),
+                fix=f"\n  given pod name {behind.text}",
+            )  # fmt: skip
+        return None
+
     def _sign(self, one: Piece) -> Refusal | None:
+        more = self._comma(one) if one.text in (",", "and") else None
+        if more is not None:
+            return more
         if one.text in (",", ";", ":") or (one.text == "=" and not self.at):
             self.at += 1
             behind = self._next()
@@ -168,7 +207,8 @@ class _Walk(Pairs):
             return self._refuse(whole, "P701", self._no_attribute(said), better)
         if between:
             message = f"no `{between}` stands between `{name}` and its value"
-            return self._refuse(whole, "P001", message, better or f"{name} {value.written}")
+            helps = () if better is not None else example(kind, name)
+            return self._refuse(whole, "P001", message, better, *helps)
         if value.better == value.written:
             return None
         return self._wrong_value(kind, name, value)
@@ -282,6 +322,13 @@ class _Walk(Pairs):
             help_ = f"write  metric {name.text} VALUE"
             return self._refuse(span, "P009", f"nothing follows `{name.text}`", None, help_)
         told = None
+        if value.written in ("missing", "none", "null", "absent", "stale") and not said:
+            help_ = "leave it out: what is not given is missing"
+            return Refusal(
+                "P702", "the value of a metric is a number", one.start, value.end, helps=(help_,),
+                fix="", fix_at=(self.pieces[max(self.pieces.index(one) - 1, 0)].end
+                                if self.pieces.index(one) else one.start, value.end),
+            )  # fmt: skip
         if said or between:
             message = f"no `{between}` stands between `{name.text}` and its value"
             better = f"metric {name.text} {value.better or value.written}"
@@ -334,20 +381,51 @@ class _Walk(Pairs):
             told = attempt(one, letters)
             if told is not None:
                 return told
-        same = self._called(letters, one.text)
+        if self._says_nothing(one, letters):
+            return self._leave_out(one)
+        dotted = next((two for two in reversed(one.text.split(".")[1:]) if two in self.known), None)
+        if "." in one.text and dotted is None and one.text.split(".")[0] in KEYED:
+            return self._dotted_key(one)
+        same = dotted or self._called(letters, one.text)
         if same is not None:
             self.at += 1
             return self._known(one, same, one.text)
         if not self.at and self._is_name():
             return self._name(one)
         if one.text.lower() in _FILLERS and self.at + 1 < len(self.pieces):
-            self.at += 1
-            behind = self.pieces[self.at]
-            return Refusal(
-                "P001", f"`{one.text}` does not fit here", one.start, one.end,
-                helps=(f"leave `{one.text}` out",), fix="", fix_at=(one.start, behind.start),
-            )  # fmt: skip
+            return self._leave_out(one)
         return self._near(one) or self._of_others(one)
+
+    def _says_nothing(self, one: Piece, letters: str) -> bool:
+        """Whether a word leads to what is said: `with cpu 4`, `needs 2 gpus`, `free cpu 2`."""
+        if self.at + 1 >= len(self.pieces):
+            return False
+        if letters in _ASKING and self.pieces[self.at + 1].text[:1].isdigit():
+            return True
+        if one.text in _PARTS and (self._is(1, "{") or self._starts_attribute(self.at + 1)):
+            return True
+        # Words of one letter are names of pods more often.
+        return not self.at and one.text in _FILLERS and len(one.text) > 1 and one.text != "the"
+
+    def _leave_out(self, one: Piece) -> Refusal:
+        self.at += 1
+        behind = self._next()
+        stop = one.end if behind is None else behind.start
+        return Refusal(
+            "P001", f"`{one.text}` does not fit here", one.start, one.end,
+            helps=(f"leave `{one.text}` out",), fix="", fix_at=(one.start, stop),
+        )  # fmt: skip
+
+    def _dotted_key(self, one: Piece) -> Refusal | None:
+        """`label.zone=z1`."""
+        name, _, key = one.text.partition(".")
+        value = self.pieces[self.at + 2] if self.at + 2 < len(self.pieces) else None
+        if value is None or not self._is(1, *BETWEEN) or name not in self.known:
+            return None
+        self.at += 3
+        better = f"{name} {key}={quoted(value.plain)}"
+        message = f"`{name}` takes a key and a value"
+        return self._refuse((one.start, value.end), "P001", message, better)
 
     def _called(self, letters: str, word: str) -> str | None:
         """Returns the attribute that others call so."""
@@ -385,7 +463,7 @@ class _Walk(Pairs):
 
     def _label_of_node(self, one: Piece, letters: str) -> Refusal | None:
         """`zone z2`: a label with a name of its own."""
-        key = LABELS.get(letters)
+        key = None if self.keyed and self._is(1, *BETWEEN) else LABELS.get(letters)
         if key is None or self.kind not in ("node", "pod", "running", "pending", "finished"):
             return None
         name = "label" if self.kind == "node" else "node_selector"
@@ -403,10 +481,13 @@ class _Walk(Pairs):
     def _turned(self, one: Piece, letters: str) -> Refusal | None:
         """`4 cpu`: the value in front."""
         behind = self.pieces[self.at + 1] if self.at + 1 < len(self.pieces) else None
-        kind = None if behind is None else self.known.get(behind.text)
-        if behind is None or kind not in (AMOUNT, WHOLE) or behind.text in (*KEYED, "metric"):
+        if behind is None:
             return None
-        value = meant(kind, behind.text, one.text, None)
+        name = behind.text if behind.text in self.known else behind.text.removesuffix("s")
+        kind = self.known.get(name)
+        if kind not in (AMOUNT, WHOLE) or name in (*KEYED, "metric"):
+            return None
+        value = meant(kind, name, one.text, None)
         third = self.pieces[self.at + 2] if self.at + 2 < len(self.pieces) else None
         if not letters[:1].isdigit() or value is None:
             return None
@@ -415,8 +496,8 @@ class _Walk(Pairs):
             if third.text not in _FILLERS and not fourth:
                 return None
         self.at += 2
-        better = f"{behind.text} {value}"
-        message = f"the value stands behind `{behind.text}`"
+        better = f"{name} {value}"
+        message = f"the value stands behind `{name}`"
         return self._refuse((one.start, behind.end), "P001", message, better)
 
     def _count(self, one: Piece, letters: str) -> Refusal | None:
@@ -435,7 +516,7 @@ class _Walk(Pairs):
     def _pair_alone(self, one: Piece, letters: str) -> Refusal | None:
         """`app=web`: a label, or one more of what stands before."""
         behind = self.pieces[self.at + 1 : self.at + 3]
-        if not behind or behind[0].text not in BETWEEN:
+        if not behind or behind[0].text not in BETWEEN or one.text.split(".")[0] in self.known:
             return None
         if self._called(letters, "") and not self._one_more(one):
             return None
@@ -443,6 +524,9 @@ class _Walk(Pairs):
         if near is not None and not self._one_more(one):
             return None
         name = self.keyed or "label"
+        if "/" in one.text and len(behind) > 1 and "kubernetes.io" not in one.text:
+            amount = meant(AMOUNT, "resource", behind[1].plain, None)
+            name = name if amount is None or self.keyed else self._resource()
         if name not in self.known or len(behind) < 2 or behind[1].kind == "sign":  # noqa: PLR2004 - a sign and a value
             return None
         self.at += 3
@@ -456,7 +540,7 @@ class _Walk(Pairs):
             return False
         word = self.pieces[0].text
         behind = self.pieces[1] if len(self.pieces) > 1 else None
-        if behind is None or behind.text in self.known or behind.text in (",", *_FILLERS):
+        if behind is None or behind.text in self.known or behind.text in (",", "{", *_FILLERS):
             return behind is None or closest(word, self.known) is None or "-" in word
         return "-" in word and behind.kind != "sign"
 
@@ -464,7 +548,7 @@ class _Walk(Pairs):
         if "name" not in self.known:
             return None
         self.at += 1
-        better = f"name {quoted(one.plain)}"
+        better = f"name {meant(TEXT, 'name', one.plain, None) or quoted(one.plain)}"
         message = f"the name of a pod is an attribute: `{one.plain}` is none"
         return self._refuse((one.start, one.end), "P701", message, better)
 
@@ -505,6 +589,10 @@ class _Walk(Pairs):
             help_ = f"`{other}` is an attribute of {_either(owners)}"
             return self._refuse(span, "P701", message, None, help_)
         sample = meant(SAMPLE, one.text, value.plain, None) if "metric" in self.known else None
+        if "/" in one.text and sample is not None and self._resource() in self.known:
+            better = f"{self._resource()} {one.text}={sample}"
+            return self._refuse(whole, "P701", message, better)
+        sample = sample if one.text.isidentifier() else None
         metric = f"metric {one.text} {sample}"
         label = f"label {one.text}={quoted(value.plain)}"
         if sample is not None and one.text in self.beside.metrics:
@@ -515,6 +603,9 @@ class _Walk(Pairs):
             return self._refuse(span, "P701", message, None, *self._choices(one.text))
         help_ = f"write  {'   or   '.join(choices)}"
         return Refusal("P701", message, *whole, helps=(help_,))
+
+    def _resource(self) -> str:
+        return "resource" if self.kind == "node" else "request"
 
     def _choices(self, word: str) -> tuple[str, ...]:
         if len(self.known) <= _FEW:

@@ -55,7 +55,15 @@ def of_given(clause: Clause, known: Beside) -> Iterator[Refusal]:
     pieces, text = clause.pieces, clause.text
     at = 0
     while at < len(pieces) - 1 and pieces[at].text.lower() in _FILLERS:
+        if pieces[at].text in known.nodes and pieces[at + 1].text in ATTRIBUTES["node"]:
+            break
         at += 1
+    if not pieces:
+        start = max(text.rfind("given"), 0)
+        help_ = "write  given pod name p"
+        yield Refusal(
+            "P001", "nothing follows `given`", start, start + len("given"), helps=(help_,)
+        )
     if not pieces or pieces[at].kind != "word":
         return
     one = pieces[at]
@@ -82,6 +90,11 @@ def _no_kind(pieces: Sequence[Piece], known: Beside) -> Refusal:
         return _as_param(pieces)
     told = no_given(one.start, one.text)
     better = ""
+    if one.text.isdecimal() and behind is not None and behind.text in ("pod", "pods"):
+        better = f"pod count {one.text}"
+        return Refusal(
+            told.code, told.message, one.start, behind.end, helps=(f"write  {better}",), fix=better
+        )
     if one.text in known.nodes:
         better = f"node {one.text}"
     elif behind is not None and behind.text in ATTRIBUTES["pod"] and is_word(one.text):
@@ -98,7 +111,7 @@ def _no_kind(pieces: Sequence[Piece], known: Beside) -> Refusal:
 def _as_param(pieces: Sequence[Piece]) -> Refusal:
     one, end = pieces[0], pieces[min(2, len(pieces) - 1)].end
     value = pieces[2].text if pieces[2:] else "VALUE"
-    better = f"param {one.text} = {value}"
+    better = f"param {one.text.lstrip('$')} = {value}"
     message = f"there is no `given {one.text}`"
     return Refusal(
         "P001", message, one.start, end, helps=(f"write  {better}",),
@@ -222,7 +235,9 @@ def _place(at: int, pieces: Sequence[Piece], known: Beside) -> tuple[int, list[s
     for ahead in (1, 2):
         if _is(pieces, at + ahead, "on") and at + ahead + 1 < len(pieces):
             # `running: web on a`: the name stands behind the node.
-            words = [one.plain for one in pieces[at : at + ahead] if one.text != "name"]
+            words = [
+                one.plain for one in pieces[at : at + ahead] if one.text not in ("name", "pod")
+            ]
             return at + ahead + 1, ["name", *words]
     if at < len(pieces) and pieces[at].text in known.nodes:
         return at, []
@@ -306,7 +321,7 @@ def _now(
 
 
 def _metric(
-    front: list[str], at: int, pieces: Sequence[Piece], text: str, _known: Beside
+    front: list[str], at: int, pieces: Sequence[Piece], text: str, known: Beside
 ) -> Refusal | None:
     rest = list(pieces[at:])
     write = f"{front[0]}: " if front[-1] == ":" else f"given {front[0]} "
@@ -330,6 +345,15 @@ def _metric(
         help_ = f"write  {write}{shown.replace(' ,', ',')} = VALUE"
         return Refusal("P009", f"nothing follows `{one.text}`", one.start, one.end, helps=(help_,))
     value = meant(SAMPLE, name.text, " ".join(one.plain for one in rest), None)
+    whose = [one for one in rest if one.text not in ("of", "on", "is", "=", ":", "node")]
+    if len(whose) == 2 and whose[0].text in known.nodes:  # noqa: PLR2004 - a node and a value
+        start = "node: " if front[-1] == ":" else "node "
+        better = f"{start}{whose[0].text} metric {name.text} {whose[1].plain}"
+        message = f"the metric `{name.text}` of a node stands with the node"
+        fix = None if front[-1] == ":" else better
+        return Refusal(
+            "P001", message, pieces[0].start, pieces[-1].end, helps=(f"write  {better}",), fix=fix
+        )
     if value is None:
         return _no_query(front, pieces, name, rest)
     found = better_text(pieces, [*front, name.text, *keys, "=", value])

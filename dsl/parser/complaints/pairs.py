@@ -106,7 +106,7 @@ class Pairs:
     def _what_key(self, name: str, said: str, written: str) -> tuple[str, str]:
         if said:
             return "P701", self._no_attribute(said)
-        if name in ("taint", "toleration") and re.search(_EFFECT.pattern[:-2], written):
+        if name in ("taint", "toleration") and re.search(_EFFECT.pattern[1:-2], written):
             return "P001", f"a {name} is given by its key and value, without its effect"
         if "," in written or re.search(r"[{(\[]", written):
             one_value = written.count("=") == 1 and "," in written
@@ -170,6 +170,15 @@ class Pairs:
     def _one_pair(self, key: Piece, name: str) -> list[tuple[str, str | None]]:
         between = self._skip(*BETWEEN)
         value = self._next()
+        if not between and value is not None and value.text == "is":
+            between = self._skip("is")
+            value = self._next()
+        if name in ("taint", "toleration") and value is not None and value.text == "effect":
+            self.at += 1
+            value = self._next()
+        if name in ("taint", "toleration") and value is not None and self._effect(value):
+            self.at += 1
+            return [(key.plain, None)]
         if between:
             if value is None or value.kind == "sign" or value.fresh:
                 return [(key.plain, "" if between == "=" else None)]
@@ -177,6 +186,9 @@ class Pairs:
             behind = self.pieces[self.at + 1].text if self.at + 1 < len(self.pieces) else ""
             if self._is(0, ":") and _EFFECT.fullmatch(f":{behind}"):
                 self.at += 2
+            last = self._next()
+            if name in ("taint", "toleration") and last is not None and self._effect(last):
+                self.at += 1
             return [(key.plain, value.plain)]
         inner = re.findall(r"([^=,:\s]+)\s*[=:]\s*([^=,\s]*)", key.plain)
         whole = re.sub(r"[\s,]", "", key.plain)
@@ -191,6 +203,10 @@ class Pairs:
             return [(key.plain, None)]
         self.at += 1
         return [(key.plain, value.plain)]
+
+    @staticmethod
+    def _effect(one: Piece) -> bool:
+        return _EFFECT.fullmatch(f":{one.plain}") is not None
 
     def _ends(self, value: Piece, name: str) -> bool:
         """Whether what stands behind a key is not its value."""

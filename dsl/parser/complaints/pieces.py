@@ -14,6 +14,7 @@ from dsl.spelling import closest
 _PIECE: Final = re.compile(
     r'(?P<text>"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\')'
     r"|(?P<comment>#[^\n]*)"
+    r"|(?P<arrow>->|=>)"
     r"|(?P<word>[^\s=,:;()\[\]{}\"'#<>!]+(?::[^\s=,:;()\[\]{}\"'#<>!]+)*)"
     r"|(?P<sign>[=!<>]=?=?|[,:;()\[\]{}\"'])"
 )
@@ -74,6 +75,7 @@ def pieces_of(text: str) -> list[Piece]:
         if kind == "comment":
             continue
         fresh = not found or "\n" in text[last : one.start()]
+        kind = "sign" if kind == "arrow" else kind
         found.append(Piece(kind, one.group(), one.start(), one.end(), fresh))
         last = one.end()
     return found
@@ -242,8 +244,9 @@ def _wider(pieces: Sequence[Piece], head: int, tail: int, added: Sequence[str]) 
         return head - 1, tail
     if inserted:
         return (head, tail - 1) if tail else (head - 1, tail)
+    bracket = added[0] in ("[", "(") and head < len(pieces) and pieces[head].text in ("[", "(")
     opened = before is not None and before.text in ("[", "(")
-    return (head - 1, tail) if glued and not opened and added[0] not in ("[", "(") else (head, tail)
+    return (head - 1, tail) if glued and not opened and not bracket else (head, tail)
 
 
 def _left_out(pieces: Sequence[Piece], first: int, last: int) -> Change:

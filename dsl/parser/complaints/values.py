@@ -112,6 +112,9 @@ def _is_sample(text: str) -> bool:
 
 def _choice(name: str, text: str) -> str | None:
     choices = CHOICES.get(name)
+    split = re.fullmatch(r"([\w.-]+)/([\w.-]+)", text) if name == "name" else None
+    if split is not None:
+        return f"{split[2]} namespace {split[1]}"
     if name == "name" and NAME.fullmatch(text) is None:
         return re.sub(r"[^A-Za-z0-9.-]+", "-", text).strip("-.") or None
     if name == "from":
