@@ -554,6 +554,10 @@ class _Walk(Pairs):
 
     def _near(self, one: Piece) -> Refusal | None:
         """`cpus 4`: another word, and the value behind it is read as that of the word meant."""
+        if one.text in ("given", "expect"):
+            self.at = len(self.pieces)
+            message = f"`{one.text}` starts a line of a test"
+            return Refusal("P001", message, one.start, one.end)
         near = closest(one.text, [*self.known, "given", "expect"])
         if near is None:
             return None

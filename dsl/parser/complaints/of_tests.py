@@ -17,7 +17,7 @@ from dsl.parser.complaints.heads import line_end, of_given, of_head
 from dsl.parser.complaints.order import complain
 from dsl.parser.complaints.pieces import Beside, clauses_of
 from dsl.parser.complaints.place import Place, place_of
-from dsl.parser.complaints.values import quoted
+from dsl.parser.complaints.values import is_word, quoted
 from dsl.parser.refusal import Halt, Refusal
 from dsl.parser.statements import DECLARATIONS, STATEMENTS
 from dsl.parser.tests import blank_out, listed, no_given, refuse
@@ -330,7 +330,7 @@ def _needs_quotes(at: Place) -> Refusal | None:
     head = found.group() if found else ""
     tail = re.compile(r"[^\s,\[\]()]*").match(bare, start)
     word = head + (tail.group() if tail else "")
-    if not head or re.fullmatch(r"[\w.-]+:", word):
+    if not head or re.fullmatch(r"[\w.-]+:", word) or is_word(word):
         return None
     begin = start - len(head)
     return Refusal(
