@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from dsl import ir, reference
+from dsl import ir, reference, words
 from dsl.analysis import FileFacts, Inventory, RuleFacts, Size, analyse
 from dsl.checker import (
     CheckedPolicy,
@@ -28,6 +28,7 @@ from dsl.diagnostics import Diagnostic, sort_key
 from dsl.engines import gang_rule, preempt_rule, quota_rule
 from dsl.lower import Memo, combine, lower_filter, lower_score
 from dsl.lower.statements import (
+    Values,
     lower_actions,
     lower_alike,
     lower_condition,
@@ -56,6 +57,7 @@ from dsl.schema import MetricDefinition
 from dsl.source import SourceFile, read_source
 from dsl.syntax import Header, Statement, Word
 from dsl.turns import turns
+from dsl.types import Kind
 from dsl.usage import Instance, Library, Parsed, instances
 
 Params = Mapping[str, Mapping[str, ParamValue]]
@@ -387,12 +389,26 @@ def _turns(
     return None if left is None else lower_turns(left, memo)
 
 
+def _values(memo: Memo) -> Callable[[Subject, World, int], words.Ask]:
+    """Returns what gives the values that are told of a pod on a node: of columns, but for lists."""
+    of_columns = Values(memo)
+
+    def values(subject: Subject, world: World, row: int) -> words.Ask:
+        value = of_columns.of(subject, world, row)
+        of_list = reference.asked(reference.View(world, subject, row))
+        return lambda node: (of_list if node.type.kind is Kind.LIST else value)(node)
+
+    return values
+
+
 def _filter(policy: CheckedPolicy, draft: FilterDraft, memo: Memo) -> FilterRule:
     core, source = draft.core, policy.source
     lowered = lower_filter(core, memo)
 
+    values = _values(memo)
+
     def message(subject: Subject, world: World, row: int) -> str:
-        return reference.message(core, source.text, reference.View(world, subject, row))
+        return words.message(core, source.text, values(subject, world, row))
 
     # By what decides the words: another part of the rule may be what rejects other nodes.
     known: dict[tuple[int, ...], Callable[[Subject, World, NDArray[np.intp]], bool]] = {}
@@ -400,7 +416,7 @@ def _filter(policy: CheckedPolicy, draft: FilterDraft, memo: Memo) -> FilterRule
     def alike(subject: Subject, world: World, rows: NDArray[np.intp]) -> bool:
         if len(rows) == 1:
             return True
-        parts = reference.told_by(core, reference.View(world, subject, int(rows[0])))
+        parts = words.told_by(core, values(subject, world, int(rows[0])))
         key = tuple(map(id, parts))
         if key not in known:
             known[key] = lower_alike(parts, memo)
@@ -495,8 +511,10 @@ def _condition(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Mem
     def holds(subject: Subject, world: World, row: int) -> bool:
         return prepare(subject, world) is None or test(subject, world, row)
 
+    values = _values(memo)
+
     def message(subject: Subject, world: World, row: int) -> str:
-        return reference.message(core, text, reference.View(world, subject, row))
+        return words.message(core, text, values(subject, world, row))
 
     return ConditionRule(
         **base,
@@ -511,14 +529,14 @@ def _condition(base: dict[str, Any], core: ir.FilterCore, status: str, memo: Mem
 
 def _permit(base: dict[str, Any], core: ir.PermitCore, status: str, memo: Memo) -> PermitRule:
     until = lower_condition((core.until,), memo)
-    words, rule, text = core.message, base["text"], base["source"].text
+    rule, text, values = base["text"], base["source"].text, _values(memo)
 
     def message(subject: Subject, world: World, row: int) -> str:
-        view = reference.View(world, subject, row)
+        ask = values(subject, world, row)
         for one in core.longer:
-            if reference.evaluate(one, view):
-                return reference.beyond(one, text, view)
-        return str(rule) if words is None else reference.words(words, view)
+            if ask(one):
+                return words.beyond(one, text, ask)
+        return str(rule) if core.message is None else words.filled(core.message, ask)
 
     return PermitRule(
         **base,

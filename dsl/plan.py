@@ -268,8 +268,8 @@ class FilterRule(RuleBase, frozen=True, eq=False, kw_only=True):
     """A compiled `filter:`, `require:` or `forbid:`.
 
     `verdict(parts, world, rows)` gives a mask of the length of `rows`: True = the node passes.
-    `message(subject, world, row)` says why it did not; `alike(subject, world, rows)` whether it says
-    the same of all these rows, none of which passes; at times it says no where it does.
+    `message(subject, world, row)` says why it did not; `alike(subject, world, rows)` whether it
+    says the same of all these rows, none of which passes; at times that is no where it does.
     """
 
     core: FilterCore

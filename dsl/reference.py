@@ -4,31 +4,18 @@ Scalars only. Reads the same world as the columns do; knows nothing of how they 
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any, cast
 
 from dsl import functions, ir
 from dsl.plan import Effect, Subject, World
 from dsl.schema import AMOUNTS, FIELDS, request_unit
-from dsl.types import MISSING, NUMBER, TEXT, Kind, Level, is_missing, scale_of, show
+from dsl.types import MISSING, TEXT, Kind, Level, is_missing, scale_of, show
+from dsl.words import filled
 
 #: A float, text, flag or tuple; NaN or None where it is missing.
 Value = Any
-#: What an explanation shows the value of.
-_SHOWN = (
-    ir.Read
-    | ir.KeyedRead
-    | ir.Metric
-    | ir.Pair
-    | ir.Named
-    | ir.Rank
-    | ir.NodeAggregate
-    | ir.PodAggregate
-    | ir.ContainerAggregate
-    | ir.ItemAggregate
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,111 +352,9 @@ def policy_score(parts: Sequence[tuple[float, list[float] | None]]) -> list[floa
     return [functions.round_score(one / weights) for one in totals]
 
 
-# ---- words
-
-
-def message(core: ir.FilterCore, text: str, view: View) -> str:
-    """Returns why a node was rejected: the rule's message, else the values tried.
-
-    Args:
-        core: the filter.
-        text: the text of the whole file, for the words of the rule.
-        view: the pod and the node.
-    """
-    for one in core.longer:
-        if evaluate(one, view):
-            return beyond(one, text, view)
-    if core.message is not None:
-        return words(core.message, view)
-    *_, (failed, wanted) = _path(core, view)
-    tried = "; ".join(_tried(failed, text, view))
-    verdict = "false" if wanted else "true"
-    return f"{_words(text, failed)} is {verdict}" + (f": {tried}" if tried else "")
-
-
-def told_by(core: ir.FilterCore, view: View) -> tuple[ir.Expr, ...]:
-    """Returns what decides the words of `message`: of nodes with equal values it says the same."""
-    found: list[ir.Expr] = []
-    for one in core.longer:
-        found.append(one)
-        if evaluate(one, view):
-            return (*found, *ir.children(one))
-    if core.message is not None:
-        return (*found, *(one for one in core.message.parts if not isinstance(one, str)))
-    steps = [step for step, _ in _path(core, view)]
-    for outer, inner in pairwise(steps):
-        if isinstance(outer, ir.Logical):
-            place = [id(one) for one in outer.operands].index(id(inner))
-            found.extend(outer.operands[: place + 1])
-    return (*found, *_shown(steps[-1]))
-
-
-def _path(core: ir.FilterCore, view: View) -> Iterator[tuple[ir.Expr, bool]]:
-    """Yields the right side and, step by step, the part of it that alone decides.
-
-    Each with what it would have to be for the node to pass.
-    """
-    part, wanted, deeper = core.right, not core.forbids, True
-    while deeper:
-        yield part, wanted
-        part, wanted, deeper = _narrow(part, view, wanted=wanted)
-
-
-def beyond(longer: ir.Compare, text: str, view: View) -> str:
-    """Returns in words that a list has more items than are looked at."""
-    count, most = evaluate(longer.left, view), evaluate(longer.right, view)
-    (items,) = ir.children(longer.left)
-    of_list = _words(text, items)
-    return f"{of_list} has {show(count, NUMBER)} items, of which {show(most, NUMBER)} are looked at"
-
-
-def _narrow(node: ir.Expr, view: View, *, wanted: bool) -> tuple[ir.Expr, bool, bool]:
-    """Steps to the first part that alone decides; says whether there was one."""
-    if isinstance(node, ir.Named):
-        return node.body, wanted, True
-    if isinstance(node, ir.Not) and isinstance(node.operand, ir.Logical | ir.Not):
-        return node.operand, not wanted, True
-    if isinstance(node, ir.Logical) and (node.operator == "and") == wanted:
-        for one in node.operands:
-            if bool(evaluate(one, view)) != wanted:
-                return one, wanted, True
-    return node, wanted, False
-
-
-def _tried(root: ir.Expr, text: str, view: View) -> Iterator[str]:
-    """Yields each value that was read, in the order of the text."""
-    # That the whole is false has been said.
-    seen = {_words(text, root)}
-    for node in _shown(root):
-        name = _name(node, text)
-        if name not in seen:
-            seen.add(name)
-            yield f"{name} is {show(evaluate(node, view), node.type)}"
-
-
-def _shown(root: ir.Expr) -> Iterator[ir.Expr]:
-    stack: list[ir.Expr] = [root]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, _SHOWN):
-            yield node
-        else:
-            stack.extend(reversed(ir.children(node)))
-
-
-def _name(node: ir.Expr, text: str) -> str:
-    if isinstance(node, ir.Read):
-        if node.key is None:
-            return node.field
-        if node.field in ("node.label", "pod.label", "node.taint"):
-            words = _words(text, node)
-            return node.key if " " in words.split("[", 1)[0] else words
-        return f"{node.field}[{node.key}]"
-    return node.name if isinstance(node, ir.Metric | ir.Named) else _words(text, node)
-
-
-def _words(text: str, node: ir.Expr) -> str:
-    return " ".join(text[node.span.start : node.span.end].split())
+def asked(view: View) -> Callable[[ir.Expr], Value]:
+    """Returns what gives the values of expressions in a view, for `dsl.words`."""
+    return lambda node: evaluate(node, view)
 
 
 # ---- orders
@@ -508,14 +393,6 @@ def at_node(guard: ir.Expr | None, left: ir.Expr | None, view: View) -> bool:
     return all(one is None or bool(evaluate(one, view)) for one in (guard, left))
 
 
-def words(message_of: ir.Message, view: View) -> str:
-    """Returns the text of a message."""
-    return "".join(
-        one if isinstance(one, str) else show(evaluate(one, view), one.type)
-        for one in message_of.parts
-    )
-
-
 def effects(core: ir.ActionCore, view: View) -> tuple[Effect, ...]:
     """Returns what actions come to; what has no value is not set."""
     if not at_node(core.guard, core.left, view):
@@ -523,7 +400,7 @@ def effects(core: ir.ActionCore, view: View) -> tuple[Effect, ...]:
     out = []
     for one in core.actions:
         if one.text is not None:
-            out.append(Effect(one.kind, one.key, words(one.text, view)))
+            out.append(Effect(one.kind, one.key, filled(one.text, asked(view))))
         elif one.value is not None:
             value = evaluate(one.value, view)
             if not is_missing(value):

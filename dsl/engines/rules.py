@@ -12,10 +12,11 @@ from dsl.engines import preemption, quotas
 from dsl.engines.values import Columns, Values
 from dsl.lower.frame import Memo
 from dsl.plan import GangRule, PreemptRule, QuotaRule, Subject, World
-from dsl.reference import View, words
+from dsl.reference import View, asked
 from dsl.schema import request_unit
 from dsl.source import Span
 from dsl.types import BOOL, MISSING, NUMBER, TEXT, TIME, Level, Type, is_missing, number_of
+from dsl.words import filled
 
 #: How long members of a gang wait for each other where the policy does not say.
 WAIT_SECONDS: Final = 60.0
@@ -306,7 +307,7 @@ def exceeded(core: ir.QuotaCore, use: QuotaUse, view: View) -> str | None:
     """Returns why the pod does not fit into its quota, in the policy's words if it has some."""
     found = quotas.exceeded(use, elastic=core.elastic)
     if found is not None and core.message is not None:
-        return words(core.message, view)
+        return filled(core.message, asked(view))
     return found
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dsl import functions, ir
 from dsl.lower.columns import Builder
-from dsl.lower.frame import NO_RESULTS, Frame, Memo, Value
+from dsl.lower.frame import NO_RESULTS, Frame, Memo, Run, Value
 from dsl.plan import Effect, Mask, Parts, Results, Subject, World
 from dsl.types import MISSING, Kind, Level, is_missing, show
 
@@ -32,20 +32,47 @@ def lower_condition(parts: tuple[ir.Expr | None, ...], memo: Memo) -> Condition:
 def lower_value(node: ir.Expr, memo: Memo) -> Callable[[Subject, World, int, Results], Value]:
     """Compiles any value of a pod on one node: a float, text, flag or tuple as in `reference`."""
     run = _builder(memo).build(node)
-    is_text = node.type.kind is Kind.TEXT
 
     def value(subject: Subject, world: World, row: int, results: Results = NO_RESULTS) -> Value:
         rows = np.array([row]) if row >= 0 else _NO_ROWS
         with np.errstate(all="ignore"):
             found = run(Frame(world, rows, subject=subject, results=results))
-        if not isinstance(found, np.ndarray):
-            return found
-        one = found.item()
-        if not is_text:
-            return one
-        return None if one < 0 else world.dictionary.texts[one]
+        return _scalar(found, node, world)
 
     return value
+
+
+class Values:
+    """The values of parts of a rule, of the pod or of the pod on one node.
+
+    Each is compiled when it is first asked for. Lists of nodes are no columns: ask others for them.
+    """
+
+    def __init__(self, memo: Memo) -> None:
+        self._builder = _builder(memo)
+        self._runs: dict[int, Run] = {}
+
+    def of(self, subject: Subject, world: World, row: int) -> Callable[[ir.Expr], Value]:
+        """Returns what gives the values of parts there, as `lower_value` does."""
+        frame = Frame(world, np.array([row]) if row >= 0 else _NO_ROWS, subject=subject)
+
+        def value(node: ir.Expr) -> Value:
+            run = self._runs.get(id(node))
+            if run is None:
+                run = self._runs[id(node)] = self._builder.build(node)
+            with np.errstate(all="ignore"):
+                return _scalar(run(frame), node, world)
+
+        return value
+
+
+def _scalar(found: Value, node: ir.Expr, world: World) -> Value:
+    if not isinstance(found, np.ndarray):
+        return found
+    one = found.item()
+    if node.type.kind is not Kind.TEXT:
+        return one
+    return None if one < 0 else world.dictionary.texts[one]
 
 
 def lower_words(message: ir.Message, memo: Memo) -> Callable[[Subject, World, int, Results], str]:

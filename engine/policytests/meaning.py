@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dsl import reference
+from dsl import reference, words
 from dsl.collective import Evictions, Gang
 from dsl.engines import ByReference as Meant
 from dsl.engines import rules
@@ -46,7 +46,7 @@ class ByReference(ByColumns):
                         said[name] = UNTOLD
                         break
                     view = reference.View(self.world, self.subject, row)
-                    text = reference.message(rule.core, rule.source.text, view)
+                    text = words.message(rule.core, rule.source.text, reference.asked(view))
                     said[name] = Rejection(text, word_of(rule.status), place_of(rule))
                     break
         return said
@@ -57,7 +57,7 @@ class ByReference(ByColumns):
         view = reference.View(self.world, self.subject, -1)
         for rule in used.plan.prefilters:
             if not reference.passes(rule.core, self.world, self.subject, -1):
-                text = reference.message(rule.core, rule.source.text, view)
+                text = words.message(rule.core, rule.source.text, reference.asked(view))
                 return Rejection(text, word_of(rule.status), place_of(rule))
         values = Meant(self.subject, self.world)
         for quota in used.plan.quotas:
@@ -115,7 +115,7 @@ class ByReference(ByColumns):
         for rule in plan.gates:
             if not reference.passes(rule.core, self.world, subject, -1):
                 view = reference.View(self.world, subject, -1)
-                return reference.message(rule.core, rule.source.text, view)
+                return words.message(rule.core, rule.source.text, reference.asked(view))
         return None
 
     def applies(self, rule: RuleBase) -> bool:
@@ -151,7 +151,7 @@ class ByReference(ByColumns):
         for rule in plan.reserves:
             if not reference.passes(rule.core, world, subject, row):
                 view = reference.View(world, subject, row)
-                return reference.message(rule.core, rule.source.text, view)
+                return words.message(rule.core, rule.source.text, reference.asked(view))
         return None
 
     def _permitted(
@@ -170,7 +170,11 @@ class ByReference(ByColumns):
                     verdict = core.then
             if verdict == "allow":
                 return verdict, ""
-            message = rule.text if core.message is None else reference.words(core.message, view)
+            message = (
+                rule.text
+                if core.message is None
+                else words.filled(core.message, reference.asked(view))
+            )
             return verdict, message
         return "allow", ""
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from dsl import ir, reference
+from dsl import ir, reference, words
 from dsl.collective import Gang, QuotaUse
 from dsl.engines import ByReference as Meant
 from dsl.engines.quotas import guaranteed
@@ -141,7 +141,8 @@ def _of_sides(rule: ConditionRule, view: reference.View) -> _Lines:
 def _longer(core: object, rule: RuleBase, view: reference.View) -> _Lines:
     for one in core.longer if isinstance(core, ir.FilterCore) else ():
         if reference.evaluate(one, view):
-            yield f"    {reference.beyond(one, rule.source.text, view)}: the rule rejects"
+            of_list = words.beyond(one, rule.source.text, reference.asked(view))
+            yield f"    {of_list}: the rule rejects"
 
 
 # ---- nodes
@@ -262,8 +263,8 @@ def _of_quota(rule: QuotaRule, answers: ByReference) -> _Lines:
             said = f"  {key}: {used} {name} used"
             if key == use.key:
                 said += f", {show(use.asked.get(name, 0.0), kind)} asked for"
-            for words, amounts in (("min", limits.minimum), ("max", limits.maximum)):
-                said += f", {words} {show(amounts[name], kind)}" if name in amounts else ""
+            for bound, amounts in (("min", limits.minimum), ("max", limits.maximum)):
+                said += f", {bound} {show(amounts[name], kind)}" if name in amounts else ""
             yield said
     if rule.core.elastic:
         yield from _pool(use)

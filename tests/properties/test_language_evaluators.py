@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given, reject, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from dsl import ir, reference
+from dsl import ir, reference, words
 from dsl.analysis import Size
 from dsl.compiler import Compiler
 from dsl.diagnostics import render
@@ -123,7 +123,7 @@ def check_filter(plan, world, pod, change):
         if not passed:
             view = reference.View(world, pod, row)
             said = rule.message(pod, world, row)
-            assert said == reference.message(rule.core, plan.source.text, view)
+            assert said == words.message(rule.core, plan.source.text, reference.asked(view))
     old = column.copy()
     after, touched = change(world)
     parts = rule.prepare(pod, after)
@@ -256,7 +256,9 @@ def told(rules, world, pod, row, text):
     """What conditions say of a pod: the first that refuses, and its words."""
     for rule in rules:
         if not reference.passes(rule.core, world, pod, row):
-            message = reference.message(rule.core, text, reference.View(world, pod, row))
+            message = words.message(
+                rule.core, text, reference.asked(reference.View(world, pod, row))
+            )
             return rule.id, message
     return None
 
@@ -321,8 +323,9 @@ def permission(plan, world, pod, row, waited):
             verdict = "allow"
         elif verdict == "wait" and waited >= core.seconds:
             verdict = core.then
-        words = rule.text if core.message is None else reference.words(core.message, view)
-        return verdict, rule, words if verdict != "allow" else ""
+        ask = reference.asked(view)
+        told = rule.text if core.message is None else words.filled(core.message, ask)
+        return verdict, rule, told if verdict != "allow" else ""
     return "allow", None, ""
 
 
