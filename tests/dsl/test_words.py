@@ -17,7 +17,7 @@ PODS = [{"on": 0, "it.cpu": 1500.0, "it.label[app]": "web"}, {"on": 0, "it.cpu":
         ("filter: count(node.pods) < 2",
          "count(node.pods) < 2 is false: count(node.pods) is 2"),
         ("prefilter: sum(it.cpu over cluster.pods) < 1",
-         "sum(it.cpu over cluster.pods) < 1 is false: sum(it.cpu over cluster.pods) is 1.75"),
+         "sum(it.cpu over cluster.pods) < 1 is false: sum(it.cpu over cluster.pods) is 1750m"),
         ('forbid: any(node.pods where it.label app=web) message "{count(node.pods)} on it"',
          "2 on it"),
         ("let mine = count(node.pods where it.label app=web)\nfilter: node.ready or mine > 1",
