@@ -69,7 +69,32 @@ def read(
         first, last, better = repair
         now = now[:first] + better + now[last:]
         edits.append(repair)
+    if (
+        len(edits) == 1
+        and refusal.repair is None
+        and _leads_nowhere(found[0], edits[0], now, stop.start)
+    ):
+        return None, [replace(found[0], helps=(), fix=None, fix_at=None)]
     return None, found[:1]
+
+
+#: What parts one phrase from the next.
+_PARTS: Final = re.compile(
+    r"->|[,\n:()\[\]{}|]|(?<![\w.])(?:and|or|not)(?![\w.])|[\w.$\"'-]+[ \t]+[\w$]"
+)
+#: What is said where the one thing known of a word is another that fits.
+_GUESSED: Final = ("does not fit here", "is not an operator here")
+
+
+def _leads_nowhere(found: Refusal, edit: tuple[int, int, str], now: str, stop: int) -> bool:
+    """Whether a replaced word is followed at once by what nobody understands.
+
+    Half a phrase of another language was taken for a word of this one: what it should be is not
+    known, and neither is what is left of it.
+    """
+    start, _, better = edit
+    gap = now[start + len(better) : stop]
+    return found.message.endswith(_GUESSED) and _PARTS.search(gap) is None
 
 
 def _covers(repair: tuple[int, int, str], edits: list[tuple[int, int, str]]) -> bool:

@@ -12,7 +12,7 @@ from dsl.parser.complaints.place import KEYWORDS, Place
 from dsl.parser.complaints.queries import grouped
 from dsl.parser.refusal import Refusal
 from dsl.schema import FIELDS, POD_SETS
-from dsl.spelling import AGGREGATES
+from dsl.spelling import AGGREGATES, closest
 from dsl.types import Kind
 
 #: Aggregates as other languages call them.
@@ -75,7 +75,9 @@ def _opened(place: Place) -> int:
 
 def _renamed(place: Place, opened: int) -> Refusal | None:
     name = re.search(r"(?:\bnot[ \t]+)?(?<![\w.$])([A-Za-z_]\w*)\Z", place.bare[:opened])
-    better = _QUANTIFIERS.get(name[1].lower()) if name is not None else None
+    better = None
+    if name is not None:
+        better = _QUANTIFIERS.get(name[1].lower()) or closest(name[1], AGGREGATES)
     if name is None or better is None:
         return None
     span = name.span(1)

@@ -20,6 +20,7 @@ from dsl.parser.complaints import (
     connectives,
     declarations,
     fields,
+    habits,
     labels,
     layouts,
     leftover,
@@ -30,6 +31,7 @@ from dsl.parser.complaints import (
     patterns,
     phrases,
     queries,
+    sets,
     signs,
     texts,
 )
@@ -99,6 +101,10 @@ _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     texts.apostrophe,
     brackets.open_text,
     texts.hole,
+    # habits that a pattern tells exactly
+    sets.looped,
+    sets.bare_label,
+    habits.known,
     # how the statement begins, and what its lines are
     openings.doubled,
     openings.named,

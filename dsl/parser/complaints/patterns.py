@@ -5,6 +5,7 @@ further with it; what needs more than a pattern is an attempt of its own, in ano
 """
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from typing import Final
 
@@ -138,9 +139,14 @@ class _Written(str):
 
 def known(place: Place) -> Refusal | None:
     """What a row of the table says of a place."""
+    return told_by(PATTERNS, place)
+
+
+def told_by(rows: Iterable[Pattern], place: Place) -> Refusal | None:
+    """What the first row that fits says of a place."""
     bare = place.bare.replace(_MARK, "?")
     marked = bare[: place.start] + _MARK + bare[place.start :]
-    told = (row.told(place, marked) for row in PATTERNS)
+    told = (row.told(place, marked) for row in rows)
     return next((one for one in told if one is not None), None)
 
 

@@ -9,7 +9,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final
 
-from dsl.parser.complaints.place import KEYWORDS, LAST_VALUE, PATH, Place, place_of
+from dsl.parser.complaints.place import KEYWORDS, LAST_VALUE, OWNER, PATH, Place, place_of
 from dsl.parser.refusal import Halt, Refusal
 from dsl.parser.statements import STATEMENTS
 from dsl.schema import FIELDS
@@ -26,6 +26,11 @@ _PHRASES: Final = (
         (r"not\s+present\b", "is missing"),
         (r"(missing|present)\b(?!\s*[\d\"$])", r"is \1"),
         (r"is\s+(true|false)\b", r"is \1"),
+        (r"not\s+(?:less|fewer|smaller|lower)\s+than\b", ">="),
+        (r"not\s+(?:greater|more|bigger|larger|higher)\s+than\b", "<="),
+        (r"(?:is\s+)?(?:the\s+)?same\s+as\b", "is"),
+        (r"(?:is\s+)?different\s+(?:from|than|to)\b", "is not"),
+        (r"(?:does\s+not|doesn't|doesnt|not)\s+equals?(?:\s+to)?\b", "is not"),
         (r"not\s+between\s+(\S+)\s+and\s+(\S+)", r"not in \1..\2"),
         (r"(?:is\s+)?between\s+(\S+)\s+and\s+(\S+)", r"in \1..\2"),
         (r"(?:is\s+not|isnt|isn't|are\s+not)\s+in\b", "not in"),
@@ -176,6 +181,7 @@ def phrase(place: Place) -> Refusal | None:
             written = place.text[found.start() : found.end()]
             text = found.expand(better) if "\\" in better else better
             text = text.lower() if text.lower() == written.lower() else text
+            text = _compared(text, place.bare[found.end() :].lstrip())
             start = found.start()
             if "{L}" in text:
                 value = _value_before(place, start, text)
@@ -192,6 +198,20 @@ def phrase(place: Place) -> Refusal | None:
                 fix_at=(start, found.end()),
             )  # fmt: skip
     return None
+
+
+#: What compares two values, and what compares one with a word.
+_WITH_WORD: Final = MappingProxyType({"==": "is", "!=": "is not"})
+_WITH_FIELD: Final = MappingProxyType({"is": "==", "is not": "!="})
+_OWNED: Final = re.compile(r"(?:pod|node|it|namespace|workload|cluster|group)\.[a-z]")
+
+
+def _compared(operator: str, behind: str) -> str:
+    """Returns an operator as it is written before a field, or before a word."""
+    if _OWNED.match(behind):
+        return _WITH_FIELD.get(operator, operator)
+    word = re.match(r"[A-Za-z][\w-]*(?![\w.(\[])", behind)
+    return _WITH_WORD.get(operator, operator) if word is not None else operator
 
 
 def contraction(place: Place) -> Refusal | None:
@@ -332,6 +352,10 @@ def again(place: Place) -> Refusal | None:
     if operator is None or not tests or tests[-1][1] == ")":
         return None
     value = place.text[tests[-1].start(1) : tests[-1].end(1)]
+    owner = re.search(
+        rf"{OWNER}\.(?:label|annotation|taint)s?[ \t]+\Z", before[: tests[-1].start(1)]
+    )
+    value = f"{owner.group().strip()} {value}" if owner is not None else value
     if not place.mends(at, at, f"{value} "):
         return None
     written = operator.group()
