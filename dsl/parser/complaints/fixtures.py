@@ -10,13 +10,15 @@ from typing import Final, NamedTuple
 
 from dsl.parser.complaints.attributes import LABELS, SAME, STATES, YES
 from dsl.parser.complaints.pairs import BETWEEN, Pairs
-from dsl.parser.complaints.pieces import Beside, Piece
+from dsl.parser.complaints.pieces import GIVES, Beside, Piece
 from dsl.parser.complaints.values import SAMPLE, binary, example, is_word, meant, quoted
 from dsl.parser.refusal import Refusal
 from dsl.parser.testwords import (
     AMOUNT,
     ATTRIBUTES,
+    EXPECTS,
     FLAG,
+    GIVEN,
     HEADS,
     KEYED,
     PLAIN,
@@ -374,6 +376,10 @@ class _Walk(Pairs):
     def _unknown(self, one: Piece) -> Refusal | None:
         if one.kind == "text":
             return self._name(one) if not self.at else None
+        if one.fresh and self.kind in GIVEN and one.text.lower() in (*EXPECTS, *GIVES):
+            self.at = len(self.pieces)
+            message = "each line of a test starts with `given` or `expect`"
+            return Refusal("P001", message, one.start, one.end)
         letters = re.sub(r"[^a-z0-9]", "", one.text.lower())
         for attempt in (
             self._state, self._label_of_node, self._turned, self._count, self._pair_alone,

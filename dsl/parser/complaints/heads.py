@@ -43,9 +43,14 @@ def of_head(clause: Clause, known: Beside) -> Iterator[Refusal]:
         if told is not None:
             yield told
     elif word == "test":
-        told = _test(pieces, text)
+        size = next((at for at, one in enumerate(pieces) if at and one.fresh), len(pieces))
+        told = _test(pieces[:size], text)
         if told is not None:
             yield told
+        below = pieces[size] if size < len(pieces) else None
+        if below is not None and below.text in HEADS and below.text not in GIVEN:
+            message = f"`{below.text}` stands above the tests, in column 1"
+            yield Refusal("P012", message, below.start, below.end, helps=("move the line up",))
     elif word in HEADS:
         yield from _fixture(word, [word, ":"], 1, pieces, text, known)
 
@@ -169,6 +174,8 @@ def _of_front(
         message = "no `:` stands behind `given` and what is given"
     elif kind in ("running", "finished") and "on" not in words:
         code, message = "P009", f"`{kind}` says on which node the pod is"
+    elif kind in ("running", "finished") and words.index("on") > len(front):
+        message = f"`{kind}` says first on which node the pod is"
     elif any(one.kind == "text" for one in pieces):
         message = f"the name of a `{kind}` is written without quotes"
     elif "name" in words:

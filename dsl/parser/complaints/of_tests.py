@@ -182,13 +182,22 @@ def _head(at: Place) -> Refusal | None:
     text, bare, start, met = at.text, at.bare, at.start, at.met
     found = re.match(r"([A-Za-z_]+)([ \t]*)(:?)[ \t]*", bare)
     if found is None:
-        return None if start else refuse(0, 1, "P004", f"a statement does not start with `{met}`")
+        return None if start else _no_word(text, met)
     word = found.group(1)
     if word not in HEADS:
         return _unknown_head(word, text)
     if word == "use" or start > found.end():
         return None
     return _head_value(word, _line(text, bare, start), start)
+
+
+def _no_word(text: str, met: str) -> Refusal:
+    """`}` and `})` in column 1, or any other sign."""
+    line = text[: line_end(text, 0)].rstrip()
+    if re.fullmatch(r"[\s})\];,]+", line) is None:
+        return refuse(0, 1, "P004", f"a statement does not start with `{met}`")
+    message = "nothing is closed here: what belongs to a test is indented below it"
+    return Refusal("P004", message, 0, len(line), helps=(f"leave `{line}` out",), fix="")
 
 
 def _of_no_test(word: str, below: bool) -> Refusal:  # noqa: FBT001 - asked next to it
