@@ -90,7 +90,8 @@ class _Walk(Pairs):
     def _attribute(self, one: Piece) -> Refusal | None:
         if one.kind == "sign":
             return self._sign(one)
-        if one.fresh and one.text in HEADS and self._is(1, ":"):
+        mine = one.text in self.known and not self._is(3, "=")
+        if one.fresh and one.text in HEADS and self._is(1, ":") and not mine:
             # A statement of its own that is indented.
             return None
         if one.text in ("given", "expect") and one.fresh and self.kind != "pod":

@@ -90,8 +90,11 @@ def complain_of_test(halt: Halt, file: str = "", start: int = 0) -> Refusal:
     at = Place(halt.text, bare, halt.start, halt.end, halt.accepts, halt.kind, met)
     own = _own_line(at)
     told = next(findings(halt.text, beside(file, halt.text)), None)
-    if told is not None and told.start <= halt.start and (own is None or told.start < own.start):
-        return told
+    if told is not None and told.start <= halt.start:
+        # An attribute with a colon below a fixture is no statement of its own.
+        of_fixture = not re.match(r"test|use\b", halt.text)
+        if own is None or told.start < own.start or (of_fixture and told.start == own.start):
+            return told
     if own is not None:
         return own
     lone = re.match(r"(given|expect)\b", halt.text)
