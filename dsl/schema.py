@@ -79,6 +79,8 @@ def _cycle() -> Iterator[FieldSpec]:
     yield FieldSpec("time.hour", NUMBER, level, "hour of the day, 0 to 23")
     yield FieldSpec("time.minute", NUMBER, level, "minute of the hour, 0 to 59")
     yield FieldSpec("time.weekday", TEXT, level, "day of the week", words=WEEKDAYS)
+    yield FieldSpec("time.day", NUMBER, level, "day of the month, 1 to 31")
+    yield FieldSpec("time.month", NUMBER, level, "month of the year, 1 to 12")
     yield FieldSpec("cluster.nodes", NUMBER, level, "number of nodes")
     for kind, of in (("cpu", _CORE), ("memory", _BYTE), ("gpu", NUMBER)):
         for part in ("allocatable", "requested", "free"):
@@ -111,6 +113,7 @@ def _pod_like(owner: str, level: Level) -> Iterator[FieldSpec]:
         "PreemptLowerPriority or Never",
         words=("PreemptLowerPriority", "Never"),
     )
+    yield text("runtime_class", "name of the runtime class", optional=True)
     yield text("nominated_node", "node that preemption chose", optional=True)
     yield number("created", TIME, "when the pod was created", optional=True)
     yield text("label", "value of a label", keyed=True, optional=True)
@@ -128,6 +131,8 @@ def _pod_like(owner: str, level: Level) -> Iterator[FieldSpec]:
     yield number("request", NUMBER, "effective request of a resource, 0 if none", keyed=True)
     yield number("limit", NUMBER, "limit of a resource", keyed=True, optional=True)
     yield number("volumes.count", NUMBER, "claims and generic ephemeral volumes")
+    doc = "how long the pod may be active (activeDeadlineSeconds)"
+    yield number("active_deadline", DURATION, doc, optional=True)
     yield FieldSpec(f"{owner}.tolerates_all", BOOL, level, "tolerates every taint")
     doc = "whether it uses the network of its node"
     yield FieldSpec(f"{owner}.host_network", BOOL, level, doc)
@@ -205,7 +210,13 @@ def _node() -> Iterator[FieldSpec]:
     for name in WELL_KNOWN_LABELS:
         doc = f"value of the label {WELL_KNOWN_LABELS[name]}"
         yield FieldSpec(name, TEXT, level, doc, optional=True)
-    yield FieldSpec("node.kernel", TEXT, level, "kernel version", optional=True)
+    for name, doc in (
+        ("kernel", "kernel version"),
+        ("kubelet_version", "version of the kubelet, such as v1.31.4"),
+        ("os_image", "name and version of the system, such as Ubuntu 24.04.1 LTS"),
+        ("container_runtime", "container runtime and its version, such as containerd://1.7.24"),
+    ):
+        yield FieldSpec(f"node.{name}", TEXT, level, doc, optional=True)
     yield FieldSpec("node.ready", BOOL, level, "whether the node is ready")
     yield FieldSpec("node.unschedulable", BOOL, level, "whether the node is cordoned")
     yield FieldSpec("node.created", TIME, level, "when the node was created", optional=True)
@@ -269,6 +280,7 @@ def _it() -> Iterator[FieldSpec]:
     yield FieldSpec("it.started_at", TIME, level, "when the pod started", optional=True)
     yield FieldSpec("it.nominated", BOOL, level, "whether it is nominated to a node")
     yield FieldSpec("it.ready", BOOL, level, "whether it is ready")
+    yield FieldSpec("it.restarts", NUMBER, level, "how often its containers were restarted")
     yield FieldSpec("it.bound", BOOL, level, "whether it is bound, not only assumed")
     yield FieldSpec("it.scheduled_at", TIME, level, "when it was scheduled", optional=True)
     for part in ("label", "annotation"):
@@ -337,6 +349,9 @@ KUBERNETES_PATHS: Final = MappingProxyType(
         "pod.spec.preemptionpolicy": "pod.preemption_policy",
         "pod.spec.containers.image": "pod.image",
         "pod.spec.hostnetwork": "pod.host_network",
+        "pod.spec.runtimeclassname": "pod.runtime_class",
+        "pod.spec.activedeadlineseconds": "pod.active_deadline",
+        "it.status.containerstatuses.restartcount": "it.restarts",
         "pod.hostnetwork": "pod.host_network",
         "pod.status.nominatednodename": "pod.nominated_node",
         "pod.status.qosclass": "pod.qos",
@@ -373,6 +388,10 @@ KUBERNETES_PATHS: Final = MappingProxyType(
         "node.allocatable.memory": "node.memory.allocatable",
         "node.status.images": "node.images",
         "node.status.conditions": "node.condition",
+        "node.status.nodeinfo.kernelversion": "node.kernel",
+        "node.status.nodeinfo.kubeletversion": "node.kubelet_version",
+        "node.status.nodeinfo.osimage": "node.os_image",
+        "node.status.nodeinfo.containerruntimeversion": "node.container_runtime",
         "node.cpu": "node.cpu.free",
         "node.memory": "node.memory.free",
         "node.mem.free": "node.memory.free",

@@ -192,6 +192,12 @@ _MEANT: Final = {
     "node.os": "node.operatingsystem node.platform",
     "node.arch": "node.architecture node.cpuarchitecture",
     "node.kernel": "node.kernelversion",
+    "node.kubelet_version":
+        "node.kubelet node.kubeletversion node.version node.kubernetesversion "
+        "node.kubernetes_version node.k8sversion",
+    "node.os_image": "node.osimage node.distribution node.distro node.osversion",
+    "node.container_runtime":
+        "node.containerruntimeversion node.runtime node.containerruntime node.cri",
     "node.instance_type":
         "node.type node.instance node.flavor node.instancetypes node.machinetype "
         "node.vmsize",
@@ -207,12 +213,17 @@ _MEANT: Final = {
     "pod.owner.kind is Job": "pod.isjob",
     "pod.owner.kind is StatefulSet": "pod.isstatefulset",
     "it.ready": "it.isready",
+    "it.restarts": "it.restartcount it.restart_count it.containers.restarts it.restarted",
+    "pod.runtime_class": "pod.runtimeclassname pod.runtimeclass pod.runtime",
+    "pod.active_deadline": "pod.activedeadlineseconds pod.activedeadline",
     "it.terminating": "it.isterminating it.deleting",
     "it.phase is Running": "it.running",
     "it.started_at": "it.starttime",
     "it.phase": "it.status it.state",
     "it.node": "it.nodename it.host",
-    "time.weekday": "time.day time.dayofweek now.weekday now.day now.dayofweek",
+    "time.weekday": "time.dayofweek now.weekday now.dayofweek",
+    "time.day": "time.dayofmonth time.date now.day now.dayofmonth now.date",
+    "time.month": "now.month time.monthofyear",
     "time.hour": "time.hours now.hour",
     "now": "time.now",
     "time.minute": "now.minute",

@@ -151,6 +151,8 @@ class PodSpec(_Read, frozen=True):
     resources: ResourceRequirements | None = None
     priority: int | None = None
     priority_class_name: str = ""
+    runtime_class_name: str = ""
+    active_deadline_seconds: int | None = None
     preemption_policy: str | None = None
     scheduling_gates: list[SchedulingGate] | None = None
     service_account_name: str = ""
@@ -169,9 +171,10 @@ class Condition(_Read, frozen=True):
 
 
 class ContainerStatus(_Read, frozen=True):
-    """What the kubelet reports of a container, read for resizes in flight."""
+    """What the kubelet reports of a container, read for restarts and resizes in flight."""
 
     name: str = ""
+    restart_count: int = 0
     allocated_resources: ResourceList | None = None
     resources: ResourceRequirements | None = None
 
@@ -218,6 +221,9 @@ class NodeSystemInfo(_Read, frozen=True):
     """What the kubelet says of its machine."""
 
     kernel_version: str = ""
+    kubelet_version: str = ""
+    os_image: str = ""
+    container_runtime_version: str = ""
 
 
 class ContainerImage(_Read, frozen=True):

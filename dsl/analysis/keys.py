@@ -13,7 +13,12 @@ from dsl.analysis.sets import Limit, Numbers, Outcomes, Texts, numbers_between
 from dsl.schema import FIELDS
 from dsl.types import Kind, Level
 
-_HOURS: Final = {"time.hour": 23.0, "time.minute": 59.0}
+_CLOCK: Final = {
+    "time.hour": (0.0, 23.0),
+    "time.minute": (0.0, 59.0),
+    "time.day": (1.0, 31.0),
+    "time.month": (1.0, 12.0),
+}
 _AMOUNTS: Final = ("capacity", "allocatable", "requested")
 #: Aggregates that are a number of things, and 0 of nothing.
 _COUNTING: Final = ("count", "distinct")
@@ -152,10 +157,10 @@ def natural_bounds(node: ir.Expr) -> tuple[float, float]:
 def field_bounds(node: ir.Read) -> tuple[float, float]:
     """Returns the least and the greatest value of a field."""
     name = node.field
-    if name in _HOURS:
-        return 0.0, _HOURS[name]
+    if name in _CLOCK:
+        return _CLOCK[name]
     owner, _, part = name.rpartition(".")
-    if name == "cluster.nodes" or name == "node.pods.capacity":
+    if name in ("cluster.nodes", "node.pods.capacity", "it.restarts"):
         return 0.0, inf
     if part in _AMOUNTS and node.level in (Level.NODE, Level.CYCLE):
         return 0.0, inf

@@ -36,18 +36,22 @@ _FREE: Final = (
     "pod.image",
     "pod.images",
     "pod.priority_class",
+    "pod.runtime_class",
     "pod.preemption_policy",
     "pod.host_network",
     "pod.volumes.count",
     "time.hour",
     "time.minute",
     "time.weekday",
+    "time.day",
+    "time.month",
 )
 _RESOURCES: Final = ("pod.gpu", "pod.cpu", "pod.memory", "pod.storage")
 #: Fields of which one says something of the others; with two of them nothing is sure.
 _TOGETHER: Final = (
     ("pod.workload", "pod.owner.kind", "pod.owner.name"),
     ("pod.image", "pod.images"),
+    ("time.day", "time.month"),
     ("pod.priority", "pod.priority_class", "pod.preemption_policy"),
 )
 _NAMES: Final = (
@@ -58,6 +62,7 @@ _NAMES: Final = (
     "pod.workload",
     "pod.owner.name",
     "pod.priority_class",
+    "pod.runtime_class",
 )
 _IMAGE: Final = re.compile(r"[a-z0-9]([A-Za-z0-9._:/@-]{0,200}[A-Za-z0-9])?")
 

@@ -24,6 +24,7 @@ _WHICH_POD: Final = frozenset(
         "pod.image",
         "pod.images",
         "pod.priority_class",
+        "pod.runtime_class",
         "pod.service_account",
         "pod.qos",
         "namespace.name",

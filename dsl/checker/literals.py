@@ -15,7 +15,7 @@ from dsl.functions import (
     parse_time,
     to_float,
 )
-from dsl.schema import FIELDS
+from dsl.schema import FIELDS, WEEKDAYS
 from dsl.source import Span
 from dsl.spelling import quoted_key
 from dsl.types import (
@@ -322,6 +322,8 @@ def _wrong_word(scope: Scope, span: Span, text: str, like: Typed) -> Exception:
         better = f"{value} > 0" if text == "true" else f"{value} == 0"
     elif kind is Kind.NUMBER and re.fullmatch(r"\d+\.\.\d+", text):
         better = f"{value} in {text}"
+    elif isinstance(like, ir.Read) and like.field == "time.day" and text[:3].lower() in WEEKDAYS:
+        better = f"time.weekday is {text[:3].lower()}"
     return scope.refuse(
         "P201",
         f"`{scope.text(like)}` is {describe(like)}, and `{text}` is not",

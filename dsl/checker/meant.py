@@ -18,7 +18,13 @@ from dsl.spelling import quoted_key
 from dsl.types import DURATION, show
 
 _WARNING: Final = Severity.WARNING
-_LAST: Final = {"time.hour": 23, "time.minute": 59}
+#: The first and the last number of fields that begin again after it, and where that is.
+_ENDS: Final = {
+    "time.hour": (0, 23, "midnight"),
+    "time.minute": (0, 59, "midnight"),
+    "time.day": (1, 31, "the end of the month"),
+    "time.month": (1, 12, "the end of the year"),
+}
 _BRACED: Final = re.compile(r"\{\s*(\$?[a-z_][\w.]*(?:\[[\w./-]+\])?)\s*\}")
 _TWICE: Final = re.compile(r"(?<!\{)\{\{\s*\.?(\$?[a-z_][\w.]*(?:\[[\w./-]+\])?)\s*\}\}(?!\})")
 _HOLE: Final = re.compile(r"(?<!\{)\{[^{}]*\}(?!\})")
@@ -87,22 +93,26 @@ def begins_only(scope: Scope, left: str, operand: Typed, node: s.Expr, pattern: 
 
 def past_the_last(scope: Scope, item: ir.Expr, members: s.Range, high: float) -> None:
     """Warns of `time.hour in 22..30`: a day has the hours 0 to 23."""
-    last = _LAST.get(item.field) if isinstance(item, ir.Read) else None
-    if last is None or high <= last or not isinstance(item, ir.Read):
+    ends = _ENDS.get(item.field) if isinstance(item, ir.Read) else None
+    if ends is None or not isinstance(item, ir.Read):
+        return
+    first, last, over = ends
+    if high <= last:
         return
     low = scope.text(members.low)
     if low.isdigit() and int(low) > last:
         return  # It holds never, and that is said already.
-    beyond = high - last - 1
+    beyond = high - last - 1 + first
     forms = [f"{low}..{last}"]
-    if 0 < beyond < last:
+    if first < beyond < last:
         forms.insert(0, f"{low}..{number_text(beyond)}")
     written = "   or   ".join(f"in {one}" for one in forms)
     scope.warn(
         "P210",
-        f"`{item.field}` is from 0 to {last}, and this range goes to {scope.text(members.high)}",
+        f"`{item.field}` is from {first} to {last},"
+        f" and this range goes to {scope.text(members.high)}",
         members.span,
-        f"write  {written}" + ("; a range may go past midnight" if len(forms) > 1 else ""),
+        f"write  {written}" + (f"; a range may go past {over}" if len(forms) > 1 else ""),
     )
 
 

@@ -30,7 +30,9 @@ _STATUS: Final = {
 _FULL: Final = 100.0
 _WEIGHED: Final = re.compile(r"(?m)^(?:score|prefer|avoid|weight|normalize)[ \t]*:")
 _CONDITIONS: Final = ("filter", "forbid", "gate", "prefilter", "reserve")
-_TIME_FIELDS: Final = ("now", "time.hour", "time.minute", "time.weekday")
+_TIME_FIELDS: Final = (
+    "now", "time.hour", "time.minute", "time.weekday", "time.day", "time.month",
+)  # fmt: skip
 
 
 class Reads(Struct, frozen=True):

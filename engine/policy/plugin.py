@@ -367,7 +367,8 @@ _NODE_ACTIONS: Final = (
     # Uncordoning is a change of taints, cordoning is not.
     (("node.unschedulable",), Action.UPDATE_NODE_TAINT | Action.UPDATE_OTHER),
     (("node.ready", "node.condition"), Action.UPDATE_NODE_CONDITION),
-    (("node.kernel", "node.images", "node.missing_image_bytes"), Action.UPDATE_OTHER),
+    (("node.kernel", "node.kubelet_version", "node.os_image", "node.container_runtime",
+      "node.images", "node.missing_image_bytes"), Action.UPDATE_OTHER),
     (("node.eligible",), Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT),
 )  # fmt: skip
 _AMOUNTS: Final = ("capacity", "allocatable", "requested", "free")

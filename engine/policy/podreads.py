@@ -98,6 +98,15 @@ def _volumes(pod: PodInfo) -> float:
     return float(sum(1 for one in volumes if one.persistent_volume_claim or one.ephemeral))
 
 
+def _active_deadline(pod: PodInfo) -> float:
+    seconds = pod.pod.spec.active_deadline_seconds
+    return MISSING if seconds is None else float(seconds)
+
+
+def _restarts(pod: PodInfo) -> float:
+    return float(sum(one.restart_count for one in pod.pod.status.container_statuses or ()))
+
+
 def _has(pod: PodInfo, condition: str) -> bool:
     conditions = pod.pod.status.conditions or ()
     return any(one.type == condition and one.status == "True" for one in conditions)
@@ -170,6 +179,7 @@ POD_TEXTS: Final[Mapping[str, PodText]] = MappingProxyType(
         "scheduler": lambda p: _or_none(p.pod.spec.scheduler_name),
         "service_account": lambda p: _or_none(p.pod.spec.service_account_name),
         "priority_class": lambda p: _or_none(p.pod.spec.priority_class_name),
+        "runtime_class": lambda p: _or_none(p.pod.spec.runtime_class_name),
         "preemption_policy": lambda p: p.pod.spec.preemption_policy or "PreemptLowerPriority",
         "nominated_node": lambda p: _or_none(p.pod.status.nominated_node_name),
         "owner.kind": lambda p: (_controller(p) or (None, None))[0],
@@ -193,6 +203,8 @@ POD_NUMBERS: Final[Mapping[str, PodNumber]] = MappingProxyType(
         "created": lambda p: epoch_seconds(p.pod.metadata.creation_timestamp),
         "scheduled_at": _scheduled_at,
         "volumes.count": _volumes,
+        "active_deadline": _active_deadline,
+        "restarts": _restarts,
         "started_at": lambda p: epoch_seconds(p.pod.status.start_time),
         "cpu": lambda p: float(p.requests.get(CPU, 0)),
         "memory": lambda p: float(p.requests.get(MEMORY, 0)),

@@ -81,8 +81,22 @@ def _tainted(test: str) -> Callable[[Node], bool]:
     return tainted
 
 
-def _kernel(node: Node) -> str | None:
-    return node.status.node_info.kernel_version or None if node.status.node_info else None
+#: Field -> how the API calls it in `status.nodeInfo`.
+_NODE_INFO: Final = MappingProxyType(
+    {
+        "node.kernel": "kernel_version",
+        "node.kubelet_version": "kubelet_version",
+        "node.os_image": "os_image",
+        "node.container_runtime": "container_runtime_version",
+    }
+)
+
+
+def _info(name: str) -> Callable[[Node], str | None]:
+    def said(node: Node) -> str | None:
+        return getattr(node.status.node_info, name, "") or None
+
+    return said
 
 
 def _addresses(node: Node) -> float:
@@ -98,6 +112,10 @@ def _addresses(node: Node) -> float:
         return np.inf
     family = ranges[0].version
     return float(sum(one.num_addresses for one in ranges if one.version == family))
+
+
+#: Fields that a time has as attributes of the same name.
+_CLOCK: Final = ("time.hour", "time.minute", "time.day", "time.month")
 
 
 # ---- metrics from annotations --------------------------------------------------------------------
@@ -199,8 +217,8 @@ class SnapshotWorld:
             return nodes.text(*label_column(key))
         if field == "node.name":
             return nodes.name_codes()
-        if field == "node.kernel":
-            return nodes.text("kernel", _kernel)
+        if field in _NODE_INFO:
+            return nodes.text(field, _info(_NODE_INFO[field]))
         if key is None:
             return nodes.text(*label_column(WELL_KNOWN_LABELS[field]))
         if field == "node.annotation":
@@ -301,10 +319,8 @@ class SnapshotWorld:
         """See `World.cycle_number`."""
         if field == "now":
             return self.snapshot.now
-        if field == "time.hour":
-            return float(self._local_time().hour)
-        if field == "time.minute":
-            return float(self._local_time().minute)
+        if field in _CLOCK:
+            return float(getattr(self._local_time(), field.removeprefix("time.")))
         if field == "cluster.nodes":
             return float(np.count_nonzero(self.present))
         if field.startswith("cluster."):
@@ -496,12 +512,13 @@ class PodSubject:
 
 def readable_fields() -> Iterator[str]:
     """The schema names that have a reader here; for the test that compares with the table."""
-    yield from ("now", "time.hour", "time.minute", "time.weekday", "cluster.nodes", "cluster.pods")
+    yield from ("now", *_CLOCK, "time.weekday", "cluster.nodes", "cluster.pods")
     parts = ("capacity", "allocatable", "requested", "free")
     for kind in ("cpu", "memory", "gpu"):
         yield from (f"cluster.{kind}.{part}" for part in parts[1:])
     pod = {*POD_TEXTS, *POD_KEYED_TEXTS, *POD_NUMBERS, *POD_KEYED_NUMBERS, *POD_FLAGS, "gpu"}
-    placed = {"phase", "terminating", "started_at", "scheduled_at", "ready", "bound", "nominated"}
+    placed = {"phase", "terminating", "started_at", "scheduled_at", "ready", "bound", "nominated",
+              "restarts"}  # fmt: skip
     yield from (f"it.{field}" for field in pod)
     yield from (f"pod.{field}" for field in pod - placed)
     yield from (f"pod.{field}" for field in _QUEUE_FIELDS)
@@ -510,7 +527,7 @@ def readable_fields() -> Iterator[str]:
     yield from ("node.images", "node.eligible", "node.missing_image_bytes")
     yield from ("node.ips.capacity", "node.ips.free")
     yield from ("namespace.name", "namespace.label", "namespace.annotation")
-    yield from ("node.name", "node.kernel", "node.label", "node.annotation", "node.condition")
+    yield from ("node.name", *_NODE_INFO, "node.label", "node.annotation", "node.condition")
     yield from WELL_KNOWN_LABELS
     yield from ("node.taint", "node.ready", "node.unschedulable", "node.created")
     for kind in ("cpu", "memory", "storage", "gpu", "resource"):

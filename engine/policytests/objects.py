@@ -101,6 +101,13 @@ def _made(kind: type[msgspec.Struct], tree: Tree, thing: Thing) -> Any:  # noqa:
 
 # ---- nodes and namespaces --------------------------------------------------------------------
 
+_NODE_INFO: Final = (
+    ("kernel", "kernelVersion"),
+    ("kubelet_version", "kubeletVersion"),
+    ("os_image", "osImage"),
+    ("container_runtime", "containerRuntimeVersion"),
+)
+
 
 def node_of(thing: Thing, read: ReadText) -> Node:
     """The node of a fixture.
@@ -135,8 +142,9 @@ def node_of(thing: Thing, read: ReadText) -> Node:
         "allocatable": least | (_part(status, "allocatable") or capacity) | amounts,
         "conditions": _conditions(thing, _items(status, "conditions")),
     }
-    if "kernel" in thing.plain:
-        status["nodeInfo"] = _part(status, "nodeInfo") | {"kernelVersion": thing.text("kernel")}
+    info = {field: thing.text(name) for name, field in _NODE_INFO if name in thing.plain}
+    if info:
+        status["nodeInfo"] = _part(status, "nodeInfo") | info
     sizes = thing.maps.get("image_size", {})
     images = [
         {"names": [name], "sizeBytes": int(parse_quantity(size))} for name, size in sizes.items()
@@ -287,6 +295,7 @@ _SPEC: Final = (
     ("service_account", "serviceAccountName"),
     ("preemption_policy", "preemptionPolicy"),
     ("priority_class", "priorityClassName"),
+    ("runtime_class", "runtimeClassName"),
     ("priority", "priority"),
     ("host_network", "hostNetwork"),
 )
@@ -302,6 +311,8 @@ def _spec(thing: Thing, spec: Tree, *, from_file: bool) -> Tree:
             _limits_are_requests(one)
     _ask(containers, inits, _asked(thing), thing.maps.get("limit", {}))
     spec |= {field: thing.plain[name] for name, field in _SPEC if name in thing.plain}
+    if "active_deadline" in thing.plain:
+        spec["activeDeadlineSeconds"] = thing.plain["active_deadline"]
     if thing.node and thing.flag("bound", default=True):
         spec["nodeName"] = thing.node
     if "volumes" in thing.plain:
@@ -376,6 +387,8 @@ def _status(thing: Thing, status: Tree) -> Tree:
     ):  # fmt: skip
         if name in thing.plain:
             status[field] = thing.text(name)
+    if "restarts" in thing.plain:
+        status["containerStatuses"] = [{"name": "main", "restartCount": thing.plain["restarts"]}]
     if running or thing.kind == "finished":
         ready = str(thing.flag("ready", default=running))
         conditions: list[Tree] = [{"type": "Ready", "status": ready}]

@@ -210,6 +210,8 @@ class RandomWorld:
             return float(self.present.sum())
         if field in ("time.hour", "time.minute"):
             return float(pick(range(24), field, self.rows.seed))
+        if field in ("time.day", "time.month"):
+            return float(pick(range(1, 13), field, self.rows.seed))
         # What the whole cluster has changes with any of its rows.
         return value_of(field, None, repr(self.rows))
 

@@ -80,7 +80,12 @@ def cache():
             status={
                 "allocatable": amounts,
                 "capacity": {**amounts, "cpu": "5"},
-                "nodeInfo": {"kernelVersion": "6.1.0"},
+                "nodeInfo": {
+                    "kernelVersion": "6.1.0",
+                    "kubeletVersion": "v1.31.4",
+                    "osImage": "Ubuntu 24.04.1 LTS",
+                    "containerRuntimeVersion": "containerd://1.7.24",
+                },
                 "conditions": [
                     {"type": "Ready", "status": "True"},
                     {"type": "DiskPressure", "status": "Unknown"},
@@ -102,13 +107,23 @@ def cache():
             spec={
                 "serviceAccountName": "robot",
                 "priorityClassName": "high",
+                "runtimeClassName": "gvisor",
+                "activeDeadlineSeconds": 600,
                 "nodeSelector": {"disk": "ssd"},
                 "tolerations": [{"operator": "Exists"}],
                 "containers": [
                     {"name": "a", "image": "nginx", "resources": {"requests": gpu, "limits": gpu}}
                 ],
             },
-            status={"phase": "Running", "startTime": "2025-03-01T12:30:00Z"},
+            status={
+                "phase": "Running",
+                "startTime": "2025-03-01T12:30:00Z",
+                "containerStatuses": [
+                    {"name": "a", "restartCount": 2},
+                    {"name": "b"},
+                    {"name": "c", "restartCount": 3},
+                ],
+            },
         ),
         "big",
     )
@@ -201,6 +216,9 @@ def test_text_lists_have_one_field(cache):
         ("node.arch", None, "arm64", None),
         ("node.rack", None, None, None),
         ("node.kernel", None, "6.1.0", None),
+        ("node.kubelet_version", None, "v1.31.4", None),
+        ("node.os_image", None, "Ubuntu 24.04.1 LTS", None),
+        ("node.container_runtime", None, "containerd://1.7.24", None),
         ("node.condition", "DiskPressure", "Unknown", None),
         ("node.condition", "Ready", "True", "False"),
     ],
@@ -281,20 +299,21 @@ def test_the_cluster_is_the_sum_of_its_nodes(cache):
 
 
 @pytest.mark.parametrize(
-    ("zone", "hour", "minute", "weekday"),
+    ("zone", "hour", "minute", "weekday", "day"),
     [
-        ("UTC", 12, 34, "sat"),
-        ("Europe/Berlin", 13, 34, "sat"),
-        ("Asia/Kolkata", 18, 4, "sat"),
-        ("Pacific/Kiritimati", 2, 34, "sun"),
+        ("UTC", 12, 34, "sat", 1),
+        ("Europe/Berlin", 13, 34, "sat", 1),
+        ("Asia/Kolkata", 18, 4, "sat", 1),
+        ("Pacific/Kiritimati", 2, 34, "sun", 2),
     ],
 )
-def test_the_clock_is_that_of_the_zone(zone, hour, minute, weekday, cache):
+def test_the_clock_is_that_of_the_zone(zone, hour, minute, weekday, day, cache):
     world = world_of(cache, zone)
     assert world.now == world.cycle_number("now") == NOON
     assert world.cycle_number("time.hour") == hour
     assert world.cycle_number("time.minute") == minute
     assert world.cycle_text("time.weekday") == weekday
+    assert (world.cycle_number("time.month"), world.cycle_number("time.day")) == (3, day)
 
 
 def test_summer_time_is_the_zones_own(cache):
@@ -452,12 +471,17 @@ def test_pods_are_read_with_the_same_words(cache):
     assert texts("it.phase") == ("Running", None)
     assert texts("it.service_account") == ("robot", None)
     assert texts("it.priority_class") == ("high", None)
+    assert texts("it.runtime_class") == ("gvisor", None)
     assert texts("it.node")[0] == "big"
     assert world.pod_number("it.priority", None)[[runs, assumed]].tolist() == [7, 0]
     assert world.pod_number("it.cpu", None)[[runs, assumed]].tolist() == [1500, 250]
     assert world.pod_number("it.gpu", None)[[runs, assumed]].tolist() == [1, 0]
     assert world.pod_number("it.limit", "memory")[runs] == GIB
     assert world.pod_number("it.started_at", None)[runs] == NOON - 240
+    assert world.pod_number("it.restarts", None)[[runs, assumed]].tolist() == [5, 0]
+    deadlines = world.pod_number("it.active_deadline", None)[[runs, assumed]]
+    assert deadlines[0] == 600
+    assert np.isnan(deadlines[1])
     assert world.pod_flag("it.tolerates_all", None)[[runs, assumed]].tolist() == [True, False]
     assert world.pod_flag("it.terminating", None)[[runs, assumed]].tolist() == [False, False]
     assert world.pod_node[runs] == cache.nodes.row("big")
