@@ -46,19 +46,20 @@ def unused(facts: FileFacts) -> Iterator[Diagnostic]:
                 one.name_span,
                 "remove it, or use it in a rule"
                 if as_text is None
-                else f"`{one.name}` in line {facts.source.position(as_text.start)[0]} is a text;"
+                else f"`{facts.source.slice(as_text)}` in line"
+                f" {facts.source.position(as_text.start)[0]} is a text;"
                 f" for the parameter write  ${one.name}",
             )
 
 
 def _as_text(statements: Sequence[s.Node], name: str) -> Span | None:
-    """Returns where a word stands as a text in a rule: `is pool`, `node.label pool=pool`."""
+    """Returns where a word stands as a text in a rule: `is pool`, `node.label pool=var.pool`."""
     stack: list[object] = [one for one in statements if not isinstance(one, s.ParamDecl)]
     while stack:
         node = stack.pop()
         if isinstance(node, tuple):
             stack.extend(reversed(node))
-        elif isinstance(node, s.Word) and node.value == name:
+        elif isinstance(node, s.Word) and re.fullmatch(rf"(\w+\.)?{name}", node.value):
             return node.span
         elif isinstance(node, s.Field):
             continue  # its key is no value

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker import hints, lists
+from dsl.checker import hints, lists, never
 from dsl.checker.fields import canonical, key_text
 from dsl.checker.scope import RESERVED, Flex, Refused, Typed, describe
 from dsl.diagnostics import Fix
@@ -181,6 +181,7 @@ def _over_pods(typer: "Typer", node: s.Aggregate, of: PodSet, written: s.Expr | 
         where = _condition(typer, node.where) if node.where is not None else None
     hints.nothing_of_it(typer.scope, "condition", where)
     hints.nothing_of_it(typer.scope, "value", value)
+    never.finished_pods(typer.scope, of.table, where, value)
     if of.table != "pods":
         _no_sets_within(typer, of.text, value, where)
     over = of.over
@@ -535,7 +536,8 @@ def _ambiguous(typer: "Typer", node: s.BareAggregate, names: list[str]) -> Refus
             "P207",
             f"`{function}` of what? nothing here differs from node to node",
             node.span,
-            f"write  {function}(bandwidth), or {function}(a, b) for the {function} of two values",
+            f"write for example  {function}(node.cpu.free)"
+            f"   or, of two values,  {function}(pod.cpu, 1)",
         )
     spelled = "   or   ".join(f"{function}({one})" for one in names[:_MAX_SHOWN])
     return typer.scope.refuse(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker import hints, peers
+from dsl.checker import hints, never, peers
 from dsl.checker.literals import constant
 from dsl.checker.readings import require_readable
 from dsl.checker.scope import MetricEntry, Refused, Typed, describe
@@ -235,6 +235,8 @@ def _make_call(typer: "Typer", node: s.Call, kind: Type, args: tuple[ir.Expr, ..
     if name == "rank":
         return _rank(typer, node, first)
     require_readable(typer.scope, name, first)
+    if name == "number":
+        never.no_number(typer.scope, node, first)
     if name in ("number", "string") and first.type.is_number:
         plain = _without_unit(first, node.span)
         return plain if name == "number" else _as_text(first)

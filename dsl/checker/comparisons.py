@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker import hints, meant, oddtexts
+from dsl.checker import hints, meant, never, oddtexts
 from dsl.checker.fields import either, members_of
 from dsl.checker.literals import constant, read_word, settle
 from dsl.checker.mixtures import kinds_differ, unit_hints
@@ -32,7 +32,7 @@ _NEAR_NOTHING: Final = ("nul", "nulll", "nill", "undef", "undefind", "undefned")
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 #: Days as others count them, from Sunday on, which is both 0 and 7.
 _DAY_NUMBERS: Final = {str(i): one for i, one in enumerate((DAYS[-1], *DAYS))}
-_WRAPPING: Final = ("time.hour", "time.minute")
+_WRAPPING: Final = ("time.hour", "time.minute", "time.day", "time.month")
 _SIGNS: Final = {"-": " minus ", "/": " divided by "}
 
 
@@ -77,11 +77,12 @@ def _compare(typer: "Typer", node: s.Compare) -> ir.Expr:
             pair[0].span,
             *([has_no_order(typer.scope, pair[0], node.operator)] if kind is Kind.TEXT else []),
         )
-    _closed_set_compare(typer.scope, pair[0], pair[1])
+    _closed_set_compare(typer.scope, *pair, negated=node.operator == "!=")
     percent = next(
         (one.span for one in (left, right) if isinstance(one, Flex) and one.sort == "percent"), None
     )
     strange_scale(typer.scope, pair[0], pair[1], percent)
+    never.moments_to_come(typer.scope, node, *pair)
     if node.operator in ("==", "!="):
         negated = node.operator == "!="
         oddtexts.strange_text(typer.scope, pair[0], "is", pair[1], negated=negated)
@@ -218,30 +219,33 @@ def _bare_word(typer: "Typer", node: s.Compare) -> None:
 # ---- is
 
 
-def word_or_expression(typer: "Typer", node: s.Expr, left: Typed) -> ir.Expr:
+def word_or_expression(
+    typer: "Typer", node: s.Expr, left: Typed, *, negated: bool = False
+) -> ir.Expr:
     """Returns the right side of a word operator, a word read in the type of the left."""
     if isinstance(node, s.Word | s.Percent):
         if isinstance(node, s.Word):
             _looks_like_field(typer.scope, node)
         word = read_word(typer.scope, node, left)
-        closed_set(typer.scope, left, word)
+        closed_set(typer.scope, left, word, negated=negated)
         return word
     typed = typer.check(node)
     if isinstance(typed, Flex):
         unit = PLAIN if isinstance(left, Flex) else left.type.unit or PLAIN
         if isinstance(node, s.Param) and not isinstance(left, Flex):
             word = read_word(typer.scope, s.Text(node.span, typed.text), left)
-            closed_set(typer.scope, left, word)
+            closed_set(typer.scope, left, word, negated=negated)
             return word
         return settle(typer.scope, typed, unit, left)
     if isinstance(typed, ir.Const) and isinstance(typed.value, str):
         word = read_word(typer.scope, s.Text(node.span, typed.value), left)
-        closed_set(typer.scope, left, word)
+        closed_set(typer.scope, left, word, negated=negated)
         return word
     return typed
 
 
 def _looks_like_field(scope: Scope, node: s.Word) -> None:
+    never.parameter_as_word(scope, node)
     if node.value in FIELDS and not FIELDS[node.value].keyed:
         scope.warn(
             "P317",
@@ -251,14 +255,16 @@ def _looks_like_field(scope: Scope, node: s.Word) -> None:
         )
 
 
-def _closed_set_compare(scope: Scope, left: ir.Expr, right: ir.Expr) -> None:
+def _closed_set_compare(
+    scope: Scope, left: ir.Expr, right: ir.Expr, *, negated: bool = False
+) -> None:
     if isinstance(right, ir.Const):
-        closed_set(scope, left, right)
+        closed_set(scope, left, right, negated=negated)
     elif isinstance(left, ir.Const):
-        closed_set(scope, right, left)
+        closed_set(scope, right, left, negated=negated)
 
 
-def closed_set(scope: Scope, left: Typed, word: ir.Const) -> None:
+def closed_set(scope: Scope, left: Typed, word: ir.Const, *, negated: bool = False) -> None:
     """Refuses a word that a field with a closed set of words never has."""
     if not isinstance(left, ir.Read) or not FIELDS[left.field].words:
         return
@@ -276,7 +282,7 @@ def closed_set(scope: Scope, left: Typed, word: ir.Const) -> None:
                 "P210",
                 f"`{left.field}` is one day, and `{word.value}` is several",
                 word.span,
-                f"write  time.weekday in {several}",
+                f"write  time.weekday {'not in' if negated else 'in'} {several}",
             )
         raise scope.refuse(
             "P210",
@@ -305,9 +311,10 @@ def _is(typer: "Typer", node: s.Is) -> ir.Expr:
     hints.listed_words(typer.scope, node)
     left = typer.check(node.left)
     if isinstance(node.right, s.Word):
+        never.item_as_word(typer, node)
         oddtexts.word_for_nothing(typer.scope, node, node.right)
         _looks_like_presence(typer.scope, node, node.right)
-    right = word_or_expression(typer, node.right, left)
+    right = word_or_expression(typer, node.right, left, negated=node.negated)
     solid = typer.plain(left)
     if solid.type.kind in (Kind.LIST, Kind.PODS):
         raise typer.scope.refuse("P201", f"`is` does not test {describe(solid)}", node.left.span)
@@ -384,6 +391,7 @@ def _in(typer: "Typer", node: s.In) -> ir.Expr:
             fix=Fix(node.span, each) if item.type.kind is Kind.LIST else None,
         )
     if isinstance(node.members, s.Words):
+        never.items_as_words(typer, node)
         values = [word_or_expression(typer, one, left) for one in node.members.items]
         for one in values:
             if one.type.kind is not item.type.kind or one.type.unit != item.type.unit:
@@ -490,6 +498,8 @@ def _text_test(typer: "Typer", node: s.TextTest) -> ir.Expr:
     elif isinstance(node.right, s.Word | s.Text | s.Percent):
         if isinstance(node.right, s.Word):
             _looks_like_field(typer.scope, node.right)
+            if never.item_as_word(typer, node):
+                return _texts(node, left, constant(node.right.span, node.right.value, TEXT))
         text = node.right.text if isinstance(node.right, s.Percent) else node.right.value
         right = constant(node.right.span, text, TEXT)
     else:
@@ -501,6 +511,10 @@ def _text_test(typer: "Typer", node: s.TextTest) -> ir.Expr:
             raise typer.mixed("P201", f"`{node.operator}` wants two texts", left, right)
     if node.operator != "matches":
         oddtexts.strange_text(typer.scope, left, node.operator, right)
+    return _texts(node, left, right)
+
+
+def _texts(node: s.TextTest, left: ir.Expr, right: ir.Expr) -> ir.TextTest:
     level = max(left.level, right.level)
     return ir.TextTest(
         span=node.span, type=BOOL, level=level, operator=node.operator, left=left, right=right

@@ -166,6 +166,15 @@ def of_node(scope: Scope, name: str, span: Span) -> str:
     return better if over and better in FIELDS else ""
 
 
+def compared(scope: Scope, field: str, span: Span) -> bool:
+    """Whether a field stands on the other side of the comparison that a place is a side of."""
+    text, path = scope.source.text, re.escape(field)
+    sign = r"[ \t]*(?:[!=<>]=|[<>])[ \t]*"
+    if re.compile(rf"{sign}{path}(?![\w.\[])").match(text, span.end) is not None:
+        return True
+    return re.search(rf"(?<![\w.]){path}{sign}\Z", text[: span.start]) is not None
+
+
 def variable(scope: Scope, node: s.Name) -> str:
     """Returns the aggregate of `count(p in node.pods where p.ready)`, "" for other names."""
     text = scope.source.text

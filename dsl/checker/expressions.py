@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from fractions import Fraction
 from typing import Final, cast
 
+from msgspec.structs import replace
+
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import aggregates, calls, comparisons, elsewhere, fields, hints
@@ -296,7 +298,7 @@ class Typer:
         if entry is not None:
             return self._let(entry, node.span)
         if node.name == "it" and self.item is not None:
-            return self.item
+            return replace(self.item, span=node.span)
         if node.name == "now":
             return ir.Read(span=node.span, type=TIME, level=Level.CYCLE, field="now")
         if node.name in self.scope.broken:

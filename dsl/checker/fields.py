@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker import elsewhere, hints, meant, oddtexts
+from dsl.checker import elsewhere, hints, meant, never, oddtexts
 from dsl.checker.literals import constant
 from dsl.checker.resources import name_resource
 from dsl.checker.scope import Flex, Refused, Typed, describe
@@ -56,6 +56,8 @@ def read_field(typer: "Typer", node: s.Field) -> ir.Expr:
     if node.computed is not None:
         return _computed(typer, node, spec)
     key = key_text(typer, node.key) if node.key is not None else None
+    if isinstance(node.key, s.Word | s.Text) and spec.name == "node.condition":
+        never.odd_condition(typer.scope, node.key.value, node.key.span)
     if node.key is not None and key is not None and spec.name in AMOUNTS:
         of_node = spec.name.startswith("node.")
         name_resource(typer.scope, key, node.key.span, of_node=of_node)
@@ -94,6 +96,14 @@ def _all_victims(spec: FieldSpec) -> str:
 def _may_be_read(typer: "Typer", spec: FieldSpec, span: Span) -> None:
     of_node = elsewhere.of_node(typer.scope, spec.name, span)
     if spec.level is Level.IT and not typer.in_pods and of_node:
+        if elsewhere.compared(typer.scope, of_node, span):
+            raise typer.scope.refuse(
+                "P202",
+                f"`{spec.name}` means a pod, and this is asked of nodes",
+                span,
+                "in a set of nodes `node` is each of them, and the node in question has no name:"
+                " count all and subtract it, or ask for  zone.nodes  and the like",
+            )
         raise typer.scope.refuse(
             "P202",
             f"`{spec.name}` means a pod, and this is asked of nodes",
@@ -300,6 +310,8 @@ def label_value(typer: "Typer", value: s.Expr) -> ir.Expr:
     """Returns the right side of a label test, words read as texts."""
     if isinstance(value, s.Percent):
         return constant(value.span, value.text, TEXT)
+    if isinstance(value, s.Word):
+        never.parameter_as_word(typer.scope, value)
     typed = typer.check(value)
     if isinstance(typed, Flex) and isinstance(value, s.Param):
         return constant(value.span, typed.text, TEXT)

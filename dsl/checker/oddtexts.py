@@ -21,7 +21,8 @@ _PATTERN: Final = re.compile(r"[*?^$|%+()\[\]{}\\,;]")
 #: Fields whose values are names of Kubernetes: lower-case letters, digits, `-` and `.`.
 _NAMES: Final = frozenset(
     {"pod.name", "pod.namespace", "node.name", "namespace.name", "it.name", "it.namespace",
-     "it.node", "pod.service_account", "it.service_account", "pod.workload", "it.workload"}
+     "it.node", "pod.service_account", "it.service_account", "pod.workload", "it.workload",
+     "pod.runtime_class", "it.runtime_class"}
 )  # fmt: skip
 #: Fields whose values hold letters, digits and `-._` only.
 _PLAIN: Final = _NAMES | {
@@ -192,13 +193,14 @@ def _requoted(scope: Scope, span: Span, text: str) -> str:
 
 
 def _owner_kind(scope: Scope, value: str, span: Span) -> None:
-    if value in _UPPER:
+    above = next((one for one in _UPPER if one.lower() == value.lower().rstrip("s")), None)
+    if above is not None:
         scope.report(
             "P317",
-            f"a pod is owned by a {_UPPER[value]}, and that by the {value}",
+            f"a pod is owned by a {_UPPER[above]}, and that by the {above}",
             span,
-            f"write  {_UPPER[value]}, or ask for the {value} by its name:  pod.workload",
-            fix=_requoted(scope, span, _UPPER[value]),
+            f"write  {_UPPER[above]}, or ask for the {above} by its name:  pod.workload",
+            fix=_requoted(scope, span, _UPPER[above]),
             severity=_WARNING,
         )
         return
