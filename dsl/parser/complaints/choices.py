@@ -119,7 +119,7 @@ def no_then(place: Place) -> Refusal | None:
 
 def ternary(place: Place, start: int) -> Refusal:
     """`a ? b : c`."""
-    head = re.match(r"\w+[ \t]*:[ \t]*", place.text)
+    head = re.match(r"(?:(?:let|param)[ \t]+\w+[^=\n]*=|\w+[ \t]*:)[ \t]*", place.text)
     arrow = place.bare.rfind("->", 0, start)
     first = arrow + 2 if arrow >= 0 else head.end() if head is not None else 0
     first += len(place.text[first:]) - len(place.text[first:].lstrip())

@@ -91,9 +91,10 @@ def comma(place: Place) -> Refusal | None:
         r"|backoff|reject|within|elastic|reclaim|skew|hard|limit|order|pick|across)\b",
         place.behind,
     ):
+        apart = place.behind[1:2].isspace() or place.before != place.bare[: place.start]
         return Refusal(
             "P014", "clauses stand one behind the other, without commas", place.start, place.end,
-            helps=("leave it out",), fix="",
+            helps=("leave it out",), fix="" if apart else " ",
         )  # fmt: skip
     choice = re.match(r",[ \t]*(else[ \t]+if|else|if)\b", place.behind)
     if choice is not None and re.search(r"\bthen\b", place.before):

@@ -19,7 +19,8 @@ _TYPES: Final = MappingProxyType(
                          "percentage", "uint"), "number"),
         **dict.fromkeys(("boolean", "flag"), "bool"),
         **dict.fromkeys(("list", "array", "strings", "set", "[]string"), "list of string"),
-        **dict.fromkeys(("timespan", "interval", "period"), "duration"),
+        **dict.fromkeys(("timespan", "interval", "period", "seconds", "minutes", "hours"),
+                        "duration"),
         **dict.fromkeys(("timestamp", "date", "datetime"), "time"),
         **dict.fromkeys(("bytes", "memory", "cpu", "resource"), "quantity"),
     }

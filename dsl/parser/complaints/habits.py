@@ -298,6 +298,22 @@ HABITS: Final = (
         "no sign stands between `{number}` and `{at}`", " * ", "write  {number} * {at}",
         unless=r"(?:contains|with|is|not|in|=) \d[\d.]* §", of_all=True,
     ),
+    Pattern(
+        rf"(?P<cut>(?P<value>{PATH})~§::~(?P<type>number|int|integer|float|double|numeric))(?!\w)",
+        "a value is turned into a number by `number`", "number({value})", code="P014",
+    ),
+    Pattern(
+        rf"(?P<cut>(?i:cast)\(~(?P<value>{PATH}) §?(?i:as) (?i:number|int|integer|float|double"
+        r"|numeric)~\))",
+        "a value is turned into a number by `number`", "number({value})",
+    ),
+    Pattern(
+        r"(?<![\w.])\d[\w.]*(?P<cut> §(?P<at>(?:bytes|B|b|bits)/s(?:ec)?))(?!\w)",
+        "`{at}` is no unit here", "", code="P007",
+    ),
+    Pattern(
+        r"\bin \d+(?P<cut>\.\.§\.)(?=\d)", "a range is written with `..`", "..",
+    ),
     # sets
     Pattern(
         rf"\((?P<set>{_SET})(?P<cut> §)(?=(?P<at>(?:not )?it\.\w[\w.]*))",
@@ -341,7 +357,28 @@ HABITS: Final = (
         rf"(?P<cut>(?P<at>/(?P<text>[\w-]+)/)\.(?:test|match)\(~(?P<value>{PATH})~\))",
         "there are no methods here: `.test(...)`", "{value} contains {text}", code="P106",
     ),
+    Pattern(
+        r"\bin (?P<cut>(?P<items>[\w./-]+(?:~,~[\w./-]+)+)~\])", "no `[` stands before this list",
+        "[{items}]", code="P002",
+    ),
+    Pattern(
+        rf"(?<![\w.$]){_KEYED}s? {_KEY}(?P<cut>~=~(?P<one>[\w.-]+)§(?P<at>\|)(?P<two>[\w.-]+))"
+        r"(?![\w.|-])",
+        "several values stand in a list", " in [{one}, {two}]", "write  in [{one}, {two}]",
+    ),
+    Pattern(
+        rf"\blike (?P<cut>§?(?P<word>[\w.-]+)§?%){_EOL}", "any text is `*` in a pattern", "{word}*",
+    ),
     # sort
+    Pattern(
+        rf"\A(?:sort|queueSort):[^\n]*?{_FIELD}(?: desc| asc)?(?P<cut> §)(?=(?P<at>{_FIELD}))",
+        "keys are parted by commas", ", ", "write  , {at}", words="sort queueSort",
+    ),
+    Pattern(
+        rf"\A(?:sort|queueSort):~(?P<cut>(?P<one>[^,\n]*?)~§->~(?!desc\b|asc\b)(?P<key>{PATH}))",
+        "a key for some pods is written with `if`", "if {one} then {key} else 0",
+        words="sort queueSort",
+    ),
     Pattern(r"(?P<cut>~§;)(?=~\S)", "keys are parted by commas", ",", "write  ,",
             words="sort queueSort", code="P014"),
     Pattern(
@@ -353,6 +390,53 @@ HABITS: Final = (
     Pattern(
         r"(?P<cut>~§(?i:nulls last))\b", "what is missing stands last anyway", "",
         words="sort queueSort",
+    ),
+    # scores of a condition
+    Pattern(
+        r"\Ascore:~(?P<cut>(?P<test>[^\n?]*(?:label|annotation|taint|is|contains|like|[<>=]=?) "
+        rf"?[^\n?:*]*?)~§(?P<at>then|:|\*|=>)~(?P<points>\d[\d.]*)){_EOL}",
+        "a choice is written with `if`", "if {test} then {points} else 0", words="score",
+        of_all=True,
+    ),
+    Pattern(
+        r"\A(?P<word>first):~[^\n]*?(?P<cut>~§(?:and )?then~)(?=(?P<rest>[^\n]*))", _LINE_EACH,
+        "\nfirst: ", "write on a line of its own  first: {rest}", words="first", unless="->",
+    ),
+    # messages
+    Pattern(
+        rf"\bmessage~(?P<cut>\"(?P<quoted>_*)\"~§\+~(?P<value>{_FIELD}))",
+        "a message holds values in braces", '"{quoted}{{{value}}}"',
+    ),
+    Pattern(
+        rf"\bmessage~\"_*\"(?P<cut>~§,~(?P<value>{_FIELD}))", "a message holds values in braces",
+        help='write  message "... {{{value}}} ..."', words=_RULES,
+    ),
+    Pattern(
+        r"\A(?P<word>\w+):~(?P<cut>(?P<one>[^\n]*?) (?P<said>message \"_*\")~§(?P<at>->)"
+        rf"~(?P<two>[^\n]*?)){_EOL}",
+        "a message stands behind the rule", "{one} -> {two} {said}",
+        "write  {word}: {one} -> {two} {said}", of_all=True,
+    ),
+    # parameters
+    Pattern(
+        r"\Aparam[^\n]*=~(?:\"_*\"|[\w.]+)(?P<cut>~§,)(?=~\"_*\"~(?:\n|\Z))",
+        "what a parameter is for stands behind its value, without a comma", "", "leave it out",
+        words="param", code="P014",
+    ),
+    Pattern(
+        r"\Aparam[^\n]*=~\S+(?P<cut> §?\(?~(?:(?:with|in|range|between) )?§?\(?(?:min~[:=]?~)?"
+        r"(?P<low>[\w.]+%?)~(?:\.\.|,|-|to|and|max)~[:=]?~(?P<high>[\w.]+%?)(?:~\))?)(?=~(?:\"|\n|\Z))",
+        "what the value may be stands behind `from`", " from {low} to {high}",
+        "write  from {low} to {high}", words="param",
+    ),
+    Pattern(
+        r"\Amode:~(?:enforce|shadow|off)(?P<cut>~§:~\w+)", "`{cut}` does not fit here", "",
+        words="mode",
+    ),
+    Pattern(
+        r"\Aspread:~(?:[^\n]*->~)?(?P<cut>§)(?=(?P<at>zone|region|rack|node|hostname)\b(?![.]))",
+        "`over` is missing in front of a topology", "over ", "write  over {at}", words="spread",
+        unless=r"\bover\b",
     ),
     # metrics
     Pattern(
@@ -438,6 +522,21 @@ HABITS: Final = (
         rf"\A(?P<word>preempt|postFilter):~(?P<cut>never~§->~(?P<rest>[^\n]*?)){_EOL}",
         "the condition stands before `->`", "{rest} -> never", "write  {word}: {rest} -> never",
         of_all=True,
+    ),
+    Pattern(
+        r"\Aquota:[^\n]*->~(?P<cut>§)(?=(?P<at>max|min)\b)",
+        "a quota says by what pods are counted", "by pod.namespace ",
+        "write  by pod.namespace {at} ...", words="quota",
+    ),
+    Pattern(
+        r"\bwait (?P<cut>(?P<at>until)) §", "`wait` says how long",
+        help="write  wait 60s until ...",
+        words="permit",
+    ),
+    Pattern(
+        r"\A(?P<word>permit):[^\n]*?wait (?P<at>\d\w*)(?P<cut>§)" + _EOL,
+        "`wait` says until when", help="write  wait {at} until CONDITION", words="permit",
+        code="P009",
     ),
     Pattern(
         r"\Apermit:[^\n]*?(?P<cut>§(?:deny|refuse|forbid|block|no))(?![\w.])",

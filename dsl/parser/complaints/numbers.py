@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Final
 
-from dsl.parser.complaints.place import KEYWORDS, PATH, Place
+from dsl.parser.complaints.place import KEYWORDS, LAST_VALUE, PATH, Place
 from dsl.parser.refusal import Refusal
 from dsl.schema import FIELDS
+from dsl.types import Kind
 
 _UNIT_WORDS: Final = MappingProxyType(
     {
@@ -198,8 +199,47 @@ def side_by_side(place: Place) -> Refusal | None:
     path = re.match(r"(?:not[ \t]+)?(?:pod|node|namespace|it|cluster|zone|time)\.\w+", place.behind)
     if path is None or not place.mends(place.start, place.start, "and "):
         return None
+    if not _is_test(place):
+        return _operator_missing(place, path)
     arrow = "_ARROW" in place.accepts and place.mends(place.start, place.start, "-> ")
     hints = ["to demand it of some pods write  ->   between them"] if arrow else []
     return place.refuse(
         "P001", "two conditions stand side by side", *hints, "to ask for both write  and"
     )
+
+
+#: What a condition is told by.
+_TEST: Final = re.compile(
+    r"[<>=]|\b(?:is|in|like|contains|matches|with|not|any|all|missing|present)\b"
+    r"|\.(?:label|annotation|taint)s?[ \t]+[\w\"]"
+)
+
+
+def _is_test(place: Place) -> bool:
+    """Whether what stands before the place is a condition, not a value."""
+    before = re.sub(r"\Alet[ \t]+\w+[ \t]*=", "", place.before)
+    last = re.split(r"->|\b(?:and|or)\b|[(:,](?!=)", before)[-1].strip()
+    field = FIELDS.get(last)
+    if field is not None:
+        return field.type.kind is Kind.BOOL
+    called = re.search(r"\)\Z", last) is not None
+    return called or _TEST.search(last) is not None
+
+
+def _operator_missing(place: Place, path: re.Match[str]) -> Refusal | None:
+    """`let share = node.cpu.requested node.cpu.allocatable`: two values side by side."""
+    left = LAST_VALUE.search(place.before)
+    right = re.match(rf"(?:not[ \t]+)?{PATH}", place.behind)
+    if left is None or right is None or path is None:
+        return None
+    one, two = place.text[left.start() : left.end()], right.group()
+    fields = [FIELDS.get(side.split("[")[0]) for side in (one, two)]
+    if None in fields:
+        return None
+    text = all(side is not None and side.type.kind is Kind.TEXT for side in fields)
+    return place.at(
+        left.start(), place.start + right.end(), "P001",
+        f"no operator stands between `{one}` and `{two}`",
+        f"write  {one} == {two}   or   {one} contains ({two})" if text else
+        f"write for example  {one} / {two}   or   {one} < {two}",
+    )  # fmt: skip

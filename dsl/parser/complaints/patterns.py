@@ -26,7 +26,7 @@ class Pattern(Struct, frozen=True):
     In `form` a `§` is the place where reading stopped, a `~` blanks or none, a blank some blanks;
     comments are blank, and the insides of texts `_`. Without a `§`, the place is in the stretch
     that is replaced, or right behind it. The other texts may hold `{group}`, `{group.low}` for it
-    in lower case, and `{better}`.
+    in lower case, and `{better}`; blanks around them are left out but in `{quoted}`.
 
     Attributes:
         form: a regular expression, whose group `cut` is what to replace.
@@ -123,7 +123,8 @@ class _Found:
 
     def _text(self, group: str) -> str:
         start, end = self.span(group)
-        return self._place.text[start:end].strip() if start >= 0 else ""
+        text = self._place.text[start:end] if start >= 0 else ""
+        return text if group == "quoted" else text.strip()
 
 
 class _Written(str):

@@ -316,6 +316,9 @@ def glued(place: Place) -> Refusal | None:
         if rest in ("", whole.group()) or keyword.upper() not in place.accepts:
             continue
         known = rest in KEYWORDS or rest.split(".")[0] in _OWNERS or rest[0].isdigit()
+        if len(rest) == 1 and re.match(r"[ \t]+[\w\"]", place.behind[whole.end() :]) is not None:
+            # `iss shop`: a letter too many, not a word that a blank is missing before.
+            continue
         if not known and (keyword not in _BEFORE_TEXTS or not rest.isalnum()):
             continue
         if not place.mends(place.start, place.start + whole.end(), f"{keyword} {rest}"):

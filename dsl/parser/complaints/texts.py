@@ -21,6 +21,11 @@ def apostrophe(place: Place) -> Refusal | None:
     if first is None or more is None or '"' in first.group() + more.group():
         return None
     span = (first.start(), place.start + more.end())
+    last = place.text.rfind("'", span[1], place.line(place.start)[1])
+    if last > 0 and '"' not in place.text[span[0] : last] and place.heals(
+        span[0], last + 1, f'"{place.text[span[0] + 1 : last]}"'
+    ):  # fmt: skip
+        span = (span[0], last + 1)
     inner = place.text[span[0] + 1 : span[1] - 1]
     return place.instead(span, "P001", "the apostrophe ends this text", f'"{inner}"')
 
@@ -33,10 +38,15 @@ def unquoted(place: Place) -> Refusal | None:
         word = "message" if before.endswith("message") else "event"
         span = (place.start, place.start + len(line))
         line = re.sub(r"\A[fFrRbu](?=\")", "", line)
-        better = f'"{line.lstrip("=:(").rstrip(")").strip().strip(chr(34))}"'
+        said = line.lstrip("=:(").rstrip(")").strip().strip(chr(34))
+        if not said:
+            help_ = f'write what is to be said:  {word} "..."'
+            return place.at(*span, "P009", f"`{word}` takes a quoted text", help_)
+        better = f'"{said}"'
+        gap = "" if place.text[place.start - 1].isspace() else " "
         return Refusal(
             "P001", f"`{word}` takes a quoted text", *span, helps=(f"write  {word} {better}",),
-            fix=better,
+            fix=gap + better,
         )  # fmt: skip
     if before.endswith("matches") and "STRING" in place.accepts:
         return _pattern(place)
@@ -134,7 +144,7 @@ def _touching(place: Place) -> Refusal | None:
 def odd_start(place: Place) -> Refusal | None:
     """`ends with :latest`, `contains @sha256`, `contains /nginx/`: signs in front of a word."""
     operator = re.search(r"\b(contains|starts with|ends with|is|is not)\Z", place.before)
-    word = re.match(r"[@:/~]+[\w.:/@-]*\w/?(?![^\s)\],])", place.text[place.start :])
+    word = re.match(r"(?:[@:/~]+[\w.:/@-]*\w/?|[@:/_.-])(?![^\s)\],])", place.text[place.start :])
     if operator is None or word is None or place.start == operator.end():
         return None
     shown = word.group()
