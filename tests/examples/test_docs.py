@@ -11,6 +11,8 @@ from click.testing import CliRunner
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
+from dsl.compiler import Compiler
+from dsl.parser.build import StatementReader
 from engine.cache import Cache
 from engine.cli import main
 from engine.config import (
@@ -25,6 +27,7 @@ from engine.cycle import decide
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.plugins.registry import DEFAULT_WEIGHTS, default_plugins
+from engine.policytests.running import Runner
 from engine.telemetry import Count
 from tests.builders import make_node, make_pod
 from tests.conformance.compare import DATA, read
@@ -102,6 +105,27 @@ def test_commands_and_targets_that_are_named_exist():
 
 def test_the_readme_is_one_screen():
     assert len(README.splitlines()) <= 60
+
+
+def test_tests_in_the_language_page_pass(tmp_path):
+    page = (ROOT / "docs/language.md").read_text("utf-8")
+    blocks = re.findall(r"```policytest\n(.*?)```", page, re.DOTALL)
+    alone = [one for one in blocks if not one.startswith("# nginx.policytest")]
+    assert len(alone) == len(blocks) - 1, "that one has a policy and a manifest beside it"
+    runner = Runner(ROOT / "policies", Compiler(), StatementReader())
+    for number, text in enumerate(alone):
+        path = tmp_path / f"{number}.policytest"
+        path.write_text(text)
+        runner.run(path)
+    results = runner.report.results
+    assert len(results) >= 4
+    assert [one.message for one in results if one.outcome != "passed"] == []
+
+
+def test_prose_of_the_language_page_is_not_wider_than_an_editor():
+    page = re.sub(r"```.*?```", "", (ROOT / "docs/language.md").read_text("utf-8"), flags=re.DOTALL)
+    prose = [line for line in page.splitlines() if not line.startswith(("|", "    "))]
+    assert [line for line in prose if len(line) > 110] == []
 
 
 def test_the_picture_shows_the_two_lines():
