@@ -21,6 +21,7 @@ _FNV_START: Final = 0xCBF29CE484222325
 _FNV_PRIME: Final = 0x100000001B3
 _MASK: Final = 2**64 - 1
 _MAX_MATCHED: Final = 4096
+_MAX_REPLACED: Final = 65_536
 
 
 class FunctionSpec(Struct, frozen=True):
@@ -59,10 +60,14 @@ _TABLE: Final = (
     FunctionSpec("trim", "s", "s", "text without the blanks around it"),
     FunctionSpec("before", "ss", "s", "what stands before the first separator"),
     FunctionSpec("after", "ss", "s", "what stands after the first separator"),
+    FunctionSpec("before_last", "ss", "s", "what stands before the last separator"),
+    FunctionSpec("after_last", "ss", "s", "what stands after the last separator"),
+    FunctionSpec("replace", "sss", "s", "text with each of a part made another"),
     FunctionSpec("join", "a", "s", "the arguments one after the other", variadic=True),
     FunctionSpec("ordinal", "s", "n", "number at the end of a name"),
     FunctionSpec("number", "a", "n", "number of a text, or of a quantity without its unit"),
     FunctionSpec("quantity", "s", "n", "number of a Kubernetes quantity"),
+    FunctionSpec("version", "s", "n", "number that is greater for a later version"),
     FunctionSpec("duration", "s", "seconds", "duration of a text such as 1m30s"),
     FunctionSpec("time", "s", "time", "time of an RFC 3339 text"),
     FunctionSpec("string", "a", "s", "text of a number"),
@@ -76,7 +81,7 @@ _TABLE: Final = (
     FunctionSpec("pods_in", "k", "pods", "set of the pods of all nodes with an equal label"),
     FunctionSpec("nodes_in", "k", "nodes", "set of all nodes with an equal label"),
     FunctionSpec("split", "ss", "texts", "list of the parts of a text"),
-    FunctionSpec("item", "in", "item", "an item of a list, counted from 0"),
+    FunctionSpec("item", "in", "item", "an item of a list, counted from 0; -1 is the last"),
 )
 FUNCTIONS: Final = MappingProxyType({spec.name: spec for spec in _TABLE})
 AGGREGATES: Final = ("max", "min", "sum", "avg", "count", "any", "all", "median", "distinct")
@@ -313,6 +318,11 @@ DURATION_SECONDS: Final = MappingProxyType(
     }
 )
 _MAX_DIGITS: Final = 64
+_VERSION: Final = re.compile(r"[vV]?(\d+(?:[.-]\d+)*)", re.ASCII)
+_VERSION_PARTS: Final = 4
+_VERSION_DIGITS: Final = 4
+#: Whole numbers below 9000 * 10**12 are all floats.
+_VERSION_FIRST: Final = 9000
 _TIME: Final = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
@@ -408,14 +418,57 @@ def after(text: str, separator: str) -> str | None:
     return None if at < 0 else text[at + len(separator) :]
 
 
+def before_last(text: str, separator: str) -> str | None:
+    """Returns what stands before the last separator; missing without one."""
+    at = text.rfind(separator)
+    return None if at < 0 else text[:at]
+
+
+def after_last(text: str, separator: str) -> str | None:
+    """Returns what stands after the last separator; missing without one."""
+    at = text.rfind(separator)
+    return None if at < 0 else text[at + len(separator) :]
+
+
+def replace(text: str, part: str, by: str) -> str | None:
+    """Returns a text with each `part` made `by`; missing for an empty part and far too long."""
+    if not part:
+        return None
+    # Replacements of replacements could grow without end.
+    grown = len(text) + text.count(part) * max(len(by) - len(part), 0)
+    return None if grown > max(len(text), _MAX_REPLACED) else text.replace(part, by)
+
+
+def version(text: str) -> float:
+    """Returns the first four numbers of a version as one; missing where there is none.
+
+    `v1.31.4` and `5.10.0-8-amd64` begin with numbers between dots and hyphens; what comes behind
+    these is not looked at. A number of more than four digits makes it missing, and a first one
+    from 9000 on, as a float holds no more.
+    """
+    found = _VERSION.match(text)
+    if found is None:
+        return MISSING
+    parts = [one.lstrip("0") for one in re.split("[.-]", found[1], maxsplit=_VERSION_PARTS)]
+    del parts[_VERSION_PARTS:]
+    if max(map(len, parts)) > _VERSION_DIGITS:
+        return MISSING
+    numbers = [int(one or "0") for one in parts]
+    numbers += [0] * (_VERSION_PARTS - len(numbers))
+    result = 0
+    for one in numbers:
+        result = result * 10**_VERSION_DIGITS + one
+    return MISSING if numbers[0] >= _VERSION_FIRST else float(result)
+
+
 def split(text: str, separator: str) -> tuple[str, ...] | None:
     """Returns the parts of a text; missing for an empty separator."""
     return tuple(text.split(separator)) if separator else None
 
 
 def item(items: Sequence[str] | Sequence[float], place: float) -> str | float | None:
-    """Returns the item at a place, counted from 0; missing outside of the list."""
-    if place != place or place != int(place) or not 0 <= place < len(items):
+    """Returns the item at a place, from 0 on or from -1, the last, back; missing outside."""
+    if place != place or place != int(place) or not -len(items) <= place < len(items):
         return None
     return items[int(place)]
 
@@ -474,12 +527,16 @@ TEXT_FUNCTIONS: Final[MappingProxyType[str, TextFunction]] = MappingProxyType(
         "trim": str.strip,
         "before": before,
         "after": after,
+        "before_last": before_last,
+        "after_last": after_last,
+        "replace": replace,
         "split": split,
         "ordinal": ordinal,
         "number": parse_number,
         "quantity": parse_quantity,
         "duration": parse_duration,
         "time": parse_time,
+        "version": version,
         "join": lambda *parts: "".join(parts),
         "hash": lambda *parts: hash_share(parts),
     }

@@ -146,7 +146,7 @@ def natural_bounds(node: ir.Expr) -> tuple[float, float]:
             return field_bounds(node)
         case ir.Func(name="hash"):
             return 0.0, 1.0
-        case ir.Func(name="len"):
+        case ir.Func(name="len" | "version"):
             return 0.0, inf
         case ir.PodAggregate() | ir.NodeAggregate() if node.function in _COUNTING:
             return 0.0, inf

@@ -75,7 +75,11 @@ def _compare(typer: "Typer", node: s.Compare) -> ir.Expr:
             "P201",
             f"`{node.operator}` does not compare {describe(pair[0])}",
             pair[0].span,
-            *([has_no_order(typer.scope, pair[0], node.operator)] if kind is Kind.TEXT else []),
+            *(
+                [has_no_order(typer.scope, pair[0], node.operator, pair[1])]
+                if kind is Kind.TEXT
+                else []
+            ),
         )
     _closed_set_compare(typer.scope, *pair, negated=node.operator == "!=")
     percent = next(
@@ -165,7 +169,7 @@ def _with_constant(typer: "Typer", node: s.Compare, left: Typed, right: Typed) -
     hint = f"write  {better}" if better is not None else ""
     if other.type.kind is Kind.TEXT:
         hint, better = beside_number(scope, other, number, node.operator)
-        place = node.span if better.startswith(f"{text} ") else place
+        place = node.span if better.startswith((f"{text} ", "version(")) else place
     return scope.refuse(
         "P201",
         f"cannot compare {describe(left)} with {describe(right)}",

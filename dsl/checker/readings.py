@@ -18,12 +18,14 @@ _READS: Final = {
     "duration": "duration",
     "quantity": "quantity",
     "number": "number",
+    "version": "version",
 }
 _EXAMPLES: Final = {
     "time": 'write for example  time("2025-03-01T10:00:00Z")',
     "duration": 'write for example  duration("1h30min")',
     "quantity": 'write for example  quantity("500m")  or  quantity("2Gi")',
     "number": 'write for example  number("0.5")',
+    "version": 'write for example  version("1.31.4"): up to four numbers of up to four digits',
 }
 _DATE: Final = re.compile(r"(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d:\d\d)(:\d\d)?)?", re.ASCII)
 _CLOCK: Final = re.compile(r"\d{1,2}:\d\d(:\d\d)?|\d{1,2} ?[ap]m", re.ASCII | re.IGNORECASE)
@@ -111,4 +113,15 @@ def _number(text: str) -> str | None:
     return bare if bare != text else None
 
 
-_MEANT: Final = {"time": _time, "duration": _duration, "quantity": _quantity, "number": _number}
+def _version(text: str) -> str | None:
+    found = re.search(r"\d+(\.\d+)+", text, re.ASCII)
+    return None if found is None else found.group()
+
+
+_MEANT: Final = {
+    "time": _time,
+    "duration": _duration,
+    "quantity": _quantity,
+    "number": _number,
+    "version": _version,
+}

@@ -13,7 +13,9 @@ from dsl.types import BYTES, CORES, PLAIN, SECONDS, Kind, Type, Unit
 CONDITION: Final = "node.condition"
 _WEEKDAY: Final = "time.weekday"
 _DAYS: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat", "sun")
-_KERNEL: Final = "node.kernel"
+#: Fields whose values begin with the numbers of a version, and texts that do.
+_VERSIONS: Final = frozenset({"node.kernel", "node.kubelet_version"})
+_VERSION: Final = re.compile(r"(v\d+|\d+\.\d+)\.\d[\w.+-]*", re.ASCII)
 _NAMED_UNITS: Final = {CORES: "cores", BYTES: "bytes", SECONDS: "seconds"}
 #: How a rule in quotes begins.
 _RULE: Final = re.compile(r"(not |any\(|count\()*(pod|node|namespace|cluster|time)\.\w", re.ASCII)
@@ -57,13 +59,12 @@ def beside_number(scope: Scope, node: ir.Expr, number: Flex, operator: str) -> t
         word = "is" if operator == "==" else "is not"
         test = f"{text} {word} {_DAYS[int(value)]}"
         return f"days have names:  {test}", test
-    if field == _KERNEL:
-        first = f'number(before({text}, "."))'
-        second = f'number(before(after({text}, "."), "."))'
-        return (
-            f"a version is compared by its parts:  {first} > 5 or {first} == 5 and {second} >= 10",
-            "",
-        )
+    if field in _VERSIONS:
+        sides = [f"version({text})", f'version("{scope.text(number)}")']
+        if number.span.start < node.span.start:
+            sides.reverse()
+        better = f" {operator} ".join(sides)
+        return f"versions are compared as numbers:  {better}", better
     if field.endswith(".priority_class"):
         value_of = text.removesuffix("_class")
         return f"the number is that of the priority:  {value_of}", value_of
@@ -92,12 +93,19 @@ def in_unit(text: str, kind: Type, unit: Unit) -> str:
     return f"{named}({text})" if named is not None and kind.unit == PLAIN else ""
 
 
-def has_no_order(scope: Scope, node: ir.Expr, operator: str) -> str:
+def has_no_order(scope: Scope, node: ir.Expr, operator: str, other: ir.Expr | None = None) -> str:
     """Returns what to do where two texts are compared by their size."""
     text = scope.text(node)
+    if other is not None and (_is_version(node) or _is_version(other)):
+        better = f"version({text}) {operator} version({scope.text(other)})"
+        return f"versions are compared as numbers:  {better}"
     if isinstance(node, ir.Read) and node.field == _WEEKDAY:
         return f"name the days:  {text} in [mon, tue]"
-    if isinstance(node, ir.Read) and node.field == _KERNEL:
-        return f'a version is compared by its parts:  number(before({text}, ".")) {operator} 5'
     number = _as_number(node, text)
     return f"compare numbers:  {number} {operator} ..." if number else "texts have no order"
+
+
+def _is_version(node: ir.Expr) -> bool:
+    if isinstance(node, ir.Const):
+        return isinstance(node.value, str) and _VERSION.fullmatch(node.value) is not None
+    return isinstance(node, ir.Read) and node.field in _VERSIONS

@@ -315,7 +315,8 @@ class Writer:
         return f"{name}({', '.join(self.number(place, depth) for _ in range(count))})"
 
     def _of_text(self, place, depth):
-        name = self.one(("len", "number", "quantity", "ordinal", "hash", "duration", "time"))
+        names = ("len", "number", "quantity", "ordinal", "hash", "duration", "time", "version")
+        name = self.one(names)
         a = self.text(place, depth)
         if name == "hash":
             return f"hash({a}, {self.one((self.text, self.number))(place, depth)})"
@@ -468,17 +469,17 @@ class Writer:
             return self.leaf(place, "text")
         depth -= 1
         a, b = self.text(place, depth), self.text(place, depth)
-        shape = self.one(("??", "if", "case", "part", "cut", "join", "string", "item", "item"))
+        shape = self.one(("??", "if", "case", "cut", "cut", "join", "string", "item", "item"))
         if shape == "??":
             return f"({a} ?? {b})"
         if shape == "if":
             return f"(if {self.flag(place, depth)} then {a} else {b})"
         if shape == "case":
             return f"{self.one(('lower', 'upper', 'trim', 'string'))}({a})"
-        if shape == "part":
-            return f"{self.one(('before', 'after'))}({a}, {b})"
         if shape == "cut":
-            return f"{self.one(('before', 'after'))}({a}, '-')"
+            name = self.one(("before", "after", "before_last", "after_last", "replace"))
+            part = self.one((b, "'-'"))
+            return f"{name}({a}, {part}, {b})" if name == "replace" else f"{name}({a}, {part})"
         if shape == "join":
             return f"join({a}, {self.one((b, self.number(place, depth)))}, '-')"
         if shape == "string":
