@@ -1,4 +1,4 @@
-# `make demo` and `make test` are all a user needs; both make their own .venv first.
+# `make setup`, `make demo` and `make test` are all a user needs; each makes .venv where there is none.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -7,7 +7,7 @@ DEV := $(VENV)/.dev-stamp
 WORKERS ?= 2
 FUZZ_SECONDS ?= 1800
 
-.PHONY: help demo check test test-long mutants bench spec golden format clean
+.PHONY: help setup demo check test test-long mutants bench spec golden format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -24,6 +24,8 @@ $(RUN): pyproject.toml requirements.lock dsl/grammar.lark | $(VENV)/bin/python
 $(DEV): tests/requirements.lock $(RUN)
 	$(BIN)/pip install --quiet --disable-pip-version-check --requirement tests/requirements.lock
 	@touch $@
+
+setup: $(RUN) ## a .venv with the command berth, to use it
 
 demo: $(RUN) ## see it work in half a minute: embedded cluster, nothing to install
 	@$(BIN)/berth demo

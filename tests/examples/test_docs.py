@@ -103,6 +103,11 @@ def test_commands_and_targets_that_are_named_exist():
     assert [name for name in targets if f"\n{name}:" not in makefile] == []
 
 
+def test_the_examples_are_in_the_style_that_the_readme_checks():
+    result = CliRunner().invoke(main, ["fmt", "--check", str(ROOT / "examples")])
+    assert result.exit_code == 0, result.output
+
+
 def test_the_readme_is_one_screen():
     assert len(README.splitlines()) <= 60
 
