@@ -62,6 +62,8 @@ class Parser:
             if skip:
                 skip -= 1
                 continue
+            if at + 1 < len(chunks) and source.slice(chunks[at + 1].span)[0] in "}-":
+                skip, chunk = _with_tail(source, chunks[at:])
             text = source.slice(chunk.span)
             if not is_statement(text):
                 stray = _stray(source, chunk, alien=alien, lost=lost, broken=broken)
@@ -69,8 +71,9 @@ class Parser:
                     alien = alien or bool(stray[1])
                     yield stray
                     continue
-            skip = self._run_on(source, chunks[at:])
-            if skip:
+            run_on = 0 if skip else self._run_on(source, chunks[at:])
+            if run_on:
+                skip = run_on
                 broken = True
                 yield _run_together(source, chunks[at : at + 1 + skip])
             else:
@@ -129,6 +132,14 @@ def _is_ours(text: str) -> bool:
     from dsl.parser.complaints.lines import is_ours  # noqa: PLC0415 - see above
 
     return is_ours(text)
+
+
+def _with_tail(source: SourceFile, chunks: Sequence[Chunk]) -> tuple[int, Chunk]:
+    """Returns how many lines of list items or braces belong to the first, and it with them."""
+    from dsl.parser.complaints.lines import tail  # noqa: PLC0415 - see above
+
+    count = tail([source.slice(one.span) for one in chunks])
+    return count, Chunk(Span(chunks[0].span.start, chunks[count].span.end))
 
 
 def _is_foreign(text: str) -> bool:

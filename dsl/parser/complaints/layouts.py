@@ -11,7 +11,7 @@ from typing import Final
 from dsl.parser.complaints.openings import REST_OF_LINE, statement_word
 from dsl.parser.complaints.place import Place
 from dsl.parser.refusal import Refusal
-from dsl.parser.statements import DECLARATIONS, STATEMENTS
+from dsl.parser.statements import DECLARATIONS, STATEMENTS, is_statement
 
 #: Clauses, which take no colon.
 _CLAUSES: Final = (
@@ -47,6 +47,99 @@ def block(place: Place) -> Refusal | None:
     return place.at(
         *key.span(1), "P014", "a statement has no keys: it is one line, continued by indenting",
         f"write  {place.keyword}: EXPRESSION" + (" weight 2" if place.keyword == "score" else ""),
+    )  # fmt: skip
+
+
+def mapping(place: Place) -> Refusal | None:
+    """Keys of Kubernetes below a word: `nodeSelector:`, `key: a`, `policy:` with its `name:`."""
+    head = re.match(
+        r"([A-Za-z_][\w-]*)[ \t]*:[ \t]*((?:pod|node)\.labels?)?[ \t]*(?:#[^\n]*)?\n(?=[ \t]+\S)",
+        place.text,
+    )
+    if head is None or place.alone or place.start > head.end() + len("operator:") + _INDENT:
+        return None
+    lines = [one for one in place.text[head.end() :].splitlines() if one.strip()]
+    pairs = [_PAIR.fullmatch(one) for one in lines]
+    word = head[1].lower()
+    better, what = "", f"there is no statement `{head[1]}`"
+    if all(pairs):
+        given = [(one[1].strip("\"'"), one[2].strip("\"'")) for one in pairs if one is not None]
+        keys = {key.lower(): value for key, value in given}
+        if word == "nodeselector":
+            tests = [f"node.label {key}={value}" for key, value in given]
+            better = f"filter: {' and '.join(tests)}"
+        elif word == "policy" and set(keys) == {"name"}:
+            better, what = f"policy: {keys['name']}", "a policy's name stands behind its colon"
+        elif "key" in keys and "operator" in keys and head[1] in STATEMENTS:
+            owner = (head[2] or "node").split(".")[0]
+            better = _expression(head[1], keys).replace(": node.", f": {owner}.")
+            what = "a statement has no keys: it is one line, continued by indenting"
+    elif head[1] not in STATEMENTS and all(
+        is_statement(one.strip()) or one.startswith(lines[0][: _depth(lines[0])] + " ")
+        for one in lines
+    ):
+        depth = _depth(lines[0])
+        better = "\n".join(one[depth:] for one in lines)
+        return Refusal(
+            "P004", f"there is no statement `{head[1]}`: a policy has no sections", 0, len(head[1]),
+            helps=("leave the line out, and start those below in column 1",), fix=better,
+            fix_at=(0, len(place.text.rstrip())),
+        )  # fmt: skip
+    if not better:
+        return None
+    return Refusal(
+        "P004", what, *head.span(1), helps=(f"write  {better}",), fix=better,
+        fix_at=(0, len(place.text.rstrip())),
+    )  # fmt: skip
+
+
+_INDENT: Final = 8
+_PAIR: Final = re.compile(
+    r"[ \t]+([\w./\"'-]+)[ \t]*:[ \t]+(\[[^\[\]]*\]|\"[^\"]*\"|'[^']*'|[\w./-]+)[ \t]*(?:#.*)?"
+)
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip(" \t"))
+
+
+def listed(place: Place) -> Refusal | None:
+    """`filter: A ->` with a list of demands below it."""
+    arrow = re.search(r"->[ \t]*\n", place.bare)
+    if arrow is None or place.alone or place.start < arrow.start():
+        return None
+    items = [one.strip() for one in place.text[arrow.end() :].splitlines() if one.strip()]
+    if not items or not all(re.match(r"-[ \t]+\S", one) for one in items):
+        return None
+    better = " and ".join(one[1:].strip() for one in items)
+    start = arrow.end() + _depth(place.text[arrow.end() :])
+    end = len(place.text.rstrip())
+    if not place.mends(start, end, better):
+        return None
+    return Refusal(
+        "P014", "a statement has no list items: conditions are joined by `and`", start, start + 1,
+        helps=(f"write  {better}",), fix=better, fix_at=(start, end),
+    )  # fmt: skip
+
+
+def constraint(place: Place) -> Refusal | None:
+    """`spread: maxSkew: 1, topologyKey: zone`: a constraint of Kubernetes in one line."""
+    head = re.match(r"spread:[ \t]*", place.text)
+    end = place.line(0)[1]
+    if head is None or "topologyKey" not in place.text[:end]:
+        return None
+    given = {
+        key.lower(): value.strip("\"'")
+        for key, value in re.findall(
+            r"(\w+)[ \t]*[:=][ \t]*([^\s,{}]+)", place.text[head.end() : end]
+        )
+    }
+    better = _spread(given)
+    if not better or not place.mends(0, end, better):
+        return None
+    return Refusal(
+        "P014", "a constraint of Kubernetes is written in words of `spread`", head.end(), end,
+        helps=(f"write  {better}",), fix=better, fix_at=(0, end),
     )  # fmt: skip
 
 
@@ -115,12 +208,26 @@ def items(place: Place) -> Refusal | None:
         key.lower(): re.sub(r"\A([\"'])(.*)\1\Z", r"\2", value.strip())
         for key, value in _ITEM.findall(lines)
     }
+    several = re.search(
+        r"values[ \t]*:[ \t]*\n((?:[ \t]*-[ \t]+[\w./\"'-]+[ \t]*(?:\n|\Z))+)", lines
+    )
+    if several is not None:
+        values = [one.strip("- \t") for one in several[1].splitlines()]
+        given["values"] = f"[{', '.join(values)}]"
     better = _spread(given) or _expression(head[1], given)
-    if better and re.search(r"\n[ \t]*- ", lines) is None:
+    if better and "preferred" in head[1].lower() and re.fullmatch(r"\d+", given.get("weight", "")):
+        better = f"{better.replace('filter:', 'prefer:', 1)} weight {given.pop('weight')}"
+    single = len(re.findall(r"(?<!\w)(?:key|topologyKey)[ \t]*:", lines)) == 1
+    if better and single:
         what = "lists of Kubernetes objects are written as statements"
         if head[1] not in STATEMENTS:
             what = f"there is no statement `{head[1]}`"
-        return place.at(*head.span(1), "P004", what, f"write  {better}")
+        # What the statement does not say would be lost: the pods that are counted, weights.
+        exact = set(given) <= _SAID
+        return Refusal(
+            "P004", what, *head.span(1), helps=(f"write  {better}",),
+            fix=better if exact else None, fix_at=(0, len(place.text.rstrip())),
+        )  # fmt: skip
     if head[1] in STATEMENTS or place.start > head.end():
         return None
     rule = re.match(r"-[ \t]+([a-z]+)[ \t]*:[ \t]*(\S.*)", lines)
@@ -131,6 +238,12 @@ def items(place: Place) -> Refusal | None:
         what = f"there is no statement `{head[1]}`: each rule stands in column 1"
         return place.at(*head.span(1), "P004", what, f"write  {shown}")
     return statement_word(place)
+
+
+#: What a statement made of list items says of them.
+_SAID: Final = frozenset(
+    {"topologykey", "maxskew", "whenunsatisfiable", "key", "operator", "values"}
+)
 
 
 def _spread(given: dict[str, str]) -> str:

@@ -63,11 +63,16 @@ _SHAPES: Final = MappingProxyType(
         "prefer": "prefer: CONDITION weight 2   or   prefer: least NUMBER",
         "mode": "mode: enforce   or   mode: off",
         "applies": "applies to: pod.namespace is NAME",
+        "filter": "filter: pod.label KEY=VALUE -> node.label KEY=VALUE",
+        "forbid": "forbid: pod.label KEY=VALUE -> node.label KEY=VALUE",
+        "gate": "gate: count(cluster.pods where it.label KEY=VALUE) < 3",
+        "score": "score: 100 - cpu_usage*100 missing 0",
     }
 )
 _LONG: Final = MappingProxyType(
     {"queueSort": "sort", "postFilter": "preempt", "preBind": "prebind", "postBind": "postbind",
-     "avoid": "prefer"}
+     "avoid": "prefer", "require": "filter", "prefilter": "gate", "preFilter": "gate",
+     "preEnqueue": "gate"}
 )  # fmt: skip
 
 
@@ -178,7 +183,27 @@ def _hints(place: Place, wants: str) -> list[str]:
     shape = _shape(place)
     if wants and wants != "an operator":
         return [f"{wants} fits here"]
-    return [shape] if shape is not None else []
+    if shape is None or (place.keyword in _OF_WORDS and not _is_prose(place)):
+        return []
+    return [shape]
+
+
+#: Rules whose shape says little, unless the text is English.
+_OF_WORDS: Final = frozenset(
+    {"filter", "require", "forbid", "gate", "preEnqueue", "prefilter", "preFilter", "score"}
+)
+_PROSE: Final = re.compile(r"[A-Za-z]+(?:-[a-z]+)*(?:[ \t]+[A-Za-z]+(?:-[a-z]+)*){2}")
+_FEW: Final = 3
+
+
+def _is_prose(place: Place) -> bool:
+    """Whether the line begins with words side by side, or holds more words than signs."""
+    start, end = place.line(place.start)
+    line = place.bare[start:end].partition(":")[2].strip()
+    words = re.findall(r"(?<![\w.])[A-Za-z]+(?![\w.(\[])", line)
+    return _PROSE.match(line) is not None or (
+        len(words) > _FEW and len(words) > len(re.findall(r"[^\w\s]", line))
+    )
 
 
 def _wants(place: Place) -> str:

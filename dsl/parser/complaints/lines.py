@@ -4,6 +4,7 @@ Works on whole lines, before the grammar or where it has given up.
 """
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from dsl.diagnostics import Diagnostic, Fix
@@ -13,7 +14,9 @@ from dsl.parser.statements import DECLARATIONS, STATEMENTS, is_statement
 from dsl.source import SourceFile, Span
 
 #: First lines of texts that are no policies at all.
+_MERGE: Final = "a merge"
 _FOREIGN: Final = (
+    (r"(?:<{7}|={7}|>{7}|\|{7})(?:[ \t]|$)", _MERGE),
     (r"---[ \t]*$|apiVersion[ \t]*:|kind[ \t]*:[ \t]*[A-Z]", "YAML (a Kubernetes object)"),
     (r"package[ \t]+[\w.]+[ \t]*$", "Rego or Go"),
     (r"(default|import)[ \t]+(allow|deny|data|input|rego|future)\b", "Rego"),
@@ -36,6 +39,9 @@ def wrong_language(text: str, name: str) -> Refusal:
     """Refuses a text that is no policy, once for all of it."""
     first = re.match(r"\S+", text)
     end = len(first.group()) if first is not None else 1
+    if name == _MERGE:
+        help_ = "keep one of the two sides, and leave out the lines  <<<<<<<  =======  >>>>>>>"
+        return Refusal("P004", "a merge was not finished here", 0, end, helps=(help_,))
     return Refusal("P004", f"this looks like {name}, and is no policy", 0, end, helps=(_SHAPE,))
 
 
@@ -65,6 +71,24 @@ def is_closing(text: str, *, lost: bool) -> bool:
     return re.fullmatch(r"[\s})\];,]+(?:#[^\n]*\s*)*", text) is not None
 
 
+#: Words of the header that items of Kubernetes have too.
+_SETTING: Final = re.compile(r"-[ \t]*(?:weight|name|order|version|mode)[ \t]*:")
+
+
+def tail(texts: Sequence[str]) -> int:
+    """Returns how many chunks behind the first are its list items, or the brace that it opens."""
+    first, *rest = texts
+    if re.fullmatch(r"[A-Za-z_][\w-]*[ \t]*:[ \t]*(?:#[^\n]*)?\s*", first) is not None:
+        items = 0
+        while items < len(rest) and rest[items].startswith("-") and not (
+            is_ours(rest[items].lstrip("- \t")) and _SETTING.match(rest[items]) is None
+        ):  # fmt: skip
+            items += 1
+        return items
+    opened = re.match(r"[^\n#]*\{[ \t]*(?:#[^\n]*)?\n", first) is not None
+    return 1 if opened and rest and re.fullmatch(r"\}\s*(?:#[^\n]*\s*)*", rest[0]) else 0
+
+
 def continued(source: SourceFile, first: Span, line: Span) -> Diagnostic:
     """Refuses a line in column 1 that continues the statement above it."""
     number = source.position(first.start)[0]
@@ -86,11 +110,24 @@ def continued(source: SourceFile, first: Span, line: Span) -> Diagnostic:
 _DECLARES: Final = re.compile(
     r"([A-Za-z]+)(?:[ \t]+\1(?=[ \t]+\w))?[ \t]*(:?)[ \t]*\$?([A-Za-z_]\w*(?:-\w+)*)"
 )
+#: `share = 5`, `let a = 1, b = 2`, `function f(x) = x*2`, `let "heat" = 5`.
+_BARE: Final = re.compile(
+    r"(?:(?:function|func|fn|def|let|metric|param)[ \t]+)?[\"']?([A-Za-z_]\w*)[\"']?[ \t]*"
+    r"(?:\([^()\n]*\)[ \t]*)?:?=(?!=)"
+)
+_SEVERAL: Final = re.compile(r"let[ \t]+(\w+)[ \t]*=[^,\n]*((?:,[ \t]*\w+[ \t]*=[^=,\n][^,\n]*)+)")
+_ALSO: Final = re.compile(r",[ \t]*(\w+)[ \t]*=")
 _GIVES: Final = re.compile(r"[ \t]*(?::[ \t]*\w[\w ]*)?:?=(?!=)")
 
 
 def declares(text: str) -> tuple[str, ...]:
     """Returns the names that a line declares which cannot be read; of `a-b` its parts too."""
+    several = _SEVERAL.match(text)
+    if several is not None:
+        return (several[1], *(one[1] for one in _ALSO.finditer(several[2])))
+    bare = _BARE.match(text)
+    if bare is not None and bare[1] not in STATEMENTS:
+        return (bare[1],)
     found = _DECLARES.match(text)
     if found is None:
         return ()

@@ -5,13 +5,14 @@ a replacement that is proposed has been tried where that is possible.
 """
 
 import re
+import textwrap
 from types import MappingProxyType
 from typing import Final
 
 from dsl.parser.complaints.place import Place
 from dsl.parser.refusal import Refusal
 from dsl.parser.statements import DECLARATIONS, STATEMENTS
-from dsl.spelling import closest
+from dsl.spelling import closest, edit_distance
 
 #: Words that other languages and tools start a line with, and the statement that does it here.
 _ELSEWHERE: Final = MappingProxyType(
@@ -86,12 +87,20 @@ def statement_word(place: Place) -> Refusal | None:
     told = _declaring(word, rest)
     if told is not None:
         return told
+    return _whole_line(place, word, rest) or _unknown(place, word, rest)
+
+
+def _unknown(place: Place, word: str, rest: str) -> Refusal:
+    """A word that no statement has: another spelling of one, or one of another language."""
     known = known_word(word)
+    to = re.match(r"[A-Za-z_-]+[ \t]+[Tt][Oo]\b", place.text)
+    if known == "applies to" and to is not None:
+        word = to.group()
+    message = f"there is no statement `{word}`"
     if known is not None:
-        message = f"there is no statement `{word}`"
         help_ = f"did you mean `{known}`?"
         return place.at(0, len(word), "P004", message, help_, fix=known)
-    return place.at(0, len(word), "P004", f"there is no statement `{word}`", *_advice(word, rest))
+    return place.at(0, len(word), "P004", message, *_advice(word, rest))
 
 
 def declaring_word(word: str) -> str:
@@ -163,8 +172,12 @@ def _advice(word: str, rest: str) -> list[str]:
     named = re.match(r"[A-Za-z][\w.-]*[ \t]*:[ \t]+(\S.*)", line)
     if plain in ("rule", "rules") and named is not None:
         return [f"a rule has no name: write  filter: {named[1]}"]
+    if plain in ("rule", "rules") and line in ("", ":"):
+        return ["a policy has no sections: leave the line out"]
     if plain in _ELSEWHERE:
-        return [f"write  {_ELSEWHERE[plain]}"]
+        return [f"write  {_filled(_ELSEWHERE[plain], rest)}"]
+    if plain in _SETTINGS:
+        return ["nothing stands for it here: leave it out"]
     if plain in _EXPRESSIONS or re.match(r"[ \t]*(->|is\b|==|contains\b|[-+*/<>]\s)", line):
         whole = f"{word}{rest.splitlines()[0] if rest[:1] in '.(' else f' {line}'}".rstrip()
         tests = re.search(r"->|\bis\b|[<>=]|\b(contains|and|or|not|in)\b", whole)
@@ -173,8 +186,91 @@ def _advice(word: str, rest: str) -> list[str]:
     return ["a statement starts with its word in column 1:  filter: CONDITION"]
 
 
+#: Settings of other tools that a policy does not have.
+_SETTINGS: Final = frozenset(
+    {"failurepolicy", "validationactions", "matchconditions", "matchconstraints", "variables",
+     "auditannotations", "apiversion", "timeoutseconds", "sideeffects", "background"}
+)  # fmt: skip
+
+
+def _filled(form: str, rest: str) -> str:
+    """Returns a line with the key and the value that stand in the text."""
+    pair = re.search(
+        r"(?<![\w.])([A-Za-z0-9][\w./-]*)[ \t]*[=:][ \t]*[\"']?([A-Za-z0-9][\w.-]*)", rest
+    )
+    if pair is None or form.count("KEY=VALUE") != 1 or form.count("KEY") != 1:
+        return form
+    if pair[1] in ("key", "operator", "value") or pair[1][0].isupper() or "\n" in rest.strip():
+        return form
+    return form.replace("KEY=VALUE", f"{pair[1]}={pair[2]}")
+
+
+def _whole_line(place: Place, word: str, rest: str) -> Refusal | None:
+    """Lines of which all is known: `share = 5`, `name: x`, `include x`, `if A: B`."""
+    message = f"there is no statement `{word}`"
+    plain = re.sub(r"[-_]", "", word).lower()
+    line = rest.split("\n", 1)[0].split(" #")[0].rstrip()
+    end = place.line(0)[1]
+    given = re.match(r":?=(?!=)[ \t]*(\S.*)", line)
+    near = closest(word.lower(), (*STATEMENTS, *DECLARATIONS))
+    typo = near is not None and edit_distance(word.lower(), near) <= 1
+    if given is not None and plain not in _ELSEWHERE and not typo:
+        better = f"let {word} = {given[1]}"
+        return Refusal(
+            "P004", "a value gets its name by `let`", 0, len(word), helps=(f"write  {better}",),
+            fix=better, fix_at=(0, end),
+        )  # fmt: skip
+    if plain in ("function", "func", "fn", "def", "macro") and "=" in line:
+        help_ = "a name stands for one value:  let NAME = EXPRESSION"
+        return place.at(0, len(word), "P004", "there are no functions of your own here", help_)
+    if plain in _COMMANDS:
+        help_ = "leave the line out"
+        return place.at(0, len(word), "P004", "this is a command, and no statement", help_)
+    better = ""
+    value = re.fullmatch(r":?[ \t]*([\"']?)([A-Za-z0-9][\w./-]*)\1", line)
+    names = re.fullmatch(r":?[ \t]*(\[[\w\s,.\"'-]+\]|[\w.-]+)", line)
+    rule = re.fullmatch(
+        r"[ \t]*(\S.*?)[ \t]*(?::|->|\bthen\b|\{)[ \t]*([^{}]*\w[^{}]*?)[ \t]*\}?", line
+    )
+    if value is not None and _ELSEWHERE.get(plain, "") in ("policy: NAME", "use NAME"):
+        better = _ELSEWHERE[plain].replace("NAME", value[2].removesuffix(".policy"))
+    elif names is not None and plain in ("namespaces", "namespace", "appliestonamespaces"):
+        listed = names[1].startswith("[")
+        better = f"applies to: pod.namespace {'in' if listed else 'is'} {names[1]}"
+    elif rule is not None and plain in ("if", "when", "where") and not line.startswith(":"):
+        better = f"filter: {rule[1]} -> {rule[2]}"
+    if not better or end < len(place.text.rstrip()):
+        return None
+    return Refusal(
+        "P004", message, 0, len(word), helps=(f"write  {better}",), fix=better, fix_at=(0, end)
+    )
+
+
+_COMMANDS: Final = frozenset(
+    {"kubectl", "helm", "berth", "curl", "export", "echo", "sudo", "git", "cat", "python"}
+)
+
+
 def _no_word(place: Place) -> Refusal:
     line = place.text.split("\n", 1)[0]
+    html = re.fullmatch(r"<!--[ \t]*(.*?)[ \t]*-->[ \t]*", line)
+    if html is not None:
+        better = f"# {html[1]}"
+        return Refusal(
+            "P014", "a comment starts with `#`, not with `<!--`", 0, 4, helps=(f"write  {better}",),
+            fix=better, fix_at=(0, len(line.rstrip())),
+        )  # fmt: skip
+    patch = re.match(r"[+-][ \t]*(?=([A-Za-z]+)\b)", line)
+    if patch is not None and patch[1] in (*STATEMENTS, *DECLARATIONS) and line[0] == "+":
+        return Refusal(
+            "P004", "a statement does not start with `+`", 0, 1, helps=("leave it out",), fix="",
+            fix_at=(0, patch.end()),
+        )  # fmt: skip
+    if re.fullmatch(r"[\s})\];,]+", line) is not None:
+        message = f"`{line.strip()}` closes nothing"
+        return place.at(0, len(line.rstrip()), "P004", message, "leave it out", fix="")
+    if re.match(r"[$%>][ \t]+\w", line) is not None:
+        return place.at(0, 1, "P004", "this is a command, and no statement", "leave the line out")
     if line.startswith(("//", "/*", "--", ";")):
         sign = line[:2] if line[0] in "/-" else line[0]
         body = line[len(sign) :].replace("*/", "").strip()
@@ -201,7 +297,10 @@ def _no_colon(place: Place, word: str) -> Refusal:
     """`filter node.ready`, `filter = ...`, `filter(...)`, `filter { ... }`."""
     line = REST_OF_LINE.match(place.text, len(word))
     rest = line.group() if line is not None else ""
-    lead = re.match(r"[ \t]*(?:(?:==?|:=|\+=|->|=>|if\b|by\b)[ \t]*)?", rest)
+    opened = re.match(r"[ \t]*(?:\"[^\"\n]*\"[ \t]*)?\{[ \t]*\n", place.text[len(word) :])
+    if opened is not None:
+        return _opened(place, word, len(word) + opened.end())
+    lead = re.match(r"[ \t]*(?:(?:==?|:=|;|\+=|->|=>|if\b|by\b)[ \t]*)?", rest)
     kept = rest[lead.end() if lead is not None else 0 :].rstrip()
     if kept.startswith("{"):
         kept = kept.strip("{} \t")
@@ -213,6 +312,24 @@ def _no_colon(place: Place, word: str) -> Refusal:
     return Refusal(
         "P005", f"`{word}` needs a colon", 0, len(word), helps=(near,), fix=fix,
         fix_at=(0, len(word) + (lead.end() if lead is not None else 0)),
+    )  # fmt: skip
+
+
+def _opened(place: Place, word: str, start: int) -> Refusal:
+    """`filter {`, and what it holds on the lines below."""
+    lines = [one.strip() for one in place.text[start:].splitlines()]
+    inside = [one for one in lines if one and not one.startswith(("#", "}"))]
+    message = f"`{word}` needs a colon, and no braces"
+    line = re.sub(
+        r"\A(?:condition|expression|expr|rule|when)[ \t]*[=:][ \t]*", "", " ".join(inside)
+    )
+    if len(inside) != 1 or re.match(r"\w+[ \t]*(?:=(?!=)|:)", line):
+        help_ = f"write the whole rule on one line:  {word}: ..."
+        return place.at(0, len(word), "P005", message, help_)
+    better = f"{word}: {line}"
+    return Refusal(
+        "P005", message, 0, len(word), helps=(f"write  {better}",), fix=better,
+        fix_at=(0, len(place.text.rstrip())),
     )  # fmt: skip
 
 
@@ -282,9 +399,14 @@ def named(place: Place) -> Refusal | None:
         plain = re.sub(r"[^A-Za-z0-9._/-]+", "-", name).strip("-._/")
         better = f"{word}: {plain}"
         end = found.end() if rest else found.end(3)
+        inside = textwrap.dedent(place.text[found.end() :].strip("\n")).rstrip()
+        if sign == "{" and inside.endswith("\n}"):
+            # All of the block are statements of the policy.
+            lines = textwrap.dedent(inside.removesuffix("}").rstrip())
+            better, end = f"{better}\n{lines}", len(place.text.rstrip())
         return Refusal(
             "P005", f"`{word}` needs a colon, and nothing stands behind its name", 0, len(word),
-            helps=(f"write  {better}",), fix=better, fix_at=(0, end),
+            helps=(f"write  {word}: {plain}",), fix=better, fix_at=(0, end),
         )  # fmt: skip
     if word in _HEADER or sign == "{" or not rest:
         return None

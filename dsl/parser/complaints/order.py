@@ -108,6 +108,9 @@ _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     # how the statement begins, and what its lines are
     openings.doubled,
     openings.named,
+    layouts.mapping,
+    layouts.constraint,
+    layouts.listed,
     layouts.items,
     layouts.block,
     clauses.clause_first,
