@@ -517,7 +517,7 @@ class Builder:
                 if isinstance(chosen, np.ndarray):
                     return chosen
                 chosen = texts.code_of(chosen, frame.world.dictionary) if is_text else chosen
-                return np.full(frame.count, chosen, np.int32 if is_text else None)
+                return np.full(frame.count, chosen)
             yes, no = then(frame), other(frame)
             if is_text:
                 dictionary = frame.world.dictionary
@@ -572,9 +572,9 @@ class Builder:
         value = self._value(node.value, GROUPS)
         where = self.build(node.where, GROUPS) if node.where is not None else None
         first = None
-        # `all` of a condition alone is about all pods: there the condition leaves none out.
-        if node.where is not None and (node.value is not None or node.function != "all"):
-            first = None if any(map(is_across, ir.walk(node.where))) else where
+        # Of a condition alone, which `all` asks of all pods, there is none: pairs are in it.
+        if node.where is not None and not any(map(is_across, ir.walk(node.where))):
+            first = where
         run = across(
             Across(
                 node.function,

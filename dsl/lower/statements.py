@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dsl import functions, ir
 from dsl.lower.columns import Builder
-from dsl.lower.frame import NO_RESULTS, Frame, Memo, Run, Value
+from dsl.lower.frame import NO_RESULTS, Frame, Memo, Value
 from dsl.plan import Effect, Mask, Parts, Results, Subject, World
 from dsl.types import MISSING, Kind, Level, is_missing, show
 
@@ -50,16 +50,13 @@ class Values:
 
     def __init__(self, memo: Memo) -> None:
         self._builder = _builder(memo)
-        self._runs: dict[int, Run] = {}
 
     def of(self, subject: Subject, world: World, row: int) -> Callable[[ir.Expr], Value]:
         """Returns what gives the values of parts there, as `lower_value` does."""
         frame = Frame(world, np.array([row]) if row >= 0 else _NO_ROWS, subject=subject)
 
         def value(node: ir.Expr) -> Value:
-            run = self._runs.get(id(node))
-            if run is None:
-                run = self._runs[id(node)] = self._builder.build(node)
+            run = self._builder.build(node)
             with np.errstate(all="ignore"):
                 return _scalar(run(frame), node, world)
 
@@ -118,14 +115,12 @@ def lower_alike(
     def alike(subject: Subject, world: World, rows: NDArray[np.intp]) -> bool:
         frame = Frame(world, rows, subject=subject)
         with np.errstate(all="ignore"):
-            return whole and all(_is_uniform(np.asarray(run(frame))) for run in built)
+            return whole and all(_is_uniform(run(frame)) for run in built)
 
     return alike
 
 
 def _is_uniform(values: NDArray[Any]) -> bool:
-    if values.ndim == 0 or not len(values):
-        return True
     same = values == values[0]
     return bool(same.all()) or bool(np.isnan(values).all())
 
