@@ -85,6 +85,7 @@ metric m = promql "a" by node
 metric rtt = promql "g" by src, dst
 param words: list of string = [web, db]
 param sizes: list of number = [5, 6, 7]
+param one: list of string = [web]
 """
 SET = [
     {

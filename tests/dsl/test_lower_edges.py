@@ -248,6 +248,10 @@ OF_POD = [
     "rtt(it.name, it.node) > 1",
     "hash(it.name) > 0.5",
     "it.node is n0",
+    "max(it.priority * it over $sizes) > 20",
+    "median(it.priority - it over $sizes where it > 5) > 0",
+    "avg(it.gpu + it over $sizes) > 6.5",
+    "distinct(if it.name == it then it.label[app] else it.name over $words) == 2",
 ]
 OF_POD_AND_NODE = [
     "not (it.ready and node.ready)",
@@ -280,6 +284,13 @@ OF_POD_AND_NODE = [
     "rtt(node.zone, it.name) > 1",
     "rtt(it.name, node.zone) > 1",
     "pod.label[(it.name)] is (node.zone)",
+    "it.name is (if pod.gpu > 0 then 'web' else node.zone)",
+    "it.label[k] is (if pod.gpu > 1 then 'web' else node.label[k])",
+    "it.priority > (if pod.gpu > 0 then 4 else node.gpu.free)",
+    "it.priority > (if pod.gpu > 1 then 4 else node.gpu.free)",
+    "it.ready == (if pod.gpu > 0 then true else node.ready)",
+    "distinct(if it.name == it then node.zone else it.label[app] over $words) == 2",
+    "min(node.pods.free * it - it.priority over $sizes) > 10",
 ]
 
 
@@ -388,6 +399,17 @@ OF_NODE = [
     "ordinal(node.name) > 1",
     "quantity(node.label[k]) == 7",
     "hash(node.name, pod.name) > 0.5",
+    "(if pod.gpu > 0 then node.zone else pod.name) is web",
+    "(if pod.gpu > 1 then pod.name else node.zone) is web",
+    "node.zone is (if pod.gpu > 0 then 'web' else node.name)",
+    "(if pod.gpu > 0 then 3 else node.gpu.free) > node.gpu.free",
+    "max(node.pods.free * it over $sizes) > 30",
+    "min(node.pods.free * it over $sizes where it > 5) > 20",
+    "avg(node.pods.free * it over $sizes) == 18",
+    "median(node.pods.free * it over $sizes where it > 5 or node.ready) > 20",
+    "distinct(if node.name == it then node.zone else node.label[k] over $words) == 1",
+    "distinct(if node.zone == it then node.name else node.label[k] over $one) == 1 and node.ready",
+    "distinct(it over split(node.label[k], '-')) == 2",
 ]
 OF_POD_TO_PLACE = [
     "not pod.label app=web-b",
@@ -452,6 +474,10 @@ OF_POD_TO_PLACE = [
     "pod.host_network",
     "pod.host_network == (pod.gpu > 0)",
     "string(pod.limit[(pod.label[n])]) is missing and pod.tolerates_all",
+    "median(pod.gpu * it over $sizes) == 12",
+    "max(pod.gpu * it over $sizes where it < 7) == 6",
+    "avg(number(it) over split(pod.label[n], '-')) == 7",
+    "distinct(it over split(pod.label[app], '-')) == 2",
 ]
 SUBJECTS = [
     {"pod.name": "web", "pod.gpu": 1.0, "pod.label[app]": "web-b", "pod.images": ("web", "x")},

@@ -127,6 +127,27 @@ def test_reductions_by_group_of_small_whole_numbers(function):
     assert agree(none, [functions.REDUCERS[function]([])] * 2)
 
 
+@pytest.mark.parametrize("function", [one for one in REDUCING if one != "sum"])
+def test_reductions_of_several_values_on_each_row(function):
+    """Each column above is a row, what it lacks is missing; then those of small whole numbers."""
+    longest = max(map(len, COLUMNS))
+    small = [[], [3.0], [3.0, 1.0, 2.0], [4.0, 1.0, 3.0, 1.0], [-1.0, -2.0], [2.0, 0.0]]
+    for rows in (COLUMNS, small):
+        for gap in ("before", "behind"):
+            gaps = [[math.nan] * (longest - len(one)) for one in rows]
+            pairs = zip(gaps, rows, strict=True)
+            full = [space + one if gap == "before" else one + space for space, one in pairs]
+            with np.errstate(all="ignore"):
+                found = numbers.of_items(function, np.array(full).T)
+            assert found.dtype == np.float64
+            assert agree(found, map(functions.REDUCERS[function], rows)), gap
+
+
+def test_different_texts_of_several_items_are_counted_by_their_codes():
+    found = numbers.of_items("distinct", np.array([[0, 5, -1], [7, 5, -1], [0, -1, -1]], np.int32))
+    assert (found.dtype, found.tolist()) == (np.float64, [2.0, 1.0, 0.0])
+
+
 def test_different_texts_are_counted_by_their_codes():
     """Few or many: of groups and values that are too many for a table, the pairs are sorted."""
     rng = np.random.default_rng(7)

@@ -9,10 +9,13 @@ from tests.dsl.worlds import FakePod, FakeWorld
 
 NOW = 1_740_823_200.0
 NODES = [
-    {"node.name": "a", "node.created": NOW - 100.0, "node.label[until]": "2025-03-01T10:02:00Z"},
+    {
+        "node.name": "a", "node.created": NOW - 100.0, "node.gpu.free": 1.0,
+        "node.label[until]": "2025-03-01T10:02:00Z",
+    },
     None,
-    {"node.name": "b", "node.created": NOW - 40.0},
-]
+    {"node.name": "b", "node.created": NOW - 40.0, "node.gpu.free": 0.0},
+]  # fmt: skip
 PODS = [
     {"on": 0, "it.scheduled_at": NOW - 10.0, "it.cpu": 1.0},
     {"on": 2, "it.scheduled_at": NOW - 50.0, "it.cpu": 2.0},
@@ -48,6 +51,13 @@ def turns(text):
         ("gate: (now - pod.created)/2 > 90s", 160.0),
         ("gate: now > time('2025-03-01T10:00:30Z')", 30.0),
         ("gate: now - (pod.queued_at ?? pod.created) > 30s", 10.0),
+        ("gate: 30s + now > time('2025-03-01T10:00:45Z')", 15.0),
+        ("gate: 90s - (now - pod.created) < 30s", 40.0),
+        ("gate: ((now - pod.queued_at) ?? (now - pod.created)) > 30s", 10.0),
+        (
+            "gate: (if pod.priority > 2 then now - pod.created else now - pod.queued_at) > 30s",
+            10.0,
+        ),
         ("gate: now - pod.created in 30..60", 10.0),
         ("gate: now - pod.created in 5..60", 40.0),
         ("gate: now - pod.created > 20s", 0.0),
@@ -63,8 +73,12 @@ def turns(text):
         ("gate: now - pod.queued_at is missing", math.inf),
         ("prefilter: count(nodes where now - node.created > 60s) > 1", 20.0),
         ("prefilter: any(cluster.pods where now - it.scheduled_at > 30s)", 20.0),
+        ("prefilter: any(cluster.pods where now - it.scheduled_at > 90s)", 40.0),
+        ("prefilter: any(cluster.pods where now - it.scheduled_at > 10.5s)", 0.5),
         ("filter: now - node.created > 60s", 20.0),
         ("filter: now - node.created > 60s -> node.name is a", 20.0),
+        # On the other node there is no end: that is no noise, which would be an error here.
+        ("filter: now - node.created > 120s / node.gpu.free", 20.0),
         ("forbid: pod.label x=1 -> now < time(node.label[until])", 120.0),
         ("filter: now > time(node.label[until]) - 30s or now - node.created > 300s", 90.0),
         ("filter: count(node.pods where now - it.scheduled_at < 60s) < 3", 10.0),
@@ -91,6 +105,7 @@ def test_the_seconds_until_a_comparison_turns(text, seconds):
         "filter: number(node.label[f])*(now - node.created) > 60s",
         "filter: sum(now - it.scheduled_at over node.pods) > 60s",
         "gate: now == time('2025-03-01T10:00:30Z')",
+        "gate: ((now - pod.queued_at) ?? 10s) > 30s",
         "gate: string((now - pod.created)/60s) starts with '2'",
         # No clock, or one of whole minutes.
         "filter: node.cpu.free > 3",
