@@ -1,7 +1,7 @@
 """`python -m tests.mutants [FILES]`: would a test notice a small change of this code?
 
-Without files: the plan, the lowering and the checker. Linux only, as it forks. Results and what
-each test runs are kept in `.mutants`.
+Without files: the plan, the lowering, the checker, what turns with the clock and what is said of a
+rejection. Linux only, as it forks. Results and what each test runs are kept in `.mutants`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tests.mutants.sessions import Plan, at_import, in_functions
 
 ROOT = Path(__file__).parents[2]
 EQUIVALENT = Path(__file__).parent / "equivalent.txt"
-TARGETS = ("dsl/plan.py", "dsl/lower/*.py", "dsl/checker/*.py")
+TARGETS = ("dsl/plan.py", "dsl/turns.py", "dsl/words.py", "dsl/lower/*.py", "dsl/checker/*.py")
 TESTS = (
     "tests/mutants/each_text.py", "tests/spec", "tests/dsl",
     "tests/properties/test_engines_evaluators.py", "tests/properties/test_kept_columns.py",
-    "tests/properties/test_language_evaluators.py",
+    "tests/properties/test_language_evaluators.py", "tests/properties/test_told_alike.py",
 )  # fmt: skip
 #: These measure time.
 UNSTEADY = ("_are_short", "_end_soon", "_soon[")
