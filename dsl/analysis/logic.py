@@ -20,6 +20,7 @@ from dsl.types import Kind, Level
 
 #: Pairs of rules that are compared; beyond that the analysis is silent.
 _MAX_PAIRS: Final = 4_000
+_PAIR: Final = 2
 _PODS: Final = ("a pod", "every pod")
 #: Where a pod must pass all rules at once.
 _REJECTING: Final = ("filter", "gate", "prefilter")
@@ -182,13 +183,13 @@ class Logic:
     def _constant(self, source: SourceFile, node: ir.Expr) -> Diagnostic | None:
         if node.type.kind is not Kind.BOOL or node.level is Level.CONST:
             return None
-        if isinstance(node, ir.Named):
+        if isinstance(node, ir.Named) or _with_itself(node):
             return None
         verdict = self._verdict(node)
         if verdict is None:
             return None
         code, what = ("P303", "always") if verdict else ("P301", "never")
-        helps = self._not_one(source, node) if verdict else self._not_both(node)
+        helps = self._not_one(source, node) if verdict else self._not_both(source, node)
         notes = reason(source, node)
         return warning(code, f"this is {what} true", source, node.span, *helps, notes=notes)
 
@@ -214,12 +215,15 @@ class Logic:
         parts = [" ".join(source.slice(one.span).split()) for one in node.operands]
         return [f"write  {' and '.join(parts)}"]
 
-    def _not_both(self, node: ir.Expr) -> list[str]:
+    def _not_both(self, source: SourceFile, node: ir.Expr) -> list[str]:
         """`x is a and x is b`."""
         if isinstance(node, ir.Logical) and node.operator == "and":
             around = past_midnight(node)
             if around:
                 return [f"write  {around}"]
+            parts = [" ".join(source.slice(one.span).split()) for one in node.operands]
+            if any(isinstance(one, ir.Missing) for one in node.operands) and len(parts) == _PAIR:
+                return [f"what is missing equals nothing; write  {' or '.join(parts)}"]
             return ["no value fulfils all parts; write `or` if one of them shall do"]
         return []
 
@@ -403,6 +407,17 @@ class _Told(Struct, frozen=True):
     test: ir.Expr
     never: str
     always: str
+
+
+def _with_itself(node: ir.Expr) -> bool:
+    """Whether this compares a pod of a set with itself, which is told where it is checked."""
+    match node:
+        case ir.Compare(
+            operator="==", left=ir.Read(level=Level.IT) as left, right=ir.Read() as right
+        ):
+            return (left.field, left.key) == (right.field, right.key)
+        case _:
+            return False
 
 
 def _told(rule: RuleFacts) -> _Told | None:

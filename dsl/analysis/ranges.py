@@ -121,6 +121,16 @@ class Ranges:
                 if isinstance(core.value, ir.Negate)
                 else f"write  {text} normalize minmax",
             )
+        least = _upside_down(core.value)
+        if least is not None:
+            text = " ".join(rule.source.slice(least.span).split())
+            return warning(
+                "P310",
+                f"this score is never above 0 while `{text}` is not below, and all nodes are alike",
+                rule.source,
+                rule.right,
+                f"to put the smallest first write  prefer: least {text}",
+            )
         if not found.known or found.leaves & self._leaves_of(_roots(core.guard)):
             return None
         if found.low >= -_SLACK and found.high <= _FULL + _SLACK:
@@ -517,6 +527,17 @@ def _of_the_node(rule: RuleFacts, value: ir.Expr) -> tuple[str, ...]:
         name = value.value.name
         return (f"compare the node with it:  score: {name}/{text}*100",)
     return ("use something of the node, for example  node.cpu.free/node.cpu.allocatable*100",)
+
+
+def _upside_down(value: ir.Expr) -> ir.Expr | None:
+    """Returns the metric of `-load` and `0 - load`; None for other scores."""
+    if isinstance(value, ir.Negate):
+        return value.operand if isinstance(value.operand, ir.Metric) else None
+    if not isinstance(value, ir.Arith) or value.operators != ("-",):
+        return None
+    first, behind = value.operands
+    nothing = isinstance(first, ir.Const) and first.value == 0
+    return behind if nothing and isinstance(behind, ir.Metric) else None
 
 
 def _same_tier(rule: RuleFacts, core: ir.TierCore) -> Iterator[Diagnostic]:

@@ -182,6 +182,7 @@ def _over_pods(typer: "Typer", node: s.Aggregate, of: PodSet, written: s.Expr | 
     hints.nothing_of_it(typer.scope, "condition", where)
     hints.nothing_of_it(typer.scope, "value", value)
     never.finished_pods(typer.scope, of.table, where, value)
+    never.pod_with_itself(typer.scope, where, value)
     if of.table != "pods":
         _no_sets_within(typer, of.text, value, where)
     over = of.over
@@ -232,6 +233,15 @@ def _fits(typer: "Typer", function: str, value: ir.Expr, wanted: Kind) -> None:
         better = f"{'number(it)' if of_texts else 'it'} over {text}"
         if wanted is Kind.BOOL:
             better = f"{text} where {'it is web' if of_texts else 'it > 0'}"
+        if function == "count":
+            # A list is counted by its length; `count` asks each of its items.
+            raise typer.scope.refuse(
+                "P209",
+                f"`count` takes {what}, and this is {describe(value)}",
+                value.span,
+                f"for all of its items write  len({text})",
+                f"for some of them write  count({better})",
+            )
         help_ = (f"write  {function}({better})",)
     raise typer.scope.refuse(
         "P209", f"`{function}` takes {what}, and this is {describe(value)}", value.span, *help_

@@ -8,6 +8,7 @@ from dsl import syntax as s
 from dsl.checker import hints, never, peers
 from dsl.checker.literals import constant
 from dsl.checker.readings import require_readable
+from dsl.checker.scales import share_in_call, turned_clamp
 from dsl.checker.scope import MetricEntry, Refused, Typed, describe
 from dsl.functions import FUNCTIONS, FunctionSpec
 from dsl.plan import OF_NODES
@@ -237,6 +238,7 @@ def _make_call(typer: "Typer", node: s.Call, kind: Type, args: tuple[ir.Expr, ..
     require_readable(typer.scope, name, first)
     if name == "number":
         never.no_number(typer.scope, node, first)
+    share_in_call(typer.scope, node, args)
     if name in ("number", "string") and first.type.is_number:
         plain = _without_unit(first, node.span)
         return plain if name == "number" else _as_text(first)
@@ -250,6 +252,7 @@ def _make_call(typer: "Typer", node: s.Call, kind: Type, args: tuple[ir.Expr, ..
     if name in ("bytes", "seconds"):
         return ir.Func(span=node.span, type=kind, level=level, name="plain", args=args)
     if name == "clamp":
+        turned_clamp(typer.scope, node, args)
         low = ir.Func(span=node.span, type=kind, level=level, name="max", args=args[:2])
         args = (low, args[2])
         name = "min"

@@ -10,7 +10,7 @@ from dsl.checker.fields import either, members_of
 from dsl.checker.literals import constant, read_word, settle
 from dsl.checker.mixtures import kinds_differ, unit_hints
 from dsl.checker.regex import advice, why_refused
-from dsl.checker.scales import strange_scale
+from dsl.checker.scales import many_times, strange_scale
 from dsl.checker.scope import Flex, Refused, Scope, Typed, closest, describe
 from dsl.checker.texts import beside_number, has_no_order
 from dsl.diagnostics import Fix, Label, Severity
@@ -86,6 +86,7 @@ def _compare(typer: "Typer", node: s.Compare) -> ir.Expr:
         (one.span for one in (left, right) if isinstance(one, Flex) and one.sort == "percent"), None
     )
     strange_scale(typer.scope, pair[0], pair[1], percent)
+    many_times(typer.scope, *pair)
     never.moments_to_come(typer.scope, node, *pair)
     if node.operator in ("==", "!="):
         negated = node.operator == "!="

@@ -15,6 +15,7 @@ from dsl import ir
 from dsl import syntax as s
 from dsl.checker import aggregates, calls, comparisons, elsewhere, fields, hints
 from dsl.checker.literals import constant, fold, read_literal, settle
+from dsl.checker.mixtures import condition_hint, in_its_let, number_hint, unit_hint
 from dsl.checker.scope import (
     Flex,
     LetEntry,
@@ -44,7 +45,6 @@ from dsl.types import (
     Kind,
     Level,
     Type,
-    Unit,
     number_of,
 )
 
@@ -86,6 +86,8 @@ class Typer:
         self.bounded: dict[int, tuple[ir.Expr, ir.Compare]] = {}
         #: Fields that only some statements know: `score.total`, `victims.count`.
         self.results: frozenset[str] = frozenset()
+        #: Lets that are numbers and were told of where one stood as a condition.
+        self._no_conditions: set[str] = set()
         #: How deep each expression is, by its id; held here, so that no other one gets that id.
         self._depths: dict[int, tuple[int, ir.Expr]] = {}
         #: How many expressions are being checked, one within the other.
@@ -113,11 +115,19 @@ class Typer:
             if not isinstance(typed, Flex) and typed.type.kind is Kind.TEXT:
                 hints.append(quoted_rule(node) or f"write  {as_test(text, typed)}")
             elif isinstance(typed, Flex) or typed.type.is_number:
-                hints.append(f"compare it:  {text} > 0")
+                self._once(typed)
+                hints.append(f"compare it:  {text} > 0{in_its_let(typed)}")
             raise self.scope.refuse(
                 "P208", f"{what} is a condition, and this is {describe(typed)}", node.span, *hints
             )
         return typed
+
+    def _once(self, typed: Typed) -> None:
+        """Stops where a let that is a number was told of as a condition before."""
+        if isinstance(typed, ir.Named) and typed.type.is_number:
+            if typed.name in self._no_conditions:
+                raise Refused
+            self._no_conditions.add(typed.name)
 
     def plain(self, typed: Typed) -> ir.Expr:
         """Settles a constant as a plain number."""
@@ -443,7 +453,7 @@ class Typer:
         if kind.is_number and other.is_number:
             if kind.unit == other.unit:
                 return kind
-            hint = _unit_hint(kind, right) or _unit_hint(other, left)
+            hint = unit_hint(kind, right) or unit_hint(other, left)
             if {kind.unit, other.unit} == {CORES, BYTES}:
                 hint = "add shares:  node.cpu.free/node.cpu.allocatable"
                 hint += f" {operator} node.memory.free/node.memory.allocatable"
@@ -487,7 +497,7 @@ class Typer:
                     "P201",
                     f"`{operator}` wants numbers, and this is {describe(one)}",
                     one.span,
-                    *_number_hint(self.scope, one),
+                    *number_hint(self.scope, one),
                 )
             unit = unit.times(one.type.unit or PLAIN, 1 if operator == "*" else -1)
         return ir.Arith(
@@ -506,7 +516,7 @@ class Typer:
                 "P201",
                 f"{what} wants a number, and this is {describe(typed)}",
                 node.span,
-                *_number_hint(self.scope, typed),
+                *number_hint(self.scope, typed),
             )
         return typed
 
@@ -543,6 +553,7 @@ class Typer:
         solid = []
         for one in self.each(written):
             if isinstance(one, Flex) or one.type.kind is not Kind.BOOL:
+                self._once(one)
                 raise self.scope.refuse(
                     "P201",
                     f"`{word}` wants conditions, and this is {describe(one)}",
@@ -561,7 +572,7 @@ class Typer:
         )
 
     def _as_condition(self, typed: Typed, *, negated: bool) -> tuple[str, ...]:
-        return _condition_hint(self.scope, typed, negated=negated)
+        return condition_hint(self.scope, typed, negated=negated)
 
     def _values_apart(self, node: s.Logical | s.Not) -> tuple[str, ...]:
         """Returns what to write for `score: load and cpu_usage` and for `score: load or 50`."""
@@ -585,11 +596,12 @@ class Typer:
         tests = []
         for one in checked[:count]:
             if isinstance(one, Flex) or one.type.kind is not Kind.BOOL:
+                self._once(one)
                 raise self.scope.refuse(
                     "P201",
                     f"`if` wants a condition, and this is {describe(one)}",
                     one.span,
-                    *_condition_hint(self.scope, one, negated=False),
+                    *condition_hint(self.scope, one, negated=False),
                 )
             tests.append(one)
         values, kind = self.unify(checked[count:], "`then` and `else` want")
@@ -660,32 +672,3 @@ def always_there(typed: Typed) -> bool:
         return False
     elsewhere_read = typed.level is Level.IT and not typed.field.startswith("it.")
     return not FIELDS[typed.field].optional and not elsewhere_read
-
-
-def _unit_hint(kind: Type, other: ir.Expr) -> str | None:
-    """Proposes a unit for a computed plain number."""
-    names = {Unit(core=1): "cores", Unit(byte=1): "bytes", SECONDS: "seconds"}
-    name = names.get(kind.unit or PLAIN)
-    if name is not None and other.type.unit == PLAIN:
-        return f"give the number a unit:  {name}(...)"
-    return None
-
-
-def _number_hint(scope: Scope, typed: Typed) -> tuple[str, ...]:
-    if not isinstance(typed, Flex) and typed.type.kind is Kind.TEXT:
-        return (f"write  number({scope.text(typed)})",)
-    if not isinstance(typed, Flex) and typed.type.kind is Kind.BOOL:
-        return (f"write  if {scope.text(typed)} then 1 else 0",)
-    return ()
-
-
-def _condition_hint(scope: Scope, typed: Typed, *, negated: bool) -> tuple[str, ...]:
-    text = scope.text(typed)
-    if isinstance(typed, Flex):
-        return ()
-    if typed.type.is_number:
-        return (f"compare it:  {text} > 0",)
-    if typed.type.kind is not Kind.TEXT:
-        return ()
-    test = as_test(text, typed, negated=negated)
-    return (f"for `not {text}` write  {test}" if negated else f"write  {test}",)

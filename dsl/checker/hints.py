@@ -33,6 +33,10 @@ if TYPE_CHECKING:
 
 _MAX_LISTED: Final = 9
 _WARNING: Final = Severity.WARNING
+_NO_SCORES: Final = (
+    "scores come after all filters and are read only in `prebind` and `postbind`, as `score.total`;"
+    " ask here for what the score counts"
+)
 #: Words of manifests that are no label: what they ask is asked of another thing, or not at all.
 _OF_KUBERNETES: Final = frozenset(
     {"taint", "toleration", "limit", "request", "ready", "ip", "statu", "spec", "phase", "port",
@@ -57,6 +61,13 @@ def no_field(scope: Scope, node: s.Field, name: str, *, has_key: bool) -> Refuse
         found = found._replace(text=found.text.removeprefix("now - "))
     hints: list[str]
     fix = None
+    if written in ("node.score", "pod.score"):
+        return scope.refuse("P101", f"there is no field `{written}`", node.span, _NO_SCORES)
+    if written in scope.names() and node.key is not None:
+        # A range belongs into a query: a metric is its newest value.
+        message = f"`{written}` is a value, which has no key"
+        help_ = f"write  {written}   and the range in the query of a metric"
+        return scope.refuse("P101", message, node.span, help_, fix=written)
     values = elsewhere.values_of_pods(scope, node)
     if values is not None:
         hints = [values]
@@ -168,7 +179,7 @@ def no_name(scope: Scope, node: s.Name, *, in_pods: bool) -> Refused:
         better = f"${name}"
         help_ = f"did you mean the parameter `{better}`?"
         return scope.refuse("P102", message, node.span, help_, fix=better)
-    told = elsewhere.outcome(scope, node)
+    told = elsewhere.outcome(scope, node) or _of_results(scope, node)
     if told is not None:
         return scope.refuse("P102", message, node.span, told)
     week = elsewhere.weekdays(scope, node)
@@ -213,6 +224,16 @@ def no_name(scope: Scope, node: s.Name, *, in_pods: bool) -> Refused:
         node.span,
         f'declare it:  let {name} = EXPRESSION   or, if it is a text, write  "{name}"',
     )
+
+
+def _of_results(scope: Scope, node: s.Name) -> str | None:
+    """Returns what to write for `score > 50` in a filter, and for `peers` without a topology."""
+    if node.name == "peers":
+        behind = scope.source.text[node.span.end :].lstrip(" \t")[:1]
+        return "write  peers(zone)" + ("" if behind in tuple("<>=!+-*/") else " > 0")
+    if node.name in ("score", "scores"):
+        return _NO_SCORES
+    return None
 
 
 def no_function(scope: Scope, node: s.Call) -> Refused:

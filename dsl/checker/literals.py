@@ -36,6 +36,9 @@ from dsl.types import (
 )
 
 _SMALL_BYTES: Final = 1024
+#: Of a node or pod nobody asks for less than that.
+_FEW_BYTES: Final = 1024 * 1024
+_MANY_MEBIBYTES: Final = 100_000
 _FEW_SECONDS: Final = 10
 _MINUTE_IN_MS: Final = 60_000
 _DAY: Final = 86_400
@@ -111,15 +114,20 @@ def _odd_size(scope: Scope, typed: Flex, unit: Unit, neighbour: Typed | None) ->
     size = abs(typed.exact or Fraction(0))
     if unit == SECONDS and size and _is_age(neighbour):
         _odd_age(scope, typed, size)
+    if typed.sort == "factor" and unit == CORES:
+        _many_cores(scope, typed, size)
     if typed.sort != "plain" or not size or not re.fullmatch(r"-?\d+(\.\d+)?", typed.text):
         return
-    if unit.byte == 1 and unit.core == 0 and size < _SMALL_BYTES:
+    few = _FEW_BYTES if isinstance(neighbour, ir.Read) else _SMALL_BYTES
+    if unit.byte == 1 and unit.core == 0 and size < few:
         per, rate = (" a second", "/1s") if unit.second else ("", "")
         scope.warn(
             "P220",
             f"`{typed.text}` next to bytes{per} is very small",
             typed.span,
-            f"did you mean {typed.text}Gi{rate} or {typed.text}Mi{rate}?",
+            f"did you mean {typed.text}Gi{rate} or {typed.text}Mi{rate}?"
+            if size < _SMALL_BYTES
+            else f"did you mean {typed.text}{'Mi' if size < _MANY_MEBIBYTES else 'Ki'}{rate}?",
         )
     if unit != CORES or not isinstance(neighbour, ir.Read) or neighbour.level < Level.POD:
         return
@@ -133,6 +141,21 @@ def _odd_size(scope: Scope, typed: Flex, unit: Unit, neighbour: Typed | None) ->
             fix=f"{typed.text}m" if written == typed.text else None,
             severity=Severity.WARNING,
         )
+
+
+def _many_cores(scope: Scope, typed: Flex, size: Fraction) -> None:
+    """Warns of `pod.cpu < 500M` and `node.cpu.free > 1.5k`."""
+    if size < _MANY_CORES or scope.source.slice(typed.span) != typed.text:
+        return
+    milli = f"{typed.text[:-1]}m" if typed.text.endswith("M") else ""
+    scope.report(
+        "P220",
+        f"`{typed.text}` next to cores is {to_float(size):,.0f} whole cores",
+        typed.span,
+        f"did you mean {milli}?" if milli else f"did you mean {typed.text[:-1]}?",
+        fix=milli or None,
+        severity=Severity.WARNING,
+    )
 
 
 def _whole(unit: Unit, neighbour: Typed | None) -> str:

@@ -8,13 +8,13 @@ from typing import Final
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker.scope import Refused, Scope, describe
-from dsl.checker.texts import CONDITION, beside_flag, in_unit
+from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
+from dsl.checker.texts import CONDITION, as_test, beside_flag, in_unit
 from dsl.diagnostics import Fix, Label
 from dsl.schema import FIELDS
 from dsl.source import Span
 from dsl.spelling import quoted_key
-from dsl.types import BOOL, BYTES, NUMBER, PLAIN, SECONDS, Kind, Unit
+from dsl.types import BOOL, BYTES, NUMBER, PLAIN, SECONDS, Kind, Type, Unit
 
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _RATE: Final = Unit(byte=1, second=-1)
@@ -160,3 +160,39 @@ def _other_forms(scope: Scope, node: s.Compare, left: ir.Expr, right: ir.Expr) -
         if one.type.unit == _RATE and other.type.unit == BYTES and isinstance(other, ir.Const):
             return [f"write  {scope.text(other)}/1s"]
     return []
+
+
+def unit_hint(kind: Type, other: ir.Expr) -> str | None:
+    """Proposes a unit for a computed plain number."""
+    names = {Unit(core=1): "cores", Unit(byte=1): "bytes", SECONDS: "seconds"}
+    name = names.get(kind.unit or PLAIN)
+    if name is not None and other.type.unit == PLAIN:
+        return f"give the number a unit:  {name}(...)"
+    return None
+
+
+def number_hint(scope: Scope, typed: Typed) -> tuple[str, ...]:
+    """Returns how a text or a condition becomes a number."""
+    if not isinstance(typed, Flex) and typed.type.kind is Kind.TEXT:
+        return (f"write  number({scope.text(typed)})",)
+    if not isinstance(typed, Flex) and typed.type.kind is Kind.BOOL:
+        return (f"write  if {scope.text(typed)} then 1 else 0",)
+    return ()
+
+
+def in_its_let(typed: Typed) -> str:
+    """Returns how a let becomes a condition itself, behind the other form; "" for others."""
+    return f"   or in its line  let {typed.name} = ... > 0" if isinstance(typed, ir.Named) else ""
+
+
+def condition_hint(scope: Scope, typed: Typed, *, negated: bool) -> tuple[str, ...]:
+    """Returns how a number or a text becomes a condition."""
+    text = scope.text(typed)
+    if isinstance(typed, Flex):
+        return ()
+    if typed.type.is_number:
+        return (f"compare it:  {text} > 0{in_its_let(typed)}",)
+    if typed.type.kind is not Kind.TEXT:
+        return ()
+    test = as_test(text, typed, negated=negated)
+    return (f"for `not {text}` write  {test}" if negated else f"write  {test}",)

@@ -10,6 +10,7 @@ from dsl import ir
 from dsl import syntax as s
 from dsl.checker.scope import Scope, Typed, closest
 from dsl.diagnostics import Fix, Severity
+from dsl.schema import FIELDS
 from dsl.source import Span
 from dsl.types import Kind
 
@@ -145,6 +146,27 @@ def _phases(test: ir.Expr) -> tuple[str, ...]:
             return ()
 
 
+def pod_with_itself(scope: Scope, *parts: ir.Expr | None) -> None:
+    """Warns of `any(node.pods where it.name == it.name)`: the pod to place is `pod`."""
+    for test in ir.walk(*(one for one in parts if one is not None)):
+        match test:
+            case ir.Compare(operator="==", left=ir.Read() as left, right=ir.Read() as right):
+                same = (left.field, left.key) == (right.field, right.key)
+                own = "pod." + left.field.removeprefix("it.")
+                if same and left.field.startswith("it.") and own in FIELDS:
+                    mine = scope.text(right).replace("it.", "pod.", 1)
+                    scope.report(
+                        "P223",
+                        "here each pod is compared with itself",
+                        right.span,
+                        f"the pod to place is  {mine}",
+                        fix=mine,
+                        severity=_WARNING,
+                    )
+            case _:
+                pass
+
+
 # ---- moments
 
 
@@ -224,7 +246,7 @@ def no_number(scope: Scope, node: s.Call, value: Typed) -> None:
     text = scope.text(value)
     help_ = f'a part of it may be one:  number(after({text}, "-"))'
     if value.field in _VERSIONS:
-        help_ = f'its first number is  number(before({text}, "."))'
+        help_ = f"versions are compared by  version({text})"
     scope.warn(
         "P317",
         f"`{text}` is no number as a whole, so this is always missing",

@@ -19,6 +19,15 @@ _QUOTE: Final = re.compile(r"[\"'`]")
 _PARAMETER: Final = re.compile(r"\$(?:\$|\w+)")
 #: Labels that are looked for where a metric does not say which one names the node.
 _BY_DEFAULT: Final = ("node", "instance", "kubernetes_node")
+#: Labels that say what a node or a sample is, and never which node.
+_OF_NO_NODE: Final = frozenset({
+    "instance_type", "node_type", "machine_type", "mountpoint", "device", "fstype", "interface",
+    "container", "image", "job", "cpu", "mode", "core", "quantile", "phase", "status", "condition",
+    "reason", "resource", "service", "endpoint", "deployment", "statefulset", "daemonset",
+    "replicaset", "team", "app", "env", "environment", "severity", "alertname", "prometheus",
+    "nodepool", "node_pool", "nodegroup", "arch", "os", "pool", "architecture", "owner_kind",
+    "priority_class", "persistentvolumeclaim", "modelName", "gpu", "partition",
+})  # fmt: skip
 _GROUPING: Final = r"(?:\s*\b(?P<{0}>by|without)\s*\((?P<{0}s>[^()]*)\))?"
 #: Aggregations whose result has only the labels that it groups by.
 _AGGREGATION: Final = re.compile(
@@ -66,6 +75,7 @@ def odd_query(scope: Scope, node: s.MetricDecl, spec: MetricSpec) -> None:
     bare = _bare(spec.query)
     if _QUOTE.search(bare) is None and not _brackets(spec.query, bare)[0]:
         _names_none(scope, node, spec, bare)
+    _by_no_node(scope, node, spec)
 
 
 def _bare(query: str) -> str:
@@ -109,6 +119,24 @@ def _brackets(query: str, bare: str) -> tuple[str, str]:
 
 
 # ---- labels
+
+
+def _by_no_node(scope: Scope, node: s.MetricDecl, spec: MetricSpec) -> None:
+    """Warns of `by instance_type`: no node is called so."""
+    clause = next((one for one in node.clauses if one.name == "metric_by"), None)
+    word = clause.values[0] if clause is not None else None
+    if spec.source != "promql" or spec.of != "node" or not isinstance(word, s.Word):
+        return
+    label = word.value.removeprefix("label_").removeprefix("exported_")
+    if label not in _OF_NO_NODE:
+        return
+    scope.warn(
+        "P228",
+        f"`{word.value}` names no node, so no node has a value of this metric",
+        word.span,
+        "group the query by the label with the node's name, and write  by node   or   by instance",
+        "one value for many nodes is written  by zone, by region, by rack   or   by cluster",
+    )
 
 
 def _names_none(scope: Scope, node: s.MetricDecl, spec: MetricSpec, bare: str) -> None:

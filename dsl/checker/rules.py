@@ -13,8 +13,9 @@ from dsl.checker.guards import without_arrow
 from dsl.checker.hints import raw_braces
 from dsl.checker.lists import too_long
 from dsl.checker.literals import constant, read_number, settle
-from dsl.checker.scales import flat_score
+from dsl.checker.scales import flat_score, odd_score
 from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
+from dsl.checker.texts import of_text
 from dsl.checker.undecided import Side, decided
 from dsl.functions import to_float
 from dsl.plan import DOMAINS
@@ -375,7 +376,7 @@ class RuleChecker:
             text = self._scope.text(node.right)
             hint = {
                 Kind.BOOL: f"write  prefer: {text}",
-                Kind.TEXT: f"write  score: number({text})",
+                Kind.TEXT: of_text(value, text),
                 Kind.TIME: f"for the newest write  prefer: most {text}",
                 Kind.LIST: f"write  score: len({text})",
             }.get(value.type.kind)
@@ -400,6 +401,7 @@ class RuleChecker:
                 *_as_share(value, text),
             )
         if norm == "none":
+            odd_score(self._scope, value, node.right)
             flat_score(
                 self._scope, value, node.right.span, weighted="weight" in clauses or self._weighed()
             )

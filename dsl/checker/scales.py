@@ -7,11 +7,14 @@ import re
 from typing import Final
 
 from dsl import ir
+from dsl import syntax as s
 from dsl.checker import meant
 from dsl.checker.scope import Scope
 from dsl.diagnostics import Fix, Severity
-from dsl.functions import number_text
+from dsl.functions import exact_decimal, number_text
+from dsl.schema import FIELDS
 from dsl.source import Span
+from dsl.types import Level
 
 _WARNING: Final = Severity.WARNING
 _NUMBER: Final = re.compile(r"\d+(\.\d+)?")
@@ -19,6 +22,14 @@ _HUNDRED: Final = 100.0
 _ABOVE_ONE: Final = 1.0
 #: Above which a share of what a node has is meant to be out of 100: nodes may be overcommitted.
 _OVERCOMMITTED: Final = 4.0
+#: How many times of all that a node has nobody promises: it is meant in percent.
+_MANY_TIMES: Final = 20.0
+_HALF: Final = 0.5
+_PAIR: Final = 2
+#: Below which a percentage of less than one is meant.
+_TINY: Final = 0.001
+#: All that `peers` counts a part of.
+_MINE: Final = "count(cluster.pods where it.workload == pod.workload)"
 
 Ends = tuple[float, float]
 
@@ -37,8 +48,12 @@ def strange_scale(scope: Scope, left: ir.Expr, right: ir.Expr, percent: Span | N
                 "P222",
                 f"`{scope.text(one)}` is a whole number, and `{text}` is {other.value:g}",
                 percent,
-                f"write  {text} of X for a share of something",
+                f"for a share of all of them write  {text} of {_MINE}"
+                if scope.text(one).startswith("peers")
+                else f"write  {text} of X for a share of something",
             )
+            return
+        if percent is not None and _tiny_percent(scope, one, other.value, percent):
             return
         _of_hundred(scope, one, other, other.value, is_percent=percent is not None)
         limit = _share_limit(one) or _percent_limit(scope, one)
@@ -77,7 +92,99 @@ def _of_hundred(
     )
 
 
+def _tiny_percent(scope: Scope, node: ir.Expr, value: float, percent: Span) -> bool:
+    """Warns of `cpu_usage < 0.8%`, which is 0.008; False for other shares."""
+    text = scope.source.slice(percent)
+    written = re.fullmatch(r"0?(\.\d+)%", text)
+    inner = _inner(node)
+    hashed = isinstance(inner, ir.Func | ir.Rank)
+    if written is None or hashed or not _share_limit(inner) or value < _TINY:
+        return False
+    better = f"{number_text(value * _HUNDRED * _HUNDRED)}%"
+    scope.report(
+        "P222",
+        f"`{text}` is {value:g}, and `{scope.text(node)}` is a share from 0 to 1",
+        percent,
+        f"did you mean {better}?",
+        f"for the small share itself write  {value:g}",
+        fix=better,
+        severity=_WARNING,
+    )
+    return True
+
+
+def many_times(scope: Scope, left: ir.Expr, right: ir.Expr) -> None:
+    """Warns of `requested < allocatable * 90`, and of `requested + pod.cpu <= 0.8`."""
+    for one, other in ((left, right), (right, left)):
+        if isinstance(other, ir.Arith) and other.operators == ("*",):
+            _times_whole(scope, one, other)
+        elif isinstance(other, ir.Const) and isinstance(one, ir.Arith):
+            _below_one(scope, one, other)
+
+
+def _times_whole(scope: Scope, part: ir.Expr, product: ir.Arith) -> None:
+    factors = [one for one in product.operands if isinstance(one, ir.Const)]
+    wholes = [one for one in product.operands if isinstance(one, ir.Read)]
+    if len(factors) != 1 or len(wholes) != 1 or not _ratio_limit(part, wholes[0]):
+        return
+    value = factors[0].value
+    if not isinstance(value, float) or not _MANY_TIMES <= value <= _HUNDRED:
+        return
+    whole = scope.text(wholes[0])
+    better = f"{number_text(value)}% of {whole}"
+    scope.report(
+        "P222",
+        f"this is {number_text(value)} times `{whole}`",
+        product.span,
+        f"did you mean  {better}",
+        fix=better,
+        severity=_WARNING,
+    )
+
+
+def _below_one(scope: Scope, total: ir.Arith, limit: ir.Const) -> None:
+    """Warns of `node.cpu.requested + pod.cpu <= 0.8`, which is less than one core."""
+    read = next((one for one in total.operands if isinstance(one, ir.Read)), None)
+    own = any(isinstance(one, ir.Read) and one.level is Level.POD for one in total.operands)
+    text = scope.source.slice(limit.span)
+    if read is None or not own or not read.field.endswith(".requested"):
+        return
+    share = exact_decimal(text)
+    whole = f"{read.field.removesuffix('.requested')}.allocatable"
+    if share is None or not _HALF <= share < 1 or read.key is not None or whole not in FIELDS:
+        return
+    better = f"{number_text(float(share * 100))}% of {whole}"
+    scope.report(
+        "P222",
+        f"`{text}` is compared with an amount here, not with a share",
+        limit.span,
+        f"did you mean  {better}",
+        fix=better,
+        severity=_WARNING,
+    )
+
+
+def share_in_call(scope: Scope, node: s.Call, args: tuple[ir.Expr, ...]) -> None:
+    """Warns of `mod(hash(x), 10)` and `floor(hash(x))`: a share has no remainder."""
+    first, text = args[0], scope.text(args[0])
+    if _share_limit(first) != _ABOVE_ONE or not isinstance(_inner(first), ir.Func | ir.Rank):
+        return
+    of = args[1].value if len(args) == _PAIR and isinstance(args[1], ir.Const) else None
+    if node.name == "mod" and isinstance(of, float) and of >= 1:
+        help_ = f"one of {number_text(of)} is  {text} < {number_text(_HUNDRED / of)}%"
+    elif node.name == "floor":
+        help_ = f"a number from 0 to 9 is  floor({text} * 10)"
+    else:
+        return
+    what = "leaves as it is" if node.name == "mod" else "makes 0 of"
+    message = f"`{text}` is a share from 0 to 1, which `{node.name}` {what}"
+    scope.warn("P222", message, node.span, help_)
+
+
 def _is_counted(node: ir.Expr) -> bool:
+    if isinstance(node, ir.If) and node.span == node.other.span:
+        # What `peers` makes of a node that is in no domain is missing.
+        node = node.other
     if isinstance(node, ir.Read):
         return not node.field.startswith("score")
     if isinstance(node, ir.PodAggregate | ir.NodeAggregate | ir.ItemAggregate):
@@ -116,8 +223,13 @@ def _ratio_limit(part: ir.Expr, whole: ir.Expr) -> float:
     part, whole = _inner(part), _inner(whole)
     if _is_highest(part, whole):
         return _ABOVE_ONE
+    if _is_all(part, whole):
+        return _ABOVE_ONE
     if not isinstance(whole, ir.Read):
         return 0.0
+    counted = isinstance(part, ir.PodAggregate) and _is_counted(part)
+    if whole.field == "node.pods.capacity" and counted:
+        return _OVERCOMMITTED
     of, _, which = whole.field.rpartition(".")
     if which not in ("allocatable", "capacity") or not _is_amount(part, of, whole.key):
         return 0.0
@@ -139,6 +251,19 @@ def _is_amount(node: ir.Expr, of: str, key: str | None) -> bool:
     return own or (parent == of and node.key == key)
 
 
+def _is_all(part: ir.Expr, whole: ir.Expr) -> bool:
+    """Whether this is `count(node.pods where it.ready)/count(node.pods)`."""
+    if isinstance(part, ir.PodAggregate) and isinstance(whole, ir.PodAggregate):
+        same = part.table == whole.table
+    else:
+        same = isinstance(part, ir.NodeAggregate) and isinstance(whole, ir.NodeAggregate)
+    if not same or not isinstance(part, ir.PodAggregate | ir.NodeAggregate):
+        return False
+    assert isinstance(whole, ir.PodAggregate | ir.NodeAggregate)
+    counts = part.function == whole.function == "count" and part.over == whole.over
+    return counts and whole.where is None and whole.value is None
+
+
 def _is_highest(part: ir.Expr, whole: ir.Expr) -> bool:
     """Whether this is `x/max(x)` of a metric."""
     return (
@@ -152,6 +277,61 @@ def _is_highest(part: ir.Expr, whole: ir.Expr) -> bool:
 
 
 # ---- scores
+
+
+def odd_score(scope: Scope, value: ir.Expr, written: s.Expr) -> None:
+    """Warns of `score: max(100, load)`, which is the same for all nodes."""
+    text = scope.text(written)
+    if isinstance(written, s.Call | s.Aggregate) and not text.startswith("clamp("):
+        _past_the_end(scope, value, written.span)
+
+
+def _past_the_end(scope: Scope, value: ir.Expr, span: Span) -> None:
+    """Warns of a score that a constant holds at its end: `max(100, load)`, `min(0, load)`."""
+    if not isinstance(value, ir.Func) or value.name not in ("max", "min"):
+        return
+    ends = [one.value for one in value.args if isinstance(one, ir.Const)]
+    high = value.name == "max"
+    limit = next((one for one in ends if isinstance(one, float) and _at_end(one, high=high)), None)
+    if limit is None or len(value.args) != _PAIR:
+        return
+    other = "min" if high else "max"
+    way = "below" if high else "above"
+    text = scope.text(value)
+    better = text.replace(f"{value.name}(", f"{other}(", 1)
+    known = text.startswith(f"{value.name}(")
+    scope.report(
+        "P225",
+        f"this score is never {way} {number_text(limit)}, so all nodes are alike",
+        span,
+        *([f"write  {better}"] if known else []),
+        fix=better if known else None,
+        severity=_WARNING,
+    )
+
+
+def _at_end(limit: float, *, high: bool) -> bool:
+    return limit >= _HUNDRED if high else limit <= 0
+
+
+def turned_clamp(scope: Scope, node: s.Call, args: tuple[ir.Expr, ...]) -> None:
+    """Warns of `clamp(load, 100, 0)`, which is 0 for all."""
+    low, high = args[1:]
+    if not isinstance(low, ir.Const) or not isinstance(high, ir.Const):
+        return
+    if not isinstance(low.value, float) or not isinstance(high.value, float):
+        return
+    if low.value > high.value:
+        value, first, second = (scope.text(one) for one in args)
+        better = f"clamp({value}, {second}, {first})"
+        scope.report(
+            "P225",
+            f"`clamp` takes the lower end first, so this is always {second}",
+            node.span,
+            f"write  {better}",
+            fix=better,
+            severity=_WARNING,
+        )
 
 
 def flat_score(scope: Scope, value: ir.Expr, span: Span, *, weighted: bool = False) -> None:

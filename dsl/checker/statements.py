@@ -37,6 +37,13 @@ _DIRECTIONS: Final = {"ascending": "asc", "descending": "desc", "listed": "liste
 _CLOCK: Final = ("now", "time.", "cluster.")
 
 
+def _instead(node: ir.Expr) -> tuple[str, ...]:
+    """Returns what holds pods back by what others run, which is no order of the queue."""
+    if not isinstance(node, ir.PodAggregate):
+        return ()
+    return ("to hold pods back while others run, write a  gate:  or a  quota:",)
+
+
 class StatementChecker:
     """Checks statements whose right side is more than a condition or a value."""
 
@@ -310,6 +317,7 @@ class StatementChecker:
                     " while pods wait",
                     node.span,
                     "sort by fields of the pod:  pod.priority desc, pod.queued_at",
+                    *_instead(node),
                 )
 
     # ---- permit

@@ -43,6 +43,13 @@ def _as_number(node: ir.Expr, text: str) -> str:
     return f"number({text})" if FIELDS[node.field].keyed and node.field != CONDITION else ""
 
 
+def of_text(value: Typed, text: str) -> str:
+    """Returns what to do with a text as a score: the number that it holds, or a preference."""
+    if isinstance(value, ir.Read) and value.key is None:
+        return f"say which are better:  prefer: {text} in [a, b]"
+    return f"write  score: number({text})"
+
+
 def beside_number(scope: Scope, node: ir.Expr, number: Flex, operator: str) -> tuple[str, str]:
     """Returns a help about a text that is compared with a number, and what to write instead.
 
