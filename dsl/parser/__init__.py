@@ -56,14 +56,19 @@ class Parser:
         chunks, problems = cut(source)
         for problem in problems:
             yield None, (problem_diagnostic(source, problem),)
-        skip = 0
+        skip = tail = 0
         alien = lost = broken = False
         for at, chunk in enumerate(chunks):
             if skip:
                 skip -= 1
+                if tail:
+                    # Its line was told of with the one that it belongs to.
+                    tail -= 1
+                    yield _broken(source, chunk), ()
                 continue
             if at + 1 < len(chunks) and source.slice(chunks[at + 1].span)[0] in "}-":
-                skip, chunk = _with_tail(source, chunks[at:])
+                tail, chunk = _with_tail(source, chunks[at:])
+                skip = tail
             text = source.slice(chunk.span)
             if not is_statement(text):
                 stray = _stray(source, chunk, alien=alien, lost=lost, broken=broken)
