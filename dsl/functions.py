@@ -22,6 +22,7 @@ _FNV_PRIME: Final = 0x100000001B3
 _MASK: Final = 2**64 - 1
 _MAX_MATCHED: Final = 4096
 _MAX_REPLACED: Final = 65_536
+_MAX_GLOB: Final = 1024
 
 
 class FunctionSpec(Struct, frozen=True):
@@ -256,23 +257,53 @@ TEXT_TESTS: Final[MappingProxyType[str, Callable[[str, str], bool]]] = MappingPr
 )
 
 
-def glob_match(pattern: str, text: str) -> bool:
-    """Whether a whole text fits a pattern of `*` and `?`. Never backtracks past one `*`."""
-    at = place = 0
-    star, mark = -1, 0
-    while place < len(text):
-        if at < len(pattern) and pattern[at] == "*":
-            star, mark = at, place
-            at += 1
-        elif at < len(pattern) and pattern[at] in ("?", text[place]):
-            at += 1
-            place += 1
-        elif star >= 0:
-            mark += 1
-            at, place = star + 1, mark
+class _Glob(Struct, frozen=True):
+    """A pattern of `*` and `?` as an automaton; bit n of a number stands for n signs passed.
+
+    Attributes:
+        staying: where a `*` takes any character.
+        any_sign: where a `?` takes one.
+        taking: where a character is taken, for those that the pattern names.
+        last: all signs passed.
+    """
+
+    staying: int
+    any_sign: int
+    taking: dict[str, int]
+    last: int
+
+
+@lru_cache(maxsize=256)
+def _glob(pattern: str) -> _Glob:
+    staying, any_sign, bit = 0, 0, 1
+    taking: dict[str, int] = {}
+    for sign in pattern:
+        if sign == "*":
+            staying |= bit
+            continue
+        if sign == "?":
+            any_sign |= bit
         else:
+            taking[sign] = taking.get(sign, 0) | bit
+        bit <<= 1
+    return _Glob(staying, any_sign, taking, bit)
+
+
+def glob_match(pattern: str, text: str) -> bool:
+    """Whether a whole text fits a pattern of `*` and `?` (of at most 1,024 characters).
+
+    Patterns may come from annotations, so the time is that of one walk over the text.
+    """
+    if len(pattern) > _MAX_GLOB:
+        return False
+    glob = _glob(pattern)
+    staying, any_sign, taking = glob.staying, glob.any_sign, glob.taking
+    state = 1
+    for char in text:
+        state = (state & (taking.get(char, 0) | any_sign)) << 1 | state & staying
+        if not state:
             return False
-    return all(char == "*" for char in pattern[at:])
+    return bool(state & glob.last)
 
 
 @lru_cache(maxsize=1024)

@@ -1,9 +1,12 @@
 """Columns of texts as the dictionary grows; tiers, reservations and orders at their edges."""
 
+import re
+
 import numpy as np
 import pytest
 
 from dsl import reference
+from dsl.functions import glob_match, replace, version
 from dsl.lower.texts import CodeTable, Tables
 from tests.dsl.bothways import POD, passing, plan_of, raw, subject
 from tests.dsl.worlds import FakePod, FakeWorld, Texts
@@ -171,3 +174,63 @@ def test_orders_end_with_the_uid_of_the_pod_if_it_has_one():
     nameless = FakePod.of({one: value for one, value in POD.items() if one != "pod.uid"})
     assert plan.sort_key(subject(), FakeWorld([]))[-1] == "u"
     assert plan.sort_key(nameless, FakeWorld([]))[-1] == ""
+
+
+# ---- patterns, versions, replacements: what comes from annotations takes no time and no room
+
+
+@pytest.mark.parametrize("text", ["", "a", "ab", "aab", "b*", "?", "aba\nb"])
+@pytest.mark.parametrize(
+    "pattern",
+    ["", "*", "?", "a*", "*b", "a?b", "*a*b*", "**", "?*?", "a", "*?b", "[a]*", "b*", "?\n?"],
+)
+def test_a_glob_is_what_its_regular_expression_is(pattern, text):
+    meant = re.escape(pattern).replace(r"\*", "(?s:.)*").replace(r"\?", "(?s:.)")
+    assert glob_match(pattern, text) == (re.fullmatch(meant, text) is not None)
+
+
+def test_a_pattern_has_its_limit_and_no_text_makes_it_slow():
+    assert glob_match("a" * 1023 + "*", "a" * 2000)
+    assert not glob_match("a" * 1024 + "*", "a" * 2000)
+    # Going back to each star in turn would take years.
+    assert not glob_match("*a" * 500 + "b", "a" * 20_000)
+
+
+def test_replacements_of_replacements_do_not_grow_without_end():
+    assert replace("a" * 256, "a", "b" * 256) == "b" * 65_536
+    assert replace("a" * 256, "a", "b" * 257) is None
+    assert replace("a" * 70_000, "a", "") == ""
+    assert replace("a" * 70_000, "a", "b") == "b" * 70_000
+    assert replace("a" * 70_000, "a", "bb") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("v1.31.4", (1, 31, 4, 0)),
+        ("V2", (2, 0, 0, 0)),
+        ("535.104.05", (535, 104, 5, 0)),
+        ("5.10.0-8-amd64", (5, 10, 0, 8)),
+        ("4.18.0-553.16.1.el8_10", (4, 18, 0, 553)),
+        ("v1.31.4-gke.1372000", (1, 31, 4, 0)),
+        ("v1.31.0-rc.1", (1, 31, 0, 0)),
+        ("1.2.3.4.99999", (1, 2, 3, 4)),
+        ("00000001.00000", (1, 0, 0, 0)),
+        ("1..2", (1, 0, 0, 0)),
+        ("8999.9999.9999.9999", (8999, 9999, 9999, 9999)),
+        ("9000", None),
+        ("1.10000", None),
+        ("1." + "9" * 9000, None),
+        ("", None),
+        ("v", None),
+        ("-1", None),
+        ("x1.2", None),
+        ("²", None),
+    ],
+)
+def test_a_version_is_its_first_four_numbers(text, numbers):
+    found = version(text)
+    if numbers is None:
+        assert np.isnan(found)
+    else:
+        assert found == sum(one * 10_000**at for one, at in zip(numbers, (3, 2, 1, 0), strict=True))

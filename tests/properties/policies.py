@@ -551,7 +551,9 @@ class Writer:
         """A test of a text."""
         name = self.one((*TEXT_TESTS, "is", "is not"))
         if name == "like":
-            right = self.one(("w*", "'*'", "a-?", "'*b*'"))
+            a, sign = self.text(place, depth), self.one(("*", "?"))
+            made = self.one((f"({a})", f"(join({a}, '{sign}'))", f"(replace({a}, '-', '{sign}'))"))
+            right = self.one(("w*", "'*'", "a-?", "'*b*'", made))
         elif name == "matches":
             right = self.one(("'w.*'", "'[a-z]+-[0-9]'", "'.'", "'(web|db)'"))
         else:

@@ -127,16 +127,11 @@ def compared(place: Place) -> Refusal | None:
         what = "a label test compares with a word, not with another field"
         return place.instead((label.start(), end), "P001", what, better)
     operator = re.search(
-        r"(?<![\w.])(?:(is)|(is[ \t]+not)|(contains|starts[ \t]+with|ends[ \t]+with)|(like))\Z",
+        r"(?<![\w.])(?:(is)|(is[ \t]+not)|(contains|starts[ \t]+with|ends[ \t]+with|like))\Z",
         before,
     )
     if operator is None:
         return _in_list(place, before, (path.start(), end), field)
-    if operator[4]:
-        return place.at(
-            path.start(), end, "P001", "`like` takes a pattern that is written out",
-            f"compare fields by  == {field}   or   contains ({field})",
-        )  # fmt: skip
     better = (
         f"{operator[3]} ({field})" if operator[3] else f"{'!=' if operator[2] else '=='} {field}"
     )
