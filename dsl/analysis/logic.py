@@ -104,6 +104,14 @@ class Logic:
             if not applies:
                 return self._never_applies(rule, place)
             told = _told(rule)
+            if told is not None and _leaves_all(written):
+                return warning(
+                    "P303" if written.keyword != "forbid" else "P301",
+                    f"this rule demands nothing of those pods, so {_no_one(rule)}",
+                    rule.source,
+                    rule.right,
+                    _only_those(rule),
+                )
             if told is None or told.test.level is Level.CONST:
                 return None
             holds = self._cubes.all_of([told.test], start=applies)
@@ -407,6 +415,29 @@ class _Told(Struct, frozen=True):
     test: ir.Expr
     never: str
     always: str
+
+
+def _leaves_all(written: s.Rule | s.Special) -> bool:
+    """Whether this is `filter: A -> true` or `forbid: A -> false`."""
+    if not isinstance(written, s.Rule) or written.left is None:
+        return False
+    right, forbids = written.right, written.keyword in ("forbid", "avoid")
+    return isinstance(right, s.Bool) and right.value is not forbids
+
+
+def _no_one(rule: RuleFacts) -> str:
+    return f"it rejects no {_things(rule).removesuffix('s')}"
+
+
+def _only_those(rule: RuleFacts) -> str:
+    """Returns the two rules that may be meant by one that rejects nothing."""
+    written = rule.written
+    assert written.left is not None
+    left = " ".join(rule.source.slice(written.left.span).split())
+    if written.keyword == "forbid":
+        return f"to refuse them write  forbid: {left}"
+    only = f"{written.keyword}: {left}"
+    return f"for those pods alone write  {only}   or, to refuse them,  forbid: {left}"
 
 
 def _with_itself(node: ir.Expr) -> bool:

@@ -15,7 +15,7 @@ from dsl import ir
 from dsl import syntax as s
 from dsl.checker import aggregates, calls, comparisons, elsewhere, fields, hints
 from dsl.checker.literals import constant, fold, read_literal, settle
-from dsl.checker.mixtures import condition_hint, in_its_let, number_hint, unit_hint
+from dsl.checker.mixtures import compared, condition_hint, number_hint, unit_hint
 from dsl.checker.scope import (
     Flex,
     LetEntry,
@@ -116,7 +116,7 @@ class Typer:
                 hints.append(quoted_rule(node) or f"write  {as_test(text, typed)}")
             elif isinstance(typed, Flex) or typed.type.is_number:
                 self._once(typed)
-                hints.append(f"compare it:  {text} > 0{in_its_let(typed)}")
+                hints.append(compared(text, typed))
             raise self.scope.refuse(
                 "P208", f"{what} is a condition, and this is {describe(typed)}", node.span, *hints
             )

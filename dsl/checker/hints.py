@@ -37,6 +37,10 @@ _NO_SCORES: Final = (
     "scores come after all filters and are read only in `prebind` and `postbind`, as `score.total`;"
     " ask here for what the score counts"
 )
+_OF_ANGLES: Final = frozenset(
+    {"sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "radians",
+     "degrees", "haversine"}
+)  # fmt: skip
 #: Words of manifests that are no label: what they ask is asked of another thing, or not at all.
 _OF_KUBERNETES: Final = frozenset(
     {"taint", "toleration", "limit", "request", "ready", "ip", "statu", "spec", "phase", "port",
@@ -246,6 +250,9 @@ def no_function(scope: Scope, node: s.Call) -> Refused:
     if found is not None:
         note = elsewhere.query(scope, node) or found.note
         return scope.refuse("P106", message, node.name_span, note)
+    if node.name.lower() in _OF_ANGLES:
+        help_ = "there are none of angles: take a metric, or a label or annotation that holds it"
+        return scope.refuse("P106", message, node.name_span, help_)
     near = closest(node.name, (*FUNCTIONS, *AGGREGATES))
     if near is None and "." not in node.name and node.name in scope.names():
         return scope.refuse(

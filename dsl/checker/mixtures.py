@@ -180,6 +180,13 @@ def number_hint(scope: Scope, typed: Typed) -> tuple[str, ...]:
     return ()
 
 
+def compared(text: str, typed: Typed) -> str:
+    """Returns how a number becomes a condition."""
+    if isinstance(typed, Flex):
+        return f"a condition compares two values:  node.cpu.free >= {text}"
+    return f"compare it:  {text} > 0{in_its_let(typed)}"
+
+
 def in_its_let(typed: Typed) -> str:
     """Returns how a let becomes a condition itself, behind the other form; "" for others."""
     return f"   or in its line  let {typed.name} = ... > 0" if isinstance(typed, ir.Named) else ""
@@ -191,7 +198,7 @@ def condition_hint(scope: Scope, typed: Typed, *, negated: bool) -> tuple[str, .
     if isinstance(typed, Flex):
         return ()
     if typed.type.is_number:
-        return (f"compare it:  {text} > 0{in_its_let(typed)}",)
+        return (compared(text, typed),)
     if typed.type.kind is not Kind.TEXT:
         return ()
     test = as_test(text, typed, negated=negated)

@@ -44,8 +44,19 @@ _BEFORE: Final = {"<": True, "<=": True, ">": False, ">=": False}
 def item_as_word(typer: "Typer", node: s.Is | s.TextTest) -> bool:
     """Warns of `node.region is it` within a list, which is the text `it`; False for others."""
     word = node.right
-    if typer.item is None or not isinstance(word, s.Word) or word.value != "it":
+    if not isinstance(word, s.Word) or word.value != "it":
         return False
+    if typer.in_pods and typer.item is None:
+        scope, left = typer.scope, typer.scope.text(node.left)
+        mine = f"pod.{left.removeprefix('it.')}"
+        scope.warn(
+            "P317",
+            "`it` is the text `it` here, and a pod of the set is asked by its fields",
+            word.span,
+            f"write for example  {left} == {mine if mine in FIELDS else 'it.name'}",
+        )
+    if typer.item is None:
+        return typer.in_pods
     left = typer.scope.text(node.left)
     if isinstance(node, s.Is):
         better = f"{left} {'!=' if node.negated else '=='} it"
