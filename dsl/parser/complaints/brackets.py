@@ -5,6 +5,7 @@ to several places, nothing is proposed.
 """
 
 import re
+from itertools import islice
 from typing import Final
 
 from dsl.functions import FUNCTIONS
@@ -54,6 +55,8 @@ _STOPS: Final = re.compile(
     r"[ \t]+(?=->|(?:and|or|message|status|weight|normalize|missing|by|from|one of|where|then|else"
     r"|every|stale|default|unit)\b)|(?=[\])},])"
 )
+#: How many of them are tried.
+_MAX_STOPS: Final = 12
 #: The only ones at which a text ends for sure, where its statement can be read so.
 _SURE: Final = re.compile(r"\]|by[ \t]+\w|(?:every|stale|unit|default|status)[ \t]+\w")
 
@@ -63,7 +66,8 @@ def _closed(place: Place, at: int, sign: str) -> Refusal:
     line = place.text[at:].split("\n", 1)[0].rstrip()
     end = at + len(line)
     message = "this text is never closed"
-    ends = [at + one.start() for one in _STOPS.finditer(line, 2)] if sign != '"""' else []
+    stops = islice(_STOPS.finditer(line, 2), _MAX_STOPS) if sign != '"""' else ()
+    ends = [at + one.start() for one in stops]
     inner = next((one for one in ends if place.heals(one, one, sign)), None)
     if inner is None:
         return Refusal(

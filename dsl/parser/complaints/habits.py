@@ -66,7 +66,7 @@ HABITS: Final = (
         "clauses stand one behind the other, without commas", " ", "leave it out",
     ),
     Pattern(
-        r"\b(?P<clause>weight|skew|limit|use|unit|usage|as)~:?~(?P<cut>§\"(?P<value>_+)\")"
+        r"\b(?P<clause>weight|skew|limit|use|unit|usage|as)(?:~:)?~(?P<cut>§\"(?P<value>_+)\")"
         r"(?![\w.])",
         "`{clause}` takes no quotes", "{value}", "write  {clause} {value}",
     ),
@@ -76,7 +76,7 @@ HABITS: Final = (
     ),
     *(
         Pattern(
-            rf"\b(?P<clause>weight|skew|limit|min|max)~:?~(?P<cut>§{word}){_END}",
+            rf"\b(?P<clause>weight|skew|limit|min|max)(?:~:)?~(?P<cut>§{word}){_END}",
             "a number is written in digits", str(number), f"write  {{clause}} {number}",
             code="P007",
         )
