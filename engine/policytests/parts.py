@@ -5,6 +5,7 @@ No line may say of a text what is not so: what is asked of many items has a line
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -12,9 +13,11 @@ from typing import Final
 
 from dsl import ir, reference
 from dsl.plan import RuleBase
-from dsl.types import Level, is_missing, show
+from dsl.types import MISSING, Level, is_missing, show
 
 _MOST_VALUES: Final = 24
+#: How the whole begins that goes through a list, of which there may be one item.
+_OF_ALL: Final = re.compile(r"[a-z]+\(.*\b(where|over)\b", re.DOTALL)
 #: Of the items of which a part says the same, so many are shown.
 _MOST_ALIKE: Final = 3
 _WIDEST: Final = 44
@@ -56,7 +59,7 @@ def _groups(roots: Sequence[ir.Expr], text: str, view: reference.View) -> list[l
     out: list[list[Row]] = []
     for node, of_container in _visible(roots, view):
         words = " ".join(text[node.span.start : node.span.end].split())
-        items = _containers(view) if of_container else _item(node, view)
+        items = _containers(view) if of_container else _item(node, text, view)
         if items is not None:
             if words not in of_items:
                 of_items[words] = []
@@ -105,16 +108,26 @@ def _containers(view: reference.View) -> list[tuple[str, reference.View]]:
     ]
 
 
-def _item(node: ir.Expr, view: reference.View) -> list[tuple[str, reference.View]] | None:
+def _item(
+    node: ir.Expr, text: str, view: reference.View
+) -> list[tuple[str, reference.View]] | None:
     """The item of a list that a part is asked of; none if it is asked once.
 
-    Lists are written out item by item: the item has the place of the whole aggregate.
+    Lists are written out item by item, and each item stands where `it` does.
     """
-    for one in ir.walk(node):
-        is_item = isinstance(one, ir.Const) or (isinstance(one, ir.Func) and one.name == "item")
-        span = one.span
-        around = span.start <= node.span.start and node.span.end <= span.end
-        if is_item and around and span != node.span:
-            value = reference.evaluate(one, view)
-            return [] if is_missing(value) else [(f"it is {show(value, one.type)}", view)]
-    return None
+    own = text[node.span.start : node.span.end]
+    items = [one for one in ir.walk(node) if _is_item(one, text)]
+    if not items or _OF_ALL.match(own) or any(_place(one) != _place(items[0]) for one in items):
+        return None
+    value = MISSING if own == "it" else reference.evaluate(items[0], view)
+    return [] if is_missing(value) else [(f"it is {show(value, items[0].type)}", view)]
+
+
+def _is_item(node: ir.Expr, text: str) -> bool:
+    of_list = isinstance(node, ir.Const) or (isinstance(node, ir.Func) and node.name == "item")
+    return of_list and text[node.span.start : node.span.end] == "it"
+
+
+def _place(item: ir.Expr) -> object:
+    place = item.args[1] if isinstance(item, ir.Func) else item
+    return place.value if isinstance(place, ir.Const) else id(place)
