@@ -184,7 +184,7 @@ HABITS: Final = (
     # fields and their keys
     Pattern(
         r"(?<![\w.$])(?P<cut>(?P<owner>pod|node|namespace|it)(?P<at>::|->|:|/|\\)"
-        r"(?P<name>labels?|annotations?|taints?|name|namespace|zone|ready))(?!\w)",
+        r"(?P<name>labels?|annotations?|taints?|name|namespace|zone|ready))(?!\w)(?=[^\n]*§)",
         "a dot stands between `{owner}` and what is asked of it", "{owner}.{name}", code="P014",
     ),
     Pattern(
@@ -313,6 +313,36 @@ HABITS: Final = (
     ),
     Pattern(
         r"\bin \d+(?P<cut>\.\.§\.)(?=\d)", "a range is written with `..`", "..",
+    ),
+    # what is said in English
+    *(
+        Pattern(
+            rf"\A\w+:~(?P<cut>(?:the )?nodes?§? §?(?:with|has|have|having)§? §?(?:{words})§? §?"
+            rf"(?P<amount>\d[\w.]*)§? §?free {resource}){_EOL}",
+            "a rule says it with a field and a sign", f"node.{field}.free {sign} {{amount}}",
+        )
+        for words, sign in (
+            ("more than|over", ">"), ("at least", ">="), ("less than|fewer than|under", "<"),
+        )
+        for resource, field in (("(?:cores?|cpus?)", "cpu"), ("memory", "memory"), ("gpus?", "gpu"))
+    ),
+    Pattern(
+        r"\A(?:prefer|avoid):~(?P<cut>(?:the )?nodes?§? §?with§? §?(?:the )?"
+        rf"(?:fewer|fewest|less|least) §?pods){_EOL}",
+        "what is preferred is said with a value", "least count(node.pods)", words="prefer",
+    ),
+    Pattern(
+        r"\A(?:prefer|avoid):~(?P<cut>(?:the )?nodes?§? §?with§? §?(?:the )?"
+        rf"(?:most|more) §?(?:free|available) (?P<of>cpu|memory|gpu|storage)){_EOL}",
+        "what is preferred is said with a value", "most node.{of}.free", words="prefer",
+    ),
+    Pattern(
+        r"(?P<cut>§?(?:cordoned|unschedulable)§? §?nodes?)(?!\w)", "a rule says it with a field",
+        "node.unschedulable", words=_RULES,
+    ),
+    Pattern(
+        rf"(?P<cut>concat\(~(?P<sign>\"_*\")~,~§?\[~(?P<one>{PATH})~,~(?P<two>{PATH})~\]~\))",
+        "texts are put together by `join`", "join({one}, {sign}, {two})", code="P106",
     ),
     # sets
     Pattern(

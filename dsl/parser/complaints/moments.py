@@ -42,8 +42,25 @@ def weekdays(place: Place) -> Refusal | None:
     return place.instead(found.span(1), "P001", "days stand in a list", better)
 
 
+#: `time.now > 22:00`, `at 22:00`, `before 6:00`.
+_AT: Final = re.compile(
+    r"(?<![\w.])(?:(?:time(?:\.(?:now|time))?|now)[ \t]*(?P<sign>[<>]=?)[ \t]*"
+    r"|(?P<word>at|after|since|from|before|until)[ \t]+)[\"']?(?P<hour>\d{1,2}):00[\"']?(?!\w)"
+)
+
+
 def clock(place: Place) -> Refusal | None:
-    """`time in "22:00".."06:00"`."""
+    """`time in "22:00".."06:00"`, `now > 22:00`."""
+    for one in _AT.finditer(place.text):
+        early = (one["sign"] or "").startswith("<") or one["word"] in ("before", "until")
+        better = f"time.hour {'<' if early else '>='} {int(one['hour'])}"
+        if one.start() <= place.start <= one.end() and place.mends(*one.span(), better):
+            what = "there are no times of the day, but hours"
+            if one["sign"] is None and not early:
+                # Until when is not said: the hours behind midnight may be meant too.
+                help_ = f"write  {better}   or, through the night,  {better} or time.hour < 6"
+                return place.at(*one.span(), "P007", what, help_)
+            return place.instead(one.span(), "P007", what, better)
     found = re.compile(
         r"(?<![\w.])time(?:\.\w+)?[ \t]+(?:is[ \t]+)?(in|between)"
         r"[ \t]+[\"']?(\d{1,2}):?(\d\d)?[\"']?"
