@@ -12,7 +12,7 @@ from dsl.checker.mixtures import kinds_differ, unit_hints
 from dsl.checker.regex import advice, why_refused
 from dsl.checker.scales import many_times, strange_scale
 from dsl.checker.scope import Flex, Refused, Scope, Typed, closest, describe
-from dsl.checker.texts import beside_number, has_no_order
+from dsl.checker.texts import beside_number, has_no_order, version_beside_other
 from dsl.diagnostics import Fix, Label, Severity
 from dsl.schema import FIELDS
 from dsl.source import Span
@@ -66,6 +66,7 @@ def _compare(typer: "Typer", node: s.Compare) -> ir.Expr:
     _bare_word(typer, node)
     hints.quoted_field(typer.scope, node.left)
     left, right = typer.each((node.left, node.right))
+    version_beside_other(typer.scope, node.operator, left, right)
     pair = _same_type(typer, node, left, right)
     kind = pair[0].type.kind
     if kind in (Kind.LIST, Kind.PODS) or (

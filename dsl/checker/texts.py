@@ -112,6 +112,34 @@ def has_no_order(scope: Scope, node: ir.Expr, operator: str, other: ir.Expr | No
     return f"compare numbers:  {number} {operator} ..." if number else "texts have no order"
 
 
+def version_beside_other(scope: Scope, operator: str, left: Typed, right: Typed) -> None:
+    """Refuses `version(node.kernel) >= 5.10`, which would hold for all: 5.10 is no version.
+
+    Raises:
+        Refused: one side is a version, and the other a number or text that is written out.
+    """
+    for one, other in ((left, right), (right, left)):
+        read = not isinstance(one, Flex) and _reads_version(one)
+        if not read or not isinstance(other, Flex | ir.Const):
+            continue
+        written = scope.text(other)
+        made = f"version({written})" if written[:1] in "'\"$" else f'version("{written}")'
+        sides = [scope.text(left), made] if other is right else [made, scope.text(right)]
+        raise scope.refuse(
+            "P201",
+            f"a version is compared with a version, not with `{written}`",
+            other.span,
+            f"write  {f' {operator} '.join(sides)}",
+            fix=made,
+        )
+
+
+def _reads_version(node: ir.Expr) -> bool:
+    while isinstance(node, ir.Named | ir.Coalesce):
+        node = node.body if isinstance(node, ir.Named) else node.operands[0]
+    return isinstance(node, ir.Func) and node.name == "version"
+
+
 def _is_version(node: ir.Expr) -> bool:
     if isinstance(node, ir.Const):
         return isinstance(node.value, str) and _VERSION.fullmatch(node.value) is not None

@@ -325,6 +325,9 @@ class Writer:
             a = f"join({a}, pod.label[app])"
         if name == "duration":
             return f"(duration({a})/1s)"
+        if name == "version":
+            # Beside a number it is refused.
+            return f"(version({a})/1e12)"
         if name == "time":
             return f"((time({a}) - pod.created)/1h)"
         return f"{name}({a})"
