@@ -198,7 +198,11 @@ class FileChecker:
         scope, head = self._scope, self._header
         word = node.name.replace("policy_weight", "weight").replace("_", " ")
         if node.name in head.seen:
-            joined = ["join the conditions of both by `and`"] if word == "applies to" else []
+            joined = (
+                ["join the conditions of both by `or`, or by `and` for pods that fulfil both"]
+                if word == "applies to"
+                else []
+            )
             raise scope.refuse("P109", f"`{word}:` stands twice in this file", node.span, *joined)
         head.seen[node.name] = node.span
         value = node.value
@@ -242,7 +246,10 @@ class FileChecker:
         exact = exact_decimal(text)
         if exact is None or exact.denominator != 1 or abs(exact) > MAX_WEIGHT:
             raise self._scope.refuse(
-                "P111", f"`order` is a whole number up to {MAX_WEIGHT:,.0f}", span
+                "P111",
+                f"`order` is a whole number up to {MAX_WEIGHT:,.0f}",
+                span,
+                *(["the lowest comes first: write for example  order: 1"] * (exact is None)),
             )
         return int(exact)
 

@@ -175,6 +175,8 @@ def _argument(typer: "Typer", name: str, typed: ir.Expr, wants: str) -> Refused:
             r"\d+(\.\d+)?[A-Za-z]{1,2}", str(typed.value)
         ):
             hint = (f"write in place of the call  {typed.value}",)
+    if name == "time" and typed.type.kind is Kind.TIME:
+        hint = (f"it is a time already: write  {text}",)
     return typer.scope.refuse(
         "P209", f"`{name}` takes {wants}, and this is {describe(typed)}", typed.span, *hint
     )

@@ -27,6 +27,7 @@ from dsl.functions import exact_duration, number_text, parse_time, to_float
 from dsl.plan import DOMAINS, MetricSpec
 from dsl.schema import UNIT_WORDS, MetricDefinition, stale_by_default
 from dsl.source import Span
+from dsl.spelling import NOTHING
 from dsl.types import (
     BOOL,
     BYTES,
@@ -491,7 +492,10 @@ def _default(scope: Scope, clause: s.Clause | None, unit: Unit) -> float | None:
     text = _text_of(scope, written)
     number = read_number(text, written.span)
     if number is None:
-        raise scope.refuse("P111", f"`{text}` is not a number", written.span)
+        none = text.lower() in NOTHING
+        help_ = "leave it out: without a sample the value is missing then" if none else ""
+        what = f"`{text}` is not a number"
+        raise scope.refuse("P111", what, written.span, *([help_] if none else []))
     solid = settle(scope, number, unit)
     if solid.type != number_of(unit) or not isinstance(solid, ir.Const):
         raise scope.refuse("P203", f"the default of this metric is in {unit}", written.span)

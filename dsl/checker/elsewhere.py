@@ -8,12 +8,15 @@ from typing import Final
 
 from dsl import syntax as s
 from dsl.checker.scope import Scope
-from dsl.schema import FIELDS, NODE_SETS, POD_SETS
+from dsl.schema import FIELDS, NODE_SETS, POD_SETS, FieldSpec
 from dsl.source import QUOTED_OR_COMMENT, Span
 from dsl.spelling import AGGREGATES, DAYS, days
+from dsl.types import Kind
 
 #: Sets of nodes, and how one of a label starts.
 _NODES: Final = "|".join(("nodes", "candidates", *map(re.escape, NODE_SETS), "nodes_in"))
+#: Statements that know of no node.
+_EARLY: Final = ("gate", "preEnqueue", "prefilter", "preFilter", "sort", "queueSort", "quota")
 #: Words that start a statement, said as the outcome of a rule.
 _OUTCOMES: Final = {
     "forbid": "forbid", "deny": "forbid", "reject": "forbid", "block": "forbid",
@@ -54,9 +57,7 @@ def pods(scope: Scope, node: s.Name) -> str | None:
         return None
     start = _start_of_statement(scope, node.span.start)
     head = re.match(r"\w+", scope.source.text[start:])
-    early = head is not None and head.group() in (
-        "gate", "preEnqueue", "prefilter", "preFilter", "sort", "queueSort",
-    )  # fmt: skip
+    early = head is not None and head.group() in _EARLY
     return "cluster.pods" if early else None
 
 
@@ -173,6 +174,28 @@ def compared(scope: Scope, field: str, span: Span) -> bool:
     if re.compile(rf"{sign}{path}(?![\w.\[])").match(text, span.end) is not None:
         return True
     return re.search(rf"(?<![\w.]){path}{sign}\Z", text[: span.start]) is not None
+
+
+def without_set(scope: Scope, spec: FieldSpec, span: Span) -> str:
+    """Returns what `it.ready` means where no set of pods is gone through."""
+    start = _start_of_statement(scope, span.start)
+    early = re.match(rf"(?:{'|'.join(_EARLY)}):", scope.source.text[start:]) is not None
+    pods = "cluster.pods" if early else "node.pods"
+    text = " ".join(scope.source.slice(span).split())
+    last = spec.name.removeprefix("it.")
+    owners = {"pod": "of the pod to place"} | ({} if early else {"node": "of the node"})
+    parts = [
+        f"{what} it is  {owner}.{text.removeprefix('it.')}"
+        for owner, what in owners.items()
+        if f"{owner}.{last}" in FIELDS
+    ]
+    alone = spec.keyed and text.endswith("]")
+    each = f"any({pods} where {text}{' ...' if alone or spec.type.kind is not Kind.BOOL else ''})"
+    if spec.keyed and not alone:
+        each = f"any({pods} where {text})"
+    elif spec.type.is_number and last != "priority":
+        each = f"sum({text} over {pods})"
+    return ",  ".join([*parts, f"of pods of a set  {each}"])
 
 
 def variable(scope: Scope, node: s.Name) -> str:

@@ -468,7 +468,10 @@ class Typer:
         texts = operator == "+" and Kind.TEXT in (kind.kind, other.kind)
         joined = f"write  join({self.scope.text(left)}, {self.scope.text(right)})"
         wants = f"`{operator}` wants two numbers"
-        raise self.mixed("P201", wants, left, right, *([joined] if texts else []))
+        helps = [joined] if texts else []
+        if not texts and other.kind is Kind.TEXT and kind.is_number:
+            helps = list(number_hint(self.scope, right))
+        raise self.mixed("P201", wants, left, right, *helps)
 
     def _joined(self, node: s.Chain, parts: list[ir.Expr]) -> None:
         """Refuses `pod.name + "-x"`."""

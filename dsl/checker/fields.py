@@ -113,7 +113,7 @@ def _may_be_read(typer: "Typer", spec: FieldSpec, span: Span) -> None:
         )
     if spec.level is Level.IT and not typer.in_pods:
         of_victims = any(one.startswith("victims.") for one in typer.results)
-        help_ = "write for example  count(node.pods where it.priority > 0)"
+        help_ = elsewhere.without_set(typer.scope, spec, span)
         raise typer.scope.refuse(
             "P202",
             f"`{spec.name}` means a pod of a set, and there is no set here",

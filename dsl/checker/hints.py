@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import elsewhere, meant
-from dsl.checker.scope import Flex, Refused, Scope, Typed, closest, describe
+from dsl.checker.never import OWNERS_OF_PARAMS
+from dsl.checker.scope import RESERVED, Flex, Refused, Scope, Typed, closest, describe
 from dsl.checker.texts import CONDITION, beside_flag, has_no_order
 from dsl.diagnostics import Fix, Severity
 from dsl.functions import FUNCTIONS
@@ -37,6 +38,14 @@ _NO_SCORES: Final = (
     "scores come after all filters and are read only in `prebind` and `postbind`, as `score.total`;"
     " ask here for what the score counts"
 )
+#: How series of well-known exporters are called.
+_SERIES: Final = re.compile(
+    r"_(total|bytes|seconds|count|load\d+|ratio|percent|usage)$"
+    r"|^(up$|(kube|node|container|kubelet|apiserver|DCGM|machine|process)_)"
+)
+_NUMBERS: Final = (
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
+)  # fmt: skip
 _OF_ANGLES: Final = frozenset(
     {"sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "radians",
      "degrees", "haversine"}
@@ -67,6 +76,12 @@ def no_field(scope: Scope, node: s.Field, name: str, *, has_key: bool) -> Refuse
     fix = None
     if written in ("node.score", "pod.score"):
         return scope.refuse("P101", f"there is no field `{written}`", node.span, _NO_SCORES)
+    if written == "namespace.pods":
+        help_ = "write  count(cluster.pods where it.namespace == pod.namespace)"
+        return scope.refuse("P101", f"there is no field `{written}`", node.span, help_)
+    param = _parameter(scope, node)
+    if param is not None:
+        return param
     if written in scope.names() and node.key is not None:
         # A range belongs into a query: a metric is its newest value.
         message = f"`{written}` is a value, which has no key"
@@ -86,6 +101,28 @@ def no_field(scope: Scope, node: s.Field, name: str, *, has_key: bool) -> Refuse
     else:
         hints, fix = _near(node, name, has_key=has_key)
     return scope.refuse("P101", f"there is no field `{written}`", node.span, *hints, fix=fix)
+
+
+def _parameter(scope: Scope, node: s.Field) -> Refused | None:
+    """Refuses `input.parameters.zone` and `var.zone`, which are parameters in other languages."""
+    owner, _, name = node.path.rpartition(".")
+    if node.key is not None or node.tail or owner.rpartition(".")[2] not in OWNERS_OF_PARAMS:
+        return None
+    if owner.partition(".")[0] not in OWNERS_OF_PARAMS:
+        return None
+    known, let = name in scope.params, name in scope.names()
+    better = f"${name}" if known else name if let else ""
+    new = f"{name}_value" if name in RESERVED else name
+    help_ = f"declare it above:  param {new}: string = VALUE   and write here  ${new}"
+    if owner == "variables":
+        help_ = f"declare it above:  let {new} = EXPRESSION   and write here  {new}"
+    return scope.refuse(
+        "P101",
+        f"there is no field `{node.path}`",
+        node.span,
+        f"write  {better}" if better else help_,
+        fix=better or None,
+    )
 
 
 def _wants_key(text: str) -> bool:
@@ -217,7 +254,10 @@ def no_name(scope: Scope, node: s.Name, *, in_pods: bool) -> Refused:
     if low in ("true", "yes", "on", "false", "no", "off"):
         better = "true" if low in ("true", "yes", "on") else "false"
         return scope.refuse("P102", message, node.span, f"write  {better}", fix=better)
-    if re.search(r"_(total|bytes|seconds|count|load\d+|ratio|percent|usage)$", name):
+    if name.lower() in _NUMBERS:
+        number = str(_NUMBERS.index(name.lower()))
+        return scope.refuse("P102", message, node.span, f"write  {number}", fix=number)
+    if _SERIES.search(name):
         help_ = (
             f'for a series of Prometheus write above  metric {name} = promql "{name}" by instance'
         )

@@ -30,9 +30,9 @@ _NO_NUMBERS: Final = frozenset(
 )  # fmt: skip
 _VERSIONS: Final = frozenset({"node.kernel", "node.kubelet_version"})
 #: What parameters are read by in other languages.
-_OWNERS_OF_PARAMS: Final = frozenset(
+OWNERS_OF_PARAMS: Final = frozenset(
     {"var", "vars", "param", "params", "parameter", "parameters", "input", "inputs", "arg", "args",
-     "values", "Values", "config", "local", "settings"}
+     "values", "Values", "config", "local", "settings", "variables"}
 )  # fmt: skip
 #: Whether what is past is so before now.
 _BEFORE: Final = {"<": True, "<=": True, ">": False, ">=": False}
@@ -90,7 +90,7 @@ def _of_item(scope: Scope, word: s.Word, better: str, fix: Fix) -> None:
 def parameter_as_word(scope: Scope, word: s.Word) -> None:
     """Warns of `pool=var.pool`, where there is a parameter `pool`."""
     owner, _, name = word.value.rpartition(".")
-    if name in scope.params and owner in _OWNERS_OF_PARAMS:
+    if name in scope.params and owner in OWNERS_OF_PARAMS:
         scope.report(
             "P317",
             f"`{word.value}` is a text here, not the parameter `{name}`",

@@ -106,6 +106,8 @@ def _of_field(
         # The text of a label test holds the value, too.
         text = field if left.key is None else f"{field}[{quoted_key(left.key)}]"
         _pattern(scope, text, operator, right, negated=negated)
+    elif field.endswith(".label") and re.search(r"[/:@]", value) and operator != "matches":
+        _no_label_value(scope, left, right, value, negated=negated)
     elif re.search(r"\s", value) and field in _NAMES | _IMAGES:
         _blanks(scope, field, right, value, negated=negated)
     elif field in _NAMES and value.lower() != value:
@@ -136,6 +138,23 @@ def _of_one_case(
             fix=_requoted(scope, right.span, made),
             severity=_WARNING,
         )
+
+
+def _no_label_value(
+    scope: Scope, left: ir.Read, right: ir.Const, value: str, *, negated: bool
+) -> None:
+    """Warns of `node.label zone=a/b`."""
+    if "$" in scope.source.slice(right.span):
+        return
+    sign = next(one for one in value if one in "/:@")
+    scope.report(
+        "P317",
+        f"no value of a label holds `{sign}`, so this {'always' if negated else 'never'} holds",
+        right.span,
+        f"an annotation may:  {left.field.removesuffix('label')}annotation"
+        f"[{quoted_key(left.key or 'KEY')}]",
+        severity=_WARNING,
+    )
 
 
 def _blanks(scope: Scope, field: str, right: ir.Const, value: str, *, negated: bool) -> None:

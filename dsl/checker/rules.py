@@ -29,6 +29,7 @@ _STATUS: Final = {
     "unresolvable": "UnschedulableAndUnresolvable",
 }
 _FULL: Final = 100.0
+_NAMES: Final = re.compile(r"[a-z_][\w.]*")
 _WEIGHED: Final = re.compile(r"(?m)^(?:score|prefer|avoid|weight|normalize)[ \t]*:")
 _CONDITIONS: Final = ("filter", "forbid", "gate", "prefilter", "reserve")
 _TIME_FIELDS: Final = (
@@ -148,6 +149,14 @@ def _read_by(node: ir.Metric) -> set[str]:
     if node.of in DOMAINS:
         fields.add(f"node.{node.of}")
     return fields
+
+
+def _quoted(scope: Scope, value: ir.Const) -> str:
+    """Returns what to do with a constant as a score: a value in quotes is none."""
+    names = {one.partition("[")[0] for one in _NAMES.findall(str(value.value))}
+    if isinstance(value.value, str) and any(one in FIELDS or one in scope.names() for one in names):
+        return f"a value has no quotes around it: write  score: {value.value}"
+    return "write for example  score: if node.ready then 100 else 0"
 
 
 class RuleChecker:
@@ -381,7 +390,7 @@ class RuleChecker:
                 Kind.LIST: f"write  score: len({text})",
             }.get(value.type.kind)
             if isinstance(value, ir.Const):
-                hint = "write for example  score: if node.ready then 100 else 0"
+                hint = _quoted(self._scope, value)
             raise self._scope.refuse(
                 "P205",
                 f"a score is a number, and this is {describe(value)}",
