@@ -37,9 +37,16 @@ def _colon_of_choice(place: Place) -> Refusal | None:
         missing = "then" if "THEN" in place.accepts else "else"
         return Refusal(
             "P014", f"`{missing}` stands here instead of `:`", place.start, place.start + 1,
-            helps=("write  if CONDITION then A else B",), fix=f" {missing}",
+            helps=("write  if CONDITION then A else B",),
+            # With more of them it is a list of choices, of which one word is not enough.
+            fix=f" {missing}" if _colons(place.behind) == 1 else None,
         )  # fmt: skip
     return None
+
+
+def _colons(text: str) -> int:
+    """How many colons stand in a text, those of `else:` left out."""
+    return text.count(":") - len(re.findall(r"\belse[ \t]*:", text))
 
 
 def _colon_of_rule(place: Place) -> Refusal | None:

@@ -89,10 +89,14 @@ def joined(place: Place) -> Refusal | None:
     return _neither(place)
 
 
+_OF_NODE: Final = re.compile(r"(?<![\w.$])(?:node|zone|region|rack)\.")
+
+
 def _if(place: Place, first: str, second: str) -> list[str]:
     if place.keyword == "score":
         return [f"if {second} then {first} else 0"]
-    if not first:
+    if not first or (place.keyword in ("prefer", "avoid", "first") and _OF_NODE.search(second)):
+        # What is preferred for some pods is not for some nodes.
         return []
     condition, demand = _parts(first)
     if condition:

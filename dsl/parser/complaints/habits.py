@@ -62,6 +62,11 @@ HABITS: Final = (
     ),
     Pattern(r"(?P<cut>§(?P<at>with) )(?=weight )", _UNFIT, ""),
     Pattern(
+        r"(?P<cut>§(?P<at>Weight|Message|Status|Missing|Normalize|Skew|Every|Stale|Default|Unit)"
+        r"~[:=]?~)(?=\S)",
+        "words of the language are lower-case: `{at}`", "{at.low} ", "write  {at.low}",
+    ),
+    Pattern(
         r"\b(?:minmax|default|rank|none)(?P<cut>~§,~)(?=reverse\b)",
         "clauses stand one behind the other, without commas", " ", "leave it out",
     ),

@@ -11,7 +11,7 @@ from dsl.parser.complaints.connectives import WORDS
 from dsl.parser.complaints.place import CLAUSES, OWNER, Place
 from dsl.parser.refusal import Refusal
 from dsl.parser.statements import DECLARATIONS, STATEMENTS
-from dsl.spelling import closest
+from dsl.spelling import AGGREGATES, closest
 
 _WORDS: Final = {
     "_ARROW": "`->`",
@@ -119,7 +119,8 @@ _NEGATION: Final = re.compile(r"un|not|non|no(?=r$)", re.IGNORECASE)
 
 def misspelt(place: Place) -> Refusal | None:
     """A word close to one that fits here."""
-    if not re.fullmatch(r"[A-Za-z_]+", place.met) or place.met.lower() in WORDS:
+    known = place.met.lower() in WORDS or place.met in AGGREGATES
+    if not re.fullmatch(r"[A-Za-z_]+", place.met) or known:
         return None
     fitting = [one for one in CLAUSES if one.upper() in place.accepts - _CLASSES]
     fitting += [one for one in CLAUSES if _of_class(one, place)]
