@@ -17,6 +17,7 @@ from dsl.spelling import quoted_key
 from dsl.types import BOOL, BYTES, NUMBER, PLAIN, SECONDS, Kind, Type, Unit
 
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+_AMOUNT: Final = re.compile(r"\d+(\.\d+)?[KMGT]i")
 _RATE: Final = Unit(byte=1, second=-1)
 _Test = s.Compare | s.Is
 #: A help, and what it puts in place of what.
@@ -128,6 +129,11 @@ def unit_hints(scope: Scope, node: s.Compare, left: ir.Expr, right: ir.Expr) -> 
     helps = _other_forms(scope, node, left, right) or _other_field(left, right)
     if helps:
         return helps
+    for other in (right, left):
+        if isinstance(other, ir.Func) and other.name == "quantity":
+            amount = other.args[0]
+            if isinstance(amount, ir.Const) and _AMOUNT.fullmatch(str(amount.value)):
+                return [f"write in place of the call  {amount.value}"]
     for one, other in ((left, right), (right, left)):
         better = in_unit(scope.text(other), other.type, one.type.unit or PLAIN)
         computed = isinstance(other, ir.Func | ir.Metric | ir.Coalesce)
