@@ -193,11 +193,9 @@ _MEANT: Final = {
     "node.arch": "node.architecture node.cpuarchitecture",
     "node.kernel": "node.kernelversion",
     "node.kubelet_version":
-        "node.kubelet node.kubeletversion node.version node.kubernetesversion "
-        "node.kubernetes_version node.k8sversion",
+        "node.kubelet node.kubeletversion node.version node.kubernetesversion node.k8sversion",
     "node.os_image": "node.osimage node.distribution node.distro node.osversion",
-    "node.container_runtime":
-        "node.containerruntimeversion node.runtime node.containerruntime node.cri",
+    "node.container_runtime": "node.containerruntimeversion node.runtime node.containerruntime",
     "node.instance_type":
         "node.type node.instance node.flavor node.instancetypes node.machinetype "
         "node.vmsize",
@@ -213,7 +211,7 @@ _MEANT: Final = {
     "pod.owner.kind is Job": "pod.isjob",
     "pod.owner.kind is StatefulSet": "pod.isstatefulset",
     "it.ready": "it.isready",
-    "it.restarts": "it.restartcount it.restart_count it.containers.restarts it.restarted",
+    "it.restarts": "it.restartcount it.containers.restarts it.restarted",
     "pod.runtime_class": "pod.runtimeclassname pod.runtimeclass pod.runtime",
     "pod.active_deadline": "pod.activedeadlineseconds pod.activedeadline",
     "it.terminating": "it.isterminating it.deleting",

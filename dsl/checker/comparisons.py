@@ -12,7 +12,7 @@ from dsl.checker.mixtures import kinds_differ, unit_hints
 from dsl.checker.regex import advice, why_refused
 from dsl.checker.scales import many_times, strange_scale
 from dsl.checker.scope import Flex, Refused, Scope, Typed, closest, describe
-from dsl.checker.texts import beside_number, has_no_order, version_beside_other
+from dsl.checker.texts import beside_number, has_no_order, version_beside_other, version_beside_word
 from dsl.diagnostics import Fix, Label, Severity
 from dsl.schema import FIELDS
 from dsl.source import Span
@@ -229,6 +229,7 @@ def word_or_expression(
     typer: "Typer", node: s.Expr, left: Typed, *, negated: bool = False
 ) -> ir.Expr:
     """Returns the right side of a word operator, a word read in the type of the left."""
+    version_beside_word(typer.scope, left, node)
     if isinstance(node, s.Word | s.Percent):
         if isinstance(node, s.Word):
             _looks_like_field(typer.scope, node)
@@ -439,6 +440,7 @@ def _in_numbers(typer: "Typer", node: s.In, item: ir.Expr) -> ir.Expr:
 
 def _range(typer: "Typer", node: s.In, members: s.Range, left: Typed) -> ir.Expr:
     item = typer.plain(left)
+    version_beside_word(typer.scope, item, members)
     if not item.type.is_number:
         raise typer.scope.refuse(
             "P201", f"a range holds numbers, and this is {describe(item)}", node.left.span

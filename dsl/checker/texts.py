@@ -134,6 +134,32 @@ def version_beside_other(scope: Scope, operator: str, left: Typed, right: Typed)
         )
 
 
+def version_beside_word(scope: Scope, left: Typed, written: s.Expr | s.Range) -> None:
+    """Refuses `version(node.kernel) is 5.10` and `in 5..6`, as `version_beside_other` does.
+
+    Raises:
+        Refused: the left side is a version, and the other a word, text or range.
+    """
+    if isinstance(left, Flex) or not _reads_version(left):
+        return
+    if isinstance(written, s.Range):
+        made, text = "", scope.text(left)
+        low, high = (f'version("{scope.text(one)}")' for one in (written.low, written.high))
+        better = f"{text} >= {low} and {text} <= {high}"
+    elif isinstance(written, s.Word | s.Text | s.Percent):
+        word = scope.text(written)
+        made = better = f"(version({word}))" if word[:1] in "'\"" else f'(version("{word}"))'
+    else:
+        return
+    raise scope.refuse(
+        "P201",
+        f"a version is compared with a version, not with `{scope.source.slice(written.span)}`",
+        written.span,
+        f"write  {better}",
+        fix=made or None,
+    )
+
+
 def _reads_version(node: ir.Expr) -> bool:
     while isinstance(node, ir.Named | ir.Coalesce):
         node = node.body if isinstance(node, ir.Named) else node.operands[0]
