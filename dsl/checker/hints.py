@@ -285,8 +285,12 @@ def no_function(scope: Scope, node: s.Call) -> Refused:
     found = call_for(node.name, [scope.text(one) for one in node.args])
     message = f"there is no function `{node.name}`"
     if found is not None and found.text:
-        fix = Fix(node.span, found.text) if found.sure else None
-        return scope.refuse("P106", message, node.name_span, f"write  {found.text}", fix=fix)
+        text = found.text
+        moment = re.fullmatch(r"time\(([\w.]+)\)", text)
+        if moment is not None and moment[1] in FIELDS and FIELDS[moment[1]].type.kind is Kind.TIME:
+            text = moment[1]  # It is a time already.
+        fix = Fix(node.span, text) if found.sure else None
+        return scope.refuse("P106", message, node.name_span, f"write  {text}", fix=fix)
     if found is not None:
         note = elsewhere.query(scope, node) or found.note
         return scope.refuse("P106", message, node.name_span, note)
