@@ -21,7 +21,7 @@ _FNV_START: Final = 0xCBF29CE484222325
 _FNV_PRIME: Final = 0x100000001B3
 _MASK: Final = 2**64 - 1
 _MAX_MATCHED: Final = 4096
-_MAX_REPLACED: Final = 65_536
+_MAX_GROWN: Final = 65_536
 _MAX_GLOB: Final = 1024
 
 
@@ -461,13 +461,19 @@ def after_last(text: str, separator: str) -> str | None:
     return None if at < 0 else text[at + len(separator) :]
 
 
+def join(*parts: str) -> str | None:
+    """Returns texts one after the other; missing where they come to far too much."""
+    grown = sum(map(len, parts))
+    return None if grown > max(_MAX_GROWN, *map(len, parts)) else "".join(parts)
+
+
 def replace(text: str, part: str, by: str) -> str | None:
     """Returns a text with each `part` made `by`; missing for an empty part and far too long."""
     if not part:
         return None
     # Replacements of replacements could grow without end.
     grown = len(text) + text.count(part) * max(len(by) - len(part), 0)
-    return None if grown > max(len(text), _MAX_REPLACED) else text.replace(part, by)
+    return None if grown > max(len(text), _MAX_GROWN) else text.replace(part, by)
 
 
 def version(text: str) -> float:
@@ -568,7 +574,7 @@ TEXT_FUNCTIONS: Final[MappingProxyType[str, TextFunction]] = MappingProxyType(
         "duration": parse_duration,
         "time": parse_time,
         "version": version,
-        "join": lambda *parts: "".join(parts),
+        "join": join,
         "hash": lambda *parts: hash_share(parts),
     }
 )

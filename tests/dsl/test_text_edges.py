@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dsl import reference
-from dsl.functions import glob_match, replace, version
+from dsl.functions import glob_match, join, replace, version
 from dsl.lower.texts import CodeTable, Tables
 from tests.dsl.bothways import POD, passing, plan_of, raw, subject
 from tests.dsl.worlds import FakePod, FakeWorld, Texts
@@ -194,6 +194,17 @@ def test_a_pattern_has_its_limit_and_no_text_makes_it_slow():
     assert not glob_match("a" * 1024 + "*", "a" * 2000)
     # Going back to each star in turn would take years.
     assert not glob_match("*a" * 500 + "b", "a" * 20_000)
+
+
+def test_joins_of_joins_do_not_grow_without_end():
+    """Forty lets, each twice the one before, are a text of a terabyte."""
+    lets = "\n".join(f"let x{at + 1} = join(x{at}, x{at})" for at in range(40))
+    text = f"let x0 = pod.name\n{lets}\nfilter: LAST is missing"
+    world = FakeWorld([{"node.name": "a"}])
+    for last, missing in (("x16", False), ("x17", True), ("x40", True)):
+        assert passing(text.replace("LAST", last), world, subject(name="p")) == [missing], last
+    long = "a" * 70_000
+    assert (join(long, ""), join(long, "b"), join("", long)) == (long, None, long)
 
 
 def test_replacements_of_replacements_do_not_grow_without_end():
