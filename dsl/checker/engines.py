@@ -102,7 +102,7 @@ class EngineChecker(StatementChecker):
     # ---- gang
 
     def _gang(self, node: s.Special, guard: ir.Expr | None, clauses: Clauses) -> ir.GangCore:
-        by, member = self._by(clauses)
+        by, member = self._by(guard, clauses)
         minimum: ir.Expr | None = None
         if "gang_min" in clauses:
             minimum = self._number(clauses["gang_min"], "min")
@@ -154,8 +154,9 @@ class EngineChecker(StatementChecker):
                 "name what its members have in common:  by pod.label[KEY]   or   by pod.workload",
             )
 
-    def _by(self, clauses: Clauses) -> tuple[ir.Expr, ir.Expr]:
-        return peers.member(self.typer, self.expression(clauses["by"].values[0]), "by")
+    def _by(self, guard: ir.Expr | None, clauses: Clauses) -> tuple[ir.Expr, ir.Expr]:
+        by, member = peers.member(self.typer, self.expression(clauses["by"].values[0]), "by")
+        return by, peers.chosen(self.scope, guard, member)
 
     def _number(self, clause: s.Clause, what: str) -> ir.Expr:
         value = self.typer.plain(self.typer.expression(self.expression(clause.values[0])))
@@ -209,7 +210,7 @@ class EngineChecker(StatementChecker):
         clauses: Clauses,
         orders: dict[str, s.KeysClause],
     ) -> ir.QuotaCore:
-        by, member = self._by(clauses)
+        by, member = self._by(guard, clauses)
         lists = {part.name: part for part in node.parts if isinstance(part, s.AmountsClause)}
         elastic = "quota_elastic" in clauses
         low = self._amounts(lists["quota_min"]) if "quota_min" in lists else {}

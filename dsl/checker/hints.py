@@ -615,6 +615,10 @@ def nothing_of_it(scope: Scope, what: str, node: ir.Expr | None) -> None:
     reads = [one for one in ir.walk(node) if isinstance(one, ir.Read | ir.KeyedRead)]
     if any(one.level is Level.IT for one in reads):
         return
+    for one in ir.walk(node):
+        if isinstance(one, ir.Metric) and one.of in ("namespace", "workload"):
+            _metric_of_mine(scope, what, node, one)
+            return
     mine = next((one for one in reads if one.level is Level.POD), None)
     if mine is None:
         return
@@ -629,6 +633,19 @@ def nothing_of_it(scope: Scope, what: str, node: ir.Expr | None) -> None:
         mine.span if here else node.span,
         hint if known else "fields of those pods start with `it.`",
         fix=_renamed(scope, mine.span) if known and here else None,
+        severity=_WARNING,
+    )
+
+
+def _metric_of_mine(scope: Scope, what: str, node: ir.Expr, metric: ir.Metric) -> None:
+    here = metric.span.start in range(node.span.start, node.span.end)
+    scope.report(
+        "P223",
+        f"this {what} asks nothing of the pods that are gone through: `{metric.name}` is that of"
+        f" the {metric.of} of the pod to place",
+        metric.span if here else node.span,
+        f"a value of each of those pods has a metric  by pod   (in the query, `on ({metric.of})"
+        " group_right()` gives it to pods)",
         severity=_WARNING,
     )
 

@@ -4,7 +4,9 @@ Both become an aggregate over the pods of the domain; a node without the domain'
 """
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
+
+from msgspec import structs
 
 from dsl import ir
 from dsl import syntax as s
@@ -166,42 +168,89 @@ def member(typer: "Typer", written: s.Expr, what: str) -> tuple[ir.Expr, ir.Expr
     return by, lifted(scope, by, what)
 
 
+def chosen(scope: Scope, guard: ir.Expr | None, member: ir.Expr) -> ir.Expr:
+    """Returns what pods of a set have in common, missing for those that the left side leaves out.
+
+    What it asks otherwise than of fields that every pod has (the time, lists) leaves nobody out.
+    """
+    conjuncts = guard.operands if _is_and(guard) else () if guard is None else (guard,)
+    asked = [one for one in conjuncts if _is_of_every_pod(one)]
+    if not asked:
+        return member
+    parts = tuple([lifted(scope, one, "the left side") for one in asked])
+    span = member.span
+    whole = ir.Logical(span=span, type=BOOL, level=Level.IT, operator="and", operands=parts)
+    nothing: ir.Expr = constant(span, MISSING, NUMBER)
+    if member.type.kind is Kind.TEXT:
+        # A text that is missing: what stands before a separator that is not there.
+        args = (constant(span, "", TEXT), constant(span, "-", TEXT))
+        nothing = ir.Func(span=span, type=TEXT, level=Level.CONST, name="before", args=args)
+    return ir.If(
+        span=span, type=member.type, level=Level.IT, condition=whole, then=member, other=nothing
+    )
+
+
+def _is_and(node: ir.Expr | None) -> TypeGuard[ir.Logical]:
+    return isinstance(node, ir.Logical) and node.operator == "and"
+
+
+def _is_of_every_pod(root: ir.Expr) -> bool:
+    met = ir.walk(root)
+    known = (*_LIFTED, ir.Const, ir.Named)
+    reads = [one for one in met if isinstance(one, ir.Read)]
+    return (
+        bool(reads)
+        and all(_field_of_it(one) is not None for one in reads)
+        and all(isinstance(one, (*known, ir.Read)) for one in met)
+    )
+
+
+def _field_of_it(node: ir.Read) -> str | None:
+    owner, _, name = node.field.partition(".")
+    field = f"it.{name}" if owner == "pod" else f"it.{node.field}"
+    field = "it.namespace" if field == "it.namespace.name" else field
+    return field if owner in ("pod", "namespace") and field in FIELDS else None
+
+
+#: What is asked of a pod of a set as it is of the pod, part by part.
+_LIFTED: Final = (
+    ir.Func,
+    ir.Coalesce,
+    ir.If,
+    ir.Arith,
+    ir.Negate,
+    ir.Compare,
+    ir.TextTest,
+    ir.Member,
+    ir.Between,
+    ir.Missing,
+    ir.Logical,
+    ir.Not,
+)
+
+
 def lifted(scope: Scope, node: ir.Expr, what: str) -> ir.Expr:
     """Returns an expression of the pod as one of `it`: each `pod.x` becomes `it.x`."""
-
-    def lift(one: ir.Expr) -> ir.Expr:
-        return lifted(scope, one, what)
-
-    match node:
-        case ir.Const():
-            return node
-        case ir.Read():
-            owner, _, name = node.field.partition(".")
-            field = f"it.{name}" if owner == "pod" else f"it.{node.field}"
-            field = "it.namespace" if field == "it.namespace.name" else field
-            if owner not in ("pod", "namespace") or field not in FIELDS:
-                raise _no_member(scope, node, what)
-            return ir.Read(
-                span=node.span, type=node.type, level=Level.IT, field=field, key=node.key
-            )
-        case ir.Named():
-            return lift(node.body)
-        case ir.Func():
-            args = tuple(lift(one) for one in node.args)
-            return ir.Func(
-                span=node.span, type=node.type, level=_level(args), name=node.name, args=args
-            )
-        case ir.Coalesce():
-            operands = tuple(lift(one) for one in node.operands)
-            return ir.Coalesce(
-                span=node.span, type=node.type, level=_level(operands), operands=operands
-            )
-        case _:
-            raise _no_member(scope, node, what)
-
-
-def _level(parts: tuple[ir.Expr, ...]) -> Level:
-    return max(one.level for one in parts)
+    if isinstance(node, ir.Const):
+        return node
+    if isinstance(node, ir.Named):
+        return lifted(scope, node.body, what)
+    if isinstance(node, ir.Read):
+        field = _field_of_it(node)
+        if field is not None:
+            return structs.replace(node, field=field, level=Level.IT)
+    if not isinstance(node, _LIFTED):
+        raise _no_member(scope, node, what)
+    parts = {id(one): lifted(scope, one, what) for one in ir.children(node)}
+    changed: dict[str, Any] = {}
+    for name in type(node).__struct_fields__:
+        value = getattr(node, name)
+        if isinstance(value, tuple):
+            changed[name] = tuple([parts.get(id(one), one) for one in value])
+        elif id(value) in parts:
+            changed[name] = parts[id(value)]
+    level = max((one.level for one in parts.values()), default=Level.CONST)
+    return structs.replace(node, level=level, **changed)
 
 
 def _no_member(scope: Scope, node: ir.Expr, what: str) -> Refused:
