@@ -178,11 +178,12 @@ def _one(
     if written is None and node.function == "distinct":
         value = item
     elif written is None and node.function in ("sum", *_PICKS):
+        # Without a condition and a value it is no list that is run over.
+        assert node.where is not None
         text, function = typer.scope.text(node.args[0]), node.function
-        where = f" where {typer.scope.text(node.where)}" if node.where is not None else ""
         number = "it" if item.type.is_number else "number(it)"
         message = f"`{function}` needs a number of each item"
-        help_ = f"write  {function}({number} over {text}{where})"
+        help_ = f"write  {function}({number} over {text} where {typer.scope.text(node.where)})"
         raise typer.scope.refuse("P209", message, node.span, help_)
     if written is None and node.function in ("any", "all"):
         value = holds.pop()

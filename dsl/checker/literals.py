@@ -166,8 +166,8 @@ def _whole(unit: Unit, neighbour: Typed | None) -> str:
         return f"max({neighbour.name})"
     if isinstance(neighbour, ir.Read):
         of, _, part = neighbour.field.rpartition(".")
-        whole = f"{of}.allocatable"
-        if part != "allocatable" and whole in FIELDS and not FIELDS[whole].keyed:
+        whole = f"{of}.{'capacity' if part == 'allocatable' else 'allocatable'}"
+        if whole in FIELDS and not FIELDS[whole].keyed:
             return whole
         whole = f"node.{part}.allocatable"
         if whole in FIELDS:

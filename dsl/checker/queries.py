@@ -16,7 +16,6 @@ from dsl.plan import MetricSpec
 _PAIRS: Final = {"(": ")", "[": "]", "{": "}"}
 _STRING: Final = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|`[^`]*`|#[^\n]*", re.DOTALL)
 _QUOTE: Final = re.compile(r"[\"'`]")
-_PARAMETER: Final = re.compile(r"\$(?:\$|\w+)")
 #: Labels that are looked for where a metric does not say which one names the node.
 _BY_DEFAULT: Final = ("node", "instance", "kubernetes_node")
 #: Labels that say what a node or a sample is, and never which node.
@@ -64,7 +63,7 @@ def odd_query(scope: Scope, node: s.MetricDecl, spec: MetricSpec) -> None:
             'name a series, for example  promql "node_load1"',
         )
     # What a parameter puts in is none of the query's own.
-    bare = _bare(_PARAMETER.sub(lambda found: "_" * len(found[0]), written.value))
+    bare = _bare(written.value)
     quote = _QUOTE.search(bare)
     if quote is not None:
         what = f"the quote `{quote[0]}` is opened and never closed in this query"

@@ -369,7 +369,8 @@ def _times_hundred(scope: Scope, value: ir.Expr, ends: Ends) -> str:
             scaled = part if isinstance(one, ir.Const) else f"{part}*100"
             out += f" {sign} {scaled}" if sign else scaled
         return out
-    return f"({text})*100"
+    # Another hundred times as much would be more than 100, or less than nothing, for all.
+    return f"({text} {'-' if ends[0] > 0 else '+'} {number_text(abs(ends[0]))})*100"
 
 
 def _ends(node: ir.Expr, known: dict[int, Ends | None] | None = None) -> Ends | None:
