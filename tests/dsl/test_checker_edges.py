@@ -369,6 +369,11 @@ def test_a_flag_from_the_configuration_is_that_flag(given):
     assert checker.result()[0].rules[0].core.test.value is given
 
 
+def test_a_taint_beside_a_word_is_said_to_be_a_condition():
+    (one,) = checked("filter: node.taint[a] is b")
+    assert (one.label, [mark.text for mark in one.labels]) == ("a condition", ["a word"])
+
+
 def test_an_elastic_quota_looks_at_more_than_one_node():
     source, _ = read_source("p.policy", "quota: by pod.namespace elastic")
     checker = FileChecker(source, [one for one, _ in PARSER.statements(source)])
@@ -381,6 +386,11 @@ def test_an_elastic_quota_looks_at_more_than_one_node():
     [
         ("filter: node.resource[(pod.label[a])].free > 1", {"node.resource.free", "pod.label"}),
         ("filter: count(pod.containers where it.name is a) > 0", {"pod.containers"}),
+        (
+            "filter: count(zone.nodes where node.ready) > 1",
+            {"zone.nodes", "node.zone", "node.ready"},
+        ),
+        ('filter: max(node.gpu.free over nodes_in("a/b")) > 1', {"node.label", "node.gpu.free"}),
         ("filter: (load ?? 0) > 1", {"node.annotation", "now", "metric:load"}),
         ("filter: (metric_age(load) ?? 1m) > 1m", {"node.annotation", "now", "metric_age:load"}),
         ('prebind: event "{node.zone} {pod.name}"', {"node.zone", "pod.name"}),

@@ -138,6 +138,8 @@ def test_what_a_gang_says_and_what_it_does_not():
     assert (gang.core.wait.name, gang.core.backoff_seconds) == ("duration", 0.0)
     (other,) = plan_of("param p = 1m\ngang: by pod.label[a] min 3 backoff $p").gangs
     assert (other.core.wait, other.core.backoff_seconds) == (None, 60.0)
+    (of_all,) = plan_of("gang: by namespace.name min 3").gangs
+    assert (of_all.core.by.field, of_all.core.member.field) == ("namespace.name", "it.namespace")
 
 
 def test_a_quota_looks_at_the_pods_of_the_cluster_whatever_it_limits():
