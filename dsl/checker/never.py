@@ -60,8 +60,6 @@ def item_as_word(typer: "Typer", node: s.Is | s.TextTest) -> bool:
     left = typer.scope.text(node.left)
     if isinstance(node, s.Is):
         better = f"{left} {'!=' if node.negated else '=='} it"
-    elif node.operator == "matches":
-        better = f"{left} contains (it)"
     else:
         better = f"{left} {node.operator} (it)"
     _of_item(typer.scope, word, better, Fix(node.span, better))
@@ -193,13 +191,11 @@ def moments_to_come(scope: Scope, node: s.Compare, left: ir.Expr, right: ir.Expr
         if _is_past(one) and _is_now(other):
             what, better = scope.text(one), f"now - {scope.text(one)}"
             help_, fix = f"an age is  {better}", None
-        elif _until(one) and isinstance(other, ir.Const) and _is_length(other):
-            assert isinstance(one, ir.Arith)
-            what = scope.text(one.operands[0])
+        elif (gap := _until(one)) and isinstance(other, ir.Const) and _is_length(other):
+            what = scope.text(gap.operands[0])
             better = f"now - {what}"
             # In a let it is mended there.
-            inside = node.span.start <= one.span.start and one.span.end <= node.span.end
-            help_, fix = f"an age is  {better}", Fix(one.span, better) if inside else None
+            help_, fix = f"an age is  {better}", Fix(gap.span, better) if gap is one else None
         else:
             continue
         scope.report(
@@ -233,11 +229,12 @@ def _is_past(node: ir.Expr) -> bool:
     return isinstance(node, ir.Read) and node.type.kind is Kind.TIME and node.field != "now"
 
 
-def _until(node: ir.Expr) -> bool:
-    """Whether this is `node.created - now`, which is never above nothing."""
+def _until(node: ir.Expr) -> ir.Arith | None:
+    """Returns `node.created - now`, which is never above nothing; None for anything else."""
+    node = _inner(node)
     if not isinstance(node, ir.Arith) or node.operators != ("-",):
-        return False
-    return _is_past(node.operands[0]) and _is_now(node.operands[1])
+        return None
+    return node if _is_past(node.operands[0]) and _is_now(node.operands[1]) else None
 
 
 def _is_length(node: ir.Const) -> bool:

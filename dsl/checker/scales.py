@@ -281,8 +281,7 @@ def _is_highest(part: ir.Expr, whole: ir.Expr) -> bool:
 
 def odd_score(scope: Scope, value: ir.Expr, written: s.Expr) -> None:
     """Warns of `score: max(100, load)`, which is the same for all nodes."""
-    text = scope.text(written)
-    if isinstance(written, s.Call | s.Aggregate) and not text.startswith("clamp("):
+    if isinstance(written, s.Aggregate):
         _past_the_end(scope, value, written.span)
 
 
