@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import hints, lists, never
-from dsl.checker.fields import canonical, key_text
+from dsl.checker.fields import canonical, key_text, over_victims
 from dsl.checker.scope import RESERVED, Flex, Refused, Typed, describe
 from dsl.diagnostics import Fix
 from dsl.functions import FUNCTIONS
@@ -379,6 +379,8 @@ def _over_nodes(typer: "Typer", node: s.Aggregate) -> ir.Expr:
         if named is None:
             better = _nodes_meant(typer.scope.text(node.over))
             pods = typer.scope.text(node.over).removeprefix("node.")
+            if pods == "victims":
+                raise over_victims(typer, node)
             better = pods if pods in POD_SETS else better
             raise typer.scope.refuse(
                 "P209",
@@ -525,6 +527,11 @@ def bare(typer: "Typer", node: s.BareAggregate) -> ir.Expr:
 
 def _ambiguous(typer: "Typer", node: s.BareAggregate, names: list[str]) -> Refused:
     function = node.function
+    if function in (*_TESTS, "distinct") and "victims.count" in typer.results:
+        better = "victims.count" if function == "count" else None
+        help_ = f"write  {better}" if better else "write for example  victims.max_priority"
+        message = f"`{function}` needs to be told of what"
+        return typer.scope.refuse("P207", message, node.span, help_, fix=better)
     if function in (*_TESTS, "distinct"):
         of = "node.pods where it.priority > 0"
         return typer.scope.refuse(

@@ -10,7 +10,7 @@ from dsl.checker import elsewhere, hints, meant, never, oddtexts
 from dsl.checker.literals import constant
 from dsl.checker.resources import name_resource
 from dsl.checker.scope import Flex, Refused, Typed, describe
-from dsl.diagnostics import Label
+from dsl.diagnostics import Fix, Label
 from dsl.functions import parse_number
 from dsl.schema import (
     AMOUNTS,
@@ -91,6 +91,34 @@ _VICTIMS: Final = MappingProxyType(
 def _all_victims(spec: FieldSpec) -> str:
     better = _VICTIMS.get(spec.name, "pick victims.max_priority, victims.count")
     return f"`pick` chooses a node by all of its victims:  {better}"
+
+
+#: What `pick` knows, written as an aggregate.
+_OF_VICTIMS: Final = MappingProxyType(
+    {
+        ("max", "it.priority"): "victims.max_priority",
+        ("sum", "it.priority"): "victims.sum_priority",
+    }
+)
+
+
+def over_victims(typer: "Typer", node: s.Aggregate) -> Refused:
+    """Refuses `sum(it.priority over victims)`: of all victims there are some fields."""
+    known = [name for name in FIELDS if name.startswith("victims.")]
+    written = typer.scope.text(node.args[0])
+    better = _OF_VICTIMS.get((node.function, written)) if node.where is None else None
+    assert node.over is not None
+    if not typer.results:
+        help_ = (
+            "a node is chosen by its victims in  pick:  pick victims.max_priority, victims.count"
+        )
+    elif better is not None:
+        help_ = f"write  {better}"
+    else:
+        help_ = f"what `pick` can ask of them is  {', '.join(known)}"
+    message = "`victims` is no set that an aggregate goes through"
+    fix = Fix(node.span, better) if better is not None and typer.results else None
+    return typer.scope.refuse("P209", message, node.over.span, help_, fix=fix)
 
 
 def _may_be_read(typer: "Typer", spec: FieldSpec, span: Span) -> None:

@@ -56,6 +56,10 @@ _OF_KUBERNETES: Final = frozenset(
      "volume", "affinity", "selector", "container", "condition", "metadata", "env", "address",
      "restart", "image", "allocatable", "capacity", "free", "requested", "pvc", "pod"}
 )  # fmt: skip
+#: `it.namespace.label.tenant`, `it.namespaceLabels[tenant]`.
+_OF_NAMESPACE: Final = re.compile(
+    r"(?P<it>it\.)?namespace[._]?(?P<what>[Ll]abel|[Aa]nnotation)s?(?:\.(?P<key>\w+))?"
+)
 #: Words behind a field, which were written without the blank.
 _BEHIND: Final = frozenset({"desc", "asc", "and", "or", "is", "in", "then", "else", "weight"})
 
@@ -130,6 +134,13 @@ def _wants_key(text: str) -> bool:
 
 
 def _near(node: s.Field, name: str, *, has_key: bool) -> tuple[list[str], Fix | None]:
+    found = _OF_NAMESPACE.fullmatch(name)
+    if found is not None:
+        owner = f"{found['it'] or ''}namespace.{found['what'].lower()}"
+        key = node.key.value if isinstance(node.key, s.Word | s.Text) else found["key"] or "KEY"
+        better = f"{owner}[{quoted_key(key)}]"
+        sure = has_key != (found["key"] is not None) and not node.tail
+        return [f"did you mean `{better}`?"], Fix(node.span, better) if sure else None
     near = closest_field(name)
     if near is not None:
         keyed = FIELDS[near].keyed
@@ -275,6 +286,9 @@ def _of_results(scope: Scope, node: s.Name) -> str | None:
     if node.name == "peers":
         behind = scope.source.text[node.span.end :].lstrip(" \t")[:1]
         return "write  peers(zone)" + ("" if behind in tuple("<>=!+-*/") else " > 0")
+    if node.name == "victims":
+        known = ", ".join(one for one in FIELDS if one.startswith("victims."))
+        return f"of all victims `pick` knows  {known}"
     if node.name in ("score", "scores"):
         return _NO_SCORES
     return None

@@ -27,6 +27,21 @@ _OF_NO_NODE: Final = frozenset({
     "nodepool", "node_pool", "nodegroup", "arch", "os", "pool", "architecture", "owner_kind",
     "priority_class", "persistentvolumeclaim", "modelName", "gpu", "partition",
 })  # fmt: skip
+#: What a metric is by, written as several.
+_PLURALS: Final = {
+    f"{one}s": one
+    for one in (
+        "node",
+        "instance",
+        "zone",
+        "region",
+        "rack",
+        "namespace",
+        "workload",
+        "pod",
+        "cluster",
+    )
+}
 _GROUPING: Final = r"(?:\s*\b(?P<{0}>by|without)\s*\((?P<{0}s>[^()]*)\))?"
 #: Aggregations whose result has only the labels that it groups by.
 _AGGREGATION: Final = re.compile(
@@ -125,6 +140,17 @@ def _by_no_node(scope: Scope, node: s.MetricDecl, spec: MetricSpec) -> None:
     clause = next((one for one in node.clauses if one.name == "metric_by"), None)
     word = clause.values[0] if clause is not None else None
     if spec.source != "promql" or spec.of != "node" or not isinstance(word, s.Word):
+        return
+    one = _PLURALS.get(word.value)
+    if one is not None and not re.search(rf"\b{word.value}\b", spec.query):
+        scope.report(
+            "P228",
+            f"this is by a label called `{word.value}`, which would name the node",
+            word.span,
+            f"did you mean  by {one}?",
+            fix=Fix(word.span, one),
+            severity=Severity.WARNING,
+        )
         return
     label = word.value.removeprefix("label_").removeprefix("exported_")
     if label not in _OF_NO_NODE:

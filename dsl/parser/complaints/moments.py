@@ -42,6 +42,7 @@ def weekdays(place: Place) -> Refusal | None:
     return place.instead(found.span(1), "P001", "days stand in a list", better)
 
 
+_HOURS: Final = 24
 #: `time.now > 22:00`, `at 22:00`, `before 6:00`.
 _AT: Final = re.compile(
     r"(?<![\w.])(?:(?:time(?:\.(?:now|time))?|now)[ \t]*(?P<sign>[<>]=?)[ \t]*"
@@ -70,5 +71,19 @@ def clock(place: Place) -> Refusal | None:
         return None
     if found[3] is None and found[5] is None and found.group().startswith("time."):
         return None
-    better = f"time.hour in {int(found[2])}..{int(found[4])}"
-    return place.instead(found.span(), "P007", "there are no times of the day, but hours", better)
+    return _hours(place, found)
+
+
+def _hours(place: Place, found: re.Match[str]) -> Refusal:
+    """Writes the hours of `22:00..06:00`: the last of them is that before the end."""
+    what = "there are no times of the day, but hours"
+    first, last, till = int(found[2]), int(found[4]), found[5]
+    if till is not None and not int(till):
+        last = (last - 1) % _HOURS
+    better = f"time.hour in {first}..{last}"
+    if not int(found[3] or 0) and not int(till or 0):
+        return place.instead(found.span(), "P007", what, better)
+    return place.at(
+        *found.span(), "P007", what,
+        f"hours are whole: from {first}:00 to the end of hour {last} it is  {better}",
+    )  # fmt: skip
