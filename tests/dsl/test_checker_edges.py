@@ -369,9 +369,17 @@ def test_a_flag_from_the_configuration_is_that_flag(given):
     assert checker.result()[0].rules[0].core.test.value is given
 
 
-def test_a_taint_beside_a_word_is_said_to_be_a_condition():
-    (one,) = checked("filter: node.taint[a] is b")
-    assert (one.label, [mark.text for mark in one.labels]) == ("a condition", ["a word"])
+@pytest.mark.parametrize(
+    ("policy", "label", "others"),
+    [
+        ("filter: node.taint[a] is b", "a condition", ["a word"]),
+        ("filter: pod.gpu == True", "a plain number", []),
+        ("score: count(node.pods where it.ready > 2)", "a condition", ["a plain number"]),
+    ],
+)
+def test_two_kinds_side_by_side_are_named_where_they_stand(policy, label, others):
+    (one,) = checked(policy)
+    assert (one.label, [mark.text for mark in one.labels]) == (label, others)
 
 
 def test_an_elastic_quota_looks_at_more_than_one_node():
