@@ -333,7 +333,7 @@ def turned_clamp(scope: Scope, node: s.Call, args: tuple[ir.Expr, ...]) -> None:
         )
 
 
-def flat_score(scope: Scope, value: ir.Expr, span: Span, *, weighted: bool = False) -> None:
+def flat_score(scope: Scope, value: ir.Expr, span: Span, *, weighted: bool) -> None:
     """Warns of a score made of a share that nobody multiplied by 100."""
     ends = _ends(value)
     if ends is None or not 0 < ends[1] - ends[0] <= _ABOVE_ONE:
