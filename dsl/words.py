@@ -131,7 +131,7 @@ def _name(node: ir.Expr, text: str) -> str:
             words = _words(text, node)
             return node.key if " " in words.split("[", 1)[0] else words
         return f"{node.field}[{node.key}]"
-    return node.name if isinstance(node, ir.Metric | ir.Named) else _words(text, node)
+    return _words(text, node)
 
 
 def _words(text: str, node: ir.Expr) -> str:

@@ -55,7 +55,8 @@ def test_nobody_is_asked_one_by_one_for_the_words(rule, said, monkeypatch):
 
 #: Some as they are said to be, some without what is asked for.
 NODES = [
-    {"node.gpu.free": 1.0, "node.pods.free": 5.0, "node.zone": "z", "metrics": {"m": 4.0}},
+    {"node.gpu.free": 1.0, "node.pods.free": 5.0, "node.zone": "z", "metrics": {"m": 4.0},
+     "ages": {"m": 100.0}},
     {"node.gpu.free": 1.0, "node.pods.free": 5.0, "node.zone": "y", "metrics": {"m": 4.0}},
     {"node.gpu.free": 2.0, "node.pods.free": 5.0, "node.zone": "z"},
     {"node.pods.free": 5.0, "node.images": ("a", "b")},
@@ -66,7 +67,7 @@ NODES = [
     {"node.gpu.free": 0.0, "node.label[k]": ",".join("b" * 17), "node.zone": "z"},
     {"node.gpu.free": 0.0, "node.label[k]": ",".join("b" * 18), "node.zone": "z"},
     {"node.label[k]": "a,a", "node.zone": "z"},
-]
+]  # fmt: skip
 
 
 def first_of(rule):
@@ -102,6 +103,8 @@ def first_of(rule):
          "workload.label app=web is false: workload.label[app] is <none>"),
         ('metric m = promql "a" default 0\nfilter: abs(m) > 5',
          "abs(m) > 5 is false: m is 4"),
+        ('metric m = promql "a"\nfilter: (metric_age(m) ?? 0s) > 5m',
+         "(metric_age(m) ?? 0s) > 5m is false: metric_age(m) is 1m40s"),
         ('metric m = promql "a" default 0\nlet two = m * 2\nfilter: two + m > 15',
          "two + m > 15 is false: two is 8; m is 4"),
     ],
