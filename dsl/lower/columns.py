@@ -601,7 +601,7 @@ class Builder:
     def _item_aggregate(self, node: ir.ItemAggregate, domain: str) -> Run:
         wheres = [self.build(one, domain) for one in node.wheres]
         if node.level <= Level.POD:
-            values = [self.build(one, domain) for one in node.values]
+            values = [self.build(one) for one in node.values]
             reducer = functions.REDUCERS[node.function]
             return lambda frame: reducer(
                 value(frame) for where, value in zip(wheres, values, strict=True) if where(frame)

@@ -252,6 +252,7 @@ OF_POD = [
     "max(it.priority * it over $sizes) > 20",
     "median(it.priority - it over $sizes where it > 5) > 0",
     "avg(it.gpu + it over $sizes) > 6.5",
+    "max(it over $sizes where it.priority > it - 3) > 5",
     "distinct(if it.name == it then it.label[app] else it.name over $words) == 2",
 ]
 OF_POD_AND_NODE = [
