@@ -343,7 +343,7 @@ def _over_containers(typer: "Typer", node: s.Aggregate, args: tuple[s.Expr, ...]
                 "P202",
                 "an aggregate over containers looks at the pod alone",
                 one.span,
-                "compare outside of the aggregate",
+                _of_images(node, typer.scope.text(one)) or "compare outside of the aggregate",
             )
     return ir.ContainerAggregate(
         span=node.span,
@@ -353,6 +353,16 @@ def _over_containers(typer: "Typer", node: s.Aggregate, args: tuple[s.Expr, ...]
         value=value,
         where=where,
     )
+
+
+def _of_images(node: s.Aggregate, guilty: str) -> str:
+    """Returns how the images of the pod are looked for among those of a node, "" for all else."""
+    if node.function not in ("any", "all", "count") or node.over is not None:
+        return ""
+    found = re.fullmatch(r"it\.image[ \t]+(not[ \t]+)?in[ \t]+node\.images", guilty)
+    if found is None:
+        return ""
+    return f"write  {node.function}(pod.images where it {found[1] or ''}in node.images)"
 
 
 # ---- over nodes

@@ -79,7 +79,8 @@ def values_of_pods(scope: Scope, node: s.Field) -> str | None:
     if owner is None:
         return _of_domain(node.path)
     if field not in FIELDS:
-        return None
+        counted = each == "node" and field in ("node.count", "node.size", "node.length")
+        return f"write  count({owner})" if counted else None
     text = scope.source.text
     bare = QUOTED_OR_COMMENT.sub(lambda found: "_" * len(found.group()), text)
     call = re.search(rf"\b({'|'.join(AGGREGATES)})\([ \t]*\Z", bare[: node.span.start])
@@ -183,6 +184,10 @@ def without_set(scope: Scope, spec: FieldSpec, span: Span) -> str:
     pods = "cluster.pods" if early else "node.pods"
     text = " ".join(scope.source.slice(span).split())
     last = spec.name.removeprefix("it.")
+    own = text.replace("it.", "pod.", 1)
+    before = scope.source.text[start : span.start]
+    if f"pod.{last}" in FIELDS and re.match(r"(?:quota|gang):.*\bby[ \t]+\Z", before, re.DOTALL):
+        return f"write  {own}"
     owners = {"pod": "of the pod to place"} | ({} if early else {"node": "of the node"})
     parts = [
         f"{what} it is  {owner}.{text.removeprefix('it.')}"
@@ -193,9 +198,14 @@ def without_set(scope: Scope, spec: FieldSpec, span: Span) -> str:
     each = f"any({pods} where {text}{' ...' if alone or spec.type.kind is not Kind.BOOL else ''})"
     if spec.keyed and not alone:
         each = f"any({pods} where {text})"
+    elif spec.type.kind is Kind.TIME:
+        each = f"any({pods} where now - {text} < 5m)"
     elif spec.type.is_number and last != "priority":
         each = f"sum({text} over {pods})"
-    return ",  ".join([*parts, f"of pods of a set  {each}"])
+    shown = ",  ".join([*parts, f"of pods of a set  {each}"])
+    if re.match(r"let\b", scope.source.text[start:]) is not None:
+        shown += "; a `let` holds no `it`: where a set is gone through, write it out"
+    return shown
 
 
 def variable(scope: Scope, node: s.Name) -> str:

@@ -251,7 +251,7 @@ class EngineChecker(StatementChecker):
         out: dict[str, tuple[float, Span]] = {}
         for one in part.amounts:
             key = fields.key_text(self.typer, one.key)
-            name_resource(self.scope, key, one.key.span)
+            name_resource(self.scope, key, one.key.span, in_quota=True)
             if key in out:
                 raise self.scope.refuse("P109", f"`{key}` is given twice", one.span)
             out[key] = self._amount(key, one.value), one.span

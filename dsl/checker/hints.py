@@ -87,10 +87,7 @@ def no_field(scope: Scope, node: s.Field, name: str, *, has_key: bool) -> Refuse
     if param is not None:
         return param
     if written in scope.names() and node.key is not None:
-        # A range belongs into a query: a metric is its newest value.
-        message = f"`{written}` is a value, which has no key"
-        help_ = f"write  {written}   and the range in the query of a metric"
-        return scope.refuse("P101", message, node.span, help_, fix=written)
+        return _keyed_value(scope, node, written)
     values = elsewhere.values_of_pods(scope, node)
     if values is not None:
         hints = [values]
@@ -105,6 +102,18 @@ def no_field(scope: Scope, node: s.Field, name: str, *, has_key: bool) -> Refuse
     else:
         hints, fix = _near(node, name, has_key=has_key)
     return scope.refuse("P101", f"there is no field `{written}`", node.span, *hints, fix=fix)
+
+
+def _keyed_value(scope: Scope, node: s.Field, written: str) -> Refused:
+    """Refuses `load[5m]`: a range belongs into a query, and a metric is its newest value."""
+    message = f"`{written}` is a value, which has no key"
+    entry = scope.metrics.get(written)
+    if entry is not None and entry.spec is not None and len(entry.spec.keys) > 1:
+        shown = ", ".join(one.upper() for one in entry.spec.keys)
+        help_ = f"a metric of pairs is asked for each of its labels:  {written}({shown})"
+        return scope.refuse("P101", message, node.span, help_)
+    help_ = f"write  {written}   and the range in the query of a metric"
+    return scope.refuse("P101", message, node.span, help_, fix=written)
 
 
 def _parameter(scope: Scope, node: s.Field) -> Refused | None:
@@ -168,6 +177,8 @@ def _of_unknown(node: s.Field, name: str) -> tuple[list[str], Fix | None]:
     """Returns what to do about a path that nobody knows: another word or owner, a label."""
     roots = {one.split(".", 1)[0] for one in FIELDS}
     root = name.split(".", 1)[0]
+    if root not in roots and name == f"{root}.nodes" and node.key is None:
+        return [f'the nodes of one label are  nodes_in("{root}")'], None
     if root not in roots:
         return ["fields start with pod, node, namespace, cluster, time, it or zone"], None
     glued = next(
@@ -312,6 +323,9 @@ def no_function(scope: Scope, node: s.Call) -> Refused:
         help_ = "there are none of angles: take a metric, or a label or annotation that holds it"
         return scope.refuse("P106", message, node.name_span, help_)
     near = closest(node.name, (*FUNCTIONS, *AGGREGATES))
+    spec = FIELDS.get(scope.text(node.args[0])) if len(node.args) == 1 else None
+    if node.name == "age" and spec is not None and spec.type.kind is Kind.TIME:
+        return scope.refuse("P106", message, node.name_span, f"write  now - {spec.name}")
     if near is None and "." not in node.name and node.name in scope.names():
         return scope.refuse(
             "P106",

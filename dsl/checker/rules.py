@@ -255,9 +255,10 @@ class RuleChecker:
         what, over_nodes = f"`{node.keyword}` is asked before any node", node.point == "prefilter"
         sides = [self._scope.text(one) for one in (node.left, node.right) if one is not None]
         hint = f"nodes are asked by  filter: {' -> '.join(sides)}"
+        aside = f"write  prefilter: {' -> '.join(sides)}"
         for part in conditions:
             if part is not None:
-                self.pod_only(part, what, over_nodes=over_nodes, hint=hint)
+                self.pod_only(part, what, over_nodes=over_nodes, hint=hint, aside=aside)
         for hole in message.parts if message is not None else ():
             if not isinstance(hole, str):
                 hint = "leave it out of the message"
@@ -281,7 +282,7 @@ class RuleChecker:
         return _both([one for one in (guard, *self._prescores) if one is not None])
 
     def pod_only(
-        self, root: ir.Expr, what: str, *, over_nodes: bool = False, hint: str = ""
+        self, root: ir.Expr, what: str, *, over_nodes: bool = False, hint: str = "", aside: str = ""
     ) -> None:
         """Refuses what differs from node to node, and aggregates over nodes."""
         if root.level > Level.POD:
@@ -291,7 +292,10 @@ class RuleChecker:
         for node in ir.walk(root):
             if isinstance(node, ir.NodeAggregate):
                 raise self._scope.refuse(
-                    "P202", f"{what}, and this aggregates over nodes", node.span
+                    "P202",
+                    f"{what}, and this aggregates over nodes",
+                    node.span,
+                    *([aside] if aside else []),
                 )
 
     def split(

@@ -24,6 +24,8 @@ _LINE_EACH: Final = "each line of `{word}` says one thing"
 _NUMBERS: Final = (
     "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten",
 )  # fmt: skip
+#: Nothing follows that belongs to what stands before.
+_CLOSES: Final = r"(?=~(?:\)|\n|\Z)| (?:and|or|order|pick|limit|across|message)\b)"
 #: What an operator that wants the value of a label starts with.
 _TESTED: Final = r"(?=~(?:[!=]=|[<>]|(?:is|in|not|like|contains|starts|ends|matches)\b))"
 
@@ -34,6 +36,34 @@ def known(place: Place) -> Refusal | None:
 
 
 HABITS: Final = (
+    # the node of another pod
+    Pattern(
+        rf"(?P<cut>(?P<owner>it\.node\.label)s? §(?P<key>{_KEY})~==?~"
+        rf"(?P<value>(?!(?:missing|present|not|true|false)\b)[A-Za-z][\w.-]*|\"_*\"))(?![\w./-])",
+        "a label of its node has its key in brackets", "{owner}[{key}] is {value}",
+    ),
+    Pattern(
+        rf"(?P<cut>(?P<owner>it\.node\.label)s? §(?P<key>{_KEY})){_CLOSES}",
+        "a label of its node has its key in brackets", "{owner}[{key}] is present",
+    ),
+    Pattern(
+        rf"(?P<cut>(?P<owner>it\.node\.taint)s? §(?P<key>{_KEY})){_CLOSES}",
+        "a taint of its node has its key in brackets", "{owner}[{key}]",
+    ),
+    Pattern(
+        rf"(?P<cut>(?P<owner>it\.node\.taint)s? §(?P<key>{_KEY})~==?~(?:[\w./-]+|\"_*\")?)",
+        "a taint of its node is asked for by its key alone",
+        help="whatever its value it is  {owner}[{key}]",
+    ),
+    # one item, one domain
+    Pattern(
+        r"(?P<cut>(?P<quoted>\bsplit~\([^()\n]*\))~§\[~(?P<index>\d+)~\])",
+        "an item of a list is taken by `item`", "item({quoted}, {index})",
+    ),
+    Pattern(
+        r"\bwithin (?P<cut>nodes_in~§\(~(?P<quoted>\"_+\")~\))",
+        "`within` takes the key of the label alone", "{quoted}", words="gang",
+    ),
     # weights and other clauses
     Pattern(
         r"\A(?P<word>prefer|avoid|score|spread)(?P<cut>~\(~(?P<weight>\d[\d.]*)~\)~:~"

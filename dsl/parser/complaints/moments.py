@@ -33,6 +33,26 @@ def moments(place: Place) -> Refusal | None:
     return None
 
 
+_SPAN: Final = re.compile(
+    r"(?<![\w.])(?:time\.)?now[ \t]+(?:in|between)[ \t]+\(?[\"']?([\dTtZz:.+-]+)[\"']?"
+    r"[ \t]*(?:\.\.|to|and|,)[ \t]*[\"']?([\dTtZz:.+-]+)[\"']?\)?"
+)
+
+
+def between_times(place: Place) -> Refusal | None:
+    """`now in "2026-12-20T00:00:00Z".."2027-01-03T00:00:00Z"`."""
+    for found in _SPAN.finditer(place.text):
+        ends = (found[1], found[2])
+        whole = all(_TIME.fullmatch(one) and one.endswith("Z") for one in ends)
+        if not whole or not found.start() < place.start <= found.end():
+            continue
+        better = f'now >= time("{ends[0]}") and now < time("{ends[1]}")'
+        if place.mends(*found.span(), better):
+            message = "a stretch of time is two comparisons"
+            return place.instead(found.span(), "P007", message, better)
+    return None
+
+
 def weekdays(place: Place) -> Refusal | None:
     """`time.weekday in mon..fri`."""
     found = re.search(r"\bin[ \t]+(\w+[ \t]*(?:\.\.|to)[ \t]*\w+)", place.bare)
@@ -63,13 +83,13 @@ def clock(place: Place) -> Refusal | None:
                 return place.at(*one.span(), "P007", what, help_)
             return place.instead(one.span(), "P007", what, better)
     found = re.compile(
-        r"(?<![\w.])time(?:\.\w+)?[ \t]+(?:is[ \t]+)?(in|between)"
+        r"(?<![\w.])(?:time(?:\.\w+)?|now)[ \t]+(?:is[ \t]+)?(in|between)"
         r"[ \t]+[\"']?(\d{1,2}):?(\d\d)?[\"']?"
         r"[ \t]*(?:\.\.+|-|to|and)[ \t]*[\"']?(\d{1,2}):?(\d\d)?[\"']?"
     ).search(place.text)
     if found is None or not found.start() <= place.start <= found.end():
         return None
-    if found[3] is None and found[5] is None and found.group().startswith("time."):
+    if found[3] is None and found[5] is None and found.group().startswith(("time.", "now")):
         return None
     return _hours(place, found)
 

@@ -129,6 +129,7 @@ _CHECKS: Final[tuple[Callable[[Place], Refusal | None], ...]] = (
     # what a pattern tells, and what must be looked at before it
     labels.labels_compared,
     labels.whose_label,
+    moments.between_times,
     moments.clock,
     choices.no_then,
     queries.source,
