@@ -382,6 +382,18 @@ def test_two_kinds_side_by_side_are_named_where_they_stand(policy, label, others
     assert (one.label, [mark.text for mark in one.labels]) == (label, others)
 
 
+def test_a_pod_that_the_left_side_of_a_gang_leaves_out_has_nothing_in_common_with_others():
+    view = reference.View(FakeWorld([{}]), FakePod.of({}), 0)
+    text = "gang: pod.label team=a and pod.priority > 3 -> by pod.namespace min 3"
+    member = plan_of(text).gangs[0].core.member
+    assert (member.condition.operator, len(member.condition.operands)) == ("and", 2)
+    assert member.condition.span == member.then.span
+    assert reference.evaluate(member.other, view) is None
+    member = plan_of("gang: pod.label team=a -> by pod.priority + 1 min 3").gangs[0].core.member
+    assert member.then.operators == ("+",)
+    assert reference.evaluate(member.other, view) != reference.evaluate(member.other, view)
+
+
 def test_an_elastic_quota_looks_at_more_than_one_node():
     source, _ = read_source("p.policy", "quota: by pod.namespace elastic")
     checker = FileChecker(source, [one for one, _ in PARSER.statements(source)])
