@@ -132,6 +132,7 @@ def test_reductions_of_several_values_on_each_row(function):
     """Each column above is a row, what it lacks is missing; then those of small whole numbers."""
     longest = max(map(len, COLUMNS))
     small = [[], [3.0], [3.0, 1.0, 2.0], [4.0, 1.0, 3.0, 1.0], [-1.0, -2.0], [2.0, 0.0]]
+    small.append([6.0, 1.0, 9.0, 2.0, 7.0, 4.0])
     for rows in (COLUMNS, small):
         for gap in ("before", "behind"):
             gaps = [[math.nan] * (longest - len(one)) for one in rows]
