@@ -52,6 +52,7 @@ def test_examples_parse_whatever_the_line_ends(text):
         assert again == statements
 
 
+@pytest.mark.slow
 def test_grammar_has_no_conflicts():
     tables = build_tables(strict=True)
     tree = tables.parse("filter: node.ready\n", start="start")
@@ -199,6 +200,7 @@ def test_message_holes_have_their_place():
     assert source.slice(hole.span) == "node.name"
 
 
+@pytest.mark.slow
 def test_kept_tables_are_those_of_this_grammar_and_read_the_same(tmp_path):
     write_tables(tmp_path / "tables")
     head, _, _ = (tmp_path / "tables").read_bytes().partition(b"\n")

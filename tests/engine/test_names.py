@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from engine.telemetry import Count
 
 ROOT = Path(__file__).parents[2]
@@ -32,6 +34,7 @@ assert threading.enumerate() == [threading.main_thread()]
 """
 
 
+@pytest.mark.slow
 def test_importing_every_module_starts_nothing_and_says_nothing():
     result = subprocess.run(
         [sys.executable, "-W", "error", "-c", IMPORT_ALL],
