@@ -106,7 +106,7 @@ def _of_field(
         # The text of a label test holds the value, too.
         text = field if left.key is None else f"{field}[{quoted_key(left.key)}]"
         _pattern(scope, text, operator, right, negated=negated)
-    elif field.endswith(".label") and re.search(r"[/:@]", value) and operator != "matches":
+    elif field.endswith(".label") and re.search(r"[/:@]", value):
         _no_label_value(scope, left, right, value, negated=negated)
     elif re.search(r"\s", value) and field in _NAMES | _IMAGES:
         _blanks(scope, field, right, value, negated=negated)
