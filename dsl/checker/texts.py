@@ -6,8 +6,9 @@ from typing import Final
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker.scope import Flex, Scope, Typed
+from dsl.functions import version
 from dsl.schema import FIELDS
-from dsl.types import BYTES, CORES, PLAIN, SECONDS, Kind, Type, Unit
+from dsl.types import BYTES, CORES, PLAIN, SECONDS, Kind, Type, Unit, is_missing
 
 #: Its values are the words True, False and Unknown.
 CONDITION: Final = "node.condition"
@@ -125,12 +126,15 @@ def version_beside_other(scope: Scope, operator: str, left: Typed, right: Typed)
         written = scope.text(other)
         made = f"version({written})" if written[:1] in "'\"$" else f'version("{written}")'
         sides = [scope.text(left), made] if other is right else [made, scope.text(right)]
+        # A let holds what is no version, and its name is none either.
+        is_let = written.isidentifier()
+        better = f'let {written} = version("5.10")' if is_let else f" {operator} ".join(sides)
         raise scope.refuse(
             "P201",
             f"a version is compared with a version, not with `{written}`",
             other.span,
-            f"write  {f' {operator} '.join(sides)}",
-            fix=made,
+            f"write for example  {better}" if is_let else f"write  {better}",
+            fix=None if is_let else made,
         )
 
 
@@ -145,17 +149,19 @@ def version_beside_word(scope: Scope, left: Typed, written: s.Expr | s.Range) ->
     if isinstance(written, s.Range):
         made, text = "", scope.text(left)
         low, high = (f'version("{scope.text(one)}")' for one in (written.low, written.high))
-        better = f"{text} >= {low} and {text} <= {high}"
+        better = f"write  {text} >= {low} and {text} <= {high}"
     elif isinstance(written, s.Word | s.Text | s.Percent):
         word = scope.text(written)
-        made = better = f"(version({word}))" if word[:1] in "'\"" else f'(version("{word}"))'
+        made = f"(version({word}))" if word[:1] in "'\"" else f'(version("{word}"))'
+        made = "" if is_missing(version(word.strip("'\""))) else made
+        better = f"write  {made}" if made else 'write for example  (version("5.10"))'
     else:
         return
     raise scope.refuse(
         "P201",
         f"a version is compared with a version, not with `{scope.source.slice(written.span)}`",
         written.span,
-        f"write  {better}",
+        better,
         fix=made or None,
     )
 
