@@ -51,10 +51,11 @@ _OF_ANGLES: Final = frozenset(
      "degrees", "haversine"}
 )  # fmt: skip
 #: Words of manifests that are no label: what they ask is asked of another thing, or not at all.
+#: Without any `s` at their ends.
 _OF_KUBERNETES: Final = frozenset(
     {"taint", "toleration", "limit", "request", "ready", "ip", "statu", "spec", "phase", "port",
-     "volume", "affinity", "selector", "container", "condition", "metadata", "env", "address",
-     "restart", "image", "allocatable", "capacity", "free", "requested", "pvc", "pod"}
+     "volume", "selector", "container", "condition", "metadata", "env", "addre",
+     "addresse", "restart", "image", "allocatable", "capacity", "free", "requested", "pvc", "pod"}
 )  # fmt: skip
 #: `it.namespace.label.tenant`, `it.namespaceLabels[tenant]`.
 _OF_NAMESPACE: Final = re.compile(
@@ -108,7 +109,7 @@ def _keyed_value(scope: Scope, node: s.Field, written: str) -> Refused:
     """Refuses `load[5m]`: a range belongs into a query, and a metric is its newest value."""
     message = f"`{written}` is a value, which has no key"
     entry = scope.metrics.get(written)
-    if entry is not None and entry.spec is not None and len(entry.spec.keys) > 1:
+    if entry is not None and entry.spec is not None and entry.spec.of == "pair":
         shown = ", ".join(one.upper() for one in entry.spec.keys)
         help_ = f"a metric of pairs is asked for each of its labels:  {written}({shown})"
         return scope.refuse("P101", message, node.span, help_)
@@ -326,7 +327,7 @@ def no_function(scope: Scope, node: s.Call) -> Refused:
     spec = FIELDS.get(scope.text(node.args[0])) if len(node.args) == 1 else None
     if node.name == "age" and spec is not None and spec.type.kind is Kind.TIME:
         return scope.refuse("P106", message, node.name_span, f"write  now - {spec.name}")
-    if near is None and "." not in node.name and node.name in scope.names():
+    if near is None and node.name in scope.names():
         return scope.refuse(
             "P106",
             message,

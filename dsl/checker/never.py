@@ -181,13 +181,12 @@ def pod_with_itself(scope: Scope, *parts: ir.Expr | None) -> None:
 
 def moments_to_come(scope: Scope, node: s.Compare, left: ir.Expr, right: ir.Expr) -> None:
     """Warns of `node.created - now > 5m` and of `pod.created > now`: all of these are past."""
+    if node.operator not in _BEFORE:
+        return
     for one, operator, other in (
         (left, node.operator, right),
         (right, _turned(node.operator), left),
     ):
-        if operator not in _BEFORE:
-            continue
-        always = _BEFORE[operator]
         if _is_past(one) and _is_now(other):
             what, better = scope.text(one), f"now - {scope.text(one)}"
             help_, fix = f"an age is  {better}", None
@@ -198,6 +197,7 @@ def moments_to_come(scope: Scope, node: s.Compare, left: ir.Expr, right: ir.Expr
             help_, fix = f"an age is  {better}", Fix(gap.span, better) if gap is one else None
         else:
             continue
+        always = _BEFORE[operator]
         scope.report(
             "P303" if always else "P301",
             f"`{what}` is past, so this is {'always' if always else 'never'} true",
