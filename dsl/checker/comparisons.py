@@ -241,7 +241,7 @@ def word_or_expression(
         unit = PLAIN if isinstance(left, Flex) else left.type.unit or PLAIN
         if isinstance(node, s.Param) and not isinstance(left, Flex):
             word = read_word(typer.scope, s.Text(node.span, typed.text), left)
-            closed_set(typer.scope, left, word, negated=negated)
+            closed_set(typer.scope, left, word)  # A number means no several days.
             return word
         return settle(typer.scope, typed, unit, left)
     if isinstance(typed, ir.Const) and isinstance(typed.value, str):
@@ -262,9 +262,7 @@ def _looks_like_field(scope: Scope, node: s.Word) -> None:
         )
 
 
-def _closed_set_compare(
-    scope: Scope, left: ir.Expr, right: ir.Expr, *, negated: bool = False
-) -> None:
+def _closed_set_compare(scope: Scope, left: ir.Expr, right: ir.Expr, *, negated: bool) -> None:
     if isinstance(right, ir.Const):
         closed_set(scope, left, right, negated=negated)
     elif isinstance(left, ir.Const):

@@ -153,7 +153,7 @@ def _read_by(node: ir.Metric) -> set[str]:
 
 def _quoted(scope: Scope, value: ir.Const) -> str:
     """Returns what to do with a constant as a score: a value in quotes is none."""
-    names = {one.partition("[")[0] for one in _NAMES.findall(str(value.value))}
+    names = _NAMES.findall(str(value.value))
     if isinstance(value.value, str) and any(one in FIELDS or one in scope.names() for one in names):
         return f"a value has no quotes around it: write  score: {value.value}"
     return "write for example  score: if node.ready then 100 else 0"
