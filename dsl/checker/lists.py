@@ -78,9 +78,10 @@ def over_list(typer: "Typer", node: s.Aggregate, items: ir.Expr) -> ir.Expr:
         kind = _kind_of_item(items)
         known: list[ir.Expr] = [constant(node.span, one, kind) for one in fixed.value]
         parts = [_one(typer, node, one, value) for one in known]
-        if not parts and node.function not in ("any", "all"):
-            # Of an empty list an item that is missing is asked, as it tells the unit.
-            parts = [_one(typer, node, item_of(items, 0, node.span), value)]
+        if not parts:
+            # Of an empty list a missing item is asked: it tells the unit, and what is wrong.
+            asked = _one(typer, node, item_of(items, 0, node.span), value)
+            parts = [] if node.function in ("any", "all") else [asked]
         return _joined(node, parts)
     first = _one(typer, node, item_of(items, 0, node.span), value)
     most = _most(items, first)
