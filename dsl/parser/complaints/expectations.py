@@ -147,7 +147,7 @@ class _Reading:
         turned = self._lead()
         if not self.rest:
             return
-        name = self._name(turned)
+        name = self._name(turned=turned)
         if name is None:
             return
         self.wanted.append(name)
@@ -182,7 +182,7 @@ class _Reading:
             del self.rest[0]
         return turned
 
-    def _name(self, turned: bool) -> str | None:  # noqa: FBT001 - of one word, read next to it
+    def _name(self, *, turned: bool) -> str | None:
         one = self.rest[0]
         low = one.text.lower()
         later = next(

@@ -99,7 +99,7 @@ def complain_of_test(halt: Halt, file: str = "", start: int = 0) -> Refusal:
         return own
     lone = re.match(r"(given|expect)\b", halt.text)
     if lone is not None:
-        return _of_no_test(lone[1], _TEST.search(file, 0, start) is not None)
+        return _of_no_test(lone[1], below=_TEST.search(file, 0, start) is not None)
     for check in _CHECKS:
         found = check(at)
         if found is not None:
@@ -203,7 +203,7 @@ def _no_word(text: str, met: str) -> Refusal:
     return Refusal("P004", message, 0, len(line), helps=(f"leave `{line}` out",), fix="")
 
 
-def _of_no_test(word: str, below: bool) -> Refusal:  # noqa: FBT001 - asked next to it
+def _of_no_test(word: str, *, below: bool) -> Refusal:
     """`given` or `expect` in column 1, below a test or above all of them."""
     message = f"`{word}` belongs into a test"
     help_ = f"indent it under its test:   {word} ..."
@@ -307,7 +307,7 @@ def _own_line(at: Place) -> Refusal | None:
     return Refusal(
         "P012", "this line is indented, so it continues the", found.start(1), found.end(1),
         label="a new statement starts in column 1", helps=(help_,), fix=fix, fix_at=fix_at,
-        continues=re.match(r"\w*", bare).group(),  # type: ignore[union-attr]  # may be empty
+        continues=re.split(r"\W", bare, maxsplit=1)[0],
     )  # fmt: skip
 
 
