@@ -104,12 +104,11 @@ class App:
         self.signals = SignalStore(clock=clock)
         berth = self.settings.berth
         self._worlds = worlds_of(ZoneInfo(berth.time_zone), berth.gpu_resources)
-        self._worlds.source = self._snapshot
         self._in_tree = default_plugins()
         plain = Framework(Profile(self.settings.scheduler_name, self._in_tree, berth.seed))
         self.queue = SchedulingQueue(
             clock=clock,
-            rules=rules_of(plain),
+            rules=rules_of(plain, self._snapshot),
             initial_backoff=self.settings.initial_backoff_seconds,
             max_backoff=self.settings.max_backoff_seconds,
         )

@@ -13,120 +13,175 @@ from typing import Final
 
 import numpy as np
 
-from engine.framework.decision import Decision, FitError, PluginScore
-from engine.framework.interface import Scores
+from engine.framework.decision import Decision, Details, FitError, PluginScore
+from engine.framework.podclass import FRACTION, TIE_BITS, PodClass
 from engine.framework.podinfo import PodInfo
-from engine.framework.runtime import Candidates, Framework, PluginError, PodClass, Unfit
-from engine.framework.snapshot import Snapshot
+from engine.framework.runtime import Candidates, Framework, PluginError, Unfit
+from engine.framework.snapshot import IntColumn, Snapshot
+from engine.framework.status import Status
 
 NO_NODES: Final = "no nodes available to schedule pods"
-_MIX: Final = np.uint64(0x9E3779B97F4A7C15)
-_SHIFT: Final = np.uint64(29)
 
 
 def decide(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Decision:
     """Chooses the node for the pod, or says why there is none. Never raises for a plugin's fault.
 
-    Complexity: O(changed rows) for the filters of a class that is known, O(N) vectorised otherwise
-    and for the choice.
+    Complexity: O(changed rows) and a search for the highest key for a class that is known and looks
+    at rows alone; O(N) vectorised otherwise.
     """
-    evaluated = int(np.count_nonzero(snapshot.nodes.present))
     try:
-        known = framework.filter(pod, snapshot)
-        candidates = framework.candidates(known)
-        if not len(candidates):
-            fit_error = framework.unfit(known, pod, snapshot)
-            return _nowhere(pod, snapshot, framework, evaluated, fit_error)
-        nominated = snapshot.nodes.row(pod.pod.status.nominated_node_name)
-        if nominated >= 0 and known.feasible[nominated]:
-            # Preemption, or whoever nominated, made room there: taken without scoring.
-            candidates = np.array([nominated], dtype=np.intp)
-        return _choose(pod, snapshot, framework, known, candidates, evaluated)
+        known = framework.known(pod, snapshot)
+        if known.wide_filters or known.wide_scorers or framework.tiered:
+            return _choose_widely(pod, snapshot, framework, known)
+        if not known.feasible:
+            return _nowhere(pod, snapshot, framework)
+        nominated = pod.pod.status.nominated_node_name
+        if nominated:
+            row = snapshot.nodes.row(nominated)
+            if row >= 0 and known.cells[row] >= 0:
+                # Preemption, or whoever nominated, made room there: taken without scoring.
+                return _single(pod, snapshot, framework, row)
+        row = int(known.column.argmax())
+        if known.feasible == 1:
+            # With one feasible node kube-scheduler does not score either.
+            return _single(pod, snapshot, framework, row)
+        if known.bad is not None:
+            raise known.bad
+        key = known.cells[row]
+        total = (key >> TIE_BITS) / FRACTION if known.whole else known.total(row)
     except Unfit as unfit:
-        return _nowhere(pod, snapshot, framework, evaluated, unfit.fit_error)
+        return _nowhere(pod, snapshot, framework, unfit)
     except PluginError as fault:
-        return Decision(
-            pod, None, -1, snapshot.generation, framework.bundle, evaluated, 0, error=fault.status
-        )
+        return _unplaced(pod, snapshot, framework, error=fault.status)
+    decision = Decision(
+        pod=pod,
+        generation=snapshot.generation,
+        bundle=framework.bundle,
+        evaluated=snapshot.nodes.count,
+        node=snapshot.nodes.name(row),
+        row=row,
+        feasible=known.feasible,
+        total=total,
+        work_out=lambda: _details(
+            pod, snapshot, framework, row, np.flatnonzero(known.column >= 0), known.column
+        ),
+    )
+    if framework.wants_scores:
+        _ = decision.details
+    return decision
+
+
+def _choose_widely(
+    pod: PodInfo, snapshot: Snapshot, framework: Framework, known: PodClass
+) -> Decision:
+    """The choice where a plugin looks further than a row in every cycle."""
+    candidates = framework.candidates(known, pod, snapshot)
+    if not len(candidates):
+        return _nowhere(pod, snapshot, framework)
+    nominated = snapshot.nodes.row(pod.pod.status.nominated_node_name)
+    if nominated >= 0 and nominated in candidates:
+        return _single(pod, snapshot, framework, nominated)
+    if len(candidates) == 1:
+        return _single(pod, snapshot, framework, int(candidates[0]))
+    if known.bad is not None:
+        raise known.bad
+    keys = framework.keys(known, pod, snapshot, candidates)
+    best = int(keys.argmax())
+    row = int(candidates[best])
+    decision = Decision(
+        pod=pod,
+        generation=snapshot.generation,
+        bundle=framework.bundle,
+        evaluated=snapshot.nodes.count,
+        node=snapshot.nodes.name(row),
+        row=row,
+        feasible=len(candidates),
+        total=int(keys[best] >> TIE_BITS) / FRACTION,
+        work_out=lambda: _details(pod, snapshot, framework, row, candidates, keys),
+    )
+    if framework.wants_scores:
+        _ = decision.details
+    return decision
+
+
+def _single(pod: PodInfo, snapshot: Snapshot, framework: Framework, row: int) -> Decision:
+    """The only node there is to choose; scored only if somebody reads the scores."""
+    only = np.array([row], dtype=np.intp)
+    scores: tuple[PluginScore, ...] = ()
+    if framework.wants_scores:
+        scores = _scores_of(framework, pod, snapshot, only, 0)
+    return Decision(
+        pod=pod,
+        generation=snapshot.generation,
+        bundle=framework.bundle,
+        evaluated=snapshot.nodes.count,
+        node=snapshot.nodes.name(row),
+        row=row,
+        feasible=1,
+        total=sum(one.normalized * one.weight for one in scores),
+        work_out=lambda: Details(scores, 1, _rejected(framework, pod, snapshot)),
+    )
 
 
 def _nowhere(
-    pod: PodInfo, snapshot: Snapshot, framework: Framework, evaluated: int, fit_error: FitError
+    pod: PodInfo, snapshot: Snapshot, framework: Framework, unfit: Unfit | None = None
 ) -> Decision:
-    return Decision(
-        pod,
-        None,
-        -1,
-        snapshot.generation,
-        framework.bundle,
-        evaluated,
-        0,
-        fit_error=fit_error,
-    )
+    if unfit is not None:
+        return _unplaced(pod, snapshot, framework, fit_error=unfit.fit_error)
+    try:
+        rejections = framework.rejections(pod, snapshot)
+    except PluginError as fault:
+        return _unplaced(pod, snapshot, framework, error=fault.status)
+    return _unplaced(pod, snapshot, framework, fit_error=rejections.fit_error())
 
 
-def _choose(
+def _unplaced(
     pod: PodInfo,
     snapshot: Snapshot,
     framework: Framework,
-    known: PodClass,
-    candidates: Candidates,
-    evaluated: int,
+    *,
+    fit_error: FitError | None = None,
+    error: Status | None = None,
 ) -> Decision:
-    total, ties, best = 0.0, 1, 0
-    scores: tuple[PluginScore, ...] = ()
-    # With one feasible node kube-scheduler does not score either.
-    if len(candidates) > 1 or framework.wants_scores:
-        answers = framework.scores(known, pod, snapshot, candidates)
-        totals = _sum(answers, len(candidates))
-        tier = framework.best_tier(pod, snapshot, candidates)
-        if tier is not None:
-            totals = np.where(tier, totals, -np.inf)
-        best = int(totals.argmax())
-        total = float(totals[best])
-        is_best = totals == total
-        ties = int(np.count_nonzero(is_best))
-        if ties > 1:
-            tied = np.flatnonzero(is_best)
-            best = int(tied[_first(known, pod, snapshot, framework, candidates[tied])])
-        scores = tuple(
-            [
-                PluginScore(name, float(raw[best]), float(normalized[best]), weight)
-                for name, weight, raw, normalized in answers
-            ]
-        )
-    rejected = framework.rejected(known, snapshot) if len(candidates) < evaluated else {}
-    row = int(candidates[best])
     return Decision(
-        pod,
-        snapshot.nodes.name(row),
-        row,
-        snapshot.generation,
-        framework.bundle,
-        evaluated,
-        len(candidates),
-        total,
-        ties,
-        scores,
-        rejected,
+        pod=pod,
+        generation=snapshot.generation,
+        bundle=framework.bundle,
+        evaluated=snapshot.nodes.count,
+        fit_error=fit_error,
+        error=error,
     )
 
 
-def _sum(answers: list[tuple[str, float, Scores, Scores]], count: int) -> Scores:
-    """The totals of the candidates, added in the order of the plugins."""
-    if not answers:
-        return np.zeros(count)
-    _, weight, _, normalized = answers[0]
-    totals = normalized * weight
-    for _, weight, _, normalized in answers[1:]:
-        totals += normalized if weight == 1 else normalized * weight
-    return totals
+def _details(
+    pod: PodInfo,
+    snapshot: Snapshot,
+    framework: Framework,
+    row: int,
+    candidates: Candidates,
+    keys: IntColumn,
+) -> Details:
+    """What is worked out of a decision only when somebody asks."""
+    scores = _scores_of(framework, pod, snapshot, candidates, int(np.searchsorted(candidates, row)))
+    best = int(keys.max()) >> TIE_BITS
+    ties = int(np.count_nonzero(keys >> TIE_BITS == best))
+    rejected = (
+        {} if len(candidates) == snapshot.nodes.count else _rejected(framework, pod, snapshot)
+    )
+    return Details(scores, ties, rejected)
 
 
-def _first(
-    known: PodClass, pod: PodInfo, snapshot: Snapshot, framework: Framework, rows: Candidates
-) -> int:
-    """Which of the tied rows comes first in the class's permutation of the nodes."""
-    keys = snapshot.nodes.tie_keys[rows] ^ framework.tie_seed(known, pod, snapshot)
-    keys = keys * _MIX
-    return int((keys ^ (keys >> _SHIFT)).argmin())
+def _scores_of(
+    framework: Framework, pod: PodInfo, snapshot: Snapshot, candidates: Candidates, at: int
+) -> tuple[PluginScore, ...]:
+    return tuple(
+        [
+            PluginScore(name, float(raw[at]), float(normal[at]), weight)
+            for name, weight, raw, normal in framework.scores(pod, snapshot, candidates)
+        ]
+    )
+
+
+def _rejected(framework: Framework, pod: PodInfo, snapshot: Snapshot) -> dict[str, int]:
+    found = framework.rejections(pod, snapshot).by_plugin()
+    return {plugin: len(rows) for plugin, rows in found.items()}

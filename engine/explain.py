@@ -15,7 +15,8 @@ def rules_of(placed: Placed, framework: Framework) -> list[RuleTrace]:
     if placed.decision.node is None:
         return []
     decision, snapshot = placed.decision, placed.snapshot
-    candidates = framework.candidates(framework.filter(decision.pod, snapshot))
+    known = framework.known(decision.pod, snapshot)
+    candidates = framework.candidates(known, decision.pod, snapshot)
     return [
         trace
         for weighted in framework.profile.plugins

@@ -35,7 +35,7 @@ from engine.framework.effects import Bind, SetUnschedulable, pod_event
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework
-from engine.framework.snapshot import Signals
+from engine.framework.snapshot import Signals, Snapshot
 from engine.framework.status import Status
 from engine.queue import QueuedPod, Rules, SchedulingQueue
 from engine.telemetry import Count, Telemetry
@@ -88,14 +88,15 @@ class Edge:
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
-def rules_of(framework: Framework) -> Rules:
-    """What the queue asks of a profile."""
+def rules_of(framework: Framework, newest: Callable[[], Snapshot]) -> Rules:
+    """What the queue asks of a profile, each time about the newest snapshot."""
     return Rules(
-        framework.sort_key,
-        framework.pre_enqueue,
+        lambda pod, queued_at: framework.sort_key(pod, queued_at, newest()),
+        lambda pod: framework.pre_enqueue(pod, newest()),
         framework.hints(),
-        framework.turns_at,
+        lambda pod, plugins: framework.turns_at(pod, newest(), plugins),
         framework.gates_move,
+        framework.sorter,
     )
 
 
@@ -156,8 +157,13 @@ class Scheduler:
                 None means all.
         """
         self.framework = framework
-        self._queue.set_rules(rules_of(framework), changed)
+        self._queue.set_rules(rules_of(framework, self.snapshot), changed)
         self.wake()
+
+    def snapshot(self) -> Snapshot:
+        """The cluster as of now."""
+        now = self._clock.time()
+        return self._cache.snapshot(now, self._signals.view(self._cache, now))
 
     @property
     def in_flight(self) -> int:
@@ -247,8 +253,8 @@ class Scheduler:
             self._queue.done(pod.uid)
             return
         started = self._clock.monotonic()
-        now = self._clock.time()
-        snapshot = self._cache.snapshot(now, self._signals.view(self._cache, now))
+        snapshot = self.snapshot()
+        now = snapshot.now
         decision = decide(pod, snapshot, framework)
         placed = Placed(decision, snapshot, self._clock.monotonic() - started)
         for observer in self._observers:

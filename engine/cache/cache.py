@@ -27,12 +27,21 @@ from engine.cache.columns import TextDictionary
 from engine.cache.nodes import NodeTable
 from engine.cache.pods import PodTable
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import CodeColumn, Dictionary, FloatColumn, PodColumns, Signals
+from engine.framework.snapshot import (
+    Cause,
+    CodeColumn,
+    Dictionary,
+    FloatColumn,
+    PodColumns,
+    Signals,
+)
 from engine.objects import Namespace, Node
 
 LOG_ROWS: Final = 1 << 16
 _FEW_ROWS: Final = 64
 NOWHERE: Final = -1
+ANY: Final = int(Cause.ANY)
+POD: Final = int(Cause.POD)
 
 
 class NoSignals:
@@ -109,6 +118,10 @@ class CacheSnapshot:
         """See `Snapshot.changed_since`."""
         return self._cache.changed_since(generation)
 
+    def changes_since(self, generation: int) -> tuple[NDArray[np.intp], NDArray[np.int16]] | None:
+        """See `Snapshot.changes_since`."""
+        return self._cache.changes_since(generation)
+
 
 class _Known:
     """What the cache knows of one pod."""
@@ -133,6 +146,7 @@ class Cache:
         self.generation = 0
         self.layout = 0
         self._log = np.zeros(LOG_ROWS, dtype=np.intp)
+        self._why = np.zeros(LOG_ROWS, dtype=np.int16)
         self._known: dict[str, _Known] = {}
         self._pods_of: dict[str, dict[str, _Known]] = {}
         self._no_signals = NoSignals(self.nodes)
@@ -159,6 +173,20 @@ class Cache:
         if behind == 1:
             return rows.copy()
         return np.array(sorted(set(rows.tolist())), dtype=np.intp)
+
+    def changes_since(self, generation: int) -> tuple[NDArray[np.intp], NDArray[np.int16]] | None:
+        """See `Snapshot.changes_since`."""
+        rows = self.changed_since(generation)
+        if rows is None:
+            return None
+        if len(rows) == 1 and self.generation - generation == 1:
+            at = generation % LOG_ROWS
+            return rows, self._why[at : at + 1]
+        together: dict[int, int] = {}
+        for number in range(generation, self.generation):
+            row, why = self._log.item(number % LOG_ROWS), self._why.item(number % LOG_ROWS)
+            together[row] = together.get(row, 0) | why
+        return rows, np.array([together[row] for row in rows.tolist()], dtype=np.int16)
 
     def is_assumed(self, uid: str) -> bool:
         """True between `assume` and the watch's confirmation (or `forget`)."""
@@ -274,13 +302,13 @@ class Cache:
         self._pods_of.setdefault(node_name, {})[pod.uid] = known
         if node_row != NOWHERE:
             self.nodes.add_pod(node_row, pod, 1)
-            self._changed(node_row)
+            self._changed(node_row, POD)
 
     def _drop(self, known: _Known) -> None:
         node_row = self.nodes.row(known.node_name)
         if node_row != NOWHERE:
             self.nodes.add_pod(node_row, known.pod, -1)
-            self._changed(node_row)
+            self._changed(node_row, POD)
         moved = self.pods.remove(known.row)
         if moved is not None:
             self._known[moved.uid].row = known.row
@@ -299,7 +327,7 @@ class Cache:
         if node_row != NOWHERE and (self.pods.watched or _weighs_otherwise(known.pod, pod)):
             self.nodes.add_pod(node_row, known.pod, -1)
             self.nodes.add_pod(node_row, pod, 1)
-            self._changed(node_row)
+            self._changed(node_row, POD)
         self.pods.fill(known.row, pod, node_row)
         known.pod = pod
         known.assumed = False
@@ -317,8 +345,10 @@ class Cache:
             self._changed(row)
         return bool(rows)
 
-    def _changed(self, row: int) -> None:
-        self._log[self.generation % LOG_ROWS] = row
+    def _changed(self, row: int, why: int = ANY) -> None:
+        at = self.generation % LOG_ROWS
+        self._log[at] = row
+        self._why[at] = why
         self.generation += 1
 
 

@@ -10,35 +10,31 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.framework.decision import Decision
-from engine.framework.effects import Emit
-from engine.framework.interface import (
-    Binding,
-    BindPlugin,
-    PermitPlugin,
-    Plugin,
-    PostBindPlugin,
-    PreBindPlugin,
-    ReadsScores,
-    ReservePlugin,
-)
+from engine.framework.effects import Effect, Emit
+from engine.framework.interface import Binding, Points
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status
 
-#: Calls a plugin's method by (name, point, method, arguments); a fault becomes the framework's own.
+#: Calls a plugin's function by (name, point, function, arguments); a fault becomes the framework's.
 Guard = Callable[..., Any]
+Named = tuple[str, Points]
 
 
 @dataclass(frozen=True, slots=True)
 class Acts:
     """What is to be done: nothing but taking the pod back if `status` is not ok.
 
-    `before` are Events to emit at once, `after` those for a pod that was bound.
+    `reserved` are to be carried out at once, `pre_bind` before the binding, both undone in reverse
+    if the pod fails. `before` are Events to emit at once, `after` tells those of a pod that was
+    bound.
     """
 
     status: Status = Status.SUCCESS
     annotations: Mapping[str, str] = field(default_factory=dict)
     dry_run: bool = False
+    reserved: tuple[Effect, ...] = ()
+    pre_bind: tuple[Effect, ...] = ()
     before: tuple[Emit, ...] = ()
     after: tuple[Emit, ...] = ()
 
@@ -49,49 +45,52 @@ NOTHING = Acts()
 class Actors:
     """The plugins of a profile that act, by point."""
 
-    def __init__(self, plugins: Sequence[Plugin]) -> None:
-        self._reserve = tuple(p for p in plugins if isinstance(p, ReservePlugin))
-        self._permit = tuple(p for p in plugins if isinstance(p, PermitPlugin))
-        self._pre_bind = tuple(p for p in plugins if isinstance(p, PreBindPlugin))
-        self._bind = tuple(p for p in plugins if isinstance(p, BindPlugin))
-        self._post_bind = tuple(p for p in plugins if isinstance(p, PostBindPlugin))
+    def __init__(self, plugins: Sequence[Named]) -> None:
+        self._reserve = [(name, p.reserve) for name, p in plugins if p.reserve]
+        self._permit = [(name, p.permit) for name, p in plugins if p.permit]
+        self._pre_bind = [(name, p.pre_bind) for name, p in plugins if p.pre_bind]
+        self._bind = [(name, p.bind) for name, p in plugins if p.bind]
+        self._post_bind = [(name, p.post_bind) for name, p in plugins if p.post_bind]
         every = (self._reserve, self._permit, self._pre_bind, self._bind, self._post_bind)
         self.any = any(every)
         """False: nobody is asked, and no snapshot is needed for it."""
-        self.read_scores = any(
-            isinstance(one, ReadsScores) and one.reads_scores
-            for one in (*self._pre_bind, *self._post_bind)
-        )
+        self.read_scores = any(p.reads_scores for _, p in plugins)
 
     def act(self, guard: Guard, pod: PodInfo, snapshot: Snapshot, decision: Decision) -> Acts:
         """Asks all in the order of the points; the first refusal ends it."""
         row = snapshot.nodes.row(decision.node or "")
-        for reserver in self._reserve:
-            status = guard(reserver.name, "Reserve", reserver.reserve, pod, snapshot, row)
+        reserved: list[Effect] = []
+        for name, reserve in self._reserve:
+            answer = guard(name, "Reserve", reserve, pod, snapshot, row)
+            if not answer.status.ok:
+                return Acts(answer.status.by(name))
+            reserved.extend(answer.effects)
+        for name, permit in self._permit:
+            status = guard(name, "Permit", permit, pod, snapshot, row)
             if not status.ok:
-                return Acts(status.by(reserver.name))
-        for permitter in self._permit:
-            status = guard(permitter.name, "Permit", permitter.permit, pod, snapshot, row)
-            if not status.ok:
-                return Acts(status.by(permitter.name))
+                return Acts(status.by(name))
         annotations: dict[str, str] = {}
+        effects: list[Effect] = []
         before: list[Emit] = []
-        after: list[Emit] = []
-        for actor in self._pre_bind:
-            own, events = guard(actor.name, "PreBind", actor.pre_bind, pod, snapshot, row, decision)
-            annotations.update(own)
-            before.extend(events)
+        for name, pre_bind in self._pre_bind:
+            bound = guard(name, "PreBind", pre_bind, pod, snapshot, row, decision)
+            if not bound.status.ok:
+                return Acts(bound.status.by(name))
+            annotations.update(bound.annotations)
+            effects.extend(bound.effects)
+            before.extend(bound.events)
         how = Binding.NO_SAY
-        for binder in self._bind:
+        for name, bind in self._bind:
             if how is Binding.NO_SAY:
-                how = guard(binder.name, "Bind", binder.bind, pod, snapshot)
-        for poster in self._post_bind:
-            after.extend(
-                guard(poster.name, "PostBind", poster.post_bind, pod, snapshot, row, decision)
-            )
+                how = guard(name, "Bind", bind, pod, snapshot)
+        after: list[Emit] = []
+        for name, post_bind in self._post_bind:
+            after.extend(guard(name, "PostBind", post_bind, pod, snapshot, row, decision))
         return Acts(
             annotations=annotations,
             dry_run=how is Binding.DRY_RUN,
+            reserved=tuple(reserved),
+            pre_bind=tuple(effects),
             before=tuple(before),
             after=tuple(after),
         )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import Snapshot
-from engine.framework.status import Status
+from engine.framework.snapshot import BoolColumn, Snapshot
+from engine.framework.status import Code, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,62 @@ def _counted(nodes: int, reason: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Rejection:
+    """Nodes that one plugin was the first to reject, for the same reasons."""
+
+    plugin: str
+    status: Status
+    rows: NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True)
+class Rejections:
+    """Why each node was rejected that was: by its first rejecting plugin.
+
+    `left_out` are the rows that a PreFilter did not leave, by the plugins that left them out; if it
+    ended the cycle, that is `ended`.
+    """
+
+    nodes: int
+    each: Sequence[Rejection] = ()
+    left_out: NDArray[np.intp] | None = None
+    left_out_by: tuple[str, ...] = ()
+    ended: FitError | None = None
+
+    def by_plugin(self) -> dict[str, NDArray[np.intp]]:
+        """The rows that each plugin was the first to reject, ascending."""
+        found: dict[str, list[NDArray[np.intp]]] = {}
+        for one in self.each:
+            found.setdefault(one.plugin, []).append(one.rows)
+        return {plugin: np.sort(np.concatenate(rows)) for plugin, rows in found.items()}
+
+    def unresolvable(self, size: int) -> BoolColumn:
+        """(N,) rows that evicting pods would not help, those that a PreFilter left out included."""
+        mask = np.zeros(size, dtype=np.bool_)
+        for one in self.each:
+            if one.status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+                mask[one.rows] = True
+        if self.left_out is not None:
+            mask[self.left_out] = True
+        return mask
+
+    def fit_error(self) -> FitError:
+        """The same, counted by reason."""
+        if self.ended is not None:
+            return self.ended
+        reasons: Counter[str] = Counter()
+        plugins = set(self.left_out_by)
+        for one in self.each:
+            plugins.add(one.plugin)
+            for reason in one.status.reasons:
+                reasons[reason] += len(one.rows)
+        if self.left_out is not None and len(self.left_out):
+            names = " ".join(sorted(self.left_out_by))
+            reasons[f"node(s) didn't satisfy plugin(s) [{names}]"] += len(self.left_out)
+        return FitError(self.nodes, reasons, plugins=frozenset(plugins))
+
+
+@dataclass(frozen=True, slots=True)
 class PluginScore:
     """What one plugin gave the chosen node: before and after normalisation, and its weight."""
 
@@ -53,32 +112,63 @@ class PluginScore:
 
 
 @dataclass(frozen=True, slots=True)
+class Details:
+    """What of a decision is worked out only when somebody asks."""
+
+    scores: tuple[PluginScore, ...] = ()
+    ties: int = 1
+    rejected: Mapping[str, int] | None = None
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
 class Decision:
     """The outcome of one cycle.
 
     Exactly one of `node`, `fit_error` and `error` is set. `generation` and `bundle` name the state
-    and the rules it was made from.
+    and the rules it was made from. `scores`, `ties` and `rejected` are worked out when they are
+    first read, which has to be before the cluster changes.
     """
 
     pod: PodInfo
-    node: str | None
-    row: int
     generation: int
     bundle: str
     evaluated: int
-    feasible: int
+    node: str | None = None
+    row: int = -1
+    feasible: int = 0
     total: float = 0.0
-    ties: int = 0
-    scores: tuple[PluginScore, ...] = ()
-    rejected: Mapping[str, int] = field(default_factory=Counter)
-    """plugin -> nodes it was the first to reject; empty while every node passed."""
     fit_error: FitError | None = None
     error: Status | None = None
+    work_out: Callable[[], Details] | None = None
+    known: Details | None = None
 
     @property
     def placed(self) -> bool:
         """True if a node was found."""
         return self.node is not None
+
+    @property
+    def details(self) -> Details:
+        """What is worked out on demand."""
+        if self.known is None:
+            self.known = Details() if self.work_out is None else self.work_out()
+            self.work_out = None
+        return self.known
+
+    @property
+    def scores(self) -> tuple[PluginScore, ...]:
+        """What each plugin with a say gave the chosen node."""
+        return self.details.scores
+
+    @property
+    def ties(self) -> int:
+        """How many nodes had the best total."""
+        return self.details.ties
+
+    @property
+    def rejected(self) -> Mapping[str, int]:
+        """Plugin -> nodes it was the first to reject, where a node was found."""
+        return self.details.rejected or {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,15 @@ Returned, never performed, by the pure rooms; `engine.scheduler` performs, recor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
 
 from engine.framework.podinfo import PodInfo
+from engine.framework.snapshot import Snapshot
+from engine.framework.status import Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +33,14 @@ class SetUnschedulable:
     """Set the condition PodScheduled=False.
 
     `reason` is Unschedulable (rejected), SchedulerError (an error of ours) or SchedulingGated (held
-    before the queue): cluster autoscalers read it.
+    before the queue): cluster autoscalers read it. `nominated` is written to
+    `status.nominatedNodeName` with it; None leaves that as it is, "" takes it back.
     """
 
     pod: PodInfo
     reason: str
     message: str
+    nominated: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,58 @@ class Emit:
     reason: str
     action: str
     note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Delete the pod, by its UID, to make room; the condition DisruptionTarget is set before.
+
+    A victim whose own binding is still being prepared is cancelled instead.
+    """
+
+    pod: PodInfo
+    preemptor: PodInfo
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class AssumeObject:
+    """Let the store of the kind show this object until the watch brings a newer one.
+
+    Undone by showing the server's again.
+    """
+
+    kind: str
+    key: str
+    value: msgspec.Struct
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """Write a merge patch of an object of any kind; its resource version guards it if given."""
+
+    kind: str
+    namespace: str
+    name: str
+    body: Mapping[str, Any]
+    subresource: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Await:
+    """Wait until `check` says Success, outside of the slots of bindings.
+
+    Asked again whenever one of `kinds` changes. Anything else but Pending, or that the time is up,
+    fails the pod.
+    """
+
+    what: str
+    check: Callable[[Snapshot], Status]
+    kinds: frozenset[str]
+    timeout_seconds: float
+
+
+Effect = Evict | AssumeObject | Patch | Await | Emit
 
 
 def pod_event(pod: PodInfo, kind: str, reason: str, action: str, note: str) -> Emit:

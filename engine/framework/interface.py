@@ -1,30 +1,30 @@
-"""What a plugin is: one protocol an extension point, in two tiers.
+"""What a plugin is: a name and the functions it has, one an extension point, in two tiers.
 
-The pure tier (everything up to scoring) is vectorised: where kube-scheduler calls Filter and Score
-once a node, ours are called once with `rows`, and answer for all of them. The full pass and the
-pass over the rows that changed are the same call. The acting tier returns effects (`effects.py`)
-that the scheduler executes; none of it is needed to decide.
+The pure tier (everything up to post-filter) is vectorised: where kube-scheduler calls Filter and
+Score once a node, ours are called once with `rows`, and answer for all of them. The full pass and
+the pass over the rows that changed are the same call. The acting tier returns effects
+(`effects.py`) that the scheduler executes; none of it is needed to decide.
 
-A plugin says what it reads: `class_key` is what it reads of the pod (pods with equal keys get equal
-answers), `events` is what could change its answer, `scope` is how far its answer about one row
-depends on others.
+Pods that no plugin can tell apart are a class. `class_key` is what a plugin reads of the pod.
+What a plugin answers for a class, and what its answer depends on, comes back from `pre_filter` and
+`pre_score`: they are asked once a class, and again when what they say they depend on has changed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.decision import Decision
-from engine.framework.effects import Emit
+from engine.framework.decision import Decision, Rejections
+from engine.framework.effects import Effect, Emit, Evict
 from engine.framework.events import ClusterEventWithHint
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import BoolColumn, Rows, Snapshot
+from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 from engine.framework.status import Status
 
 State = Any
@@ -36,80 +36,82 @@ Scores = NDArray[np.float64]
 StatusGroups = Sequence[tuple[Status, NDArray[np.intp]]]
 """Equal answers together: the status, and the positions (in the rows asked) it holds for."""
 
+Version = Callable[[Snapshot], Hashable]
+"""Something of the cluster that an answer depends on; equal values mean equal answers."""
+
+MAX_SCORE: Final = 100
+
 
 class Scope(Enum):
-    """What an answer about one node depends on, besides the pod."""
+    """What an answer about one node depends on, besides the pod's class."""
 
     ROW = "row"
     """Only that node's row and the version: changed rows can be asked alone."""
+    FEASIBLE = "feasible"
+    """Of scores: also which nodes are feasible. Asked about these, and again when their set, the
+    version, or one of the causes in any row has changed."""
     ALL = "all"
-    """Other rows too (a maximum, a rank): asked about all rows again when any changed."""
+    """Other rows too, or pods elsewhere: asked about all rows in every cycle."""
 
 
-class Plugin(Protocol):
-    """What all plugins have."""
+class Normalization(Enum):
+    """How raw scores of the feasible nodes become 0..100."""
 
-    @property
-    def name(self) -> str:
-        """The name in configuration, logs, metrics and events."""
-        ...
-
-    def events(self) -> Sequence[ClusterEventWithHint]:
-        """What could make a pod that this plugin rejected schedulable."""
-        ...
-
-
-@runtime_checkable
-class PreEnqueuePlugin(Plugin, Protocol):
-    """Keeps pods out of the active queue."""
-
-    def pre_enqueue(self, pod: PodInfo) -> Status:
-        """Success lets the pod in; anything else holds it until one of `events` happens."""
-        ...
-
-
-@runtime_checkable
-class MovingGate(Plugin, Protocol):
-    """A PreEnqueue plugin that may look at more than the pod."""
-
-    #: Whether it does: then it is asked once more when the pod is popped.
-    gate_moves: bool
-
-
-@runtime_checkable
-class TurningPlugin(Plugin, Protocol):
-    """Rejects pods for reasons that the clock alone changes, at instants it can tell."""
-
-    def turns_at(self, pod: PodInfo) -> float:
-        """When it may first say something else of a pod that it has just rejected.
-
-        Seconds since the epoch; infinite if the clock alone changes nothing.
-        """
-        ...
-
-
-@runtime_checkable
-class QueueSortPlugin(Plugin, Protocol):
-    """The order of the active queue; exactly one a profile."""
-
-    def sort_key(self, pod: PodInfo, queued_at: float) -> tuple[Any, ...]:
-        """Smaller comes first. Taken when the pod is queued; made of comparable values."""
-        ...
+    NONE = "none"
+    """They are already."""
+    BY_MAX = "by max"
+    """The highest becomes 100; without any above 0 they stay as they are."""
+    BY_MAX_REVERSED = "by max, reversed"
+    """The highest becomes 0; without any above 0 all become 100."""
+    CUSTOM = "custom"
+    """The plugin's `normalize` says it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreFilterResult:
-    """The answer of `pre_filter`.
+    """How a plugin filters for one class of pods.
 
     `status` not ok (and not Skip) ends the cycle; Skip leaves the plugin's filter out. `rows`, if
     not None, are the only nodes worth asking anyone about; `names` are the same nodes and those
     wanted that do not exist (two plugins conflict if they want no name in common).
+
+    `scope` is that of the filter, `causes` are the changes of a row that can change its answer
+    about the row, `version` is what else the result, Skip included, depends on. With `shared`, the
+    answers depend on it and the row alone: classes with equal ones keep one mask together. Where
+    `rejects` is false, the filter would pass every node, and is not asked.
     """
 
     status: Status = Status.SUCCESS
     state: State = None
     rows: NDArray[np.intp] | None = None
     names: frozenset[str] | None = None
+    scope: Scope = Scope.ROW
+    causes: Cause = Cause.ANY
+    version: Version | None = None
+    shared: Hashable = None
+    rejects: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PreScoreResult:
+    """How a plugin scores for one class of pods; see `PreFilterResult` for what it depends on.
+
+    With a scope of ROW `score` is asked about any rows, feasible or not; otherwise about the
+    feasible ones.
+    """
+
+    status: Status = Status.SUCCESS
+    state: State = None
+    scope: Scope = Scope.ROW
+    causes: Cause = Cause.ANY
+    version: Version | None = None
+    shared: Hashable = None
+    normalization: Normalization = Normalization.NONE
+
+
+PASS: Final = PreFilterResult(rejects=False)
+SKIP_FILTER: Final = PreFilterResult(Status.SKIP)
+SKIP_SCORE: Final = PreScoreResult(Status.SKIP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,109 +136,15 @@ class Verdicts:
 ALL_PASS = Verdicts(None, tuple)
 
 
-@runtime_checkable
-class FilterPlugin(Plugin, Protocol):
-    """Says which nodes can take the pod."""
+class _Unshared:
+    """The type of `UNSHARED`."""
 
-    @property
-    def scope(self) -> Scope:
-        """Of `filter`."""
-        ...
-
-    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
-        """What filter and score read of the pod (and of cluster-wide numbers). Asked for every pod.
-
-        Made of values that are equal, and have an equal repr, in every process.
-        """
-        ...
-
-    def version(self, snapshot: Snapshot) -> Hashable:
-        """What filter and score read that is in no row (metrics, time).
-
-        Full pass when it changes.
-        """
-        ...
-
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-        """Once a pod, before any node."""
-        ...
-
-    def filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
-        """Once a pod for all `rows`."""
-        ...
+    def __repr__(self) -> str:
+        return "UNSHARED"
 
 
-@runtime_checkable
-class ScorePlugin(Plugin, Protocol):
-    """Says how well the feasible nodes suit the pod."""
-
-    @property
-    def score_scope(self) -> Scope:
-        """Of `score`, before normalisation."""
-        ...
-
-    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
-        """See `FilterPlugin.class_key`."""
-        ...
-
-    def version(self, snapshot: Snapshot) -> Hashable:
-        """See `FilterPlugin.version`."""
-        ...
-
-    def pre_score(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Status, State]:
-        """Skip leaves the plugin out of this pod's scores."""
-        ...
-
-    def score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores | None:
-        """Raw scores of the rows; None: the plugin abstains.
-
-        With Scope.ALL `rows` are the feasible nodes; with Scope.ROW any rows.
-        """
-        ...
-
-    def normalize(self, state: State, scores: Scores) -> Scores:
-        """Raw scores of all feasible nodes -> 0..100."""
-        ...
-
-
-@runtime_checkable
-class TierPlugin(Plugin, Protocol):
-    """Says which candidates come before others, whatever the scores are."""
-
-    def preferred(
-        self, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp]
-    ) -> Sequence[BoolColumn]:
-        """Masks over `rows`, the most important first."""
-        ...
-
-
-@runtime_checkable
-class ReservePlugin(Plugin, Protocol):
-    """Looks at the chosen node once more, with the pod on it."""
-
-    def reserve(self, pod: PodInfo, snapshot: Snapshot, row: int) -> Status:
-        """Anything but Success takes the pod back."""
-        ...
-
-
-@runtime_checkable
-class PermitPlugin(Plugin, Protocol):
-    """Allows or rejects the pod on the chosen node."""
-
-    def permit(self, pod: PodInfo, snapshot: Snapshot, row: int) -> Status:
-        """Anything but Success takes the pod back."""
-        ...
-
-
-@runtime_checkable
-class PreBindPlugin(Plugin, Protocol):
-    """Has something done before the pod is bound."""
-
-    def pre_bind(
-        self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision
-    ) -> tuple[Mapping[str, str], Sequence[Emit]]:
-        """Annotations that go with the Binding, and Events."""
-        ...
+UNSHARED: Final = _Unshared()
+"""As a class key: no other pod is like this one, so nothing is kept for it."""
 
 
 class Binding(Enum):
@@ -247,29 +155,122 @@ class Binding(Enum):
     DRY_RUN = "dry run"
 
 
-@runtime_checkable
-class BindPlugin(Plugin, Protocol):
-    """Says how the pod is bound; the first that has a say wins."""
+@dataclass(frozen=True, slots=True)
+class PostFilterResult:
+    """What is to be done so that a pod fits that fits nowhere now.
 
-    def bind(self, pod: PodInfo, snapshot: Snapshot) -> Binding:
-        """How."""
+    A success ends the question; `nominated` is the node that will have room once `evictions` are
+    carried out, None to leave the pod's nomination as it is, "" to take it back. `message` is added
+    to what the pod is told. `clears` are pods that lose their own nomination.
+    """
+
+    status: Status
+    nominated: str | None = None
+    evictions: tuple[Evict, ...] = ()
+    clears: tuple[PodInfo, ...] = ()
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """The answer of `reserve`: effects to carry out at once, undone in reverse if the pod fails."""
+
+    status: Status = Status.SUCCESS
+    effects: tuple[Effect, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PreBound:
+    """The answer of `pre_bind`.
+
+    `annotations` go with the Binding, `effects` are carried out before it, in order, outside of the
+    slots of bindings; `events` are told.
+    """
+
+    status: Status = Status.SUCCESS
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    effects: tuple[Effect, ...] = ()
+    events: tuple[Emit, ...] = ()
+
+
+def _no_key(pod: PodInfo, snapshot: Snapshot) -> Hashable:  # noqa: ARG001 - a default of a signature
+    return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Points:
+    """What a plugin does, by extension point; None: nothing there.
+
+    The pure tier:
+
+    Attributes:
+        events: what could make a pod that the plugin rejected schedulable.
+        pre_enqueue: Success lets the pod into the queue; anything else holds it until one of
+            `events` happens.
+        gate_moves: `pre_enqueue` looks at more than the pod, so it is asked again at pop.
+        turns_at: when the clock alone may change what the plugin said of a pod that it has just
+            rejected; seconds since the epoch, infinite for never.
+        sort_key: the place in the queue, smaller first; exactly one plugin of a profile has it.
+            Taken when the pod is queued, at that time in seconds since the epoch.
+        class_key: what filter and score read of the pod. Made of texts, numbers, bytes, tuples and
+            frozensets, or `UNSHARED`.
+        key_moves: `class_key` looks at more than the pod, so it is asked in every cycle; otherwise
+            once a pod.
+        pre_filter: once a class, before any node. Without it, the filter is always asked.
+        filter: once a class for all rows, then for changed rows.
+        filter_row: makes the same answer about single rows: for a class a function of a row. It
+            may keep columns' cells: it is made anew when `snapshot.layout` moves.
+        pre_score: once a class.
+        score: raw scores of rows; None: the plugin abstains.
+        score_row: as `filter_row`, for scores.
+        normalize: raw scores of all feasible nodes -> 0..100, for Normalization.CUSTOM.
+        tiers: masks over candidates: who comes before others whatever the scores are, the most
+            important first.
+        post_filter: asked in order when no node is feasible, until one succeeds.
+
+    The acting tier, on a snapshot that has the pod on its node already:
+
+    Attributes:
+        reserve: anything but Success takes the pod back.
+        permit: anything but Success takes the pod back.
+        pre_bind: what is to be done before the pod is bound.
+        bind: how it is bound; the first that has a say wins.
+        post_bind: Events about a pod that was bound.
+        reads_scores: `pre_bind` or `post_bind` reads the scores of the chosen node.
+    """
+
+    events: Sequence[ClusterEventWithHint] = ()
+    pre_enqueue: Callable[[PodInfo, Snapshot], Status] | None = None
+    gate_moves: bool = False
+    turns_at: Callable[[PodInfo, Snapshot], float] | None = None
+    sort_key: Callable[[PodInfo, float, Snapshot], tuple[Any, ...]] | None = None
+    class_key: Callable[[PodInfo, Snapshot], Hashable] = _no_key
+    key_moves: bool = False
+    pre_filter: Callable[[PodInfo, Snapshot], PreFilterResult] | None = None
+    filter: Callable[[State, PodInfo, Snapshot, Rows], Verdicts] | None = None
+    filter_row: Callable[[State, PodInfo, Snapshot], Callable[[int], bool]] | None = None
+    pre_score: Callable[[PodInfo, Snapshot], PreScoreResult] | None = None
+    score: Callable[[State, PodInfo, Snapshot, Rows], Scores | None] | None = None
+    score_row: Callable[[State, PodInfo, Snapshot], Callable[[int], float]] | None = None
+    normalize: Callable[[State, Scores], Scores] | None = None
+    tiers: Callable[[PodInfo, Snapshot, NDArray[np.intp]], Sequence[BoolColumn]] | None = None
+    post_filter: Callable[[PodInfo, Snapshot, Rejections], PostFilterResult] | None = None
+    reserve: Callable[[PodInfo, Snapshot, int], Reserved] | None = None
+    permit: Callable[[PodInfo, Snapshot, int], Status] | None = None
+    pre_bind: Callable[[PodInfo, Snapshot, int, Decision], PreBound] | None = None
+    bind: Callable[[PodInfo, Snapshot], Binding] | None = None
+    post_bind: Callable[[PodInfo, Snapshot, int, Decision], Sequence[Emit]] | None = None
+    reads_scores: bool = False
+
+
+class Plugin(Protocol):
+    """What all plugins have."""
+
+    @property
+    def name(self) -> str:
+        """The name in configuration, logs, metrics and events."""
         ...
 
-
-@runtime_checkable
-class ReadsScores(Plugin, Protocol):
-    """Reads what the chosen node was given, in PreBind or PostBind."""
-
-    #: Whether the scores are wanted where the choice needs none: of the only feasible node.
-    reads_scores: bool
-
-
-@runtime_checkable
-class PostBindPlugin(Plugin, Protocol):
-    """Has something told after the pod was bound."""
-
-    def post_bind(
-        self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision
-    ) -> Sequence[Emit]:
-        """Events."""
+    def points(self) -> Points:
+        """What it does. Asked once, when a profile is made."""
         ...

@@ -1,10 +1,8 @@
 """The plugins of one profile, asked in order; their answers kept per pod class.
 
-`Framework` is what a cycle decides with: it never changes after it is made, but for its memo. The
-memo holds, for each class of pods that no plugin can tell apart, the masks and raw scores of all
-nodes, and brings them up to date by asking again about the rows that changed. Asking all or asking
-the changed ones is the same call, so the memo changes how long an answer takes and never the
-answer.
+`Framework` is what a cycle decides with: it never changes after it is made, but for its memo of
+classes (`podclass.py`). Asking about all rows or about the changed ones is the same call, so the
+memo changes how long an answer takes and never the answer.
 
 This is the one place of the core that catches any exception: a plugin's fault becomes a Status.
 """
@@ -14,43 +12,56 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.framework.acting import NOTHING, Actors, Acts
-from engine.framework.decision import Decision, FitError
+from engine.framework.decision import Decision, FitError, Rejection, Rejections
 from engine.framework.events import ClusterEventWithHint
 from engine.framework.interface import (
-    FilterPlugin,
-    MovingGate,
-    PreEnqueuePlugin,
+    MAX_SCORE,
+    UNSHARED,
+    Normalization,
+    PostFilterResult,
     PreFilterResult,
-    QueueSortPlugin,
+    PreScoreResult,
     Scope,
-    ScorePlugin,
     Scores,
-    State,
-    TierPlugin,
-    TurningPlugin,
     Verdicts,
+    Version,
+)
+from engine.framework.podclass import (
+    NOWHERE,
+    TIE_MASK,
+    UNIT,
+    Filtering,
+    Lookup,
+    OutOfRange,
+    PodClass,
+    Scoring,
+    Shared,
+    bind_rows,
+    keys_of,
+    normalized,
 )
 from engine.framework.podinfo import PodInfo
 from engine.framework.profile import Profile
-from engine.framework.snapshot import BoolColumn, Rows, Snapshot
-from engine.framework.status import Code, Status, unresolvable
+from engine.framework.snapshot import BoolColumn, Cause, IntColumn, Rows, Snapshot
+from engine.framework.status import Code, Status, unresolvable, unschedulable
 
 log = logging.getLogger(__name__)
 
 MEMO_BYTES: Final = 96 << 20
-_SETS_BYTES: Final = 8 << 20
 _LEAST_CLASSES: Final = 16
 _MOST_CLASSES: Final = 4096
-_BYTES_A_SCORE: Final = 8
+_BYTES_A_KEY: Final = 8
+_FEW_ROWS: Final = 12
+_CLASS: Final = "class"
+_POD: Final = int(Cause.POD)
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -66,62 +77,18 @@ class PluginError(Exception):
 
 
 class Unfit(Exception):  # noqa: N818 - an answer that ends the cycle, not a fault
-    """No node fits, known before or after the nodes were asked."""
+    """No node fits, known before the nodes were asked."""
 
     def __init__(self, fit_error: FitError) -> None:
         super().__init__(fit_error.message())
         self.fit_error = fit_error
 
 
-class PodClass:
-    """What is known of one class of pods at one generation. Filled and used by `Framework`."""
-
-    __slots__ = (
-        "allowed",
-        "allowed_by",
-        "asked",
-        "candidates",
-        "feasible",
-        "filter_versions",
-        "generation",
-        "key",
-        "layout",
-        "masks",
-        "normal",
-        "pre",
-        "raw",
-        "rejected",
-        "score_pre",
-        "score_versions",
-        "size",
-        "tie_seed",
-    )
-
-    def __init__(self, filters: int, scorers: int, key: tuple[Hashable, ...] | None = None) -> None:
-        self.key = key
-        self.size = -1
-        self.layout = -1
-        self.generation = -1
-        self.pre: list[PreFilterResult] = []
-        self.allowed: BoolColumn | None = None
-        self.asked: Rows = slice(0, 0)
-        self.allowed_by: tuple[str, ...] = ()
-        self.masks: list[BoolColumn | None] = [None] * filters
-        self.filter_versions: list[Hashable] = [None] * filters
-        self.feasible: BoolColumn = np.empty(0, dtype=np.bool_)
-        self.candidates: Candidates | None = None
-        # INVARIANT: None as soon as any mask changed in any row.
-        self.rejected: dict[str, int] | None = None
-        self.score_pre: list[tuple[Status, State] | None] = [None] * scorers
-        self.score_versions: list[Hashable] = [None] * scorers
-        self.raw: list[Scores | None] = [None] * scorers
-        # INVARIANT: made of `raw` of `candidates` as they are now, or None.
-        self.normal: list[tuple[Scores, Scores] | None] = [None] * scorers
-        self.tie_seed: np.uint64 | None = None
-
-
 class Framework:
-    """One profile's plugins, sorted by extension point; immutable but for the memo."""
+    """One profile's plugins, sorted by extension point; immutable but for the memo.
+
+    The memo is of one cluster: all snapshots must be of the same cache.
+    """
 
     def __init__(
         self,
@@ -140,385 +107,661 @@ class Framework:
             memo_bytes: bound of the memo; least recently used classes leave first. 0 turns it off.
 
         Raises:
-            ValueError: not exactly one plugin sorts the queue.
+            ValueError: not exactly one plugin sorts the queue, or the weights are too large.
         """
-        plugins = [weighted.plugin for weighted in profile.plugins]
         self.profile = profile
         self.bundle = bundle
-        self.pre_enqueuers = tuple(p for p in plugins if isinstance(p, PreEnqueuePlugin))
-        self.filters = tuple(p for p in plugins if isinstance(p, FilterPlugin))
-        self.gates_move = any(p.gate_moves for p in plugins if isinstance(p, MovingGate))
+        self.plugins = tuple([(w.plugin.name, w.plugin.points()) for w in profile.plugins])
+        weights = [w.weight for w in profile.plugins]
+        plugins = self.plugins
+        self._pre_enqueuers = [(name, p.pre_enqueue) for name, p in plugins if p.pre_enqueue]
+        self.gates_move = any(p.gate_moves for _, p in plugins)
         """Whether PreEnqueue looks at more than the pod."""
-        self._turning = tuple(p for p in plugins if isinstance(p, TurningPlugin))
-        self._tiers = tuple(p for p in plugins if isinstance(p, TierPlugin))
+        self._turning = [(name, p.turns_at) for name, p in plugins if p.turns_at]
+        self._tiers = [(name, p.tiers) for name, p in plugins if p.tiers]
+        self._post_filters = [(name, p.post_filter) for name, p in plugins if p.post_filter]
         self._actors = Actors(plugins)
+        self.filters = tuple([one for one in plugins if one[1].filter or one[1].pre_filter])
         self.scorers = tuple(
-            (w.plugin, w.weight) for w in profile.plugins if isinstance(w.plugin, ScorePlugin)
+            [(*one, weight) for one, weight in zip(plugins, weights, strict=True) if one[1].score]
         )
-        sorters = [p for p in plugins if isinstance(p, QueueSortPlugin)]
+        if sum(weight for *_, weight in self.scorers) * MAX_SCORE * UNIT >= 1 << 63:
+            raise ValueError("the weights of all plugins together must stay below 1,342,177")
+        sorters = [one for one in plugins if one[1].sort_key]
         if len(sorters) != 1:
-            names = ", ".join(p.name for p in sorters) or "none"
+            names = ", ".join(name for name, _ in sorters) or "none"
             raise ValueError(
                 f"a profile needs exactly one plugin that sorts the queue; got {names}"
             )
-        self.sort_key = sorters[0].sort_key
-        """See `QueueSortPlugin.sort_key`; equal for frameworks that share the plugin."""
-        keyed: dict[str, FilterPlugin | ScorePlugin] = {p.name: p for p in self.filters}
-        keyed.update({p.name: p for p, _ in self.scorers})
-        self._keyed = tuple(keyed.values())
-        self._of_all_rows = tuple([plugin.scope is Scope.ALL for plugin in self.filters])
+        self.sorter = next(w.plugin for w in profile.plugins if w.plugin.name == sorters[0][0])
+        """The plugin that sorts the queue; keys of one plugin compare with each other."""
+        self._sort_key = sorters[0][1].sort_key
+        self._order = {name: number for number, (name, _) in enumerate(plugins)}
+        keyed = {name: p for name, p in plugins if p.filter or p.pre_filter or p.score}
+        self._keyed = [(name, p.class_key) for name, p in keyed.items()]
+        self._keys_move = any(p.key_moves for p in keyed.values())
         self._on_fault = on_fault or _log_fault
         self._memo_bytes = memo_bytes
-        self._classes: OrderedDict[Hashable, PodClass] = OrderedDict()
-        self._most_classes = 0
-        self._classes_for = -1
-        self._sets: dict[bytes, Candidates] = {}
-        self._sets_for = -1
-        self._sets_bytes = 0
+        self._classes: dict[Hashable, PodClass] = {}
+        self._uses = 0
+        self._shared: dict[tuple[str, str, Hashable], Shared] = {}
+        self._ties: IntColumn = np.empty(0, dtype=np.int64)
+        self._ties_for: tuple[int, int] = (-1, -1)
 
     # ---- around the queue --------------------------------------------------------------------
 
-    def pre_enqueue(self, pod: PodInfo) -> Status:
-        """The first answer that is not Success, with its plugin; Success otherwise."""
-        for plugin in self.pre_enqueuers:
-            status = self._guard(plugin.name, "PreEnqueue", plugin.pre_enqueue, pod)
+    def pre_enqueue(self, pod: PodInfo, snapshot: Snapshot) -> Status:
+        """The first answer that is not Success, with its plugin; Success otherwise.
+
+        Raises:
+            PluginError: a plugin raised.
+        """
+        for name, ask in self._pre_enqueuers:
+            status = self._guard(name, "PreEnqueue", ask, pod, snapshot)
             if not status.ok:
-                return status.by(plugin.name)
+                return status.by(name)
         return Status.SUCCESS
 
-    def turns_at(self, pod: PodInfo, plugins: frozenset[str]) -> float:
+    def sort_key(self, pod: PodInfo, queued_at: float, snapshot: Snapshot) -> tuple[Any, ...]:
+        """The pod's place in the queue; smaller comes first.
+
+        Raises:
+            PluginError: the plugin raised.
+        """
+        assert self._sort_key is not None
+        return self._guard(self.sorter.name, "QueueSort", self._sort_key, pod, queued_at, snapshot)
+
+    def turns_at(self, pod: PodInfo, snapshot: Snapshot, plugins: frozenset[str]) -> float:
         """When the clock alone may change what these plugins said of a pod they just rejected.
 
         Seconds since the epoch, infinite for never. A plugin that raises has no say: the pod waits
         for what else wakes it.
         """
         soonest = math.inf
-        for plugin in self._turning:
-            if plugin.name in plugins:
+        for name, ask in self._turning:
+            if name in plugins:
                 with suppress(PluginError):  # told to `on_fault`
-                    at = self._guard(plugin.name, "PreEnqueue", plugin.turns_at, pod)
-                    soonest = min(soonest, at)
+                    soonest = min(soonest, self._guard(name, "PreEnqueue", ask, pod, snapshot))
         return soonest
 
     def hints(self) -> Mapping[str, Sequence[ClusterEventWithHint]]:
         """What could wake the pods that a plugin rejected, by plugin."""
-        return {w.plugin.name: tuple(w.plugin.events()) for w in self.profile.plugins}
+        return {name: tuple(points.events) for name, points in self.plugins}
 
-    # ---- filters -----------------------------------------------------------------------------
+    # ---- classes -----------------------------------------------------------------------------
 
-    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Hashable, ...]:
-        """What tells the pod's class: pods with equal keys get equal answers.
+    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Hashable, ...] | None:
+        """What tells the pod's class: pods with equal keys get equal answers. None: unlike any.
 
         Raises:
             PluginError: a plugin raised.
         """
-        return tuple(
-            [self._guard(p.name, "PreFilter", p.class_key, pod, snapshot) for p in self._keyed]
-        )
+        guard = self._guard
+        key = tuple([guard(name, "PreFilter", ask, pod, snapshot) for name, ask in self._keyed])
+        return None if UNSHARED in key else key
 
-    def filter(self, pod: PodInfo, snapshot: Snapshot) -> PodClass:
-        """The pod's class with its masks brought up to the snapshot.
+    def known(self, pod: PodInfo, snapshot: Snapshot) -> PodClass:
+        """The pod's class, brought up to the snapshot.
 
         Raises:
             Unfit: a PreFilter rejected the pod.
             PluginError: a plugin raised.
         """
-        classes = self._memo(snapshot.nodes.size)
-        if not self._most_classes:
-            known = PodClass(len(self.filters), len(self.scorers))
-            self._filter_all(known, pod, snapshot)
-            return known
+        found = self._class_of(pod, snapshot)
+        try:
+            self._bring_up(found, pod, snapshot)
+        except (PluginError, Unfit):
+            found.layout = -1  # half-way: everything is asked again
+            raise
+        return found
+
+    def _class_of(self, pod: PodInfo, snapshot: Snapshot) -> PodClass:
+        if not self._memo_bytes:
+            return PodClass(None, None, self._offset(self.class_key(pod, snapshot)))
+        if not self._keys_move:
+            kept = pod.keys.get(_CLASS)
+            if type(kept) is PodClass and kept.owner is self:
+                self._uses += 1
+                kept.used = self._uses
+                return kept
         key = self.class_key(pod, snapshot)
-        found = classes.get(key)
+        found = None if key is None else self._classes.get(key)
         if found is None:
-            found = PodClass(len(self.filters), len(self.scorers), key)
-            self._filter_all(found, pod, snapshot)
-            classes[key] = found
-            if len(classes) > self._most_classes:
-                classes.popitem(last=False)
-            return found
-        known = found
-        classes.move_to_end(key)
-        rows = None
-        if known.size == snapshot.nodes.size and known.layout == snapshot.layout:
-            rows = snapshot.changed_since(known.generation)
-        if rows is None:
-            self._filter_all(known, pod, snapshot)
+            found = PodClass(key, self, self._offset(key))
+            if key is not None:
+                self._make_room(snapshot.nodes.size)
+                self._classes[key] = found
+        self._uses += 1
+        found.used = self._uses
+        pod.keys[_CLASS] = found
+        return found
+
+    def _make_room(self, size: int) -> None:
+        """Forgets the classes used longest ago once they are too many for their bytes."""
+        most = self._memo_bytes // (max(1, size) * _BYTES_A_KEY)
+        most = min(_MOST_CLASSES, max(_LEAST_CLASSES, most))
+        if len(self._classes) < most:
+            return
+        by_use = sorted(self._classes.values(), key=lambda one: one.used)
+        for old in by_use[: len(by_use) - most + 1 + most // 8]:
+            old.owner = None
+            del self._classes[old.key]
+        in_use = {id(s) for one in self._classes.values() for s in one.shared()}
+        self._shared = {k: s for k, s in self._shared.items() if id(s) in in_use}
+
+    def _offset(self, key: tuple[Hashable, ...] | None) -> int:
+        """Where the class begins in the order of ties; equal in every process."""
+        text = f"{self.profile.seed}\0{_stable(key)}"
+        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest()) & TIE_MASK
+
+    def _places(self, snapshot: Snapshot) -> IntColumn:
+        """(N,) the order of ties: nodes by a hash of their names, spread over all places."""
+        stamp = snapshot.layout, snapshot.nodes.size
+        if self._ties_for != stamp:
+            keys = snapshot.nodes.tie_keys
+            places = np.empty(len(keys), dtype=np.int64)
+            places[np.argsort(keys, kind="stable")] = np.arange(len(keys))
+            places *= max(1, (TIE_MASK + 1) // max(1, len(keys)))
+            self._ties, self._ties_for = places, stamp
+        return self._ties
+
+    # ---- bringing a class up to the snapshot -------------------------------------------------
+
+    def _bring_up(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> None:
+        moved = known.layout != snapshot.layout
+        if moved and (known.layout < 0 or not self._relaid(known, pod, snapshot)):
+            self._fill(known, pod, snapshot)
+            return
+        if known.versions and not self._current(known, snapshot):
+            self._fill(known, pod, snapshot)
+            return
+        if known.generation == snapshot.generation:
+            return
+        changes = snapshot.changes_since(known.generation)
+        if changes is None:
+            self._fill(known, pod, snapshot)
+            return
+        self._replay(known, pod, snapshot, *changes)
+
+    def _replay(
+        self,
+        known: PodClass,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        rows: NDArray[np.intp],
+        causes: NDArray[np.int16],
+    ) -> None:
+        """Asks again about the rows that changed."""
+        if len(rows) == 1:
+            union = causes.item(0)
         else:
-            self._filter_changed(known, pod, snapshot, rows)
-        return known
-
-    def _filter_all(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> None:
-        known.size = -1  # in case a plugin raises half-way
-        self._pre_filter(known, pod, snapshot)
-        size = snapshot.nodes.size
-        for i in range(len(self.filters)):
-            self._ask_filter(known, i, pod, snapshot)
-        known.feasible = _all_of(known, snapshot, slice(0, size))
-        _masks_changed(known, everywhere=True)
-        known.raw = [None] * len(self.scorers)
-        known.layout = snapshot.layout
+            union = int(np.bitwise_or.reduce(causes))
+            if union & ~known.causes:
+                rows = rows[(causes & known.causes) != 0]
         known.generation = snapshot.generation
-        known.size = size
+        if union & known.touched or (union & ~_POD and self._shared_moved(known, pod, snapshot)):
+            self._fill(known, pod, snapshot)
+            return
+        if not union & known.causes:
+            return
+        try:
+            moved = self._update(known, pod, snapshot, rows)
+        except Exception:  # noqa: BLE001 - the full pass says whose fault it is, or copes
+            self._fill(known, pod, snapshot)
+            return
+        # Which nodes are feasible decides what the scores are normalised by.
+        if moved and (known.lookups or known.bad) and not self._settled(known):
+            self._fill(known, pod, snapshot)
 
-    def _pre_filter(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> None:
-        known.pre = []
-        known.allowed = None
+    def _update(
+        self, known: PodClass, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp]
+    ) -> bool:
+        """New keys for some rows; true if the set of feasible nodes changed."""
+        if len(rows) <= _FEW_ROWS:
+            cells, row = known.cells, known.row
+            moved = False
+            for r in rows.tolist():
+                old, new = cells[r], row(r)
+                if old != new:
+                    cells[r] = new
+                    if (old < 0) is not (new < 0):
+                        known.feasible += 1 if old < 0 else -1
+                        moved = True
+            return moved
+        before = known.column[rows]
+        after = self._keys(known, pod, snapshot, rows)
+        known.column[rows] = after
+        changed = (before < 0) != (after < 0)
+        known.feasible += int(np.count_nonzero(after >= 0)) - int(np.count_nonzero(before >= 0))
+        return bool(changed.any())
+
+    def _shared_moved(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Refreshes what is shared; true if raw scores that are looked up are others now."""
+        moved = False
+        for filtering in known.filters:
+            if filtering.shared is not None:
+                uniform = filtering.shared.uniform
+                self._refresh_filter(filtering, pod, snapshot)
+                moved |= uniform != filtering.shared.uniform
+        for scoring in known.scorers:
+            if scoring.shared is not None:
+                moved |= self._refresh_score(scoring, pod, snapshot)
+        for lookup in known.lookups:
+            if lookup.scoring.shared is not None:
+                moved |= self._refresh_score(lookup.scoring, pod, snapshot)
+        return moved
+
+    def _relaid(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Nodes came or went: the keys stay, for the rows that stay; false if all must be asked.
+
+        INVARIANT: rows that came, went or were reused are among the changes since.
+        """
+        size, old = snapshot.nodes.size, len(known.column)
+        if known.allowed is not None or known.lookups or known.bad or size < old:
+            return False
+        if snapshot.changes_since(known.generation) is None:
+            return False
+        self._shared_moved(known, pod, snapshot)
+        ties = self._places(snapshot)
+        column = np.full(size, NOWHERE, dtype=np.int64)
+        kept = known.column
+        column[:old] = np.where(
+            kept < 0, kept, (kept & ~TIE_MASK) + ((ties[:old] + known.offset) & TIE_MASK)
+        )
+        known.column, known.cells = column, column.data
+        known.layout = snapshot.layout
+        bind_rows(known, pod, snapshot, ties)
+        return True
+
+    # ---- filling a class ---------------------------------------------------------------------
+
+    def _fill(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> None:
+        """Asks every plugin about every row."""
+        known.layout = -1
+        self._ask_filters(known, pod, snapshot)
+        known.bad = None
+        known.scorers, known.wide_scorers, known.lookups = [], [], []
+        scorings = self._ask_scorers(known, pod, snapshot)
+        # Only rows that a PreFilter leaves are asked about.
+        rows: Rows = slice(0, snapshot.nodes.size)
+        if known.allowed is not None:
+            rows = np.flatnonzero(known.allowed)
+        passed = self._passed(known, pod, snapshot, rows)
+        known.feasible = int(np.count_nonzero(passed))
+        feasible = passed
+        if known.allowed is not None:
+            feasible = np.zeros(snapshot.nodes.size, dtype=np.bool_)
+            feasible[rows] = passed
+        self._place_scorers(known, scorings, pod, snapshot, feasible)
+        try:
+            totals = self._totals(known, pod, snapshot, rows, passed)
+        except OutOfRange as fault:
+            known.bad = self._out_of_range(str(fault))
+            totals = np.zeros(len(passed))
+        ties = self._places(snapshot)
+        keys = keys_of(totals, ties[rows], known.offset, whole=known.whole)
+        keys[~passed] = NOWHERE
+        if known.allowed is not None:
+            asked, keys = keys, np.full(snapshot.nodes.size, NOWHERE, dtype=np.int64)
+            keys[rows] = asked
+        known.column, known.cells = keys, keys.data
+        known.causes = int(_causes(known))
+        known.layout, known.generation = snapshot.layout, snapshot.generation
+        bind_rows(known, pod, snapshot, ties)
+
+    def _ask_filters(
+        self, known: PodClass, pod: PodInfo, snapshot: Snapshot, *, share: bool = True
+    ) -> None:
+        known.filters, known.wide_filters, known.versions = [], [], []
+        known.allowed, known.allowed_by = None, ()
         size = snapshot.nodes.size
-        known.asked = slice(0, size)
-        allowed_by: list[str] = []
         wanted: frozenset[str] | None = None
-        for i, plugin in enumerate(self.filters):
-            known.filter_versions[i] = self._version(plugin, snapshot)
-            result = self._guard(plugin.name, "PreFilter", plugin.pre_filter, pod, snapshot)
-            if not result.status.ok and result.status.code is not Code.SKIP:
-                raise _pre_filter_end(result.status.by(plugin.name), snapshot)
-            known.pre.append(result)
+        for name, points in self.filters:
+            result = self._pre_filter(name, points.pre_filter, pod, snapshot)
+            self._keep_version(known, name, result.version, snapshot)
+            if result.status.code is Code.SKIP:
+                continue
             if result.rows is not None:
-                allowed_by.append(plugin.name)
+                known.allowed_by = (*known.allowed_by, name)
                 allowed = np.zeros(size, dtype=np.bool_)
                 allowed[result.rows] = True
                 known.allowed = allowed if known.allowed is None else known.allowed & allowed
                 names = _named(result, snapshot)
                 wanted = names if wanted is None else wanted & names
                 if not wanted:
-                    raise _pre_filter_end(unresolvable(_left_out(allowed_by)), snapshot, allowed_by)
-        known.allowed_by = tuple(allowed_by)
-        if known.allowed is not None:
-            known.asked = np.flatnonzero(known.allowed)
+                    left_out = unresolvable(_left_out(known.allowed_by))
+                    raise _pre_filter_end(left_out, snapshot, known.allowed_by)
+            if points.filter is None or not result.rejects:
+                continue
+            if result.scope is not Scope.ROW:
+                known.wide_filters.append(Filtering(name, points, result))
+                continue
+            shared = None
+            if share and result.shared is not None:
+                shared = self._share(name, "filter", result.shared, result.causes)
+            filtering = Filtering(name, points, result, shared)
+            if shared is not None:
+                self._refresh_filter(filtering, pod, snapshot)
+            known.filters.append(filtering)
 
-    def _ask_filter(self, known: PodClass, i: int, pod: PodInfo, snapshot: Snapshot) -> None:
-        """One plugin about all rows that are asked at all."""
-        known.masks[i] = None
-        if known.pre[i].status.code is Code.SKIP:
-            return
-        passed = self._verdicts(known, i, pod, snapshot, known.asked).passed
-        if passed is not None and not isinstance(known.asked, slice):
-            mask = np.zeros(snapshot.nodes.size, dtype=np.bool_)
-            mask[known.asked] = passed
-            passed = mask
-        known.masks[i] = passed
-
-    def _filter_changed(
-        self, known: PodClass, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp]
+    def _keep_version(
+        self, known: PodClass, name: str, version: Version | None, snapshot: Snapshot
     ) -> None:
-        size, known.size = known.size, -1  # in case a plugin raises half-way
-        if known.allowed is not None:
-            rows = rows[known.allowed[rows]]
-        refilled = changed = False
-        for i, plugin in enumerate(self.filters):
-            version = self._version(plugin, snapshot)
-            moved = self._of_all_rows[i] and known.generation != snapshot.generation
-            if moved or version != known.filter_versions[i]:
-                self._refilter(known, i, pod, snapshot, version)
-                refilled = True
-            elif len(rows) and known.pre[i].status.code is not Code.SKIP:
-                changed |= self._filter_rows(known, i, pod, snapshot, rows)
-        if refilled:
-            known.feasible = _all_of(known, snapshot, slice(0, snapshot.nodes.size))
-            _masks_changed(known, everywhere=True)
-        elif changed:
-            feasible = _all_of(known, snapshot, rows)
-            _masks_changed(known, everywhere=not np.array_equal(known.feasible[rows], feasible))
-            known.feasible[rows] = feasible
-        if len(rows):
-            self._score_changed(known, pod, snapshot, rows)
-        known.generation = snapshot.generation
-        known.size = size
+        if version is not None:
+            value = self._guard(name, "PreFilter", version, snapshot)
+            known.versions.append((name, version, value))
 
-    def _refilter(
-        self, known: PodClass, i: int, pod: PodInfo, snapshot: Snapshot, version: Hashable
-    ) -> None:
-        plugin = self.filters[i]
-        result = self._guard(plugin.name, "PreFilter", plugin.pre_filter, pod, snapshot)
+    def _current(self, known: PodClass, snapshot: Snapshot) -> bool:
+        """Whether what the class depends on besides rows is as it was."""
+        return all(
+            self._guard(name, "PreFilter", version, snapshot) == value
+            for name, version, value in known.versions
+        )
+
+    def _pre_filter(
+        self,
+        name: str,
+        ask: Callable[[PodInfo, Snapshot], PreFilterResult] | None,
+        pod: PodInfo,
+        snapshot: Snapshot,
+    ) -> PreFilterResult:
+        if ask is None:
+            return PreFilterResult()
+        result = self._guard(name, "PreFilter", ask, pod, snapshot)
         if not result.status.ok and result.status.code is not Code.SKIP:
-            known.size = -1
-            raise _pre_filter_end(result.status.by(plugin.name), snapshot)
-        known.pre[i] = result
-        known.filter_versions[i] = version
-        self._ask_filter(known, i, pod, snapshot)
+            raise _pre_filter_end(result.status.by(name), snapshot)
+        return result
 
-    def _filter_rows(
-        self, known: PodClass, i: int, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp]
-    ) -> bool:
-        """One plugin about some rows; True if its mask changed."""
-        passed = self._verdicts(known, i, pod, snapshot, rows).passed
-        mask = known.masks[i]
-        if mask is None:
-            if passed is None:
-                return False
-            mask = known.masks[i] = np.ones(snapshot.nodes.size, dtype=np.bool_)
-        if passed is None:
-            passed = np.ones(len(rows), dtype=np.bool_)
-        if mask[rows].tobytes() == passed.tobytes():
-            return False
-        mask[rows] = passed
-        return True
-
-    def _verdicts(
-        self, known: PodClass, i: int, pod: PodInfo, snapshot: Snapshot, rows: Rows
-    ) -> Verdicts:
-        plugin = self.filters[i]
-        state = known.pre[i].state
-        return self._guard(plugin.name, "Filter", plugin.filter, state, pod, snapshot, rows)
-
-    def candidates(self, known: PodClass) -> Candidates:
-        """The rows of the feasible nodes, ascending; one array for all classes with the same."""
-        if known.candidates is not None:
-            return known.candidates
-        if not self._most_classes:
-            return np.flatnonzero(known.feasible)
-        if known.layout != self._sets_for or self._sets_bytes > _SETS_BYTES:
-            self._sets.clear()
-            self._sets_bytes = 0
-            self._sets_for = known.layout
-        key = known.feasible.tobytes()
-        found = self._sets.get(key)
-        if found is None:
-            found = self._sets[key] = np.flatnonzero(known.feasible)
-            found.flags.writeable = False
-            self._sets_bytes += found.nbytes + len(key)
-        known.candidates = found
+    def _ask_scorers(
+        self, known: PodClass, pod: PodInfo, snapshot: Snapshot, *, share: bool = True
+    ) -> list[Scoring]:
+        """Those with a say, in order; an error is kept until it comes to scoring."""
+        found: list[Scoring] = []
+        for name, points, weight in self.scorers:
+            try:
+                result = self._pre_score(name, points.pre_score, pod, snapshot)
+                self._keep_version(known, name, result.version, snapshot)
+            except PluginError as error:
+                known.bad = error
+                return []
+            if result.status.code is Code.SKIP:
+                continue
+            shared = None
+            if share and result.scope is Scope.ROW and result.shared is not None:
+                shared = self._share(name, "score", result.shared, result.causes)
+            found.append(Scoring(name, points, weight, result, shared))
         return found
 
-    def first_rejections(self, known: PodClass, snapshot: Snapshot) -> dict[str, Candidates]:
-        """The rows that each plugin was the first to reject, for plugins that rejected any."""
-        left = snapshot.nodes.present.copy()
-        if known.allowed is not None:
-            left &= known.allowed
-        first: dict[str, Candidates] = {}
-        for plugin, mask in zip(self.filters, known.masks, strict=True):
-            if mask is None:
-                continue
-            rows = np.flatnonzero(left & ~mask)
-            if len(rows):
-                first[plugin.name] = rows
-                left &= mask
-        return first
+    def _pre_score(
+        self,
+        name: str,
+        ask: Callable[[PodInfo, Snapshot], PreScoreResult] | None,
+        pod: PodInfo,
+        snapshot: Snapshot,
+    ) -> PreScoreResult:
+        if ask is None:
+            return PreScoreResult()
+        result = self._guard(name, "PreScore", ask, pod, snapshot)
+        if not result.status.ok and result.status.code is not Code.SKIP:
+            raise PluginError(name, "PreScore", RuntimeError(" ".join(result.status.reasons)))
+        return result
 
-    def rejected(self, known: PodClass, snapshot: Snapshot) -> dict[str, int]:
-        """How many nodes each plugin was the first to reject. Borrowed: read only."""
-        if known.rejected is None:
-            left = snapshot.nodes.present
-            if known.allowed is not None:
-                left = left & known.allowed
-            known.rejected = {}
-            for plugin, mask in zip(self.filters, known.masks, strict=True):
-                if mask is None:
-                    continue
-                count = int(np.count_nonzero(left > mask))
-                if count:
-                    known.rejected[plugin.name] = count
-                    left = left & mask
-        return known.rejected
+    def _place_scorers(
+        self,
+        known: PodClass,
+        scorings: Sequence[Scoring],
+        pod: PodInfo,
+        snapshot: Snapshot,
+        passed: BoolColumn,
+    ) -> None:
+        """Which scores are baked into the keys, and how; the others are asked in every cycle.
 
-    def unfit(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> FitError:
-        """Why no node is left, counted by reason.
-
-        The pod's own nominated node is asked whatever a PreFilter says, so it has its own reason.
+        Where a wide filter decides in every cycle which nodes are feasible, all that depends on the
+        feasible ones is asked then, too.
         """
-        reasons: Counter[str] = Counter()
-        first = self.first_rejections(known, snapshot)
-        for i, plugin in enumerate(self.filters):
-            rows = first.get(plugin.name)
-            if rows is not None:
-                reasons.update(self._reasons(known, i, pod, snapshot, rows))
-        plugins = set(first)
-        present = snapshot.nodes.present
+        known.base, known.touched, known.whole = 0.0, 0, True
+        for scoring in scorings:
+            result = scoring.result
+            by_row = result.scope is Scope.ROW
+            if by_row and result.normalization is Normalization.NONE:
+                if scoring.shared is not None:
+                    self._refresh_score(scoring, pod, snapshot)
+                known.scorers.append(scoring)
+            elif known.wide_filters or result.scope is Scope.ALL:
+                known.wide_scorers.append(scoring)
+            elif by_row and result.normalization is not Normalization.CUSTOM:
+                self._normalize(known, scoring, pod, snapshot, passed)
+            else:
+                self._of_feasible(known, scoring, pod, snapshot, passed)
+
+    def _normalize(
+        self,
+        known: PodClass,
+        scoring: Scoring,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        passed: BoolColumn,
+    ) -> None:
+        """Bakes in raw scores of rows, normalised by the highest of the feasible ones."""
+        shared = scoring.shared
+        if shared is None:
+            raw = self._raw(scoring, pod, snapshot, slice(0, snapshot.nodes.size))
+            known.touched |= int(scoring.result.causes)
+        else:
+            self._refresh_score(scoring, pod, snapshot)
+            raw = shared.column
+        how = scoring.result.normalization
+        if shared is not None and shared.uniform:
+            known.base += scoring.weight * float(normalized(how, _ONE_ZERO, 0.0)[0])
+            return
+        top = float(raw[passed].max(initial=0.0))
+        fresh = None if shared is None else shared.normal.get(top)
+        if fresh is None:
+            fresh = normalized(how, raw, top)
+            if shared is not None:
+                shared.normal[top] = fresh
+        known.lookups.append(Lookup(scoring, fresh, raw, top))
+
+    def _of_feasible(
+        self,
+        known: PodClass,
+        scoring: Scoring,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        passed: BoolColumn,
+    ) -> None:
+        """Bakes in scores that are made of the feasible nodes."""
+        rows = np.flatnonzero(passed)
+        known.touched |= int(scoring.result.causes)
+        try:
+            scores = self._normal(scoring, pod, snapshot, rows)
+        except PluginError as error:
+            known.bad = error
+            return
+        if scores is None:
+            scores, weight = np.zeros(len(rows)), 0.0
+        else:
+            weight = scoring.weight
+        column = np.zeros(snapshot.nodes.size)
+        column[rows] = scores
+        known.whole = False
+        known.lookups.append(Lookup(scoring, column, None, 0.0, weight))
+
+    def _settled(self, known: PodClass) -> bool:
+        """Whether what the feasible nodes decide is as it was."""
+        if known.bad is not None:
+            return False
+        for lookup in known.lookups:
+            if lookup.raw is None:
+                return False
+            if float(lookup.raw[known.column >= 0].max(initial=0.0)) != lookup.top:
+                return False
+        return True
+
+    def _passed(self, known: PodClass, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> BoolColumn:
+        """Which of the rows hold a node that no filter by row rejects."""
+        passed = snapshot.nodes.present[rows].copy()
         if known.allowed is not None:
-            out = int(np.count_nonzero(present & ~known.allowed))
-            nominated = snapshot.nodes.row(pod.pod.status.nominated_node_name)
-            if nominated >= 0 and not known.allowed[nominated]:
-                out -= 1
-                own = np.array([nominated], dtype=np.intp)
-                asked = (self._reasons(known, i, pod, snapshot, own) for i in range(len(known.pre)))
-                reasons.update(next(filter(None, asked), Counter()))
-            if out:
-                reasons[f"node(s) didn't satisfy plugin(s) {_go_list(known.allowed_by)}"] += out
-            plugins.update(known.allowed_by)
-        return FitError(int(np.count_nonzero(present)), reasons, plugins=frozenset(plugins))
+            passed &= known.allowed[rows]
+        for filtering in known.filters:
+            if filtering.shared is not None:
+                if not filtering.shared.uniform:
+                    passed &= filtering.shared.column[rows]
+                continue
+            own = self._verdicts(filtering, pod, snapshot, rows).passed
+            if own is not None:
+                passed &= own
+        return passed
 
-    def _reasons(
-        self, known: PodClass, i: int, pod: PodInfo, snapshot: Snapshot, rows: Candidates
-    ) -> Counter[str]:
-        """How often one plugin gives each reason for rejecting one of the rows."""
-        reasons: Counter[str] = Counter()
-        if known.pre[i].status.code is not Code.SKIP:
-            for status, positions in self._verdicts(known, i, pod, snapshot, rows).groups():
-                for reason in status.reasons:
-                    reasons[reason] += len(positions)
-        return reasons
-
-    # ---- scores ------------------------------------------------------------------------------
-
-    def scores(
-        self, known: PodClass, pod: PodInfo, snapshot: Snapshot, candidates: Candidates
-    ) -> list[tuple[str, float, Scores, Scores]]:
-        """Per plugin with a say: name, weight, raw and normalised scores of the candidates.
+    def _totals(
+        self, known: PodClass, pod: PodInfo, snapshot: Snapshot, rows: Rows, passed: BoolColumn
+    ) -> Scores:
+        """What the baked scores of the rows add up to, in the order of `bind_rows`.
 
         Raises:
-            PluginError: a plugin raised, or a normalised score of it is outside 0..100.
+            OutOfRange: a score of a row that passes is not in 0..100.
         """
-        everyone = len(candidates) == snapshot.nodes.size
-        keep = candidates is known.candidates
-        answers = []
-        for i, (plugin, weight) in enumerate(self.scorers):
-            raw = self._raw(known, i, pod, snapshot, candidates)
-            if raw is None:
-                continue
-            name = plugin.name
-            normal = known.normal[i]
-            if normal is None or not keep:
-                by_row = plugin.score_scope is Scope.ROW
-                if by_row and not everyone:
-                    raw = raw.take(candidates)
-                pre = known.score_pre[i]
-                state = None if pre is None else pre[1]
-                fresh = self._guard(name, "NormalizeScore", plugin.normalize, state, raw)
-                normal = raw, fresh
-                if by_row and keep:
-                    known.normal[i] = normal
-            answers.append((name, weight, *normal))
-        return answers
+        totals = np.full(len(passed), known.base)
+        for scoring in known.scorers:
+            raw = self._raw(scoring, pod, snapshot, rows)
+            if raw.min(initial=0.0) < 0 or raw.max(initial=0.0) > MAX_SCORE:
+                inside = raw[passed]
+                if inside.min(initial=0.0) < 0 or inside.max(initial=0.0) > MAX_SCORE:
+                    raise OutOfRange(scoring.name)
+                raw = np.clip(raw, 0.0, MAX_SCORE)
+            totals += raw if scoring.weight == 1 else raw * scoring.weight
+        for lookup in known.lookups:
+            part = lookup.column[rows]
+            totals += part if lookup.weight == 1 else part * lookup.weight
+        return totals
 
-    def _raw(
-        self, known: PodClass, i: int, pod: PodInfo, snapshot: Snapshot, candidates: Candidates
-    ) -> Scores | None:
-        plugin, _ = self.scorers[i]
-        version = self._version(plugin, snapshot)
-        pre = known.score_pre[i]
-        if pre is None or version != known.score_versions[i]:
-            pre = self._guard(plugin.name, "PreScore", plugin.pre_score, pod, snapshot)
-            if pre[0].code is Code.ERROR:
-                raise PluginError(plugin.name, "PreScore", RuntimeError(" ".join(pre[0].reasons)))
-            known.score_pre[i] = pre
-            known.score_versions[i] = version
-            known.raw[i] = known.normal[i] = None
-        status, state = pre
-        if status.code is Code.SKIP:
-            return None
-        if plugin.score_scope is Scope.ALL:
-            return self._guard(plugin.name, "Score", plugin.score, state, pod, snapshot, candidates)
-        if known.raw[i] is None:
-            everyone = slice(0, snapshot.nodes.size)
-            known.raw[i] = self._guard(
-                plugin.name, "Score", plugin.score, state, pod, snapshot, everyone
-            )
-        return known.raw[i]
-
-    def _score_changed(
+    def _keys(
         self, known: PodClass, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp]
-    ) -> None:
-        for i, (plugin, _) in enumerate(self.scorers):
-            raw, pre = known.raw[i], known.score_pre[i]
-            if raw is None or pre is None:
-                continue
-            fresh = self._guard(plugin.name, "Score", plugin.score, pre[1], pod, snapshot, rows)
-            if fresh is None:
-                known.raw[i] = known.normal[i] = None
-            elif raw[rows].tobytes() != fresh.tobytes():
-                raw[rows] = fresh
-                known.normal[i] = None
+    ) -> IntColumn:
+        passed = self._passed(known, pod, snapshot, rows)
+        totals = self._totals(known, pod, snapshot, rows, passed)
+        keys = keys_of(totals, self._places(snapshot)[rows], known.offset, whole=known.whole)
+        keys[~passed] = NOWHERE
+        return keys
+
+    # ---- asking plugins ----------------------------------------------------------------------
+
+    def _share(self, name: str, point: str, key: Hashable, causes: Cause) -> Shared:
+        found = self._shared.get((name, point, key))
+        if found is None:
+            found = self._shared[name, point, key] = Shared(causes)
+        return found
+
+    def _refresh_filter(self, filtering: Filtering, pod: PodInfo, snapshot: Snapshot) -> bool:
+        def ask(rows: Rows) -> NDArray[Any]:
+            passed = self._verdicts(filtering, pod, snapshot, rows).passed
+            return np.ones(_count(rows), dtype=np.bool_) if passed is None else passed
+
+        assert filtering.shared is not None
+        return filtering.shared.refresh(snapshot, ask)
+
+    def _refresh_score(self, scoring: Scoring, pod: PodInfo, snapshot: Snapshot) -> bool:
+        def ask(rows: Rows) -> NDArray[Any]:
+            return self._asked(scoring, pod, snapshot, rows)
+
+        assert scoring.shared is not None
+        return scoring.shared.refresh(snapshot, ask)
+
+    def _verdicts(
+        self, filtering: Filtering, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> Verdicts:
+        ask = filtering.points.filter
+        assert ask is not None
+        state = filtering.result.state
+        return self._guard(filtering.name, "Filter", ask, state, pod, snapshot, rows)
+
+    def _raw(self, scoring: Scoring, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
+        """Raw scores of rows, zeros of a plugin that abstains."""
+        if scoring.shared is not None:
+            return scoring.shared.column[rows]
+        return self._asked(scoring, pod, snapshot, rows)
+
+    def _asked(self, scoring: Scoring, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
+        raw = self._score(scoring, pod, snapshot, rows)
+        return np.zeros(_count(rows)) if raw is None else raw
+
+    def _score(
+        self, scoring: Scoring, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> Scores | None:
+        ask = scoring.points.score
+        assert ask is not None
+        state = scoring.result.state
+        return self._guard(scoring.name, "Score", ask, state, pod, snapshot, rows)
+
+    def _normal(
+        self, scoring: Scoring, pod: PodInfo, snapshot: Snapshot, candidates: Candidates
+    ) -> Scores | None:
+        """Normalised scores of the candidates; None: the plugin abstains.
+
+        Raises:
+            PluginError: a plugin raised, or a score is outside 0..100.
+        """
+        raw = self._score(scoring, pod, snapshot, candidates)
+        return None if raw is None else self._normalized(scoring, raw)
+
+    def _normalized(self, scoring: Scoring, raw: Scores) -> Scores:
+        how = scoring.result.normalization
+        normal = raw
+        if how is Normalization.CUSTOM:
+            ask = scoring.points.normalize
+            assert ask is not None
+            normal = self._guard(scoring.name, "NormalizeScore", ask, scoring.result.state, raw)
+        elif how is not Normalization.NONE:
+            normal = normalized(how, raw, float(raw.max(initial=0.0)))
+        if normal.min(initial=0.0) < 0 or normal.max(initial=0.0) > MAX_SCORE:
+            raise self._out_of_range(scoring.name)
+        return normal
+
+    def _out_of_range(self, name: str) -> PluginError:
+        cause = ValueError("a score is outside 0..100: amounts too large to be scored in 64 bits?")
+        return PluginError(name, "NormalizeScore", cause)
+
+    # ---- choosing ----------------------------------------------------------------------------
+
+    @property
+    def tiered(self) -> bool:
+        """Whether a plugin says that some candidates come before others whatever the scores are."""
+        return bool(self._tiers)
+
+    def candidates(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> Candidates:
+        """The rows of the feasible nodes, ascending.
+
+        Raises:
+            PluginError: a plugin raised.
+        """
+        passed = known.column >= 0
+        for filtering in known.wide_filters:
+            own = self._verdicts(filtering, pod, snapshot, slice(0, len(passed))).passed
+            if own is not None:
+                passed &= own
+        return np.flatnonzero(passed)
+
+    def keys(
+        self, known: PodClass, pod: PodInfo, snapshot: Snapshot, candidates: Candidates
+    ) -> IntColumn:
+        """(n,) sort keys of the candidates, wide scores and tiers included.
+
+        Raises:
+            PluginError: a plugin raised, or a score is outside 0..100.
+        """
+        keys = known.column[candidates]
+        if known.wide_scorers:
+            totals = np.zeros(len(keys))
+            for scoring in known.wide_scorers:
+                normal = self._normal(scoring, pod, snapshot, candidates)
+                if normal is not None:
+                    totals += normal * scoring.weight
+            ties = np.zeros(len(keys), dtype=np.int64)
+            keys += keys_of(totals, ties, 0, whole=False)
+        tier = self.best_tier(pod, snapshot, candidates)
+        if tier is not None:
+            keys[~tier] = NOWHERE
+        return keys
 
     def best_tier(
         self, pod: PodInfo, snapshot: Snapshot, candidates: Candidates
@@ -529,13 +772,102 @@ class Framework:
             PluginError: a plugin raised.
         """
         best: BoolColumn | None = None
-        for plugin in self._tiers:
-            for mask in self._guard(
-                plugin.name, "Tier", plugin.preferred, pod, snapshot, candidates
-            ):
+        for name, ask in self._tiers:
+            for mask in self._guard(name, "Tier", ask, pod, snapshot, candidates):
                 both = mask if best is None else best & mask
                 best = both if both.any() else best
         return best
+
+    # ---- without the memo --------------------------------------------------------------------
+
+    def verdicts(self, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp]) -> BoolColumn:
+        """Which of the rows can take the pod; nothing is kept. For what-if questions.
+
+        Raises:
+            PluginError: a plugin raised.
+        """
+        known = PodClass(None, None, 0)
+        try:
+            self._ask_filters(known, pod, snapshot, share=False)
+        except Unfit:
+            return np.zeros(len(rows), dtype=np.bool_)
+        passed = self._passed(known, pod, snapshot, rows)
+        for filtering in known.wide_filters:
+            own = self._verdicts(filtering, pod, snapshot, rows).passed
+            if own is not None:
+                passed &= own
+        return passed
+
+    def rejections(self, pod: PodInfo, snapshot: Snapshot) -> Rejections:
+        """Why each node is rejected that is; nothing is kept.
+
+        Raises:
+            PluginError: a plugin raised.
+        """
+        present = snapshot.nodes.present
+        count = int(np.count_nonzero(present))
+        known = PodClass(None, None, 0)
+        try:
+            self._ask_filters(known, pod, snapshot, share=False)
+        except Unfit as unfit:
+            return Rejections(count, ended=unfit.fit_error)
+        left = present.copy()
+        left_out = None
+        if known.allowed is not None:
+            left &= known.allowed
+            # The pod's own nominated node is asked whatever a PreFilter says.
+            nominated = snapshot.nodes.row(pod.pod.status.nominated_node_name)
+            if nominated >= 0:
+                left[nominated] = True
+            left_out = np.flatnonzero(present & ~left)
+        each: list[Rejection] = []
+        for filtering in sorted(
+            (*known.filters, *known.wide_filters), key=lambda one: self._order[one.name]
+        ):
+            rows = np.flatnonzero(left)
+            if not len(rows):
+                break
+            for status, positions in self._verdicts(filtering, pod, snapshot, rows).groups():
+                if len(positions):
+                    each.append(Rejection(filtering.name, status, rows[positions]))
+                    left[rows[positions]] = False
+        return Rejections(count, each, left_out, known.allowed_by)
+
+    def scores(
+        self, pod: PodInfo, snapshot: Snapshot, candidates: Candidates
+    ) -> list[tuple[str, float, Scores, Scores]]:
+        """Per plugin with a say: name, weight, raw and normalised scores of the candidates.
+
+        Nothing is kept.
+
+        Raises:
+            PluginError: a plugin raised, or a normalised score of it is outside 0..100.
+        """
+        answers = []
+        known = PodClass(None, None, 0)
+        for scoring in self._ask_scorers(known, pod, snapshot, share=False):
+            raw = self._score(scoring, pod, snapshot, candidates)
+            if raw is not None:
+                normal = self._normalized(scoring, raw)
+                answers.append((scoring.name, scoring.weight, raw, normal))
+        if known.bad is not None:
+            raise known.bad
+        return answers
+
+    def post_filter(
+        self, pod: PodInfo, snapshot: Snapshot, rejections: Rejections
+    ) -> PostFilterResult:
+        """What is to be done so that a pod fits that fits nowhere; the first success wins.
+
+        Raises:
+            PluginError: a plugin raised.
+        """
+        last = NO_POST_FILTER
+        for name, ask in self._post_filters:
+            last = self._guard(name, "PostFilter", ask, pod, snapshot, rejections)
+            if not last.status.rejected:
+                return last
+        return last
 
     # ---- the chosen node ---------------------------------------------------------------------
 
@@ -558,37 +890,7 @@ class Framework:
         except PluginError as fault:
             return Acts(fault.status)
 
-    # ---- ties --------------------------------------------------------------------------------
-
-    def tie_seed(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> np.uint64:
-        """The seed of the class's permutation of the nodes; stable between processes.
-
-        INVARIANT: class keys are made of values whose repr is the same in every process.
-        """
-        if known.tie_seed is None:
-            key = self.class_key(pod, snapshot) if known.key is None else known.key
-            text = f"{self.profile.seed}\0{key!r}"
-            digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-            known.tie_seed = np.uint64(int.from_bytes(digest, "little"))
-        return known.tie_seed
-
     # ---- inside ------------------------------------------------------------------------------
-
-    def _memo(self, nodes: int) -> OrderedDict[Hashable, PodClass]:
-        """The memo, sized for the number of nodes: it holds bytes, not entries."""
-        if self._classes_for != nodes:
-            # Of each node: a byte a filter and the set of feasible ones; scores that a row alone
-            # decides are kept of all nodes, of the candidates, and normalised.
-            kept = [plugin for plugin, _ in self.scorers if plugin.score_scope is Scope.ROW]
-            bytes_a_node = len(self.filters) + 1 + 3 * _BYTES_A_SCORE * len(kept)
-            most = max(_LEAST_CLASSES, self._memo_bytes // (max(1, nodes) * bytes_a_node))
-            self._most_classes = min(_MOST_CLASSES, most) if self._memo_bytes > 0 else 0
-            self._classes = OrderedDict()
-            self._classes_for = nodes
-        return self._classes
-
-    def _version(self, plugin: FilterPlugin | ScorePlugin, snapshot: Snapshot) -> Hashable:
-        return self._guard(plugin.name, "PreFilter", plugin.version, snapshot)
 
     def _guard(
         self, plugin: str, point: str, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
@@ -604,29 +906,35 @@ class Framework:
             raise fault from cause
 
 
-def _all_of(known: PodClass, snapshot: Snapshot, rows: Rows) -> BoolColumn:
-    """Which of the rows hold a node that nobody rejects."""
-    feasible = snapshot.nodes.present[rows].copy()
-    for mask in (known.allowed, *known.masks):
-        if mask is not None:
-            feasible &= mask[rows]
-    return feasible
+NO_POST_FILTER: Final = PostFilterResult(unschedulable())
+_ONE_ZERO: Final = np.zeros(1)
 
 
-def _masks_changed(known: PodClass, *, everywhere: bool) -> None:
-    """Forgets what was made of the masks; `everywhere`: of the set of feasible nodes too."""
-    known.rejected = None
-    if everywhere:
-        known.candidates = None
-        known.normal = [None] * len(known.normal)
+def _count(rows: Rows) -> int:
+    return rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+
+
+def _causes(known: PodClass) -> Cause:
+    """Which changes of a row can change its key; a node that came or went always can."""
+    causes = Cause(0)
+    for filtering in known.filters:
+        causes |= filtering.result.causes
+    for scoring in (*known.scorers, *(lookup.scoring for lookup in known.lookups)):
+        causes |= scoring.result.causes
+    return causes
+
+
+def _stable(key: Hashable) -> str:
+    """The key as text, the same in every process: sets have no order of their own."""
+    if isinstance(key, tuple):
+        return f"({','.join(map(_stable, key))})"
+    if isinstance(key, frozenset):
+        return f"{{{','.join(sorted(map(_stable, key)))}}}"
+    return repr(key)
 
 
 def _log_fault(fault: PluginError) -> None:
     log.error("%s", fault, exc_info=fault.__cause__)
-
-
-def _go_list(names: Sequence[str]) -> str:
-    return f"[{' '.join(sorted(names))}]"
 
 
 def _named(result: PreFilterResult, snapshot: Snapshot) -> frozenset[str]:
@@ -639,7 +947,7 @@ def _named(result: PreFilterResult, snapshot: Snapshot) -> frozenset[str]:
 def _left_out(plugins: Sequence[str]) -> str:
     if len(plugins) == 1:
         return f"node(s) didn't satisfy plugin {plugins[0]}"
-    return f"node(s) didn't satisfy plugin(s) {_go_list(plugins)} simultaneously"
+    return f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins))}] simultaneously"
 
 
 def _pre_filter_end(status: Status, snapshot: Snapshot, plugins: Sequence[str] = ()) -> Exception:

@@ -7,6 +7,7 @@ until the cycle ends. A row number names a node as long as `layout` stays the sa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from enum import IntFlag, auto
 from typing import Protocol
 
 import numpy as np
@@ -22,6 +23,23 @@ BoolColumn = NDArray[np.bool_]
 IntColumn = NDArray[np.int64]
 FloatColumn = NDArray[np.float64]
 CodeColumn = NDArray[np.int32]
+
+
+class Cause(IntFlag):
+    """What of a row changed."""
+
+    POD = auto()
+    """Pods came to the node, left it, or hold something else."""
+    LABELS = auto()
+    TAINTS = auto()
+    """Taints or the cordon."""
+    ALLOCATABLE = auto()
+    IMAGES = auto()
+    CONDITIONS = auto()
+    OTHER = auto()
+    """Anything else of the API object; what of pods is read by derived columns."""
+    ANY = POD | LABELS | TAINTS | ALLOCATABLE | IMAGES | CONDITIONS | OTHER
+    """A node that came or went, too."""
 
 
 class Dictionary(Protocol):
@@ -47,6 +65,11 @@ class NodeColumns(Protocol):
     @property
     def size(self) -> int:
         """N: the length of every column. Rows without a node have `present` False."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """How many rows hold a node."""
         ...
 
     @property
@@ -260,7 +283,10 @@ class Snapshot(Protocol):
 
     @property
     def layout(self) -> int:
-        """Changes when rows are added or reused for other nodes; row numbers hold within one."""
+        """Changes when rows are added, freed or reused, or a column moves.
+
+        Row numbers, and cells of columns, hold within one.
+        """
         ...
 
     @property
@@ -290,6 +316,10 @@ class Snapshot(Protocol):
 
     def changed_since(self, generation: int) -> NDArray[np.intp] | None:
         """The rows changed after `generation`, each once; None if the log does not reach back."""
+        ...
+
+    def changes_since(self, generation: int) -> tuple[NDArray[np.intp], NDArray[np.int16]] | None:
+        """The same, and why: for each row the causes (`Cause`) together."""
         ...
 
 

@@ -21,15 +21,19 @@ from engine.framework.events import (
 )
 from engine.framework.interface import (
     ALL_PASS,
+    SKIP_FILTER,
+    SKIP_SCORE,
+    Normalization,
+    Points,
     PreFilterResult,
-    Scope,
+    PreScoreResult,
     Scores,
     State,
     StatusGroups,
     Verdicts,
 )
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import BoolColumn, Rows, Snapshot
+from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable
 from engine.objects import Affinity, Node, NodeAffinity, NodeSelectorTerm, Pod
 from engine.plugins.node_selector import (
@@ -42,14 +46,11 @@ from engine.plugins.node_selector import (
     parse_preferences,
     parse_selector,
 )
-from engine.plugins.normalize import by_maximum
 
 NAME: Final = "NodeAffinity"
 NO_MATCH: Final = unresolvable("node(s) didn't match Pod's node affinity/selector")
 NO_ADDED_MATCH: Final = unresolvable("node(s) didn't match scheduler-enforced node affinity")
 CONFLICT: Final = PreFilterResult(unresolvable("pod affinity terms conflict"))
-_SKIP: Final = PreFilterResult(Status.SKIP)
-_ALL_NODES: Final = PreFilterResult()
 _NONE: Final = NodeAffinity()
 _REMEMBERED: Final = 1024
 
@@ -146,49 +147,38 @@ class NodeAffinityPlugin:
             self._added.check()
         self._parsed: LRUCache[Hashable, _Parsed] = LRUCache(_REMEMBERED)
 
-    @property
-    def name(self) -> str:
-        """See `Plugin.name`."""
-        return NAME
+    name: Final = NAME
 
-    @property
-    def scope(self) -> Scope:
-        """One row at a time."""
-        return Scope.ROW
-
-    @property
-    def score_scope(self) -> Scope:
-        """One row at a time, before normalisation."""
-        return Scope.ROW
-
-    def events(self) -> Sequence[ClusterEventWithHint]:
+    def points(self) -> Points:
         """A matching node comes, a node begins to match."""
         node = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
-        return (ClusterEventWithHint(node, self._after_node_change),)
+        return Points(
+            events=(ClusterEventWithHint(node, self._after_node_change),),
+            class_key=self._class_key,
+            pre_filter=self._pre_filter,
+            filter=self._filter,
+            pre_score=self._pre_score,
+            score=self._score,
+        )
 
-    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
-        """Selector and node affinity as bytes, None without any."""
+    def _class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
         return self._key(pod)
 
-    def version(self, snapshot: Snapshot) -> Hashable:
-        """Nothing but rows is read."""
-        return None
-
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+    def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         """Skip if any node will do; the nodes that are named, if every term names some."""
         parsed = self._of(pod)
         if self._added is None and not parsed.filters:
-            return _SKIP
+            return SKIP_FILTER
         names = parsed.names
         if names is None:
-            return _ALL_NODES
+            return PreFilterResult(causes=Cause.LABELS, shared=(self._key(pod),))
         if not names:
             return CONFLICT
         found = [snapshot.nodes.row(name) for name in names]
         rows = np.array(sorted(row for row in found if row >= 0), dtype=np.intp)
-        return PreFilterResult(rows=rows, names=names)
+        return PreFilterResult(rows=rows, names=names, causes=Cause.LABELS)
 
-    def filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
+    def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """Rejects nodes that the profile's or the pod's terms leave out."""
         parsed = self._of(pod)
         own = parsed.mask(snapshot, rows) if parsed.filters else None
@@ -207,26 +197,24 @@ class NodeAffinityPlugin:
 
         return Verdicts(added & own, groups)
 
-    def pre_score(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Status, State]:
-        """Skip without preferences; an error if one cannot be parsed."""
+    def _pre_score(self, pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
+        """Skip without preferences; an error if one cannot be parsed. The best becomes 100."""
         parsed = self._of(pod)
         if parsed.error:
-            return Status(Code.ERROR, (parsed.error,), NAME), None
+            return PreScoreResult(Status(Code.ERROR, (parsed.error,), NAME))
         if parsed.preferences is None and self._added_preferences is None:
-            return Status.SKIP, None
-        return Status.SUCCESS, None
+            return SKIP_SCORE
+        return PreScoreResult(
+            causes=Cause.LABELS, shared=(self._key(pod),), normalization=Normalization.BY_MAX
+        )
 
-    def score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
+    def _score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
         """Sum of the weights of all preferred terms that match."""
         own, added = self._of(pod).preferences, self._added_preferences
         scores = (own or Preferences(())).scores(snapshot, rows)
         if added is not None:
             scores += added.scores(snapshot, rows)
         return scores
-
-    def normalize(self, state: State, scores: Scores) -> Scores:
-        """The best becomes 100."""
-        return by_maximum(scores)
 
     def _key(self, pod: PodInfo) -> Hashable:
         spec = pod.pod.spec

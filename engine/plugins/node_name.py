@@ -5,59 +5,50 @@ Source: kubernetes plugins/nodename/node_name.go.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import Final
 
 import numpy as np
 
 from engine.framework.events import Action, ClusterEvent, ClusterEventWithHint, Resource
-from engine.framework.interface import ALL_PASS, PreFilterResult, Scope, State, Verdicts
+from engine.framework.interface import PASS, Points, PreFilterResult, State, Verdicts
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import Rows, Snapshot
+from engine.framework.snapshot import Cause, Rows, Snapshot
 from engine.framework.status import unresolvable
 
 WRONG_NODE: Final = unresolvable("node(s) didn't match the requested node name")
-_ANY_NODE: Final = PreFilterResult()
 
 
 class NodeName:
     """Filters by `spec.nodeName`."""
 
-    @property
-    def name(self) -> str:
-        """See `Plugin.name`."""
-        return "NodeName"
+    name: Final = "NodeName"
 
-    @property
-    def scope(self) -> Scope:
-        """One row at a time."""
-        return Scope.ROW
+    def points(self) -> Points:
+        """A node of that name may come."""
+        return Points(
+            events=(ClusterEventWithHint(ClusterEvent(Resource.NODE, Action.ADD)),),
+            class_key=_key,
+            pre_filter=_pre_filter,
+            filter=_filter,
+        )
 
-    def events(self) -> Sequence[ClusterEventWithHint]:
-        """The node may come."""
-        return (ClusterEventWithHint(ClusterEvent(Resource.NODE, Action.ADD)),)
 
-    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
-        """The node's name."""
-        return pod.pod.spec.node_name
+def _key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
+    return pod.pod.spec.node_name
 
-    def version(self, snapshot: Snapshot) -> Hashable:
-        """Nothing but rows is read."""
-        return None
 
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-        """Only the named node, if one is named."""
-        name = pod.pod.spec.node_name
-        if not name:
-            return _ANY_NODE
-        row = snapshot.nodes.row(name)
-        rows = np.array([row] if row >= 0 else [], dtype=np.intp)
-        return PreFilterResult(rows=rows, names=frozenset((name,)))
+def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+    """Only the named node, if one is named."""
+    name = pod.pod.spec.node_name
+    if not name:
+        return PASS
+    row = snapshot.nodes.row(name)
+    rows = np.array([row] if row >= 0 else [], dtype=np.intp)
+    return PreFilterResult(rows=rows, names=frozenset((name,)), causes=Cause(0))
 
-    def filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
-        """Passes the named node."""
-        name = pod.pod.spec.node_name
-        if not name:
-            return ALL_PASS
-        passed = snapshot.nodes.name_codes()[rows] == snapshot.dictionary.find(name)
-        return Verdicts.uniform(passed, WRONG_NODE)
+
+def _filter(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
+    name = pod.pod.spec.node_name
+    passed = snapshot.nodes.name_codes()[rows] == snapshot.dictionary.find(name)
+    return Verdicts.uniform(passed, WRONG_NODE)

@@ -10,7 +10,7 @@ most_allocated.go, requested_to_capacity_ratio.go.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -21,12 +21,14 @@ from engine.framework.events import (
     Action,
     ClusterEvent,
     ClusterEventWithHint,
+    HintFn,
     QueueingHint,
     Resource,
 )
 from engine.framework.interface import (
+    Points,
     PreFilterResult,
-    Scope,
+    PreScoreResult,
     Scores,
     State,
     StatusGroups,
@@ -43,7 +45,14 @@ from engine.framework.podinfo import (
     is_scalar_resource,
     make_pod_info,
 )
-from engine.framework.snapshot import BoolColumn, IntColumn, NodeColumns, Rows, Snapshot
+from engine.framework.snapshot import (
+    BoolColumn,
+    Cause,
+    IntColumn,
+    NodeColumns,
+    Rows,
+    Snapshot,
+)
 from engine.framework.status import Status, unresolvable, unschedulable
 from engine.objects import Node, Pod
 from engine.plugins.allocation import Scorer, ScoringStrategy, Usage
@@ -51,11 +60,11 @@ from engine.quantity import resource_amount, wrap_int64
 
 NAME: Final = "NodeResourcesFit"
 TOO_MANY_PODS: Final = "Too many pods"
-_NOTHING_KNOWN: Final = PreFilterResult()
+_ROOM: Final = PreFilterResult(causes=Cause.POD | Cause.ALLOCATABLE)
+_ALLOCATION: Final = PreScoreResult(causes=Cause.POD | Cause.ALLOCATABLE)
 _BUILT_IN: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _MOST_IN_A_KEY: Final = 62
-_FEW_ROWS: Final = 12
-_MOST_SCORE: Final = 100.0
+_INT64_MAX: Final = (1 << 63) - 1
 
 
 class NodeResourcesFitArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -82,110 +91,81 @@ class NodeResourcesFit:
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._scorer = Scorer(args.scoring_strategy or ScoringStrategy())
 
-    @property
-    def name(self) -> str:
-        """See `Plugin.name`."""
-        return NAME
+    name: Final = NAME
 
-    @property
-    def scope(self) -> Scope:
-        """One row at a time."""
-        return Scope.ROW
-
-    @property
-    def score_scope(self) -> Scope:
-        """One row at a time."""
-        return Scope.ROW
-
-    def events(self) -> Sequence[ClusterEventWithHint]:
+    def points(self) -> Points:
         """Room is made: a pod goes or shrinks, a node comes or grows, the pod itself shrinks."""
-        return (
-            ClusterEventWithHint(
-                ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), _after_pod_delete
+        shrinks = Action.UPDATE_POD_SCALE_DOWN
+        grows = Action.ADD | Action.UPDATE_NODE_ALLOCATABLE
+        return Points(
+            events=(
+                _on(Resource.ASSIGNED_POD, Action.DELETE, _after_pod_delete),
+                _on(Resource.NODE, grows, _after_node_change),
+                _on(Resource.ASSIGNED_POD, shrinks, _after_pod_scale_down),
+                _on(Resource.TARGET_POD, shrinks, _after_own_change),
             ),
-            ClusterEventWithHint(
-                ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE),
-                _after_node_change,
-            ),
-            ClusterEventWithHint(
-                ClusterEvent(Resource.ASSIGNED_POD, Action.UPDATE_POD_SCALE_DOWN),
-                _after_pod_scale_down,
-            ),
-            ClusterEventWithHint(
-                ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_SCALE_DOWN), _after_own_change
-            ),
+            class_key=_key,
+            pre_filter=_pre_filter,
+            filter=self._filter,
+            filter_row=self._filter_row,
+            pre_score=_pre_score,
+            score=self._score,
+            score_row=self._score_row,
         )
 
-    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
-        """What the pod requests, for filter and score."""
-        return pod.requests_key
-
-    def version(self, snapshot: Snapshot) -> Hashable:
-        """Nothing but rows is read."""
-        return None
-
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-        """Nothing to find out: `PodInfo` has the requests."""
-        return _NOTHING_KNOWN
-
-    def filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
-        """Rejects nodes without room for one more pod, or for what it requests."""
-        nodes = snapshot.nodes
-        needs = [
+    def _needs(self, pod: PodInfo, nodes: NodeColumns) -> list[tuple[IntColumn, IntColumn, int]]:
+        """What there is, what is taken and what the pod wants, a resource."""
+        return [
             (nodes.allocatable(resource), nodes.requested(resource), amount)
             for resource, amount in pod.filter_requests.items()
             if amount > 0 and not self._ignores(resource)
         ]
-        counts, limits = nodes.pod_count, nodes.allocatable(PODS)
-        if isinstance(rows, np.ndarray) and len(rows) <= _FEW_ROWS:
-            few = [
-                counts.item(row) < limits.item(row)
-                and all(
-                    wrap_int64(allocatable.item(row) - requested.item(row)) >= amount
-                    for allocatable, requested, amount in needs
-                )
-                for row in rows.tolist()
-            ]
-            passed = np.array(few, dtype=np.bool_)
-        else:
-            passed = counts[rows] < limits[rows]
-            for allocatable, requested, amount in needs:
-                passed &= (allocatable[rows] - requested[rows]) >= amount
+
+    def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
+        """Rejects nodes without room for one more pod, or for what it requests."""
+        nodes = snapshot.nodes
+        passed = nodes.pod_count[rows] < nodes.allocatable(PODS)[rows]
+        for allocatable, requested, amount in self._needs(pod, nodes):
+            passed &= (allocatable[rows] - requested[rows]) >= amount
         return Verdicts(passed, lambda: self._reasons(pod, nodes, rows, passed))
 
-    def pre_score(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Status, State]:
-        """Never skipped."""
-        return Status.SUCCESS, None
+    def _filter_row(self, state: State, pod: PodInfo, snapshot: Snapshot) -> Callable[[int], bool]:
+        nodes = snapshot.nodes
+        counts, limits = nodes.pod_count.data, nodes.allocatable(PODS).data
+        needs = [(a.data, r.data, amount) for a, r, amount in self._needs(pod, nodes)]
 
-    def score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
+        def passes(row: int) -> bool:
+            if counts[row] >= limits[row]:
+                return False
+            for allocatable, requested, amount in needs:
+                free = allocatable[row] - requested[row]
+                # Beyond 64 bits the difference wraps, as Go's does.
+                if (free < amount or free > _INT64_MAX) and wrap_int64(free) < amount:
+                    return False
+            return True
+
+        return passes
+
+    def _usages(self, pod: PodInfo, nodes: NodeColumns) -> list[Usage]:
+        return [
+            (i, nodes.allocatable(resource), _used(nodes, resource), request)
+            for i, resource in enumerate(self._scorer.resources)
+            for request in (pod.score_requests.get(resource, 0),)
+            if is_counted(resource) and (request or not is_scalar_resource(resource))
+        ]
+
+    def _score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
         """How well the pod fits, by the strategy."""
         nodes = snapshot.nodes
-        usages: list[Usage] = []
-        for i, resource in enumerate(self._scorer.resources):
-            request = pod.score_requests.get(resource, 0)
-            if is_counted(resource) and (request or not is_scalar_resource(resource)):
-                usages.append((i, nodes.allocatable(resource), _used(nodes, resource), request))
-        if isinstance(rows, np.ndarray) and len(rows) <= _FEW_ROWS:
-            few = [
-                self._scorer.score(
-                    [(i, all_.item(row), used.item(row), add) for i, all_, used, add in usages]
-                )
-                for row in rows.tolist()
-            ]
-            return np.array(few, dtype=np.float64)
+        usages = self._usages(pod, nodes)
         if not usages:
             return np.zeros(len(nodes.pod_count[rows]))
         return self._scorer.scores([(i, a[rows], used[rows], add) for i, a, used, add in usages])
 
-    def normalize(self, state: State, scores: Scores) -> Scores:
-        """The scores as they are.
-
-        Raises:
-            ValueError: a score outside 0..100, from amounts so large that the arithmetic wraps.
-        """
-        if scores.min(initial=0.0) < 0 or scores.max(initial=0.0) > _MOST_SCORE:
-            raise ValueError("amounts of a node are too large to be scored in 64 bits")
-        return scores
+    def _score_row(self, state: State, pod: PodInfo, snapshot: Snapshot) -> Callable[[int], float]:
+        scorer = self._scorer
+        usages = [(i, a.data, u.data, add) for i, a, u, add in self._usages(pod, snapshot.nodes)]
+        return lambda row: scorer.score([(i, a[row], u[row], add) for i, a, u, add in usages])
 
     def _ignores(self, resource: str) -> bool:
         if not (self._ignored or self._ignored_groups) or not is_extended_resource(resource):
@@ -216,6 +196,22 @@ class NodeResourcesFit:
         return [
             (_shortage(texts, pattern), positions[members]) for pattern, members in _patterns(short)
         ]
+
+
+def _on(resource: Resource, action: Action, hint: HintFn) -> ClusterEventWithHint:
+    return ClusterEventWithHint(ClusterEvent(resource, action), hint)
+
+
+def _key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
+    return pod.requests_key
+
+
+def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+    return _ROOM
+
+
+def _pre_score(pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
+    return _ALLOCATION
 
 
 def _built_in_first(item: tuple[str, int]) -> tuple[int, str]:

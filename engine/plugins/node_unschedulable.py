@@ -5,7 +5,7 @@ Source: kubernetes plugins/nodeunschedulable/node_unschedulable.go.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import Final
 
 from engine.framework.events import (
@@ -15,9 +15,9 @@ from engine.framework.events import (
     QueueingHint,
     Resource,
 )
-from engine.framework.interface import ALL_PASS, PreFilterResult, Scope, State, Verdicts
+from engine.framework.interface import PASS, Points, PreFilterResult, State, Verdicts
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import Rows, Snapshot
+from engine.framework.snapshot import Cause, Rows, Snapshot
 from engine.framework.status import unresolvable
 from engine.objects import Node, Pod, Taint
 from engine.plugins.tolerations import NO_SCHEDULE, tolerates
@@ -25,49 +25,39 @@ from engine.plugins.tolerations import NO_SCHEDULE, tolerates
 NAME: Final = "NodeUnschedulable"
 UNSCHEDULABLE: Final = unresolvable("node(s) were unschedulable")
 CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
-_NOTHING_KNOWN: Final = PreFilterResult()
+_CORDONS: Final = PreFilterResult(causes=Cause.TAINTS, shared=True)
 
 
 class NodeUnschedulable:
     """Filters by `spec.unschedulable` of the node."""
 
-    @property
-    def name(self) -> str:
-        """See `Plugin.name`."""
-        return NAME
+    name: Final = NAME
 
-    @property
-    def scope(self) -> Scope:
-        """One row at a time."""
-        return Scope.ROW
-
-    def events(self) -> Sequence[ClusterEventWithHint]:
+    def points(self) -> Points:
         """A schedulable node comes, a node is uncordoned, the pod learns to tolerate."""
         node = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT)
         pod = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION)
-        return (
-            ClusterEventWithHint(node, _after_node_change),
-            ClusterEventWithHint(pod, _after_toleration),
+        return Points(
+            events=(
+                ClusterEventWithHint(node, _after_node_change),
+                ClusterEventWithHint(pod, _after_toleration),
+            ),
+            class_key=_key,
+            pre_filter=_pre_filter,
+            filter=_filter,
         )
 
-    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
-        """Whether the pod tolerates a cordon."""
-        return _tolerates_cordon(pod)
 
-    def version(self, snapshot: Snapshot) -> Hashable:
-        """Nothing but rows is read."""
-        return None
+def _key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
+    return _tolerates_cordon(pod)
 
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-        """Nothing to find out."""
-        return _NOTHING_KNOWN
 
-    def filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
-        """Rejects cordoned nodes."""
-        cordoned = snapshot.nodes.unschedulable[rows]
-        if not cordoned.any() or _tolerates_cordon(pod):
-            return ALL_PASS
-        return Verdicts.uniform(~cordoned, UNSCHEDULABLE)
+def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+    return PASS if _tolerates_cordon(pod) else _CORDONS
+
+
+def _filter(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
+    return Verdicts.uniform(~snapshot.nodes.unschedulable[rows], UNSCHEDULABLE)
 
 
 def _tolerates_cordon(pod: PodInfo) -> bool:

@@ -5,24 +5,22 @@ Source: kubernetes plugins/queuesort/priority_sort.go.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Final
 
-from engine.framework.events import ClusterEventWithHint
+from engine.framework.interface import Points
 from engine.framework.podinfo import PodInfo
+from engine.framework.snapshot import Snapshot
 
 
 class PrioritySort:
-    """The order of the active queue."""
+    """The order of the active queue; it rejects nobody."""
 
-    @property
-    def name(self) -> str:
-        """See `Plugin.name`."""
-        return "PrioritySort"
+    name: Final = "PrioritySort"
 
-    def events(self) -> Sequence[ClusterEventWithHint]:
-        """It rejects nobody."""
-        return ()
-
-    def sort_key(self, pod: PodInfo, queued_at: float) -> tuple[int, float]:
+    def points(self) -> Points:
         """Smaller comes first."""
-        return -pod.priority, queued_at
+        return Points(sort_key=_sort_key)
+
+
+def _sort_key(pod: PodInfo, queued_at: float, snapshot: Snapshot) -> tuple[int, float]:
+    return -pod.priority, queued_at

@@ -5,7 +5,7 @@ Source: kubernetes plugins/schedulinggates/scheduling_gates.go.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Final
 
 from engine.framework.events import (
     Action,
@@ -14,7 +14,9 @@ from engine.framework.events import (
     QueueingHint,
     Resource,
 )
+from engine.framework.interface import Points
 from engine.framework.podinfo import PodInfo
+from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status, unresolvable
 from engine.objects import Node, Pod
 
@@ -22,23 +24,22 @@ from engine.objects import Node, Pod
 class SchedulingGates:
     """Keeps gated pods out of the active queue."""
 
-    @property
-    def name(self) -> str:
-        """See `Plugin.name`."""
-        return "SchedulingGates"
+    name: Final = "SchedulingGates"
 
-    def events(self) -> Sequence[ClusterEventWithHint]:
+    def points(self) -> Points:
         """Only the removal of the last gate helps."""
         gone = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_GATES_ELIMINATED)
-        return (ClusterEventWithHint(gone, _after_gates_are_gone),)
+        return Points(
+            events=(ClusterEventWithHint(gone, _after_gates_are_gone),), pre_enqueue=_pre_enqueue
+        )
 
-    def pre_enqueue(self, pod: PodInfo) -> Status:
-        """Success without gates."""
-        gates = pod.pod.spec.scheduling_gates
-        if not gates:
-            return Status.SUCCESS
-        names = " ".join(gate.name for gate in gates)
-        return unresolvable(f"waiting for scheduling gates: [{names}]")
+
+def _pre_enqueue(pod: PodInfo, snapshot: Snapshot) -> Status:
+    gates = pod.pod.spec.scheduling_gates
+    if not gates:
+        return Status.SUCCESS
+    names = " ".join(gate.name for gate in gates)
+    return unresolvable(f"waiting for scheduling gates: [{names}]")
 
 
 def _after_gates_are_gone(

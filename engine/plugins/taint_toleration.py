@@ -21,17 +21,24 @@ from engine.framework.events import (
     QueueingHint,
     Resource,
 )
-from engine.framework.interface import ALL_PASS, PreFilterResult, Scope, Scores, State, Verdicts
+from engine.framework.interface import (
+    ALL_PASS,
+    Normalization,
+    Points,
+    PreFilterResult,
+    PreScoreResult,
+    Scores,
+    State,
+    Verdicts,
+)
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import BoolColumn, CodeColumn, Rows, Snapshot
-from engine.framework.status import Status, unresolvable
+from engine.framework.snapshot import BoolColumn, Cause, CodeColumn, Rows, Snapshot
+from engine.framework.status import unresolvable
 from engine.objects import Node, Pod, Taint, Toleration
-from engine.plugins.normalize import by_maximum
 from engine.plugins.tolerations import all_tolerated, intolerable_preferences
 
 NAME: Final = "TaintToleration"
 UNTOLERATED: Final = unresolvable("node(s) had untolerated taint(s)")
-_NOTHING_KNOWN: Final = PreFilterResult()
 _NO_TOLERATIONS: Final = ()
 _REMEMBERED: Final = 1024
 _FEW: Final = 6
@@ -84,69 +91,36 @@ class TaintToleration:
         self._taint_sets: Sequence[tuple[Taint, ...]] = ()
         self._judged: LRUCache[Hashable, _Judged] = LRUCache(_REMEMBERED)
 
-    @property
-    def name(self) -> str:
-        """See `Plugin.name`."""
-        return NAME
+    name: Final = NAME
 
-    @property
-    def scope(self) -> Scope:
-        """One row at a time."""
-        return Scope.ROW
-
-    @property
-    def score_scope(self) -> Scope:
-        """One row at a time, before normalisation."""
-        return Scope.ROW
-
-    def events(self) -> Sequence[ClusterEventWithHint]:
+    def points(self) -> Points:
         """A node without the taint comes, a node loses it, the pod learns to tolerate."""
         node = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT)
         pod = ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_TOLERATION)
-        return (
-            ClusterEventWithHint(node, _after_node_change),
-            ClusterEventWithHint(pod, _after_toleration),
+        return Points(
+            events=(
+                ClusterEventWithHint(node, _after_node_change),
+                ClusterEventWithHint(pod, _after_toleration),
+            ),
+            class_key=_key,
+            pre_filter=_pre_filter,
+            filter=self._filter,
+            pre_score=_pre_score,
+            score=self._score,
         )
 
-    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
-        """The tolerations."""
-        tolerations = pod.pod.spec.tolerations
-        if not tolerations:
-            return _NO_TOLERATIONS
-        key = pod.keys.get(NAME)
-        if key is None:
-            key = tuple([(t.key, t.operator, t.value, t.effect) for t in tolerations])
-            pod.keys[NAME] = key
-        return key
-
-    def version(self, snapshot: Snapshot) -> Hashable:
-        """Nothing but rows is read."""
-        return None
-
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-        """Nothing to find out."""
-        return _NOTHING_KNOWN
-
-    def filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
+    def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """Rejects nodes with a taint that forbids scheduling and is not tolerated."""
         judged = self._judge(pod, snapshot)
         if not judged.blocked:
             return ALL_PASS
         return Verdicts.uniform(judged.passes(snapshot.nodes.taint_set[rows]), UNTOLERATED)
 
-    def pre_score(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Status, State]:
-        """Never skipped: without taints all nodes are equally good."""
-        return Status.SUCCESS, None
-
-    def score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
+    def _score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
         """Number of PreferNoSchedule taints that are not tolerated."""
         numbers = snapshot.nodes.taint_set[rows]
         judged = self._judge(pod, snapshot)
         return judged.penalty(numbers) if judged.penalised else np.zeros(len(numbers))
-
-    def normalize(self, state: State, scores: Scores) -> Scores:
-        """The fewer the better: 100 without any, 0 for the most."""
-        return by_maximum(scores, reverse=True)
 
     def _judge(self, pod: PodInfo, snapshot: Snapshot) -> _Judged:
         taint_sets = snapshot.nodes.taint_sets
@@ -154,12 +128,37 @@ class TaintToleration:
             # INVARIANT: one list object only grows; another one numbers its entries anew.
             self._taint_sets = taint_sets
             self._judged.clear()
-        key = self.class_key(pod, snapshot)
+        key = _key(pod, snapshot)
         judged = self._judged.get(key)
         if judged is None:
             judged = self._judged[key] = _Judged()
         judged.extend(pod.pod.spec.tolerations or (), taint_sets)
         return judged
+
+
+def _key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
+    """The tolerations."""
+    tolerations = pod.pod.spec.tolerations
+    if not tolerations:
+        return _NO_TOLERATIONS
+    key = pod.keys.get(NAME)
+    if key is None:
+        key = tuple([(t.key, t.operator, t.value, t.effect) for t in tolerations])
+        pod.keys[NAME] = key
+    return key
+
+
+def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+    return PreFilterResult(causes=Cause.TAINTS, shared=_key(pod, snapshot))
+
+
+def _pre_score(pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
+    """Never skipped; the fewer the better: 100 without any, 0 for the most."""
+    return PreScoreResult(
+        causes=Cause.TAINTS,
+        shared=_key(pod, snapshot),
+        normalization=Normalization.BY_MAX_REVERSED,
+    )
 
 
 def _after_node_change(

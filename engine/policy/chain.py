@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import tzinfo
 
-from engine.framework.interface import QueueSortPlugin
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework, PluginError
-from engine.policy.plugin import Worlds
-from engine.policy.points import plugin_of
+from engine.policy.plugin import PolicyPlugin, Worlds
 from engine.policy.reloader import Bundle
 
 
@@ -27,9 +25,9 @@ def framework_of(
         (plan for plan in bundle.plans if plan.mode == "enforce"),
         key=lambda plan: (plan.order, plan.name),
     )
-    policies = [Weighted(plugin_of(plan, worlds), plan.weight) for plan in enforced]
+    policies = [Weighted(PolicyPlugin(plan, worlds), plan.weight) for plan in enforced]
     if any(plan.sorts for plan in enforced):
-        in_tree = [one for one in in_tree if not isinstance(one.plugin, QueueSortPlugin)]
+        in_tree = [one for one in in_tree if one.plugin.points().sort_key is None]
     profile = Profile(scheduler_name, (*in_tree, *policies), seed)
     return Framework(profile, bundle=bundle.hash, on_fault=on_fault)
 

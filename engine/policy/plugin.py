@@ -6,18 +6,19 @@ The policy's text decides nothing here; this room only asks the plan about the s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import tzinfo
 from itertools import count
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl.plan import OF_NODES, FilterRule, Parts, Plan, RuleBase, Stop
-from engine.cache import Cache
+from dsl.plan import OF_NODES, Effect, FilterRule, Parts, Plan, RuleBase, Stop
+from engine.framework.decision import Decision
+from engine.framework.effects import Emit, pod_event
 from engine.framework.events import (
     Action,
     ClusterEvent,
@@ -26,7 +27,14 @@ from engine.framework.events import (
 )
 from engine.framework.interface import (
     ALL_PASS,
+    SKIP_FILTER,
+    SKIP_SCORE,
+    Binding,
+    Points,
+    PreBound,
     PreFilterResult,
+    PreScoreResult,
+    Reserved,
     Scope,
     Scores,
     State,
@@ -34,7 +42,7 @@ from engine.framework.interface import (
     Verdicts,
 )
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import BoolColumn, Rows, Snapshot
+from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 from engine.framework.status import Code, Status
 from engine.policy.images import ImageIndex
 from engine.policy.world import DEFAULT_GPUS, PodSubject, QueueTimes, SnapshotWorld
@@ -58,18 +66,6 @@ class Worlds:
         self._last: SnapshotWorld | None = None
         self._seen: dict[int, tuple[int, int]] = {}
         self._stamp = 0
-        self.source: Callable[[], Snapshot] | None = None
-        """The newest snapshot, for rules that are asked outside of a cycle."""
-
-    def at_hand(self) -> Snapshot:
-        """Any snapshot, for rules that read the pod alone."""
-        return self._last.snapshot if self._last is not None else self.newest()
-
-    def newest(self) -> Snapshot:
-        """The newest snapshot there is; without a source that of the last cycle."""
-        if self.source is not None:
-            return self.source()
-        return self._last.snapshot if self._last is not None else Cache().snapshot(0.0)
 
     def of(self, snapshot: Snapshot) -> SnapshotWorld:
         """The world over this snapshot; made once a snapshot."""
@@ -117,7 +113,7 @@ class _Kept:
 
 
 class PolicyPlugin:
-    """One policy. Implements `FilterPlugin` and `ScorePlugin`."""
+    """One policy, at every extension point that it has rules for."""
 
     def __init__(self, plan: Plan, worlds: Worlds) -> None:
         self.plan = plan
@@ -134,8 +130,8 @@ class PolicyPlugin:
         self._reads_minutes = any(rule.reads_time for rule in rules)
         self._turning = [rule.turns for rule in self._deciding() if rule.turns is not None]
         # A column over other nodes' pods (a zone's) changes with rows that are not asked about.
-        self.scope = Scope.ROW if all(rule.row_local for rule in plan.filters) else Scope.ALL
-        self.score_scope = Scope.ALL
+        self._scope = Scope.ROW if all(rule.row_local for rule in plan.filters) else Scope.ALL
+        self._causes = _causes_of({read for rule in plan.filters for read in rule.reads})
         self._scores_by_version = all(
             _is_of_version(read) for rule in plan.scores for read in rule.reads
         )
@@ -145,7 +141,39 @@ class PolicyPlugin:
         """The policy's name."""
         return self.plan.name
 
-    def events(self) -> Sequence[ClusterEventWithHint]:
+    def points(self) -> Points:
+        """What the policy has rules for."""
+        plan = self.plan
+        decides = bool(plan.filters or plan.prefilters)
+        acts = bool(plan.prebinds or plan.postbinds)
+        return Points(
+            events=self._events(),
+            pre_enqueue=self._gate if plan.gates else None,
+            # What pods have before this one may be what it waits for.
+            gate_moves=bool(plan.gates) and not _of_pod_alone(plan.gates),
+            turns_at=self._turns_at if self._turning else None,
+            sort_key=self._sort_key if plan.sorts else None,
+            class_key=self._class_key,
+            key_moves=self._key_moves(),
+            pre_filter=self._pre_filter if decides else None,
+            filter=self._filter if plan.filters else None,
+            pre_score=self._pre_score if plan.scores else None,
+            score=self._score if plan.scores else None,
+            tiers=self._preferred if plan.tiers else None,
+            reserve=self._reserve if plan.reserves else None,
+            permit=self._permit if plan.permits else None,
+            pre_bind=self._pre_bind if plan.prebinds else None,
+            bind=self._bind if plan.binds else None,
+            post_bind=self._post_bind if plan.postbinds else None,
+            reads_scores=acts
+            and any(
+                read.startswith("score")
+                for rule in (*plan.prebinds, *plan.postbinds)
+                for read in rule.reads
+            ),
+        )
+
+    def _events(self) -> Sequence[ClusterEventWithHint]:
         """What the filters read decides what can wake a pod that they rejected."""
         return tuple(
             ClusterEventWithHint(event)
@@ -155,12 +183,7 @@ class PolicyPlugin:
             )
         )
 
-    def turns_at(self, pod: PodInfo) -> float:
-        """See `TurningPlugin.turns_at`."""
-        if not self._turning:
-            return math.inf
-        # It has just been asked: this is the snapshot, with the time, of what it said.
-        snapshot = self._worlds.at_hand()
+    def _turns_at(self, pod: PodInfo, snapshot: Snapshot) -> float:
         subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
         return snapshot.now + min(turns(subject, world) for turns in self._turning) + _PAST
 
@@ -169,33 +192,73 @@ class PolicyPlugin:
         plan = self.plan
         return (*plan.gates, *plan.prefilters, *plan.filters, *plan.reserves, *plan.permits)
 
-    def version(self, snapshot: Snapshot) -> Hashable:
-        """See `FilterPlugin.version`."""
+    # ---- before the queue
+
+    def _gate(self, pod: PodInfo, snapshot: Snapshot) -> Status:
+        stop = self.plan.gated(self._subject(pod, snapshot), self._worlds.of(snapshot))
+        if stop is None:
+            return Status.SUCCESS
+        return Status(
+            Code.UNSCHEDULABLE_AND_UNRESOLVABLE, (f"{stop.message} ({place_of(stop.rule)})",)
+        )
+
+    def _sort_key(self, pod: PodInfo, queued_at: float, snapshot: Snapshot) -> tuple[Any, ...]:
+        subject = self._subject(pod, snapshot, QueueTimes(queued_at, None, 0))
+        key = self.plan.sort_key(subject, self._worlds.of(snapshot))
+        return key if key is not None else ()
+
+    # ---- nodes
+
+    def _version(self, snapshot: Snapshot) -> Hashable:
+        """What the rules read that is in no row."""
         metrics = snapshot.signals.version if self._reads_metrics else 0
         if self._reads_now:
             return metrics, snapshot.now
         return metrics, int(snapshot.now // _MINUTE) if self._reads_minutes else 0
 
-    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
-        """See `FilterPlugin.class_key`: what the rules read of the pod, as their verdicts."""
+    @property
+    def _versioned(self) -> Callable[[Snapshot], Hashable] | None:
+        reads = self._reads_metrics or self._reads_now or self._reads_minutes
+        return self._version if reads else None
+
+    def _key_moves(self) -> bool:
+        """Whether what the rules read of the pod depends on more than the pod."""
+        plan = self.plan
+        own = {spec.name for spec in plan.metrics if spec.of in OF_NODES}
+        return not all(
+            _is_still(read, own)
+            for rule in (*plan.filters, *plan.scores, *plan.prefilters)
+            for read in rule.reads
+        )
+
+    def _class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
+        """What the rules read of the pod, as their verdicts."""
         asked = self._ask(pod, snapshot)
         if not self.plan.prefilters:
             return asked.filters, asked.scores
         return asked.filters, asked.scores, "" if asked.stop is None else asked.stop.rule.id
 
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-        """See `FilterPlugin.pre_filter`. Skips when no filter applies to the pod."""
+    def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+        """Skips when no filter applies to the pod."""
         asked = self._ask(pod, snapshot)
         if asked.stop is not None:
             stop = asked.stop
             reason = f"{stop.message} ({place_of(stop.rule)})"
             return PreFilterResult(Status(Code(stop.status), (reason,)))
         if all(parts is None for parts in asked.filters):
-            return PreFilterResult(Status.SKIP)
-        return PreFilterResult(state=asked.filters)
+            return SKIP_FILTER
+        by_row = self._scope is Scope.ROW
+        moves = not by_row or self._causes & Cause.POD or self._versioned is not None
+        return PreFilterResult(
+            state=asked.filters,
+            scope=self._scope,
+            causes=self._causes,
+            version=self._versioned if by_row else None,
+            shared=None if moves else asked.filters,
+        )
 
-    def filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
-        """See `FilterPlugin.filter`. Rules are AND-ed."""
+    def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
+        """Rules are AND-ed."""
         parts: tuple[Parts | None, ...] = state
         world = self._worlds.of(snapshot)
         masks = []
@@ -237,45 +300,89 @@ class PolicyPlugin:
             groups.append((Status(Code(rule.status), (reason,)), positions))
         return groups
 
-    def pre_score(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Status, State]:
-        """See `ScorePlugin.pre_score`. Skips when no score applies to the pod."""
+    def _pre_score(self, pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
+        """Skips when no score applies to the pod. Rules are normalised one by one."""
         asked = self._ask(pod, snapshot)
         if all(parts is None for parts in asked.scores):
-            return Status.SKIP, None
-        return Status.SUCCESS, asked.scores
+            return SKIP_SCORE
+        if self._scores_by_version:
+            return PreScoreResult(
+                state=asked.scores,
+                scope=Scope.FEASIBLE,
+                causes=Cause(0),
+                version=self._versioned,
+            )
+        return PreScoreResult(state=asked.scores, scope=Scope.ALL)
 
-    def score(
+    def _score(
         self,
         state: State,
         pod: PodInfo,  # noqa: ARG002 - the rules read it when they are prepared
         snapshot: Snapshot,
         rows: Rows,
     ) -> Scores | None:
-        """See `ScorePlugin.score`: the weighted mean of the rules that do not abstain, 0..100."""
+        """The weighted mean of the rules that do not abstain, 0..100."""
         if not self._scores_by_version or isinstance(rows, slice):
-            return self._score(state, snapshot, rows)
-        version = self.version(snapshot)
+            return self._scores_of(state, snapshot, rows)
+        version = self._version(snapshot)
         if version != self._kept_for or len(self._kept) >= _KEPT:
             self._kept.clear()
             self._kept_for = version
         # INVARIANT: nobody writes to an array of rows, and what is kept keeps its id taken.
         kept = self._kept.get(id(rows))
         if kept is None or kept.state != state:
-            scores = self._score(state, snapshot, rows)
+            scores = self._scores_of(state, snapshot, rows)
             if scores is not None:
                 scores.flags.writeable = False
             kept = self._kept[id(rows)] = _Kept(rows, state, scores)
         return kept.scores
 
-    def _score(self, state: State, snapshot: Snapshot, rows: Rows) -> Scores | None:
+    def _scores_of(self, state: State, snapshot: Snapshot, rows: Rows) -> Scores | None:
         if not isinstance(rows, slice) and len(rows) == snapshot.nodes.size:
             # Rows ascend, so these are all: their columns need no copy.
             rows = slice(0, len(rows))
         return self.plan.score(state, self._worlds.of(snapshot), rows)
 
-    def normalize(self, state: State, scores: Scores) -> Scores:  # noqa: ARG002 - the protocol's
-        """Rules are normalised one by one; their mean is in 0..100 already."""
-        return scores
+    def _preferred(
+        self, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp]
+    ) -> Sequence[BoolColumn]:
+        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
+        prepared = [(rule, rule.prepare(subject, world)) for rule in self.plan.tiers]
+        return [rule.mask(own, world, rows) for rule, own in prepared if own is not None]
+
+    # ---- the chosen node
+
+    def _reserve(self, pod: PodInfo, snapshot: Snapshot, row: int) -> Reserved:
+        stop = self.plan.reserved(self._subject(pod, snapshot), self._worlds.of(snapshot), row)
+        return Reserved() if stop is None else Reserved(status_of(stop))
+
+    def _permit(self, pod: PodInfo, snapshot: Snapshot, row: int) -> Status:
+        """Rules that wait are refused when they are loaded."""
+        said = self.plan.permitted(self._subject(pod, snapshot), self._worlds.of(snapshot), row)
+        if said.verdict == "allow" or said.rule is None:
+            return Status.SUCCESS
+        return status_of(Stop(said.rule, said.status, said.message))
+
+    def _pre_bind(self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision) -> PreBound:
+        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
+        done = self.plan.prebind(subject, world, row, _results(decision))
+        annotations = {one.key: one.text for one in done if one.kind == "annotate"}
+        return PreBound(annotations=annotations, events=tuple(_told(self.plan, pod, done)))
+
+    def _bind(self, pod: PodInfo, snapshot: Snapshot) -> Binding:
+        rule = self.plan.binder(self._subject(pod, snapshot), self._worlds.of(snapshot))
+        if rule is None:
+            return Binding.NO_SAY
+        return Binding.DRY_RUN if rule.core.kind == "dry" else Binding.DEFAULT
+
+    def _post_bind(
+        self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision
+    ) -> Sequence[Emit]:
+        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
+        done = self.plan.postbind(subject, world, row, _results(decision))
+        return _told(self.plan, pod, done)
+
+    # ---- told
 
     def traces(
         self, pod: PodInfo, snapshot: Snapshot, row: int, candidates: NDArray[np.intp]
@@ -354,23 +461,55 @@ class RuleTrace:
         return f"{self.place} {self.rule.text.partition(':')[0]}: {said}"
 
 
+def status_of(stop: Stop) -> Status:
+    """A rule's refusal as a status, with its place."""
+    return Status(Code(stop.status), (f"{stop.message} ({place_of(stop.rule)})",))
+
+
+def _results(decision: Decision) -> dict[str, float]:
+    scores = {f"score[{one.plugin}]": one.normalized for one in decision.scores}
+    return {"score.total": decision.total} | scores
+
+
+def _told(plan: Plan, pod: PodInfo, done: Sequence[Effect]) -> list[Emit]:
+    return [
+        pod_event(pod, "Normal", "Policy", plan.name, one.text)
+        for one in done
+        if one.kind == "event"
+    ]
+
+
+def _of_pod_alone(rules: Sequence[RuleBase]) -> bool:
+    return all(read.startswith("pod.") for rule in rules for read in rule.reads)
+
+
+def _is_still(read: str, of_nodes: Container[str]) -> bool:
+    """True if it is a field of the pod or of nodes: no such value goes into a key and moves."""
+    if read.startswith(("metric:", "metric_age:")):
+        return read.partition(":")[2] in of_nodes
+    return read.startswith(("pod.", "node.", "it.", "zone.", "region.", "rack."))
+
+
 def _is_of_version(read: str) -> bool:
     """True if the value changes with the version only, or is the pod's and in the state."""
     return read.startswith(("metric:", "pod."))
 
 
-_NODE_ACTIONS: Final = (
+_NODE_CHANGES: Final = (
     (("node.label", "node.zone", "node.region", "node.rack", "node.arch", "node.os",
-      "node.instance_type", "zone.pods", "region.pods", "rack.pods"), Action.UPDATE_NODE_LABEL),
-    (("node.annotation",), Action.UPDATE_NODE_ANNOTATION),
-    (("node.taint",), Action.UPDATE_NODE_TAINT),
+      "node.instance_type", "zone.pods", "region.pods", "rack.pods"),
+     Action.UPDATE_NODE_LABEL, Cause.LABELS),
+    (("node.annotation",), Action.UPDATE_NODE_ANNOTATION, Cause.OTHER),
+    (("node.taint",), Action.UPDATE_NODE_TAINT, Cause.TAINTS),
     # Uncordoning is a change of taints, cordoning is not.
-    (("node.unschedulable",), Action.UPDATE_NODE_TAINT | Action.UPDATE_OTHER),
-    (("node.ready", "node.condition"), Action.UPDATE_NODE_CONDITION),
+    (("node.unschedulable",), Action.UPDATE_NODE_TAINT | Action.UPDATE_OTHER, Cause.TAINTS),
+    (("node.ready", "node.condition"), Action.UPDATE_NODE_CONDITION, Cause.CONDITIONS),
     (("node.kernel", "node.kubelet_version", "node.os_image", "node.container_runtime",
-      "node.images", "node.missing_image_bytes"), Action.UPDATE_OTHER),
-    (("node.eligible",), Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT),
+      "node.images", "node.missing_image_bytes"), Action.UPDATE_OTHER, Cause.IMAGES | Cause.OTHER),
+    (("node.eligible",), Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT,
+     Cause.LABELS | Cause.TAINTS),
 )  # fmt: skip
+"""What changes a field: the event of it, and what the cache says changed of the row."""
 _AMOUNTS: Final = ("capacity", "allocatable", "requested", "free")
 _POD_SETS: Final = ("node.pods", "zone.pods", "region.pods", "rack.pods", "cluster.pods")
 _ASSIGNED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ALL)
@@ -409,9 +548,20 @@ def events_of_reads(reads: frozenset[str]) -> set[ClusterEvent]:
     return events
 
 
+def _causes_of(reads: Set[str]) -> Cause:
+    """The changes of a row that can change the verdict of filters that read these fields."""
+    causes = Cause(0)
+    for read in reads:
+        if read.startswith(("pod.", "metric:")):
+            continue
+        found = [cause for fields, _, cause in _NODE_CHANGES if read in fields]
+        causes |= found[0] if found and "pods" not in read else Cause.ANY
+    return causes
+
+
 def _events_of(read: str) -> set[ClusterEvent]:
     events = set(_ROOTS.get(read.replace(":", ".").partition(".")[0], ()))
-    for fields, action in _NODE_ACTIONS:
+    for fields, action, _ in _NODE_CHANGES:
         if read in fields:
             events.add(ClusterEvent(Resource.NODE, action))
     last = read.rpartition(".")[2]

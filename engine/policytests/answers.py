@@ -28,13 +28,7 @@ from dsl.plan import (
 )
 from dsl.policytest import CannotJudgeError, Rejection
 from engine.cycle import decide
-from engine.framework.interface import (
-    FilterPlugin,
-    PreFilterResult,
-    QueueSortPlugin,
-    Scope,
-    ScorePlugin,
-)
+from engine.framework.interface import Points, PreFilterResult, Scope
 from engine.framework.podinfo import PodInfo
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Candidates, Framework, Unfit
@@ -89,7 +83,7 @@ def word_of(status: str) -> str:
 def _may_score(used: Used) -> bool:
     """Whether it is a plugin of the tree that scores, or a policy with scores."""
     scores = used.plan.scores if used.plan is not None else True
-    return bool(scores) and isinstance(used.plugin, ScorePlugin)
+    return bool(scores) and used.plugin.points().score is not None
 
 
 class ByColumns:
@@ -122,7 +116,7 @@ class ByColumns:
         self.rehearsed = not with_gangs
         self._only = only
         weighted = [Weighted(one.plugin, one.weight) for one in used]
-        sorts = [isinstance(one.plugin, QueueSortPlugin) for one in used]
+        sorts = [one.plugin.points().sort_key is not None for one in used]
         if sum(sorts) > 1:
             raise CannotJudgeError("two of the policies sort the queue; a profile has one order")
         if not any(sorts):
@@ -154,8 +148,9 @@ class ByColumns:
             left = {name: row for name, row in self.scene.rows.items() if self._counts(row)}
             said: dict[str, Rejection] = {}
             for used in self.used:
-                if left and isinstance(used.plugin, FilterPlugin):
-                    said |= self._rejected_by(used, used.plugin, left)
+                points = used.plugin.points()
+                if left and (points.filter is not None or points.pre_filter is not None):
+                    said |= self._rejected_by(used, points, left)
                     left = {name: row for name, row in left.items() if name not in said}
             if left and not self.rehearsed:
                 said |= self._gang_rejects(left)
@@ -163,11 +158,13 @@ class ByColumns:
         return self._rejections
 
     def _rejected_by(
-        self, used: Used, plugin: FilterPlugin, left: Mapping[str, int]
+        self, used: Used, points: Points, left: Mapping[str, int]
     ) -> dict[str, Rejection]:
         """Which of the nodes that are left this plugin rejects."""
-        scene = self.scene
-        pre: PreFilterResult = plugin.pre_filter(scene.pod, scene.snapshot)
+        scene, plugin = self.scene, used.plugin
+        pre = PreFilterResult()
+        if points.pre_filter is not None:
+            pre = points.pre_filter(scene.pod, scene.snapshot)
         if not pre.status.ok and pre.status.code is not Code.SKIP:
             return dict.fromkeys(left, self._read(used, pre.status))
         stopped = self._stopped(used)
@@ -175,12 +172,11 @@ class ByColumns:
             # The plan says so where the plugin did not: there is no cycle to compare with.
             self.stopped_early = True
             return dict.fromkeys(left, stopped)
-        if pre.status.code is Code.SKIP:
+        ask = points.filter
+        if pre.status.code is Code.SKIP or ask is None or not pre.rejects:
             return {}
         said = {}
-        everyone = plugin.filter(
-            pre.state, scene.pod, scene.snapshot, slice(0, scene.snapshot.nodes.size)
-        )
+        everyone = ask(pre.state, scene.pod, scene.snapshot, slice(0, scene.snapshot.nodes.size))
         asked = None if pre.rows is None else set(pre.rows.tolist())
         if self.rehearsed:
             passed = everyone.passed
@@ -195,7 +191,7 @@ class ByColumns:
                 text = f"node(s) didn't satisfy plugin {plugin.name}"
                 said[name] = Rejection(text, "unresolvable", plugin.name)
                 continue
-            alone = plugin.filter(pre.state, scene.pod, scene.snapshot, np.array([row], np.intp))
+            alone = ask(pre.state, scene.pod, scene.snapshot, np.array([row], np.intp))
             passes = alone.passed is None or bool(alone.passed[0])
             if passes != (everyone.passed is None or bool(everyone.passed[row])):
                 raise CannotJudgeError(
@@ -267,8 +263,9 @@ class ByColumns:
     def cycle_agrees(self) -> bool:
         """Whether a scheduling cycle would leave the same nodes."""
         try:
-            known = self.framework.filter(self.scene.pod, self.scene.snapshot)
-            rows = {int(row) for row in self.framework.candidates(known)}
+            pod, snapshot = self.scene.pod, self.scene.snapshot
+            known = self.framework.known(pod, snapshot)
+            rows = {int(row) for row in self.framework.candidates(known, pod, snapshot)}
         except Unfit:
             rows = set()
         return rows == set(self._candidates().tolist())
@@ -329,11 +326,7 @@ class ByColumns:
 
     def _columns(self, rows: Candidates) -> Iterator[tuple[float, list[float] | None]]:
         """Weight and scores of everyone who may score."""
-        try:
-            known = self.framework.filter(self.scene.pod, self.scene.snapshot)
-            answers = self.framework.scores(known, self.scene.pod, self.scene.snapshot, rows)
-        except Unfit:
-            return
+        answers = self.framework.scores(self.scene.pod, self.scene.snapshot, rows)
         by_name = {name: scores.tolist() for name, _, _, scores in answers}
         for used in filter(_may_score, self.used):
             yield used.weight, by_name.get(used.plugin.name)
@@ -405,12 +398,13 @@ class ByColumns:
     def order(self) -> Sequence[str]:
         """See `Answers.order`: by the policy's keys, else as the profile sorts."""
         keys: dict[str, tuple[Any, ...]] = {}
+        snapshot = self.scene.snapshot
         for pod in self.scene.pods:
-            subject = self.subject_of(pod, self.scene.snapshot)
+            subject = self.subject_of(pod, snapshot)
             queued = subject.number("pod.queued_at", None)
             queued = 0.0 if math.isnan(queued) else queued
             own = self._sort_key(subject)
-            key = own if own is not None else self.framework.sort_key(pod, queued)
+            key = own if own is not None else self.framework.sort_key(pod, queued, snapshot)
             keys[pod.name] = (key, queued, pod.uid)
         return sorted(keys, key=lambda name: keys[name])
 
@@ -426,7 +420,7 @@ class ByColumns:
             held = self._held(plan, subject)
             if held is not None:
                 return held
-        status = self.framework.pre_enqueue(one)
+        status = self.framework.pre_enqueue(one, self.scene.snapshot)
         return None if status.ok else ", ".join(status.reasons)
 
     def _held(self, plan: Plan, subject: SceneSubject) -> str | None:
@@ -575,9 +569,11 @@ class ByColumns:
         """Whether a constraint of the pod spans nodes."""
         for used in self.used:
             if used.plan is None:
-                plugin = used.plugin
-                if isinstance(plugin, FilterPlugin) and plugin.scope is Scope.ALL:
-                    return True
+                ask = used.plugin.points().pre_filter
+                if ask is not None:
+                    found = ask(self.scene.pod, self.scene.snapshot)
+                    if found.scope is Scope.ALL and found.status.code is not Code.SKIP:
+                        return True
                 continue
             plan = used.plan
             if plan.quotas or any(

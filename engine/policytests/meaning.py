@@ -19,7 +19,7 @@ from dsl.plan import (
     ScoreRule,
 )
 from dsl.policytest import CannotJudgeError, Rejection
-from engine.framework.interface import FilterPlugin, ScorePlugin
+from engine.framework.interface import Points
 from engine.framework.runtime import Candidates
 from engine.policytests.answers import UNTOLD, ByColumns, place_of, word_of
 from engine.policytests.policies import Used
@@ -30,11 +30,11 @@ class ByReference(ByColumns):
     """The meaning of each rule; plugins of the tree have their columns only."""
 
     def _rejected_by(
-        self, used: Used, plugin: FilterPlugin, left: Mapping[str, int]
+        self, used: Used, points: Points, left: Mapping[str, int]
     ) -> dict[str, Rejection]:
         plan = used.plan
         if plan is None:
-            return super()._rejected_by(used, plugin, left)
+            return super()._rejected_by(used, points, left)
         stopped = self._stopped(used)
         if stopped is not None:
             return dict.fromkeys(left, stopped)
@@ -80,11 +80,7 @@ class ByReference(ByColumns):
 
     def _columns(self, rows: Candidates) -> Iterator[tuple[float, list[float] | None]]:
         by_columns = list(super()._columns(rows))
-        scoring = [
-            one
-            for one in self.used
-            if isinstance(one.plugin, ScorePlugin) and (one.plan is None or one.plan.scores)
-        ]
+        scoring = [one for one in self.used if one.plugin.points().score is not None]
         for used, (weight, column) in zip(scoring, by_columns, strict=True):
             if used.plan is None:
                 yield weight, column

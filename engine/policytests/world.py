@@ -324,6 +324,10 @@ class _OtherPods:
         """See `Snapshot.changed_since`."""
         return self._snapshot.changed_since(generation)
 
+    def changes_since(self, generation: int) -> tuple[NDArray[np.intp], NDArray[np.int16]] | None:
+        """See `Snapshot.changes_since`."""
+        return self._snapshot.changes_since(generation)
+
 
 # ---- the pod
 

@@ -345,7 +345,7 @@ class SchedulingQueue:
         self._registrations = Registrations(rules.hints)
         self._version += 1
         before, self._rules = self._rules, rules
-        if rules.sort_key != before.sort_key:
+        if rules.order is not before.order:
             self._active_q.rekey(self._active_key)
             self._backoff_q.rekey(self._backoff_key)
             self._error_backoff_q.rekey(self._backoff_key)

@@ -94,8 +94,9 @@ def _lines(sizes: Sizes) -> Iterator[Measurement]:
     pod = make_pod("nginx-1", cpu="100m")
     everyone = np.arange(sizes.nodes)
     full, one = slice(0, sizes.nodes), np.array([sizes.nodes // 2], dtype=np.intp)
-    _, scored = policy.pre_score(pod, snapshot)
-    asked = policy.pre_filter(pod, snapshot).state
+    points = policy.points()
+    scored = points.pre_score(pod, snapshot).state
+    asked = points.pre_filter(pod, snapshot).state
     bandwidth = snapshot.signals.column(world.bundle.metrics[0].id)
     labels = snapshot.nodes.text(*label_column("test"))
     code = snapshot.dictionary.find("test")
@@ -104,13 +105,13 @@ def _lines(sizes: Sizes) -> Iterator[Measurement]:
     columns = policy._worlds.of(snapshot)
     took = seconds_each(
         {
-            "score": lambda: policy._score(scored, snapshot, everyone),
-            "kept score": lambda: policy.score(scored, pod, snapshot, everyone),
+            "score": lambda: policy._scores_of(scored, snapshot, everyone),
+            "kept score": lambda: points.score(scored, pod, snapshot, everyone),
             "bare score": lambda: 100 - bandwidth / bandwidth.max() * 100,
             "score of one row": lambda: rule.column(parts, columns, one, full),
-            "label": lambda: policy.filter(asked, pod, snapshot, full),
+            "label": lambda: points.filter(asked, pod, snapshot, full),
             "bare label": lambda: labels == code,
-            "label of one row": lambda: policy.filter(asked, pod, snapshot, one),
+            "label of one row": lambda: points.filter(asked, pod, snapshot, one),
             "bare label of one row": lambda: labels.item(row) == code,
         },
         rounds=sizes.rounds,
@@ -169,10 +170,10 @@ def _rows(sizes: Sizes) -> Iterator[Measurement]:
         policy, asked = cluster.policy(text)
         took = seconds_each(
             {
-                "one": lambda p=policy, a=asked: p.filter(
+                "one": lambda p=policy.points(), a=asked: p.filter(
                     a, cluster.pod, cluster.snapshot, cluster.one
                 ),
-                "all": lambda p=policy, a=asked: p.filter(
+                "all": lambda p=policy.points(), a=asked: p.filter(
                     a, cluster.pod, cluster.snapshot, cluster.everyone
                 ),
             },
@@ -188,19 +189,20 @@ def _counted(cluster: Crowd, sizes: Sizes) -> Iterator[Measurement]:
     policy, asked = cluster.policy(COUNTING)
     priorities, rows = cluster.columns()
     sums, summed = cluster.policy(SUMMED)
+    ask, sum_up = policy.points().filter, sums.points().filter
 
     def bare() -> object:
         return np.bincount(rows[priorities < 50], minlength=sizes.nodes) < 1000
 
     def touched() -> object:
         cluster.touch()
-        return sums.filter(summed, cluster.pod, cluster.take(), cluster.everyone)
+        return sum_up(summed, cluster.pod, cluster.take(), cluster.everyone)
 
     took = seconds_each(
         {
-            "full": lambda: policy.filter(asked, cluster.pod, cluster.snapshot, cluster.everyone),
+            "full": lambda: ask(asked, cluster.pod, cluster.snapshot, cluster.everyone),
             "bare": bare,
-            "one": lambda: policy.filter(asked, cluster.pod, cluster.snapshot, cluster.one),
+            "one": lambda: ask(asked, cluster.pod, cluster.snapshot, cluster.one),
             "touch": lambda: (cluster.touch(), cluster.take()),
             "patched": touched,
         },
@@ -254,7 +256,7 @@ class Crowd:
         """The text as a plugin, and what its filters read of the pod."""
         (plan,) = decisions.bundle_of_lines(text).plans
         plugin = PolicyPlugin(plan, self._worlds)
-        return plugin, plugin.pre_filter(self.pod, self.take()).state
+        return plugin, plugin.points().pre_filter(self.pod, self.take()).state
 
     def columns(self) -> tuple[np.ndarray, np.ndarray]:
         """Priority and node row of each pod, as one would hold them by hand."""

@@ -20,7 +20,7 @@ import numpy as np
 from engine.cache import Cache
 from engine.cycle import NO_NODES, decide
 from engine.framework.events import ClusterEvent, QueueingHint, Resource
-from engine.framework.interface import FilterPlugin, PreEnqueuePlugin
+from engine.framework.interface import Points, PreFilterResult, PreScoreResult
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework, PluginError, Unfit
@@ -140,11 +140,11 @@ def cycle(case: Mapping[str, Any]) -> Answer:
         "preFilter": {"status": None, "nodes": None, "skip": [], "plugins": {}},
         "preEnqueue": {},
     }
-    for weighted in framework.profile.plugins:
-        if isinstance(weighted.plugin, PreEnqueuePlugin):
-            status = weighted.plugin.pre_enqueue(pod)
+    for name, points in framework.plugins:
+        if points.pre_enqueue is not None:
+            status = points.pre_enqueue(pod, snapshot)
             if not status.ok:
-                out["preEnqueue"][weighted.plugin.name] = status_list(status)
+                out["preEnqueue"][name] = status_list(status)
                 out["gated"] = True
     if out.get("gated"):
         return out
@@ -158,9 +158,13 @@ def cycle(case: Mapping[str, Any]) -> Answer:
     return out
 
 
+def pre_filtered(points: Points, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+    return PreFilterResult() if points.pre_filter is None else points.pre_filter(pod, snapshot)
+
+
 def pre_filter(framework: Framework, pod: PodInfo, snapshot: Snapshot) -> Answer:
     """The framework's PreFilter, and every plugin's on its own."""
-    alone = {p.name: p.pre_filter(pod, snapshot) for p in framework.filters}
+    alone = {name: pre_filtered(p, pod, snapshot) for name, p in framework.filters}
     failed = {
         name: result.status
         for name, result in alone.items()
@@ -182,7 +186,7 @@ def pre_filter(framework: Framework, pod: PodInfo, snapshot: Snapshot) -> Answer
             if not names:
                 break
     try:
-        framework.filter(pod, snapshot)
+        framework.known(pod, snapshot)
     except Unfit as unfit:
         message = unfit.fit_error.pre_filter_message
         out["status"] = ["UnschedulableAndUnresolvable", "", message]
@@ -198,20 +202,21 @@ def filters(
         wanted = [snapshot.nodes.row(name) for name in names]
         rows = np.array(sorted(row for row in wanted if row >= 0), dtype=np.intp)
     found: dict[str, dict[str, list[str]]] = {}
-    for plugin in framework.filters:
-        result = plugin.pre_filter(pod, snapshot)
-        if result.status.code is Code.SKIP:
+    for name, points in framework.filters:
+        result = pre_filtered(points, pod, snapshot)
+        if result.status.code is Code.SKIP or points.filter is None or not result.rejects:
             continue
-        rejected = rejections(plugin, result.state, pod, snapshot, rows)
+        rejected = rejections(name, points, result.state, pod, snapshot, rows)
         if rejected:
-            found[plugin.name] = rejected
+            found[name] = rejected
     return found
 
 
 def rejections(
-    plugin: FilterPlugin, state: Any, pod: PodInfo, snapshot: Snapshot, rows: Any
+    name: str, points: Points, state: Any, pod: PodInfo, snapshot: Snapshot, rows: Any
 ) -> dict[str, list[str]]:
-    verdicts = plugin.filter(state, pod, snapshot, rows)
+    assert points.filter is not None
+    verdicts = points.filter(state, pod, snapshot, rows)
     rejected = {}
     for status, positions in verdicts.groups():
         for position in positions:
@@ -219,7 +224,7 @@ def rejections(
     passed = np.ones(len(rows), dtype=np.bool_) if verdicts.passed is None else verdicts.passed
     told = {snapshot.nodes.name(int(row)) for row in rows[~passed]}
     if told != set(rejected):
-        raise AssertionError(f"{plugin.name}: mask and reasons disagree")
+        raise AssertionError(f"{name}: mask and reasons disagree")
     return rejected
 
 
@@ -234,9 +239,9 @@ def outcome(out: Answer, framework: Framework, pod: PodInfo, snapshot: Snapshot)
         out["schedulerError"] = True
     if out["preFilter"]["status"] is not None:
         return
-    known = framework.filter(pod, snapshot)
-    rows = framework.candidates(known)
-    first = framework.first_rejections(known, snapshot)
+    known = framework.known(pod, snapshot)
+    rows = framework.candidates(known, pod, snapshot)
+    first = framework.rejections(pod, snapshot).by_plugin()
     nominated = pod.pod.status.nominated_node_name
     if nominated:
         row = snapshot.nodes.row(nominated)
@@ -249,7 +254,9 @@ def outcome(out: Answer, framework: Framework, pod: PodInfo, snapshot: Snapshot)
     names = [name for name in out["nodes"] if name in names_of]
     out["feasible"] = names
     for plugin, rejected in first.items():
-        out["rejectedFirst"].update({snapshot.nodes.name(int(row)): plugin for row in rejected})
+        # A nominated node is asked even if a PreFilter leaves it out, but not recorded.
+        asked = rejected if known.allowed is None else rejected[known.allowed[rejected]]
+        out["rejectedFirst"].update({snapshot.nodes.name(int(row)): plugin for row in asked})
     if names:
         out.update(scores(framework, pod, snapshot, names, rows))
 
@@ -257,18 +264,20 @@ def outcome(out: Answer, framework: Framework, pod: PodInfo, snapshot: Snapshot)
 def scores(
     framework: Framework, pod: PodInfo, snapshot: Snapshot, names: Sequence[str], rows: Any
 ) -> Answer:
-    known = framework.filter(pod, snapshot)
-    for plugin, _ in framework.scorers:
-        status, _ = plugin.pre_score(pod, snapshot)
-        if not status.ok and status.code is not Code.SKIP:
+    skipped = []
+    for name, points, _ in framework.scorers:
+        ask = points.pre_score
+        status = (PreScoreResult() if ask is None else ask(pod, snapshot)).status
+        if status.code is Code.SKIP:
+            skipped.append(name)
+        elif not status.ok:
             return {"preScore": {"skip": [], "status": status_list(status)}}
-    skipped = [p.name for p, _ in framework.scorers if p.pre_score(pod, snapshot)[0] == Status.SKIP]
     out: Answer = {"preScore": {"skip": skipped, "status": None}, "score": {}}
     position = {snapshot.nodes.name(int(row)): i for i, row in enumerate(rows)}
     order = [position[name] for name in names]
     totals = np.zeros(len(rows))
     try:
-        answers = framework.scores(known, pod, snapshot, rows)
+        answers = framework.scores(pod, snapshot, rows)
     except PluginError:
         return out
     for name, weight, raw, normalized in answers:

@@ -9,10 +9,17 @@ from hypothesis import strategies as st
 
 from engine.cache import Cache
 from engine.cycle import decide
-from engine.framework.interface import ALL_PASS, PreFilterResult, Scope, Verdicts
+from engine.framework.interface import (
+    ALL_PASS,
+    Normalization,
+    Points,
+    PreFilterResult,
+    PreScoreResult,
+    Verdicts,
+)
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
-from engine.framework.status import Code, Status, unschedulable
+from engine.framework.status import Code, unschedulable
 from engine.plugins.registry import default_plugins
 from tests.builders import make_node, make_pod
 from tests.effort import examples
@@ -107,9 +114,10 @@ def test_ties_fall_by_the_class_and_the_seed_not_by_row_order():
         backward.add_node(make_node(name))
     chosen = set()
     for seed in range(12):
-        framework = Framework(Profile("berth", default_plugins(), seed))
+        profile = Profile("berth", default_plugins(), seed)
         decisions = [
-            decide(make_pod("p"), cache.snapshot(0.0), framework) for cache in (forward, backward)
+            decide(make_pod("p"), cache.snapshot(0.0), Framework(profile))
+            for cache in (forward, backward)
         ]
         assert decisions[0].ties == 20
         assert decisions[0].node == decisions[1].node
@@ -150,16 +158,20 @@ def test_reasons_are_counted_by_the_first_plugin_that_rejects():
 class Faulty:
     """A plugin that can be told what to do at each point."""
 
-    scope = Scope.ROW
-    score_scope = Scope.ROW
-
     def __init__(self, name="Faulty", **answers):
         self.name = name
         self.answers = answers
         self.asked = []
 
-    def events(self):
-        return ()
+    def points(self):
+        return Points(
+            class_key=self.class_key,
+            pre_filter=self.pre_filter,
+            filter=self.filter,
+            pre_score=self.pre_score,
+            score=self.score,
+            normalize=self.normalize,
+        )
 
     def class_key(self, pod, snapshot):
         return self._answer("class_key", pod.name)
@@ -174,17 +186,18 @@ class Faulty:
         return answer
 
     def pre_filter(self, pod, snapshot):
-        return self._answer("pre_filter", PreFilterResult())
+        return self._answer("pre_filter", PreFilterResult(version=self.version))
 
     def filter(self, state, pod, snapshot, rows):
         self.asked.append(rows)
         return self._answer("filter", ALL_PASS)
 
     def pre_score(self, pod, snapshot):
-        return self._answer("pre_score", (Status.SUCCESS, None))
+        how = Normalization.CUSTOM if "normalize" in self.answers else Normalization.NONE
+        return self._answer("pre_score", PreScoreResult(normalization=how))
 
     def score(self, state, pod, snapshot, rows):
-        return self._answer("score", np.arange(5.0)[rows])
+        return self._answer("score", np.arange(200.0)[rows] % 5)
 
     def normalize(self, state, scores):
         return self._answer("normalize", scores)

@@ -16,11 +16,10 @@ from engine.cache import Cache
 from engine.clock import ManualClock
 from engine.eventhandlers import EventHandlers
 from engine.framework.edge import BindOutcome
-from engine.framework.interface import ALL_PASS, PreFilterResult, Scope
+from engine.framework.interface import SKIP_FILTER, Points
 from engine.framework.podinfo import make_pod_info
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
-from engine.framework.status import Status
 from engine.objects import Condition
 from engine.plugins.registry import default_plugins
 from engine.queue import SchedulingQueue, SubQueue
@@ -86,7 +85,9 @@ class World:
         self.telemetry = Telemetry()
         self.framework = chain({} if files is None else files)
         self.samples = Samples(self.cache).serve(self.framework)
-        self.queue = SchedulingQueue(clock=self.clock, rules=rules_of(self.framework))
+        self.queue = SchedulingQueue(
+            clock=self.clock, rules=rules_of(self.framework, self.snapshot)
+        )
         self.scheduler = Scheduler(
             cache=self.cache,
             queue=self.queue,
@@ -107,6 +108,10 @@ class World:
         self.scheduler.observe(lambda placed: self.decisions.append(placed.decision))
         for name in nodes:
             self.handlers.nodes.on_add(make_node(name, cpu="2"))
+
+    def snapshot(self):
+        now = self.clock.time()
+        return self.cache.snapshot(now, self.samples.view(self.cache, now))
 
     def comes(self, name="p", **how):
         pod = pod_object(name, **how)
@@ -477,27 +482,13 @@ async def test_a_fault_of_a_plugin_is_an_error_of_the_pod_alone():
     class Faulty:
         name = "Faulty"
 
-        def events(self):
-            return ()
-
-        def pre_enqueue(self, pod):
-            return Status.SUCCESS
-
-        scope = score_scope = Scope.ROW
-
-        def class_key(self, pod, snapshot):
-            return pod.name
-
-        def version(self, snapshot):
-            return 0
+        def points(self):
+            return Points(class_key=lambda pod, _: pod.name, pre_filter=self.pre_filter)
 
         def pre_filter(self, pod, snapshot):
             if pod.name == "bad":
                 raise ZeroDivisionError("oops")
-            return PreFilterResult(Status.SKIP)
-
-        def filter(self, state, pod, snapshot, rows):
-            return ALL_PASS
+            return SKIP_FILTER
 
     world = World()
     faults = []
@@ -572,7 +563,7 @@ async def test_rules_that_change_while_a_pod_is_bound_count_when_it_comes_back()
 def test_rules_with_the_same_order_do_not_sort_the_queue_again():
     in_tree = default_plugins()
     one, two = chain({}, in_tree=in_tree), chain({"one.policy": ONE}, in_tree=in_tree)
-    assert one.sort_key == two.sort_key
+    assert one.sorter is two.sorter
     assert one.sort_key != chain({}).sort_key
 
 

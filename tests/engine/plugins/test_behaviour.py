@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from engine.cycle import decide
 from engine.framework.events import QueueingHint
-from engine.framework.interface import ALL_PASS
+from engine.framework.profile import Profile, Weighted
+from engine.framework.runtime import Framework
 from engine.framework.status import Code, Status
 from engine.objects import Node
 from engine.plugins.node_affinity import NodeAffinityPlugin
@@ -34,36 +36,38 @@ def test_the_default_profile_is_complete_in_order_and_weight() -> None:
 def test_plugins_that_do_not_matter_cost_nothing() -> None:
     snapshot = make_cache(make_node("a"), make_node("b")).snapshot(0.0)
     pod = make_pod(requests={"cpu": "1"})
-    for plugin in (NodeName(), NodeUnschedulable(), TaintToleration()):
-        assert plugin.filter(None, pod, snapshot, ALL) is ALL_PASS
-    affinity = NodeAffinityPlugin()
+    assert not NodeName().points().pre_filter(pod, snapshot).rejects
+    for plugin in (NodeUnschedulable(), TaintToleration()):
+        assert plugin.points().pre_filter(pod, snapshot).shared is not None
+    affinity = NodeAffinityPlugin().points()
     assert affinity.pre_filter(pod, snapshot).status is Status.SKIP
-    assert affinity.pre_score(pod, snapshot)[0] is Status.SKIP
+    assert affinity.pre_score(pod, snapshot).status is Status.SKIP
 
 
 def test_higher_priority_first_then_who_came_first() -> None:
-    sort = PrioritySort()
+    sort, none = PrioritySort().points(), make_cache().snapshot(0.0)
     low, high = make_pod("low"), make_pod("high", priority=5)
-    keys = [sort.sort_key(low, 1.0), sort.sort_key(high, 3.0), sort.sort_key(high, 2.0)]
+    keys = [sort.sort_key(*one, none) for one in ((low, 1.0), (high, 3.0), (high, 2.0))]
     assert sorted(keys) == [keys[2], keys[1], keys[0]]
 
 
 def test_gates_are_named() -> None:
     pod = make_pod(schedulingGates=[{"name": "a"}, {"name": "b/c"}])
-    status = SchedulingGates().pre_enqueue(pod)
+    ask, none = SchedulingGates().points().pre_enqueue, make_cache().snapshot(0.0)
+    status = ask(pod, none)
     assert status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
     assert status.reasons == ("waiting for scheduling gates: [a b/c]",)
-    assert SchedulingGates().pre_enqueue(make_pod()) is Status.SUCCESS
+    assert ask(make_pod(), none) is Status.SUCCESS
 
 
 def test_new_taints_are_judged_when_they_come() -> None:
     plugin, pod = TaintToleration(), make_pod()
     cache = make_cache(make_node("a"))
-    assert plugin.filter(None, pod, cache.snapshot(0.0), ALL).passed is None
+    assert plugin.points().filter(None, pod, cache.snapshot(0.0), ALL).passed is None
     for i in range(10):
         taint = {"key": f"k{i}", "effect": "NoSchedule" if i % 2 else "PreferNoSchedule"}
         cache.add_node(make_node(f"n{i}", taints=[taint]))
-    passed = plugin.filter(None, pod, cache.snapshot(0.0), ALL).passed
+    passed = plugin.points().filter(None, pod, cache.snapshot(0.0), ALL).passed
     assert passed is not None
     assert passed.tolist() == [True] + [True, False] * 5
 
@@ -73,10 +77,10 @@ def test_one_plugin_may_look_at_several_clusters() -> None:
     bad = make_cache(make_node("a", taints=[{"key": "k", "effect": "NoExecute"}]))
     good = make_cache(make_node("a", taints=[{"key": "k", "effect": "PreferNoSchedule"}]))
     for _ in range(2):
-        verdicts = plugin.filter(None, pod, bad.snapshot(0.0), ALL)
+        verdicts = plugin.points().filter(None, pod, bad.snapshot(0.0), ALL)
         assert verdicts.passed is not None
         assert not verdicts.passed.any()
-        assert plugin.filter(None, pod, good.snapshot(0.0), ALL).passed is None
+        assert plugin.points().filter(None, pod, good.snapshot(0.0), ALL).passed is None
 
 
 def test_numbers_of_labels_compare_in_64_bits() -> None:
@@ -88,7 +92,7 @@ def test_numbers_of_labels_compare_in_64_bits() -> None:
         pod = make_pod(
             affinity={"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
         )
-        passed = NodeAffinityPlugin().filter(None, pod, cache.snapshot(0.0), ALL).passed
+        passed = NodeAffinityPlugin().points().filter(None, pod, cache.snapshot(0.0), ALL).passed
         assert passed is not None
         assert np.flatnonzero(passed).tolist() == expected
 
@@ -99,8 +103,8 @@ def test_a_preference_that_cannot_be_parsed_is_an_error() -> None:
     pod = make_pod(
         affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
     )
-    status, _ = NodeAffinityPlugin().pre_score(pod, make_cache().snapshot(0.0))
-    assert status.code is Code.ERROR
+    found = NodeAffinityPlugin().points().pre_score(pod, make_cache().snapshot(0.0))
+    assert found.status.code is Code.ERROR
 
 
 def test_many_resources_are_told_apart() -> None:
@@ -108,7 +112,7 @@ def test_many_resources_are_told_apart() -> None:
     pod = make_pod(requests=dict.fromkeys(names, "1"))
     half = {"pods": "9", **dict.fromkeys(names[::2], "1")}
     snapshot = make_cache(make_node("a"), make_node("b", half)).snapshot(0.0)
-    groups = list(NodeResourcesFit().filter(None, pod, snapshot, ALL).groups())
+    groups = list(NodeResourcesFit().points().filter(None, pod, snapshot, ALL).groups())
     assert sorted((len(s.reasons), p.tolist()) for s, p in groups) == [(35, [1]), (70, [0])]
 
 
@@ -120,10 +124,12 @@ def test_capacities_beyond_64_bits_are_an_error_and_no_crash() -> None:
         "NodeResourcesFit", {"scoringStrategy": {"resources": [{"name": "memory"}]}}
     )
     pod = make_pod()
-    scores = plugin.score(None, pod, snapshot, ALL)
+    scores = plugin.points().score(None, pod, snapshot, ALL)
     assert scores.min() < 0
-    with pytest.raises(ValueError, match="too large"):
-        plugin.normalize(None, scores)
+    profile = Profile("berth", (Weighted(PrioritySort()), Weighted(plugin)))
+    decision = decide(pod, snapshot, Framework(profile))
+    assert decision.error is not None
+    assert "too large" in decision.error.reasons[0]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +172,7 @@ def test_arguments_that_are_not_valid_are_refused(
 
 
 def hint(plugin: Any, number: int, pod: Any, before: Node | None, after: Node | None) -> str:
-    answer = plugin.events()[number].hint(pod, before, after)
+    answer = plugin.points().events[number].hint(pod, before, after)
     assert isinstance(answer, QueueingHint)
     return answer.value
 

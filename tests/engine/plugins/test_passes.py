@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.cache import Cache
-from engine.framework.interface import FilterPlugin, ScorePlugin
+from engine.framework.interface import Plugin, Points, PreFilterResult, PreScoreResult
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Rows, Snapshot
 from engine.framework.status import Code
@@ -91,46 +91,49 @@ def pods(draw: st.DrawFn, name: str) -> PodInfo:
     )
 
 
-def verdicts(plugin: FilterPlugin, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> list[object]:
+def verdicts(points: Points, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> list[object]:
     """Of each row None or its status."""
     asked = np.arange(snapshot.nodes.size)[rows]
-    result = plugin.pre_filter(pod, snapshot)
+    result = PreFilterResult() if points.pre_filter is None else points.pre_filter(pod, snapshot)
     answers: list[object] = [None] * len(asked)
-    if result.status.code is Code.SKIP:
+    if result.status.code is Code.SKIP or points.filter is None or not result.rejects:
         return answers
-    found = plugin.filter(result.state, pod, snapshot, rows)
+    found = points.filter(result.state, pod, snapshot, rows)
     for status, positions in found.groups():
         for position in positions:
             assert answers[position] is None
             answers[position] = status
     passed = np.ones(len(asked), dtype=np.bool_) if found.passed is None else found.passed
     assert [answer is None for answer in answers] == passed.tolist()
+    if points.filter_row is not None:
+        by_row = points.filter_row(result.state, pod, snapshot)
+        assert [by_row(row) for row in asked.tolist()] == passed.tolist()
     return answers
 
 
-def raw(plugin: ScorePlugin, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> list[float]:
-    status, state = plugin.pre_score(pod, snapshot)
-    if not status.ok:
+def raw(points: Points, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> list[float]:
+    asked = PreScoreResult() if points.pre_score is None else points.pre_score(pod, snapshot)
+    if not asked.status.ok or points.score is None:
         return []
-    scores = plugin.score(state, pod, snapshot, rows)
+    scores = points.score(asked.state, pod, snapshot, rows)
     assert scores is not None
     assert scores.dtype == np.float64
+    if points.score_row is not None:
+        by_row = points.score_row(asked.state, pod, snapshot)
+        numbers = np.arange(snapshot.nodes.size)[rows].tolist()
+        assert [by_row(row) for row in numbers] == scores.tolist()
     return scores.tolist()
 
 
-def agree(plugin: Any, pod: PodInfo, snapshot: Snapshot) -> None:
+def agree(plugin: Plugin, pod: PodInfo, snapshot: Snapshot) -> None:
     size = snapshot.nodes.size
     everyone, rows = slice(0, size), list(range(size))
     some = [row for row in rows for _ in range(9)]  # more than a handful
-    for ask in (
-        verdicts if isinstance(plugin, FilterPlugin) else None,
-        raw if isinstance(plugin, ScorePlugin) else None,
-    ):
-        if ask is None:
-            continue
-        full = ask(plugin, pod, snapshot, everyone)
-        many = ask(plugin, pod, snapshot, np.array(some, dtype=np.intp))
-        ones = [a for row in rows for a in ask(plugin, pod, snapshot, np.array([row]))]
+    points = plugin.points()
+    for ask in (verdicts, raw):
+        full = ask(points, pod, snapshot, everyone)
+        many = ask(points, pod, snapshot, np.array(some, dtype=np.intp))
+        ones = [a for row in rows for a in ask(points, pod, snapshot, np.array([row]))]
         assert many[::9] == full
         assert ones == full
 
@@ -175,8 +178,6 @@ def change(data: st.DataObject, cache: Cache, step: int) -> None:
 
 @pytest.mark.parametrize("weighted", default_plugins(), ids=lambda w: w.plugin.name)
 def test_equal_pods_have_equal_class_keys_in_every_process(weighted: Any) -> None:
-    if not isinstance(weighted.plugin, FilterPlugin | ScorePlugin):
-        pytest.skip("asks nothing about nodes")
     cache = make_cache(make_node("n1"))
     spec: dict[str, Any] = {
         "requests": {"cpu": "1"},
@@ -186,7 +187,8 @@ def test_equal_pods_have_equal_class_keys_in_every_process(weighted: Any) -> Non
     }
     other = {**spec, "nodeSelector": {"c": "d", "a": "b"}}
     keys = [
-        weighted.plugin.class_key(make_pod("x", **s), cache.snapshot(0.0)) for s in (spec, other)
+        weighted.plugin.points().class_key(make_pod("x", **s), cache.snapshot(0.0))
+        for s in (spec, other)
     ]
     assert keys[0] == keys[1]
     assert hash(keys[0]) == hash(keys[1])

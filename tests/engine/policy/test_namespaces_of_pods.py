@@ -103,8 +103,8 @@ def test_what_is_kept_is_what_a_full_pass_finds(text):
 
 def passing(plugin: PolicyPlugin, cache, pod):
     snapshot = cache.snapshot(NOW)
-    state = plugin.pre_filter(pod, snapshot).state
-    passed = plugin.filter(state, pod, snapshot, slice(0, snapshot.nodes.size)).passed
+    state = plugin.points().pre_filter(pod, snapshot).state
+    passed = plugin.points().filter(state, pod, snapshot, slice(0, snapshot.nodes.size)).passed
     rows = np.flatnonzero(snapshot.nodes.present).tolist()
     return sorted(snapshot.nodes.name(row) for row in rows if passed is None or passed[row])
 

@@ -55,30 +55,30 @@ class Cluster:
     def passing(self, pod):
         """The nodes that the policy's filters let the pod on."""
         snapshot = self.snapshot()
-        asked = self.policy.pre_filter(pod, snapshot)
+        points = self.policy.points()
         nodes = [name for name in "abc" if self.cache.nodes.row(name) >= 0]
+        asked = points.pre_filter(pod, snapshot)
         if asked.status.code is Code.SKIP:
             return nodes
-        passed = self.policy.filter(
-            asked.state, pod, snapshot, slice(0, snapshot.nodes.size)
-        ).passed
+        passed = points.filter(asked.state, pod, snapshot, slice(0, snapshot.nodes.size)).passed
         return [n for n in nodes if passed is None or passed[self.cache.nodes.row(n)]]
 
     def scores(self, pod=None):
         """What the policy gives the nodes a, b, c; None if it abstains."""
         snapshot, pod = self.snapshot(), pod or make_pod("p")
-        status, state = self.policy.pre_score(pod, snapshot)
-        if status.code is Code.SKIP:
+        points = self.policy.points()
+        asked = points.pre_score(pod, snapshot)
+        if asked.status.code is Code.SKIP:
             return None
         rows = np.array([self.cache.nodes.row(name) for name in "abc"])
-        column = self.policy.score(state, pod, snapshot, rows)
-        return None if column is None else self.policy.normalize(state, column).tolist()
+        column = points.score(asked.state, pod, snapshot, rows)
+        return None if column is None else column.tolist()
 
     def groups(self, pod):
         """(code, reason) -> nodes, of the policy's rejections."""
         snapshot = self.snapshot()
-        state = self.policy.pre_filter(pod, snapshot).state
-        verdicts = self.policy.filter(state, pod, snapshot, slice(0, snapshot.nodes.size))
+        state = self.policy.points().pre_filter(pod, snapshot).state
+        verdicts = self.policy.points().filter(state, pod, snapshot, slice(0, snapshot.nodes.size))
         return {
             (status.code, *status.reasons): [self.cache.nodes.name(row) for row in positions]
             for status, positions in verdicts.groups()
@@ -352,7 +352,7 @@ def test_rules_over_several_nodes_hear_of_nodes_that_go():
     gone = ClusterEvent(Resource.NODE, Action.DELETE)
 
     def hears(text):
-        events = Cluster(text).policy.events()
+        events = Cluster(text).policy.points().events
         return any(registered.event.matches(gone) for registered in events)
 
     assert hears("filter: node.cpu.free == max(node.cpu.free)\n")
@@ -364,7 +364,7 @@ def test_who_knows_when_its_rules_turn_is_not_asked_each_minute():
     minute = ClusterEvent(Resource.TIME, Action.UPDATE_OTHER)
 
     def hears(text):
-        return any(one.event.matches(minute) for one in Cluster(text).policy.events())
+        return any(one.event.matches(minute) for one in Cluster(text).policy.points().events)
 
     assert not hears("filter: now - pod.created > 90s\n")
     assert not hears("gate: now - pod.created > 90s\n")
@@ -375,7 +375,7 @@ def test_who_knows_when_its_rules_turn_is_not_asked_each_minute():
 
 
 def test_scores_wake_nobody():
-    assert Cluster(SCORE).policy.events() == ()
+    assert Cluster(SCORE).policy.points().events == ()
 
 
 # ---- what is remembered never changes a decision -------------------------------------------------
@@ -507,7 +507,7 @@ def test_new_samples_count_at_once_and_equal_pods_share_what_is_known():
 def test_pods_that_no_rule_tells_apart_share_a_class_whatever_is_missing():
     policy = Cluster("filter: pod.created is missing or now - pod.created > 1m\n").policy
     snapshot = three_nodes().snapshot(NOW)
-    keys = {policy.class_key(make_pod(name), snapshot) for name in ("one", "two")}
+    keys = {policy.points().class_key(make_pod(name), snapshot) for name in ("one", "two")}
     assert len(keys) == 1
 
 
@@ -545,7 +545,7 @@ def test_what_did_not_decide_is_not_told():
 def test_a_zone_changes_with_the_labels_of_its_nodes():
     changed = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_LABEL)
     for of in ("zone.nodes", "nodes_in('a')"):
-        events = Cluster(f"filter: count({of}) < 5\n").policy.events()
+        events = Cluster(f"filter: count({of}) < 5\n").policy.points().events
         assert any(registered.event.matches(changed) for registered in events)
         assert any(str(registered.event) == "Node/Delete" for registered in events)
 

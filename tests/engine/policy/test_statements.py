@@ -13,12 +13,7 @@ from tests.engine.test_scheduler import World, in_a_loop
 
 
 def world(text, *, nodes=("n1",)):
-    made = World({"p.policy": text}, nodes=nodes)
-    for weighted in made.framework.profile.plugins:
-        worlds = getattr(weighted.plugin, "_worlds", None)
-        if worlds is not None:
-            worlds.source = lambda: made.cache.snapshot(made.clock.time(), made.samples)
-    return made
+    return World({"p.policy": text}, nodes=nodes)
 
 
 def refusal(text, **berth):
