@@ -31,6 +31,7 @@ from engine.framework.runtime import Framework, PluginError
 from engine.framework.snapshot import Snapshot
 from engine.kube.errors import ConfigError as KubeConfigError
 from engine.kube.events import KubeEventSink
+from engine.kube.resources import KINDS
 from engine.kube.session import Session
 from engine.kube.writer import KubeBinder, KubePodStatusWriter
 from engine.objects import Node, Pod
@@ -109,6 +110,7 @@ class App:
         self.queue = SchedulingQueue(
             clock=clock,
             rules=rules_of(plain, self._snapshot),
+            snapshot=self._snapshot,
             initial_backoff=self.settings.initial_backoff_seconds,
             max_backoff=self.settings.max_backoff_seconds,
         )
@@ -256,6 +258,9 @@ class App:
             watch.Reflector(session, watch.nodes(), _Nodes(handlers.nodes, self.signals), wiring),
             watch.Reflector(session, watch.pods(), handlers.pods, wiring),
         ]
+        for kind in KINDS:
+            handler = handlers.of(kind.wakes)
+            reflectors.append(watch.Reflector(session, kind.resource(), handler, wiring))
         if self._config_map is not None:
             source = self._config_map
             resource = watch.config_maps(source.namespace, source.name)

@@ -24,17 +24,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Container, Mapping
 from enum import Enum
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
-from engine.framework.events import Action, ClusterEvent, Resource
+from engine.framework.events import Action, ClusterEvent, Resource, Seen
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.objects import (
     Container as PodContainer,
 )
 from engine.objects import (
     ContainerStatus,
+    Identity,
     Namespace,
     Node,
     ObjectMeta,
@@ -42,6 +43,7 @@ from engine.objects import (
     Quantity,
     ResourceList,
     ResourceRequirements,
+    object_key,
 )
 from engine.quantity import parse
 from engine.queue import SchedulingQueue
@@ -118,6 +120,14 @@ class ClusterState(Protocol):
         """A namespace went; true if that changes what is read of pods on nodes."""
         ...
 
+    def set_object(self, item: Any) -> None:  # noqa: ANN401 - any struct with metadata
+        """An object of another kind came or changed."""
+        ...
+
+    def remove_object(self, kind: str, key: str) -> None:
+        """An object of another kind went."""
+        ...
+
 
 # ---- what a change is called ---------------------------------------------------------------------
 
@@ -146,7 +156,7 @@ def events_of(
     """What kube-scheduler calls a change of an API object, as far as it wakes anybody.
 
     Args:
-        resource: the kind, `Pod` or `Node`; others have no events.
+        resource: the kind, `Pod` or `Node`; others have no finer events.
         old: the object before, None if it is new.
         new: the object after, None if it is gone.
         waiting: the pod that might wake; without it, changes of waiting pods have no events.
@@ -160,6 +170,13 @@ def events_of(
     if resource == "Pod" and isinstance(old, Pod | None) and isinstance(new, Pod | None):
         return _events_of_pod(_unless_finished(old), _unless_finished(new), waiting)
     return ()
+
+
+def _event_of(resource: Resource, old: Seen, new: Seen) -> ClusterEvent:
+    """The event of a kind whose changes have no finer names."""
+    if old is None or new is None:
+        return ClusterEvent(resource, Action.DELETE if new is None else Action.ADD)
+    return ClusterEvent(resource, Action.UPDATE_OTHER)
 
 
 def _unless_finished(pod: Pod | None) -> Pod | None:
@@ -375,7 +392,7 @@ def _legible_status(status: ContainerStatus) -> ContainerStatus:
 
 
 class _Handler:
-    """What the three have in common."""
+    """What they have in common."""
 
     def __init__(
         self, cache: ClusterState, queue: SchedulingQueue, on_work: Callable[[], None]
@@ -550,7 +567,7 @@ def _only_our_status_differs(old: Pod, new: Pod) -> bool:
     return before == new.status and old.spec == new.spec and _same_meta(old.metadata, new.metadata)
 
 
-def _same_meta(old: ObjectMeta, new: ObjectMeta) -> bool:
+def _same_meta(old: Identity, new: Identity) -> bool:
     return not _differs(old, new, frozenset({"resource_version", "generation"}))
 
 
@@ -616,6 +633,45 @@ class NamespaceHandler(_Handler):
         self._wake()
 
 
+class ObjectHandler(_Handler):
+    """Objects that plugins look up: to the cache, and what changed to whom it may wake.
+
+    An update that changes nothing that is read wakes nobody.
+    """
+
+    def __init__(
+        self,
+        cache: ClusterState,
+        queue: SchedulingQueue,
+        on_work: Callable[[], None],
+        wakes: Resource | None,
+    ) -> None:
+        super().__init__(cache, queue, on_work)
+        self._wakes = wakes
+
+    def on_add(self, item: Any) -> None:  # noqa: ANN401 - any struct with metadata
+        """The object is new, or new to us."""
+        self._cache.set_object(item)
+        self._tell(None, item)
+
+    def on_update(self, old: Any, new: Any) -> None:  # noqa: ANN401 - any struct with metadata
+        """The object changed."""
+        self._cache.set_object(new)
+        same_meta = _same_meta(old.metadata, new.metadata)
+        if not same_meta or _differs(old, new, frozenset({"metadata"})):
+            self._tell(old, new)
+
+    def on_delete(self, item: Any) -> None:  # noqa: ANN401 - any struct with metadata
+        """The object is gone."""
+        self._cache.remove_object(type(item).__name__, object_key(item.metadata))
+        self._tell(item, None)
+
+    def _tell(self, old: Seen, new: Seen) -> None:
+        if self._wakes is not None:
+            self._queue.move(_event_of(self._wakes, old, new), old, new)
+            self._wake()
+
+
 class EventHandlers:
     """The handlers of one scheduler, one for each kind that it watches.
 
@@ -645,8 +701,16 @@ class EventHandlers:
         )
         self.nodes = NodeHandler(cache, queue, on_work)
         self.namespaces = NamespaceHandler(cache, queue, on_work)
+        self._others: list[ObjectHandler] = []
+        self._of = cache, queue, on_work
+
+    def of(self, wakes: Resource | None) -> ObjectHandler:
+        """A handler of one more kind; `wakes` are the events that its changes are."""
+        handler = ObjectHandler(*self._of, wakes)
+        self._others.append(handler)
+        return handler
 
     @property
     def synced(self) -> bool:
         """True once all of them are."""
-        return self.pods.synced and self.nodes.synced and self.namespaces.synced
+        return all(each.synced for each in (self.pods, self.nodes, self.namespaces, *self._others))

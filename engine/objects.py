@@ -26,16 +26,22 @@ class OwnerReference(_Read, frozen=True):
 
     kind: str = ""
     name: str = ""
+    uid: str = ""
     controller: bool | None = None
 
 
-class ObjectMeta(_Read, frozen=True):
-    """`metadata`, without managedFields."""
+class Identity(_Read, frozen=True):
+    """The part of `metadata` by which an object is known."""
 
     name: str = ""
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+
+
+class ObjectMeta(Identity, frozen=True):
+    """`metadata`, without managedFields."""
+
     generation: int = 0
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
@@ -121,14 +127,63 @@ class Container(_Read, frozen=True):
 
 
 class VolumeClaim(_Read, frozen=True):
-    """A volume's claim; that there is one is all that is read."""
+    """The claim that a volume of a pod names."""
+
+    claim_name: str = ""
 
 
-class Volume(_Read, frozen=True):
-    """A volume of a pod, read for whether storage has to be attached for it."""
+class EphemeralVolume(_Read, frozen=True):
+    """A claim made for the pod; that there is one is all that is read."""
 
+
+class Disk(_Read, frozen=True):
+    """A source of a volume: a disk or share in the words of any driver that names one.
+
+    One struct for all of them: each driver fills its own fields, and the field of the volume that
+    holds it says which driver it is.
+    """
+
+    pd_name: str = ""
+    volume_id: str = msgspec.field(default="", name="volumeID")
+    disk_name: str = ""
+    disk_uri: str = msgspec.field(default="", name="diskURI")
+    volume_path: str = ""
+    share_name: str = ""
+    secret_name: str = ""
+    secret_namespace: str | None = None
+    partition: int = 0
+    target_portal: str = ""
+    iqn: str = ""
+    lun: int = 0
+    monitors: list[str] | None = None
+    image: str = ""
+    pool: str = ""
+    driver: str = ""
+    volume_handle: str = ""
+    read_only: bool | None = None
+
+
+class DiskSources(_Read, frozen=True):
+    """The disks that a pod's volume or a persistent volume may be; at most one is set."""
+
+    gce_persistent_disk: Disk | None = None
+    aws_elastic_block_store: Disk | None = None
+    azure_disk: Disk | None = None
+    azure_file: Disk | None = None
+    cinder: Disk | None = None
+    vsphere_volume: Disk | None = None
+    portworx_volume: Disk | None = None
+    iscsi: Disk | None = None
+    rbd: Disk | None = None
+    csi: Disk | None = None
+
+
+class Volume(DiskSources, frozen=True):
+    """A volume of a pod, read for the storage that has to be found or attached for it."""
+
+    name: str = ""
     persistent_volume_claim: VolumeClaim | None = None
-    ephemeral: VolumeClaim | None = None
+    ephemeral: EphemeralVolume | None = None
 
 
 class SchedulingGate(_Read, frozen=True):
@@ -259,12 +314,233 @@ class Namespace(_Read, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
 
 
+class LabelSelector(_Read, frozen=True):
+    """Labels and requirements that must all hold; without any, everything matches."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[SelectorRequirement] | None = None
+
+
+class ServiceSpec(_Read, frozen=True):
+    """`spec` of a service."""
+
+    selector: dict[str, str] | None = None
+
+
+class Service(_Read, frozen=True):
+    """A service, read for the pods that it selects."""
+
+    metadata: Identity = Identity()
+    spec: ServiceSpec = ServiceSpec()
+
+
+class ReplicationController(_Read, frozen=True):
+    """A replication controller, read for the pods that it selects."""
+
+    metadata: Identity = Identity()
+    spec: ServiceSpec = ServiceSpec()
+
+
+class WorkloadSpec(_Read, frozen=True):
+    """`spec` of a workload, as far as it is read."""
+
+    selector: LabelSelector | None = None
+
+
+class ReplicaSet(_Read, frozen=True):
+    """A replica set, read for the pods that it selects."""
+
+    metadata: Identity = Identity()
+    spec: WorkloadSpec = WorkloadSpec()
+
+
+class StatefulSet(_Read, frozen=True):
+    """A stateful set, read for the pods that it selects."""
+
+    metadata: Identity = Identity()
+    spec: WorkloadSpec = WorkloadSpec()
+
+
+class PodDisruptionBudgetStatus(_Read, frozen=True):
+    """`status` of a budget; `disrupted_pods` are those whose eviction was allowed already."""
+
+    disruptions_allowed: int = 0
+    disrupted_pods: dict[str, str | None] | None = None
+
+
+class PodDisruptionBudget(_Read, frozen=True):
+    """How many of the pods that it selects may be evicted."""
+
+    metadata: Identity = Identity()
+    spec: WorkloadSpec = WorkloadSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+
+class ClaimReference(_Read, frozen=True):
+    """The claim that a persistent volume is meant for."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class VolumeNodeAffinity(_Read, frozen=True):
+    """The nodes from which a persistent volume can be reached."""
+
+    required: NodeSelector | None = None
+
+
+class PersistentVolumeSpec(DiskSources, frozen=True):
+    """`spec` of a persistent volume."""
+
+    capacity: ResourceList | None = None
+    access_modes: list[str] | None = None
+    claim_ref: ClaimReference | None = None
+    storage_class_name: str = ""
+    volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
+    node_affinity: VolumeNodeAffinity | None = None
+
+
+class PersistentVolumeStatus(_Read, frozen=True):
+    """`status` of a persistent volume or claim."""
+
+    phase: str = ""
+
+
+class PersistentVolume(_Read, frozen=True):
+    """A persistent volume."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+    status: PersistentVolumeStatus = PersistentVolumeStatus()
+
+
+class PersistentVolumeClaimSpec(_Read, frozen=True):
+    """`spec` of a claim."""
+
+    access_modes: list[str] | None = None
+    selector: LabelSelector | None = None
+    resources: ResourceRequirements | None = None
+    volume_name: str = ""
+    storage_class_name: str | None = None
+    volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
+
+
+class PersistentVolumeClaim(_Read, frozen=True):
+    """A claim on storage."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+    status: PersistentVolumeStatus = PersistentVolumeStatus()
+
+
+class TopologyRequirement(_Read, frozen=True):
+    """A label that a node must have, with one of these values."""
+
+    key: str = ""
+    values: list[str] | None = None
+
+
+class TopologyTerm(_Read, frozen=True):
+    """Requirements that are AND-ed."""
+
+    match_label_expressions: list[TopologyRequirement] | None = None
+
+
+class StorageClass(_Read, frozen=True):
+    """How volumes of a class come to be; `allowed_topologies` are OR-ed."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    provisioner: str = ""
+    volume_binding_mode: str | None = None
+    allowed_topologies: list[TopologyTerm] | None = None
+
+
+class VolumeNodeResources(_Read, frozen=True):
+    """How many volumes of a driver a node can have."""
+
+    count: int | None = None
+
+
+class CSINodeDriver(_Read, frozen=True):
+    """A driver on a node."""
+
+    name: str = ""
+    allocatable: VolumeNodeResources | None = None
+
+
+class CSINodeSpec(_Read, frozen=True):
+    """`spec` of a CSINode."""
+
+    drivers: list[CSINodeDriver] | None = None
+
+
+class CSINode(_Read, frozen=True):
+    """The storage drivers of the node of that name."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CSINodeSpec = CSINodeSpec()
+
+
+class CSIDriverSpec(_Read, frozen=True):
+    """`spec` of a CSIDriver."""
+
+    storage_capacity: bool | None = None
+    prevent_pod_scheduling_if_missing: bool | None = None
+
+
+class CSIDriver(_Read, frozen=True):
+    """What a storage driver does."""
+
+    metadata: Identity = Identity()
+    spec: CSIDriverSpec = CSIDriverSpec()
+
+
+class CSIStorageCapacity(_Read, frozen=True):
+    """How much storage of a class can be made for a part of the nodes."""
+
+    metadata: Identity = Identity()
+    node_topology: LabelSelector | None = None
+    storage_class_name: str = ""
+    capacity: Quantity | None = None
+    maximum_volume_size: Quantity | None = None
+
+
+class VolumeAttachmentSource(_Read, frozen=True):
+    """What is attached: a persistent volume by name, or one of a pod's own."""
+
+    persistent_volume_name: str | None = None
+    inline_volume_spec: PersistentVolumeSpec | None = None
+
+
+class VolumeAttachmentSpec(_Read, frozen=True):
+    """`spec` of an attachment."""
+
+    attacher: str = ""
+    node_name: str = ""
+    source: VolumeAttachmentSource = VolumeAttachmentSource()
+
+
+class VolumeAttachment(_Read, frozen=True):
+    """A volume that is or will be attached to a node."""
+
+    metadata: Identity = Identity()
+    spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
+
+
 class ConfigMap(_Read, frozen=True):
     """A ConfigMap, read as a source of policies."""
 
     metadata: ObjectMeta = ObjectMeta()
     data: dict[str, str] | None = None
     binary_data: dict[str, str] | None = None
+
+
+def object_key(meta: Identity) -> str:
+    """`namespace/name`, or the name alone where there are no namespaces."""
+    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
 
 
 def from_builtins(kind: type[_T], value: Any) -> _T:  # noqa: ANN401 - any JSON value

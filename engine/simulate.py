@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Final, TypeVar
+from typing import Any, BinaryIO, Final, TypeVar
 
 import msgspec
 import numpy as np
@@ -30,9 +30,11 @@ from engine.framework.snapshot import (
     value_of_each,
     value_of_each_pair,
 )
-from engine.objects import Namespace, Node, Pod
+from engine.kube.resources import STRUCTS
+from engine.objects import Namespace, Node, Pod, from_builtins
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+"""2: objects of other kinds than Node, Pod and Namespace."""
 _T = TypeVar("_T")
 Columns = dict[str, dict[str, float]]
 """metric id -> node name -> value; nodes without a value are left out."""
@@ -48,6 +50,8 @@ class Entry(msgspec.Struct, omit_defaults=True):
     node: Node | None = None
     namespace: Namespace | None = None
     pod: Pod | None = None
+    kind: str = ""
+    object: dict[str, Any] | None = None
     name: str = ""
     uid: str = ""
     files: dict[str, str] | None = None
@@ -149,6 +153,29 @@ class RecordingCache(Cache):
         """See `Cache.remove_namespace`."""
         self._write(Entry("namespace gone", name=name))
         return super().remove_namespace(name)
+
+    def set_object(self, item: Any) -> None:  # noqa: ANN401 - any struct with metadata
+        """See `Cache.set_object`."""
+        self._write_object("object", item)
+        super().set_object(item)
+
+    def remove_object(self, kind: str, key: str) -> None:
+        """See `Cache.remove_object`."""
+        self._write(Entry("object gone", kind=kind, name=key))
+        super().remove_object(kind, key)
+
+    def assume_object(self, item: Any) -> bool:  # noqa: ANN401 - any struct with metadata
+        """See `Cache.assume_object`."""
+        self._write_object("object assumed", item)
+        return super().assume_object(item)
+
+    def restore_object(self, kind: str, key: str, resource_version: str) -> None:
+        """See `Cache.restore_object`."""
+        self._write(Entry("object restored", kind=kind, name=key, uid=resource_version))
+        super().restore_object(kind, key, resource_version)
+
+    def _write_object(self, what: str, item: Any) -> None:  # noqa: ANN401 - any struct
+        self._write(Entry(what, kind=type(item).__name__, object=msgspec.to_builtins(item)))
 
     def assume(self, pod: PodInfo, node_name: str, at: float = math.nan) -> None:
         """See `Cache.assume`."""
@@ -284,7 +311,7 @@ class _Replay:
             raise ValueError("a journal has its format in the first line, and only there")
         match entry.what:
             case "journal":
-                if entry.format != FORMAT:
+                if not 1 <= entry.format <= FORMAT:
                     raise ValueError(f"this version reads format {FORMAT}, not {entry.format}")
             case "rules":
                 self._framework = self._framework_of(entry.files or {}, entry.settings or {})
@@ -337,8 +364,31 @@ def _apply(entry: Entry, cache: Cache) -> None:
             cache.add_pod(make_pod_info(_needed(entry.pod)), entry.name)
         case "pod gone":
             cache.remove_pod(entry.uid)
+        case what if what.startswith("object"):
+            _apply_object(entry, cache)
         case what:
             raise ValueError(f"nothing is called {what!r}")
+
+
+def _apply_object(entry: Entry, cache: Cache) -> None:
+    match entry.what:
+        case "object":
+            cache.set_object(_object(entry))
+        case "object gone":
+            cache.remove_object(entry.kind, entry.name)
+        case "object assumed":
+            cache.assume_object(_object(entry))
+        case "object restored":
+            cache.restore_object(entry.kind, entry.name, entry.uid)
+        case what:
+            raise ValueError(f"nothing is called {what!r}")
+
+
+def _object(entry: Entry) -> Any:  # noqa: ANN401 - a struct of the kind that is named
+    struct = STRUCTS.get(entry.kind)
+    if struct is None:
+        raise ValueError(f"no kind is called {entry.kind!r}")
+    return from_builtins(struct, _needed(entry.object))
 
 
 def _needed(value: _T | None) -> _T:

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.cache.columns import TextDictionary
 from engine.cache.nodes import NodeTable
+from engine.cache.objects import Objects, ObjectStore, TextOf
 from engine.cache.pods import PodTable
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import (
@@ -122,6 +123,18 @@ class CacheSnapshot:
         """See `Snapshot.changes_since`."""
         return self._cache.changes_since(generation)
 
+    def objects(self, kind: str) -> Objects:
+        """See `Snapshot.objects`."""
+        return self._cache.store(kind).objects
+
+    def objects_version(self, kind: str) -> int:
+        """See `Snapshot.objects_version`."""
+        return self._cache.store(kind).version
+
+    def objects_by(self, kind: str, index: str, of: TextOf) -> Mapping[str, Objects]:
+        """See `Snapshot.objects_by`."""
+        return self._cache.store(kind).by(index, of)
+
 
 class _Known:
     """What the cache knows of one pod."""
@@ -143,6 +156,7 @@ class Cache:
         self.nodes = NodeTable(self.dictionary)
         self.pods = PodTable(self.dictionary)
         self.namespaces: dict[str, Namespace] = {}
+        self._stores: dict[str, ObjectStore] = {}
         self.generation = 0
         self.layout = 0
         self._log = np.zeros(LOG_ROWS, dtype=np.intp)
@@ -239,6 +253,31 @@ class Cache:
         self.nodes.remove(name)
         self.layout += 1
         self._changed(row)
+
+    # ---- objects of other kinds ------------------------------------------------------------
+
+    def store(self, kind: str) -> ObjectStore:
+        """The objects of a kind, to be read; what changes them are the methods below."""
+        store = self._stores.get(kind)
+        if store is None:
+            store = self._stores[kind] = ObjectStore()
+        return store
+
+    def set_object(self, item: Any) -> None:  # noqa: ANN401 - any struct with metadata
+        """An object came or changed; its kind is the name of its struct."""
+        self.store(type(item).__name__).put(item)
+
+    def remove_object(self, kind: str, key: str) -> None:
+        """The object is gone."""
+        self.store(kind).remove(key)
+
+    def assume_object(self, item: Any) -> bool:  # noqa: ANN401 - any struct with metadata
+        """Counts with the object as it will be; False if the server has another version by now."""
+        return self.store(type(item).__name__).assume(item)
+
+    def restore_object(self, kind: str, key: str, resource_version: str) -> None:
+        """Takes back what was assumed of that version of the object."""
+        self.store(kind).restore(key, resource_version)
 
     # ---- namespaces ------------------------------------------------------------------------
 

@@ -17,7 +17,6 @@ from engine.embedded.store import Collection, Key, Store, Version
 Object = dict[str, Any]
 
 NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-DEFAULT_POLICY = "PreemptLowerPriority"
 EVENTS_KEPT = 5_000
 TOPOLOGY_LABELS = ("topology.kubernetes.io/zone", "topology.kubernetes.io/region")
 SYSTEM_PRIORITIES = {
@@ -226,10 +225,10 @@ class Api:
                 return admission.default_node(item)
             case "namespaces":
                 return admission.default_namespace(item)
-            case "priorityclasses":
-                return item | {"preemptionPolicy": item.get("preemptionPolicy", DEFAULT_POLICY)}
             case _:
-                return item
+                # INVARIANT: kind and apiVersion come first.
+                defaulted: Object = merge({**item, **resource.defaults}, item, strategic=False)
+                return defaulted
 
     def _update(
         self, resource: Resource, key: Key, old: Version, item: Object, subresource: str

@@ -5,8 +5,8 @@ Data only; `api` gives it meaning and `server` gives it a path.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 Object = dict[str, Any]
@@ -37,6 +37,8 @@ class Resource:
     create_on_update: bool = False
     returns_deleted: bool = False
     """Whether a deletion answers with the object instead of a Status."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """What a new object has where it says nothing."""
     to_stored: Callable[[Object], Object] = unchanged
     from_stored: Callable[[Object], Object] = unchanged
 
@@ -116,10 +118,65 @@ RESOURCES = (
         "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass",
         ("value", "globalDefault", "description", "preemptionPolicy"), ("pc",),
         namespaced=False, has_generation=True,
+        defaults={"preemptionPolicy": "PreemptLowerPriority"},
     ),
     Resource(
         "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", ("spec", "status"),
         ("pdb",), ("status",), has_generation=True, needs_version=True,
+    ),
+    Resource(
+        "", "v1", "services", "Service", ("spec", "status"), ("svc",), ("status",),
+        returns_deleted=True,
+    ),
+    Resource(
+        "", "v1", "replicationcontrollers", "ReplicationController", ("spec", "status"), ("rc",),
+        ("status",), has_generation=True,
+    ),
+    Resource(
+        "apps", "v1", "replicasets", "ReplicaSet", ("spec", "status"), ("rs",), ("status",),
+        has_generation=True,
+    ),
+    Resource(
+        "apps", "v1", "statefulsets", "StatefulSet", ("spec", "status"), ("sts",), ("status",),
+        has_generation=True,
+    ),
+    Resource(
+        "", "v1", "persistentvolumes", "PersistentVolume", ("spec", "status"), ("pv",),
+        ("status",), namespaced=False, returns_deleted=True,
+        defaults={
+            "spec": {"persistentVolumeReclaimPolicy": "Retain", "volumeMode": "Filesystem"},
+            "status": {"phase": "Pending"},
+        },
+    ),
+    Resource(
+        "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", ("spec", "status"), ("pvc",),
+        ("status",), returns_deleted=True,
+        defaults={"spec": {"volumeMode": "Filesystem"}, "status": {"phase": "Pending"}},
+    ),
+    Resource(
+        "storage.k8s.io", "v1", "storageclasses", "StorageClass",
+        (
+            *("provisioner", "parameters", "reclaimPolicy", "mountOptions"),
+            *("allowVolumeExpansion", "volumeBindingMode", "allowedTopologies"),
+        ),
+        ("sc",), namespaced=False, returns_deleted=True,
+        defaults={"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
+    ),
+    Resource(
+        "storage.k8s.io", "v1", "csinodes", "CSINode", ("spec",),
+        namespaced=False, needs_version=True, returns_deleted=True,
+    ),
+    Resource(
+        "storage.k8s.io", "v1", "csidrivers", "CSIDriver", ("spec",),
+        namespaced=False, has_generation=True, needs_version=True, returns_deleted=True,
+    ),
+    Resource(
+        "storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity",
+        ("nodeTopology", "storageClassName", "capacity", "maximumVolumeSize"), needs_version=True,
+    ),
+    Resource(
+        "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", ("spec", "status"),
+        subresources=("status",), namespaced=False, needs_version=True, returns_deleted=True,
     ),
 )  # fmt: skip
 

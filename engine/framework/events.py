@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import Enum, Flag, auto
 
 from engine.framework.podinfo import PodInfo
-from engine.objects import Node, Pod
+from engine.framework.snapshot import Snapshot
 
 
 class Resource(Enum):
@@ -25,6 +25,13 @@ class Resource(Enum):
     TARGET_POD = "TargetPod"
     NODE = "Node"
     NAMESPACE = "Namespace"
+    PERSISTENT_VOLUME = "PersistentVolume"
+    PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
+    STORAGE_CLASS = "StorageClass"
+    CSI_NODE = "CSINode"
+    CSI_DRIVER = "CSIDriver"
+    CSI_STORAGE_CAPACITY = "CSIStorageCapacity"
+    VOLUME_ATTACHMENT = "VolumeAttachment"
     SIGNAL = "Signal"
     TIME = "Time"
     POLICY = "Policy"
@@ -111,8 +118,11 @@ class QueueingHint(Enum):
     SKIP = "Skip"
 
 
-HintFn = Callable[[PodInfo, "Pod | Node | None", "Pod | Node | None"], QueueingHint]
-"""(waiting pod, object before, object after) -> hint. Pure; may not look at the cluster."""
+Seen = object
+"""An object of an event: a struct of `engine.objects`, None before it came and when it is gone."""
+
+HintFn = Callable[[PodInfo, Seen, Seen, Snapshot], QueueingHint]
+"""(waiting pod, object before, object after, cluster after the event) -> hint. Pure."""
 
 
 @dataclass(frozen=True, slots=True)

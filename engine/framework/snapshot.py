@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntFlag, auto
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -312,6 +312,27 @@ class Snapshot(Protocol):
     @property
     def dictionary(self) -> Dictionary:
         """The dictionary of all text columns."""
+        ...
+
+    def objects(self, kind: str) -> Mapping[str, Any]:
+        """The objects of a kind (`Service`) by `namespace/name`, or name where there is none.
+
+        Structs of `engine.objects`. Of a kind that the server lacks, or does not let us see, none.
+        """
+        ...
+
+    def objects_version(self, kind: str) -> int:
+        """Counts changes of the objects of a kind."""
+        ...
+
+    def objects_by(
+        self, kind: str, index: str, of: Callable[[Any], str]
+    ) -> Mapping[str, Mapping[str, Any]]:
+        """`objects` by a text of each object, then by key.
+
+        Built with `of` on first use under the name `index` and kept up to date; whoever uses a name
+        must always give the same function.
+        """
         ...
 
     def changed_since(self, generation: int) -> NDArray[np.intp] | None:

@@ -16,7 +16,8 @@ Pure: no I/O, no clock, no chance; `reflector` does what it says. ::
       ├──┼─────────────────────────────┘
       │  │
       │  └──────── Waited ────── ABSENT ◀─┐
-      └── Missing (404: no such kind) ────┘
+      └── Missing (404: no such kind) ────┘   (or 403, of a kind that we can do without: what
+                                               is known of it stays)
 
 A watch resumes from the last version seen; only a version that expired, or an answer that makes no
 sense, leads back to a list.
@@ -87,7 +88,7 @@ class State:
     paged: bool = True
     delay: float = 0.0
     missed: int = 0
-    """404s on end."""
+    """404s (or 403s) on end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,9 @@ class ListExpired:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """404: the server has no such resource."""
+    """404: the server has no such resource; or 403, and it is one that we can do without."""
+
+    forbidden: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +182,9 @@ def step(state: State, outcome: Outcome, timing: Timing) -> tuple[State, Action]
             paged = state.paged and not while_paging and state.ask != ""
             state = replace(state, ask="", paged=paged)
             return state, List(state.ask, state.paged)
-        case Missing():
+        case Missing(forbidden):
             state = replace(state, phase=Phase.ABSENT, version="", ask="0", missed=state.missed + 1)
-            return state, Wait(timing.absent, spread=0.2, gone=state.missed > 1)
+            return state, Wait(timing.absent, spread=0.2, gone=state.missed > 1 and not forbidden)
         case Failed(retry_after):
             return _back_off(state, retry_after, timing)
         case Waited():

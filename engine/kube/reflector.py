@@ -52,11 +52,10 @@ from engine.kube.resources import (
     config_maps,
     namespaces,
     nodes,
-    object_key,
     pods,
 )
 from engine.kube.session import KubeClient
-from engine.objects import ObjectMeta
+from engine.objects import Identity, ObjectMeta, object_key
 from engine.telemetry import Count, Telemetry
 
 __all__ = [
@@ -77,6 +76,7 @@ _LOG = logging.getLogger(__name__)
 
 _AHEAD = "Too large resource version"
 """What a server says that has not come as far as the version asked for (504 Timeout)."""
+_FORBIDDEN = 403
 _LINE_LIMIT = 64 * 1024 * 1024
 _PIECE = 64 * 1024
 """Decoded at once: more would be slower, for it leaves the processor's caches."""
@@ -264,11 +264,12 @@ class Reflector(Generic[T]):
         return Listed(meta.resource_version)
 
     def _no_list(self, error: KubeError, *, while_paging: bool) -> Outcome:
-        if isinstance(error, NotFound):
+        forbidden = self._resource.optional and getattr(error, "code", 0) == _FORBIDDEN
+        if forbidden or isinstance(error, NotFound):
             if not self._state.missed:
-                _LOG.info("%s: the server has none (%s)", self._resource.name, error)
+                _LOG.warning("%s: nothing is known of them (%s)", self._resource.name, error)
             self._failures = 0
-            return Missing()
+            return Missing(forbidden)
         self._failed(error)
         if isinstance(error, Expired):
             return ListExpired(while_paging)
@@ -429,7 +430,7 @@ class Reflector(Generic[T]):
             self._handler.on_delete(old)
             self._handler.on_add(new)
 
-    def _forget(self, meta: ObjectMeta, last: T | None = None) -> None:
+    def _forget(self, meta: Identity, last: T | None = None) -> None:
         key = object_key(meta)
         old = self._objects.get(key)
         if old is not None and old.metadata.uid == meta.uid:

@@ -1,21 +1,40 @@
-"""Which objects are listed and watched: kind, path and selectors. Data only."""
+"""Which objects are listed and watched: kind, path, selectors, whom they wake. Data only."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
+from engine.framework.events import Resource as Wakes
 from engine.kube.session import segment
 from engine.kube.sharing import PodSharing
-from engine.objects import ConfigMap, Namespace, Node, ObjectMeta, Pod
+from engine.objects import (
+    ConfigMap,
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    Identity,
+    Namespace,
+    Node,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodDisruptionBudget,
+    ReplicaSet,
+    ReplicationController,
+    Service,
+    StatefulSet,
+    StorageClass,
+    VolumeAttachment,
+)
 
 
 class KubeObject(Protocol):
     """Any struct of `engine.objects` that has metadata."""
 
     @property
-    def metadata(self) -> ObjectMeta:
+    def metadata(self) -> Identity:
         """`metadata`."""
         ...
 
@@ -33,6 +52,8 @@ class Resource(Generic[T]):
     field_selector: str = ""
     share: Callable[[T], None] | None = None
     """Makes equal parts of objects that are kept one, to save memory."""
+    optional: bool = False
+    """The scheduler can do without: one that it may not list (403) is as good as absent."""
 
     @property
     def name(self) -> str:
@@ -74,6 +95,43 @@ def config_maps(namespace: str, name: str = "", label_selector: str = "") -> Res
     )
 
 
-def object_key(meta: ObjectMeta) -> str:
-    """`namespace/name`, or the name alone where there are no namespaces."""
-    return f"{meta.namespace}/{meta.name}" if meta.namespace else meta.name
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of objects that plugins look up; what is kept of one are the fields of its struct."""
+
+    struct: type[Any]
+    path: str
+    wakes: Wakes | None = None
+    """The events that its changes are, None if they wake nobody."""
+
+    @property
+    def name(self) -> str:
+        """As `Snapshot.objects` has it."""
+        return self.struct.__name__
+
+    def resource(self) -> Resource[Any]:
+        """All of them."""
+        return Resource(self.struct, self.path, optional=True)
+
+
+KINDS: Final = (
+    Kind(Service, "/api/v1/services"),
+    Kind(ReplicationController, "/api/v1/replicationcontrollers"),
+    Kind(ReplicaSet, "/apis/apps/v1/replicasets"),
+    Kind(StatefulSet, "/apis/apps/v1/statefulsets"),
+    Kind(PodDisruptionBudget, "/apis/policy/v1/poddisruptionbudgets"),
+    Kind(PersistentVolume, "/api/v1/persistentvolumes", Wakes.PERSISTENT_VOLUME),
+    Kind(PersistentVolumeClaim, "/api/v1/persistentvolumeclaims", Wakes.PERSISTENT_VOLUME_CLAIM),
+    Kind(StorageClass, "/apis/storage.k8s.io/v1/storageclasses", Wakes.STORAGE_CLASS),
+    Kind(CSINode, "/apis/storage.k8s.io/v1/csinodes", Wakes.CSI_NODE),
+    Kind(CSIDriver, "/apis/storage.k8s.io/v1/csidrivers", Wakes.CSI_DRIVER),
+    Kind(
+        CSIStorageCapacity,
+        "/apis/storage.k8s.io/v1/csistoragecapacities",
+        Wakes.CSI_STORAGE_CAPACITY,
+    ),
+    Kind(VolumeAttachment, "/apis/storage.k8s.io/v1/volumeattachments", Wakes.VOLUME_ATTACHMENT),
+)
+"""Nodes, pods and namespaces have handlers of their own; see `nodes`, `pods`, `namespaces`."""
+
+STRUCTS: Final = {kind.name: kind.struct for kind in KINDS}

@@ -18,6 +18,7 @@ from engine.framework.events import (
     ClusterEventWithHint,
     QueueingHint,
     Resource,
+    Seen,
 )
 from engine.framework.interface import (
     ALL_PASS,
@@ -35,7 +36,7 @@ from engine.framework.interface import (
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable
-from engine.objects import Affinity, Node, NodeAffinity, NodeSelectorTerm, Pod
+from engine.objects import Affinity, Node, NodeAffinity, NodeSelectorTerm
 from engine.plugins.node_selector import (
     NODE_NAME_FIELD,
     ParseError,
@@ -240,7 +241,7 @@ class NodeAffinityPlugin:
         return parsed
 
     def _after_node_change(
-        self, pod: PodInfo, before: Pod | Node | None, after: Pod | Node | None
+        self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot
     ) -> QueueingHint:
         if not isinstance(after, Node):
             return QueueingHint.QUEUE

@@ -24,6 +24,7 @@ from engine.framework.events import (
     HintFn,
     QueueingHint,
     Resource,
+    Seen,
 )
 from engine.framework.interface import (
     Points,
@@ -249,11 +250,7 @@ def _used(nodes: NodeColumns, resource: str) -> IntColumn:
 # ---- hints -----------------------------------------------------------------------------------
 
 
-def _after_pod_delete(
-    pod: PodInfo,
-    before: Pod | Node | None,
-    after: Pod | Node | None,
-) -> QueueingHint:
+def _after_pod_delete(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
     if (
         isinstance(before, Pod)
         and not before.spec.node_name
@@ -263,16 +260,12 @@ def _after_pod_delete(
     return QueueingHint.QUEUE
 
 
-def _after_own_change(
-    pod: PodInfo,
-    before: Pod | Node | None,
-    after: Pod | Node | None,
-) -> QueueingHint:
+def _after_own_change(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
     return QueueingHint.QUEUE
 
 
 def _after_pod_scale_down(
-    pod: PodInfo, before: Pod | Node | None, after: Pod | Node | None
+    pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot
 ) -> QueueingHint:
     """QUEUE if the other pod gave back something that the waiting one requests."""
     if not isinstance(before, Pod) or not isinstance(after, Pod):
@@ -289,9 +282,7 @@ def _after_pod_scale_down(
     return QueueingHint.SKIP
 
 
-def _after_node_change(
-    pod: PodInfo, before: Pod | Node | None, after: Pod | Node | None
-) -> QueueingHint:
+def _after_node_change(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
     """QUEUE if the pod fits the node when it is empty, and the node is new or has grown."""
     if not isinstance(after, Node):
         return QueueingHint.QUEUE

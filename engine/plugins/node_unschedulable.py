@@ -14,6 +14,7 @@ from engine.framework.events import (
     ClusterEventWithHint,
     QueueingHint,
     Resource,
+    Seen,
 )
 from engine.framework.interface import PASS, Points, PreFilterResult, State, Verdicts
 from engine.framework.podinfo import PodInfo
@@ -70,11 +71,7 @@ def _tolerates_cordon(pod: PodInfo) -> bool:
     return known is True
 
 
-def _after_node_change(
-    pod: PodInfo,
-    before: Pod | Node | None,
-    after: Pod | Node | None,
-) -> QueueingHint:
+def _after_node_change(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
     if not isinstance(after, Node):
         return QueueingHint.QUEUE
     was_schedulable = isinstance(before, Node) and not before.spec.unschedulable
@@ -83,11 +80,7 @@ def _after_node_change(
     return QueueingHint.QUEUE
 
 
-def _after_toleration(
-    pod: PodInfo,
-    before: Pod | Node | None,
-    after: Pod | Node | None,
-) -> QueueingHint:
+def _after_toleration(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
     if isinstance(after, Pod) and not tolerates(after.spec.tolerations or (), CORDON):
         return QueueingHint.SKIP
     return QueueingHint.QUEUE

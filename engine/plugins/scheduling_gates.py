@@ -13,12 +13,12 @@ from engine.framework.events import (
     ClusterEventWithHint,
     QueueingHint,
     Resource,
+    Seen,
 )
 from engine.framework.interface import Points
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status, unresolvable
-from engine.objects import Node, Pod
 
 
 class SchedulingGates:
@@ -43,8 +43,6 @@ def _pre_enqueue(pod: PodInfo, snapshot: Snapshot) -> Status:
 
 
 def _after_gates_are_gone(
-    pod: PodInfo,
-    before: Pod | Node | None,
-    after: Pod | Node | None,
+    pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot
 ) -> QueueingHint:
     return QueueingHint.QUEUE

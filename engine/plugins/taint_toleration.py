@@ -20,6 +20,7 @@ from engine.framework.events import (
     ClusterEventWithHint,
     QueueingHint,
     Resource,
+    Seen,
 )
 from engine.framework.interface import (
     ALL_PASS,
@@ -34,7 +35,7 @@ from engine.framework.interface import (
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Cause, CodeColumn, Rows, Snapshot
 from engine.framework.status import unresolvable
-from engine.objects import Node, Pod, Taint, Toleration
+from engine.objects import Node, Taint, Toleration
 from engine.plugins.tolerations import all_tolerated, intolerable_preferences
 
 NAME: Final = "TaintToleration"
@@ -161,9 +162,7 @@ def _pre_score(pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
     )
 
 
-def _after_node_change(
-    pod: PodInfo, before: Pod | Node | None, after: Pod | Node | None
-) -> QueueingHint:
+def _after_node_change(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
     if not isinstance(after, Node):
         return QueueingHint.QUEUE
     tolerations = pod.pod.spec.tolerations or ()
@@ -174,9 +173,5 @@ def _after_node_change(
     return QueueingHint.QUEUE
 
 
-def _after_toleration(
-    pod: PodInfo,
-    before: Pod | Node | None,
-    after: Pod | Node | None,
-) -> QueueingHint:
+def _after_toleration(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
     return QueueingHint.QUEUE

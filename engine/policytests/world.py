@@ -299,6 +299,9 @@ class _OtherPods:
         self.now = snapshot.now
         self.generation = snapshot.generation
         self.layout = snapshot.layout
+        self.objects = snapshot.objects
+        self.objects_version = snapshot.objects_version
+        self.objects_by = snapshot.objects_by
 
     @property
     def nodes(self) -> NodeColumns:

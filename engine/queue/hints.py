@@ -18,15 +18,13 @@ from engine.framework.events import (
     HintFn,
     QueueingHint,
     Resource,
+    Seen,
 )
 from engine.framework.podinfo import PodInfo
-from engine.objects import Node, Pod
+from engine.framework.snapshot import Snapshot
 from engine.queue.queued import QueuedPod
 
 log = logging.getLogger(__name__)
-
-Seen = Pod | Node | None
-"""An object of an event as a hint gets it; other kinds reach hints as None."""
 
 Only = Callable[[PodInfo], bool]
 """Which waiting pods an event concerns at all."""
@@ -43,7 +41,12 @@ class Wake(IntEnum):
 class Registrations:
     """The plugins' registrations of one set of rules."""
 
-    def __init__(self, hints: Mapping[str, Sequence[ClusterEventWithHint]]) -> None:
+    def __init__(
+        self,
+        hints: Mapping[str, Sequence[ClusterEventWithHint]],
+        snapshot: Callable[[], Snapshot],
+    ) -> None:
+        self._snapshot = snapshot
         self._hints = {plugin: tuple(registered) for plugin, registered in hints.items()}
         self._of: dict[ClusterEvent, dict[str, tuple[HintFn | None, ...]]] = {}
         self.faults: Counter[str] = Counter()
@@ -71,7 +74,7 @@ class Registrations:
             if hint is None:
                 return True
             try:
-                answer = hint(pod, old, new)
+                answer = hint(pod, old, new, self._snapshot())
             except Exception:
                 self.faults[plugin] += 1
                 if self.faults[plugin] == 1:

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from engine.framework.events import ClusterEvent
+from engine.framework.events import ClusterEvent, Seen
 from engine.framework.podinfo import PodInfo
-from engine.queue.hints import Only, Seen
+from engine.queue.hints import Only
 from engine.queue.queued import QueuedPod
 
 MOST_HAPPENINGS: Final = 100_000

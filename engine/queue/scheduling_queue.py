@@ -46,11 +46,13 @@ from engine.framework.events import (
     Action,
     ClusterEvent,
     Resource,
+    Seen,
 )
 from engine.framework.podinfo import PodInfo
+from engine.framework.snapshot import Snapshot
 from engine.queue.backoff import NO_BACKOFF, Backoff, over_at
 from engine.queue.heap import PodHeap
-from engine.queue.hints import Only, Registrations, Seen, Wake
+from engine.queue.hints import Only, Registrations, Wake
 from engine.queue.inflight import Flight, Happening, InFlight
 from engine.queue.queued import NO_PLUGINS, QueuedPod, SortKey, SubQueue
 from engine.queue.rules import Rules
@@ -82,13 +84,16 @@ class SchedulingQueue:
         *,
         clock: Clock,
         rules: Rules,
+        snapshot: Callable[[], Snapshot],
         initial_backoff: float = 1.0,
         max_backoff: float = 10.0,
         max_in_unschedulable: float = 300.0,
     ) -> None:
+        """An empty queue; `snapshot` gives the cluster as hints see it when they are asked."""
         self._clock = clock
         self._rules = rules
-        self._registrations = Registrations(rules.hints)
+        self._snapshot = snapshot
+        self._registrations = Registrations(rules.hints, snapshot)
         self._version = 1
         self._backoff = Backoff(initial_backoff, max_backoff)
         self._max_in_unschedulable = max_in_unschedulable
@@ -342,7 +347,7 @@ class SchedulingQueue:
         another.
         """
         self._earlier_faults.update(self._registrations.faults)
-        self._registrations = Registrations(rules.hints)
+        self._registrations = Registrations(rules.hints, self._snapshot)
         self._version += 1
         before, self._rules = self._rules, rules
         if rules.order is not before.order:

@@ -306,6 +306,7 @@ def whole(score: float) -> int:
 def hint(case: Mapping[str, Any]) -> Answer:
     pod = read_pod(case["pod"])
     framework = framework_of(case)
+    snapshot = build(case, pod)[0].snapshot(0.0)
     only = case.get("rejectedBy")
     happened = list(moves(case["event"], pod, read_pod))
     hints: dict[str, str] = {}
@@ -322,7 +323,7 @@ def hint(case: Mapping[str, Any]) -> Answer:
             if answer_of is None:
                 unconditional.add(name)
                 hints[name] = "Queue"
-            elif answer_of(waiting, old, new) is QueueingHint.QUEUE:
+            elif answer_of(waiting, old, new, snapshot) is QueueingHint.QUEUE:
                 hints[name] = "Queue"
             else:
                 hints.setdefault(name, "Skip")

@@ -16,13 +16,30 @@ from hypothesis import strategies as st
 from engine.cache.cache import Cache
 from engine.clock import ManualClock
 from engine.eventhandlers import POD_OTHERWISE, EventHandlers, Place, events_of, place_of
-from engine.framework.events import Action, ClusterEvent, ClusterEventWithHint, Resource
+from engine.framework.events import (
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    QueueingHint,
+    Resource,
+)
 from engine.framework.podinfo import PodInfo, make_pod_info
+from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status
-from engine.objects import Namespace, Node, Pod, from_builtins
+from engine.objects import (
+    Namespace,
+    Node,
+    ObjectMeta,
+    PersistentVolume,
+    Pod,
+    Service,
+    ServiceSpec,
+    from_builtins,
+)
 from engine.queue import QueuedPod, Rules, SchedulingQueue, SubQueue
 from engine.telemetry import Count, Telemetry
 from tests.effort import examples
+from tests.engine.queue.builders import nothing
 
 HINTS = Path(__file__).parents[1] / "conformance" / "data" / "hint.jsonl.gz"
 OURS = frozenset({"berth", "default-scheduler"})
@@ -41,7 +58,7 @@ REGISTERED = {
 class RecordingQueue(SchedulingQueue):
     """Remembers what it was told happened."""
 
-    def __init__(self) -> None:
+    def __init__(self, snapshot: Callable[[], Snapshot] = nothing) -> None:
         super().__init__(
             clock=ManualClock(),
             rules=Rules(
@@ -49,6 +66,7 @@ class RecordingQueue(SchedulingQueue):
                 lambda _pod: Status.SUCCESS,
                 REGISTERED,
             ),
+            snapshot=snapshot,
         )
         self.told: list[tuple[ClusterEvent, Callable[[PodInfo], bool] | None]] = []
 
@@ -66,7 +84,7 @@ class World:
 
     def __init__(self) -> None:
         self.cache = Cache()
-        self.queue = RecordingQueue()
+        self.queue = RecordingQueue(lambda: self.cache.snapshot(0.0))
         self.refused: list[tuple[str, str]] = []
         self.telemetry = Telemetry()
         self.handlers = EventHandlers(
@@ -393,6 +411,50 @@ def test_a_node_with_an_amount_that_cannot_be_read_has_none_of_it(world: World) 
     assert world.cache.nodes.row("n2") >= 0
 
 
+def test_hints_are_asked_with_any_object_and_the_cluster_after_the_event(world: World) -> None:
+    asked = []
+
+    def hint(pod: PodInfo, old: object, new: object, snapshot: Snapshot) -> QueueingHint:
+        asked.append((pod.name, old, new, dict(snapshot.objects("PersistentVolume"))))
+        return QueueingHint.SKIP
+
+    event = ClusterEvent(Resource.PERSISTENT_VOLUME, Action.ALL)
+    rules = Rules(
+        lambda *_: (), lambda _: Status.SUCCESS, {"V": (ClusterEventWithHint(event, hint),)}
+    )
+    world.queue.set_rules(rules, None)
+    world.pods.on_add(pod())
+    world.reject_next("V")
+    handler = world.handlers.of(Resource.PERSISTENT_VOLUME)
+    one, same, other = (
+        PersistentVolume(ObjectMeta("pv", resource_version=version, labels=labels))
+        for version, labels in (("1", None), ("2", None), ("3", {"a": "b"}))
+    )
+    handler.on_add(one)
+    handler.on_update(one, same)  # nothing that is read changed
+    handler.on_update(same, other)
+    handler.on_delete(other)
+    assert asked == [
+        ("p", None, one, {"pv": one}),
+        ("p", same, other, {"pv": other}),
+        ("p", other, None, {}),
+    ]
+    assert [str(event) for event, _ in world.queue.told[-3:]] == [
+        f"PersistentVolume/{action}" for action in ("Add", "Update", "Delete")
+    ]
+
+
+def test_kinds_that_wake_nobody_are_kept_all_the_same(world: World) -> None:
+    services = world.handlers.of(None)
+    service = Service(ObjectMeta("web", "ns"), ServiceSpec({"app": "web"}))
+    services.on_add(service)
+    assert not world.queue.told
+    snapshot = world.cache.snapshot(0.0)
+    assert snapshot.objects("Service") == {"ns/web": service}
+    services.on_delete(service)
+    assert (snapshot.objects("Service"), snapshot.objects_version("Service")) == ({}, 2)
+
+
 def test_work_is_announced() -> None:
     calls: list[None] = []
     handlers = EventHandlers(
@@ -403,11 +465,13 @@ def test_work_is_announced() -> None:
         on_work=lambda: calls.append(None),
     )
     handlers.nodes.on_add(node())
+    volumes, services = handlers.of(Resource.PERSISTENT_VOLUME), handlers.of(None)
+    volumes.on_add(PersistentVolume(ObjectMeta("pv")))
     assert not calls
     handlers.pods.on_add(pod())
     assert calls
     assert not handlers.synced
-    for handler in (handlers.pods, handlers.nodes, handlers.namespaces):
+    for handler in (handlers.pods, handlers.nodes, handlers.namespaces, volumes, services):
         handler.on_synced()
     assert handlers.synced
 

@@ -86,7 +86,9 @@ class World:
         self.framework = chain({} if files is None else files)
         self.samples = Samples(self.cache).serve(self.framework)
         self.queue = SchedulingQueue(
-            clock=self.clock, rules=rules_of(self.framework, self.snapshot)
+            clock=self.clock,
+            rules=rules_of(self.framework, self.snapshot),
+            snapshot=self.snapshot,
         )
         self.scheduler = Scheduler(
             cache=self.cache,

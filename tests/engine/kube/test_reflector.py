@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from random import Random
 
 import hypothesis.strategies as st
@@ -105,6 +106,10 @@ class TestStep:
     def test_garbage_first_thing_is_got_around_by_a_list(self) -> None:
         _, actions = walk(Listed("7"), Ended(End.GARBAGE, "7", 0, 0.1), Waited())
         assert actions[-1] == List("7", True)
+
+    def test_what_is_known_stays_where_it_may_not_be_listed_any_more(self) -> None:
+        _, actions = walk(Listed("7"), *[Missing(forbidden=True), Waited()] * 3)
+        assert not any(a.gone for a in actions if isinstance(a, Wait))
 
     def test_absent_is_polled_and_believed_the_second_time(self) -> None:
         state, actions = walk(Listed("7"), Missing(), Waited(), Missing())
@@ -377,6 +382,20 @@ def test_a_resource_that_the_server_lacks_is_synced_and_polled_slowly(bench: Ben
     assert [round(s) >= 60 for s in bench.slept[:3]] == [True] * 3
     bench.settle()
     assert bench.telemetry[Count.REFLECTOR_ERRORS] == 0
+
+
+@pytest.mark.parametrize("optional", [True, False])
+def test_what_may_not_be_listed_is_told_once_and_waited_for_only_if_it_is_needed(
+    bench: Bench, optional: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.reflector._resource = replace(bench.reflector._resource, optional=optional)
+    bench.server.faults.extend(["403"] * 400)
+    bench.spin(40)
+    assert bench.recorder.synced == optional
+    assert len(caplog.records) == 1
+    bench.server.faults.clear()
+    bench.settle()
+    assert bench.recorder.synced == 1
 
 
 def test_a_handlers_bug_ends_it(bench: Bench) -> None:

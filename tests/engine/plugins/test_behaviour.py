@@ -172,7 +172,8 @@ def test_arguments_that_are_not_valid_are_refused(
 
 
 def hint(plugin: Any, number: int, pod: Any, before: Node | None, after: Node | None) -> str:
-    answer = plugin.points().events[number].hint(pod, before, after)
+    snapshot = make_cache().snapshot(0.0)
+    answer = plugin.points().events[number].hint(pod, before, after, snapshot)
     assert isinstance(answer, QueueingHint)
     return answer.value
 

@@ -31,7 +31,7 @@ from engine.queue.queued import QueuedPod, SubQueue
 from engine.queue.rules import Rules
 from engine.queue.scheduling_queue import SchedulingQueue
 from tests.effort import examples
-from tests.engine.queue.builders import waiting
+from tests.engine.queue.builders import nothing, waiting
 
 NODE_ADD = ClusterEvent(Resource.NODE, Action.ADD)
 NODE_LABEL = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_LABEL)
@@ -43,7 +43,7 @@ HAPPENING = [NODE_ADD, NODE_LABEL, NODE_TAINT, POD_DELETE, POD_ADD, EVERYTHING]
 FAULTY, HELPED = 5, 2
 
 
-def hint(pod: PodInfo, _old: object, _new: object) -> QueueingHint:
+def hint(pod: PodInfo, *_: object) -> QueueingHint:
     """Raises, queues or skips, by the pod's priority."""
     if pod.priority == FAULTY:
         raise RuntimeError("a fault in a hint")
@@ -101,6 +101,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.queue = SchedulingQueue(
             clock=self.clock,
             rules=Rules(self.by_priority, self.gate, self.hints),
+            snapshot=nothing,
         )
 
     # ---- the rules in force

@@ -18,7 +18,7 @@ from engine.framework.events import (
 from engine.framework.podinfo import PodInfo
 from engine.framework.status import Status, unresolvable
 from engine.queue import QueuedPod, Rules, SchedulingQueue, SubQueue
-from tests.engine.queue.builders import waiting
+from tests.engine.queue.builders import nothing, waiting
 
 NODE_ADD = ClusterEvent(Resource.NODE, Action.ADD)
 NODE_TAINT = ClusterEvent(Resource.NODE, Action.UPDATE_NODE_TAINT)
@@ -27,7 +27,7 @@ FIT, TAINT = frozenset({"Fit"}), frozenset({"Taint"})
 HINTS = {
     "Fit": (ClusterEventWithHint(NODE_ADD), ClusterEventWithHint(POD_DELETE)),
     "Taint": (
-        ClusterEventWithHint(NODE_ADD, lambda _pod, _old, _new: QueueingHint.SKIP),
+        ClusterEventWithHint(NODE_ADD, lambda *_: QueueingHint.SKIP),
         ClusterEventWithHint(NODE_TAINT),
     ),
     "Gates": (ClusterEventWithHint(NODE_TAINT),),
@@ -50,7 +50,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def queue(clock: ManualClock) -> SchedulingQueue:
-    return SchedulingQueue(clock=clock, rules=Rules(by_priority, gate, HINTS))
+    return SchedulingQueue(clock=clock, rules=Rules(by_priority, gate, HINTS), snapshot=nothing)
 
 
 def pop(queue: SchedulingQueue) -> QueuedPod:
@@ -113,6 +113,7 @@ def test_a_pending_plugins_word_counts_more_than_another_plugins() -> None:
     for order in (("Fit", "Gang"), ("Gang", "Fit")):
         queue = SchedulingQueue(
             clock=ManualClock(),
+            snapshot=nothing,
             rules=Rules(by_priority, gate, dict.fromkeys(order, (both,))),
         )
         queue.add(waiting("p"))
@@ -280,11 +281,12 @@ def test_everything_wakes_everybody(queue: SchedulingQueue) -> None:
 
 
 def test_a_hint_that_raises_queues_and_is_counted() -> None:
-    def faulty(_pod: PodInfo, _old: object, _new: object) -> QueueingHint:
+    def faulty(*_: object) -> QueueingHint:
         raise RuntimeError("a fault")
 
     queue = SchedulingQueue(
         clock=ManualClock(),
+        snapshot=nothing,
         rules=Rules(by_priority, gate, {"Fit": (ClusterEventWithHint(NODE_ADD, faulty),)}),
     )
     queued = fail(queue, waiting("p"), FIT)
@@ -312,6 +314,7 @@ def test_words_that_change_all_the_time_are_told_now_and_then(clock: ManualClock
     words = iter(f"{n} to go" for n in range(100))
     queue = SchedulingQueue(
         clock=clock,
+        snapshot=nothing,
         rules=Rules(by_priority, lambda pod: unresolvable(next(words)).by("Gates"), HINTS),
     )
     queue.on_gated = lambda queued: told.append(queued.gating_reasons[0])
@@ -435,7 +438,7 @@ def test_gates_that_look_at_more_than_the_pod_are_asked_again_for_each_that_is_p
         return unresolvable("one is there").by("Gates") if started else Status.SUCCESS
 
     rules = Rules(by_priority, one_at_a_time, HINTS, gates_move=moves)
-    queue = SchedulingQueue(clock=clock, rules=rules)
+    queue = SchedulingQueue(clock=clock, rules=rules, snapshot=nothing)
     started.append("before")
     for name in "abc":
         queue.add(waiting(name))

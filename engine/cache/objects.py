@@ -1,0 +1,99 @@
+"""API objects of one kind by key: what the server says, and what we assume it will say soon.
+
+Decides nothing. A key is `namespace/name`, or the name alone where there are no namespaces.
+
+    (unknown) ── put ──▶ known ── assume ──▶ assumed ── put (another version) ──▶ known
+                           ▲                    │
+                           └───── restore ──────┘
+
+Source: kubernetes plugins/volumebinding/passive_assume_cache.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from engine.objects import object_key
+
+Objects = Mapping[str, Any]
+TextOf = Callable[[Any], str]
+
+
+class ObjectStore:
+    """The objects of one kind; `version` counts changes."""
+
+    __slots__ = ("_indexes", "_said", "objects", "version")
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Any] = {}
+        self.version = 0
+        # What the server says of objects that are assumed to be otherwise.
+        self._said: dict[str, Any] = {}
+        self._indexes: dict[str, tuple[TextOf, dict[str, dict[str, Any]]]] = {}
+
+    def put(self, item: Any) -> None:  # noqa: ANN401 - any struct with metadata
+        """The server says so. A version that is not the assumed one's ends the assumption."""
+        key = object_key(item.metadata)
+        if key in self._said:
+            self._said[key] = item
+            if self.objects[key].metadata.resource_version == item.metadata.resource_version:
+                return
+            del self._said[key]
+        self._replace(key, item)
+
+    def remove(self, key: str) -> None:
+        """It is gone, assumed or not."""
+        self._said.pop(key, None)
+        if key in self.objects:
+            self._replace(key, None)
+
+    def assume(self, item: Any) -> bool:  # noqa: ANN401 - any struct with metadata
+        """Counts with the object as it will be; False if the server has another version by now."""
+        key = object_key(item.metadata)
+        said = self.said(key)
+        if said is None or said.metadata.resource_version != item.metadata.resource_version:
+            return False
+        self._said[key] = said
+        self._replace(key, item)
+        return True
+
+    def restore(self, key: str, resource_version: str) -> None:
+        """Takes back an assumption that was made of that version; what came since stays."""
+        said = self._said.get(key)
+        if said is not None and self.objects[key].metadata.resource_version == resource_version:
+            del self._said[key]
+            self._replace(key, said)
+
+    def said(self, key: str) -> Any:  # noqa: ANN401 - any struct with metadata
+        """What the server says of it, None if it has none."""
+        return self._said.get(key, self.objects.get(key))
+
+    def by(self, index: str, of: TextOf) -> Mapping[str, Objects]:
+        """The objects by a text of theirs, then by key; built on first use, kept up to date."""
+        known = self._indexes.get(index)
+        if known is None:
+            known = self._indexes[index] = of, {}
+            for key, item in self.objects.items():
+                known[1].setdefault(of(item), {})[key] = item
+        return known[1]
+
+    def _replace(self, key: str, item: Any) -> None:  # noqa: ANN401 - any struct or None
+        old = self.objects.get(key)
+        for of, groups in self._indexes.values():
+            if old is not None:
+                _drop(groups, of(old), key)
+            if item is not None:
+                groups.setdefault(of(item), {})[key] = item
+        if item is None:
+            del self.objects[key]
+        else:
+            self.objects[key] = item
+        self.version += 1
+
+
+def _drop(groups: dict[str, dict[str, Any]], text: str, key: str) -> None:
+    group = groups[text]
+    del group[key]
+    if not group:
+        del groups[text]

@@ -1,0 +1,37 @@
+"""One table of kinds: what is watched, what the embedded cluster serves, what the role allows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from engine.embedded.resources import BY_PATH
+from engine.framework.events import Resource as Wakes
+from engine.kube.resources import KINDS, Kind
+
+RBAC = Path(__file__).parents[3] / "examples" / "rbac.yaml"
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_the_embedded_cluster_serves_it_and_the_role_allows_it(kind: Kind) -> None:
+    base, _, plural = kind.path.strip("/").rpartition("/")
+    assert BY_PATH[base, plural].kind == kind.name
+    role = next(one for one in yaml.safe_load_all(RBAC.read_text()) if one["kind"] == "ClusterRole")
+    group = base.split("/")[1] if base.startswith("apis/") else ""
+    verbs = {
+        verb
+        for rule in role["rules"]
+        if group in rule["apiGroups"] and plural in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert {"list", "watch"} <= verbs
+    assert kind.wakes is None or kind.wakes.value == kind.name
+    assert kind.resource().optional
+
+
+def test_every_event_of_storage_has_its_kind() -> None:
+    told = {kind.wakes for kind in KINDS}
+    ours = {"AssignedPod", "UnscheduledPod", "TargetPod", "Node", "Namespace", "Signal", "Time"}
+    assert {one for one in Wakes if one.value not in ours | {"Policy", "*"}} == told - {None}
