@@ -26,6 +26,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from engine import wire
+
 _SNIPPET = 200
 _NOT_FOUND, _CONFLICT, _GONE, _TOO_MANY = 404, 409, 410, 429
 _SERVER_ERRORS = 500
@@ -124,7 +126,7 @@ def status_error(code: int, body: bytes, headers: Mapping[str, str] | None = Non
     `code` 0 means "as the Status says", for ERROR events. Never raises.
     """
     try:
-        status = _status.decode(body)
+        status = wire.decode(_status.decode, body)
     except msgspec.DecodeError:
         text = " ".join(body[:_SNIPPET].decode("utf-8", "replace").split())
         status = _Status(message=text or "no text")

@@ -182,6 +182,7 @@ class Reflector(Generic[T]):
         self._timing = timing or Timing()
         self._decoders = Decoders(resource.kind)
         self._objects: dict[str, T] = {}
+        self._told: dict[str, tuple[str, str]] = {}
         self._state = State()
         self._heard = self._clock.monotonic()
         self._failures = 0
@@ -304,6 +305,7 @@ class Reflector(Generic[T]):
         `kept` are objects that the list holds but that cannot be read: what is known of them stays.
         """
         known = self._objects
+        self._told = {key: one for key, one in self._told.items() if f"{key} {one[0]}" in kept}
         gone = [
             key
             for key, old in known.items()
@@ -421,6 +423,7 @@ class Reflector(Generic[T]):
         if self._share is not None:
             self._share(new)
         self._objects[key] = new
+        self._told.pop(key, None)
         if old is None:
             self._handler.on_add(new)
         elif old.metadata.uid == new.metadata.uid:
@@ -431,6 +434,7 @@ class Reflector(Generic[T]):
 
     def _forget(self, meta: ObjectMeta, last: T | None = None) -> None:
         key = object_key(meta)
+        self._told.pop(key, None)
         old = self._objects.get(key)
         if old is not None and old.metadata.uid == meta.uid:
             del self._objects[key]
@@ -445,11 +449,16 @@ class Reflector(Generic[T]):
             self.synced.set()
 
     def _unreadable(self, item: BadObject) -> None:
+        """Tells of an object once for each reason: every list and many events hold it again."""
+        key, told = object_key(item.meta), (item.meta.uid, item.reason)
+        if self._told.get(key) == told:
+            return
+        self._told[key] = told
         self._wiring.telemetry.add(Count.OBJECTS_UNREADABLE)
         _LOG.warning(
             "%s %s cannot be read and is passed over: %s",
             self._resource.name,
-            object_key(item.meta) or "without a name",
+            key or "without a name",
             item.reason,
         )
         self._handler.on_unreadable(item.meta, item.reason)

@@ -341,6 +341,11 @@ def test_an_object_that_cannot_be_read_is_passed_over_and_kept(bench: Bench) -> 
     assert bench.telemetry[Count.REFLECTOR_LISTS] == 2
     assert "d/a" in bench.reflector.objects
     assert bench.recorder.calls[-1] != "delete a@101"
+    assert bench.recorder.calls.count("unreadable b") == 1, "told once, whatever list it is in"
+    bench.runner.run(change("b", True))
+    bench.runner.run(change("b", False))
+    bench.spin()
+    assert bench.recorder.calls.count("unreadable b") == 2
 
 
 def test_a_down_server_is_not_hammered(bench: Bench) -> None:
