@@ -32,6 +32,7 @@ from yarl import URL
 
 from engine import __version__
 from engine.clock import Clock, SystemClock
+from engine.display import one_line
 from engine.kube.errors import (
     ConfigError,
     Interrupted,
@@ -438,4 +439,4 @@ def _cause(error: Exception) -> str:
 
 
 def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    return one_line(str(error)) or type(error).__name__
