@@ -128,14 +128,18 @@ class Health:
     last_error: str
 
 
-def _not_after(version: str, seen: str) -> bool:
-    """`version` <= `seen`; False where they are not both numbers. Versions are compared as numbers.
+def _before(version: str, seen: str) -> bool:
+    """`version` < `seen`; False where they are not both numbers. Versions are compared as numbers.
 
     Source: KEP-5504, comparable resource versions.
     """
     if not (version.isdecimal() and seen.isdecimal()):
         return False
-    return (len(version), version) <= (len(seen), seen)
+    return (len(version), version) < (len(seen), seen)
+
+
+def _version(meta: ObjectMeta) -> tuple[str, str]:
+    return meta.uid, meta.resource_version
 
 
 @dataclass(slots=True)
@@ -363,6 +367,8 @@ class Reflector(Generic[T]):
         except StatusError as error:
             self._failed(error)
             retry_after = error.retry_after_seconds or 0.0
+            if _AHEAD in error.message:
+                return self._over(End.EXPIRED, progress)
             if not accepted:
                 return Failed(retry_after)
             return self._over(End.ERROR, progress, retry_after)
@@ -405,18 +411,22 @@ class Reflector(Generic[T]):
         if isinstance(item, msgspec.Raw):
             raise status_error(0, bytes(item))
         meta = item.meta if isinstance(item, BadObject) else item.metadata
-        # A server sends each version once and in order; a second time it is old news.
-        old_news = _not_after(meta.resource_version, progress.version)
+        # A server sends each version once and in order. One that does not, for it was restored or
+        # a bookmark was absurd, is believed all the same: nothing after it would ever be.
+        if _before(meta.resource_version, progress.version):
+            self._wiring.telemetry.add(Count.WATCH_EVENTS_OUT_OF_ORDER)
         if isinstance(item, BadObject):
             self._unreadable(item)
             if kind is EventType.DELETED:
                 self._forget(meta)
         elif kind is EventType.DELETED:
             self._forget(meta, item)
-        elif kind is not EventType.BOOKMARK and not old_news:
+        elif kind is not EventType.BOOKMARK:
             key = object_key(meta)
-            self._put(key, self._objects.get(key), item)
-        if not old_news and meta.resource_version:
+            old = self._objects.get(key)
+            if old is None or _version(old.metadata) != _version(meta):
+                self._put(key, old, item)
+        if meta.resource_version:
             progress.version = meta.resource_version
 
     def _put(self, key: str, old: T | None, new: T) -> None:
