@@ -7,6 +7,7 @@ blanked when a decoder cannot go so deep: `managedFields` of any user may be.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import zip_longest
 from typing import Final, TypeVar
 
 import msgspec
@@ -42,6 +43,11 @@ def _decoded(decoder: Callable[[bytes], T], data: bytes) -> T:
         raise msgspec.DecodeError(f"invalid UTF-8: {error.reason}") from error
 
 
+def is_deep(data: bytes) -> bool:
+    """Whether `flattened` would change it."""
+    return data.count(b"{") + data.count(b"[") > _DEEPEST and flattened(data) != data
+
+
 def flattened(data: bytes) -> bytes:
     """The same JSON with 0 for each value that is nested too deeply; O(bytes), no recursion."""
     # Escaped quotes are no quotes; an escape is overwritten by as many letters, for finding only.
@@ -55,6 +61,7 @@ def flattened(data: bytes) -> bytes:
     starts = at[opens & (depth == _DEEPEST + 1)].tolist()
     ends = at[closes & (depth == _DEEPEST)].tolist()
     flat = bytearray(data)
-    for start, end in zip(starts, ends, strict=False):
+    # What is not closed goes on to the end.
+    for start, end in zip_longest(starts, ends, fillvalue=len(data) - 1):
         flat[start : end + 1] = b"0".ljust(end + 1 - start)
     return bytes(flat)

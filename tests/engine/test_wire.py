@@ -42,7 +42,9 @@ def test_what_is_deep_is_a_number_and_the_rest_stays(value: object, depth: int) 
     assert flat["after"] == value
 
 
-@pytest.mark.parametrize("data", [b"", b"]}" * 300, b'"' + nested(300), nested(300)[:-5], b"\\"])
+@pytest.mark.parametrize(
+    "data", [b"", b"]}" * 300, b'"' + nested(300), nested(300)[:-5], b"\\", b"[" * 9_000]
+)
 def test_what_is_no_json_is_flattened_too(data: bytes) -> None:
     assert len(flattened(data)) == len(data)
     with pytest.raises(msgspec.DecodeError):
