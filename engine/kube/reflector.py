@@ -304,8 +304,9 @@ class Reflector(Generic[T]):
                 found[object_key(item.metadata)] = item
 
     async def _replace(self, found: dict[str, T], kept: set[str]) -> None:
-        """Tells the difference between what is known and a list, deletes first.
+        """Tells the difference between what is known and a list, deletes last.
 
+        Others run meanwhile: a node may look fuller than it is to them, and never emptier.
         `kept` are objects that the list holds but that cannot be read: what is known of them stays.
         """
         known = self._objects
@@ -316,14 +317,14 @@ class Reflector(Generic[T]):
             if key not in found and f"{key} {old.metadata.uid}" not in kept
         ]
         pause = self._clock.monotonic() + self._timing.slice
-        for key in gone:
-            self._handler.on_delete(known.pop(key))
-            pause = await self._breathe(pause)
         for key, new in found.items():
             old = known.get(key)
             if old is None or old.metadata.resource_version != new.metadata.resource_version:
                 self._put(key, old, new)
                 pause = await self._breathe(pause)
+        for key in gone:
+            self._handler.on_delete(known.pop(key))
+            pause = await self._breathe(pause)
 
     async def _breathe(self, until: float) -> float:
         """Lets other tasks run once the slice is used up; returns the end of the current slice."""

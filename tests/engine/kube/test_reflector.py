@@ -348,6 +348,30 @@ def test_an_object_that_cannot_be_read_is_passed_over_and_kept(bench: Bench) -> 
     assert bench.recorder.calls.count("unreadable b") == 2
 
 
+def test_a_list_that_follows_another_never_shows_less_than_there_is(bench: Bench) -> None:
+    """A full node must not look empty to whoever decides while the difference is told."""
+    for number in range(40):
+        bench.server.put(f"old{number}", 1)
+    bench.settle()
+    seen = []
+
+    async def look() -> None:
+        bench.server.frozen = True
+        for number in range(40):
+            bench.server.delete(f"old{number}")
+            bench.server.put(f"new{number}", 1)
+        bench.server.compact()
+        bench.server.cut("expire")
+        while "d/new39" not in bench.reflector.objects or len(bench.reflector.objects) > 40:
+            seen.append(len(bench.recorder.known))
+            await asyncio.sleep(0)
+
+    bench.reflector._timing = Timing(slice=-1.0)
+    bench.runner.run(look())
+    assert min(seen) == 40
+    assert max(seen) == 80
+
+
 def test_events_are_believed_whatever_their_version(bench: Bench) -> None:
     """A bookmark of 10^25, or a server that was restored from a backup."""
 
