@@ -17,6 +17,9 @@ MISSING: Final = float("nan")
 #: Cores are milli-cores inside, so that sums of requests stay whole numbers.
 MILLI: Final = 1000
 
+#: Characters of a value that a message quotes: who wrote the pod says how long its texts are.
+QUOTED: Final = 256
+
 
 class Unit(NamedTuple):
     """Exponents of core, byte and second."""
@@ -161,6 +164,12 @@ def show(value: object, kind: Type) -> str:
             return _clock(number)
         return _SHOWN.get(kind.unit or PLAIN, _plain)(number)
     return str(value)
+
+
+def quoted(value: object, kind: Type) -> str:
+    """Returns a value as a sentence holds it: as `show` does, but no longer than `QUOTED`."""
+    text = show(value, kind)
+    return text if len(text) <= QUOTED else f"{text[: QUOTED - 4]} ..."
 
 
 def _plain(number: float) -> str:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from dsl import ir
-from dsl.types import NUMBER, show
+from dsl.types import NUMBER, quoted, show
 
 #: Gives the value of an expression: a float, text, flag or tuple; NaN or None where it is missing.
 Ask = Callable[[ir.Expr], Any]
@@ -49,7 +49,7 @@ def message(core: ir.FilterCore, text: str, ask: Ask) -> str:
 def filled(message_of: ir.Message, ask: Ask) -> str:
     """Returns the text of a message, its values put in."""
     return "".join(
-        one if isinstance(one, str) else show(ask(one), one.type) for one in message_of.parts
+        one if isinstance(one, str) else quoted(ask(one), one.type) for one in message_of.parts
     )
 
 
@@ -110,7 +110,7 @@ def _tried(root: ir.Expr, text: str, ask: Ask) -> Iterator[str]:
         name = _name(node, text)
         if name not in seen:
             seen.add(name)
-            yield f"{name} is {show(ask(node), node.type)}"
+            yield f"{name} is {quoted(ask(node), node.type)}"
 
 
 def _shown(root: ir.Expr) -> Iterator[ir.Expr]:

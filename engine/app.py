@@ -9,11 +9,11 @@ import asyncio
 import contextlib
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, TypeVar
 from zoneinfo import ZoneInfo
 
 import engine.kube.reflector as watch
@@ -56,6 +56,7 @@ from engine.simulate import Recorder
 from engine.telemetry import Count, Telemetry
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 _RETRY_FIRST: Final = 1.0
 _RETRY_MOST: Final = 30.0
@@ -169,15 +170,18 @@ class App:
         while not stop.is_set():
             kubeconfig = self._options.kubeconfig or self.settings.kubeconfig
             try:
-                if isinstance(kubeconfig, Mapping):
-                    return await Session.from_kubeconfig(kubeconfig, clock=self._clock)
-                return await Session.connect(kubeconfig, clock=self._clock)
+                return await _unless(stop, self._session(kubeconfig))
             except KubeConfigError as wrong:
                 log.warning("Cannot reach a cluster: %s; trying again in %.0f s", wrong, pause)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), pause)
             pause = min(_RETRY_MOST, pause * 2)
         return None
+
+    async def _session(self, kubeconfig: str | Mapping[str, object] | None) -> Session:
+        if isinstance(kubeconfig, Mapping):
+            return await Session.from_kubeconfig(kubeconfig, clock=self._clock)
+        return await Session.connect(kubeconfig, clock=self._clock)
 
     async def _synced(
         self, reflectors: Sequence[watch.Reflector[Any]], stop: asyncio.Event
@@ -439,6 +443,19 @@ def signal_spec(spec: MetricSpec) -> SignalSpec:
 def settings_worlds(settings: Settings) -> Worlds:
     """What policies share under these settings."""
     return worlds_of(ZoneInfo(settings.berth.time_zone), settings.berth.gpu_resources)
+
+
+async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """What `work` gives; None, and the work is ended, if we are stopped before."""
+    doing = asyncio.get_running_loop().create_task(work)
+    stopped = asyncio.get_running_loop().create_task(stop.wait())
+    try:
+        await asyncio.wait({doing, stopped}, return_when="FIRST_COMPLETED")
+        return await doing if doing.done() else None
+    finally:
+        stopped.cancel()
+        doing.cancel()
+        await asyncio.wait({doing})
 
 
 @contextlib.asynccontextmanager

@@ -27,6 +27,7 @@ from typing import Final, Literal, Protocol, assert_never
 from engine.cache import Cache
 from engine.clock import Clock
 from engine.cycle import NO_NODES, decide
+from engine.display import plain
 from engine.eventhandlers import POD_FREED, on_node
 from engine.framework.acting import NOTHING, Acts
 from engine.framework.decision import Decision, Placed
@@ -47,6 +48,8 @@ MOST_IN_FLIGHT: Final = 200
 _RESOLVE_FIRST: Final = 0.2
 _RESOLVE_MOST: Final = 5.0
 _MINUTE: Final = 60.0
+_MESSAGE: Final = 4096
+"""Characters of a condition's message; the API server takes no pod of more than 1.5 MB."""
 _TICK: Final = ClusterEvent(Resource.TIME, Action.UPDATE_OTHER)
 _SIGNALS_CAME: Final = ClusterEvent(Resource.SIGNAL, Action.UPDATE_OTHER)
 
@@ -339,7 +342,7 @@ class Scheduler:
         pod = queued.pod
         if pod.pod.spec.scheduling_gates:
             return
-        why = " ".join(queued.gating_reasons)
+        why = plain(" ".join(queued.gating_reasons), _MESSAGE)
         log.info('Gated pod="%s" plugin="%s" reason="%s"', pod.key, queued.gating_plugin, why)
         note = pod_event(pod, "Normal", "SchedulingGated", "Gating", why)
         self._edge.events.emit(note)
@@ -350,6 +353,7 @@ class Scheduler:
 
         An Event, and the condition if it says something new.
         """
+        message = plain(message, _MESSAGE)
         note = pod_event(pod, "Warning", "FailedScheduling", "Scheduling", message)
         self._edge.events.emit(note)
         self._set_condition(pod, reason, message)

@@ -26,6 +26,7 @@ class Count(Enum):
     REFLECTOR_LISTS = "reflector_lists"
     REFLECTOR_WATCHES = "reflector_watches"
     REFLECTOR_ERRORS = "reflector_errors"
+    WATCH_EVENTS_OUT_OF_ORDER = "watch_events_out_of_order"
     OBJECTS_UNREADABLE = "objects_unreadable"
     POLICY_RELOADS = "policy_reloads"
     POLICY_RELOADS_REFUSED = "policy_reloads_refused"

@@ -11,14 +11,14 @@ import numpy as np
 
 from dsl.collective import SELF, Gang, GangPlan, Placer
 from dsl.plan import Permission, World
-from dsl.types import NUMBER, TEXT, show
+from dsl.types import NUMBER, TEXT, quoted, show
 
 _LABEL: Final = "label:"
 
 
 def name_of(gang: Gang) -> str:
     """Returns how messages call a gang."""
-    return f"gang {show(gang.key, TEXT if isinstance(gang.key, str) else NUMBER)}"
+    return f"gang {quoted(gang.key, TEXT if isinstance(gang.key, str) else NUMBER)}"
 
 
 def stop(gang: Gang, now: float) -> str | None:

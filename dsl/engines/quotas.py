@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from dsl.collective import Amounts, Limits, QuotaUse
-from dsl.types import NUMBER, TEXT, show
+from dsl.types import NUMBER, TEXT, quoted
 
 _NONE: Final = Limits()
 
@@ -64,7 +64,7 @@ def exceeded(use: QuotaUse, *, elastic: bool) -> str | None:
     """Returns why the pod does not fit into the quotas; None: it does, or has none."""
     if use.key is None:
         return None
-    quota = f"quota of {show(use.key, TEXT if isinstance(use.key, str) else NUMBER)}"
+    quota = f"quota of {quoted(use.key, TEXT if isinstance(use.key, str) else NUMBER)}"
     above = over_maximum(use)
     if above:
         return f"{quota}: no more {above[0]}"

@@ -11,7 +11,7 @@ from dsl import functions, ir
 from dsl.lower.columns import Builder
 from dsl.lower.frame import NO_RESULTS, Frame, Memo, Value
 from dsl.plan import Effect, Mask, Parts, Results, Subject, World
-from dsl.types import MISSING, Kind, Level, is_missing, show
+from dsl.types import MISSING, Kind, Level, is_missing, quoted, show
 
 _NO_ROWS = slice(0)
 Condition = Callable[[Subject, World, int], bool]
@@ -80,7 +80,7 @@ def lower_words(message: ir.Message, memo: Memo) -> Callable[[Subject, World, in
 
     def words(subject: Subject, world: World, row: int, results: Results = NO_RESULTS) -> str:
         return "".join(
-            one if isinstance(one, str) else show(one[0](subject, world, row, results), one[1])
+            one if isinstance(one, str) else quoted(one[0](subject, world, row, results), one[1])
             for one in parts
         )
 

@@ -29,6 +29,7 @@ from engine.cli.demo_view import (
     drawn,
     recording_console,
 )
+from engine.cli.logs import log_to_stderr
 from engine.clock import Clock, SystemClock
 from engine.config import Settings
 from engine.embedded import EmbeddedCluster
@@ -351,7 +352,7 @@ async def _demo(view: View) -> None:
 def command(svg: str | None, *, plain: bool) -> None:
     """Tells the story; exit 1 if anything it says did not happen."""
     # What the scheduler logs is shown by the story itself.
-    logging.basicConfig(stream=sys.stderr, level=logging.CRITICAL)
+    log_to_stderr(logging.CRITICAL, "%(message)s")
     picture = recording_console()
     view: View = PlainView() if plain or not sys.stdout.isatty() else LiveView()
     try:

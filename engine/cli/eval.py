@@ -13,6 +13,7 @@ import click
 
 from engine.cli.manifests import Objects
 from engine.clock import SystemClock
+from engine.display import LINE, plain
 
 if TYPE_CHECKING:
     from dsl.evaluate import Understood
@@ -196,7 +197,8 @@ def value_lines(understood: Understood, values: Values | str) -> Iterator[str]:
     widths = [max((len(names[part]) for names in values), default=0) for part in (0, 1)]
     for pod, node, value in values:
         names = [f"{pod:<{widths[0]}}"] * bool(pod) + [f"{node:<{widths[1]}}"] * bool(node)
-        yield "  ".join([*names, show(value, understood.expr.type)])
+        shown = show(value, understood.expr.type)
+        yield plain("  ".join([*names, shown]), len(shown) + LINE)
 
 
 @click.command("eval", help="Evaluate an expression of the policy language.")
@@ -289,7 +291,7 @@ def _as_object(understood: Understood, values: Values | str) -> dict[str, object
         return told | {"missing": values}
     kind = understood.expr.type
 
-    def plain(value: Any) -> Any:  # noqa: ANN401 - a value of the language
+    def bare(value: Any) -> Any:  # noqa: ANN401 - a value of the language
         if is_missing(value):
             return None
         return value / scale_of(kind.unit or PLAIN) if kind.is_number else value
@@ -299,7 +301,7 @@ def _as_object(understood: Understood, values: Values | str) -> dict[str, object
             {
                 **({"pod": pod} if pod else {}),
                 "node": node or None,
-                "value": plain(value),
+                "value": bare(value),
                 "shown": show(value, kind),
             }
             for pod, node, value in values

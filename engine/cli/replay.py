@@ -11,6 +11,7 @@ import click
 from dsl.compiler import Compiler
 from engine.app import settings_worlds
 from engine.config import Settings
+from engine.display import plain
 from engine.framework.runtime import Framework
 from engine.plugins.registry import default_plugins
 from engine.policy.chain import framework_of
@@ -53,7 +54,7 @@ def command(journal: Path) -> None:
     except ValueError as wrong:
         raise click.ClickException(str(wrong)) from wrong
     for difference in report.differences:
-        click.echo(difference)
+        click.echo(plain(difference))
     if report.cut:
         click.echo("the last line is cut off (was Berth killed?) and left out", err=True)
     click.echo(f"{report.decisions} decisions replayed, {report.equal} the same")

@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import gc
 import logging
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
+from engine.cli.logs import log_to_stderr
+from engine.cli.private import open_private
 from engine.cli.stopping import until_told
 
 
@@ -35,10 +36,9 @@ def command(*, config: str | None, record: Path | None, verbose: bool, **flags: 
     """Runs until SIGTERM or SIGINT, then ends cleanly."""
     from engine.config import ConfigError, load
 
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.DEBUG if verbose else logging.INFO,
-        format="%(asctime)s %(levelname).1s %(name)s %(message)s",
+    log_to_stderr(
+        logging.DEBUG if verbose else logging.INFO,
+        "%(asctime)s %(levelname).1s %(name)s %(message)s",
     )
     try:
         settings = load(config)
@@ -47,7 +47,7 @@ def command(*, config: str | None, record: Path | None, verbose: bool, **flags: 
         raise click.ClickException(str(wrong)) from wrong
     with contextlib.ExitStack() as open_files:
         try:
-            journal = open_files.enter_context(record.open("wb", buffering=0)) if record else None
+            journal = open_files.enter_context(open_private(record)) if record else None
         except OSError as failed:
             raise click.ClickException(
                 f"{record}: cannot be written: {failed.strerror}"

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 import engine
+from engine.display import plain
 
 
 def bundled_policies() -> Path | None:
@@ -59,7 +60,8 @@ def command(paths: tuple[Path, ...], style: str, junit: Path | None, *, coverage
     report = runner.report
     if report.warnings:
         click.echo(render(report.warnings, color=sys.stderr.isatty()), err=True, nl=False)
-    click.echo((as_json if style == "json" else as_text)(report, coverage=coverage))
+    told = (as_json if style == "json" else as_text)(report, coverage=coverage)
+    click.echo(plain(told, len(told), keep="\n"))
     if junit is not None:
         try:
             junit.write_bytes(as_junit(report))

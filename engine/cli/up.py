@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import sys
 import tempfile
 from pathlib import Path
 
@@ -13,6 +12,8 @@ import click
 import yaml
 
 from engine.app import App, RunOptions
+from engine.cli.logs import log_to_stderr
+from engine.cli.private import write_private
 from engine.cli.stopping import until_told
 from engine.clock import SystemClock
 from engine.config import Settings
@@ -33,9 +34,7 @@ _CONFIG_MAP = "policies"
 @click.option("--scheduler/--no-scheduler", default=True, help="Run Berth on it too.")
 def command(nodes: int, port: int, kubeconfig: Path | None, *, scheduler: bool) -> None:
     """Runs until SIGTERM or SIGINT."""
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname).1s %(message)s"
-    )
+    log_to_stderr(logging.INFO, "%(asctime)s %(levelname).1s %(message)s")
     with contextlib.ExitStack() as cleanup:
         if kubeconfig is None:
             folder = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="berth-"))
@@ -47,9 +46,7 @@ async def _up(nodes: int, port: int, kubeconfig: Path, *, scheduler: bool) -> No
     clock = SystemClock()
     with until_told() as stop:
         async with EmbeddedCluster(nodes=nodes, clock=clock, port=port) as cluster:
-            await asyncio.to_thread(
-                kubeconfig.write_text, yaml.safe_dump(cluster.kubeconfig()), "utf-8"
-            )
+            await asyncio.to_thread(write_private, kubeconfig, yaml.safe_dump(cluster.kubeconfig()))
             cluster.create("namespaces", {"metadata": {"name": _NAMESPACE}})
             click.echo(f"export KUBECONFIG={kubeconfig}")
             click.echo("# kubectl get nodes -L test", err=True)

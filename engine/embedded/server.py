@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 from aiohttp import ClientConnectionResetError, web
 
+from engine import wire
 from engine.clock import Clock
 from engine.embedded import discovery, errors, protobuf
 from engine.embedded.admission import check_fields
@@ -512,8 +513,10 @@ async def _body(request: web.BaseRequest) -> bytes:
 
 
 def _json(body: bytes, kind: str) -> Object:
+    if wire.is_deep(body):
+        raise errors.bad_request("the object provided is nested too deeply")
     try:
-        value = _decode(body)
+        value = wire.decode(_decode, body)
     except msgspec.DecodeError as error:
         raise errors.bad_request(
             f"the object provided is unrecognized (must be of type {kind}): {error}"
@@ -613,7 +616,7 @@ def _token(revision: int, start: tuple[str, str]) -> str:
 def _read_token(token: str) -> tuple[int, tuple[str, str]]:
     try:
         padded = token + "=" * (-len(token) % 4)
-        revision, namespace, name = _decode(base64.urlsafe_b64decode(padded))
+        revision, namespace, name = wire.decode(_decode, base64.urlsafe_b64decode(padded))
     except (binascii.Error, msgspec.DecodeError, ValueError, TypeError) as error:
         raise errors.bad_request(
             f"invalid continue token: continue key is not valid: {error}"

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from engine import wire
 from engine.kube.errors import Unreadable
 from engine.objects import ObjectMeta
 
@@ -87,7 +88,7 @@ class Decoders(Generic[T]):
             Unreadable: a line is no event at all; what came before it has been given.
         """
         try:
-            decoded: Sequence[Event[Any]] = self._events.decode_lines(lines)
+            decoded: Sequence[Event[Any]] = wire.decode(self._events.decode_lines, lines)
         except msgspec.DecodeError:
             return self._one_by_one(lines)
         for event in decoded:
@@ -98,7 +99,7 @@ class Decoders(Generic[T]):
     def _one_by_one(self, lines: bytes) -> Iterator[Event[T | BadObject | msgspec.Raw]]:
         for line in filter(bytes.strip, lines.split(b"\n")):
             try:
-                event = self._raw_event.decode(line)
+                event = wire.decode(self._raw_event.decode, line)
             except msgspec.DecodeError as error:
                 raise Unreadable(f"not a watch event: {error}") from error
             if event.type is EventType.ERROR:
@@ -113,29 +114,29 @@ class Decoders(Generic[T]):
             Unreadable: it is no list.
         """
         try:
-            page = self._items.decode(body)
+            page = wire.decode(self._items.decode, body)
         except msgspec.DecodeError:
             return self._items_one_by_one(body)
         return page.metadata, page.items or ()
 
     def _items_one_by_one(self, body: bytes) -> tuple[ListMeta, Sequence[T | BadObject]]:
         try:
-            raw = self._raw_items.decode(body)
+            raw = wire.decode(self._raw_items.decode, body)
         except msgspec.DecodeError as error:
             raise Unreadable(f"not a list: {error}") from error
         return raw.metadata, [self._one(item) for item in raw.items or ()]
 
     def _one(self, raw: msgspec.Raw) -> T | BadObject:
         try:
-            return self._object.decode(raw)
+            return wire.decode(self._object.decode, raw)
         except msgspec.DecodeError as error:
             reason = str(error)
         try:
-            return BadObject(self._meta.decode(raw).metadata, reason)
+            return BadObject(wire.decode(self._meta.decode, raw).metadata, reason)
         except msgspec.DecodeError:
             pass
         try:
-            named = self._names.decode(raw).metadata
+            named = wire.decode(self._names.decode, raw).metadata
         except msgspec.DecodeError:
             return BadObject(ObjectMeta(), reason)
         texts = {k: v for k, v in named.items() if isinstance(v, str)}

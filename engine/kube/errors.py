@@ -26,10 +26,14 @@ from collections.abc import Mapping
 
 import msgspec
 
+from engine import wire
+from engine.display import one_line
+
 _SNIPPET = 200
 _NOT_FOUND, _CONFLICT, _GONE, _TOO_MANY = 404, 409, 410, 429
 _SERVER_ERRORS = 500
-_RETRY_AFTER_LIMIT_SECONDS = 3600.0
+_RETRY_AFTER_LIMIT_SECONDS = 30.0
+"""Who asks for more is asked again all the same: nobody may put us to sleep for good."""
 
 
 class KubeError(Exception):
@@ -103,7 +107,7 @@ _KINDS: Mapping[int, type[StatusError]] = {
 
 
 class _Details(msgspec.Struct, rename="camel"):
-    retry_after_seconds: int | None = None
+    retry_after_seconds: float | None = None
 
 
 class _Status(msgspec.Struct, rename="camel"):
@@ -124,22 +128,23 @@ def status_error(code: int, body: bytes, headers: Mapping[str, str] | None = Non
     `code` 0 means "as the Status says", for ERROR events. Never raises.
     """
     try:
-        status = _status.decode(body)
+        status = wire.decode(_status.decode, body)
     except msgspec.DecodeError:
-        text = " ".join(body[:_SNIPPET].decode("utf-8", "replace").split())
-        status = _Status(message=text or "no text")
+        status = _Status(message=body[:_SNIPPET].decode("utf-8", "replace"))
     code = code or status.code or 0
     retry_after = _retry_after(headers or {}, status.details)
     kind = _KINDS.get(code, StatusError)
-    message = " ".join((status.message or "no text").split())
-    return kind(code, status.reason or "", message, retry_after)
+    message = one_line(status.message or "") or "no text"
+    return kind(code, one_line(status.reason or "", _SNIPPET), message, retry_after)
 
 
 def _retry_after(headers: Mapping[str, str], details: _Details | None) -> float | None:
     """Seconds from the header (a date there is ignored) or from the Status."""
     text = headers.get("Retry-After", "")
     if text.isascii() and text.isdigit():
-        return min(float(text), _RETRY_AFTER_LIMIT_SECONDS)
-    if details is not None and details.retry_after_seconds:
-        return float(details.retry_after_seconds)
-    return None
+        seconds = float(text)
+    elif details is not None and details.retry_after_seconds:
+        seconds = details.retry_after_seconds
+    else:
+        return None
+    return min(max(seconds, 0.0), _RETRY_AFTER_LIMIT_SECONDS)

@@ -13,12 +13,13 @@ import logging
 import socket
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import msgspec
 
 from engine.clock import Clock
+from engine.display import CUT, plain
 from engine.framework.effects import Emit
 from engine.kube.errors import Conflict, KubeError, NotFound, StatusError
 from engine.kube.reflector import Wiring
@@ -28,7 +29,6 @@ from engine.telemetry import Count
 _LOG = logging.getLogger(__name__)
 
 _NOTE_LIMIT = 1024
-_CUT = " ..."
 _NAME_LIMIT = 253
 _BUSY_CHECK_SECONDS = 0.02
 _LOG_DROPS_EVERY = 1000
@@ -151,6 +151,9 @@ class KubeEventSink:
     def emit(self, effect: Emit) -> None:
         """See `framework.edge.EventSink.emit`."""
         now = self._clock.time()
+        # Notes of Pods quote what users write; others are ours, and may have lines.
+        keep = "" if effect.kind == "Pod" else "\n"
+        effect = replace(effect, note=cut_note(plain(effect.note, _NOTE_LIMIT, keep=keep)))
         key = _key(effect)
         record = self._known.get(key)
         if record is not None and now - record.last < self._settings.series_end_seconds:
@@ -330,7 +333,7 @@ class KubeEventSink:
             "reason": emit.reason,
             "regarding": regarding,
             "type": emit.type,
-            "note": cut_note(emit.note),
+            "note": emit.note,
         }
         if count > 1:
             event["series"] = {"count": count, "lastObservedTime": _micro_time(record.last)}
@@ -345,7 +348,7 @@ def cut_note(note: str) -> str:
     raw = note.encode()
     if len(raw) <= _NOTE_LIMIT:
         return note
-    return raw[: _NOTE_LIMIT - len(_CUT)].decode("utf-8", "ignore") + _CUT
+    return raw[: _NOTE_LIMIT - len(CUT)].decode("utf-8", "ignore") + CUT
 
 
 def _micro_time(epoch_seconds: float) -> str:

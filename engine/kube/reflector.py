@@ -128,14 +128,18 @@ class Health:
     last_error: str
 
 
-def _not_after(version: str, seen: str) -> bool:
-    """`version` <= `seen`; False where they are not both numbers. Versions are compared as numbers.
+def _before(version: str, seen: str) -> bool:
+    """`version` < `seen`; False where they are not both numbers. Versions are compared as numbers.
 
     Source: KEP-5504, comparable resource versions.
     """
     if not (version.isdecimal() and seen.isdecimal()):
         return False
-    return (len(version), version) <= (len(seen), seen)
+    return (len(version), version) < (len(seen), seen)
+
+
+def _version(meta: ObjectMeta) -> tuple[str, str]:
+    return meta.uid, meta.resource_version
 
 
 @dataclass(slots=True)
@@ -182,6 +186,7 @@ class Reflector(Generic[T]):
         self._timing = timing or Timing()
         self._decoders = Decoders(resource.kind)
         self._objects: dict[str, T] = {}
+        self._told: dict[str, tuple[str, str]] = {}
         self._state = State()
         self._heard = self._clock.monotonic()
         self._failures = 0
@@ -300,25 +305,27 @@ class Reflector(Generic[T]):
                 found[object_key(item.metadata)] = item
 
     async def _replace(self, found: dict[str, T], kept: set[str]) -> None:
-        """Tells the difference between what is known and a list, deletes first.
+        """Tells the difference between what is known and a list, deletes last.
 
+        Others run meanwhile: a node may look fuller than it is to them, and never emptier.
         `kept` are objects that the list holds but that cannot be read: what is known of them stays.
         """
         known = self._objects
+        self._told = {key: one for key, one in self._told.items() if f"{key} {one[0]}" in kept}
         gone = [
             key
             for key, old in known.items()
             if key not in found and f"{key} {old.metadata.uid}" not in kept
         ]
         pause = self._clock.monotonic() + self._timing.slice
-        for key in gone:
-            self._handler.on_delete(known.pop(key))
-            pause = await self._breathe(pause)
         for key, new in found.items():
             old = known.get(key)
             if old is None or old.metadata.resource_version != new.metadata.resource_version:
                 self._put(key, old, new)
                 pause = await self._breathe(pause)
+        for key in gone:
+            self._handler.on_delete(known.pop(key))
+            pause = await self._breathe(pause)
 
     async def _breathe(self, until: float) -> float:
         """Lets other tasks run once the slice is used up; returns the end of the current slice."""
@@ -362,6 +369,8 @@ class Reflector(Generic[T]):
         except StatusError as error:
             self._failed(error)
             retry_after = error.retry_after_seconds or 0.0
+            if _AHEAD in error.message:
+                return self._over(End.EXPIRED, progress)
             if not accepted:
                 return Failed(retry_after)
             return self._over(End.ERROR, progress, retry_after)
@@ -404,24 +413,29 @@ class Reflector(Generic[T]):
         if isinstance(item, msgspec.Raw):
             raise status_error(0, bytes(item))
         meta = item.meta if isinstance(item, BadObject) else item.metadata
-        # A server sends each version once and in order; a second time it is old news.
-        old_news = _not_after(meta.resource_version, progress.version)
+        # A server sends each version once and in order. One that does not, for it was restored or
+        # a bookmark was absurd, is believed all the same: nothing after it would ever be.
+        if _before(meta.resource_version, progress.version):
+            self._wiring.telemetry.add(Count.WATCH_EVENTS_OUT_OF_ORDER)
         if isinstance(item, BadObject):
             self._unreadable(item)
             if kind is EventType.DELETED:
                 self._forget(meta)
         elif kind is EventType.DELETED:
             self._forget(meta, item)
-        elif kind is not EventType.BOOKMARK and not old_news:
+        elif kind is not EventType.BOOKMARK:
             key = object_key(meta)
-            self._put(key, self._objects.get(key), item)
-        if not old_news and meta.resource_version:
+            old = self._objects.get(key)
+            if old is None or _version(old.metadata) != _version(meta):
+                self._put(key, old, item)
+        if meta.resource_version:
             progress.version = meta.resource_version
 
     def _put(self, key: str, old: T | None, new: T) -> None:
         if self._share is not None:
             self._share(new)
         self._objects[key] = new
+        self._told.pop(key, None)
         if old is None:
             self._handler.on_add(new)
         elif old.metadata.uid == new.metadata.uid:
@@ -432,6 +446,7 @@ class Reflector(Generic[T]):
 
     def _forget(self, meta: Identity, last: T | None = None) -> None:
         key = object_key(meta)
+        self._told.pop(key, None)
         old = self._objects.get(key)
         if old is not None and old.metadata.uid == meta.uid:
             del self._objects[key]
@@ -446,11 +461,16 @@ class Reflector(Generic[T]):
             self.synced.set()
 
     def _unreadable(self, item: BadObject) -> None:
+        """Tells of an object once for each reason: every list and many events hold it again."""
+        key, told = object_key(item.meta), (item.meta.uid, item.reason)
+        if self._told.get(key) == told:
+            return
+        self._told[key] = told
         self._wiring.telemetry.add(Count.OBJECTS_UNREADABLE)
         _LOG.warning(
             "%s %s cannot be read and is passed over: %s",
             self._resource.name,
-            object_key(item.meta) or "without a name",
+            key or "without a name",
             item.reason,
         )
         self._handler.on_unreadable(item.meta, item.reason)

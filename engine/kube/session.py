@@ -14,6 +14,7 @@ import ssl
 import urllib.request
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote, urlencode, urlsplit
@@ -22,16 +23,13 @@ import aiohttp
 import yaml
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
-from kubernetes.aio.config import (
-    ConfigException,
-    load_incluster_config,
-    load_kube_config,
-    load_kube_config_from_dict,
-)
+from kubernetes.aio.config import ConfigException, load_incluster_config
 from yarl import URL
 
 from engine import __version__
 from engine.clock import Clock, SystemClock
+from engine.display import one_line
+from engine.kube.credentials import Loader, ProgramLimits
 from engine.kube.errors import (
     ConfigError,
     Interrupted,
@@ -199,6 +197,7 @@ class Session:
         *,
         context: str | None = None,
         clock: Clock | None = None,
+        limits: ProgramLimits | None = None,
     ) -> Session:
         """From a kubeconfig: its path (or several, as in $KUBECONFIG) or its content.
 
@@ -208,15 +207,10 @@ class Session:
         configuration = Configuration()
         name = "kubeconfig"
         try:
-            if isinstance(kubeconfig, Mapping):
-                loader = await load_kube_config_from_dict(
-                    dict(kubeconfig), context=context, client_configuration=configuration
-                )
-            else:
-                name = _existing(str(kubeconfig))
-                loader = await load_kube_config(
-                    name, context=context, client_configuration=configuration, persist_config=False
-                )
+            if not isinstance(kubeconfig, Mapping):
+                name = kubeconfig = _existing(str(kubeconfig))
+            loader = Loader(kubeconfig, context, limits)
+            await loader.load_and_set(configuration)
         except _BAD_CONFIG as error:
             raise ConfigError(f"{name}: {_one_line(error)}") from error
         _check_url(configuration.host, name)
@@ -415,15 +409,28 @@ def _check_url(url: str, name: str) -> None:
 
 
 def _proxy(server: str, configured: str | None) -> dict[str, str]:
-    """The proxy for `server`: the configured one, else the environment's. Asked for once."""
+    """The proxy for `server`: the configured one, else the environment's. Asked for once.
+
+    The environment's is never asked for loopback, or it would be given the token.
+    Source: Go's net/http, ProxyFromEnvironment.
+    """
     if configured:
         return {"proxy": configured}
     parts = urlsplit(server)
     host = parts.hostname or ""
+    if _is_loopback(host):
+        return {}
     proxies = urllib.request.getproxies()
     if parts.scheme in proxies and not urllib.request.proxy_bypass(host):
         return {"proxy": proxies[parts.scheme]}
     return {}
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower().rstrip(".") == "localhost"
 
 
 def _cause(error: Exception) -> str:
@@ -438,4 +445,4 @@ def _cause(error: Exception) -> str:
 
 
 def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    return one_line(str(error)) or type(error).__name__

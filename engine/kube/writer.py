@@ -27,6 +27,7 @@ from typing import Any, assert_never
 
 import msgspec
 
+from engine import wire
 from engine.framework.edge import BindOutcome
 from engine.framework.effects import Bind, SetUnschedulable
 from engine.framework.podinfo import PodInfo
@@ -119,7 +120,7 @@ class KubePodReader:
             "GET", pod_path(namespace, name), timeout_seconds=self._timeout
         )
         try:
-            return _pod.decode(answer.checked().body)
+            return wire.decode(_pod.decode, answer.checked().body)
         except NotFound:
             return None
         except msgspec.DecodeError as error:

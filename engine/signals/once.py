@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from engine.clock import Clock
 from engine.objects import Node
@@ -39,7 +38,6 @@ async def _ask(
     for node in nodes:
         store.nodes_changed(None, node)
     refresher = PrometheusRefresher(store, settings, clock=clock, telemetry=Telemetry())
-    with ThreadPoolExecutor(1, thread_name_prefix="prometheus") as thread:
-        await refresher.turn(thread)
+    await refresher.turn()
     (status,) = store.status()
     return status

@@ -1,8 +1,9 @@
 """Metrics from Prometheus: due questions go out, answers go into the store, a cycle never waits.
 
-One background thread asks, one question at a time, each within a deadline; the event loop decides
-what is due. A server that does not answer is left alone for up to a minute, and so is a question
-that it refuses; meanwhile the store serves what it has, until that is stale.
+Threads that hold no process up ask, one question at a time, each within one deadline over all of
+it; the event loop decides what is due. A server that does not answer is left alone for up to a
+minute, and so is a question that it refuses; meanwhile the store serves what it has, until that is
+stale.
 """
 
 from __future__ import annotations
@@ -10,26 +11,35 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import socket
+import ssl
+from base64 import b64encode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
+from threading import Thread
 from time import sleep
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeVar
+from urllib.parse import SplitResult, unquote, urlencode, urlsplit
 
 import msgspec
-import requests
 from cachetools import TLRUCache
+from certifi import where
 from prometheus_api_client import PrometheusConnect
 from requests.adapters import HTTPAdapter
-from urllib3.util.retry import Retry
 
-from engine.clock import Clock, SystemClock
+from engine import wire
+from engine.clock import Clock
+from engine.display import one_line
 from engine.signals.samples import Series
 from engine.signals.spec import Question
 from engine.signals.store import Match, SignalStore
 from engine.telemetry import Count, Telemetry
+
+T = TypeVar("T")
 
 _LOG = logging.getLogger(__name__)
 
@@ -111,11 +121,11 @@ class _Answer:
             _Refused: there is no vector in it.
         """
         try:
-            envelope = _envelope.decode(self.content)
+            envelope = wire.decode(_envelope.decode, self.content)
         except msgspec.DecodeError as error:
             raise _Refused(f"the answer cannot be read: {error}") from error
         if envelope.data is None:
-            raise _Refused(envelope.error or f"the answer says {envelope.status!r}")
+            raise _Refused(one_line(envelope.error) or f"the answer says {envelope.status!r}")
         if envelope.data.result_type != "vector":
             kind = envelope.data.result_type
             cure = _CURES.get(kind, "series are needed")
@@ -124,50 +134,72 @@ class _Answer:
 
 
 class _BoundedSession:
-    """What PrometheusConnect uses of a `requests.Session`; its answers have an end.
+    """What PrometheusConnect uses of a `requests.Session`: one request, on its own connection.
 
-    In time and in size, even if they come drop by drop.
+    No redirects, no proxies; an answer has an end in size. `abort` ends it in time, from outside.
     """
 
-    def __init__(self, settings: PrometheusSettings, clock: Clock) -> None:
-        self._session = requests.Session()
-        self._session.trust_env = False
-        self.verify = not settings.insecure if settings.ca_file is None else str(settings.ca_file)
+    def __init__(self, settings: PrometheusSettings) -> None:
+        self._tls = ssl.create_default_context(cafile=str(settings.ca_file or where()))
+        if settings.insecure:
+            self._tls.check_hostname = False
+            self._tls.verify_mode = ssl.CERT_NONE
+        self.verify = not settings.insecure
         self.cert = None
-        self._timeout = settings.timeout_seconds
         self._limit = settings.answer_limit_bytes
-        self._clock = clock
+        self._open: set[HTTPConnection] = set()
 
     def mount(self, prefix: str, adapter: HTTPAdapter) -> None:
-        """Uses the adapter for addresses of that prefix."""
-        self._session.mount(prefix, adapter)
+        """Adapters are how `requests` retries; nothing is retried here."""
 
     def close(self) -> None:
-        """Closes the connections."""
-        self._session.close()
+        """Ends the request under way, if there is one."""
+        self.abort()
 
-    def request(self, *args: Any, **kwargs: Any) -> _Answer:  # noqa: ANN401 - requests' own
+    def abort(self) -> None:
+        """Ends the request under way, whatever it waits for; from another thread."""
+        under_way, self._open = self._open, set()
+        for connection in under_way:
+            if connection.sock is not None:
+                with suppress(OSError):
+                    connection.sock.shutdown(socket.SHUT_RDWR)
+
+    def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        params: Mapping[str, str],
+        headers: Mapping[str, str],
+        timeout: float,
+        **_others: object,
+    ) -> _Answer:
         """One request; anything but a 200 is an exception.
 
         Raises:
-            _ServerAway: no answer within the deadline, or a server error.
+            _ServerAway: no answer, or a server error.
             _Refused: any other answer.
         """
-        deadline = self._clock.monotonic() + self._timeout
-        body = bytearray()
+        parts = urlsplit(url)
+        connection = self._connection(parts, timeout)
+        self._open.add(connection)
+        headers = {**_basic(parts.username, parts.password), **headers}
         try:
-            with self._session.request(*args, **{**kwargs, "stream": True}) as answer:
-                for chunk in answer.iter_content(_CHUNK):
-                    body += chunk
-                    if self._clock.monotonic() > deadline:
-                        raise _ServerAway("no complete answer in time")
-                    if len(body) > self._limit:
-                        raise _Refused("the answer is too large")
-                status = answer.status_code
-        except requests.Timeout as error:
-            raise _ServerAway("no answer in time") from error
-        except requests.RequestException as error:
+            connection.connect()
+            if connection not in self._open:
+                raise _ServerAway("no connection in time")
+            connection.request(method, f"{parts.path}?{urlencode(params)}", headers=headers)
+            answer = connection.getresponse()
+            status, body = answer.status, bytearray()
+            while chunk := answer.read(_CHUNK):
+                body += chunk
+                if len(body) > self._limit:
+                    raise _Refused("the answer is too large")
+        except (OSError, HTTPException, ValueError) as error:
             raise _ServerAway(_cause(error)) from error
+        finally:
+            connection.close()
+            self._open.discard(connection)
         if status == _OK:
             return _Answer(bytes(body))
         text = f"{status}: {_error_text(bytes(body))}"
@@ -175,24 +207,61 @@ class _BoundedSession:
             raise _ServerAway(text)
         raise _Refused(text)
 
+    def _connection(self, parts: SplitResult, timeout: float) -> HTTPConnection:
+        host = parts.hostname or ""
+        if parts.scheme == "https":
+            return HTTPSConnection(host, parts.port, timeout=timeout, context=self._tls)
+        return HTTPConnection(host, parts.port, timeout=timeout)
+
+
+def _basic(user: str | None, password: str | None) -> dict[str, str]:
+    """What a user in the address means."""
+    if user is None:
+        return {}
+    pair = f"{unquote(user)}:{unquote(password or '')}".encode()
+    return {"Authorization": f"Basic {b64encode(pair).decode()}"}
+
 
 def _cause(error: BaseException) -> str:
-    """The innermost reason, in one line."""
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, ConnectionRefusedError):
-            return "connection refused"
-        reason = getattr(seen, "reason", None)
-        inner = seen.__cause__ or seen.__context__
-        error, seen = seen, reason if isinstance(reason, BaseException) else inner
-    return " ".join(str(error).split()) or type(error).__name__
+    """The reason, in one line."""
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return one_line(str(error)) or type(error).__name__
 
 
 def _error_text(body: bytes) -> str:
     try:
-        return _envelope.decode(body).error
+        return one_line(wire.decode(_envelope.decode, body).error)
     except msgspec.DecodeError:
-        return " ".join(body[:200].decode("utf-8", "replace").split())
+        return one_line(body[:200].decode("utf-8", "replace"))
+
+
+async def _in_thread(work: Callable[[], T]) -> T:
+    """The result of `work`, done in a thread of its own that holds no process up."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def deliver(value: T | None, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(value)  # type: ignore[arg-type]  # None only beside an error
+
+    def run() -> None:
+        value = error = None
+        try:
+            value = work()
+        except BaseException as caught:  # noqa: BLE001 - raised again where it is waited for
+            error = caught
+        with suppress(RuntimeError):  # the loop is closed: nobody waits
+            loop.call_soon_threadsafe(deliver, value, error)
+
+    Thread(target=run, name="prometheus", daemon=True).start()
+    return await future
 
 
 def _give_way() -> None:
@@ -210,10 +279,10 @@ def parse_vector(result: bytes, by: Sequence[str], *, every: bool = False) -> li
     """
     parsed = []
     # One by one, as decoding keeps the event loop waiting until it returns.
-    for number, raw in enumerate(_vector.decode(result)):
+    for number, raw in enumerate(wire.decode(_vector.decode, result)):
         if not number % _PAUSE_EVERY:
             _give_way()
-        sample = _sample.decode(raw)
+        sample = wire.decode(_sample.decode, raw)
         if every:
             names = tuple(sample.metric.get(label, "") for label in by)
         else:
@@ -259,33 +328,27 @@ class PrometheusRefresher:
         self._failures: TLRUCache[Question, _Failure] = TLRUCache(
             _REMEMBERED, lambda _key, failure, _now: failure.until, timer=clock.monotonic
         )
-        # The thread's deadlines are real, whatever clock the rest of us runs on.
+        self._session = _BoundedSession(settings)
         self._connect = PrometheusConnect(
-            url=settings.url.rstrip("/"),
-            headers=dict(settings.headers),
-            retry=Retry(total=0),
-            session=_BoundedSession(settings, SystemClock()),
-            timeout=settings.timeout_seconds,
+            url=settings.url.rstrip("/"), session=self._session, timeout=settings.timeout_seconds
         )
 
     async def run(self) -> None:
         """Asks what is due until cancelled. Network causes never end it."""
-        thread = ThreadPoolExecutor(1, thread_name_prefix="prometheus")
         try:
             while True:
-                wait = await self.turn(thread)
+                wait = await self.turn()
                 await self._sleep(min(wait, _IDLE_SECONDS))
         finally:
-            thread.shutdown(wait=False, cancel_futures=True)
             self._connect.close()
 
-    async def turn(self, thread: ThreadPoolExecutor) -> float:
+    async def turn(self) -> float:
         """Asks the questions that are due now; returns the seconds until the next one is."""
         questions = self._store.questions()
         self._forget(questions)
         for question in sorted(questions, key=lambda q: self._asked.get(q, -math.inf)):
             if self._due_in(question, questions[question]) <= 0.0:
-                await self._ask(question, questions[question], thread)
+                await self._ask(question, questions[question])
         return min((self._due_in(q, e) for q, e in questions.items()), default=_IDLE_SECONDS)
 
     def _due_in(self, question: Question, every: float) -> float:
@@ -303,12 +366,12 @@ class PrometheusRefresher:
             self._streaks.pop(question, None)
             self._failures.pop(question, None)
 
-    async def _ask(self, question: Question, every: float, thread: ThreadPoolExecutor) -> None:
+    async def _ask(self, question: Question, every: float) -> None:
         self._asked[question] = self._clock.monotonic()
         self._telemetry.add(Count.SIGNAL_QUERIES)
-        loop = asyncio.get_running_loop()
         try:
-            answer, matched = await loop.run_in_executor(thread, self._query, question)
+            result = await self._result(question)
+            answer, matched = await _in_thread(lambda: self._read(question, result))
         except _ServerAway as error:
             self._server_away(str(error), every)
             return
@@ -345,21 +408,38 @@ class PrometheusRefresher:
         pause = min(every * 2.0**streak, self._settings.backoff_limit_seconds)
         self._failures[key] = _Failure(self._clock.monotonic() + pause)
 
-    # --- in the thread
-
-    def _query(self, question: Question) -> tuple[list[Series], Match]:
-        """Asks and matches. Touches nothing of ours but the store's directory, which it reads.
+    async def _result(self, question: Question) -> bytes:
+        """The answer, within one deadline over connecting, headers and body.
 
         Raises:
-            _ServerAway, _Refused: there is no answer.
+            _ServerAway, _Refused: there is none.
         """
-        self._connect.headers = self._headers()
         try:
-            result = self._connect.custom_query(question.query)
+            async with asyncio.timeout(self._settings.timeout_seconds):
+                return await _in_thread(lambda: self._query(question))
+        except TimeoutError as error:
+            self._session.abort()
+            raise _ServerAway("no complete answer in time") from error
+
+    # --- in a thread
+
+    def _query(self, question: Question) -> bytes:
+        self._connect.headers = self._headers()
+        result: bytes = self._connect.custom_query(question.query)
+        return result
+
+    def _read(self, question: Question, result: bytes) -> tuple[list[Series], Match]:
+        """Reads and matches. Touches nothing of ours but the store's directory, which it reads.
+
+        Raises:
+            _Refused: whatever was wrong with the answer.
+        """
+        try:
             answer = parse_vector(result, question.by, every=not question.any_label)
-        except msgspec.DecodeError as error:
-            raise _Refused(f"the answer cannot be read: {error}") from error
-        return answer, self._store.match(question, answer, _give_way)
+            return answer, self._store.match(question, answer, _give_way)
+        except Exception as error:
+            # A server may answer anything, and no answer may end the process.
+            raise _Refused(f"the answer cannot be read: {one_line(str(error))}") from error
 
     def _headers(self) -> dict[str, str]:
         headers = dict(self._settings.headers)

@@ -53,6 +53,17 @@ def test_nobody_is_asked_one_by_one_for_the_words(rule, said, monkeypatch):
     assert one.message(pod, world, row) == said
 
 
+def test_a_message_quotes_no_more_than_the_start_of_a_long_text():
+    rule = 'filter: node.name is "{}" message "it wants {pod.annotation[x]}"'.replace("{}", "x")
+    world = FakeWorld(HOSTS, PODS).knows(plan_of(rule))
+    pod = subject(**{"annotation[x]": "w" * 250_000}).knows(plan_of(rule))
+    (one,) = plan_of(rule).filters
+    said = f"it wants {'w' * 252} ..."
+    assert one.message(pod, world, 0) == said
+    ask = reference.asked(reference.View(world, pod, 0))
+    assert words.message(one.core, rule, ask) == said
+
+
 #: Some as they are said to be, some without what is asked for.
 NODES = [
     {"node.gpu.free": 1.0, "node.pods.free": 5.0, "node.zone": "z", "metrics": {"m": 4.0},

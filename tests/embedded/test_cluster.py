@@ -55,6 +55,24 @@ def simulated(count: int = 6, seed: int = 1) -> tuple[Api, SimulatedNodes]:
     return api, SimulatedNodes(api, count=count, clock=clock, random=random)
 
 
+@pytest.mark.parametrize(
+    "body",
+    [b'{"metadata":{"name":"p","x":' + b"[" * n + b"]" * n + b"}}" for n in (150, 900, 100_000)]
+    + [b'{"metadata":{"name":"\xff"}}'],
+)
+def test_a_body_that_nobody_can_read_is_a_bad_request(body: bytes) -> None:
+    async def test(_cluster: EmbeddedCluster, session: aiohttp.ClientSession) -> None:
+        path = "/api/v1/namespaces/default/pods"
+        for method, where in (("POST", path), ("PUT", f"{path}/p"), ("DELETE", f"{path}/p")):
+            async with session.request(method, where, data=body) as answer:
+                assert answer.status == 400
+                assert (await answer.json())["reason"] == "BadRequest"
+        async with session.get(path, params={"continue": "W1tbW1tb" * 1000}) as answer:
+            assert answer.status == 400
+
+    with_cluster(test)
+
+
 def test_nodes_are_ready_labelled_and_in_three_zones() -> None:
     cluster = EmbeddedCluster(nodes=12, clock=ManualClock())
     nodes = cluster.list("nodes")

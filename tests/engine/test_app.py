@@ -425,13 +425,18 @@ def test_stopping_in_the_middle_leaves_no_pod_half_bound():
     run(main)
 
 
-@pytest.mark.parametrize("when", ["before it is synced", "while it cannot connect"])
+@pytest.mark.parametrize(
+    "when", ["before it is synced", "while it cannot connect", "while it is given credentials"]
+)
 def test_stopping_early(when):
     async def main():
         async with embedded() as cluster:
             kubeconfig = "no/such/file" if "connect" in when else cluster.kubeconfig()
+            if "credentials" in when:
+                run = {"apiVersion": "v1", "command": "sleep", "args": ["1000"]}
+                kubeconfig["users"][0]["user"] = {"exec": run}
             made = Process(cluster, settings_of(cluster), kubeconfig)
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.05 if "credentials" in when else 0)
             made.stop.set()
             async with asyncio.timeout(5):
                 await made.task

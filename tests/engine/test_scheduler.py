@@ -430,6 +430,18 @@ async def test_a_pod_that_does_not_fit_waits_and_its_owner_is_told():
 
 
 @in_a_loop
+async def test_what_is_told_of_a_pod_is_short_and_has_no_escapes():
+    world = World()
+    for number in range(3):
+        world.scheduler.report(make_pod("p"), "Unschedulable", f"a\n\x1b {'x' * 10**6}{number}")
+    await world.turn()
+    (text,) = {message for _, _, message in world.edge.conditions}
+    assert text.startswith(r"a\n\x1b xxx")
+    assert len(text) < 4110
+    assert {event[3] for event in world.edge.events} == {text}
+
+
+@in_a_loop
 async def test_without_nodes_that_is_said():
     world = World(nodes=())
     world.comes()

@@ -179,8 +179,8 @@ class FakeServer:
                     news = [*news, *news[-self.repeat :]]
                 for chunk in self._chunks(news):
                     yield chunk
-                if news:
-                    seen = max(seen, *(h[0] for h in news))
+                # From here on all is news, whatever its version.
+                seen = -1
             how, self._cut = self._cut, ""
             if not how:
                 await changed.wait()

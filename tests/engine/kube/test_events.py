@@ -261,6 +261,22 @@ def test_flush_waits_for_what_is_left_within_its_bound() -> None:
     asyncio.run(run())
 
 
+def test_notes_are_cut_and_made_harmless_before_they_are_remembered() -> None:
+    async def run() -> None:
+        bench = Bench()
+        for end in "ab":
+            bench.sink.emit(emit(note="no\nroom\x1b[2J " + "x" * 250_000 + end))
+        bench.sink.emit(Emit("ConfigMap", "d", "c", "u2", "Normal", "R", "Reload", "a\nb\x1b"))
+        await bench.write()
+        note, ours = (body["note"] for _, _, body in bench.server.got)
+        assert note.startswith(r"no\nroom\x1b[2J xxx")
+        assert len(note) == 1024
+        assert ours == "a\nb\\x1b"
+        assert bench.server.got[0][2]["series"]["count"] == 2, "two that are cut alike are one"
+
+    asyncio.run(run())
+
+
 def test_notes_are_cut_between_characters() -> None:
     assert cut_note("x" * 1024) == "x" * 1024
     cut = cut_note("ä" * 1000)

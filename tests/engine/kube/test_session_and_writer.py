@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from engine.clock import ManualClock
 from engine.framework.edge import Binder, BindOutcome, PodReader, PodStatusWriter
 from engine.framework.effects import Bind, SetUnschedulable
 from engine.framework.podinfo import PodInfo, make_pod_info
+from engine.kube.credentials import ProgramLimits
 from engine.kube.errors import (
     ConfigError,
     Conflict,
@@ -494,6 +496,14 @@ def kubeconfig(server: str, **user: Any) -> dict[str, Any]:
     }
 
 
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
 class TestConfiguration:
     def test_a_token_file_is_read_again_after_a_401(self, tmp_path: Path) -> None:
         token = tmp_path / "token"
@@ -514,6 +524,75 @@ class TestConfiguration:
                 assert (await session.request("GET", "/x")).status == 200
                 assert len(script.asked) == 2
                 await session.close()
+
+        asyncio.run(run())
+
+    @pytest.mark.parametrize(
+        ("script", "said"),
+        [
+            ("sleep 60 & echo $! > $PIDS; wait", "it did not end within 0.5 s"),
+            ("yes", "it says more than 100000 bytes"),
+            ("yes >&2", "it says more than 100000 bytes"),
+            ("echo oops", "JSON is malformed"),
+            ("printf '\\377'", "malformed"),
+            ("echo {}", "missing required field"),
+            ("""echo '{"apiVersion":"v2","status":{"token":"t"}}'""", "it speaks v2 and not v1"),
+            ("""echo '{"apiVersion":"v1","status":{"token":""}}'""", "neither a token nor"),
+            ("printf 'no\\nway\\033' >&2; exit 3", r"it ended with 3: no way\x1b"),
+        ],
+    )
+    def test_a_program_that_gives_no_credentials_is_an_error_and_ends(
+        self, tmp_path: Path, script: str, said: str
+    ) -> None:
+        pids = tmp_path / "pids"
+        env = [{"name": "PIDS", "value": str(pids)}]
+        run = {"apiVersion": "v1", "command": "sh", "args": ["-c", script], "env": env}
+
+        async def connect() -> None:
+            limits = ProgramLimits(seconds=0.5 if "sleep" in script else 60.0, output_bytes=100_000)
+            await Session.from_kubeconfig(kubeconfig("http://h", exec=run), limits=limits)
+
+        with pytest.raises(ConfigError) as caught:
+            asyncio.run(connect())
+        assert str(caught.value).startswith("kubeconfig: exec sh: ")
+        assert said in str(caught.value)
+        assert "\n" not in str(caught.value)
+        while pids.exists() and _runs(int(pids.read_text())):
+            time.sleep(0.01)
+
+    def test_a_program_is_asked_again_after_a_401(self, tmp_path: Path) -> None:
+        script = f"""
+            echo x >> {tmp_path}/runs
+            echo '{{"apiVersion":"v1","status":{{"token":"t'$(wc -l < {tmp_path}/runs)'"}}}}'
+        """
+        run = {"apiVersion": "v1", "command": "sh", "args": ["-c", script]}
+
+        async def check(request: web.Request) -> web.StreamResponse:
+            good = request.headers["Authorization"] == "Bearer t2"
+            return web.Response(status=200 if good else 401)
+
+        async def ask() -> None:
+            async with serving(check) as server:
+                url = f"http://127.0.0.1:{server.port}"
+                session = await Session.from_kubeconfig(kubeconfig(url, exec=run))
+                assert (await session.request("GET", "/x")).status == 200
+                await session.close()
+
+        asyncio.run(ask())
+
+    @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+    def test_loopback_is_never_proxied(self, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+
+        async def run() -> None:
+            async with serving(reply(200)) as script:
+                session = await Session.from_url(f"http://{host}:{script.port}", token="t")
+                assert (await session.request("GET", "/x")).status == 200
+                await session.close()
+                elsewhere = await Session.from_url("http://elsewhere.invalid", token="t")
+                with pytest.raises(Unreachable, match="connection refused"):
+                    await elsewhere.request("GET", "/x")
+                await elsewhere.close()
 
         asyncio.run(run())
 

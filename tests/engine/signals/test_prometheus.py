@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
+import subprocess
+import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,6 +49,13 @@ def text(body: str, code: int = 200) -> Answer:
     return answer
 
 
+def raw(body: bytes) -> Answer:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        return web.Response(body=body)
+
+    return answer
+
+
 async def hang(request: web.Request) -> web.StreamResponse:
     await asyncio.sleep(0.5)
     return web.Response()
@@ -74,7 +84,6 @@ class Bench:
         for name in ("a", "b"):
             self.cache.add_node(Node(metadata=ObjectMeta(name=name)))
         self.store = SignalStore(self.clock)
-        self.thread = ThreadPoolExecutor(1)
 
     def refresher(self, **settings: Any) -> PrometheusRefresher:
         def came() -> None:
@@ -115,7 +124,6 @@ async def serving(*answers: Answer) -> AsyncIterator[Bench]:
     try:
         yield bench
     finally:
-        bench.thread.shutdown()
         await runner.cleanup()
 
 
@@ -127,14 +135,14 @@ def test_one_question_for_all_nodes_when_it_is_due() -> None:
         async with serving(vector(a=1, b=2), vector(a=3, b="NaN", c="+Inf")) as bench:
             bench.store.set_specs([SPEC])
             refresher = bench.refresher()
-            assert await refresher.turn(bench.thread) == 15.0
+            assert await refresher.turn() == 15.0
             assert bench.read() == [1, 2]
             request = bench.asked[0]
             assert (request.path, request.query["query"]) == ("/api/v1/query", SPEC.query)
             bench.clock.advance(14.0)
-            assert await refresher.turn(bench.thread) == 1.0
+            assert await refresher.turn() == 1.0
             bench.clock.advance(1.0)
-            await refresher.turn(bench.thread)
+            await refresher.turn()
             assert bench.read() == [3, 2]
             assert (len(bench.asked), bench.came) == (2, 2)
             assert bench.telemetry[Count.SIGNAL_QUERIES] == 2
@@ -158,6 +166,11 @@ def test_one_question_for_all_nodes_when_it_is_due() -> None:
         (success({"resultType": "string", "result": [NOW, "x"]}), "a string; series are needed"),
         (success({"resultType": "vector", "result": [{"metric": {}}]}), "cannot be read"),
         (text(" " * 3000), "too large"),
+        (success(f"{'[' * 900}{']' * 900}"), "cannot be read"),
+        (raw(b'{"status":"success","x":%b,"data":7}' % (b"[" * 900 + b"]" * 900)), "cannot be"),
+        (raw(b'{"status":"\xff"}'), "the answer cannot be read: invalid UTF-8"),
+        (raw(b'{"status":"error","error":"a\\nb\\u001b"}'), "a b\\x1b"),
+        (text("elsewhere", 302), "302: elsewhere"),
     ],
 )
 def test_a_bad_question_is_left_alone_and_the_others_go_on(
@@ -169,7 +182,7 @@ def test_a_bad_question_is_left_alone_and_the_others_go_on(
             refresher = bench.refresher(answer_limit_bytes=2000)
             waits = []
             for _ in range(5):
-                waits.append(await refresher.turn(bench.thread))
+                waits.append(await refresher.turn())
                 bench.clock.advance(waits[-1])
             assert waits == [15, 15, 30, 60, 60]
             assert bench.read()[0] != bench.read()[0], "stale by now"
@@ -177,12 +190,12 @@ def test_a_bad_question_is_left_alone_and_the_others_go_on(
             assert why in status.error
             assert status.age_seconds == 180
             bench.answers[:] = [vector(a=2)]
-            await refresher.turn(bench.thread)
+            await refresher.turn()
             assert bench.store.status()[0].error == ""
             assert [r.levelname for r in caplog.records] == ["WARNING", "INFO"]
             bench.clock.advance(15.0)
             bench.answers[:] = [answer]
-            assert await refresher.turn(bench.thread) == 15, "the backoff started anew"
+            assert await refresher.turn() == 15, "the backoff started anew"
 
     caplog.set_level(logging.INFO, "engine")
     asyncio.run(run())
@@ -199,22 +212,89 @@ def test_a_server_that_does_not_answer_is_asked_once_for_all(
             )
             short = answer in (hang, drip)
             refresher = bench.refresher(timeout_seconds=0.04 if short else 5.0)
-            assert await refresher.turn(bench.thread) == 15.0
+            assert await refresher.turn() == 15.0
             assert len(bench.asked) == 1
             assert all(status.error for status in bench.store.status())
             assert len(caplog.records) == 1
             assert caplog.records[0].message.endswith("until they are stale: m, n, third one")
             bench.clock.advance(15.0)
-            assert await refresher.turn(bench.thread) == 30.0
+            assert await refresher.turn() == 30.0
             if short:
                 return
             bench.answers[:] = [vector(a=1)]
             bench.clock.advance(30.0)
-            await refresher.turn(bench.thread)
+            await refresher.turn()
             assert len(bench.asked) == 5
             assert not any(status.error for status in bench.store.status())
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "head", [b"", b"HTTP/1.1 200 OK\r\nX: ", b"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n"]
+)
+def test_one_deadline_over_headers_and_body_and_no_thread_stays(head: bytes) -> None:
+    """Byte by byte, each in time, for as long as the other side listens."""
+    gone = asyncio.Event()
+
+    async def dribble(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(head)
+        with contextlib.suppress(ConnectionError):
+            while True:
+                writer.write(b" ")
+                await writer.drain()
+                await asyncio.sleep(0.005)
+        writer.close()
+        gone.set()
+
+    async def run() -> None:
+        before = threading.active_count()
+        server = await asyncio.start_server(dribble, "127.0.0.1", 0)
+        bench = Bench(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", [])
+        bench.store.set_specs([SPEC])
+        async with asyncio.timeout(20):
+            await bench.refresher(timeout_seconds=0.05).turn()
+            assert bench.store.status()[0].error == "no complete answer in time"
+            while threading.active_count() > before:  # noqa: ASYNC110 - a few turns of the loop
+                await asyncio.sleep(0.005)
+            await gone.wait()
+        server.close()
+
+    asyncio.run(run())
+
+
+HANGING = """
+import asyncio, socket
+
+from engine.clock import SystemClock
+from engine.signals.prometheus import PrometheusRefresher, PrometheusSettings
+from engine.signals.spec import SignalSpec
+from engine.signals.store import SignalStore
+from engine.telemetry import Telemetry
+
+async def main():
+    server = socket.create_server(("127.0.0.1", 0))
+    clock = SystemClock()
+    store = SignalStore(clock)
+    store.set_specs([SignalSpec("m", "x")])
+    url = f"http://127.0.0.1:{server.getsockname()[1]}"
+    settings = PrometheusSettings(url, timeout_seconds=1000.0)
+    task = asyncio.create_task(
+        PrometheusRefresher(store, settings, clock=clock, telemetry=Telemetry()).run()
+    )
+    await asyncio.to_thread(server.accept)
+    task.cancel()
+
+asyncio.run(main())
+print("ended")
+"""
+
+
+def test_a_process_ends_whatever_prometheus_does() -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", HANGING], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ran.stdout, ran.stderr, ran.returncode) == ("ended\n", "", 0)
 
 
 def test_a_refused_connection_keeps_the_values_until_they_are_stale() -> None:
@@ -222,15 +302,13 @@ def test_a_refused_connection_keeps_the_values_until_they_are_stale() -> None:
         async with serving(vector(a=1)) as bench:
             bench.store.set_specs([SPEC])
             refresher = bench.refresher()
-            await refresher.turn(bench.thread)
-        bench.thread = ThreadPoolExecutor(1)
+            await refresher.turn()
         bench.clock.advance(15.0)
-        await refresher.turn(bench.thread)
+        await refresher.turn()
         assert bench.read()[0] == 1
         assert bench.store.status()[0].error == "connection refused"
         bench.clock.advance(106.0)
         assert bench.read()[0] != 1
-        bench.thread.shutdown()
 
     asyncio.run(run())
 
@@ -271,12 +349,12 @@ def test_the_token_is_read_each_time(tmp_path: Path) -> None:
         async with serving(vector(a=1)) as bench:
             bench.store.set_specs([SPEC])
             refresher = bench.refresher(token_file=token, headers={"X-Scope-OrgID": "t"})
-            await refresher.turn(bench.thread)
+            await refresher.turn()
             assert "token file" in bench.store.status()[0].error
             for word in ("one", "two"):
                 token.write_text(word + "\n")
                 bench.clock.advance(15.0)
-                await refresher.turn(bench.thread)
+                await refresher.turn()
                 headers = bench.asked[-1].headers
                 assert headers["Authorization"] == f"Bearer {word}"
                 assert headers["X-Scope-OrgID"] == "t"
@@ -289,10 +367,10 @@ def test_a_metric_that_is_no_longer_read_is_no_longer_asked() -> None:
         async with serving(vector(a=1)) as bench:
             bench.store.set_specs([SPEC])
             refresher = bench.refresher()
-            await refresher.turn(bench.thread)
+            await refresher.turn()
             bench.store.set_specs([])
             bench.clock.advance(15.0)
-            await refresher.turn(bench.thread)
+            await refresher.turn()
             assert len(bench.asked) == 1
 
     asyncio.run(run())
@@ -323,12 +401,12 @@ def test_one_value_of_the_cluster() -> None:
         async with serving(*answers) as bench:
             bench.store.set_specs([spec])
             refresher = bench.refresher()
-            await refresher.turn(bench.thread)
+            await refresher.turn()
             view = bench.store.view(bench.cache, NOW)
             assert view.values("m") == {(): 4.0}
             assert (bench.asked[0].query["query"], bench.came) == ("sum(x)", 1)
             bench.clock.advance(15.0)
-            await refresher.turn(bench.thread)
+            await refresher.turn()
             assert bench.store.view(bench.cache, NOW).values("m") == {}
             assert bench.came == 2, "pods are told of a value that went, too"
 

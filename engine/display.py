@@ -1,0 +1,37 @@
+"""Text of others, fit for logs, Events, conditions and terminals: any text in, a tame one out.
+
+Changes no meaning: what a terminal obeys, or a reader is fooled by, is written as an escape.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+LINE: Final = 1024
+"""Characters of one text that are shown where nothing else limits it."""
+CUT: Final = " ..."
+# Control characters, separators of lines, and what turns the direction of text; surrogates cannot
+# be written at all.
+_WILD: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def plain(text: str, most: int = LINE, *, keep: str = "") -> str:
+    r"""The text with escapes such as `\n` or `\u202e`, cut to `most` characters before that.
+
+    The characters of `keep` stay as they are.
+    """
+    if len(text) > most:
+        text = text[: most - len(CUT)] + CUT
+    return _WILD.sub(lambda wild: wild[0] if wild[0] in keep else _escape(wild[0]), text)
+
+
+def one_line(text: str, most: int = LINE) -> str:
+    """The same, with every run of white space as one blank."""
+    return plain(" ".join(text[: 4 * most].split()), most)
+
+
+def _escape(char: str) -> str:
+    return char.encode("unicode_escape", "surrogatepass").decode("ascii")

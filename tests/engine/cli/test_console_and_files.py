@@ -1,0 +1,31 @@
+"""What leaves the process on the console and in files."""
+
+import logging
+import stat
+
+from engine.cli.logs import log_to_stderr
+from engine.cli.private import open_private, write_private
+
+
+def test_what_users_write_forges_no_log_line_and_drives_no_terminal(capsys, monkeypatch):
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    log_to_stderr(logging.INFO, "%(levelname).1s %(message)s")
+    logging.getLogger("x").info('Gated pod="%s"', "p\nI forged\x1b]0;title\x07\u202e")
+    try:
+        int("x")
+    except ValueError:
+        logging.getLogger("x").exception("failed")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:2] == ['I Gated pod="p', r'    I forged\x1b]0;title\x07\u202e"']
+    assert [line for line in lines if not line.startswith("    ")][1:] == ["E failed"]
+    assert "\x1b" not in "".join(lines)
+
+
+def test_files_are_for_their_owner_alone(tmp_path):
+    new, old = tmp_path / "new", tmp_path / "old"
+    old.write_text("longer than what follows")
+    old.chmod(0o666)
+    open_private(new).close()
+    write_private(old, "ä")
+    assert {stat.S_IMODE(one.stat().st_mode) for one in (new, old)} == {0o600}
+    assert old.read_text("utf-8") == "ä"
