@@ -7,6 +7,7 @@ until the cycle ends. A row number names a node as long as `layout` stays the sa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from enum import IntFlag, auto
 from typing import Protocol
 
 import numpy as np
@@ -22,6 +23,23 @@ BoolColumn = NDArray[np.bool_]
 IntColumn = NDArray[np.int64]
 FloatColumn = NDArray[np.float64]
 CodeColumn = NDArray[np.int32]
+
+
+class Cause(IntFlag):
+    """What of a row changed."""
+
+    POD = auto()
+    """Pods came to the node, left it, or hold something else."""
+    LABELS = auto()
+    TAINTS = auto()
+    """Taints or the cordon."""
+    ALLOCATABLE = auto()
+    IMAGES = auto()
+    CONDITIONS = auto()
+    OTHER = auto()
+    """Anything else of the API object; what of pods is read by derived columns."""
+    ANY = POD | LABELS | TAINTS | ALLOCATABLE | IMAGES | CONDITIONS | OTHER
+    """A node that came or went, too."""
 
 
 class Dictionary(Protocol):
@@ -290,6 +308,25 @@ class Snapshot(Protocol):
 
     def changed_since(self, generation: int) -> NDArray[np.intp] | None:
         """The rows changed after `generation`, each once; None if the log does not reach back."""
+        ...
+
+    def changes_since(self, generation: int) -> tuple[NDArray[np.intp], NDArray[np.int64]] | None:
+        """`changed_since`, ascending, and for each row all its causes (`Cause`) since."""
+        ...
+
+    def overlay(
+        self, row: int, remove: Sequence[PodInfo] = (), add: Sequence[PodInfo] = ()
+    ) -> Snapshot:
+        """What if these pods were not on the node of the row, and those were? In that order.
+
+        Takes time by the pods named, and copies a column when it is read. Pods that it adds have
+        rows behind all others; of those it takes away `pods.node` is -1. No other snapshot has its
+        generation, so nothing that is kept should be kept at it. A pod that stays on its node and
+        comes as another object counts as added.
+
+        Raises:
+            LookupError: one of `remove` is not on the node.
+        """
         ...
 
 
