@@ -17,7 +17,8 @@ Source: kubernetes pkg/scheduler/backend/cache/interface.go.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any, Final
 
 import numpy as np
@@ -26,6 +27,7 @@ from numpy.typing import NDArray
 from engine.cache.columns import TextDictionary
 from engine.cache.nodes import NodeTable
 from engine.cache.objects import Objects, ObjectStore, TextOf
+from engine.cache.overlay import NodesOver, PodsOver
 from engine.cache.pods import PodTable
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import (
@@ -41,8 +43,21 @@ from engine.objects import Namespace, Node
 LOG_ROWS: Final = 1 << 16
 _FEW_ROWS: Final = 64
 NOWHERE: Final = -1
-ANY: Final = int(Cause.ANY)
-POD: Final = int(Cause.POD)
+Changes = tuple[NDArray[np.intp], NDArray[np.int64]]
+
+# Plain numbers: one of `Cause` costs more to combine than the change it is about.
+_POD: Final = int(Cause.POD)
+_NO_CHANGES: Final[Changes] = np.empty(0, np.intp), np.empty(0, np.int64)
+_OTHER: Final = int(Cause.OTHER)
+_ANY: Final = int(Cause.ANY)
+_OF_METADATA: Final = {"labels": int(Cause.LABELS), "resource_version": 0, "generation": 0}
+_OF_SPEC: Final = {"taints": int(Cause.TAINTS), "unschedulable": int(Cause.TAINTS)}
+_OF_STATUS: Final = {
+    "allocatable": int(Cause.ALLOCATABLE),
+    "capacity": int(Cause.ALLOCATABLE),
+    "images": int(Cause.IMAGES),
+    "conditions": int(Cause.CONDITIONS),
+}
 
 
 class NoSignals:
@@ -119,7 +134,7 @@ class CacheSnapshot:
         """See `Snapshot.changed_since`."""
         return self._cache.changed_since(generation)
 
-    def changes_since(self, generation: int) -> tuple[NDArray[np.intp], NDArray[np.int16]] | None:
+    def changes_since(self, generation: int) -> Changes | None:
         """See `Snapshot.changes_since`."""
         return self._cache.changes_since(generation)
 
@@ -134,6 +149,49 @@ class CacheSnapshot:
     def objects_by(self, kind: str, index: str, of: TextOf) -> Mapping[str, Objects]:
         """See `Snapshot.objects_by`."""
         return self._cache.store(kind).by(index, of)
+
+    def overlay(
+        self, row: int, remove: Sequence[PodInfo] = (), add: Sequence[PodInfo] = ()
+    ) -> Overlay:
+        """See `Snapshot.overlay`."""
+        return Overlay(self, row, remove, add)
+
+
+class Overlay(CacheSnapshot):
+    """A snapshot over another; see `Snapshot.overlay`."""
+
+    __slots__ = ("_over", "_row")
+
+    def __init__(
+        self, over: CacheSnapshot, row: int, remove: Sequence[PodInfo], add: Sequence[PodInfo]
+    ) -> None:
+        for name in CacheSnapshot.__slots__:
+            setattr(self, name, getattr(over, name))
+        self._over = over
+        self._row = row
+        self.generation = next(self._cache.what_ifs)
+        pods = over.pods
+        if not isinstance(pods, PodsOver):
+            pods = PodsOver(pods, self._cache.pod_row, {}, ())
+        nodes = over.nodes if isinstance(over.nodes, NodesOver) else NodesOver(over.nodes, {})
+        self.pods = pods.with_pods(row, remove, add)
+        signed = *((pod, -1) for pod in remove), *((pod, 1) for pod in add)
+        self.nodes = nodes.with_pods(row, signed)
+
+    def changed_since(self, generation: int) -> NDArray[np.intp] | None:
+        """See `Snapshot.changed_since`."""
+        changes = self.changes_since(generation)
+        return None if changes is None else changes[0]
+
+    def changes_since(self, generation: int) -> Changes | None:
+        """See `Snapshot.changes_since`."""
+        if generation == self.generation:
+            return _NO_CHANGES
+        before = self._over.changes_since(generation)
+        if before is None:
+            return None
+        rows = np.append(before[0], np.intp(self._row))
+        return _each_once(rows, np.append(before[1], _POD | _OTHER))
 
 
 class _Known:
@@ -160,9 +218,14 @@ class Cache:
         self.generation = 0
         self.layout = 0
         self._log = np.zeros(LOG_ROWS, dtype=np.intp)
-        self._why = np.zeros(LOG_ROWS, dtype=np.int16)
+        self._log_rows = self._log.data
+        self._log_causes = np.zeros(LOG_ROWS, dtype=np.int64)
+        self._log_why = self._log_causes.data
         self._known: dict[str, _Known] = {}
         self._pods_of: dict[str, dict[str, _Known]] = {}
+        # Far below every generation of the cache, so that its log never reaches back to one.
+        self.what_ifs = count(-(1 << 62))
+        """Generations of overlays."""
         self._no_signals = NoSignals(self.nodes)
 
     # ---- reading ---------------------------------------------------------------------------
@@ -172,35 +235,24 @@ class Cache:
         return CacheSnapshot(self, now, signals or self._no_signals)
 
     def changed_since(self, generation: int) -> NDArray[np.intp] | None:
-        """See `Snapshot.changed_since`; None also where a full pass is cheaper."""
+        """See `Snapshot.changed_since`."""
+        changes = self.changes_since(generation)
+        return None if changes is None else changes[0]
+
+    def changes_since(self, generation: int) -> Changes | None:
+        """See `Snapshot.changes_since`; None also where a full pass is cheaper."""
         behind = self.generation - generation
-        if behind <= 0:
-            return np.empty(0, dtype=np.intp)
         if behind > min(LOG_ROWS, max(_FEW_ROWS, self.nodes.size >> 1)):
             return None
-        start, end = generation % LOG_ROWS, self.generation % LOG_ROWS
-        rows = (
-            self._log[start:end]
-            if start < end
-            else np.concatenate((self._log[start:], self._log[:end]))
-        )
-        if behind == 1:
-            return rows.copy()
-        return np.array(sorted(set(rows.tolist())), dtype=np.intp)
-
-    def changes_since(self, generation: int) -> tuple[NDArray[np.intp], NDArray[np.int16]] | None:
-        """See `Snapshot.changes_since`."""
-        rows = self.changed_since(generation)
-        if rows is None:
-            return None
-        if len(rows) == 1 and self.generation - generation == 1:
-            at = generation % LOG_ROWS
-            return rows, self._why[at : at + 1]
-        together: dict[int, int] = {}
-        for number in range(generation, self.generation):
-            row, why = self._log.item(number % LOG_ROWS), self._why.item(number % LOG_ROWS)
-            together[row] = together.get(row, 0) | why
-        return rows, np.array([together[row] for row in rows.tolist()], dtype=np.int16)
+        if behind <= 0:
+            return _NO_CHANGES
+        start = generation % LOG_ROWS
+        end = start + behind
+        if end > LOG_ROWS:
+            places = np.arange(start, end) % LOG_ROWS
+            return _each_once(self._log[places], self._log_causes[places])
+        rows, causes = self._log[start:end], self._log_causes[start:end]
+        return (rows, causes) if behind == 1 else _each_once(rows, causes)
 
     def is_assumed(self, uid: str) -> bool:
         """True between `assume` and the watch's confirmation (or `forget`)."""
@@ -211,6 +263,11 @@ class Cache:
         """The name of the node the pod is bound to or assumed on, None if it is not known."""
         known = self._known.get(uid)
         return None if known is None else known.node_name
+
+    def pod_row(self, uid: str) -> int:
+        """The row of the pod, -1 if it is not known."""
+        known = self._known.get(uid)
+        return -1 if known is None else known.row
 
     def pods_on(self, node_name: str) -> list[PodInfo]:
         """The pods that are bound to or assumed on the node."""
@@ -232,16 +289,18 @@ class Cache:
         for known in self._pods_of.get(name, {}).values():
             self._attach(known, row)
         self.layout += 1
-        self._changed(row)
+        self._changed(row, _ANY)
 
     def update_node(self, node: Node) -> None:
-        """The node's API object changed."""
+        """The node's API object changed; in nothing that is read: no row did."""
         row = self.nodes.row(node.metadata.name)
         if row == NOWHERE:
             self.add_node(node)
             return
+        causes = _causes(self.nodes.node(row), node)
         self.nodes.fill(row, node)
-        self._changed(row)
+        if causes:
+            self._changed(row, causes)
 
     def remove_node(self, name: str) -> None:
         """The node is gone; its pods are kept apart until they go or the node comes back."""
@@ -252,7 +311,7 @@ class Cache:
             self._detach(known)
         self.nodes.remove(name)
         self.layout += 1
-        self._changed(row)
+        self._changed(row, _ANY)
 
     # ---- objects of other kinds ------------------------------------------------------------
 
@@ -341,13 +400,13 @@ class Cache:
         self._pods_of.setdefault(node_name, {})[pod.uid] = known
         if node_row != NOWHERE:
             self.nodes.add_pod(node_row, pod, 1)
-            self._changed(node_row, POD)
+            self._changed(node_row, _POD)
 
     def _drop(self, known: _Known) -> None:
         node_row = self.nodes.row(known.node_name)
         if node_row != NOWHERE:
             self.nodes.add_pod(node_row, known.pod, -1)
-            self._changed(node_row, POD)
+            self._changed(node_row, _POD)
         moved = self.pods.remove(known.row)
         if moved is not None:
             self._known[moved.uid].row = known.row
@@ -363,11 +422,13 @@ class Cache:
             self._put(pod, node_name, assumed=False)
             return
         node_row = self.nodes.row(node_name)
-        if node_row != NOWHERE and (self.pods.watched or _weighs_otherwise(known.pod, pod)):
+        causes = _OTHER if self.pods.fill(known.row, pod, node_row) else 0
+        if node_row != NOWHERE and _weighs_otherwise(known.pod, pod):
             self.nodes.add_pod(node_row, known.pod, -1)
             self.nodes.add_pod(node_row, pod, 1)
-            self._changed(node_row, POD)
-        self.pods.fill(known.row, pod, node_row)
+            causes |= _POD
+        if causes and node_row != NOWHERE:
+            self._changed(node_row, causes)
         known.pod = pod
         known.assumed = False
 
@@ -381,14 +442,41 @@ class Cache:
     def _namespace_changed(self, name: str) -> bool:
         rows = self.pods.namespace_changed(name).tolist()
         for row in rows:
-            self._changed(row)
+            self._changed(row, _OTHER)
         return bool(rows)
 
-    def _changed(self, row: int, why: int = ANY) -> None:
-        at = self.generation % LOG_ROWS
-        self._log[at] = row
-        self._why[at] = why
+    def _changed(self, row: int, causes: int) -> None:
+        place = self.generation % LOG_ROWS
+        self._log_rows[place] = row
+        self._log_why[place] = causes
         self.generation += 1
+
+
+def _each_once(rows: NDArray[np.intp], causes: NDArray[np.int64]) -> Changes:
+    if len(rows) <= _FEW_ROWS:
+        found: dict[int, int] = {}
+        for row, cause in zip(rows.tolist(), causes.tolist(), strict=True):
+            found[row] = found.get(row, 0) | cause
+        ordered = sorted(found)
+        return np.array(ordered, np.intp), np.array([found[row] for row in ordered], np.int64)
+    order = rows.argsort(kind="stable")
+    rows = rows[order]
+    first = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1])))
+    return rows[first], np.bitwise_or.reduceat(causes[order], first)
+
+
+def _causes(old: Node, new: Node) -> int:
+    """What changed of a node, 0 if nothing that is read."""
+    causes = 0
+    for before, after, of_field in (
+        (old.metadata, new.metadata, _OF_METADATA),
+        (old.spec, new.spec, _OF_SPEC),
+        (old.status, new.status, _OF_STATUS),
+    ):
+        for field in before.__struct_fields__:
+            if getattr(before, field) != getattr(after, field):
+                causes |= of_field.get(field, _OTHER)
+    return causes
 
 
 def _weighs_otherwise(old: PodInfo, new: PodInfo) -> bool:

@@ -41,11 +41,6 @@ class PodTable:
         return self._node.view(len(self._pods))
 
     @property
-    def watched(self) -> bool:
-        """True if a rule reads more of the pods than their requests and priority."""
-        return bool(self._derived)
-
-    @property
     def priority(self) -> IntColumn:
         """See `PodColumns.priority`."""
         return self._priority.view(len(self._pods))
@@ -64,13 +59,13 @@ class PodTable:
 
     def request(self, resource: str) -> IntColumn:
         """See `PodColumns.request`."""
-        return self._derive(
+        return self.derived(
             f"request {resource}", np.int64, 0, lambda pod: pod.requests.get(resource, 0)
         )
 
     def number(self, column: str, of: Callable[[PodInfo], float]) -> FloatColumn:
         """See `PodColumns.number`."""
-        return self._derive(f"number {column}", np.float64, np.nan, of)
+        return self.derived(f"number {column}", np.float64, np.nan, of)
 
     def text(self, column: str, of: Callable[[PodInfo], str | None]) -> CodeColumn:
         """See `PodColumns.text`."""
@@ -79,7 +74,7 @@ class PodTable:
             text = of(pod)
             return -1 if text is None else self._dictionary.code(text)
 
-        return self._derive(f"text {column}", np.int32, -1, code)
+        return self.derived(f"text {column}", np.int32, -1, code)
 
     def namespace_text(self, column: str, of: Callable[[PodInfo], str | None]) -> CodeColumn:
         """See `PodColumns.namespace_text`."""
@@ -108,7 +103,7 @@ class PodTable:
 
     def flag(self, column: str, of: Callable[[PodInfo], bool]) -> BoolColumn:
         """See `PodColumns.flag`."""
-        return self._derive(f"flag {column}", np.bool_, 0, of)
+        return self.derived(f"flag {column}", np.bool_, 0, of)
 
     def add(self, pod: PodInfo, node_row: int) -> int:
         """Gives the pod a row."""
@@ -121,13 +116,22 @@ class PodTable:
         self.fill(row, pod, node_row)
         return row
 
-    def fill(self, row: int, pod: PodInfo, node_row: int) -> None:
-        """Writes the pod into its row; a node row of -1 hides it from every count."""
+    def fill(self, row: int, pod: PodInfo, node_row: int) -> bool:
+        """Writes the pod into its row; a node row of -1 hides it from every count.
+
+        True if something else is read of it now than of what was there.
+        """
         self._pods[row] = pod
         self.move(row, node_row)
+        differs: bool = self._priority.cell[row] != pod.priority
         self._priority.cell[row] = pod.priority
         for column, of in self._derived.values():
+            before = column.cell[row]
             column.cell[row] = of(pod)
+            after = column.cell[row]
+            # Of two missing numbers neither equals itself.
+            differs |= before != after and (before == before or after == after)
+        return differs
 
     def move(self, row: int, node_row: int) -> None:
         """The pod's node got this row, or -1: it went away."""
@@ -160,9 +164,10 @@ class PodTable:
     def _columns(self) -> list[Column]:
         return [self._node, self._priority, *(column for column, _ in self._derived.values())]
 
-    def _derive(
+    def derived(
         self, name: str, dtype: type, default: object, of: Callable[[PodInfo], object]
     ) -> NDArray[Any]:
+        """(P,) a column of any kind, built on first use; its name says its kind, too."""
         known = self._derived.get(name)
         if known is None:
             column = Column(dtype, self._capacity, default)

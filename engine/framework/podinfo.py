@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from engine.memo import Memo
 from engine.objects import (
     Container,
     ContainerStatus,
@@ -44,9 +45,13 @@ _DEFAULTS: Final = {CPU: parse("100m"), MEMORY: parse(DEFAULT_MEMORY_BYTES)}
 _BUILT_IN: Final = frozenset((CPU, MEMORY, EPHEMERAL_STORAGE))
 _HUGE_PAGES: Final = "hugepages-"
 _NATIVE: Final = "kubernetes.io/"
-_CACHED: Final = 1 << 14
+_NAMES_REMEMBERED: Final = 1 << 10
+_READINGS_BYTES: Final = 8 << 20
+_BYTES_OF_AN_ITEM: Final = 120
+_BYTES_OF_A_RESOURCE: Final = 400
 _LONGEST_PREFIX: Final = 253
 _LONGEST_NAME: Final = 63
+_LONGEST: Final = _LONGEST_PREFIX + 1 + _LONGEST_NAME
 _PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NAME: Final = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 
@@ -131,7 +136,7 @@ def make_pod_info(pod: Pod) -> PodInfo:
     """
     meta = pod.metadata
     try:
-        readings = _work_out(_spec_of(pod)) if _is_settled(pod) else _resizing(pod)
+        readings = _settled(_spec_of(pod)) if _is_settled(pod) else _resizing(pod)
     except ValueError as cause:
         raise _located(pod, cause) from cause
     return PodInfo(
@@ -148,12 +153,16 @@ def make_pod_info(pod: Pod) -> PodInfo:
     )
 
 
-@lru_cache(maxsize=_CACHED)
 def is_scalar_resource(name: str) -> bool:
     """True for what is counted besides cpu, memory and ephemeral-storage.
 
     Extended resources, huge pages, attachable volumes and anything of kubernetes.io.
     """
+    return _is_scalar(name) if len(name) <= _LONGEST else _is_scalar.__wrapped__(name)
+
+
+@lru_cache(maxsize=_NAMES_REMEMBERED)
+def _is_scalar(name: str) -> bool:
     return (
         _NATIVE in name
         or name.startswith((_HUGE_PAGES, "attachable-volumes-"))
@@ -161,7 +170,6 @@ def is_scalar_resource(name: str) -> bool:
     )
 
 
-@lru_cache(maxsize=_CACHED)
 def is_extended_resource(name: str) -> bool:
     """True for a qualified name outside of kubernetes.io, such as `example.com/gpu`."""
     if "/" not in name or _NATIVE in name or name.startswith("requests."):
@@ -196,9 +204,22 @@ class _Spec(NamedTuple):
     pod_level: _Items = ()
 
 
-@lru_cache(maxsize=_CACHED)
+_worked_out: Final[Memo[_Spec, _Readings]] = Memo(_READINGS_BYTES)
+
+
+def _settled(spec: _Spec) -> _Readings:
+    """All readings of a pod without a resize in flight; equal specs share them."""
+    known = _worked_out.get(spec)
+    if known is None:
+        known = _work_out(spec)
+        lists = *spec.containers, *(each for _, each in spec.init_containers), *spec[2:]
+        items = [len(name) + len(str(quantity)) for each in lists for name, quantity in each]
+        size = sum(items) + _BYTES_OF_AN_ITEM * (len(items) + len(lists))
+        _worked_out.put(spec, known, size + _BYTES_OF_A_RESOURCE * (1 + len(known[4])))
+    return known
+
+
 def _work_out(spec: _Spec) -> _Readings:
-    """All readings of a pod without a resize in flight."""
     if len(spec.containers) == 1 and spec[1:] == ((), (), ()):
         requests = {
             name: resource_amount(name, quantity)
@@ -288,9 +309,10 @@ def _sum(spec: _Spec, missing: Mapping[str, Amount]) -> _Exact:
         if is_sidecar:
             _add(total, needed)
             _add(sidecars, needed)
-            needed = sidecars
+            needed = {name: sidecars[name] for name in needed}
         else:
-            _add(needed, sidecars)
+            _add(needed, {name: sidecars[name] for name in needed if name in sidecars})
+        # What a container does not name is at its peak since the last sidecar that did.
         _raise_to(peak, needed)
     _raise_to(total, peak)
     return total

@@ -289,7 +289,7 @@ class Framework:
         pod: PodInfo,
         snapshot: Snapshot,
         rows: NDArray[np.intp],
-        causes: NDArray[np.int16],
+        causes: NDArray[np.int64],
     ) -> None:
         """Asks again about the rows that changed."""
         if len(rows) == 1:

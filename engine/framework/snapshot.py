@@ -339,8 +339,23 @@ class Snapshot(Protocol):
         """The rows changed after `generation`, each once; None if the log does not reach back."""
         ...
 
-    def changes_since(self, generation: int) -> tuple[NDArray[np.intp], NDArray[np.int16]] | None:
-        """The same, and why: for each row the causes (`Cause`) together."""
+    def changes_since(self, generation: int) -> tuple[NDArray[np.intp], NDArray[np.int64]] | None:
+        """`changed_since`, ascending, and for each row all its causes (`Cause`) since."""
+        ...
+
+    def overlay(
+        self, row: int, remove: Sequence[PodInfo] = (), add: Sequence[PodInfo] = ()
+    ) -> Snapshot:
+        """What if these pods were not on the node of the row, and those were? In that order.
+
+        Takes time by the pods named, and copies a column when it is read. Pods that it adds have
+        rows behind all others; of those it takes away `pods.node` is -1. No other snapshot has its
+        generation, so nothing that is kept should be kept at it. A pod that stays on its node and
+        comes as another object counts as added.
+
+        Raises:
+            LookupError: one of `remove` is not on the node.
+        """
         ...
 
 

@@ -138,7 +138,7 @@ def _before(version: str, seen: str) -> bool:
     return (len(version), version) < (len(seen), seen)
 
 
-def _version(meta: ObjectMeta) -> tuple[str, str]:
+def _version(meta: Identity) -> tuple[str, str]:
     return meta.uid, meta.resource_version
 
 

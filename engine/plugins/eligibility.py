@@ -5,17 +5,18 @@ What of the pod decides is one key, so that pods alike share a class; the key sa
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Snapshot
+from engine.memo import Memo
 from engine.objects import Affinity, NodeSelector
 from engine.plugins.node_selector import Selector, Term, parse_labels, parse_selector
 
-_REMEMBERED: Final = 1024
+_BYTES: Final = 2 << 20
+_BYTES_PER_BYTE: Final = 5
 _Key = tuple[list[tuple[str, str]], NodeSelector | None]
 
 
@@ -43,7 +44,13 @@ def eligible(key: bytes, snapshot: Snapshot) -> BoolColumn:
     return mask
 
 
-@lru_cache(maxsize=_REMEMBERED)
+_known: Final[Memo[bytes, tuple[Term | None, Selector | None]]] = Memo(_BYTES)
+
+
 def _parsed(key: bytes) -> tuple[Term | None, Selector | None]:
+    known = _known.get(key)
+    if known is not None:
+        return known
     labels, required = msgspec.msgpack.decode(key, type=_Key)
-    return parse_labels(labels), None if required is None else parse_selector(required)
+    parsed = parse_labels(labels), None if required is None else parse_selector(required)
+    return _known.put(key, parsed, len(key) * _BYTES_PER_BYTE)

@@ -5,12 +5,12 @@ Source: kubernetes plugins/nodeaffinity/node_affinity.go.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Hashable, Sequence
 from typing import Final
 
 import msgspec
 import numpy as np
-from cachetools import LRUCache
 
 from engine.framework.events import (
     Action,
@@ -36,6 +36,7 @@ from engine.framework.interface import (
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable
+from engine.memo import Memo
 from engine.objects import Affinity, Node, NodeAffinity, NodeSelectorTerm
 from engine.plugins.node_selector import (
     NODE_NAME_FIELD,
@@ -53,7 +54,10 @@ NO_MATCH: Final = unresolvable("node(s) didn't match Pod's node affinity/selecto
 NO_ADDED_MATCH: Final = unresolvable("node(s) didn't match scheduler-enforced node affinity")
 CONFLICT: Final = PreFilterResult(unresolvable("pod affinity terms conflict"))
 _NONE: Final = NodeAffinity()
-_REMEMBERED: Final = 1024
+_PARSED: Final = "NodeAffinity, parsed"
+_BYTES: Final = 4 << 20
+_BYTES_OF_A_REQUIREMENT: Final = 250
+_LONG: Final = 1024
 
 
 class NodeAffinityArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -67,7 +71,7 @@ class NodeAffinityArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unkno
 class _Parsed:
     """What a pod's selectors come to."""
 
-    __slots__ = ("error", "labels", "names", "preferences", "required")
+    __slots__ = ("error", "labels", "names", "preferences", "refused", "required")
 
     def __init__(
         self, node_selector: Sequence[tuple[str, str]], affinity: NodeAffinity | None
@@ -77,6 +81,9 @@ class _Parsed:
         preferred = affinity.preferred_during_scheduling_ignored_during_execution
         self.labels: Term | None = parse_labels(node_selector)
         self.required: Selector | None = None if required is None else parse_selector(required)
+        self.refused: PreFilterResult | None = None
+        if self.required is not None and self.required.error:
+            self.refused = PreFilterResult(unresolvable(self.required.error))
         self.names = _names((required.node_selector_terms if required else None) or ())
         self.preferences: Preferences | None = None
         self.error = ""
@@ -84,6 +91,14 @@ class _Parsed:
             self.preferences = parse_preferences(preferred) if preferred else None
         except ParseError as error:
             self.error = str(error)
+
+    @property
+    def size(self) -> int:
+        """How many requirements and values there are to it."""
+        terms = [*(self.required or Selector(())).terms]
+        terms += [term for _, term in (self.preferences or Preferences(())).terms]
+        terms += [] if self.labels is None else [self.labels]
+        return sum(term.size for term in terms)
 
     @property
     def filters(self) -> bool:
@@ -128,6 +143,7 @@ def _names(terms: Sequence[NodeSelectorTerm]) -> frozenset[str] | None:
 
 
 _ANYWHERE: Final = _Parsed((), None)
+_remembered: Final[Memo[Hashable, _Parsed]] = Memo(_BYTES)
 
 
 class NodeAffinityPlugin:
@@ -146,7 +162,6 @@ class NodeAffinityPlugin:
         self._added_preferences = parse_preferences(preferred) if preferred else None
         if self._added is not None:
             self._added.check()
-        self._parsed: LRUCache[Hashable, _Parsed] = LRUCache(_REMEMBERED)
 
     name: Final = NAME
 
@@ -163,6 +178,7 @@ class NodeAffinityPlugin:
         )
 
     def _class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
+        """Selector and node affinity as bytes, a hash of them if they are many; None without."""
         return self._key(pod)
 
     def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
@@ -170,6 +186,8 @@ class NodeAffinityPlugin:
         parsed = self._of(pod)
         if self._added is None and not parsed.filters:
             return SKIP_FILTER
+        if parsed.refused is not None:
+            return parsed.refused
         names = parsed.names
         if names is None:
             return PreFilterResult(causes=Cause.LABELS, shared=(self._key(pod),))
@@ -225,19 +243,26 @@ class NodeAffinityPlugin:
         key = pod.keys.get(NAME)
         if key is None:
             labels = sorted((spec.node_selector or {}).items())
-            key = pod.keys[NAME] = msgspec.msgpack.encode((labels, affinity))
+            key = msgspec.msgpack.encode((labels, affinity))
+            if len(key) > _LONG:
+                key = hashlib.blake2b(key, digest_size=16).digest()
+            pod.keys[NAME] = key
         return key
 
     def _of(self, pod: PodInfo) -> _Parsed:
         key = self._key(pod)
         if key is None:
             return _ANYWHERE
-        parsed = self._parsed.get(key)
+        own = pod.keys.get(_PARSED)
+        if isinstance(own, _Parsed):
+            return own
+        parsed = _remembered.get(key)
         if parsed is None:
             spec = pod.pod.spec
             affinity = (spec.affinity or Affinity()).node_affinity
             parsed = _Parsed(sorted((spec.node_selector or {}).items()), affinity)
-            self._parsed[key] = parsed
+            _remembered.put(key, parsed, _LONG + _BYTES_OF_A_REQUIREMENT * parsed.size)
+        pod.keys[_PARSED] = parsed
         return parsed
 
     def _after_node_change(

@@ -10,7 +10,7 @@ Source: k8s.io/component-helpers scheduling/corev1/nodeaffinity, k8s.io/apimachi
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,6 +44,10 @@ _INT64: Final = 1 << 63
 _LOW_BITS: Final = 32
 _LOW: Final = (1 << _LOW_BITS) - 1
 _FEW: Final = 8
+MOST_REQUIREMENTS: Final = 500
+"""Of one selector, equal ones and those that come to one counted once: each costs a look at all
+nodes."""
+TOO_MANY: Final = f"more than {MOST_REQUIREMENTS} different requirements of node affinity"
 
 
 class ParseError(ValueError):
@@ -138,6 +142,12 @@ class Term:
     requirements: tuple[_Label | _Field, ...]
     error: str = ""
 
+    @property
+    def size(self) -> int:
+        """How many requirements and values there are to it."""
+        own = self.requirements
+        return len(own) + sum(len(one.values) if isinstance(one, _Label) else 1 for one in own)
+
     def mask(self, snapshot: Snapshot, rows: Rows) -> BoolColumn:
         """Which rows match."""
         if self.error or not self.requirements:
@@ -156,9 +166,10 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Terms of which one must match; without any, nothing matches."""
+    """Terms of which one must match; without any, nothing matches. `error`: nothing either."""
 
     terms: tuple[Term, ...]
+    error: str = ""
 
     def mask(self, snapshot: Snapshot, rows: Rows) -> BoolColumn:
         """Which rows match."""
@@ -211,23 +222,27 @@ def parse_labels(labels: Sequence[tuple[str, str]]) -> Term | None:
 
 
 def parse_selector(selector: NodeSelector) -> Selector:
-    """A required selector; terms that cannot be parsed carry their error."""
-    return Selector(
-        tuple(
-            _parse_term(term, f"nodeSelectorTerms[{i}]")
-            for i, term in enumerate(selector.node_selector_terms or ())
-            if term.match_expressions or term.match_fields
-        )
+    """A required selector; a term that cannot be parsed carries its error, the first is kept.
+
+    With more than MOST_REQUIREMENTS it matches nothing.
+    """
+    terms = _alternatives(
+        _parse_term(term, f"nodeSelectorTerms[{i}]")
+        for i, term in enumerate(selector.node_selector_terms or ())
+        if term.match_expressions or term.match_fields
     )
+    if sum(len(term.requirements) for term in terms) > MOST_REQUIREMENTS:
+        return Selector((), TOO_MANY)
+    return Selector(terms)
 
 
 def parse_preferences(terms: Sequence[PreferredSchedulingTerm]) -> Preferences:
     """Preferred terms; empty ones and those of weight 0 are not even parsed.
 
     Raises:
-        ParseError: a term cannot be parsed.
+        ParseError: a term cannot be parsed, or there are more than MOST_REQUIREMENTS.
     """
-    parsed: list[tuple[int, Term]] = []
+    parsed: dict[Term, int] = {}
     for i, term in enumerate(terms):
         preference = term.preference
         if not term.weight or not (preference.match_expressions or preference.match_fields):
@@ -235,8 +250,10 @@ def parse_preferences(terms: Sequence[PreferredSchedulingTerm]) -> Preferences:
         found = _parse_term(preference, f"[{i}]")
         if found.error:
             raise ParseError(found.error)
-        parsed.append((term.weight, found))
-    return Preferences(tuple(parsed))
+        parsed[found] = parsed.get(found, 0) + term.weight
+    if sum(len(term.requirements) for term in parsed) > MOST_REQUIREMENTS:
+        raise ParseError(TOO_MANY)
+    return Preferences(tuple([(weight, term) for term, weight in parsed.items()]))
 
 
 def parse_int64(text: str) -> int | None:
@@ -245,6 +262,33 @@ def parse_int64(text: str) -> int | None:
         return None
     number = int(text)
     return number if -_INT64 <= number < _INT64 else None
+
+
+def _alternatives(terms: Iterable[Term]) -> tuple[Term, ...]:
+    """Equal terms once; those of one requirement on a label as few as say the same."""
+    flawed: list[Term] = []
+    others: dict[Term, None] = {}
+    united: dict[tuple[str, str], list[_Label]] = {}
+    for term in terms:
+        one = term.requirements[0] if len(term.requirements) == 1 else None
+        if term.error:
+            flawed = flawed or [term]
+        elif isinstance(one, _Label) and one.operator in ("In", "Gt", "Lt"):
+            united.setdefault((one.key, one.operator), []).append(one)
+        else:
+            others[term] = None
+    return *flawed, *others, *(Term((_any_of_them(labels),)) for labels in united.values())
+
+
+def _any_of_them(labels: Sequence[_Label]) -> _Label:
+    """One requirement for several on one label with one operator, of which one has to hold."""
+    first = labels[0]
+    if first.operator == "In":
+        values = dict.fromkeys(value for label in labels for value in label.values)
+        return _Label(first.key, "In", tuple(values))
+    bounds = [label.bound for label in labels]
+    bound = min(bounds) if first.operator == "Gt" else max(bounds)
+    return _Label(first.key, first.operator, first.values, bound)
 
 
 def _parse_term(term: NodeSelectorTerm, path: str) -> Term:
@@ -256,7 +300,7 @@ def _parse_term(term: NodeSelectorTerm, path: str) -> Term:
             requirements.append(_parse_field(expression, f"{path}.matchFields[{i}]"))
     except ParseError as error:
         return Term((), str(error))
-    return Term(tuple(requirements))
+    return Term(tuple(dict.fromkeys(requirements)))
 
 
 def _parse_label(expression: SelectorRequirement, path: str) -> _Label:

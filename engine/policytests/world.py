@@ -327,9 +327,15 @@ class _OtherPods:
         """See `Snapshot.changed_since`."""
         return self._snapshot.changed_since(generation)
 
-    def changes_since(self, generation: int) -> tuple[NDArray[np.intp], NDArray[np.int16]] | None:
+    def changes_since(self, generation: int) -> tuple[NDArray[np.intp], NDArray[np.int64]] | None:
         """See `Snapshot.changes_since`."""
         return self._snapshot.changes_since(generation)
+
+    def overlay(
+        self, row: int, remove: Sequence[PodInfo] = (), add: Sequence[PodInfo] = ()
+    ) -> Snapshot:
+        """See `Snapshot.overlay`."""
+        return self._snapshot.overlay(row, remove, add)
 
 
 # ---- the pod

@@ -8,11 +8,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
-from typing import Final
+from numbers import Real
+from typing import Any, Final
 
 from engine.queue.queued import QueuedPod, SortKey
 
 _FEW: Final = 64
+
+
+def comparable(key: object) -> tuple[int, Any]:
+    """What compares with every other such key as the key does with its like.
+
+    Raises:
+        TypeError: it is made of something else than numbers, texts and tuples of them.
+    """
+    if isinstance(key, int | float):
+        return 0, key
+    if isinstance(key, str):
+        return 1, key
+    if isinstance(key, tuple):
+        return 2, tuple([comparable(part) for part in key])
+    if isinstance(key, Real):  # NumPy's
+        return 0, float(key)
+    raise TypeError(f"a sort key is made of numbers and texts, not of {type(key).__name__}")
 
 
 class PodHeap:

@@ -34,6 +34,7 @@ Source: kubernetes pkg/scheduler/backend/queue/scheduling_queue.go.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -50,12 +51,15 @@ from engine.framework.events import (
 )
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
+from engine.framework.status import Code, Status
 from engine.queue.backoff import NO_BACKOFF, Backoff, over_at
-from engine.queue.heap import PodHeap
+from engine.queue.heap import PodHeap, comparable
 from engine.queue.hints import Only, Registrations, Wake
 from engine.queue.inflight import Flight, Happening, InFlight
 from engine.queue.queued import NO_PLUGINS, QueuedPod, SortKey, SubQueue
 from engine.queue.rules import Rules
+
+log = logging.getLogger(__name__)
 
 NEW_RULES: Final = ClusterEvent(Resource.POLICY, Action.UPDATE_OTHER)
 
@@ -115,6 +119,8 @@ class SchedulingQueue:
         self._earlier_faults: Counter[str] = Counter()
         self.on_gated: Callable[[QueuedPod], None] | None = None
         """Told of a pod that a gate begins to hold, or holds for another reason than before."""
+        self.on_fault: Callable[[PodInfo, Exception], None] = _log_fault
+        """Told of a rule that raised, and of which pod it was asked."""
         self.incoming: Counter[tuple[SubQueue, str]] = Counter()
         """How often pods came into a sub-queue, by what brought them."""
 
@@ -498,7 +504,7 @@ class SchedulingQueue:
 
     def _park(self, queued: QueuedPod, plugins: frozenset[str]) -> None:
         queued.parked_at = self._clock.monotonic()
-        queued.turns_at = self._rules.turns_at(queued.pod, plugins)
+        queued.turns_at = self._turns_at(queued.pod, plugins)
         if queued.turns_at < math.inf:
             self._turning.push((queued.turns_at,), queued)
 
@@ -509,7 +515,7 @@ class SchedulingQueue:
 
     def _admitted(self, queued: QueuedPod, why: str) -> bool:
         """Asks the gates; a pod they hold is gated afterwards."""
-        status = self._rules.pre_enqueue(queued.pod)
+        status = self._gate_says(queued.pod)
         if status.ok:
             queued.rules = self._version
             queued.gating_plugin, queued.gating_reasons = "", ()
@@ -544,8 +550,34 @@ class SchedulingQueue:
     def _backoff_heap(self, queued: QueuedPod) -> PodHeap:
         return self._error_backoff_q if queued.errors else self._backoff_q
 
+    def _gate_says(self, pod: PodInfo) -> Status:
+        """A gate that raises holds the pod; its words are the reason."""
+        try:
+            return self._rules.pre_enqueue(pod)
+        except Exception as fault:  # noqa: BLE001 - told, and one pod's rule may not stop all
+            self.on_fault(pod, fault)
+            told = getattr(fault, "status", None)  # a fault of the framework names its plugin
+            words = f"{type(fault).__name__}: {fault}"
+            return told if isinstance(told, Status) else Status(Code.ERROR, (words,), "PreEnqueue")
+
+    def _sort_key(self, queued: QueuedPod) -> SortKey:
+        """Comparable with all others; a rule that raises, or gives no order, sorts last."""
+        try:
+            return 0, comparable(self._rules.sort_key(queued.pod, queued.queued_at))
+        except Exception as fault:  # noqa: BLE001 - as above
+            self.on_fault(queued.pod, fault)
+            return 1, queued.queued_at
+
+    def _turns_at(self, pod: PodInfo, plugins: frozenset[str]) -> float:
+        """A rule that raises does not turn."""
+        try:
+            return self._rules.turns_at(pod, plugins)
+        except Exception as fault:  # noqa: BLE001 - as above
+            self.on_fault(pod, fault)
+            return math.inf
+
     def _active_key(self, queued: QueuedPod) -> SortKey:
-        queued.sort_key = self._rules.sort_key(queued.pod, queued.queued_at)
+        queued.sort_key = self._sort_key(queued)
         return queued.sort_key
 
     def _backoff_key(self, queued: QueuedPod) -> SortKey:
@@ -604,7 +636,7 @@ class SchedulingQueue:
 
     def _reorder(self, queued: QueuedPod) -> None:
         """Takes the sort key again and moves the pod within its heap if it changed."""
-        if self._rules.sort_key(queued.pod, queued.queued_at) == queued.sort_key:
+        if self._sort_key(queued) == queued.sort_key:
             return
         if queued.where is SubQueue.ACTIVE:
             self._active_q.remove(queued)
@@ -613,6 +645,10 @@ class SchedulingQueue:
             heap = self._backoff_heap(queued)
             heap.remove(queued)
             heap.push(self._backoff_key(queued), queued)
+
+
+def _log_fault(pod: PodInfo, fault: Exception) -> None:
+    log.error("a rule of the queue failed for pod %s: %r", pod.key, fault, exc_info=fault)
 
 
 def _drop(by_plugin: dict[str, Parked], plugin: str, queued: QueuedPod) -> None:

@@ -67,8 +67,8 @@ class World:
     @property
     def policy(self) -> PolicyPlugin:
         """The two lines as a plugin."""
-        found = [p for p, _ in self.framework.scorers if isinstance(p, PolicyPlugin)]
-        return found[0]
+        plugins = [weighted.plugin for weighted in self.framework.profile.plugins]
+        return next(one for one in plugins if isinstance(one, PolicyPlugin))
 
     def snapshot(self) -> Snapshot:
         """The cluster as of now."""
@@ -168,14 +168,11 @@ def _rows(sizes: Sizes) -> Iterator[Measurement]:
     rules = {"the two lines": decisions.LINES, "seven filters": HEAVIER}
     for name, text in rules.items():
         policy, asked = cluster.policy(text)
+        ask = policy.points().filter
         took = seconds_each(
             {
-                "one": lambda p=policy.points(), a=asked: p.filter(
-                    a, cluster.pod, cluster.snapshot, cluster.one
-                ),
-                "all": lambda p=policy.points(), a=asked: p.filter(
-                    a, cluster.pod, cluster.snapshot, cluster.everyone
-                ),
+                "one": lambda f=ask, a=asked: f(a, cluster.pod, cluster.snapshot, cluster.one),
+                "all": lambda f=ask, a=asked: f(a, cluster.pod, cluster.snapshot, cluster.everyone),
             },
             rounds=sizes.rounds,
             repeat=20,

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from engine.cache import Cache
+from engine.framework.snapshot import Cause
 from tests.builders import make_node, make_pod
 
 NODES = [f"n{i}" for i in range(4)]
@@ -22,9 +23,9 @@ class CacheMachine(RuleBasedStateMachine):
         self.seen = 0
         self.copies: dict[str, np.ndarray] = {}
 
-    @rule(name=st.sampled_from(NODES), cpu=st.integers(1, 9))
-    def node_comes(self, name, cpu):
-        self.cache.add_node(make_node(name, cpu=str(cpu)))
+    @rule(name=st.sampled_from(NODES), cpu=st.integers(1, 9), cordoned=st.booleans())
+    def node_comes(self, name, cpu, cordoned):
+        self.cache.add_node(make_node(name, cpu=str(cpu), unschedulable=cordoned))
         self.nodes[name] = cpu * 1000
 
     @rule(name=st.sampled_from(NODES))
@@ -91,19 +92,27 @@ class CacheMachine(RuleBasedStateMachine):
             assert pods.on(row).tolist() == np.flatnonzero(pods.node == row).tolist()
 
     @invariant()
-    def the_log_names_every_changed_row(self):
+    def the_log_names_every_changed_row_and_why(self):
         nodes = self.cache.nodes
-        now = {
-            name: getattr(nodes, name).copy() for name in ("present", "pod_count", "nonzero_cpu")
+        columns = {
+            "present": (nodes.present, Cause.ANY),
+            "pod_count": (nodes.pod_count, Cause.POD),
+            "nonzero_cpu": (nodes.nonzero_cpu, Cause.POD),
+            "requested": (nodes.requested("cpu"), Cause.POD),
+            "allocatable": (nodes.allocatable("cpu"), Cause.ALLOCATABLE),
+            "unschedulable": (nodes.unschedulable, Cause.TAINTS),
         }
-        now["requested"] = nodes.requested("cpu").copy()
-        now["allocatable"] = nodes.allocatable("cpu").copy()
-        rows = self.cache.changed_since(self.seen)
-        if self.copies and rows is not None:
-            before = len(self.copies["present"])
-            same = np.setdiff1d(np.arange(before), rows)
+        now = {name: column.copy() for name, (column, _) in columns.items()}
+        found = self.cache.changes_since(self.seen)
+        assert (found is None) == (self.cache.changed_since(self.seen) is None)
+        if self.copies and found is not None:
+            why = np.zeros(nodes.size, int)
+            why[found[0]] = found[1]
             for name, column in now.items():
-                assert np.array_equal(column[same], self.copies[name][same]), name
+                before = self.copies[name]
+                there = np.flatnonzero(column[: len(before)] != before)
+                assert (why[there] & columns[name][1]).all(), name
+            assert found[0].tolist() == self.cache.changed_since(self.seen).tolist()
         self.copies, self.seen = now, self.cache.generation
 
 
@@ -141,8 +150,8 @@ def test_the_log_gives_up_when_it_does_not_reach_back():
     for i in range(200):
         cache.add_node(make_node(f"n{i}"))
     start = cache.generation
-    for _ in range(101):
-        cache.update_node(make_node("n0"))
+    for i in range(101):
+        cache.update_node(make_node("n0", unschedulable=i % 2 == 0))
     assert cache.changed_since(start) is None
     assert cache.changed_since(cache.generation - 2).tolist() == [0]
 

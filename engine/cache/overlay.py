@@ -1,0 +1,194 @@
+"""The cluster as it would be with a few pods elsewhere: a snapshot over one, for a question.
+
+Never writes to what it lies on: what does not differ is shared, the rest copied when it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.cache.nodes import NodeTable
+from engine.cache.pods import PodTable
+from engine.framework.podinfo import PodInfo
+from engine.framework.snapshot import CodeColumn, IntColumn
+from engine.quantity import wrap_int64
+
+_COUNT: Final = " pods"
+_CPU: Final = " nonzero cpu"
+_MEMORY: Final = " nonzero memory"
+"""Names of sums beside those of resources; no resource has a space in its name."""
+
+Differences = dict[str, dict[int, int]]
+"""By what is summed: row -> what is added."""
+
+
+class NodesOver(NodeTable):
+    """The nodes, with sums that differ in a few rows; see `NodeColumns`."""
+
+    def __init__(self, base: NodeTable, differences: Differences) -> None:
+        # Shares every column of the base.
+        self.__dict__.update(base.__dict__)
+        self._base = base.beneath if isinstance(base, NodesOver) else base
+        self._differences = differences
+        self._copies: dict[str, IntColumn] = {}
+
+    @property
+    def beneath(self) -> NodeTable:
+        """The table without any differences."""
+        return self._base
+
+    def with_pods(self, row: int, pods: Iterable[tuple[PodInfo, int]]) -> NodesOver:
+        """The same with pods added (1) or taken off (-1)."""
+        differences = dict(self._differences)
+        copied: set[str] = set()
+        for pod, sign in pods:
+            amounts = {_COUNT: 1, _CPU: pod.nonzero_cpu, _MEMORY: pod.nonzero_memory}
+            for name, amount in (amounts | dict(pod.requests)).items():
+                if name not in copied:
+                    copied.add(name)
+                    differences[name] = dict(differences.get(name, {}))
+                rows = differences[name]
+                rows[row] = rows.get(row, 0) + sign * amount
+        return NodesOver(self._base, differences)
+
+    @property
+    def pod_count(self) -> IntColumn:
+        """See `NodeColumns.pod_count`."""
+        return self._over(_COUNT, self._base.pod_count)
+
+    @property
+    def nonzero_cpu(self) -> IntColumn:
+        """See `NodeColumns.nonzero_cpu`."""
+        return self._over(_CPU, self._base.nonzero_cpu)
+
+    @property
+    def nonzero_memory(self) -> IntColumn:
+        """See `NodeColumns.nonzero_memory`."""
+        return self._over(_MEMORY, self._base.nonzero_memory)
+
+    def requested(self, resource: str) -> IntColumn:
+        """See `NodeColumns.requested`."""
+        return self._over(resource, self._base.requested(resource))
+
+    def _over(self, name: str, column: IntColumn) -> IntColumn:
+        rows = self._differences.get(name)
+        if not rows:
+            return column
+        found = self._copies.get(name)
+        if found is None:
+            found = self._copies[name] = column.copy()
+            for row, amount in rows.items():
+                found[row] = wrap_int64(int(found[row]) + amount)
+            found.flags.writeable = False
+        return found
+
+
+class PodsOver(PodTable):
+    """The pods, some of them hidden and some more behind them; see `PodColumns`."""
+
+    def __init__(
+        self,
+        base: PodTable,
+        find: Callable[[str], int],
+        hidden: Mapping[int, int],
+        more: Sequence[tuple[PodInfo, int]],
+    ) -> None:
+        """Lies on `base`, whatever was there.
+
+        Args:
+            base: the pods of the cache.
+            find: the row of a UID there, -1 if it has none.
+            hidden: rows that are taken away, with the row of their node.
+            more: pods behind those of the cache, with the rows of their nodes.
+        """
+        self.__dict__.update(base.__dict__)
+        self._base = base
+        self._find = find
+        self._hidden = hidden
+        self._more = more
+        self._copies: dict[str, NDArray[Any]] = {}
+
+    def with_pods(
+        self, node_row: int, remove: Iterable[PodInfo], add: Iterable[PodInfo]
+    ) -> PodsOver:
+        """The same with pods taken off the node, and others on it."""
+        hidden, more = dict(self._hidden), list(self._more)
+        for pod in remove:
+            row = self._row_of(pod)
+            if row in hidden or row < 0 or self._node_row(row) != node_row:
+                raise LookupError(f"pod {pod.key} is not on the node of row {node_row}")
+            hidden[row] = node_row
+        for pod in add:
+            row = self._row_of(pod)
+            # A pod that comes back to where it was gets its row again.
+            if hidden.get(row) == node_row and self.pod(row) is pod:
+                del hidden[row]
+            else:
+                more.append((pod, node_row))
+        return PodsOver(self._base, self._find, hidden, more)
+
+    def _row_of(self, pod: PodInfo) -> int:
+        first = self._base.size
+        for i, (one, _) in enumerate(self._more):
+            if one.uid == pod.uid and (first + i not in self._hidden or one is pod):
+                return first + i
+        return self._find(pod.uid)
+
+    def _node_row(self, row: int) -> int:
+        first = self._base.size
+        return int(self._base.node[row]) if row < first else self._more[row - first][1]
+
+    @property
+    def size(self) -> int:
+        """See `PodColumns.size`."""
+        return self._base.size + len(self._more)
+
+    @property
+    def node(self) -> CodeColumn:
+        """See `PodColumns.node`."""
+        found = self._copies.get("")
+        if found is None:
+            of_more = np.array([node_row for _, node_row in self._more], np.int32)
+            found = self._copies[""] = np.concatenate((self._base.node, of_more))
+            found[list(self._hidden)] = -1
+            found.flags.writeable = False
+        return found
+
+    @property
+    def priority(self) -> IntColumn:
+        """See `PodColumns.priority`."""
+        return self._with_more("priority", self._base.priority, lambda pod: pod.priority)
+
+    def pod(self, row: int) -> PodInfo:
+        """See `PodColumns.pod`."""
+        first = self._base.size
+        return self._base.pod(row) if row < first else self._more[row - first][0]
+
+    def on(self, node_row: int) -> NDArray[np.intp]:
+        """See `PodColumns.on`."""
+        rows = self._base.on(node_row).tolist()
+        first = self._base.size
+        rows += [first + i for i, (_, there) in enumerate(self._more) if there == node_row]
+        return np.array([row for row in rows if row not in self._hidden], np.intp)
+
+    def derived(
+        self, name: str, dtype: type, default: object, of: Callable[[PodInfo], object]
+    ) -> NDArray[Any]:
+        """See `PodTable.derived`."""
+        return self._with_more(name, self._base.derived(name, dtype, default, of), of)
+
+    def _with_more(
+        self, name: str, column: NDArray[Any], of: Callable[[PodInfo], object]
+    ) -> NDArray[Any]:
+        if not self._more:
+            return column
+        found = self._copies.get(name)
+        if found is None:
+            of_more = np.array([of(pod) for pod, _ in self._more], column.dtype)
+            found = self._copies[name] = np.concatenate((column, of_more))
+            found.flags.writeable = False
+        return found

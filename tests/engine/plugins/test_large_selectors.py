@@ -1,0 +1,104 @@
+"""What one pod's terms cost is bounded, whatever it asks for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine.cache import Cache
+from engine.framework.events import QueueingHint
+from engine.framework.podinfo import PodInfo
+from engine.objects import NodeSelector, from_builtins
+from engine.plugins import node_selector
+from engine.plugins.eligibility import eligibility_key, eligible
+from engine.plugins.node_affinity import NodeAffinityPlugin
+from engine.plugins.node_selector import parse_selector
+from tests.builders import make_node, make_pod
+
+ROWS = slice(None)
+
+
+def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"key": key, "operator": operator, "values": list(values)}
+
+
+def terms(*alternatives: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"matchExpressions": each} for each in alternatives]
+
+
+def affine(*alternatives: list[dict[str, Any]]) -> PodInfo:
+    required = {"nodeSelectorTerms": terms(*alternatives)}
+    node = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    return make_pod("p", spec={"affinity": node})
+
+
+@pytest.fixture
+def cache() -> Cache:
+    cache = Cache()
+    for i in range(8):
+        zone = {"zone": f"z{i % 3}"} if i % 4 else {}
+        cache.add_node(make_node(f"n{i}", labels={"cores": str(i), **zone}))
+    return cache
+
+
+def test_terms_that_say_the_same_are_asked_once(cache: Cache, monkeypatch) -> None:
+    asked = 0
+    real = node_selector._Label.mask
+
+    def counted(self, *args):
+        nonlocal asked
+        asked += 1
+        return real(self, *args)
+
+    monkeypatch.setattr(node_selector._Label, "mask", counted)
+    more = [[expression("cores", "Gt", str(i))] for i in range(6, 3_000)]
+    less = [[expression("cores", "Lt", str(-i))] for i in range(-1, 3_000)]
+    zones = [[expression("zone", "In", f"z{i}")] for i in range(2, 3_000)]
+    same = [[expression("cores", "Gt", "2"), expression("cores", "Lt", "4")] * 2] * 3_000
+    flawed = [[expression("cores", "Gt", "x")]] * 3_000
+    pod = affine(*more, *less, *zones, *same, *flawed)
+    plugin, snapshot = NodeAffinityPlugin(), cache.snapshot(0.0)
+    for _ in range(2):
+        assert plugin.pre_filter(pod, snapshot).status.ok
+        passed = plugin.filter(None, pod, snapshot, ROWS).passed
+        assert passed.tolist() == [True, False, True, True, False, True, False, True]
+    assert asked <= 2 * 5
+    assert len(plugin.class_key(pod, snapshot)) <= 1024
+
+
+def test_a_pod_with_too_many_terms_is_told_so_and_costs_nothing(cache: Cache) -> None:
+    many = [[expression("cores", "Gt", str(i)), expression("zone", "Exists")] for i in range(300)]
+    pod, plugin, snapshot = affine(*many), NodeAffinityPlugin(), cache.snapshot(0.0)
+    status = plugin.pre_filter(pod, snapshot).status
+    assert status.rejected
+    assert status.reasons == ("more than 500 different requirements of node affinity",)
+    (registered,) = plugin.events()
+    assert registered.hint(pod, None, make_node("new")) is QueueingHint.SKIP
+    assert not eligible(eligibility_key(pod), snapshot).any()
+    weighted = [{"weight": 1, "preference": term} for term in terms(*many)]
+    node = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": weighted}}
+    status, _ = plugin.pre_score(make_pod("q", spec={"affinity": node}), snapshot)
+    assert status.reasons == ("more than 500 different requirements of node affinity",)
+
+
+def test_merged_terms_match_what_each_of_them_matches(cache: Cache) -> None:
+    each = [
+        *([expression("cores", op, str(i))] for i in (1, 6) for op in ("Gt", "Lt")),
+        [expression("zone", "In", "z1"), expression("zone", "In", "z1")],
+        [expression("zone", "In", "z0", "z9")],
+        [expression("zone", "NotIn", "z0")],
+        [expression("zone", "DoesNotExist")],
+    ]
+    snapshot = cache.snapshot(0.0)
+    for first in range(len(each)):
+        chosen = each[first:] + each[:1]
+        alone = [
+            parse_selector(from_builtins(NodeSelector, {"nodeSelectorTerms": terms(one)}))
+            for one in chosen
+        ]
+        both = parse_selector(from_builtins(NodeSelector, {"nodeSelectorTerms": terms(*chosen)}))
+        for row, matches in enumerate(both.mask(snapshot, ROWS).tolist()):
+            node = snapshot.nodes.node(row)
+            assert matches == any(one.mask(snapshot, ROWS)[row] for one in alone)
+            assert matches == both.matches(node)
