@@ -149,7 +149,8 @@ class ByColumns:
             said: dict[str, Rejection] = {}
             for used in self.used:
                 points = used.plugin.points()
-                if left and (points.filter is not None or points.pre_filter is not None):
+                asked = used.plan or points.filter or points.pre_filter
+                if left and asked is not None:
                     said |= self._rejected_by(used, points, left)
                     left = {name: row for name, row in left.items() if name not in said}
             if left and not self.rehearsed:

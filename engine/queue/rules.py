@@ -29,7 +29,7 @@ class Rules:
             again after its backoff.
         turns_at: when the clock alone may change what these plugins said of a pod that they have
             just rejected or held (seconds since the epoch).
-        order: what the sort keys are made by; equal ones compare with each other.
+        order: what the sort keys are made by, which compare with each other; None: `sort_key`.
         gates_move: whether `pre_enqueue` looks at more than the pod. Then pods are asked about
             once more when they are popped: those popped before them may have taken what there was.
     """
@@ -40,3 +40,8 @@ class Rules:
     turns_at: Callable[[PodInfo, frozenset[str]], float] = _never
     gates_move: bool = False
     order: object = None
+
+    @property
+    def ordered_by(self) -> object:
+        """Keys of rules with equal ones compare with each other."""
+        return self.sort_key if self.order is None else self.order

@@ -356,7 +356,7 @@ class SchedulingQueue:
         self._registrations = Registrations(rules.hints, self._snapshot)
         self._version += 1
         before, self._rules = self._rules, rules
-        if rules.order is not before.order:
+        if rules.ordered_by != before.ordered_by:
             self._active_q.rekey(self._active_key)
             self._backoff_q.rekey(self._backoff_key)
             self._error_backoff_q.rekey(self._backoff_key)

@@ -58,7 +58,7 @@ def test_terms_that_say_the_same_are_asked_once(cache: Cache, monkeypatch) -> No
     same = [[expression("cores", "Gt", "2"), expression("cores", "Lt", "4")] * 2] * 3_000
     flawed = [[expression("cores", "Gt", "x")]] * 3_000
     pod = affine(*more, *less, *zones, *same, *flawed)
-    plugin, snapshot = NodeAffinityPlugin(), cache.snapshot(0.0)
+    plugin, snapshot = NodeAffinityPlugin().points(), cache.snapshot(0.0)
     for _ in range(2):
         assert plugin.pre_filter(pod, snapshot).status.ok
         passed = plugin.filter(None, pod, snapshot, ROWS).passed
@@ -69,16 +69,17 @@ def test_terms_that_say_the_same_are_asked_once(cache: Cache, monkeypatch) -> No
 
 def test_a_pod_with_too_many_terms_is_told_so_and_costs_nothing(cache: Cache) -> None:
     many = [[expression("cores", "Gt", str(i)), expression("zone", "Exists")] for i in range(300)]
-    pod, plugin, snapshot = affine(*many), NodeAffinityPlugin(), cache.snapshot(0.0)
+    pod, plugin = affine(*many), NodeAffinityPlugin().points()
+    snapshot = cache.snapshot(0.0)
     status = plugin.pre_filter(pod, snapshot).status
     assert status.rejected
     assert status.reasons == ("more than 500 different requirements of node affinity",)
-    (registered,) = plugin.events()
-    assert registered.hint(pod, None, make_node("new")) is QueueingHint.SKIP
+    (registered,) = plugin.events
+    assert registered.hint(pod, None, make_node("new"), snapshot) is QueueingHint.SKIP
     assert not eligible(eligibility_key(pod), snapshot).any()
     weighted = [{"weight": 1, "preference": term} for term in terms(*many)]
     node = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": weighted}}
-    status, _ = plugin.pre_score(make_pod("q", spec={"affinity": node}), snapshot)
+    status = plugin.pre_score(make_pod("q", spec={"affinity": node}), snapshot).status
     assert status.reasons == ("more than 500 different requirements of node affinity",)
 
 

@@ -11,13 +11,13 @@ from engine.clock import ManualClock
 from engine.framework.podinfo import PodInfo
 from engine.framework.status import Status
 from engine.queue import Rules, SchedulingQueue, SubQueue
-from tests.engine.queue.builders import waiting
+from tests.engine.queue.builders import nothing, waiting
 
 
 class Told:
     def __init__(self, rules: Rules) -> None:
         self.clock = ManualClock()
-        self.queue = SchedulingQueue(clock=self.clock, rules=rules)
+        self.queue = SchedulingQueue(clock=self.clock, rules=rules, snapshot=nothing)
         self.faults: list[tuple[str, str]] = []
         self.queue.on_fault = lambda pod, fault: self.faults.append((pod.name, repr(fault)))
 
