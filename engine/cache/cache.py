@@ -41,6 +41,7 @@ from engine.framework.snapshot import (
 from engine.objects import Namespace, Node
 
 LOG_ROWS: Final = 1 << 16
+MOST_TEXTS: Final = 1 << 20
 _FEW_ROWS: Final = 64
 NOWHERE: Final = -1
 Changes = tuple[NDArray[np.intp], NDArray[np.int64]]
@@ -211,12 +212,12 @@ class Cache:
 
     def __init__(self) -> None:
         self.dictionary = TextDictionary()
+        self._most_texts = MOST_TEXTS
         self.nodes = NodeTable(self.dictionary)
         self.pods = PodTable(self.dictionary)
         self.namespaces: dict[str, Namespace] = {}
         self._stores: dict[str, ObjectStore] = {}
         self.generation = 0
-        self.layout = 0
         self._log = np.zeros(LOG_ROWS, dtype=np.intp)
         self._log_rows = self._log.data
         self._log_causes = np.zeros(LOG_ROWS, dtype=np.int64)
@@ -233,6 +234,11 @@ class Cache:
     def snapshot(self, now: float, signals: Signals | None = None) -> CacheSnapshot:
         """The cluster as of now, for one cycle. Costs nothing: it is a view."""
         return CacheSnapshot(self, now, signals or self._no_signals)
+
+    @property
+    def layout(self) -> int:
+        """See `Snapshot.layout`."""
+        return self.nodes.layout
 
     def changed_since(self, generation: int) -> NDArray[np.intp] | None:
         """See `Snapshot.changed_since`."""
@@ -288,7 +294,6 @@ class Cache:
         row = self.nodes.add(node)
         for known in self._pods_of.get(name, {}).values():
             self._attach(known, row)
-        self.layout += 1
         self._changed(row, _ANY)
 
     def update_node(self, node: Node) -> None:
@@ -310,7 +315,6 @@ class Cache:
         for known in self._pods_of.get(name, {}).values():
             self._detach(known)
         self.nodes.remove(name)
-        self.layout += 1
         self._changed(row, _ANY)
 
     # ---- objects of other kinds ------------------------------------------------------------
@@ -394,6 +398,8 @@ class Cache:
 
     def _put(self, pod: PodInfo, node_name: str, *, assumed: bool) -> None:
         node_row = self.nodes.row(node_name)
+        if len(self.dictionary.texts) > self._most_texts:
+            self._renew_dictionary()
         row = self.pods.add(pod, node_row)
         known = _Known(pod, node_name, row, assumed=assumed)
         self._known[pod.uid] = known
@@ -438,6 +444,13 @@ class Cache:
 
     def _detach(self, known: _Known) -> None:
         self.pods.move(known.row, NOWHERE)
+
+    def _renew_dictionary(self) -> None:
+        """Forgets the texts that nothing has any more. Linear in all cells of texts."""
+        self.dictionary = TextDictionary()
+        self.nodes.recode(self.dictionary)
+        self.pods.recode(self.dictionary)
+        self._most_texts = max(MOST_TEXTS, 2 * len(self.dictionary.texts))
 
     def _namespace_changed(self, name: str) -> bool:
         rows = self.pods.namespace_changed(name).tolist()

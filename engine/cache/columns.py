@@ -5,17 +5,23 @@ Source of the memoryview habit: writing one item through it costs a third of Num
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 FIRST_CAPACITY: Final = 64
 
+_T = TypeVar("_T")
+
 
 class TextDictionary:
-    """Texts as int32 codes. It only grows; see `framework.snapshot.Dictionary`."""
+    """Texts as int32 codes. It only grows; see `framework.snapshot.Dictionary`.
+
+    A code may be kept by anybody for as long as the dictionary is the same, so none is freed: who
+    owns the columns makes a new dictionary when too many texts are no more.
+    """
 
     def __init__(self) -> None:
         self._codes: dict[str, int] = {}
@@ -53,6 +59,11 @@ class Column:
         self.cell: memoryview[Any] = self._array.data
         self._view: NDArray[Any] = self._array[:0]
 
+    @property
+    def nbytes(self) -> int:
+        """What it takes."""
+        return self._array.nbytes
+
     def grow(self, capacity: int) -> None:
         """Makes room; values stay where they are."""
         old = self._array
@@ -73,6 +84,47 @@ class Column:
             view.flags.writeable = False
             self._view = view
         return view
+
+
+class Derived(Generic[_T]):
+    """Columns built on demand, by name, with what reads them off an object; bounded by bytes.
+
+    When they are too many, those that were not asked for the longest go; asked for again, they are
+    built again.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most = most_bytes
+        self._columns: dict[str, tuple[Column, Callable[[_T], object]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __iter__(self) -> Iterator[tuple[Column, Callable[[_T], object]]]:
+        return iter(self._columns.values())
+
+    def get(self, name: str) -> Column | None:
+        """The column, the last to go from now on."""
+        found = self._columns.pop(name, None)
+        if found is None:
+            return None
+        self._columns[name] = found
+        return found[0]
+
+    def named(self, names: set[str]) -> list[tuple[Column, Callable[[_T], object]]]:
+        """Those of these names that there are."""
+        return [found for name, found in self._columns.items() if name in names]
+
+    def put(self, name: str, column: Column, of: Callable[[_T], object]) -> bool:
+        """Keeps a new column. True if others went for it."""
+        self._columns[name] = column, of
+        size = sum(one.nbytes for one, _ in self)
+        if size <= self._most:
+            return False
+        for old in list(self._columns)[:-1]:
+            if size > self._most // 2:
+                size -= self._columns.pop(old)[0].nbytes
+        return True
 
 
 class RowAllocator:

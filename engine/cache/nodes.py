@@ -6,19 +6,28 @@ Knows nothing of who is scheduled or why; `cache.Cache` is its only writer.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cache.columns import Column, RowAllocator, TextDictionary
-from engine.framework.podinfo import CPU, MEMORY, PodInfo
+from engine.cache.columns import Column, Derived, RowAllocator, TextDictionary
+from engine.framework.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, PodInfo
 from engine.framework.snapshot import BoolColumn, CodeColumn, FloatColumn, IntColumn
-from engine.objects import Node, Taint
+from engine.objects import Node, Quantity, ResourceList, Taint
 from engine.quantity import resource_amount, wrap_int64
 
-_NO_TAINTS: tuple[Taint, ...] = ()
+_NO_TAINTS: Final[tuple[Taint, ...]] = ()
+_Amounts = tuple[ResourceList, ResourceList]
+_ALWAYS: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
+_NONE: Final[_Amounts] = {}, {}
+
+_DERIVED_BYTES: Final = 64 << 20
+_FEW_SETS: Final = 64
+MOST_RESOURCES: Final = 64
+"""How many names of resources have columns; any beyond are counted in dictionaries, exactly."""
 
 
 class _Resource:
@@ -36,14 +45,34 @@ class _Resource:
         return self.allocatable, self.capacity, self.named, self.requested
 
 
+class _Sparse:
+    """A resource without columns: amounts by row, where there are any."""
+
+    __slots__ = ("allocatable", "capacity", "requested")
+
+    def __init__(self) -> None:
+        self.allocatable: dict[int, int] = {}
+        self.capacity: dict[int, int] = {}
+        self.requested: dict[int, int] = {}
+
+    def parts(self) -> tuple[dict[int, int], ...]:
+        return self.allocatable, self.capacity, self.requested
+
+
 class NodeTable:
-    """One row a node; see `NodeColumns` for what readers may ask."""
+    """One row a node; see `NodeColumns` for what readers may ask.
+
+    A resource has columns while a node names it. What only pods on nodes ask for, and what passes
+    MOST_RESOURCES, is kept by row; what only waiting pods ask for is nowhere.
+    """
 
     def __init__(self, dictionary: TextDictionary) -> None:
         self._dictionary = dictionary
         self._rows = RowAllocator()
         self._row_of: dict[str, int] = {}
         self._nodes: list[Node | None] = []
+        self.layout = 0
+        """Changes when a row or a column stands for something else."""
         capacity = self._rows.capacity
         self._present = Column(np.bool_, capacity)
         self._unschedulable = Column(np.bool_, capacity)
@@ -53,10 +82,15 @@ class NodeTable:
         self._taint_set = Column(np.int32, capacity)
         self._tie_keys = Column(np.uint64, capacity)
         self._names = Column(np.int32, capacity, -1)
-        self._resources = {CPU: _Resource(capacity), MEMORY: _Resource(capacity)}
+        self._resources = {name: _Resource(capacity) for name in _ALWAYS}
+        self._nothing = _Resource(capacity)
+        self._sparse: dict[str, _Sparse] = {}
+        # How many nodes name a resource, those that always have columns once more.
+        self._naming = Counter(_ALWAYS)
         self._taint_sets: list[tuple[Taint, ...]] = [_NO_TAINTS]
         self._taint_set_of: dict[tuple[Taint, ...], int] = {_NO_TAINTS: 0}
-        self._derived: dict[str, tuple[Column, Callable[[Node], object]]] = {}
+        self._taint_users = Counter((0,))
+        self._derived: Derived[Node] = Derived(_DERIVED_BYTES)
 
     # ---- readers (NodeColumns) -------------------------------------------------------------
 
@@ -116,19 +150,33 @@ class NodeTable:
 
     def allocatable(self, resource: str) -> IntColumn:
         """See `NodeColumns.allocatable`."""
-        return self._resource(resource).allocatable.view(self._rows.size)
+        sparse = self._sparse.get(resource)
+        if sparse is not None:
+            return self._dense(sparse.allocatable)
+        return self._resources.get(resource, self._nothing).allocatable.view(self._rows.size)
 
     def capacity(self, resource: str) -> IntColumn:
         """See `NodeColumns.capacity`."""
-        return self._resource(resource).capacity.view(self._rows.size)
+        sparse = self._sparse.get(resource)
+        if sparse is not None:
+            return self._dense(sparse.capacity)
+        return self._resources.get(resource, self._nothing).capacity.view(self._rows.size)
 
     def requested(self, resource: str) -> IntColumn:
         """See `NodeColumns.requested`."""
-        return self._resource(resource).requested.view(self._rows.size)
+        sparse = self._sparse.get(resource)
+        if sparse is not None:
+            return self._dense(sparse.requested)
+        return self._resources.get(resource, self._nothing).requested.view(self._rows.size)
 
     def has_resource(self, resource: str) -> BoolColumn:
         """See `NodeColumns.has_resource`."""
-        return self._resource(resource).named.view(self._rows.size)
+        sparse = self._sparse.get(resource)
+        if sparse is None:
+            return self._resources.get(resource, self._nothing).named.view(self._rows.size)
+        named = np.zeros(self._rows.size, np.bool_)
+        named[list(sparse.allocatable)] = True
+        return named
 
     def text(self, column: str, of: Callable[[Node], str | None]) -> CodeColumn:
         """See `NodeColumns.text`."""
@@ -137,15 +185,15 @@ class NodeTable:
             text = of(node)
             return -1 if text is None else self._dictionary.code(text)
 
-        return self._derive(f"text {column}", np.int32, -1, code)
+        return self.derived(f"text {column}", np.int32, -1, code)
 
     def number(self, column: str, of: Callable[[Node], float]) -> FloatColumn:
         """See `NodeColumns.number`."""
-        return self._derive(f"number {column}", np.float64, np.nan, of)
+        return self.derived(f"number {column}", np.float64, np.nan, of)
 
     def flag(self, column: str, of: Callable[[Node], bool]) -> BoolColumn:
         """See `NodeColumns.flag`."""
-        return self._derive(f"flag {column}", np.bool_, 0, of)
+        return self.derived(f"flag {column}", np.bool_, 0, of)
 
     def row(self, name: str) -> int:
         """See `NodeColumns.row`."""
@@ -187,49 +235,58 @@ class NodeTable:
         self._names.cell[row] = self._dictionary.code(name)
         self._present.cell[row] = True
         self.fill(row, node)
+        self.layout += 1
         return row
 
     def fill(self, row: int, node: Node) -> None:
         """Writes what the API object says into its row."""
-        self._nodes[row] = node
+        before, self._nodes[row] = self._nodes[row], node
         self._unschedulable.cell[row] = node.spec.unschedulable
-        self._taint_set.cell[row] = self._intern_taints(node.spec.taints or ())
-        status = node.status
-        # A node without allocatable has its capacity there: API defaulting, which files lack.
-        allocatable = status.allocatable if status.allocatable is not None else status.capacity
-        for column in self._resources.values():
-            column.allocatable.cell[row] = 0
-            column.capacity.cell[row] = 0
-            column.named.cell[row] = False
-        for name, quantity in (allocatable or {}).items():
-            column = self._resource(name)
-            column.allocatable.cell[row] = resource_amount(name, quantity)
-            column.named.cell[row] = True
-        for name, quantity in (status.capacity or allocatable or {}).items():
-            self._resource(name).capacity.cell[row] = resource_amount(name, quantity)
-        for derived, of in self._derived.values():
+        self._set_taints(row, tuple(node.spec.taints or ()))
+        if before is None or _amounts(before) != _amounts(node):
+            self._set_amounts(row, _NONE if before is None else _amounts(before), _amounts(node))
+        for derived, of in self._derived:
             derived.cell[row] = of(node)
 
     def remove(self, name: str) -> int:
         """Frees the node's row; its pods have been taken off before."""
         row = self._row_of.pop(name)
+        self._set_taints(row, _NO_TAINTS)
+        self._set_amounts(row, _amounts(self.node(row)), _NONE)
+        for resource in list(self._sparse):
+            self._sparse[resource].requested.pop(row, None)
+            self._forget(resource)
         self._nodes[row] = None
         for column in self._columns():
             column.clear(row)
         self._rows.give_back(row)
+        self.layout += 1
         return row
 
     def add_pod(self, row: int, pod: PodInfo, sign: int) -> None:
         """Adds (sign 1) or takes off (sign -1) a pod's requests."""
         for resource, amount in pod.requests.items():
-            cell = self._resource(resource).requested.cell
-            cell[row] = wrap_int64(cell[row] + sign * amount)
+            found = self._resources.get(resource)
+            if found is None:
+                self._add_sparse(resource, row, sign * amount)
+            else:
+                cell = found.requested.cell
+                cell[row] = wrap_int64(cell[row] + sign * amount)
         for cell, amount in (
             (self._nonzero_cpu.cell, pod.nonzero_cpu),
             (self._nonzero_memory.cell, pod.nonzero_memory),
         ):
             cell[row] = wrap_int64(cell[row] + sign * amount)
         self._pod_count.cell[row] += sign
+
+    def recode(self, dictionary: TextDictionary) -> None:
+        """Codes all texts anew, in another dictionary."""
+        self._dictionary = dictionary
+        for name, row in self._row_of.items():
+            self._names.cell[row] = dictionary.code(name)
+            for column, of in self._derived:
+                column.cell[row] = of(self.node(row))
+        self.layout += 1
 
     # ---- inside ----------------------------------------------------------------------------
 
@@ -244,32 +301,140 @@ class NodeTable:
             self._tie_keys,
             self._names,
         ]
-        for resource in self._resources.values():
+        for resource in (self._nothing, *self._resources.values()):
             columns.extend(resource.columns())
-        columns.extend(column for column, _ in self._derived.values())
+        columns.extend(column for column, _ in self._derived)
         return columns
 
-    def _resource(self, name: str) -> _Resource:
-        resource = self._resources.get(name)
-        if resource is None:
-            resource = self._resources[name] = _Resource(self._rows.capacity)
-        return resource
+    def _dense(self, rows: dict[int, int]) -> IntColumn:
+        column = np.zeros(self._rows.size, np.int64)
+        for row, amount in rows.items():
+            column[row] = amount
+        column.flags.writeable = False
+        return column
 
-    def _intern_taints(self, taints: Sequence[Taint]) -> int:
-        key = tuple(taints)
-        number = self._taint_set_of.get(key)
+    # ---- inside: resources -----------------------------------------------------------------
+
+    def _set_amounts(self, row: int, before: _Amounts, after: _Amounts) -> None:
+        """Writes what a node has into its row, which has what is `before`."""
+        for resource in before[0] | before[1]:
+            self._set_amount(resource, row, None, None)
+        for resource in after[0] | after[1]:
+            self._naming[resource] += 1
+            if resource not in self._resources and len(self._resources) < MOST_RESOURCES:
+                self._give_columns(resource)
+        for resource in before[0] | before[1]:
+            self._naming[resource] -= 1
+            if not self._naming[resource]:
+                self._take_columns(resource)
+        for resource in after[0] | after[1]:
+            self._set_amount(resource, row, *(of.get(resource) for of in after))
+
+    def _set_amount(
+        self, resource: str, row: int, allocatable: Quantity | None, capacity: Quantity | None
+    ) -> None:
+        given = None if allocatable is None else resource_amount(resource, allocatable)
+        whole = None if capacity is None else resource_amount(resource, capacity)
+        found = self._resources.get(resource)
+        if found is not None:
+            found.allocatable.cell[row] = given or 0
+            found.named.cell[row] = given is not None
+            found.capacity.cell[row] = whole or 0
+            return
+        sparse = self._sparse.setdefault(resource, _Sparse())
+        for rows, amount in ((sparse.allocatable, given), (sparse.capacity, whole)):
+            rows.pop(row, None)
+            if amount is not None:
+                rows[row] = amount
+        self._forget(resource)
+        self.layout += 1
+
+    def _add_sparse(self, resource: str, row: int, amount: int) -> None:
+        rows = self._sparse.setdefault(resource, _Sparse()).requested
+        total = wrap_int64(rows.pop(row, 0) + amount)
+        if total:
+            rows[row] = total
+        if self._naming[resource]:
+            self.layout += 1  # who keeps the column keeps a copy
+        self._forget(resource)
+
+    def _forget(self, resource: str) -> None:
+        """Nothing of the resource is kept where nobody has any."""
+        if not any(self._sparse[resource].parts()):
+            del self._sparse[resource]
+        if not self._naming[resource]:
+            del self._naming[resource]
+
+    def _give_columns(self, resource: str) -> None:
+        found = self._resources[resource] = _Resource(self._rows.capacity)
+        sparse = self._sparse.pop(resource, None)
+        if sparse is not None:
+            columns = found.allocatable, found.capacity, found.requested
+            for column, rows in zip(columns, sparse.parts(), strict=True):
+                for row, amount in rows.items():
+                    column.cell[row] = amount
+            for row in sparse.allocatable:
+                found.named.cell[row] = True
+        self.layout += 1
+
+    def _take_columns(self, resource: str) -> None:
+        del self._naming[resource]
+        found = self._resources.pop(resource, None)
+        if found is not None:
+            requested = found.requested.view(self._rows.size)
+            for row in np.flatnonzero(requested).tolist():
+                self._add_sparse(resource, row, int(requested[row]))
+            self.layout += 1
+
+    # ---- inside: taints --------------------------------------------------------------------
+
+    def _set_taints(self, row: int, taints: tuple[Taint, ...]) -> None:
+        """Numbers are given once; when most have no node, all are given anew in another list."""
+        number = self._taint_set_of.get(taints)
         if number is None:
-            number = self._taint_set_of[key] = len(self._taint_sets)
-            self._taint_sets.append(key)
-        return number
+            number = self._taint_set_of[taints] = len(self._taint_sets)
+            self._taint_sets.append(taints)
+        before: int = self._taint_set.cell[row]
+        self._taint_set.cell[row] = number
+        if before == number:
+            return
+        if before:
+            self._taint_users[before] -= 1
+            if not self._taint_users[before]:
+                del self._taint_users[before]
+        if number:
+            self._taint_users[number] += 1
+        if len(self._taint_sets) > _FEW_SETS + 2 * len(self._taint_users):
+            self._renumber_taints()
 
-    def _derive(
+    def _renumber_taints(self) -> None:
+        kept = sorted(self._taint_users)
+        place = np.zeros(len(self._taint_sets), np.int32)
+        place[kept] = np.arange(len(kept))
+        self._taint_users = Counter({i: self._taint_users[old] for i, old in enumerate(kept)})
+        self._taint_sets = [self._taint_sets[old] for old in kept]
+        self._taint_set_of = {taints: i for i, taints in enumerate(self._taint_sets)}
+        for row in self._row_of.values():
+            self._taint_set.cell[row] = int(place[self._taint_set.cell[row]])
+        self.layout += 1
+
+    def derived(
         self, name: str, dtype: type, default: object, of: Callable[[Node], object]
     ) -> NDArray[Any]:
+        """(N,) a column of any kind, built on first use; its name says its kind, too."""
         known = self._derived.get(name)
         if known is None:
-            column = Column(dtype, self._rows.capacity, default)
+            known = Column(dtype, self._rows.capacity, default)
             for row in self._row_of.values():
-                column.cell[row] = of(self.node(row))
-            known = self._derived[name] = column, of
-        return known[0].view(self._rows.size)
+                known.cell[row] = of(self.node(row))
+            if self._derived.put(name, known, of):
+                self.layout += 1
+        return known.view(self._rows.size)
+
+
+def _amounts(node: Node) -> _Amounts:
+    """Allocatable and capacity; either stands in for the other."""
+    status = node.status
+    # A node without allocatable has its capacity there: API defaulting, which files lack.
+    allocatable = status.allocatable if status.allocatable is not None else status.capacity
+    return allocatable or {}, status.capacity or allocatable or {}

@@ -15,6 +15,7 @@ from engine.cache.nodes import NodeTable
 from engine.cache.pods import PodTable
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import CodeColumn, IntColumn
+from engine.objects import Node
 from engine.quantity import wrap_int64
 
 _COUNT: Final = " pods"
@@ -73,6 +74,12 @@ class NodesOver(NodeTable):
     def requested(self, resource: str) -> IntColumn:
         """See `NodeColumns.requested`."""
         return self._over(resource, self._base.requested(resource))
+
+    def derived(
+        self, name: str, dtype: type, default: object, of: Callable[[Node], object]
+    ) -> NDArray[Any]:
+        """See `NodeTable.derived`."""
+        return self._base.derived(name, dtype, default, of)
 
     def _over(self, name: str, column: IntColumn) -> IntColumn:
         rows = self._differences.get(name)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cache.columns import FIRST_CAPACITY, Column, TextDictionary
+from engine.cache.columns import FIRST_CAPACITY, Column, Derived, TextDictionary
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, CodeColumn, FloatColumn, IntColumn
+
+_DERIVED_BYTES: Final = 128 << 20
 
 
 class PodTable:
@@ -27,7 +29,7 @@ class PodTable:
         self._node = Column(np.int32, self._capacity, -1)
         self._priority = Column(np.int64, self._capacity)
         self._on: dict[int, set[int]] = {}
-        self._derived: dict[str, tuple[Column, Callable[[PodInfo], object]]] = {}
+        self._derived: Derived[PodInfo] = Derived(_DERIVED_BYTES)
         self._of_namespaces: set[str] = set()
 
     @property
@@ -87,7 +89,7 @@ class PodTable:
         Returns:
             The rows of the nodes with pods for which that is something else now.
         """
-        columns = [self._derived[one] for one in self._of_namespaces]
+        columns = self._derived.named(self._of_namespaces)
         if not columns:
             return np.empty(0, np.intp)
         own = self.text("namespace None", lambda pod: pod.namespace)
@@ -125,7 +127,7 @@ class PodTable:
         self.move(row, node_row)
         differs: bool = self._priority.cell[row] != pod.priority
         self._priority.cell[row] = pod.priority
-        for column, of in self._derived.values():
+        for column, of in self._derived:
             before = column.cell[row]
             column.cell[row] = of(pod)
             after = column.cell[row]
@@ -162,7 +164,7 @@ class PodTable:
         return moved
 
     def _columns(self) -> list[Column]:
-        return [self._node, self._priority, *(column for column, _ in self._derived.values())]
+        return [self._node, self._priority, *(column for column, _ in self._derived)]
 
     def derived(
         self, name: str, dtype: type, default: object, of: Callable[[PodInfo], object]
@@ -170,8 +172,15 @@ class PodTable:
         """(P,) a column of any kind, built on first use; its name says its kind, too."""
         known = self._derived.get(name)
         if known is None:
-            column = Column(dtype, self._capacity, default)
+            known = Column(dtype, self._capacity, default)
+            for row, pod in enumerate(self._pods):
+                known.cell[row] = of(pod)
+            self._derived.put(name, known, of)
+        return known.view(len(self._pods))
+
+    def recode(self, dictionary: TextDictionary) -> None:
+        """Codes all texts anew, in another dictionary."""
+        self._dictionary = dictionary
+        for column, of in self._derived:
             for row, pod in enumerate(self._pods):
                 column.cell[row] = of(pod)
-            known = self._derived[name] = column, of
-        return known[0].view(len(self._pods))

@@ -1,0 +1,181 @@
+"""Names that come and go leave no columns behind, and are counted exactly while they are there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from engine.cache import Cache, columns
+from engine.cache import cache as cache_module
+from engine.cache import nodes as nodes_module
+from engine.framework.snapshot import label_column
+from engine.objects import Taint
+from tests.builders import make_node, make_pod
+from tests.effort import examples
+
+NAMES = [f"example.com/r{i}" for i in range(6)]
+
+
+def asking(name: str, **requests: int):
+    amounts = {key.replace("_", "/"): str(amount) for key, amount in requests.items()}
+    spec = {"containers": [{"name": "c", "resources": {"requests": amounts}}]}
+    return make_pod(name, spec=spec)
+
+
+def of(*names: int, amount: int = 1) -> dict[str, int]:
+    return {NAMES[name]: amount for name in names}
+
+
+def having(name: str, resources: dict[str, int]):
+    return make_node(name, **{one: str(amount) for one, amount in resources.items()})
+
+
+class Resources(RuleBasedStateMachine):
+    """Nodes and pods with odd resources, against sums taken anew; two of them have columns."""
+
+    amounts = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 3), max_size=4)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.most, nodes_module.MOST_RESOURCES = nodes_module.MOST_RESOURCES, 6
+        self.cache = Cache()
+        self.nodes: dict[str, dict[str, int]] = {}
+        self.pods: dict[str, tuple[str, dict[str, int]]] = {}
+        self.kept: tuple[int, dict[str, list[np.ndarray]]] = (-1, {})
+
+    def teardown(self) -> None:
+        nodes_module.MOST_RESOURCES = self.most
+
+    @rule(name=st.sampled_from("ab"), amounts=amounts)
+    def node_comes(self, name, amounts):
+        self.cache.add_node(having(name, amounts))
+        self.nodes[name] = amounts
+
+    @rule(name=st.sampled_from("ab"))
+    def node_goes(self, name):
+        self.cache.remove_node(name)
+        self.nodes.pop(name, None)
+
+    @rule(name=st.sampled_from("pqr"), node=st.sampled_from("ab"), amounts=amounts)
+    def pod_comes(self, name, node, amounts):
+        spec = {"containers": [{"name": "c", "resources": {"requests": amounts}}]}
+        self.cache.add_pod(make_pod(name, spec=spec), node)
+        self.pods[name] = node, amounts
+
+    @rule(name=st.sampled_from("pqr"))
+    def pod_goes(self, name):
+        self.cache.remove_pod(f"uid-default-{name}")
+        self.pods.pop(name, None)
+
+    @invariant()
+    def columns_are_exact(self):
+        table = self.cache.nodes
+        read = {
+            name: [table.allocatable(name), table.capacity(name), table.has_resource(name)]
+            for name in NAMES
+        }
+        for node, has in self.nodes.items():
+            row = table.row(node)
+            for name in NAMES:
+                allocatable, capacity, named = read[name]
+                assert allocatable[row] == capacity[row] == has.get(name, 0)
+                assert named[row] == (name in has)
+                held = [asked.get(name, 0) for there, asked in self.pods.values() if there == node]
+                assert table.requested(name)[row] == sum(held)
+        assert len(table._resources) <= 6
+        layout, kept = self.kept
+        if layout == self.cache.layout:  # then columns that somebody kept are good still
+            for name in NAMES:
+                assert [c.tolist() for c in kept[name]] == [c.tolist() for c in read[name]], name
+        self.kept = self.cache.layout, read
+
+    @invariant()
+    def nothing_is_kept_of_what_nobody_has(self):
+        table = self.cache.nodes
+        named = {name for has in self.nodes.values() for name in has}
+        held = {
+            name
+            for node, asked in self.pods.values()
+            for name, amount in asked.items()
+            if amount and node in self.nodes
+        }
+        assert table._resources.keys() <= named | {"cpu", "memory", "pods", "ephemeral-storage"}
+        assert table._sparse.keys() <= named | held
+        assert not table._resources.keys() & table._sparse.keys()
+
+
+TestResources = Resources.TestCase
+TestResources.settings = settings(max_examples=examples(100), deadline=None)
+
+
+def test_what_waiting_pods_ask_for_has_no_columns():
+    cache = Cache()
+    cache.add_node(make_node("a"))
+    before = len(cache.nodes._columns())
+    for i in range(200):
+        column = cache.snapshot(0.0).nodes.requested(f"example.com/odd{i}")
+        assert column.tolist() == [0]
+    assert len(cache.nodes._columns()) == before
+
+
+def test_taints_that_come_and_go_are_forgotten():
+    cache = Cache()
+    for name in ("a", "b"):
+        cache.add_node(make_node(name, taints=[{"key": "own", "value": name}]))
+    seen = {id(cache.nodes.taint_sets)}
+    for stamp in range(1_000):
+        taints = [{"key": "autoscaler", "value": str(stamp)}]
+        cache.update_node(make_node("a", taints=taints))
+        sets, numbers = cache.nodes.taint_sets, cache.nodes.taint_set
+        assert sets[numbers[0]] == (Taint("autoscaler", str(stamp)),)
+        assert sets[numbers[1]] == (Taint("own", "b"),)
+        assert sets[0] == ()
+        assert len(sets) <= 70
+        seen.add(id(sets))
+    assert len(seen) >= 2
+    cache.remove_node("b")
+    cache.remove_node("a")
+    assert cache.nodes._taint_users == {0: 1}
+
+
+def test_columns_of_odd_labels_go_when_they_are_too_many(monkeypatch):
+    cache = Cache()
+    for i in range(3):
+        cache.add_node(make_node(f"n{i}", labels={"zone": f"z{i}"}))
+    cache.nodes._derived = columns.Derived(10 * 4 * columns.FIRST_CAPACITY)
+    layout = cache.layout
+    for i in range(40):
+        zone = cache.nodes.text(*label_column("zone"))
+        assert [cache.dictionary.texts[code] for code in zone] == ["z0", "z1", "z2"]
+        cache.nodes.text(*label_column(f"odd{i}"))
+        assert len(cache.nodes._derived) <= 11
+    assert "text label:zone" in cache.nodes._derived._columns, "what is read often stays"
+    assert cache.layout > layout
+
+
+@pytest.fixture
+def few_texts(monkeypatch):
+    monkeypatch.setattr(cache_module, "MOST_TEXTS", 50)
+
+
+def test_texts_of_pods_that_are_gone_are_forgotten(few_texts):
+    cache = Cache()
+    for i in range(3):
+        cache.add_node(make_node(f"n{i}", labels={"zone": f"z{i}"}))
+    cache.nodes.text(*label_column("zone"))
+    for i in range(500):
+        names = cache.pods.text("name", lambda pod: pod.name)
+        pod = make_pod(f"p{i}")
+        cache.add_pod(pod, f"n{i % 3}")
+        texts = cache.dictionary.texts
+        assert texts[cache.pods.text("name", lambda pod: pod.name)[-1]] == f"p{i}"
+        zones = cache.nodes.text(*label_column("zone"))
+        assert [texts[code] for code in zones] == ["z0", "z1", "z2"]
+        assert [texts[code] for code in cache.nodes.name_codes()] == ["n0", "n1", "n2"]
+        assert len(texts) < 60
+        if i >= 5:
+            cache.remove_pod(f"uid-default-p{i}")
+    assert len(names) == 5
