@@ -6,12 +6,12 @@ repeats. `re` says only what one sign of it takes. No look-around, no references
 
 import re
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 MAX_LENGTH: Final = 200
 MAX_SIGNS: Final = 512
 _MAX_NODES: Final = 8 * MAX_SIGNS
-_MAX_KEPT: Final = 4096
+_MAX_KEPT: Final = 1024
 _TOO_LARGE: Final = f"has more than {MAX_SIGNS} signs when its repeats are written out"
 _NO_GROUPS: Final = "uses `(?`, which is not allowed here except `(?:`"
 _REFUSED: Final = {"back": "refers back to a group, which is not allowed here", "look": _NO_GROUPS}
@@ -220,6 +220,7 @@ class Pattern:
                 elif target not in seen and _holds(what, place):
                     seen.add(target)
                     todo.append(target)
+        _bound(self._behind)
         self._behind[place, at, byte] = found
         return found
 
@@ -232,12 +233,12 @@ def _holds(what: str, place: int) -> bool:
     return not what or (place & _INNER != 0) == (what == r"\b")
 
 
-def _bound(kept: dict[str, int] | dict[tuple[int, int, str], int]) -> None:
+def _bound(kept: dict[Any, int]) -> None:
     if len(kept) >= _MAX_KEPT:
         kept.clear()
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=512)
 def compiled(pattern: str) -> Pattern:
     """Returns a pattern made ready.
 
