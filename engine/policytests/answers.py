@@ -149,7 +149,8 @@ class ByColumns:
             said: dict[str, Rejection] = {}
             for used in self.used:
                 points = used.plugin.points()
-                if left and (points.filter is not None or points.pre_filter is not None):
+                asks = points.filter is not None or points.pre_filter is not None
+                if left and (asks or (used.plan is not None and used.plan.quotas)):
                     said |= self._rejected_by(used, points, left)
                     left = {name: row for name, row in left.items() if name not in said}
             if left and not self.rehearsed:
