@@ -1,6 +1,7 @@
 """What `preempt:`, `gang:` and `quota:` come to for one pod on one snapshot; data only.
 
-`dsl.engines` makes these of a rule and works with them; amounts are in base units (milli-cores).
+`dsl.several` makes these of a rule; who acts on them searches and counts. Amounts are in base units
+(milli-cores).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -164,13 +165,31 @@ class QuotaUse(Struct, frozen=True, kw_only=True):
         limits: by key.
         used: by key, what the pods there are ask for.
         asked: what the pod asks for.
-        ahead: what pods that are nominated to a node will use before it: in its own quota.
-        ahead_in_all: the same in all quotas together.
+        before: what pods nominated to a node that come before it will use of its own quota.
+        nominated: by key, what those of other quotas will use.
     """
 
     key: str | float | None
     limits: Mapping[str | float, Limits]
     used: Mapping[str | float, Amounts]
     asked: Amounts
-    ahead: Amounts = field(default_factory=dict)
-    ahead_in_all: Amounts = field(default_factory=dict)
+    before: Amounts = field(default_factory=dict)
+    nominated: Mapping[str | float, Amounts] = field(default_factory=dict)
+
+
+class Claims(Struct, frozen=True, eq=False, kw_only=True):
+    """The pods that an elastic quota may look at to make room for a pod.
+
+    Attributes:
+        ordered: their rows, the first to go first.
+        keys: whose quota each is of, None where it has none.
+        less: those that are less important than the pod.
+        amounts: what each asks for, of the resources that quotas name.
+        cost: as of `Evictions`.
+    """
+
+    ordered: tuple[int, ...]
+    keys: Mapping[int, str | float | None]
+    less: frozenset[int]
+    amounts: Mapping[int, Amounts]
+    cost: Callable[[int, Sequence[int], int], tuple[Any, ...]]

@@ -5,7 +5,7 @@ stop for long.
 """
 
 import hashlib
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -25,7 +25,6 @@ from dsl.checker import (
     StatementDraft,
 )
 from dsl.diagnostics import Diagnostic, sort_key
-from dsl.engines import gang_rule, preempt_rule, quota_rule
 from dsl.lower import Memo, combine, lower_filter, lower_score
 from dsl.lower.statements import (
     Values,
@@ -54,6 +53,7 @@ from dsl.plan import (
     World,
 )
 from dsl.schema import MetricDefinition
+from dsl.several import gang_rule, preempt_rule, quota_rule
 from dsl.source import SourceFile, read_source
 from dsl.syntax import Header, Statement, Word
 from dsl.turns import turns
@@ -103,10 +103,14 @@ class CompileResult(Struct, frozen=True):
 
 
 class Compiler:
-    """Compiles policies; holds the parser, which learns of the grammar what it is asked for."""
+    """Compiles policies; holds the parser, which learns of the grammar what it is asked for.
 
-    def __init__(self, memo: Memo | None = None) -> None:
+    `plugins` are the names of those that `use` may name besides policies.
+    """
+
+    def __init__(self, memo: Memo | None = None, plugins: Collection[str] = ()) -> None:
         self._parser = Parser()
+        self._plugins = plugins
         self._memo = memo or Memo()
 
     def warm(self) -> None:
@@ -168,7 +172,7 @@ class Compiler:
         def read(name: str, text: str) -> Parsed | None:
             return self._parsed(name, text, found)
 
-        library = Library(parsed, bundled or {}, read)
+        library = Library(parsed, bundled or {}, read, self._plugins)
         for instance in instances(tuple(parsed), library, given, found):
             plan = yield from self._instance(instance, metrics or {}, found, facts)
             if plan is not None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
+from dsl.patterns import compiled
 from dsl.types import MILLI, MISSING
 
 EXACT: Final = 2.0**53
@@ -306,15 +307,9 @@ def glob_match(pattern: str, text: str) -> bool:
     return bool(state & glob.last)
 
 
-@lru_cache(maxsize=1024)
-def compile_regex(pattern: str) -> re.Pattern[str]:
-    """Compiles a pattern that the checker has accepted."""
-    return re.compile(pattern.removeprefix("^").removesuffix("$"))
-
-
 def regex_match(pattern: str, text: str) -> bool:
     """Whether a whole text (of at most 4,096 characters) fits a regular expression."""
-    return len(text) <= _MAX_MATCHED and compile_regex(pattern).fullmatch(text) is not None
+    return len(text) <= _MAX_MATCHED and compiled(pattern).fits(text)
 
 
 _NUMBER: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)

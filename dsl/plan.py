@@ -20,8 +20,8 @@ A `Plan` has a tuple of rules for each extension point (`gates`, `sorts`, `prefi
     preemption(subject, world)                  PreemptRule | None: the first that applies
     over_quota(subject, world, quotas)          Stop | None: the first quota the pod would exceed
 
-What a preemption, a gang and a quota come to is told by `dsl.collective`; `dsl.engines` searches
-for victims and places gangs.
+What a preemption, a gang and a quota come to is told by `dsl.collective`; the engine searches for
+victims, places gangs and keeps accounts.
 
 From `reserve` on, `world` holds the pod itself on the chosen node. `results` are the scores of the
 chosen node: `{"score.total": 93.5}`.
@@ -36,7 +36,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from dsl import ir
-from dsl.collective import Evictions, Gang, Limits, QuotaUse
+from dsl.collective import Claims, Evictions, Gang, Limits, QuotaUse
 from dsl.ir import FilterCore, ScoreCore
 from dsl.source import SourceFile, Span
 
@@ -369,17 +369,17 @@ class GangRule(RuleBase, frozen=True, eq=False, kw_only=True):
 
 
 class QuotaRule(RuleBase, frozen=True, eq=False, kw_only=True):
-    """A compiled `quota:`; all three take the quotas that are objects of the cluster, by key.
+    """A compiled `quota:`.
 
-    `exceeded` gives why the pod does not fit into its quota, or None; `reclaim` whom the quota
-    evicts for it, None if it evicts nobody.
+    `use` takes the quotas that are objects of the cluster, by key; `message` is what the policy
+    says of a pod that does not fit; `claims` whom an elastic one may look at to make room.
     """
 
     core: ir.QuotaCore
     status: str
     use: Callable[[Subject, World, Quotas], QuotaUse]
-    exceeded: Callable[[Subject, World, Quotas], str | None]
-    reclaim: Callable[[Subject, World, Quotas], Evictions | None]
+    message: Callable[[Subject, World], str | None]
+    claims: Callable[[Subject, World, QuotaUse], Claims]
 
 
 class Stop(Struct, frozen=True):
@@ -481,14 +481,6 @@ class Plan(Struct, frozen=True, eq=False, kw_only=True):
     def stopped(self, subject: Subject, world: World) -> Stop | None:
         """Returns why the pod fits nowhere now; None: the nodes decide."""
         return _first_stop(self.prefilters, subject, world, _NOWHERE)
-
-    def over_quota(self, subject: Subject, world: World, quotas: Quotas = NO_QUOTAS) -> Stop | None:
-        """Returns which quota the pod would exceed; `quotas` are objects of the cluster."""
-        for rule in self.quotas:
-            message = rule.exceeded(subject, world, quotas)
-            if message is not None:
-                return Stop(rule, rule.status, message)
-        return None
 
     # ---- among the candidates
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 MAX_BYTES: Final = 128 * 1024
 MAX_TOKENS: Final = 20_000
+MAX_TOKENS_OF_STATEMENT: Final = 2_000
 MAX_STATEMENTS: Final = 1_000
 MAX_DEPTH: Final = 64
 MAX_ITEMS: Final = 256
@@ -114,6 +115,15 @@ class SourceFile(Struct, frozen=True, eq=False):
         """Returns the 1-based line and column of an offset."""
         line = bisect_right(self.line_starts, offset)
         return line, offset - self.line_starts[line - 1] + 1
+
+    def beside(self, span: Span) -> tuple[str, str]:
+        """Returns the signs before and behind a stretch that are no blanks, "" at an end."""
+        first, last = span.start - 1, span.end
+        while first >= 0 and self.text[first].isspace():
+            first -= 1
+        while last < len(self.text) and self.text[last].isspace():
+            last += 1
+        return self.text[first : first + 1], self.text[last : last + 1]
 
     def line(self, number: int) -> str:
         """Returns the text of a 1-based line without its line end."""

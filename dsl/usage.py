@@ -4,7 +4,7 @@ Finds further instances of policies for the compiler; checks names and arguments
 of the policies.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -21,18 +21,6 @@ from dsl.source import SourceFile
 
 MAX_DEPTH: Final = 8
 MAX_WEIGHT: Final = 1_000_000.0
-#: Plugins that every scheduler runs; naming them says that they are wanted.
-IN_TREE: Final = frozenset(
-    {
-        "node-affinity",
-        "node-name",
-        "node-resources-fit",
-        "node-unschedulable",
-        "priority-sort",
-        "scheduling-gates",
-        "taint-toleration",
-    }
-)
 #: What a file is made of: its text and its statements.
 Parsed = tuple[SourceFile, Sequence[s.Statement]]
 
@@ -49,14 +37,19 @@ class Instance(Struct, frozen=True):
 
 
 class Library:
-    """The policies that may be used: those beside the file, then the bundled ones."""
+    """The policies that may be used: those beside the file, then the bundled ones.
+
+    `plugins` are those that every scheduler runs; naming them says that they are wanted.
+    """
 
     def __init__(
         self,
         files: Sequence[Parsed],
         bundled: Mapping[str, str],
         read: Callable[[str, str], Parsed | None],
+        plugins: Collection[str] = (),
     ) -> None:
+        self.plugins = plugins
         self._files = files
         self._bundled = bundled
         self._read = read
@@ -78,7 +71,7 @@ class Library:
 
     def names(self) -> list[str]:
         """Returns all names that may be used."""
-        return [*(policy_name(*one) for one in self._files), *self._bundled, *sorted(IN_TREE)]
+        return [*(policy_name(*one) for one in self._files), *self._bundled, *sorted(self.plugins)]
 
 
 def instances(
@@ -142,7 +135,7 @@ class _Finder:
     def _instance(
         self, scope: Scope, node: s.Use, path: tuple[str, ...], used: UseLine
     ) -> Instance | None:
-        if node.name in IN_TREE:
+        if node.name in self._library.plugins:
             if node.args or node.alias or node.weight is not None:
                 raise scope.refuse(
                     "P108",

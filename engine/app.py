@@ -17,7 +17,6 @@ from typing import Any, BinaryIO, Final, TypeVar
 from zoneinfo import ZoneInfo
 
 import engine.kube.reflector as watch
-from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic
 from dsl.plan import MetricSpec
 from engine.cache import Cache
@@ -47,6 +46,7 @@ from engine.policy.reloader import (
     in_a_line,
 )
 from engine.policy.sources import ConfigMapSource, FolderSource, Offer, Texts
+from engine.policy.support import new_compiler
 from engine.queue import SchedulingQueue
 from engine.scheduler import Edge, Observer, Scheduler, rules_of
 from engine.signals.prometheus import PrometheusRefresher, PrometheusSettings
@@ -227,7 +227,7 @@ class App:
         source = self._source(offer)
         self.reloader = Reloader(
             source.title,
-            Compiler(),
+            new_compiler(),
             compile_settings(self.settings.berth),
             Listener(self._accepted, self._refused, self._mended, self._costly),
             self._clock,

@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 import policies
-from dsl.compiler import Compiler
 from dsl.parser import Parser
 from dsl.source import make_source
 from dsl.syntax import Header, MetricDecl, ParamDecl
 from engine.cli import main
 from engine.cli.policies import waiting
+from engine.policy.support import new_compiler
 from engine.policytests.running import Runner
 
 ROOT = Path(__file__).parents[1]
@@ -51,7 +51,7 @@ EXPECTED = [
     "throttle",
     "time-window",
 ]
-COMPILER = Compiler()
+COMPILER = new_compiler()
 PARSER = Parser()
 
 

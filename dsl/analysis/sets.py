@@ -18,6 +18,8 @@ Cut = tuple[float, int]
 Span = tuple[Cut, Cut]
 _START: Final[Cut] = (-inf, 0)
 _END: Final[Cut] = (inf, 1)
+#: Tests of one text that are compared with each other; of more nothing is sure.
+_MAX_TESTS: Final = 64
 _WILD: Final = re.compile(r"[*?]+")
 
 
@@ -116,6 +118,8 @@ class Texts(Struct, frozen=True, gc=False):
         """Whether surely no text is left."""
         if self.only is not None:
             return not any(self.holds(one) for one in self.only)
+        if len(self.tests) > _MAX_TESTS:
+            return False
         wanted = [one for one in self.tests if one.wanted]
         refused = [one for one in self.tests if not one.wanted]
         if any(_everything(one) for one in refused):

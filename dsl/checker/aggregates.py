@@ -1,6 +1,7 @@
 """Aggregates over pods and over nodes, and what a bare `max` means."""
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dsl import ir
@@ -522,10 +523,37 @@ def _element_wise(typer: "Typer", node: s.Aggregate) -> ir.Expr:
 # ---- bare
 
 
+@dataclass(frozen=True, slots=True)
+class Subjects:
+    """What a bare aggregate may mean in a whole expression.
+
+    Attributes:
+        names: the numbers of the node that stand outside of aggregates, by their text.
+        unknown: whether there are none, and a name that nobody knows may well be the subject.
+        inside: an aggregate over pods, where that is all there is.
+    """
+
+    names: dict[str, s.Expr]
+    unknown: bool
+    inside: s.Aggregate | None
+
+    @classmethod
+    def of(cls, typer: "Typer") -> "Subjects":
+        """Returns what the root of an expression offers."""
+        if typer.root is None:
+            return cls({}, unknown=False, inside=None)
+        names = _subjects(typer, typer.root)
+        unknown = not names and _has_unknown_name(typer, typer.root)
+        inside = None if names else _aggregate_inside(typer.root)
+        return cls(names, unknown=unknown, inside=inside)
+
+
 def bare(typer: "Typer", node: s.BareAggregate) -> ir.Expr:
     """Returns what `max` without parentheses means: the aggregate of the only node-level name."""
-    subjects = _subjects(typer, typer.root) if typer.root is not None else {}
-    if not subjects and typer.root is not None and _has_unknown_name(typer, typer.root):
+    if typer.subjects is None:
+        typer.subjects = Subjects.of(typer)
+    subjects = typer.subjects.names
+    if typer.subjects.unknown:
         # The unknown name is reported where it stands; it may well be the subject.
         raise Refused
     if node.function in (*_TESTS, "distinct") or len(subjects) != 1:
@@ -550,7 +578,8 @@ def _ambiguous(typer: "Typer", node: s.BareAggregate, names: list[str]) -> Refus
             node.span,
             f"write  {function}({of if function in _TESTS else 'it.workload over node.pods'})",
         )
-    if not names and (inside := _aggregate_inside(typer.root)) is not None:
+    if not names and typer.subjects is not None and typer.subjects.inside is not None:
+        inside = typer.subjects.inside
         text = typer.scope.text(inside)
         return typer.scope.refuse(
             "P207",

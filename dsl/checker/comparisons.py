@@ -9,11 +9,11 @@ from dsl.checker import hints, meant, never, oddtexts
 from dsl.checker.fields import either, members_of
 from dsl.checker.literals import constant, read_word, settle
 from dsl.checker.mixtures import kinds_differ, unit_hints
-from dsl.checker.regex import advice, why_refused
 from dsl.checker.scales import many_times, strange_scale
 from dsl.checker.scope import Flex, Refused, Scope, Typed, closest, describe
 from dsl.checker.texts import beside_number, has_no_order, version_beside_other, version_beside_word
 from dsl.diagnostics import Fix, Label, Severity
+from dsl.patterns import why_refused
 from dsl.schema import FIELDS
 from dsl.source import Span
 from dsl.spelling import DAYS, days
@@ -550,6 +550,19 @@ def _pattern(typer: "Typer", node: s.TextTest) -> ir.Const:
             "P112",
             f"this regular expression {reason}",
             node.right.span,
-            advice(reason, typer.scope.text(node.left), text),
+            _advice(reason, typer.scope.text(node.left), text),
         )
     return constant(node.right.span, text, TEXT)
+
+
+def _advice(reason: str, left: str, pattern: str) -> str:
+    """Returns what to write instead of a pattern that is refused."""
+    if "(?i)" in pattern:
+        return f"write  lower({left}) matches '{pattern.replace('(?i)', '').lower()}'"
+    if reason.startswith("uses"):
+        return "groups are written ( ) or (?: ); for what must not be there write  not ... matches"
+    if reason.startswith("refers"):
+        return "compare parts with  before(TEXT, SEPARATOR)   and   after(TEXT, SEPARATOR)"
+    if reason.startswith(("is longer", "has more")):
+        return "test parts of it in conditions of their own"
+    return "every bracket needs its partner; in single quotes a backslash stands for itself"

@@ -73,6 +73,8 @@ class Typer:
         self.find_metric = find_metric
         #: The expression whose subject a bare `max` means.
         self.root: s.Expr | None = None
+        #: What a bare aggregate may mean in it; None before one was met.
+        self.subjects: aggregates.Subjects | None = None
         #: Whether `it` means a pod of a set here, whether those pods are on nodes, and whether it
         #: means a container.
         self.in_pods = False
@@ -97,11 +99,12 @@ class Typer:
 
     def expression(self, node: s.Expr) -> Typed:
         """Checks a whole expression; a bare aggregate in it means its subject."""
-        before, self.root = self.root, node
+        before = self.root, self.subjects
+        self.root, self.subjects = node, None
         try:
             typed = self.check(node)
         finally:
-            self.root = before
+            self.root, self.subjects = before
         if not isinstance(typed, Flex):
             self._limit_depth(typed, node.span)
         return typed
@@ -406,19 +409,15 @@ class Typer:
 
     def _tight_fallbacks(self, node: s.Chain) -> None:
         """Warns of `a ?? b * c`, where `??` binds tighter than it looks."""
-        text = self.scope.source.text
         for one in node.operands:
-            if isinstance(one, s.Fallback):
-                before = text[: one.span.start].rstrip()[-1:]
-                behind = text[one.span.end :].lstrip()[:1]
-                if (before, behind) != ("(", ")"):
-                    written = self.scope.text(one)
-                    self.scope.warn(
-                        "P221",
-                        "`??` binds tighter than arithmetic",
-                        one.span,
-                        f"if that is what you mean, write  ({written})",
-                    )
+            if isinstance(one, s.Fallback) and self.scope.source.beside(one.span) != ("(", ")"):
+                written = self.scope.text(one)
+                self.scope.warn(
+                    "P221",
+                    "`??` binds tighter than arithmetic",
+                    one.span,
+                    f"if that is what you mean, write  ({written})",
+                )
 
     def _sum(self, node: s.Chain) -> Typed:
         self._tight_fallbacks(node)

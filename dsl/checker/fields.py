@@ -122,8 +122,9 @@ def over_victims(typer: "Typer", node: s.Aggregate) -> Refused:
 
 
 def _may_be_read(typer: "Typer", spec: FieldSpec, span: Span) -> None:
-    of_node = elsewhere.of_node(typer.scope, spec.name, span)
-    if spec.level is Level.IT and not typer.in_pods and of_node:
+    of_pod = spec.level is Level.IT and not typer.in_pods
+    of_node = elsewhere.of_node(typer.scope, spec.name, span) if of_pod else ""
+    if of_node:
         if elsewhere.compared(typer.scope, of_node, span):
             raise typer.scope.refuse(
                 "P202",
@@ -139,7 +140,7 @@ def _may_be_read(typer: "Typer", spec: FieldSpec, span: Span) -> None:
             f"write  {of_node}",
             fix=of_node,
         )
-    if spec.level is Level.IT and not typer.in_pods:
+    if of_pod:
         of_victims = any(one.startswith("victims.") for one in typer.results)
         help_ = elsewhere.without_set(typer.scope, spec, span)
         raise typer.scope.refuse(

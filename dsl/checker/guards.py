@@ -60,7 +60,7 @@ def without_arrow(scope: Scope, rule: s.Rule, right: ir.Expr) -> None:
         for ours in (True, False)
     }
     pods, nodes = " and ".join(parts[True]), " and ".join(parts[False])
-    before = scope.source.text[: written.span.start].rstrip()[-1:]
+    before, _ = scope.source.beside(written.span)
     scope.report(
         "P227",
         f"`{scope.text(of_pod[0])}` is asked of the pod alone: other pods fit on no node",

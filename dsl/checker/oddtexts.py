@@ -9,9 +9,9 @@ from typing import Final
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import meant
-from dsl.checker.regex import why_refused
 from dsl.checker.scope import Scope, Typed
 from dsl.diagnostics import Fix, Severity
+from dsl.patterns import why_refused
 from dsl.schema import FIELDS
 from dsl.source import Span
 from dsl.spelling import ABSENT, NOTHING, THERE, quoted_key

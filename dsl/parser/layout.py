@@ -4,12 +4,15 @@ Knows lines and quotes, not the grammar.
 """
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from dsl.source import (
     MAX_STATEMENTS,
     MAX_TOKENS,
+    MAX_TOKENS_OF_STATEMENT,
     QUOTED_OR_COMMENT,
     SourceFile,
     Span,
@@ -69,10 +72,15 @@ def _limits(text: str, starts: list[int]) -> TextProblem | None:
         start = starts[MAX_STATEMENTS]
         message = f"the file has more than {MAX_STATEMENTS:,} statements"
         return TextProblem("P006", message, Span(start, start + 1), "split the file")
-    count = 0
-    for found in _TOKEN.finditer(text):
-        count += not found.group().startswith("#")
-        if count > MAX_TOKENS:
-            message = f"the file has more than {MAX_TOKENS:,} words and signs"
-            return TextProblem("P006", message, Span(*found.span()), "split the file")
+    places = [one.start() for one in _TOKEN.finditer(text) if text[one.start()] != "#"]
+    if len(places) > MAX_TOKENS:
+        at = places[MAX_TOKENS]
+        message = f"the file has more than {MAX_TOKENS:,} words and signs"
+        return TextProblem("P006", message, Span(at, at + 1), "split the file")
+    for start, end in pairwise([*starts, len(text)]):
+        first = bisect_left(places, start) + MAX_TOKENS_OF_STATEMENT
+        if first < len(places) and places[first] < end:
+            message = f"this statement has more than {MAX_TOKENS_OF_STATEMENT:,} words and signs"
+            help_ = "write several: what two filters demand both must hold, and scores are added"
+            return TextProblem("P006", message, Span(places[first], places[first] + 1), help_)
     return None

@@ -192,8 +192,8 @@ def _diagnostics(job: _Job) -> Iterator[Diagnostic]:
     # The language is imported by the commands that need it: it costs what `version` should not.
     import policies
     from dsl.analysis import Size
-    from dsl.compiler import Compiler
     from dsl.diagnostics import sort_key
+    from engine.policy.support import new_compiler
 
     stock = job.stock
     actual = (0, 0) if stock is None else (stock.nodes, stock.pods)
@@ -204,7 +204,7 @@ def _diagnostics(job: _Job) -> Iterator[Diagnostic]:
     settings = job.settings
     overrides = {} if settings is None else settings.overrides
     params = {name: one.params for name, one in overrides.items()}
-    compiler = Compiler()
+    compiler = new_compiler()
     groups: list[Mapping[str, bytes]] = (
         [job.texts] if job.chain else [{name: text} for name, text in job.texts.items()]
     )

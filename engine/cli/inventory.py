@@ -68,11 +68,11 @@ def command(
 def metrics_of(paths: Sequence[Path]) -> list[MetricSpec]:
     """The metrics of Prometheus that policy files read, and the bundled ones."""
     import policies
-    from dsl.compiler import Compiler
     from dsl.schema import CATALOGUE
     from engine.cli.check import expanded, read
+    from engine.policy.support import new_compiler
 
-    compiler = Compiler()
+    compiler = new_compiler()
     texts = {str(path): read(path) for path in expanded(paths)}
     lines = "".join(f"score: {name} normalize minmax\n" for name in CATALOGUE)
     bundled = {name: policies.text(name) for name in policies.names()}

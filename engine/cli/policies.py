@@ -20,10 +20,9 @@ def description(text: str) -> str:
 def waiting() -> dict[str, tuple[str, ...]]:
     """The bundled policies that the scheduler cannot run yet, and why."""
     # The language is imported by the commands that need it: it costs what `version` should not.
-    from dsl.compiler import Compiler
-    from engine.policy.support import unsupported
+    from engine.policy.support import new_compiler, unsupported
 
-    compiler = Compiler()
+    compiler = new_compiler()
     found: dict[str, tuple[str, ...]] = {}
     for name in policies.names():
         result = compiler.compile({f"{name}.policy": policies.text(name)})

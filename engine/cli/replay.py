@@ -16,6 +16,7 @@ from engine.framework.runtime import Framework
 from engine.plugins.registry import default_plugins
 from engine.policy.chain import framework_of
 from engine.policy.reloader import Bundle, compile_at_once, compile_settings
+from engine.policy.support import new_compiler
 from engine.simulate import FrameworkOf, replay
 
 
@@ -50,7 +51,7 @@ def frameworks_of(compiler: Compiler) -> FrameworkOf:
 def command(journal: Path) -> None:
     """Exit 1 if any decision comes out differently."""
     try:
-        report = replay(journal, frameworks_of(Compiler()))
+        report = replay(journal, frameworks_of(new_compiler()))
     except ValueError as wrong:
         raise click.ClickException(str(wrong)) from wrong
     for difference in report.differences:

@@ -11,11 +11,12 @@ from typing import Final
 from msgspec.structs import fields
 
 from dsl.checker.scope import closest
+from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic, Severity
 from dsl.plan import MetricSpec, Plan, RuleBase
 from dsl.schema import FIELDS
 from dsl.source import SourceFile, Span
-from dsl.usage import IN_TREE
+from engine.plugins.registry import DEFAULT_WEIGHTS
 
 _QUEUE_FIELDS: Final = ("pod.queued_at", "pod.first_attempt_at", "pod.attempts")
 _QUEUE_RULES: Final = ("sorts",)
@@ -26,12 +27,18 @@ _LEAVE_OUT: Final = (
 #: Stands for "this scheduler has no value for the field".
 _UNKNOWN: Final = "?"
 _SHOWN: Final = 8
-#: The names of the plugins that every scheduler runs.
-BUILT_IN: Final = frozenset(
-    "".join(word.capitalize() for word in name.split("-")) for name in IN_TREE
+#: The plugins that every scheduler runs, as `use` names them.
+PLUGINS: Final = frozenset(
+    "".join(f"-{sign.lower()}" if sign.isupper() else sign for sign in name).removeprefix("-")
+    for name in DEFAULT_WEIGHTS
 )
 #: A name of the configuration -> the text it stands in, and where.
 Places = Callable[[str], tuple[SourceFile, Span]]
+
+
+def new_compiler() -> Compiler:
+    """A compiler that knows the scheduler's plugins."""
+    return Compiler(plugins=PLUGINS)
 
 
 def unsupported(plan: Plan) -> list[Diagnostic]:
@@ -67,7 +74,7 @@ def unsupported(plan: Plan) -> list[Diagnostic]:
 def names_of_plugins(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
     """Decisions, hints and memos go by the name of a plugin, and a policy is one."""
     for plan in plans:
-        if plan.name in BUILT_IN:
+        if plan.name in DEFAULT_WEIGHTS:
             yield Diagnostic(
                 "P502",
                 f"`{plan.name}` is the name of a built-in plugin",

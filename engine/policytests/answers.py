@@ -15,8 +15,6 @@ import numpy as np
 
 from dsl.collective import Budget as Covered
 from dsl.collective import Evictions, Gang, GangPlan, Preemption
-from dsl.engines import gangs
-from dsl.engines.preemption import search
 from dsl.plan import (
     Effect,
     GangRule,
@@ -27,6 +25,8 @@ from dsl.plan import (
     ScoreRule,
 )
 from dsl.policytest import CannotJudgeError, Rejection
+from engine.collective import gangs, quotas
+from engine.collective.preemption import search
 from engine.cycle import decide
 from engine.framework.interface import Points, PreFilterResult, Scope
 from engine.framework.podinfo import PodInfo
@@ -149,8 +149,8 @@ class ByColumns:
             said: dict[str, Rejection] = {}
             for used in self.used:
                 points = used.plugin.points()
-                asked = used.plan or points.filter or points.pre_filter
-                if left and asked is not None:
+                asks = points.filter is not None or points.pre_filter is not None
+                if left and (asks or (used.plan is not None and used.plan.quotas)):
                     said |= self._rejected_by(used, points, left)
                     left = {name: row for name, row in left.items() if name not in said}
             if left and not self.rehearsed:
@@ -206,10 +206,10 @@ class ByColumns:
         """What a prefilter or quota of a policy says."""
         if used.plan is None:
             return None
-        quotas = self.scene.beside.quotas
+        objects = self.scene.beside.quotas
         for stop in (
             used.plan.stopped(self.subject, self.world),
-            used.plan.over_quota(self.subject, self.world, quotas),
+            quotas.over(used.plan, self.subject, self.world, objects),
         ):
             if stop is not None:
                 return Rejection(stop.message, word_of(stop.status), place_of(stop.rule))
@@ -558,9 +558,9 @@ class ByColumns:
             rule = plan.preemption(self.subject, self.world)
             if rule is not None:
                 return rule.evictions(self.subject, self.world)
-        quotas = self.scene.beside.quotas
+        objects = self.scene.beside.quotas
         found = (
-            rule.reclaim(self.subject, self.world, quotas)
+            quotas.reclaimed(rule, self.subject, self.world, objects)
             for plan in self.plans
             for rule in plan.quotas
         )

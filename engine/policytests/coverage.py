@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dsl import ir, reference
-from dsl.engines import gangs
 from dsl.plan import (
     ActionRule,
     ConditionRule,
@@ -27,6 +26,7 @@ from dsl.plan import (
 )
 from dsl.policytest import CannotJudgeError
 from dsl.schema import FIELDS
+from engine.collective import gangs, quotas
 from engine.policytests.answers import ByColumns, place_of, rules_of
 
 #: In the order in which they are shown.
@@ -191,7 +191,7 @@ def _of_quota(rule: QuotaRule, answers: ByColumns) -> str:
     objects = answers.scene.beside.quotas
     if rule.use(answers.subject, answers.world, objects).key is None:
         return "abstained"
-    return _verdict(rule.exceeded(answers.subject, answers.world, objects) is None)
+    return _verdict(quotas.why_not(rule, answers.subject, answers.world, objects) is None)
 
 
 def _of_preemption(rule: PreemptRule, plan: Plan, answers: ByColumns) -> frozenset[str]:

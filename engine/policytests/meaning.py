@@ -7,8 +7,6 @@ from typing import Any
 
 from dsl import reference, words
 from dsl.collective import Evictions, Gang
-from dsl.engines import ByReference as Meant
-from dsl.engines import rules
 from dsl.plan import (
     Effect,
     GangRule,
@@ -19,6 +17,9 @@ from dsl.plan import (
     ScoreRule,
 )
 from dsl.policytest import CannotJudgeError, Rejection
+from dsl.several import ByReference as Meant
+from dsl.several import rules
+from engine.collective import quotas
 from engine.framework.interface import Points
 from engine.framework.runtime import Candidates
 from engine.policytests.answers import UNTOLD, ByColumns, place_of, word_of
@@ -63,8 +64,9 @@ class ByReference(ByColumns):
         for quota in used.plan.quotas:
             parts = rules.QuotaParts(quota.core)
             use = rules.quota_use(parts, values, self.scene.beside.quotas)
-            said = rules.exceeded(quota.core, use, view)
+            said = quotas.exceeded(use, elastic=quota.core.elastic)
             if said is not None:
+                said = rules.quota_message(quota.core, view) or said
                 return Rejection(said, word_of(quota.status), place_of(quota))
         return None
 
@@ -198,10 +200,8 @@ class ByReference(ByColumns):
             for rule in plan.preempts:
                 if reference.applies(rule.core.guard, self.world, self.subject):
                     return rules.evictions(rule.core, values)
-        quotas = self.scene.beside.quotas
-        found = (
-            rules.reclaim(rules.QuotaParts(rule.core), values, quotas)
-            for plan in self.plans
-            for rule in plan.quotas
-        )
-        return next((one for one in found if one is not None), None)
+        for quota in (one for plan in self.plans for one in plan.quotas if one.core.elastic):
+            parts = rules.QuotaParts(quota.core)
+            use = rules.quota_use(parts, values, self.scene.beside.quotas)
+            return quotas.reclaim(use, rules.claims(parts, values, use))
+        return None

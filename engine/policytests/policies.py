@@ -19,6 +19,7 @@ from dsl.source import Span
 from engine.framework.interface import Plugin
 from engine.plugins.registry import DEFAULT_WEIGHTS, make_plugin
 from engine.policy.plugin import PolicyPlugin, Worlds
+from engine.policy.support import PLUGINS, new_compiler
 
 _HEADER: Final = re.compile(rb"^policy:[ \t]*([A-Za-z0-9._/-]+)", re.MULTILINE)
 _PARAM: Final = re.compile(rb"^param[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
@@ -72,7 +73,7 @@ class Library:
 
     def __init__(self, bundled: Path | None, compiler: Compiler | None = None) -> None:
         self._bundled = bundled
-        self._compiler = compiler or Compiler()
+        self._compiler = compiler or new_compiler()
         self._folders: dict[Path, list[PolicyText]] = {}
         self._compiled: dict[tuple[str, bytes, str], CompileResult] = {}
 
@@ -117,7 +118,7 @@ class Library:
     def _missing(self, suite: Suite, use: Use, folder: Path) -> Diagnostic:
         here = [one.name for one in self._policies(folder)]
         bundled = [one.name for one in self._policies(self._bundled)]
-        known = [*here, *bundled, *(_kebab(name) for name in DEFAULT_WEIGHTS)]
+        known = [*here, *bundled, *PLUGINS]
         stem = _ENDING.sub("", PurePath(use.name).name)
         near = stem if stem in known else closest(use.name, known)
         if near:
@@ -215,7 +216,3 @@ def _folded(name: str) -> str:
 
 def _in_tree() -> dict[str, str]:
     return {name.lower(): name for name in DEFAULT_WEIGHTS}
-
-
-def _kebab(name: str) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower()

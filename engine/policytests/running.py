@@ -11,7 +11,6 @@ from typing import Final
 
 from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic, render
-from dsl.engines.rules import GangParts
 from dsl.parser.build import StatementReader
 from dsl.plan import DOMAINS, RuleBase, SortRule
 from dsl.policytest import (
@@ -24,6 +23,7 @@ from dsl.policytest import (
     judge,
     read_suite,
 )
+from dsl.several.rules import GangParts
 from dsl.source import MAX_BYTES, Span
 from dsl.spelling import closest
 from engine.framework.runtime import PluginError

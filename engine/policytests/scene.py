@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from dsl.engines.rules import GangParts
 from dsl.plan import MetricSpec
 from dsl.policytest import Case, Cluster, Thing
+from dsl.several.rules import GangParts
 from engine.cache import Cache
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot

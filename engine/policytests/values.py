@@ -9,9 +9,6 @@ from typing import Final
 
 from dsl import ir, reference, words
 from dsl.collective import Gang, QuotaUse
-from dsl.engines import ByReference as Meant
-from dsl.engines.quotas import guaranteed
-from dsl.engines.rules import QuotaParts, quota_use
 from dsl.plan import (
     ActionRule,
     ConditionRule,
@@ -27,7 +24,10 @@ from dsl.plan import (
 )
 from dsl.policytest import CannotJudgeError, Expected
 from dsl.schema import request_unit
+from dsl.several import ByReference as Meant
+from dsl.several.rules import QuotaParts, quota_use
 from dsl.types import NUMBER, number_of, show
+from engine.collective.quotas import coming, guaranteed
 from engine.policytests.answers import number_of as place_in_file
 from engine.policytests.answers import rules_of
 from engine.policytests.meaning import ByReference
@@ -276,7 +276,7 @@ def _pool(use: QuotaUse) -> _Lines:
         kind = number_of(request_unit(name))
         whole = sum(one.minimum.get(name, 0.0) for one in use.limits.values())
         used = sum(one.get(name, 0.0) for one in use.used.values())
-        used += use.ahead_in_all.get(name, 0.0)
+        used += sum(one.get(name, 0.0) for one in coming(use))
         known = "1 quota is" if len(use.limits) == 1 else f"{len(use.limits)} quotas are"
         yield (
             f"  all together: {show(used, kind)} of {show(whole, kind)} {name} used; {known} known"

@@ -17,15 +17,16 @@ from numpy.typing import NDArray
 
 from dsl import ir
 from dsl.collective import Limits, QuotaUse
-from dsl.engines import ByReference, quotas
-from dsl.engines.rules import GangParts, QuotaParts, quota_use
 from dsl.functions import parse_quantity, parse_time
 from dsl.plan import MetricSpec, Quotas
 from dsl.policytest import Thing
 from dsl.schema import request_unit
+from dsl.several import ByReference
+from dsl.several.rules import GangParts, QuotaParts, quota_use
 from dsl.source import Span
 from dsl.types import MISSING, TEXT, Level, is_missing, scale_of
 from engine.cache.pods import PodTable
+from engine.collective import quotas
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.snapshot import (
     BoolColumn,

@@ -6,11 +6,11 @@ from functools import lru_cache
 import numpy as np
 
 from dsl import reference
-from dsl.compiler import Compiler
 from dsl.diagnostics import render
+from engine.policy.support import new_compiler
 from tests.dsl.worlds import FakePod
 
-COMPILER = Compiler()
+COMPILER = new_compiler()
 POD = {"pod.name": "p", "pod.namespace": "default", "pod.uid": "u"}
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from dsl.compiler import Compiler
 
-COMPILER = Compiler()
+COMPILER = Compiler(plugins=("node-name", "node-resources-fit"))
 HEAD = 'metric heat = promql "q" by node\nmetric m = promql "q" by node\nlet hot = heat > 80\n'
 HEAD += 'metric each = promql "q" by pod\nmetric rtt = promql "q" by src, dst\n'
 HEAD += "let total = sum(each over node.pods)\n"

@@ -5,7 +5,7 @@ import pytest
 import policies
 from dsl.compiler import Compiler
 
-COMPILER = Compiler()
+COMPILER = Compiler(plugins=("node-name", "node-resources-fit"))
 LIMIT = """\
 policy: limit
 param top: number = 3 from 1 to 10

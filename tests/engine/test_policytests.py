@@ -13,14 +13,16 @@ import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
+from dsl.collective import Limits, QuotaUse
 from dsl.compiler import Compiler
-from dsl.engines.rules import GangParts
 from dsl.parser.build import StatementReader
 from dsl.parser.testwords import ATTRIBUTES, EXPECTATIONS
 from dsl.policytest import read_suite
+from dsl.several.rules import GangParts
 from engine.framework.podinfo import CPU, MEMORY
 from engine.policy.plugin import PolicyPlugin
 from engine.policy.podreads import workload_of
+from engine.policy.support import new_compiler
 from engine.policytests.answers import ByColumns
 from engine.policytests.comparing import differences
 from engine.policytests.meaning import ByReference
@@ -30,7 +32,7 @@ from engine.policytests.report import as_json, as_junit, as_text
 from engine.policytests.running import Runner, find_files
 from engine.policytests.scene import make_scene, new_worlds
 
-COMPILER = Compiler()
+COMPILER = new_compiler()
 READER = StatementReader()
 HERE = Path(__file__).parent / "policytests"
 NODES = """\
@@ -714,7 +716,9 @@ def _lying(plan, part, **answers):
         ("permits", {"until": lambda *_: True}, "permit: by columns ('allow', '')"),
         ("prebinds", {"effects": lambda *_: ()}, "what is done around binding: by columns ()"),
         ("preempts", {"evictions": lambda *_: None}, "the victims: by columns Preemption(row=-1"),
-        ("quotas", {"exceeded": lambda *_: "no"}, 'rejections: by columns a "no" unschedulable'),
+        ("quotas", {"use": lambda *_: QuotaUse(
+            key="x", limits={"x": Limits({}, {"cpu": 0.0})}, used={}, asked={"cpu": 1.0})},
+         'rejections: by columns a "quota of x: no more cpu" unschedulable'),
         ("gangs", {"gang": lambda *_: None}, "the gang: by columns None; by reference"),
     ],
 )  # fmt: skip

@@ -10,16 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from dsl.compiler import Compiler
 from dsl.parser.build import StatementReader
-from engine.policy.support import unsupported
+from engine.policy.support import new_compiler, unsupported
 from engine.policytests.running import Runner
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples" / "cookbook"
 PAGE = ROOT / "docs" / "cookbook.md"
 POLICIES = sorted(FOLDER.glob("*.policy"))
-COMPILER, READER = Compiler(), StatementReader()
+COMPILER, READER = new_compiler(), StatementReader()
 HEAD = """\
 # Cookbook
 

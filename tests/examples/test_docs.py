@@ -11,7 +11,6 @@ from click.testing import CliRunner
 from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
-from dsl.compiler import Compiler
 from dsl.parser.build import StatementReader
 from engine.cache import Cache
 from engine.cli import main
@@ -27,6 +26,7 @@ from engine.cycle import decide
 from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.plugins.registry import DEFAULT_WEIGHTS, default_plugins
+from engine.policy.support import new_compiler
 from engine.policytests.running import Runner
 from engine.telemetry import Count
 from tests.builders import make_node, make_pod
@@ -117,7 +117,7 @@ def test_tests_in_the_language_page_pass(tmp_path):
     blocks = re.findall(r"```policytest\n(.*?)```", page, re.DOTALL)
     alone = [one for one in blocks if not one.startswith("# nginx.policytest")]
     assert len(alone) == len(blocks) - 1, "that one has a policy and a manifest beside it"
-    runner = Runner(ROOT / "policies", Compiler(), StatementReader())
+    runner = Runner(ROOT / "policies", new_compiler(), StatementReader())
     for number, text in enumerate(alone):
         path = tmp_path / f"{number}.policytest"
         path.write_text(text)

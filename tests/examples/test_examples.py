@@ -12,7 +12,6 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from dsl.compiler import Compiler
 from engine.app import App, Hooks, RunOptions
 from engine.cache import Cache
 from engine.cli import main
@@ -25,13 +24,14 @@ from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.plugins.registry import default_plugins
 from engine.policy.chain import framework_of, worlds_of
 from engine.policy.reloader import Bundle, compile_at_once, compile_settings
+from engine.policy.support import new_compiler
 from tests.builders import make_node, pod_object
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 #: Those of the cookbook have a test of their own.
 POLICIES = sorted({*EXAMPLES.glob("**/*.policy")} - {*EXAMPLES.glob("cookbook/*")})
 ZONE = "topology.kubernetes.io/zone"
-COMPILER = Compiler()
+COMPILER = new_compiler()
 NOON, NIGHT = 12 * 3600.0, 3 * 3600.0
 GPU = "nvidia.com/gpu"
 

@@ -1,7 +1,7 @@
 """Rewrites the diagnostics blocks of the specification when asked to."""
 
-from dsl.compiler import Compiler
 from dsl.diagnostics import render
+from engine.policy.support import new_compiler
 from tests.spec.cases import read_all
 
 
@@ -12,7 +12,7 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if not config.getoption("--update", default=False):
         return
-    compiler = Compiler()
+    compiler = new_compiler()
     for chapter in read_all():
         text = chapter.path.read_text(encoding="utf-8")
         cases = [case for clause in chapter.clauses for case in clause.cases]

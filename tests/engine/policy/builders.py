@@ -16,6 +16,7 @@ from engine.plugins.registry import default_plugins
 from engine.policy.chain import framework_of, worlds_of
 from engine.policy.plugin import PolicyPlugin
 from engine.policy.reloader import Bundle, compile_at_once, compile_settings
+from engine.policy.support import new_compiler
 
 NOW = 1_740_823_200.0  # Saturday 2025-03-01 10:00 UTC
 
@@ -23,7 +24,7 @@ NOW = 1_740_823_200.0  # Saturday 2025-03-01 10:00 UTC
 @once
 def compiler() -> Compiler:
     """One for all tests: it never changes, and its tables take half a second."""
-    made = Compiler()
+    made = new_compiler()
     made.warm()
     return made
 

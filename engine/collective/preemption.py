@@ -19,7 +19,6 @@ from msgspec import Struct, field
 
 from dsl.collective import Budget, DryRun, Evictions, Preemption
 from dsl.plan import World
-from dsl.types import MISSING
 
 #: Dry runs that one search makes at most; a node that was begun is finished.
 MOST_RUNS: Final = 1_000
@@ -167,17 +166,3 @@ def _breaking(budgets: Sequence[Budget], pods: Iterable[int], left: list[int]) -
                 broken = broken or left[at] < 0
         if broken:
             yield pod
-
-
-def results_of(victims: Sequence[tuple[float, float]], violations: int) -> dict[str, float]:
-    """Returns the fields `victims.*` of some victims, told by their priority and start."""
-    highest = max((priority for priority, _ in victims), default=0.0)
-    # The earliest start among the most important ones: the later, the less is lost.
-    starts = [start for priority, start in victims if priority == highest and start == start]
-    return {
-        "victims.pdb_violations": float(violations),
-        "victims.max_priority": highest,
-        "victims.sum_priority": float(sum(priority for priority, _ in victims)),
-        "victims.count": float(len(victims)),
-        "victims.latest_start": min(starts, default=MISSING),
-    }

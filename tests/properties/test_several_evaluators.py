@@ -6,7 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dsl.collective import Limits
-from dsl.engines import ByReference, rules
+from dsl.several import ByReference, rules
+from engine.collective.quotas import reclaim, reclaimed
 from tests.effort import examples
 from tests.properties import policies as p
 from tests.properties.test_language_evaluators import compiled, subjects, worlds
@@ -119,9 +120,10 @@ def test_what_a_quota_says_and_takes_back(text, world, pod):
     parts, values = rules.QuotaParts(rule.core), ByReference(pod, world)
     use = rule.use(pod, world, {})
     assert repr(use) == repr(rules.quota_use(parts, values, {}))
-    found, meant = rule.reclaim(pod, world, {}), rules.reclaim(parts, values, {})
-    assert (found is None) == (meant is None)
+    found = reclaimed(rule, pod, world, {})
+    assert (found is None) == (not rule.core.elastic)
     if found is not None:
+        meant = reclaim(use, rules.claims(parts, values, use))
         assert found.ordered == meant.ordered
         assert found.taken(found.ordered) == meant.taken(meant.ordered)
         assert set(found.taken(found.ordered)) <= set(found.ordered)

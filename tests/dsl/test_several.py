@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from dsl.collective import SELF, Budget, Evictions, Gang, Limits, QuotaUse
 from dsl.compiler import Compiler
 from dsl.diagnostics import render
-from dsl.engines import ByReference, gangs, preemption, quotas, rules
+from dsl.several import ByReference, rules
+from engine.collective import gangs, preemption, quotas
 from tests.dsl.worlds import FakePod, FakeWorld
 
 COMPILER = Compiler()
@@ -543,14 +544,14 @@ def test_a_quota_counts_what_is_asked_for():
     world = FakeWorld(NODES, pods)
     rule, use = use_of(text, pod(**asks(500.0)), world)
     assert use.used["default"] == {"cpu": 1500.0, "memory": 0.0}
-    assert rule.exceeded(pod(**asks(500.0)), world, {}) is None
-    assert rule.exceeded(pod(**asks(501.0)), world, {}) == "default is full"
-    assert rule.exceeded(pod(**asks(0.0, 2.0**30 + 1)), world, {}) == "default is full"
-    assert rule.reclaim(pod(**asks(501.0)), world, {}) is None
+    assert quotas.why_not(rule, pod(**asks(500.0)), world, {}) is None
+    assert quotas.why_not(rule, pod(**asks(501.0)), world, {}) == "default is full"
+    assert quotas.why_not(rule, pod(**asks(0.0, 2.0**30 + 1)), world, {}) == "default is full"
+    assert quotas.reclaimed(rule, pod(**asks(501.0)), world, {}) is None
     plan = plan_of(text.split(" message")[0])
-    stop = plan.over_quota(pod(**asks(501.0)), world)
+    stop = quotas.over(plan, pod(**asks(501.0)), world)
     assert (stop.message, stop.status) == ("quota of default: no more cpu", "Unschedulable")
-    assert plan.over_quota(pod(**asks(500.0)), world) is None
+    assert quotas.over(plan, pod(**asks(500.0)), world) is None
 
 
 ELASTIC = "quota: by pod.namespace elastic reclaim it.priority asc, it.started_at desc"
@@ -560,14 +561,20 @@ QUOTAS = {
 }
 
 
+def reclaim_meant(rule, subject, world, objects):
+    parts, values = rules.QuotaParts(rule.core), ByReference(subject, world)
+    use = rules.quota_use(parts, values, objects)
+    return quotas.reclaim(use, rules.claims(parts, values, use))
+
+
 def elastic(pods, subject, nominated=()):
     world = FakeWorld(NODES, pods, tables={"nominated": list(nominated)})
     rule, _ = use_of(ELASTIC, subject, world, QUOTAS)
-    found = rule.reclaim(subject, world, QUOTAS)
-    meant = rules.reclaim(rules.QuotaParts(rule.core), ByReference(subject, world), QUOTAS)
+    found = quotas.reclaimed(rule, subject, world, QUOTAS)
+    meant = reclaim_meant(rule, subject, world, QUOTAS)
     assert found.ordered == meant.ordered
     assert found.taken(found.ordered) == meant.taken(meant.ordered)
-    return rule.exceeded(subject, world, QUOTAS), found.taken(found.ordered)
+    return quotas.why_not(rule, subject, world, QUOTAS), found.taken(found.ordered)
 
 
 def of(namespace, cpu, **fields):
@@ -641,8 +648,8 @@ def test_quotas_of_the_policy_itself():
     rule, use = use_of(text, y, world)
     assert set(use.limits) == {"x", "y"}
     assert use.used == {"x": {"cpu": 6000.0}}
-    assert rule.exceeded(y, world, {}) == "quota of y: no cpu left to borrow"
-    found = rule.reclaim(y, world, {})
+    assert quotas.why_not(rule, y, world, {}) == "quota of y: no cpu left to borrow"
+    found = quotas.reclaimed(rule, y, world, {})
     assert found.taken(found.ordered) == (0,)
     assert use_of(text, pod(**asks(9.0)), world)[1].key is None
 

@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from dsl import ir
-from dsl.collective import Amounts, Evictions, Gang, Limits, QuotaUse
-from dsl.engines import preemption, quotas
-from dsl.engines.values import Columns, Values
+from dsl.collective import Amounts, Claims, Evictions, Gang, Limits, QuotaUse
 from dsl.lower.frame import Memo
 from dsl.plan import GangRule, PreemptRule, QuotaRule, Subject, World
 from dsl.reference import View, asked
 from dsl.schema import request_unit
+from dsl.several.values import Columns, Values
 from dsl.source import Span
 from dsl.types import BOOL, MISSING, NUMBER, TEXT, TIME, Level, Type, is_missing, number_of
 from dsl.words import filled
@@ -134,10 +133,24 @@ def _cost(
         if not known:
             columns = values.each(_PRIORITY, ordered), values.each(_STARTED, ordered)
             known.update(zip(ordered, zip(*columns, strict=True), strict=True))
-        results = preemption.results_of([known[pod] for pod in pods], violations)
+        results = results_of([known[pod] for pod in pods], violations)
         return values.cost((*keys, *_NODE_NAME), row, results)
 
     return cost
+
+
+def results_of(victims: Sequence[tuple[float, float]], violations: int) -> dict[str, float]:
+    """Returns the fields `victims.*` of some victims, told by their priority and start."""
+    highest = max((priority for priority, _ in victims), default=0.0)
+    # The earliest start among the most important ones: the later, the less is lost.
+    starts = [start for priority, start in victims if priority == highest and start == start]
+    return {
+        "victims.pdb_violations": float(violations),
+        "victims.max_priority": highest,
+        "victims.sum_priority": float(sum(priority for priority, _ in victims)),
+        "victims.count": float(len(victims)),
+        "victims.latest_start": min(starts, default=MISSING),
+    }
 
 
 def preempt_rule(base: dict[str, Any], core: ir.PreemptCore, memo: Memo) -> PreemptRule:
@@ -261,86 +274,61 @@ def quota_use(parts: QuotaParts, values: Values, objects: Limited) -> QuotaUse:
         limits = objects
     used = {one: amounts for one, amounts in used.items() if one in limits}
     asked = {name: float(values.one(parts.amount(name)[1])) for name in resources}
-    own, all_ = _ahead(parts, values, limits, used, key) if core.elastic else ({}, {})
+    own, others = _nominated(parts, values, limits, theirs, resources, key)
     return QuotaUse(
         key=key if key in limits else None,
         limits=limits,
         used=used,
         asked=asked,
-        ahead=own,
-        ahead_in_all=all_,
+        before=own,
+        nominated=others,
     )
 
 
-def _ahead(
+def _nominated(
     parts: QuotaParts,
     values: Values,
     limits: Limited,
-    used: Mapping[str | float, Amounts],
+    amounts: Sequence[ir.Expr],
+    resources: Sequence[str],
     key: str | float | None,
-) -> tuple[Amounts, Amounts]:
-    """Returns what pods that are nominated to nodes will take before this one.
-
-    In its own quota those at least as important; in all together also those of quotas that are
-    within their minimum.
-    """
-    names = quotas.guaranteed(limits)
-    resources = sorted({*names, *(r for one in limits.values() for r in one.maximum)})
-    theirs = [parts.amount(name)[0] for name in resources]
+) -> tuple[Amounts, Mapping[str | float, Amounts]]:
+    """Returns what pods nominated to nodes will take, of the pod's own quota and of others."""
+    if not parts.core.elastic:
+        return {}, {}
 
     def sums(where: ir.Expr) -> dict[str | float, Amounts]:
-        found = values.totals(parts.core.member, theirs, where, "nominated")
+        found = values.totals(parts.core.member, amounts, where, "nominated")
         return {one: dict(zip(resources, row, strict=True)) for one, row in found.items()}
 
     own: Amounts = {} if key is None else sums(parts.before).get(key, {})
-    together = dict(own)
-    for other, amounts in sums(parts.others).items():
-        if other == key or other not in limits:
-            continue
-        if not quotas.is_over_minimum(used.get(other, {}), limits[other], names):
-            for name, amount in amounts.items():
-                together[name] = together.get(name, 0.0) + amount
-    return own, together
+    others = sums(parts.others)
+    known = (one for one in sorted(others, key=repr) if one != key and one in limits)
+    return own, {one: others[one] for one in known}
 
 
-def exceeded(core: ir.QuotaCore, use: QuotaUse, view: View) -> str | None:
-    """Returns why the pod does not fit into its quota, in the policy's words if it has some."""
-    found = quotas.exceeded(use, elastic=core.elastic)
-    if found is not None and core.message is not None:
-        return filled(core.message, asked(view))
-    return found
+def quota_message(core: ir.QuotaCore, view: View) -> str | None:
+    """Returns what the policy says of a pod that does not fit; None: nothing."""
+    return None if core.message is None else filled(core.message, asked(view))
 
 
-def reclaim(parts: QuotaParts, values: Values, objects: Limited) -> Evictions | None:
-    """Returns whom an elastic quota evicts for the pod; None: this quota evicts nobody.
-
-    Within its minimum a pod gets back what others use beyond theirs; beyond it, and without a
-    quota, it replaces less important pods of its own.
-    """
+def claims(parts: QuotaParts, values: Values, use: QuotaUse) -> Claims:
+    """Returns the pods that an elastic quota may look at to make room for the pod."""
     core = parts.core
-    if not core.elastic:
-        return None
-    use = quota_use(parts, values, objects)
     rows = values.chosen(parts.others)
-    keys = dict(zip(rows, values.each(core.member, rows), strict=True))
-    if use.key is None:
-        less = values.chosen(_both(_LESS, parts.others))
-        may = [pod for pod in less if is_missing(keys[pod]) or keys[pod] not in use.limits]
-    elif quotas.over_minimum_with_pod(use):
-        less = values.chosen(_both(_LESS, parts.others))
-        may = [pod for pod in less if keys[pod] == use.key]
-    else:
-        may = [pod for pod in rows if keys[pod] != use.key and keys[pod] in use.limits]
-    ordered = values.ordered(may, (*(core.reclaim or ORDER), *_BY_NAME))
-    cost = _cost(PICK, values, ordered)
-    if use.key is None or quotas.over_minimum_with_pod(use):
-        return Evictions(ordered=ordered, cost=cost)
+    keys = values.each(core.member, rows)
+    ordered = values.ordered(rows, (*(core.reclaim or ORDER), *_BY_NAME))
     columns = {name: values.each(parts.amount(name)[0], ordered) for name in use.asked}
-    amounts = {
-        pod: {name: column[at] for name, column in columns.items()}
-        for at, pod in enumerate(ordered)
-    }
-    return Evictions(ordered=ordered, cost=cost, taken=quotas.lenders(use, keys, amounts))
+    return Claims(
+        ordered=ordered,
+        keys={row: None if is_missing(one) else one for row, one in zip(rows, keys, strict=True)},
+        less=frozenset(values.chosen(_both(_LESS, parts.others))),
+        amounts={
+            pod: {name: column[at] for name, column in columns.items()}
+            for at, pod in enumerate(ordered)
+        },
+        cost=_cost(PICK, values, ordered),
+    )
 
 
 def quota_rule(base: dict[str, Any], core: ir.QuotaCore, status: str, memo: Memo) -> QuotaRule:
@@ -350,11 +338,10 @@ def quota_rule(base: dict[str, Any], core: ir.QuotaCore, status: str, memo: Memo
     def use(subject: Subject, world: World, objects: Limited) -> QuotaUse:
         return quota_use(parts, columns.of(subject, world), objects)
 
-    def reclaim_of(subject: Subject, world: World, objects: Limited) -> Evictions | None:
-        return reclaim(parts, columns.of(subject, world), objects)
+    def claims_of(subject: Subject, world: World, use: QuotaUse) -> Claims:
+        return claims(parts, columns.of(subject, world), use)
 
-    def stop(subject: Subject, world: World, objects: Limited) -> str | None:
-        view = View(world, subject, -1)
-        return exceeded(core, use(subject, world, objects), view)
+    def message(subject: Subject, world: World) -> str | None:
+        return quota_message(core, View(world, subject, -1))
 
-    return QuotaRule(**base, core=core, status=status, use=use, exceeded=stop, reclaim=reclaim_of)
+    return QuotaRule(**base, core=core, status=status, use=use, message=message, claims=claims_of)
