@@ -7,7 +7,7 @@ DEV := $(VENV)/.dev-stamp
 WORKERS ?= 2
 FUZZ_SECONDS ?= 1800
 
-.PHONY: help setup demo check test test-long mutants bench spec golden format clean
+.PHONY: help setup demo check test test-long mutants bench scoreboard spec golden format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -49,6 +49,9 @@ mutants: $(DEV) ## would a test notice a small change of plan, lowering or check
 
 bench: $(DEV) ## how fast, as a table and JSON lines
 	@$(BIN)/python -m tests.bench
+
+scoreboard: $(DEV) ## what is said of wrong texts, against the base line (SHOW="lost wrong" lists)
+	@$(BIN)/python -m tests.scoreboard $(SHOW)
 
 spec: $(DEV) ## the language's specification alone
 	@$(BIN)/pytest -q tests/spec
