@@ -270,6 +270,8 @@ def node_events(old: Node, new: Node) -> tuple[ClusterEvent, ...]:
         actions.append(Action.UPDATE_NODE_CONDITION)
     if (old.metadata.annotations or {}) != (new.metadata.annotations or {}):
         actions.append(Action.UPDATE_NODE_ANNOTATION)
+    if (old.status.declared_features or []) != (new.status.declared_features or []):
+        actions.append(Action.UPDATE_NODE_DECLARED_FEATURE)
     return tuple([ClusterEvent(Resource.NODE, action) for action in actions])
 
 

@@ -117,6 +117,26 @@ class ResourceRequirements(_Read, frozen=True):
     limits: ResourceList | None = None
 
 
+class ContainerPort(_Read, frozen=True):
+    """A port of a container, read for the port of the node that it takes."""
+
+    host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = ""
+
+
+class RestartRule(_Read, frozen=True):
+    """What follows when a container exits."""
+
+    action: str = ""
+
+
+class VolumeMount(_Read, frozen=True):
+    """A mount, read for what it asks of the kubelet."""
+
+    bind_mount_options: list[str] | None = None
+
+
 class Container(_Read, frozen=True):
     """A container or init container."""
 
@@ -124,6 +144,9 @@ class Container(_Read, frozen=True):
     image: str = ""
     resources: ResourceRequirements | None = None
     restart_policy: str | None = None
+    ports: list[ContainerPort] | None = None
+    restart_policy_rules: list[RestartRule] | None = None
+    volume_mounts: list[VolumeMount] | None = None
 
 
 class VolumeClaim(_Read, frozen=True):
@@ -178,12 +201,25 @@ class DiskSources(_Read, frozen=True):
     csi: Disk | None = None
 
 
+class ImageVolume(_Read, frozen=True):
+    """A volume that is the content of an image."""
+
+    reference: str = ""
+
+
+class PodResourceClaim(_Read, frozen=True):
+    """A claim for devices that a pod names."""
+
+    name: str = ""
+
+
 class Volume(DiskSources, frozen=True):
     """A volume of a pod, read for the storage that has to be found or attached for it."""
 
     name: str = ""
     persistent_volume_claim: VolumeClaim | None = None
     ephemeral: EphemeralVolume | None = None
+    image: ImageVolume | None = None
 
 
 class SchedulingGate(_Read, frozen=True):
@@ -212,7 +248,9 @@ class PodSpec(_Read, frozen=True):
     scheduling_gates: list[SchedulingGate] | None = None
     service_account_name: str = ""
     host_network: bool = False
+    host_users: bool | None = None
     volumes: list[Volume] | None = None
+    resource_claims: list[PodResourceClaim] | None = None
 
 
 class Condition(_Read, frozen=True):

@@ -14,9 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cache.columns import Column, Derived, RowAllocator, TextDictionary
-from engine.framework.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, PodInfo
-from engine.framework.snapshot import BoolColumn, CodeColumn, FloatColumn, IntColumn
-from engine.objects import Node, Quantity, ResourceList, Taint
+from engine.cache.images import ImageTable
+from engine.cache.ports import PortTable
+from engine.framework.podinfo import (
+    CPU,
+    EPHEMERAL_STORAGE,
+    MEMORY,
+    PODS,
+    PodInfo,
+    host_ports,
+)
+from engine.framework.snapshot import BoolColumn, CodeColumn, FloatColumn, IntColumn, Ports
+from engine.objects import ContainerImage, Node, Quantity, ResourceList, Taint
 from engine.quantity import resource_amount, wrap_int64
 
 _NO_TAINTS: Final[tuple[Taint, ...]] = ()
@@ -74,6 +83,9 @@ class NodeTable:
         self.layout = 0
         """Changes when a row or a column stands for something else."""
         capacity = self._rows.capacity
+        self._ports = PortTable()
+        self.images = ImageTable()
+        """See `NodeColumns.images`."""
         self._present = Column(np.bool_, capacity)
         self._unschedulable = Column(np.bool_, capacity)
         self._pod_count = Column(np.int64, capacity)
@@ -103,6 +115,11 @@ class NodeTable:
     def count(self) -> int:
         """How many nodes there are."""
         return len(self._row_of)
+
+    @property
+    def ports(self) -> Ports:
+        """See `NodeColumns.ports`."""
+        return self._ports
 
     @property
     def present(self) -> BoolColumn:
@@ -245,6 +262,7 @@ class NodeTable:
         self._set_taints(row, tuple(node.spec.taints or ()))
         if before is None or _amounts(before) != _amounts(node):
             self._set_amounts(row, _NONE if before is None else _amounts(before), _amounts(node))
+        self.images.replace(row, _images(before), _images(node))
         for derived, of in self._derived:
             derived.cell[row] = of(node)
 
@@ -253,6 +271,8 @@ class NodeTable:
         row = self._row_of.pop(name)
         self._set_taints(row, _NO_TAINTS)
         self._set_amounts(row, _amounts(self.node(row)), _NONE)
+        self.images.replace(row, _images(self._nodes[row]), ())
+        self._ports.clear(row)
         for resource in list(self._sparse):
             self._sparse[resource].requested.pop(row, None)
             self._forget(resource)
@@ -278,6 +298,10 @@ class NodeTable:
         ):
             cell[row] = wrap_int64(cell[row] + sign * amount)
         self._pod_count.cell[row] += sign
+        ports = host_ports(pod.pod)
+        if ports:
+            change = self._ports.add if sign > 0 else self._ports.remove
+            change(row, ports)
 
     def recode(self, dictionary: TextDictionary) -> None:
         """Codes all texts anew, in another dictionary."""
@@ -438,3 +462,7 @@ def _amounts(node: Node) -> _Amounts:
     # A node without allocatable has its capacity there: API defaulting, which files lack.
     allocatable = status.allocatable if status.allocatable is not None else status.capacity
     return allocatable or {}, status.capacity or allocatable or {}
+
+
+def _images(node: Node | None) -> Sequence[ContainerImage]:
+    return () if node is None else node.status.images or ()

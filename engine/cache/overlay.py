@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from engine.cache.nodes import NodeTable
 from engine.cache.pods import PodTable
-from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import CodeColumn, IntColumn
+from engine.cache.ports import PortsOver
+from engine.framework.podinfo import PodInfo, host_ports
+from engine.framework.snapshot import CodeColumn, IntColumn, Ports
 from engine.objects import Node
 from engine.quantity import wrap_int64
 
@@ -30,9 +31,12 @@ Differences = dict[str, dict[int, int]]
 class NodesOver(NodeTable):
     """The nodes, with sums that differ in a few rows; see `NodeColumns`."""
 
-    def __init__(self, base: NodeTable, differences: Differences) -> None:
+    def __init__(
+        self, base: NodeTable, differences: Differences, ports: PortsOver | None = None
+    ) -> None:
         # Shares every column of the base.
         self.__dict__.update(base.__dict__)
+        self._ports_over = ports
         self._base = base.beneath if isinstance(base, NodesOver) else base
         self._differences = differences
         self._copies: dict[str, IntColumn] = {}
@@ -46,6 +50,11 @@ class NodesOver(NodeTable):
         """The same with pods added (1) or taken off (-1)."""
         differences = dict(self._differences)
         copied: set[str] = set()
+        pods = tuple(pods)
+        taken = [(host_ports(pod.pod), sign) for pod, sign in pods]
+        ports = self._ports_over
+        if any(one for one, _ in taken):
+            ports = (ports or PortsOver(self._base.ports, {})).with_pods(row, taken)
         for pod, sign in pods:
             amounts = {_COUNT: 1, _CPU: pod.nonzero_cpu, _MEMORY: pod.nonzero_memory}
             for name, amount in (amounts | dict(pod.requests)).items():
@@ -54,7 +63,12 @@ class NodesOver(NodeTable):
                     differences[name] = dict(differences.get(name, {}))
                 rows = differences[name]
                 rows[row] = rows.get(row, 0) + sign * amount
-        return NodesOver(self._base, differences)
+        return NodesOver(self._base, differences, ports)
+
+    @property
+    def ports(self) -> Ports:
+        """See `NodeColumns.ports`."""
+        return self._ports_over or self._base.ports
 
     @property
     def pod_count(self) -> IntColumn:

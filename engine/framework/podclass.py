@@ -246,7 +246,11 @@ def _passes(known: PodClass, pod: PodInfo, snapshot: Snapshot) -> Callable[[int]
 
 
 def _total(known: PodClass, pod: PodInfo, snapshot: Snapshot) -> Callable[[int], float]:
-    scores = [(s.weight, _score(s, pod, snapshot)) for s in known.scorers]
+    scores = [
+        (s.weight, _score(s, pod, snapshot))
+        for s in known.scorers
+        if s.shared is None or not s.shared.uniform
+    ]
     lookups = [(one.weight, one.cells) for one in known.lookups]
     base = known.base
 

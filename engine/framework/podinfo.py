@@ -26,6 +26,7 @@ from typing import Final, NamedTuple
 from engine.memo import Memo
 from engine.objects import (
     Container,
+    ContainerPort,
     ContainerStatus,
     Pod,
     Quantity,
@@ -181,6 +182,34 @@ def is_extended_resource(name: str) -> bool:
         and _PREFIX.fullmatch(prefix) is not None
         and _NAME.fullmatch(rest) is not None
     )
+
+
+ANY_ADDRESS: Final = "0.0.0.0"
+HostPort = tuple[str, str, int]
+"""Address, protocol and number of a port of a node."""
+
+
+def host_ports(pod: Pod) -> frozenset[HostPort]:
+    """The ports of its node that the pod takes: its containers' and sidecars'.
+
+    Source: kubernetes pkg/scheduler/util/utils.go, GetHostPorts.
+    """
+    spec = pod.spec
+    found: set[HostPort] = set()
+    for container in spec.containers or ():
+        if container.ports:
+            found.update(map(_host_port, container.ports))
+    for container in spec.init_containers or ():
+        if container.ports and container.restart_policy == "Always":
+            found.update(map(_host_port, container.ports))
+    return frozenset(port for port in found if port[2] > 0) if found else _NO_PORTS
+
+
+_NO_PORTS: Final[frozenset[HostPort]] = frozenset()
+
+
+def _host_port(port: ContainerPort) -> HostPort:
+    return port.host_ip or ANY_ADDRESS, port.protocol or "TCP", port.host_port
 
 
 def is_counted(name: str) -> bool:

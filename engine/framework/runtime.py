@@ -623,6 +623,8 @@ class Framework:
         """
         totals = np.full(len(passed), known.base)
         for scoring in known.scorers:
+            if scoring.shared is not None and scoring.shared.uniform:
+                continue
             raw = self._raw(scoring, pod, snapshot, rows)
             if raw.min(initial=0.0) < 0 or raw.max(initial=0.0) > MAX_SCORE:
                 inside = raw[passed]

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.podinfo import PodInfo
+from engine.framework.podinfo import HostPort, PodInfo
 from engine.objects import Namespace, Node, Taint
 
 Rows = slice | NDArray[np.intp]
@@ -59,6 +59,43 @@ class Dictionary(Protocol):
         ...
 
 
+class Ports(Protocol):
+    """Ports of nodes that pods took."""
+
+    def of(self, row: int) -> frozenset[HostPort]:
+        """What is in use on a node."""
+        ...
+
+    def rows(self, wanted: HostPort) -> set[int]:
+        """The rows where the port cannot be had; 0.0.0.0 is in the way of every address."""
+        ...
+
+
+class Image(Protocol):
+    """An image that a node has; `version` changes with anything of it."""
+
+    size: int
+    version: int
+
+    @property
+    def count(self) -> int:
+        """How many nodes have it."""
+        ...
+
+    @property
+    def rows(self) -> NDArray[np.intp]:
+        """The rows of these nodes, ascending."""
+        ...
+
+
+class Images(Protocol):
+    """The images of all nodes."""
+
+    def find(self, name: str) -> Image | None:
+        """The image of that full name; None if no node has it."""
+        ...
+
+
 class NodeColumns(Protocol):
     """One row a node. Amounts are milli-cores for cpu, bytes for memory, counts otherwise."""
 
@@ -70,6 +107,16 @@ class NodeColumns(Protocol):
     @property
     def count(self) -> int:
         """How many rows hold a node."""
+        ...
+
+    @property
+    def ports(self) -> Ports:
+        """Ports of the nodes that are taken."""
+        ...
+
+    @property
+    def images(self) -> Images:
+        """The images that nodes have."""
         ...
 
     @property

@@ -14,8 +14,13 @@ import msgspec
 
 from engine.framework.interface import Plugin
 from engine.framework.profile import Weighted
+from engine.plugins.balanced_allocation import BalancedAllocation, BalancedAllocationArgs
+from engine.plugins.dynamic_resources import DynamicResources
+from engine.plugins.image_locality import ImageLocality
 from engine.plugins.node_affinity import NodeAffinityArgs, NodeAffinityPlugin
+from engine.plugins.node_declared_features import NodeDeclaredFeatures
 from engine.plugins.node_name import NodeName
+from engine.plugins.node_ports import NodePorts
 from engine.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
 from engine.plugins.node_unschedulable import NodeUnschedulable
 from engine.plugins.priority_sort import PrioritySort
@@ -34,7 +39,12 @@ DEFAULT_WEIGHTS: Final[Mapping[str, int]] = {
     "NodeUnschedulable": 1,
     "TaintToleration": 3,
     "NodeAffinity": 2,
+    "NodePorts": 1,
     "NodeResourcesFit": 1,
+    "DynamicResources": 2,
+    "NodeResourcesBalancedAllocation": 1,
+    "ImageLocality": 1,
+    "NodeDeclaredFeatures": 1,
 }
 """The plugins of the default profile in the order in which they are asked, and their weights."""
 
@@ -88,5 +98,12 @@ _FACTORIES: Final[Mapping[str, Callable[[Arguments], Plugin]]] = {
     "NodeUnschedulable": _no_arguments(NodeUnschedulable),
     "TaintToleration": _no_arguments(TaintToleration),
     "NodeAffinity": lambda args: NodeAffinityPlugin(_read(NodeAffinityArgs, args)),
+    "NodePorts": _no_arguments(NodePorts),
+    "DynamicResources": lambda _: DynamicResources(),
+    "NodeResourcesBalancedAllocation": lambda args: BalancedAllocation(
+        _read(BalancedAllocationArgs, args)
+    ),
+    "ImageLocality": _no_arguments(ImageLocality),
+    "NodeDeclaredFeatures": _no_arguments(NodeDeclaredFeatures),
     "NodeResourcesFit": lambda args: NodeResourcesFit(_read(NodeResourcesFitArgs, args)),
 }

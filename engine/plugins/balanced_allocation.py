@@ -1,0 +1,193 @@
+"""NodeResourcesBalancedAllocation: better where the pod evens out how full a node's resources are.
+
+Go's order of float operations, and its truncation of the balance with and without the pod apart.
+
+Source: kubernetes plugins/noderesources/balanced_allocation.go, resource_allocation.go.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from engine.framework.interface import (
+    MAX_SCORE,
+    SKIP_SCORE,
+    Points,
+    PreScoreResult,
+    Scores,
+    State,
+)
+from engine.framework.podinfo import CPU, MEMORY, PodInfo, is_counted, is_scalar_resource
+from engine.framework.snapshot import Cause, FloatColumn, IntColumn, Rows, Snapshot
+from engine.plugins.allocation import ResourceSpec
+from engine.quantity import wrap_int64
+
+NAME: Final = "NodeResourcesBalancedAllocation"
+_HALF: Final = MAX_SCORE // 2
+_TWO: Final = 2
+_BALANCE: Final = PreScoreResult(causes=Cause.POD | Cause.ALLOCATABLE)
+_Usage = tuple[IntColumn, IntColumn, int]
+"""What there is, what is requested and what the pod adds."""
+
+
+class BalancedAllocationArgs(
+    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
+):
+    """`pluginConfig` of NodeResourcesBalancedAllocation."""
+
+    api_version: str = ""
+    kind: str = ""
+    resources: tuple[ResourceSpec, ...] = (ResourceSpec(CPU), ResourceSpec(MEMORY))
+
+
+class BalancedAllocation:
+    """Scores by how the spread of the shares of resources changes."""
+
+    name: Final = NAME
+
+    def __init__(self, args: BalancedAllocationArgs | None = None) -> None:
+        """Reads the profile's resources.
+
+        Raises:
+            ValueError: a resource has another weight than 1, or is named twice.
+        """
+        resources = (args or BalancedAllocationArgs()).resources
+        for number, resource in enumerate(resources):
+            if resource.weight != 1:
+                raise ValueError(f"resources[{number}].weight: {resource.weight} is not 1")
+        self._resources = tuple([resource.name for resource in resources])
+        if len(set(self._resources)) != len(self._resources):
+            raise ValueError("resources: a name stands there twice")
+
+    def points(self) -> Points:
+        """Real requests count, those of the pod level included."""
+        return Points(
+            class_key=_key,
+            pre_score=self._pre_score,
+            score=self._score,
+            score_row=self._score_row,
+        )
+
+    def _pre_score(self, pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
+        """Skips pods that request none of the resources."""
+        return _BALANCE if any(map(pod.filter_requests.get, self._resources)) else SKIP_SCORE
+
+    def _usages(self, pod: PodInfo, snapshot: Snapshot) -> list[_Usage]:
+        nodes = snapshot.nodes
+        return [
+            (nodes.allocatable(resource), nodes.requested(resource), request)
+            for resource in self._resources
+            for request in (pod.filter_requests.get(resource, 0),)
+            if is_counted(resource) and (request or not is_scalar_resource(resource))
+        ]
+
+    def _score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
+        """50..100; 75 where the pod changes nothing."""
+        usages = [(a[rows], r[rows], add) for a, r, add in self._usages(pod, snapshot)]
+        count = len(snapshot.nodes.present[rows])
+        scores = _balance(usages, count, with_pod=True)
+        scores -= _balance(usages, count, with_pod=False)
+        scores += _HALF
+        scores /= _TWO
+        np.trunc(scores, out=scores)
+        scores += _HALF
+        return scores
+
+    def _score_row(self, state: State, pod: PodInfo, snapshot: Snapshot) -> Callable[[int], float]:
+        usages = [(a.data, r.data, add) for a, r, add in self._usages(pod, snapshot)]
+
+        def score(row: int) -> int:
+            before, after = [], []
+            for allocatable, requested, add in usages:
+                there = allocatable[row]
+                if there:
+                    used = requested[row]
+                    before.append(min(float(used) / float(there), 1.0))
+                    after.append(min(float(wrap_int64(used + add)) / float(there), 1.0))
+            return _HALF + int((_HALF + _balance_of(after) - _balance_of(before)) / _TWO)
+
+        return score
+
+
+def _key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
+    return pod.requests_key
+
+
+def _balance(usages: Sequence[_Usage], count: int, *, with_pod: bool) -> Scores:
+    """(n,) 100 less the deviation of the shares in hundredths, truncated."""
+    shares: list[FloatColumn] = []
+    whole = True
+    for allocatable, requested, add in usages:
+        amounts = requested + np.int64(add) if with_pod else requested
+        has = allocatable != 0
+        whole &= bool(has.all())
+        share = np.full(count, np.nan)
+        np.divide(amounts, allocatable, out=share, where=has)
+        shares.append(np.minimum(share, 1.0, out=share))
+    if not whole:
+        return _each_balance(shares, count)
+    deviation = np.zeros(count)
+    if len(shares) == _TWO:
+        np.abs((shares[0] - shares[1]) / _TWO, out=deviation)
+    elif len(shares) > _TWO:
+        deviation = _deviation(shares, float(len(shares)))
+    scores: Scores = np.trunc((1 - deviation) * MAX_SCORE)
+    return scores
+
+
+def _each_balance(shares: Sequence[FloatColumn], count: int) -> Scores:
+    """The same where some nodes lack a resource: NaN is left out."""
+    numbers = np.zeros(count)
+    for share in shares:
+        numbers += ~np.isnan(share)
+    deviation = np.zeros(count)
+    many = numbers > _TWO
+    if many.any():
+        filled = [np.where(np.isnan(share), 0.0, share) for share in shares]
+        mean = sum(filled[1:], filled[0]) / np.maximum(numbers, 1.0)
+        squares = np.zeros(count)
+        for share in shares:
+            squares += np.where(np.isnan(share), 0.0, (share - mean) * (share - mean))
+        deviation = np.where(many, np.sqrt(squares / np.maximum(numbers, 1.0)), 0.0)
+    pairs = np.flatnonzero(numbers == _TWO)
+    if len(pairs):
+        table = np.array([share[pairs] for share in shares])
+        # Of each column the two that are numbers, in their order.
+        places = np.argsort(np.isnan(table), axis=0, kind="stable")[:_TWO]
+        first, second = np.take_along_axis(table, places, axis=0)
+        deviation[pairs] = np.abs((first - second) / _TWO)
+    scores: Scores = np.trunc((1 - deviation) * MAX_SCORE)
+    return scores
+
+
+def _deviation(shares: Sequence[FloatColumn], number: float) -> FloatColumn:
+    total = shares[0]
+    for share in shares[1:]:
+        total = total + share
+    mean = total / number
+    squares = np.zeros(len(mean))
+    for share in shares:
+        squares = squares + (share - mean) * (share - mean)
+    deviation: FloatColumn = np.sqrt(squares / number)
+    return deviation
+
+
+def _balance_of(shares: Sequence[float]) -> int:
+    """The same for one node."""
+    deviation = 0.0
+    if len(shares) == _TWO:
+        deviation = abs((shares[0] - shares[1]) / _TWO)
+    elif len(shares) > _TWO:
+        total = 0.0
+        for share in shares:
+            total += share
+        mean, squares = total / len(shares), 0.0
+        for share in shares:
+            squares += (share - mean) * (share - mean)
+        deviation = math.sqrt(squares / len(shares))
+    return int((1 - deviation) * MAX_SCORE)

@@ -1,0 +1,102 @@
+"""NodeDeclaredFeatures: a pod that needs a feature of the kubelet goes where it is declared.
+
+Source: kubernetes plugins/nodedeclaredfeatures/nodedeclaredfeatures.go;
+k8s.io/component-helpers nodedeclaredfeatures/features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final
+
+from engine.framework.events import (
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    QueueingHint,
+    Resource,
+    Seen,
+)
+from engine.framework.interface import SKIP_FILTER, Points, PreFilterResult, State, Verdicts
+from engine.framework.podinfo import PodInfo
+from engine.framework.snapshot import Cause, Rows, Snapshot
+from engine.framework.status import unresolvable
+from engine.objects import Node, Pod
+
+NAME: Final = "NodeDeclaredFeatures"
+UNMET: Final = unresolvable("node(s) didn't match Pod's required features")
+_NONE: Final[frozenset[str]] = frozenset()
+
+
+class NodeDeclaredFeatures:
+    """Filters by `status.declaredFeatures`."""
+
+    name: Final = NAME
+
+    def points(self) -> Points:
+        """A node comes or declares something else; the pod needs something else."""
+        node = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_DECLARED_FEATURE)
+        pod = ClusterEvent(Resource.TARGET_POD, Action.UPDATE)
+        return Points(
+            events=(
+                ClusterEventWithHint(node, _after_node_change),
+                ClusterEventWithHint(pod, _after_own_change),
+            ),
+            class_key=_key,
+            pre_filter=_pre_filter,
+            filter=_filter,
+        )
+
+
+def needed_features(pod: Pod) -> frozenset[str]:
+    """What the kubelet of the pod's node must be able to do, of what is declared at all."""
+    spec = pod.spec
+    found: set[str] = set()
+    if spec.host_network and spec.host_users is False:
+        found.add("UserNamespacesHostNetworkSupport")
+    for container in (*(spec.containers or ()), *(spec.init_containers or ())):
+        for rule in container.restart_policy_rules or ():
+            if rule.action == "RestartAllContainers":
+                found.add("RestartAllContainersOnContainerExits")
+        if any(mount.bind_mount_options for mount in container.volume_mounts or ()):
+            found.add("VolumeBindMountOptions")
+    return frozenset(found) if found else _NONE
+
+
+def _key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
+    found = pod.keys.get(NAME)
+    if found is None:
+        found = pod.keys[NAME] = needed_features(pod.pod)
+    return found
+
+
+def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+    needed = needed_features(pod.pod)
+    if not needed:
+        return SKIP_FILTER
+    return PreFilterResult(state=needed, causes=Cause.OTHER, shared=needed)
+
+
+def _filter(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
+    """Rejects nodes that do not declare all that is needed."""
+    needed: frozenset[str] = state
+
+    def declares(node: Node) -> bool:
+        return needed <= set(node.status.declared_features or ())
+
+    column = snapshot.nodes.flag(f"features:{','.join(sorted(needed))}", declares)
+    return Verdicts.uniform(column[rows].copy(), UNMET)
+
+
+def _after_node_change(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
+    if isinstance(before, Node) and isinstance(after, Node):
+        was, now = before.status.declared_features, after.status.declared_features
+        return QueueingHint.SKIP if (was or []) == (now or []) else QueueingHint.QUEUE
+    return QueueingHint.QUEUE
+
+
+def _after_own_change(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
+    if isinstance(before, Pod) and isinstance(after, Pod):
+        same = needed_features(before) == needed_features(after)
+        return QueueingHint.SKIP if same else QueueingHint.QUEUE
+    return QueueingHint.QUEUE

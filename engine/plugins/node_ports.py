@@ -1,0 +1,88 @@
+"""NodePorts: a port of a node goes to one pod only.
+
+Source: kubernetes plugins/nodeports/node_ports.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final
+
+import numpy as np
+
+from engine.framework.events import (
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    QueueingHint,
+    Resource,
+    Seen,
+)
+from engine.framework.interface import SKIP_FILTER, Points, PreFilterResult, State, Verdicts
+from engine.framework.podinfo import ANY_ADDRESS, HostPort, PodInfo, host_ports
+from engine.framework.snapshot import Cause, Rows, Snapshot
+from engine.framework.status import unschedulable
+from engine.objects import Pod
+
+NAME: Final = "NodePorts"
+NO_FREE_PORTS: Final = unschedulable("node(s) didn't have free ports for the requested pod ports")
+_BY_PORTS: Final = PreFilterResult(causes=Cause.POD)
+
+
+class NodePorts:
+    """Filters by the host ports of the pod's containers and sidecars."""
+
+    name: Final = NAME
+
+    def points(self) -> Points:
+        """A pod that has the port goes; a node comes."""
+        gone = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
+        return Points(
+            events=(
+                ClusterEventWithHint(gone, _after_pod_delete),
+                ClusterEventWithHint(ClusterEvent(Resource.NODE, Action.ADD)),
+            ),
+            class_key=_key,
+            pre_filter=_pre_filter,
+            filter=_filter,
+        )
+
+
+def _ports(pod: PodInfo) -> frozenset[HostPort]:
+    found = pod.keys.get(NAME)
+    if found is None:
+        found = pod.keys[NAME] = host_ports(pod.pod)
+    assert isinstance(found, frozenset)
+    return found
+
+
+def _key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
+    return _ports(pod)
+
+
+def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+    return _BY_PORTS if _ports(pod) else SKIP_FILTER
+
+
+def _filter(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
+    """Rejects nodes where one of the ports is taken."""
+    passed = np.ones(snapshot.nodes.size, dtype=np.bool_)
+    for port in _ports(pod):
+        taken = snapshot.nodes.ports.rows(port)
+        passed[np.fromiter(taken, dtype=np.intp, count=len(taken))] = False
+    return Verdicts.uniform(passed[rows], NO_FREE_PORTS)
+
+
+def _after_pod_delete(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
+    """QUEUE if the pod that went had a port that the waiting one wants."""
+    if not isinstance(before, Pod):
+        return QueueingHint.QUEUE
+    if not before.spec.node_name and not before.status.nominated_node_name:
+        return QueueingHint.SKIP
+    theirs = host_ports(before)
+    wanted = any(_conflict(one, other) for one in _ports(pod) for other in theirs)
+    return QueueingHint.QUEUE if wanted else QueueingHint.SKIP
+
+
+def _conflict(one: HostPort, other: HostPort) -> bool:
+    return one[1:] == other[1:] and (one[0] == other[0] or ANY_ADDRESS in (one[0], other[0]))
