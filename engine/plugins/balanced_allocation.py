@@ -75,14 +75,14 @@ class BalancedAllocation:
 
     def _pre_score(self, pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
         """Skips pods that request none of the resources."""
-        return _BALANCE if any(map(pod.filter_requests.get, self._resources)) else SKIP_SCORE
+        return _BALANCE if any(map(pod.requests.get, self._resources)) else SKIP_SCORE
 
     def _usages(self, pod: PodInfo, snapshot: Snapshot) -> list[_Usage]:
         nodes = snapshot.nodes
         return [
             (nodes.allocatable(resource), nodes.requested(resource), request)
             for resource in self._resources
-            for request in (pod.filter_requests.get(resource, 0),)
+            for request in (pod.requests.get(resource, 0),)
             if is_counted(resource) and (request or not is_scalar_resource(resource))
         ]
 
@@ -115,7 +115,9 @@ class BalancedAllocation:
 
 
 def _key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
-    return pod.requests_key
+    """What the pod holds; the key of NodeResourcesFit says it unless a resize is in flight."""
+    same = pod.requests is pod.filter_requests
+    return pod.requests_key if same else tuple(sorted(pod.requests.items()))
 
 
 def _balance(usages: Sequence[_Usage], count: int, *, with_pod: bool) -> Scores:

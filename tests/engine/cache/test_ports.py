@@ -9,7 +9,7 @@ from engine.cache.ports import PortsOver, PortTable, taken
 from tests.effort import examples
 
 PORTS = st.tuples(
-    st.sampled_from(["0.0.0.0", "10.0.0.1", "::"]),  # noqa: S104 - what pods say
+    st.sampled_from(["0.0.0.0", "10.0.0.1", "::"]),
     st.sampled_from(["TCP", "UDP"]),
     st.integers(1, 3),
 )
