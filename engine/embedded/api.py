@@ -228,6 +228,10 @@ class Api:
                 return admission.default_namespace(item)
             case "priorityclasses":
                 return item | {"preemptionPolicy": item.get("preemptionPolicy", DEFAULT_POLICY)}
+            case "events":
+                # As a real one writes what is not there: clients sort by it.
+                unset = {"firstTimestamp": None, "lastTimestamp": None, "source": {}}
+                return item | {name: unset[name] for name in unset if name not in item}
             case _:
                 return item
 

@@ -448,7 +448,7 @@ class PodSubject:
 
     def flag(self, field: str, key: str | None) -> bool:  # noqa: ARG002 - none is keyed
         """See `Subject.flag`."""
-        return POD_FLAGS[field.removeprefix("pod.")](self._pod)
+        return reader(POD_FLAGS, field.removeprefix("pod."))(self._pod)
 
     def pairs(self, field: str) -> tuple[tuple[str, str | float], ...]:
         """See `Subject.pairs`."""
