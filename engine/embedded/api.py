@@ -230,7 +230,7 @@ class Api:
                 return item | {"preemptionPolicy": item.get("preemptionPolicy", DEFAULT_POLICY)}
             case "events":
                 # As a real one writes what is not there: clients sort by it.
-                unset = {"firstTimestamp": None, "lastTimestamp": None, "source": {}}
+                unset: Object = {"firstTimestamp": None, "lastTimestamp": None, "source": {}}
                 return item | {name: unset[name] for name in unset if name not in item}
             case _:
                 return item

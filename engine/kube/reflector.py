@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from random import Random
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, assert_never
 
 import msgspec
 
-from engine.clock import Clock
 from engine.kube.decoding import BadObject, Decoders, Event, EventType, ListMeta
 from engine.kube.errors import (
     Expired,
@@ -56,8 +54,9 @@ from engine.kube.resources import (
     pods,
 )
 from engine.kube.session import KubeClient
+from engine.kube.wiring import Wiring
 from engine.objects import ObjectMeta
-from engine.telemetry import Count, Telemetry
+from engine.telemetry import Count
 
 __all__ = [
     "Handler",
@@ -150,16 +149,6 @@ class _Progress:
     began: float
     lines: int = 0
     tail: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class Wiring:
-    """Time, chance and counts, as arguments."""
-
-    clock: Clock
-    telemetry: Telemetry
-    random: Random = field(default_factory=Random)
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
 class Reflector(Generic[T]):
