@@ -23,6 +23,7 @@ from engine.kube.errors import (
     NotFound,
     StatusError,
     Timeout,
+    Unreachable,
     Unreadable,
     status_error,
 )
@@ -179,6 +180,7 @@ class Reflector(Generic[T]):
         self._state = State()
         self._heard = self._clock.monotonic()
         self._failures = 0
+        self._unreached = False
         self._last_error = ""
         self.synced = asyncio.Event()
 
@@ -225,7 +227,12 @@ class Reflector(Generic[T]):
         if self._state.phase is Phase.ABSENT:
             self._mark_synced()
         jitter = 1.0 + wait.spread * self._wiring.random.random()
-        await self._wiring.sleep(max(wait.seconds * jitter, wait.floor))
+        seconds = max(wait.seconds * jitter, wait.floor)
+        if self._unreached:
+            # Whoever finds the server back ends the wait.
+            await self._wiring.reach.rest(self._wiring.sleep, seconds)
+        else:
+            await self._wiring.sleep(seconds)
 
     # --- list
 
@@ -465,6 +472,9 @@ class Reflector(Generic[T]):
 
     def _failed(self, error: KubeError) -> None:
         self._wiring.telemetry.add(Count.REFLECTOR_ERRORS)
+        self._unreached = isinstance(error, Unreachable | Timeout)
+        if self._unreached:
+            self._wiring.reach.lost()
         text = str(error)
         self._failures += 1
         if text != self._last_error or self._failures == 1:

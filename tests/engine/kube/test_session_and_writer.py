@@ -455,6 +455,28 @@ class TestStream:
         asyncio.run(run())
 
 
+def test_after_a_silence_no_connection_that_was_open_is_used() -> None:
+    """Both were there before the network swallowed them: one costs a timeout, the other nothing."""
+    dead: set[object] = set()
+
+    async def swallow(request: web.Request) -> web.StreamResponse:
+        if request.transport in dead:
+            await asyncio.sleep(60)
+        await asyncio.sleep(0.02)
+        dead.add(request.transport)
+        return web.Response()
+
+    async def run() -> None:
+        async with serving(swallow) as script, session_to(script) as session:
+            await asyncio.gather(*[session.request("GET", "/x") for _ in range(2)])
+            assert len(dead) == 2
+            with pytest.raises(Timeout):
+                await session.request("GET", "/x", timeout_seconds=0.1)
+            assert (await session.request("GET", "/x", timeout_seconds=5.0)).ok
+
+    asyncio.run(run())
+
+
 def kubeconfig(server: str, **user: Any) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
