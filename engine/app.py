@@ -30,8 +30,11 @@ from engine.framework.runtime import Framework, PluginError
 from engine.framework.snapshot import Snapshot
 from engine.kube.errors import ConfigError as KubeConfigError
 from engine.kube.events import KubeEventSink
+from engine.kube.gate import Gate
+from engine.kube.reach import keep_asking
 from engine.kube.resources import KINDS
 from engine.kube.session import Session
+from engine.kube.wiring import Wiring
 from engine.kube.writer import KubeBinder, KubePodStatusWriter
 from engine.objects import Node, Pod
 from engine.plugins.registry import default_plugins
@@ -129,23 +132,22 @@ class App:
         if session is None:
             return
         try:
-            wiring = watch.Wiring(self._clock, self.telemetry, Random())
-            binder = KubeBinder(session, wiring)
+            wiring = Wiring(self._clock, self.telemetry, Random())
+            gate = Gate(session, wiring)
+            statuses = KubePodStatusWriter(gate, wiring)
             events = KubeEventSink(
-                session,
+                gate,
                 wiring,
                 controller=self.settings.scheduler_name,
                 host=socket.gethostname(),
-                busy=binder.in_flight,
             )
             self._events = events
-            self.scheduler = self._make_scheduler(
-                Edge(binder, KubePodStatusWriter(session, wiring), events)
-            )
+            self.scheduler = self._make_scheduler(Edge(KubeBinder(gate, wiring), statuses, events))
             reflectors = self._reflectors(session, wiring)
             async with _tasks() as group:
                 running = [group.create_task(each.run()) for each in reflectors]
-                running.append(group.create_task(events.run()))
+                background = (events.run(), statuses.run(), keep_asking(session, wiring))
+                running.extend(group.create_task(each) for each in background)
                 refresher = self._refresher()
                 if refresher is not None:
                     running.append(group.create_task(refresher.run()))
@@ -153,7 +155,7 @@ class App:
                 for hook in self._hooks.synced:
                     hook()
                 await self.scheduler.run(stop)
-                await events.flush(_FLUSH_SECONDS)
+                await asyncio.gather(statuses.flush(_FLUSH_SECONDS), events.flush(_FLUSH_SECONDS))
                 for task in running:
                     task.cancel()
         finally:
@@ -246,7 +248,7 @@ class App:
             return ConfigMapSource(namespace, name, offer)
         return FolderSource(Path(policies.dir or "."), offer, self._clock)
 
-    def _reflectors(self, session: Session, wiring: watch.Wiring) -> list[watch.Reflector[Any]]:
+    def _reflectors(self, session: Session, wiring: Wiring) -> list[watch.Reflector[Any]]:
         assert self.scheduler is not None
         handlers = EventHandlers(
             self.cache,

@@ -360,18 +360,14 @@ class Scheduler:
 
     def _set_condition(self, pod: PodInfo, reason: str, message: str) -> None:
         if not _says(pod, reason, message):
-            effect = SetUnschedulable(pod, reason, message)
-            task = asyncio.get_running_loop().create_task(
-                self._edge.statuses.set_unschedulable(effect)
-            )
-            self._tasks.add(task)
-            task.add_done_callback(self._bound)
+            self._edge.statuses.set_unschedulable(SetUnschedulable(pod, reason, message))
 
     # ---- binding -----------------------------------------------------------------------------
 
     async def _bind(self, queued: QueuedPod, decision: Decision, node: str, acts: Acts) -> None:
         pod = queued.pod
         effect = Bind(pod, node, acts.annotations)
+        await self._edge.statuses.withdraw(pod.uid)
         if self._cache.nodes.row(node) < 0:
             # The API server would bind to a node that does not exist.
             outcome, why = BindOutcome.REFUSED, f"node {node} is gone"

@@ -45,6 +45,7 @@ def command(*, config: str | None, record: Path | None, verbose: bool, **flags: 
         settings = _with_flags(settings, flags)
     except ConfigError as wrong:
         raise click.ClickException(str(wrong)) from wrong
+    _warn_of_folder(settings.berth.policies.dir)
     with contextlib.ExitStack() as open_files:
         try:
             journal = open_files.enter_context(open_private(record)) if record else None
@@ -86,6 +87,18 @@ def _with_flags(settings: Any, flags: dict[str, str | None]) -> Any:  # noqa: AN
     if flags["scheduler_name"]:
         update["scheduler_name"] = flags["scheduler_name"]
     return settings.model_copy(update=update)
+
+
+def _warn_of_folder(folder: str | None) -> None:
+    """Says at once what would else be said when the cluster is there."""
+    from engine.policy.sources import SUFFIX, policies_in
+
+    files = {} if folder is None else policies_in(Path(folder))
+    if folder is not None and not files:
+        wrong = "is not there" if files is None else f"has no file whose name ends in {SUFFIX}"
+        logging.getLogger("engine").warning(
+            "folder %s %s: no pod is scheduled until it has one", folder, wrong
+        )
 
 
 async def _run(settings: Any, kubeconfig: str | None, journal: Any) -> None:  # noqa: ANN401 - see engine.cli

@@ -225,6 +225,10 @@ class Api:
                 return admission.default_node(item)
             case "namespaces":
                 return admission.default_namespace(item)
+            case "events":
+                # As a real one writes what is not there: clients sort by it.
+                unset: Object = {"firstTimestamp": None, "lastTimestamp": None, "source": {}}
+                return item | {name: unset[name] for name in unset if name not in item}
             case _:
                 # INVARIANT: kind and apiVersion come first.
                 defaulted: Object = merge({**item, **resource.defaults}, item, strategic=False)

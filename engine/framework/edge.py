@@ -1,6 +1,6 @@
 """Protocols through which the core sees the API server; `engine.kube` implements them, `app` wires.
 
-All methods are coroutines called from one event loop. None of them retries without bound, and an
+All are called from one event loop. None of them retries without bound, and an
 outcome that cannot be known is said, not guessed.
 """
 
@@ -50,12 +50,16 @@ class Binder(Protocol):
 
 
 class PodStatusWriter(Protocol):
-    """Writes pod conditions."""
+    """Writes pod conditions, in the background."""
 
-    async def set_unschedulable(self, effect: SetUnschedulable) -> None:
-        """Patches PodScheduled=False.
+    def set_unschedulable(self, effect: SetUnschedulable) -> None:
+        """PodScheduled=False is to be patched; the newest of a pod is, and the rest are not."""
+        ...
 
-        Failures are logged and counted; the next attempt repeats it.
+    async def withdraw(self, uid: str) -> None:
+        """What is not sent yet never is, and what is on its way has arrived when this returns.
+
+        To be waited for before the pod is bound: a late condition would say that it is not.
         """
         ...
 

@@ -1,7 +1,7 @@
-"""Events for users: `Emit`s go in at once, events.k8s.io/v1 objects go out when there is room.
+"""Events for users: `Emit`s go in at once, events.k8s.io/v1 objects go out as the gate lets them.
 
-Nothing here holds anything up: bindings go first, a bounded buffer takes the rest, and what does
-not fit is counted. The same Event again becomes a series: first at once, then once a minute.
+Nothing here holds anything up: a bounded buffer takes what has to wait, and what does not fit is
+counted. The same Event again becomes a series: first at once, then once a minute.
 
 Source: client-go tools/events/event_broadcaster.go.
 """
@@ -12,8 +12,7 @@ import asyncio
 import logging
 import socket
 from collections import OrderedDict, deque
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 import msgspec
@@ -22,17 +21,16 @@ from engine.clock import Clock
 from engine.display import CUT, plain
 from engine.framework.effects import Emit
 from engine.kube.errors import Conflict, KubeError, NotFound, StatusError
-from engine.kube.reflector import Wiring
-from engine.kube.session import MERGE_PATCH, KubeClient, segment
+from engine.kube.gate import Gate, Place, Priority, within
+from engine.kube.session import MERGE_PATCH, segment
+from engine.kube.wiring import Wiring
 from engine.telemetry import Count
 
 _LOG = logging.getLogger(__name__)
 
 _NOTE_LIMIT = 1024
 _NAME_LIMIT = 253
-_BUSY_CHECK_SECONDS = 0.02
 _LOG_DROPS_EVERY = 1000
-_ROUNDING = 1e-6
 
 _encoder = msgspec.json.Encoder()
 _API_VERSIONS = {
@@ -49,18 +47,15 @@ class EventSettings:
     """How many, how fast, how long."""
 
     capacity: int = 20_000
-    rate: float = 1000.0
-    """Events a second while no binding is in flight."""
-    rate_while_binding: float = 100.0
-    """... and while some are: bindings go first, but Events never starve."""
-    burst: float = 100.0
-    workers: int = 8
     timeout_seconds: float = 10.0
     series_seconds: float = 60.0
     """How often the count of a series is written."""
     series_end_seconds: float = 360.0
     """A repeat after so long is a new Event."""
-    remembered: int = 4096
+    remembered: int = 65_536
+    """Events whose repeats are known for what they are; all unschedulable pods should fit."""
+    remembered_letters: int = 16 * 1024 * 1024
+    """... as long as their notes are not longer than this all together."""
     tries: int = 5
     backoff_seconds: float = 0.8
     backoff_limit_seconds: float = 30.0
@@ -86,58 +81,34 @@ class _Record:
 _Key = tuple[str, str, str, str, str, str, str]
 
 
-@dataclass(slots=True)
-class _Bucket:
-    """Tokens that come back with time."""
-
-    burst: float
-    tokens: float = field(init=False)
-    at: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.tokens = self.burst
-
-    def wait(self, now: float, rate: float) -> float:
-        """Takes a token and returns 0, or returns the seconds until there may be one."""
-        self.tokens = min(self.burst, self.tokens + (now - self.at) * rate)
-        self.at = now
-        if self.tokens >= 1.0 - _ROUNDING:
-            self.tokens -= 1.0
-            return 0.0
-        return (1.0 - self.tokens) / rate
-
-
 class KubeEventSink:
     """Writes Events in the background; a `framework.edge.EventSink`.
 
-    Run `run` as a task; `flush` before it is cancelled. `busy` counts the bindings in flight.
+    Run `run` as a task; `flush` before it is cancelled.
     """
 
     def __init__(
         self,
-        client: KubeClient,
+        gate: Gate,
         wiring: Wiring,
         *,
         controller: str,
         host: str | None = None,
-        busy: Callable[[], int] = lambda: 0,
         settings: EventSettings | None = None,
     ) -> None:
-        self._client = client
+        self._gate = gate
         self._clock: Clock = wiring.clock
         self._telemetry = wiring.telemetry
         self._random = wiring.random
         self._sleep = wiring.sleep
         self._controller = controller
         self._instance = f"{controller}-{host or socket.gethostname()}"
-        self._busy = busy
         self._settings = settings or EventSettings()
-        self._bucket = _Bucket(self._settings.burst)
         self._queue: deque[_Record] = deque()
         self._known: OrderedDict[_Key, _Record] = OrderedDict()
+        self._letters = 0
         self._stamp = 0
         self._writing = 0
-        self._flushing = False
         self._dropped = 0
         self._failures = 0
         self._there = asyncio.Event()
@@ -157,6 +128,7 @@ class KubeEventSink:
         key = _key(effect)
         record = self._known.get(key)
         if record is not None and now - record.last < self._settings.series_end_seconds:
+            self._known.move_to_end(key)
             record.count += 1
             record.last = now
             if not record.queued and self._due(record, now):
@@ -166,30 +138,40 @@ class KubeEventSink:
             self._drop("the buffer is full")
             return
         record = _Record(effect, self._name(effect, now), now, now)
-        self._known[key] = record
-        self._known.move_to_end(key)
-        if len(self._known) > self._settings.remembered:
-            self._known.popitem(last=False)
+        self._remember(key, record)
         self._enqueue(record)
+
+    def _remember(self, key: _Key, record: _Record) -> None:
+        """Forgets those that were not repeated for longest, and those that a repeat begins anew."""
+        settings = self._settings
+        if self._known.pop(key, None) is None:
+            self._letters += len(record.emit.note)
+        self._known[key] = record
+        ended = record.last - settings.series_end_seconds
+        while (
+            len(self._known) > settings.remembered
+            or self._letters > settings.remembered_letters
+            or next(iter(self._known.values())).last <= ended
+        ):
+            _, oldest = self._known.popitem(last=False)
+            self._letters -= len(oldest.emit.note)
 
     async def run(self) -> None:
         """Writes until cancelled. Never ends for network causes."""
         async with asyncio.TaskGroup() as group:
-            for _ in range(self._settings.workers):
-                group.create_task(self._work())
+            while True:
+                await self._there.wait()
+                place = await self._gate.place(Priority.EVENT)
+                if not self._queue:
+                    place.release()
+                    self._there.clear()
+                    continue
+                self._writing += 1
+                group.create_task(self._work(place, self._queue.popleft()))
 
     async def flush(self, seconds: float) -> bool:
-        """Writes what is left without giving way; False if that took longer than `seconds`."""
-        self._flushing = True
-        try:
-            async with asyncio.timeout(seconds):
-                await self._idle.wait()
-        except TimeoutError:
-            _LOG.warning("%d events were not written before the end", len(self))
-            return False
-        finally:
-            self._flushing = False
-        return True
+        """Writes what is left; False if that took longer than `seconds`."""
+        return await within(seconds, self._idle, lambda: len(self), "events")
 
     def _due(self, record: _Record, now: float) -> bool:
         """The first repeat makes the series; later ones only bring its count up to date."""
@@ -213,58 +195,40 @@ class KubeEventSink:
         suffix = f".{self._stamp:x}"
         return effect.name[: _NAME_LIMIT - len(suffix)] + suffix
 
-    async def _work(self) -> None:
-        while True:
-            await self._there.wait()
-            await self._turn()
-            if not self._queue:
-                self._there.clear()
-                continue
-            record = self._queue.popleft()
-            self._writing += 1
-            try:
-                await self._write(record)
-            finally:
-                self._writing -= 1
-                if not self._queue and not self._writing:
-                    self._idle.set()
-
-    async def _turn(self) -> None:
-        """Waits for a token; they come slowly while bindings are in flight."""
-        while not self._flushing:
-            rate = self._settings.rate_while_binding if self._busy() else self._settings.rate
-            wait = self._bucket.wait(self._clock.monotonic(), rate)
-            if not wait:
-                return
-            await self._sleep(min(wait, _BUSY_CHECK_SECONDS))
-
-    async def _write(self, record: _Record) -> None:
-        count = record.count
+    async def _work(self, place: Place, record: _Record) -> None:
+        count, error = record.count, None
         try:
-            await self._send(record, count)
-        except StatusError as error:
-            record.queued = False
+            with place:
+                await self._send(place, record, count)
+        except KubeError as caught:
+            error = caught
+        record.queued = False
+        if isinstance(error, StatusError):
             await self._refused(record, error)
-        except KubeError as error:
-            record.queued = False
+        elif error is not None:
             await self._again(record, error)
         else:
-            record.queued = False
-            record.written = count
-            record.written_at = self._clock.time()
-            record.tries = 0
-            self._failures = 0
-            self._telemetry.add(Count.EVENTS_WRITTEN)
-            # What was repeated while it was being written.
-            if record.count > count and count == 1:
-                self._enqueue(record)
+            self._written(record, count)
+        self._writing -= 1
+        if not self._queue and not self._writing:
+            self._idle.set()
 
-    async def _send(self, record: _Record, count: int) -> None:
+    def _written(self, record: _Record, count: int) -> None:
+        record.written = count
+        record.written_at = self._clock.time()
+        record.tries = 0
+        self._failures = 0
+        self._telemetry.add(Count.EVENTS_WRITTEN)
+        # What was repeated while it was being written.
+        if record.count > count and count == 1:
+            self._enqueue(record)
+
+    async def _send(self, place: Place, record: _Record, count: int) -> None:
         namespace = record.emit.namespace or "default"
         path = f"/apis/events.k8s.io/v1/namespaces/{segment(namespace)}/events"
         if record.written:
             series = {"count": count, "lastObservedTime": _micro_time(record.last)}
-            answer = await self._client.request(
+            answer = await place.request(
                 "PATCH",
                 f"{path}/{segment(record.name)}",
                 body=_encoder.encode({"series": series}),
@@ -272,7 +236,7 @@ class KubeEventSink:
                 timeout_seconds=self._settings.timeout_seconds,
             )
         else:
-            answer = await self._client.request(
+            answer = await place.request(
                 "POST",
                 path,
                 body=_encoder.encode(self._event(record, namespace, count)),
@@ -298,7 +262,7 @@ class KubeEventSink:
                 self._drop(str(error))
 
     async def _again(self, record: _Record, error: KubeError) -> None:
-        """Puts it back, at most `tries` times, and lets this worker rest."""
+        """Puts it back after a rest, at most `tries` times; the others go on meanwhile."""
         settings = self._settings
         record.tries += 1
         self._failures += 1
@@ -308,12 +272,11 @@ class KubeEventSink:
             self._drop(str(error))
             return
         record.queued = True
-        self._queue.appendleft(record)
-        self._there.set()
-        asked = error.retry_after_seconds if isinstance(error, StatusError) else None
         delay = settings.backoff_seconds * 2.0 ** (record.tries - 1)
         delay = min(delay, settings.backoff_limit_seconds) * (1.0 + self._random.random())
-        await self._sleep(max(delay, asked or 0.0))
+        await self._sleep(delay)
+        self._queue.appendleft(record)
+        self._there.set()
 
     def _event(self, record: _Record, namespace: str, count: int) -> dict[str, object]:
         emit = record.emit

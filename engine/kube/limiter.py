@@ -7,8 +7,6 @@ can work on only makes them wait there.
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from dataclasses import dataclass
 
 
@@ -27,57 +25,23 @@ class LimitSettings:
 
 
 class AdaptiveLimit:
-    """At most `limit` holders at a time; first come, first served.
-
-    Use: `await acquire()`, the request, `release(seconds, overloaded=...)`.
-    """
+    """How many may be in flight now; `learn` is told of every answer."""
 
     def __init__(self, settings: LimitSettings | None = None) -> None:
         self._settings = settings or LimitSettings()
         self._limit = float(self._settings.start)
-        self._waiting: deque[asyncio.Future[None]] = deque()
         self._fastest = float("inf")
         self._fastest_next = float("inf")
         self._answers = 0
         self._hold = 0
-        self.in_flight = 0
 
     @property
     def limit(self) -> int:
         """How many may be in flight now."""
         return int(self._limit)
 
-    @property
-    def wanted(self) -> int:
-        """How many are in flight or wait for it."""
-        return self.in_flight + len(self._waiting)
-
-    async def acquire(self) -> None:
-        """Waits for a place."""
-        if self.in_flight < self.limit and not self._waiting:
-            self.in_flight += 1
-            return
-        place = asyncio.get_running_loop().create_future()
-        self._waiting.append(place)
-        try:
-            await place
-        except asyncio.CancelledError:
-            if place.done() and not place.cancelled():
-                # The place was handed over while we were being cancelled.
-                self.in_flight -= 1
-                self._hand_over()
-            else:
-                self._waiting.remove(place)
-            raise
-
-    def release(self, seconds: float, *, overloaded: bool = False) -> None:
-        """Gives the place back and learns from how long the answer took."""
-        busy = self.in_flight >= self.limit
-        self.in_flight -= 1
-        self._learn(seconds, overloaded=overloaded, busy=busy)
-        self._hand_over()
-
-    def _learn(self, seconds: float, *, overloaded: bool, busy: bool) -> None:
+    def learn(self, seconds: float, in_flight: int, *, overloaded: bool = False) -> None:
+        """Learns from how long an answer took while so many, itself among them, were in flight."""
         settings = self._settings
         self._answers += 1
         self._hold -= 1
@@ -93,13 +57,6 @@ class AdaptiveLimit:
             if self._hold <= 0:
                 factor = 0.5 if overloaded else 0.9
                 self._limit = max(float(settings.least), self._limit * factor)
-                self._hold = self.in_flight + 1
-        elif busy:
+                self._hold = in_flight
+        elif in_flight >= self.limit:
             self._limit = min(float(settings.most), self._limit + 1.0 / self._limit)
-
-    def _hand_over(self) -> None:
-        while self._waiting and self.in_flight < self.limit:
-            place = self._waiting.popleft()
-            if not place.done():
-                self.in_flight += 1
-                place.set_result(None)

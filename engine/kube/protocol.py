@@ -34,20 +34,25 @@ from typing import assert_never
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long things take, in seconds; the defaults are client-go's."""
+    """How long things take, in seconds."""
 
     backoff: float = 0.8
-    backoff_limit: float = 30.0
-    healthy: float = 120.0
-    """A watch that lasted this long starts the backoff anew."""
-    short: float = 1.0
-    """A watch that ends sooner without a line counts as a failure."""
+    backoff_limit: float = 10.0
+    expired_limit: float = 2.0
+    """... where lists are good, and only the watches from them are not."""
+    again: float = 0.05
+    """A watch that was good and broke off is opened again after so long."""
+    short: float = 0.5
+    """A watch that ends sooner was not good, and without a line it counts as a failure."""
     absent: float = 60.0
     """How often a resource that the server lacks is asked for."""
-    watch: tuple[float, float] = (300.0, 600.0)
-    """The server is asked to end each watch after a random time in this range."""
-    silence: float = 130.0
-    """A watch without a line for so long is frozen; the server sends bookmarks every minute."""
+    watch: tuple[float, float] = (8.0, 11.0)
+    """The server is asked to end each watch after a random time in this range.
+
+    It sends a bookmark two seconds before, so that the next one starts where nothing expires.
+    """
+    silence: float = 15.0
+    """A watch without a line for so long is frozen: the server would have ended it."""
     list_silence: float = 60.0
     slice: float = 0.002
     """Longest time for which other tasks wait while objects are told to the handler."""
@@ -171,9 +176,8 @@ def step(state: State, outcome: Outcome, timing: Timing) -> tuple[State, Action]
     """The protocol: what to do next. Pure; never raises."""
     match outcome:
         case Listed(version):
-            state = replace(
-                state, phase=Phase.WATCHING, version=version, ask=version, paged=True, missed=0
-            )
+            delay = min(state.delay, timing.expired_limit)
+            state = State(Phase.WATCHING, version, version, delay=delay)
             return state, Watch(version)
         case ListExpired(while_paging):
             if state.ask == "" and not state.paged:
@@ -208,17 +212,19 @@ def _ended(state: State, ended: Ended, timing: Timing) -> tuple[State, Action]:
         # The version stays in `ask`: a list not older than what we know. It is no longer watched.
         state = replace(state, phase=Phase.LISTING, version="")
         if useless:
-            return _back_off(state, ended.retry_after, timing)
+            limit = timing.expired_limit
+            return _back_off(state, ended.retry_after, replace(timing, backoff_limit=limit))
         return state, List(state.ask, state.paged)
+    if not useless:
+        # Whatever was before, the server is well: the backoff starts anew.
+        state = replace(state, delay=0.0)
     if ended.end is End.CLOSED and not useless:
         return replace(state, phase=Phase.WATCHING), Watch(ended.version)
+    if ended.end in (End.DROPPED, End.FROZEN) and ended.seconds >= timing.short:
+        return replace(state, phase=Phase.BACKING_OFF), Wait(timing.again)
     if ended.lines == 0 and ended.end in (End.GARBAGE, End.ERROR):
         # The same would come again: a list is the way around it.
         state = replace(state, version="")
-    if ended.seconds >= timing.healthy:
-        state = replace(state, delay=0.0)
-    elif ended.seconds >= 2 * state.delay:
-        state = replace(state, delay=state.delay / 4)
     return _back_off(state, ended.retry_after, timing)
 
 

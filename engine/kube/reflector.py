@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from random import Random
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar, assert_never
 
 import msgspec
 
-from engine.clock import Clock
 from engine.kube.decoding import BadObject, Decoders, Event, EventType, ListMeta
 from engine.kube.errors import (
     Expired,
@@ -25,6 +23,7 @@ from engine.kube.errors import (
     NotFound,
     StatusError,
     Timeout,
+    Unreachable,
     Unreadable,
     status_error,
 )
@@ -55,8 +54,9 @@ from engine.kube.resources import (
     pods,
 )
 from engine.kube.session import KubeClient
+from engine.kube.wiring import Wiring
 from engine.objects import Identity, ObjectMeta, object_key
-from engine.telemetry import Count, Telemetry
+from engine.telemetry import Count
 
 __all__ = [
     "Handler",
@@ -152,16 +152,6 @@ class _Progress:
     tail: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Wiring:
-    """Time, chance and counts, as arguments."""
-
-    clock: Clock
-    telemetry: Telemetry
-    random: Random = field(default_factory=Random)
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-
-
 class Reflector(Generic[T]):
     """Keeps `objects` equal to the server's and tells the handler of every difference.
 
@@ -190,6 +180,7 @@ class Reflector(Generic[T]):
         self._state = State()
         self._heard = self._clock.monotonic()
         self._failures = 0
+        self._unreached = False
         self._last_error = ""
         self.synced = asyncio.Event()
 
@@ -236,7 +227,12 @@ class Reflector(Generic[T]):
         if self._state.phase is Phase.ABSENT:
             self._mark_synced()
         jitter = 1.0 + wait.spread * self._wiring.random.random()
-        await self._wiring.sleep(max(wait.seconds * jitter, wait.floor))
+        seconds = max(wait.seconds * jitter, wait.floor)
+        if self._unreached:
+            # Whoever finds the server back ends the wait.
+            await self._wiring.reach.rest(self._wiring.sleep, seconds)
+        else:
+            await self._wiring.sleep(seconds)
 
     # --- list
 
@@ -477,6 +473,9 @@ class Reflector(Generic[T]):
 
     def _failed(self, error: KubeError) -> None:
         self._wiring.telemetry.add(Count.REFLECTOR_ERRORS)
+        self._unreached = isinstance(error, Unreachable | Timeout)
+        if self._unreached:
+            self._wiring.reach.lost()
         text = str(error)
         self._failures += 1
         if text != self._last_error or self._failures == 1:

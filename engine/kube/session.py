@@ -53,6 +53,7 @@ _DEFAULT_TIMEOUT_SECONDS = 30.0
 _TOTAL_FACTOR = 4
 _CREDENTIAL_HOOK_SECONDS = 30.0
 _NEW_CREDENTIALS_SECONDS = 5.0
+_RENEW_SECONDS = 5.0
 _BAD_CONFIG = (
     ConfigException,
     yaml.YAMLError,
@@ -159,6 +160,8 @@ class Session:
         except (OSError, ValueError) as error:
             raise ConfigError(f"certificates cannot be used: {_one_line(error)}") from error
         self._http = self._transport.open
+        self._retired: aiohttp.ClientSession | None = None
+        self._renewed_at = float("-inf")
         self._configuration = configuration
         self._clock: Clock = clock or SystemClock()
         self._reload = reload
@@ -255,6 +258,23 @@ class Session:
     async def close(self) -> None:
         """Closes all connections."""
         await self._http.close()
+        if self._retired is not None:
+            await self._retired.close()
+
+    async def _renew(self) -> None:
+        """Later requests use new connections: where one was silent, the open ones may be dead.
+
+        What is under way goes on, until this is done again.
+        """
+        now = self._clock.monotonic()
+        if now - self._renewed_at < _RENEW_SECONDS:
+            return
+        self._renewed_at = now
+        before, self._retired = self._retired, self._http
+        self._transport = _Transport(self._configuration)
+        self._http = self._transport.open
+        if before is not None:
+            await before.close()
 
     async def request(
         self,
@@ -278,6 +298,8 @@ class Session:
             async with answer:
                 return Response(answer.status, answer.headers, await answer.read())
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            if isinstance(error, TimeoutError):
+                await self._renew()
             raise self._translated(error) from error
 
     async def stream(
@@ -298,6 +320,8 @@ class Session:
             finally:
                 answer.close()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            if isinstance(error, TimeoutError):
+                await self._renew()
             raise self._translated(error) from error
 
     async def _send(

@@ -18,6 +18,7 @@ outcome is not is asked for, not guessed. ::
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import Callable, Mapping
@@ -41,8 +42,7 @@ from engine.kube.errors import (
     Unreachable,
     Unreadable,
 )
-from engine.kube.limiter import AdaptiveLimit
-from engine.kube.reflector import Wiring
+from engine.kube.gate import Gate, Place, Priority, within
 from engine.kube.session import (
     MERGE_PATCH,
     STRATEGIC_MERGE_PATCH,
@@ -50,6 +50,7 @@ from engine.kube.session import (
     Response,
     segment,
 )
+from engine.kube.wiring import Wiring
 from engine.objects import Condition, Pod
 from engine.telemetry import Count
 
@@ -128,33 +129,28 @@ class KubePodReader:
 
 
 class KubeBinder:
-    """Binds pods, as many at a time as the server bears; a `framework.edge.Binder`.
+    """Binds pods; a `framework.edge.Binder`.
 
     `may_write` is asked right before each request goes out: the place for the fence of a leader.
     """
 
     def __init__(
         self,
-        client: KubeClient,
+        gate: Gate,
         wiring: Wiring,
         *,
-        limit: AdaptiveLimit | None = None,
         settings: WriterSettings | None = None,
         may_write: Callable[[], bool] = lambda: True,
     ) -> None:
-        self._client = client
-        self._clock = wiring.clock
+        self._gate = gate
         self._telemetry = wiring.telemetry
         self._random = wiring.random
         self._sleep = wiring.sleep
         self._settings = settings or WriterSettings()
         self._may_write = may_write
-        self._reader = KubePodReader(client, timeout_seconds=self._settings.timeout_seconds)
-        self.limit = limit or AdaptiveLimit()
-
-    def in_flight(self) -> int:
-        """Bindings that are on their way or wait for it; what the event sink gives way to."""
-        return self.limit.wanted
+        self._reader = KubePodReader(
+            gate.lane(Priority.BINDING), timeout_seconds=self._settings.timeout_seconds
+        )
 
     async def bind(self, effect: Bind) -> Answer:
         """See `framework.edge.Binder.bind`."""
@@ -196,24 +192,16 @@ class KubeBinder:
             put_off += wait
             if put_off > self._settings.slow_down_limit_seconds:
                 return BindOutcome.REFUSED, str(refusal)
-            await self._sleep(wait * (1.0 + 0.2 * self._random.random()))
+            # The gate keeps the next one waiting for as long as the server asked.
 
     async def _post(self, path: str, body: bytes) -> Response | None:
-        """One POST within the limit; None if it may not be sent."""
-        await self.limit.acquire()
-        began = self._clock.monotonic()
-        overloaded = True
-        try:
+        """One POST when it is our turn; None if it may not be sent."""
+        with await self._gate.place(Priority.BINDING) as place:
             if not self._may_write():
-                overloaded = False
                 return None
-            answer = await self._client.request(
+            return await place.request(
                 "POST", path, body=body, timeout_seconds=self._settings.timeout_seconds
             )
-            overloaded = not answer.ok and isinstance(answer.error(), TooManyRequests)
-            return answer
-        finally:
-            self.limit.release(self._clock.monotonic() - began, overloaded=overloaded)
 
     async def _refused(self, effect: Bind, error: StatusError) -> Answer:
         if error.server_fault or error.code < _BAD_REQUEST:
@@ -269,49 +257,112 @@ def _binding(effect: Bind) -> _Binding:
 
 
 class KubePodStatusWriter:
-    """Patches the condition PodScheduled, when it changes; a `framework.edge.PodStatusWriter`."""
+    """Patches the condition PodScheduled, when it changes; a `framework.edge.PodStatusWriter`.
 
-    def __init__(
-        self, client: KubeClient, wiring: Wiring, *, timeout_seconds: float = 10.0
-    ) -> None:
-        self._client = client
+    One at a time for each pod, and the newest only. Run `run` as a task; `flush` before it is
+    cancelled.
+    """
+
+    def __init__(self, gate: Gate, wiring: Wiring, *, timeout_seconds: float = 10.0) -> None:
+        self._gate = gate
         self._clock = wiring.clock
         self._telemetry = wiring.telemetry
         self._timeout = timeout_seconds
+        self._waiting: dict[str, SetUnschedulable] = {}
+        self._writing: dict[str, asyncio.Task[None]] = {}
+        self._withdrawn: set[str] = set()
+        self._failures = 0
+        self._there = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
 
-    async def set_unschedulable(self, effect: SetUnschedulable) -> None:
-        """See `framework.edge.PodStatusWriter.set_unschedulable`. Never raises."""
+    def set_unschedulable(self, effect: SetUnschedulable) -> None:
+        """See `framework.edge.PodStatusWriter.set_unschedulable`."""
+        known = _condition(effect.pod, "PodScheduled")
+        if known is not None and (known.status, known.reason, known.message) == (
+            "False",
+            effect.reason,
+            effect.message,
+        ):
+            self._waiting.pop(effect.pod.uid, None)
+            return
+        self._waiting[effect.pod.uid] = effect
+        self._there.set()
+        self._idle.clear()
+
+    async def withdraw(self, uid: str) -> None:
+        """See `framework.edge.PodStatusWriter.withdraw`."""
+        self._waiting.pop(uid, None)
+        writing = self._writing.get(uid)
+        if writing is not None:
+            self._withdrawn.add(uid)
+            await asyncio.wait({writing})
+
+    async def run(self) -> None:
+        """Writes until cancelled. Never ends for network causes."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await self._there.wait()
+                place = await self._gate.place(Priority.CONDITION)
+                uid = next((one for one in self._waiting if one not in self._writing), None)
+                if uid is None:
+                    place.release()
+                    self._there.clear()
+                    self._rest()
+                    continue
+                effect = self._waiting.pop(uid)
+                self._writing[uid] = group.create_task(self._write(place, effect))
+
+    async def flush(self, seconds: float) -> bool:
+        """Writes what is left; False if that took longer than `seconds`."""
+        return await within(seconds, self._idle, lambda: len(self._waiting), "conditions")
+
+    async def _write(self, place: Place, effect: SetUnschedulable) -> None:
+        uid = effect.pod.uid
+        try:
+            with place:
+                await self._send(place, effect)
+        except NotFound:
+            self._failures = 0
+        except KubeError as error:
+            self._failures += 1
+            if self._failures == 1:
+                _LOG.warning("condition of pod %s cannot be written: %s", effect.pod.key, error)
+            if isinstance(error, Unreachable | Interrupted) and uid not in self._withdrawn:
+                self._waiting.setdefault(uid, effect)
+        else:
+            self._failures = 0
+            self._telemetry.add(Count.STATUS_PATCHES)
+        finally:
+            del self._writing[uid]
+            self._withdrawn.discard(uid)
+            if self._waiting:
+                self._there.set()
+            self._rest()
+
+    def _rest(self) -> None:
+        if not self._waiting and not self._writing:
+            self._idle.set()
+
+    async def _send(self, place: Place, effect: SetUnschedulable) -> None:
         pod = effect.pod
         known = _condition(pod, "PodScheduled")
         changed = known is None or known.status != "False"
-        if (
-            known is not None
-            and not changed
-            and (known.reason, known.message) == (effect.reason, effect.message)
-        ):
-            return
         condition = _pod_scheduled(effect, self._clock.time() if changed else None)
         path = f"{pod_path(pod.namespace, pod.name)}/status"
-        try:
-            answer = await self._patch(path, _patch(pod, [condition]), STRATEGIC_MERGE_PATCH)
-            if answer.status == _UNSUPPORTED_MEDIA_TYPE:
-                # A small server that knows merge patches only, where a list replaces the list.
-                others = [
-                    msgspec.to_builtins(c)
-                    for c in pod.pod.status.conditions or ()
-                    if c.type != "PodScheduled"
-                ]
-                answer = await self._patch(path, _patch(pod, [*others, condition]), MERGE_PATCH)
-            answer.checked()
-        except NotFound:
-            return
-        except KubeError as error:
-            _LOG.warning("condition of pod %s cannot be written: %s", pod.key, error)
-            return
-        self._telemetry.add(Count.STATUS_PATCHES)
+        answer = await self._patch(place, path, _patch(pod, [condition]), STRATEGIC_MERGE_PATCH)
+        if answer.status == _UNSUPPORTED_MEDIA_TYPE:
+            # A small server that knows merge patches only, where a list replaces the list.
+            others = [
+                msgspec.to_builtins(c)
+                for c in pod.pod.status.conditions or ()
+                if c.type != "PodScheduled"
+            ]
+            answer = await self._patch(place, path, _patch(pod, [*others, condition]), MERGE_PATCH)
+        answer.checked()
 
-    async def _patch(self, path: str, body: bytes, content_type: str) -> Response:
-        return await self._client.request(
+    async def _patch(self, place: Place, path: str, body: bytes, content_type: str) -> Response:
+        return await place.request(
             "PATCH", path, body=body, content_type=content_type, timeout_seconds=self._timeout
         )
 

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 from dsl.functions import parse_time
 from dsl.types import MISSING
@@ -14,6 +14,7 @@ from engine.framework.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PodInfo
 from engine.objects import Container, Namespace, ResourceList, ResourceRequirements, Toleration
 from engine.quantity import resource_amount
 
+_T = TypeVar("_T")
 _COMPUTE: Final = (CPU, MEMORY)
 _TEMPLATE_HASH: Final = "pod-template-hash"
 #: A Job of a CronJob ends with the minutes from 1970 to its time, and there were no CronJobs
@@ -244,17 +245,33 @@ def namespace_text(
     return (values or {}).get(key or "")
 
 
+class UnreadFieldError(KeyError):
+    """A field of the language that this version has nothing to read for."""
+
+
+def reader(readers: Mapping[str, _T], field: str) -> _T:
+    """The reader of a field.
+
+    Raises:
+        UnreadFieldError: there is none yet.
+    """
+    found = readers.get(field)
+    if found is None:
+        raise UnreadFieldError(field)
+    return found
+
+
 def pod_number(pod: PodInfo, field: str, key: str | None, gpus: Sequence[str]) -> float:
     """A number of a pod, the field without its owner; missing is NaN."""
     if field == "gpu":
         return float(sum(pod.requests.get(name, 0) for name in gpus))
     if key is not None:
-        return POD_KEYED_NUMBERS[field](pod, key)
-    return POD_NUMBERS[field](pod)
+        return reader(POD_KEYED_NUMBERS, field)(pod, key)
+    return reader(POD_NUMBERS, field)(pod)
 
 
 def pod_text(pod: PodInfo, field: str, key: str | None) -> str | None:
     """A text of a pod."""
     if key is not None:
-        return POD_KEYED_TEXTS[field](pod, key)
-    return POD_TEXTS[field](pod)
+        return reader(POD_KEYED_TEXTS, field)(pod, key)
+    return reader(POD_TEXTS, field)(pod)

@@ -55,8 +55,10 @@ class ConfigMapSource:
         self.seen = new
         names = _passed_over(new)
         self._warn(tuple(name for name in names if name not in _passed_over(old)))
-        if files_of(old) != files_of(new):
-            self._offer(files_of(new), names)
+        files = files_of(new)
+        # Without any policy, what is there instead is all that can be told of it.
+        if files_of(old) != files or (not files and names != _passed_over(old)):
+            self._offer(files, names)
 
     def _warn(self, names: tuple[str, ...]) -> None:
         for name in names:
@@ -129,17 +131,19 @@ class FolderSource:
 
     def look(self) -> None:
         """Offers the files if they are not what they were."""
-        files = self._read()
+        files = policies_in(self._folder)
         if files != self._last:
             self._last = files
             self._offer(files)
 
-    def _read(self) -> dict[str, str | bytes] | None:
-        try:
-            return {
-                path.name: path.read_bytes()
-                for path in sorted(self._folder.iterdir())
-                if path.name.endswith(SUFFIX) and path.is_file()
-            }
-        except OSError:
-            return None  # gone, or half-way through being replaced: looked at again soon
+
+def policies_in(folder: Path) -> dict[str, str | bytes] | None:
+    """The policy files in a folder; None: it is gone, or half-way through being replaced."""
+    try:
+        return {
+            path.name: path.read_bytes()
+            for path in sorted(folder.iterdir())
+            if path.name.endswith(SUFFIX) and path.is_file()
+        }
+    except OSError:
+        return None

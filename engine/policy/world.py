@@ -38,12 +38,14 @@ from engine.policy.podreads import (
     POD_KEYED_TEXTS,
     POD_NUMBERS,
     POD_TEXTS,
+    UnreadFieldError,
     container_number,
     containers_of,
     epoch_seconds,
     namespace_text,
     pod_number,
     pod_text,
+    reader,
     workload_of,
 )
 
@@ -219,13 +221,13 @@ class SnapshotWorld:
             return nodes.name_codes()
         if field in _NODE_INFO:
             return nodes.text(field, _info(_NODE_INFO[field]))
-        if key is None:
+        if key is None and field in WELL_KNOWN_LABELS:
             return nodes.text(*label_column(WELL_KNOWN_LABELS[field]))
-        if field == "node.annotation":
+        if field == "node.annotation" and key is not None:
             return nodes.text(*annotation_column(key))
-        if field == "node.condition":
+        if field == "node.condition" and key is not None:
             return nodes.text(f"condition:{key}", _condition(key))
-        raise KeyError(field)
+        raise UnreadFieldError(field)
 
     def node_flag(self, field: str, key: str | None) -> BoolColumn:
         """See `World.node_flag`."""
@@ -236,13 +238,13 @@ class SnapshotWorld:
             return nodes.flag("ready", _ready)
         if field == "node.taint" and key is not None:
             return nodes.flag(f"taint:{key}", _tainted(key))
-        raise KeyError(field)
+        raise UnreadFieldError(field)
 
     def node_texts(self, field: str) -> tuple[NDArray[np.intp], CodeColumn]:
         """See `World.node_texts`."""
         if field == "node.images":
             return self._images.lists(self.snapshot)
-        raise KeyError(field)
+        raise UnreadFieldError(field)
 
     def node_column(self, field: str, asked: Part) -> FloatColumn | BoolColumn:
         """See `World.node_column`."""
@@ -250,11 +252,11 @@ class SnapshotWorld:
             return eligible(asked, self.snapshot)
         if field == "node.missing_image_bytes" and isinstance(asked, tuple):
             return self._images.missing_bytes(self.snapshot, [str(one) for one in asked])
-        raise KeyError(field)
+        raise UnreadFieldError(field)
 
     def pod_table(self, table: str) -> SnapshotWorld:
         """See `World.pod_table`; `support` refuses policies that ask for other pods."""
-        raise KeyError(table)
+        raise UnreadFieldError(table)
 
     def metric(self, name: str) -> FloatColumn:
         """See `World.metric`."""
@@ -313,7 +315,7 @@ class SnapshotWorld:
     def pod_flag(self, field: str, key: str | None) -> BoolColumn:  # noqa: ARG002 - none is keyed
         """See `World.pod_flag`."""
         name = field.removeprefix("it.")
-        return self.snapshot.pods.flag(name, POD_FLAGS[name])
+        return self.snapshot.pods.flag(name, reader(POD_FLAGS, name))
 
     def cycle_number(self, field: str) -> float:
         """See `World.cycle_number`."""
@@ -326,13 +328,13 @@ class SnapshotWorld:
         if field.startswith("cluster."):
             column = self.node_number("node." + field.removeprefix("cluster."), None)
             return float(column[self.present].sum())
-        raise KeyError(field)
+        raise UnreadFieldError(field)
 
     def cycle_text(self, field: str) -> str | None:
         """See `World.cycle_text`."""
         if field == "time.weekday":
             return WEEKDAYS[self._local_time().weekday()]
-        raise KeyError(field)
+        raise UnreadFieldError(field)
 
     # ---- inside ----------------------------------------------------------------------------
 
@@ -442,11 +444,11 @@ class PodSubject:
             return tuple([c.image for c in containers_of(self._pod) if c.image])
         if field == "pod.containers":
             return tuple([c.name for c in containers_of(self._pod)])
-        raise KeyError(field)
+        raise UnreadFieldError(field)
 
     def flag(self, field: str, key: str | None) -> bool:  # noqa: ARG002 - none is keyed
         """See `Subject.flag`."""
-        return POD_FLAGS[field.removeprefix("pod.")](self._pod)
+        return reader(POD_FLAGS, field.removeprefix("pod."))(self._pod)
 
     def pairs(self, field: str) -> tuple[tuple[str, str | float], ...]:
         """See `Subject.pairs`."""

@@ -27,6 +27,7 @@ from dsl.several.rules import GangParts
 from dsl.source import MAX_BYTES, Span
 from dsl.spelling import closest
 from engine.framework.runtime import PluginError
+from engine.policy.podreads import UnreadFieldError
 from engine.policytests.answers import ByColumns, rules_of
 from engine.policytests.comparing import differences
 from engine.policytests.coverage import RuleCoverage, coverage_of, rules_covered
@@ -195,8 +196,7 @@ class Runner:
             return ERROR, render((_about(suite, case, str(failed)),))
         except PluginError as fault:
             return ERROR, render((_about(suite, case, str(fault)),))
-        except KeyError as fault:
-            # What no world of this version has a column for is a KeyError.
+        except UnreadFieldError as fault:
             return SKIPPED, f"this version has nothing to read for {fault} yet"
 
     def _judged(

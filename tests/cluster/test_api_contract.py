@@ -891,6 +891,13 @@ def test_events_have_two_faces(api: Wire) -> None:
     assert made["apiVersion"] == "events.k8s.io/v1"
     assert made["note"] == "Successfully assigned"
     core = api.get(api.path("events", "e")).body
+    unset = ("deprecatedFirstTimestamp", "deprecatedLastTimestamp", "deprecatedSource")
+    assert [made[name] for name in unset] == [None, None, {}]
+    assert [core[name] for name in ("firstTimestamp", "lastTimestamp", "source")] == [
+        None,
+        None,
+        {},
+    ]
     assert core["apiVersion"] == "v1"
     assert core["involvedObject"]["name"] == "p"
     assert core["message"] == "Successfully assigned"

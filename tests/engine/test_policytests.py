@@ -21,7 +21,7 @@ from dsl.policytest import read_suite
 from dsl.several.rules import GangParts
 from engine.framework.podinfo import CPU, MEMORY
 from engine.policy.plugin import PolicyPlugin
-from engine.policy.podreads import workload_of
+from engine.policy.podreads import UnreadFieldError, workload_of
 from engine.policy.support import new_compiler
 from engine.policytests.answers import ByColumns
 from engine.policytests.comparing import differences
@@ -363,24 +363,38 @@ def test_what_is_not_said_is_an_error(run):
 
 
 class Later(Compiler):
-    """Compiles a filter that reads what no world has."""
+    """Compiles a filter that raises."""
+
+    def __init__(self, fault):
+        super().__init__()
+        self.fault = fault
 
     def compile(self, files, **options):
         result = super().compile(files, **options)
         (plan,) = result.plans
 
         def read(*_):
-            raise KeyError("node.later")
+            raise self.fault
 
         filters = tuple(replace(one, prepare=read) for one in plan.filters)
         return structs.replace(result, plans=(replace(plan, filters=filters),))
 
 
-def test_what_this_version_cannot_read_is_skipped_and_says_so(tmp_path):
+def runner_of_a_filter_that_raises(fault, tmp_path):
     (tmp_path / "p.policy").write_text("filter: node.ready\n")
     path = tmp_path / "t.policytest"
     path.write_text('use p\nnode: a\ntest: "t"\n  given pod\n  expect feasible [a]\n')
-    runner = Runner(None, Later(), READER)
+    return Runner(None, Later(fault), READER), path
+
+
+def test_a_bug_is_not_taken_for_something_to_skip(tmp_path):
+    runner, path = runner_of_a_filter_that_raises(KeyError("a bug"), tmp_path)
+    with pytest.raises(KeyError, match="a bug"):
+        runner.run(path)
+
+
+def test_what_this_version_cannot_read_is_skipped_and_says_so(tmp_path):
+    runner, path = runner_of_a_filter_that_raises(UnreadFieldError("node.later"), tmp_path)
     runner.run(path)
     report = runner.report
     assert outcome(report.results) == (

@@ -45,10 +45,11 @@ class FakeEdge:
     def __init__(self):
         self.binds, self.resolves = [], []
         self.bind_answers, self.resolve_answers = deque(), deque()
-        self.conditions, self.events, self.pauses = [], [], []
+        self.conditions, self.events, self.pauses, self.calls = [], [], [], []
 
     async def bind(self, effect):
         self.binds.append((effect.pod.name, effect.node))
+        self.calls.append(("bind", effect.pod.uid))
         return await self._answer(self.bind_answers)
 
     async def resolve(self, effect):
@@ -64,8 +65,11 @@ class FakeEdge:
             raise answer
         return answer
 
-    async def set_unschedulable(self, effect):
+    def set_unschedulable(self, effect):
         self.conditions.append((effect.pod.name, effect.reason, effect.message))
+
+    async def withdraw(self, uid):
+        self.calls.append(("withdraw", uid))
 
     def emit(self, effect):
         self.events.append((effect.name, effect.type, effect.reason, effect.note))
@@ -427,6 +431,29 @@ async def test_a_pod_that_does_not_fit_waits_and_its_owner_is_told():
     assert world.edge.events == [("p", "Warning", "FailedScheduling", TOO_BIG)]
     assert world.edge.conditions == [("p", "Unschedulable", TOO_BIG)]
     assert world.telemetry[Count.ATTEMPTS_UNSCHEDULABLE] == 1
+
+
+@in_a_loop
+async def test_a_condition_is_withdrawn_before_the_pod_is_bound():
+    world = World()
+    world.comes(cpu="3")
+    await world.turn()
+    world.handlers.nodes.on_add(make_node("big", cpu="8"))
+    world.clock.advance(10.0)
+    await world.turn()
+    uid = "uid-default-p"
+    assert world.edge.calls == [("withdraw", uid), ("bind", uid)]
+
+
+@in_a_loop
+async def test_conditions_that_are_not_written_yet_hold_no_pod_up():
+    world = World()
+    for number in range(MOST_IN_FLIGHT + 50):
+        world.comes(f"big{number}", cpu="3")
+    world.comes("small", cpu="1m")
+    await world.turn()
+    assert len(world.edge.conditions) == MOST_IN_FLIGHT + 50
+    assert world.edge.binds == [("small", "n1")]
 
 
 @in_a_loop
@@ -895,7 +922,10 @@ class FakeServer:
         fate = self.fates.popleft() if self.fates else "ok"
         return UNKNOWN if fate.startswith(("lost", "unsent")) else self.truth(effect)
 
-    async def set_unschedulable(self, effect):
+    def set_unschedulable(self, effect):
+        pass
+
+    async def withdraw(self, uid):
         pass
 
     def emit(self, effect):

@@ -269,6 +269,27 @@ def test_run_refuses_what_it_cannot_use_in_one_line(args, said, file):
     assert said in line
 
 
+@pytest.mark.parametrize(
+    ("folder", "said"),
+    [
+        ("here", "has no file whose name ends in .policy"),
+        ("nowhere", "is not there"),
+    ],
+)
+def test_run_says_at_once_that_a_folder_holds_no_policy(folder, said, tmp_path):
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "a.txt").write_text("filter: node.ready")
+    settings = ("--kubeconfig", "no/such/file", "--policies", str(tmp_path / folder))
+    run = subprocess.Popen(
+        [sys.executable, "-m", "engine", "run", *settings], stderr=subprocess.PIPE, text=True
+    )
+    with run:
+        line = run.stderr.readline()
+        run.terminate()
+        run.stderr.read()
+    assert f"W engine folder {tmp_path / folder} {said}: no pod is scheduled until it has" in line
+
+
 # ---- the demo ------------------------------------------------------------------------------------
 
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections import Counter
+from collections.abc import AsyncGenerator, Mapping
 from random import Random
 from typing import Any
 
@@ -11,8 +12,10 @@ from engine.framework.edge import EventSink
 from engine.framework.effects import Emit
 from engine.kube.errors import Unreachable
 from engine.kube.events import EventSettings, KubeEventSink, cut_note
-from engine.kube.reflector import Wiring
+from engine.kube.gate import Gate, Priority
+from engine.kube.limiter import AdaptiveLimit, LimitSettings
 from engine.kube.session import Response
+from engine.kube.wiring import Wiring
 from engine.telemetry import Count, Telemetry
 
 
@@ -55,8 +58,13 @@ def emit(name: str = "p", note: str = "no room", reason: str = "FailedScheduling
     return Emit("Pod", "d", name, "u1", "Warning", reason, "Scheduling", note)
 
 
+async def end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
 class Bench:
-    def __init__(self, busy: Callable[[], int] = lambda: 0, **settings: Any) -> None:
+    def __init__(self, at_once: int = 8, **settings: Any) -> None:
         self.clock = ManualClock()
         self.telemetry = Telemetry()
         self.server = Server()
@@ -67,13 +75,11 @@ class Bench:
             self.clock.advance(seconds)
             await asyncio.sleep(0)
 
+        wiring = Wiring(self.clock, self.telemetry, Random(1), sleep)
+        limit = AdaptiveLimit(LimitSettings(start=at_once, least=at_once, most=at_once))
+        self.gate = Gate(self.server, wiring, limit=limit)
         self.sink = KubeEventSink(
-            self.server,
-            Wiring(self.clock, self.telemetry, Random(1), sleep),
-            controller="berth",
-            host="h",
-            busy=busy,
-            settings=EventSettings(**settings),
+            self.gate, wiring, controller="berth", host="h", settings=EventSettings(**settings)
         )
 
     async def write(self) -> None:
@@ -187,24 +193,60 @@ def test_a_full_buffer_drops_and_counts() -> None:
     asyncio.run(run())
 
 
-def test_bindings_go_first_but_events_do_not_starve() -> None:
-    async def run(*, busy: bool) -> float:
-        bench = Bench(lambda: int(busy), rate=1000.0, rate_while_binding=50.0, burst=1, workers=1)
-        for i in range(20):
-            bench.sink.emit(emit(f"p{i}"))
-        while len(bench.sink):
-            await bench.write()
-        assert len(bench.server.got) == 20
-        return sum(bench.slept)
+def test_three_hundred_a_second_are_written_as_fast_as_the_server_answers() -> None:
+    """While bindings are in flight all the time, and for longer than the buffer would last."""
 
-    free, busy = asyncio.run(run(busy=False)), asyncio.run(run(busy=True))
-    assert 0.015 < free < 0.05
-    assert 0.35 < busy < 0.45
+    async def run() -> None:
+        bench = Bench(at_once=10, capacity=1000)
+        task = asyncio.create_task(bench.sink.run())
+        for number in range(6000):
+            with await bench.gate.place(Priority.BINDING):
+                bench.sink.emit(emit(f"p{number}", reason="Scheduled"))
+                await asyncio.sleep(0)
+                bench.clock.advance(1 / 300)
+        assert len(bench.sink) < 20
+        assert bench.telemetry[Count.EVENTS_DROPPED] == 0
+        assert await bench.sink.flush(5.0)
+        assert len(bench.server.got) == 6000
+        await end(task)
+
+    asyncio.run(run())
+
+
+def test_ten_thousand_pods_told_three_times_are_two_writes_each() -> None:
+    async def run() -> None:
+        bench = Bench()
+        task = asyncio.create_task(bench.sink.run())
+        for _ in range(3):
+            for number in range(10_000):
+                bench.sink.emit(emit(f"p{number}"))
+            assert await bench.sink.flush(30.0)
+            bench.clock.advance(20.0)
+        assert Counter(bench.methods) == {"POST": 10_000, "PATCH": 10_000}
+        await end(task)
+
+    asyncio.run(run())
+
+
+def test_what_is_remembered_has_an_end_in_number_length_and_time() -> None:
+    async def run() -> None:
+        bench = Bench(remembered=10, remembered_letters=1000)
+        for number in range(20):
+            bench.sink.emit(emit(f"p{number}"))
+        assert len(bench.sink._known) == 10
+        bench.sink.emit(emit("long", "x" * 900))
+        assert sum(len(one.emit.note) for one in bench.sink._known.values()) <= 1000
+        bench.clock.advance(400.0)
+        bench.sink.emit(emit("new", "y"))
+        assert [one.emit.name for one in bench.sink._known.values()] == ["new"]
+        assert bench.sink._letters == 1
+
+    asyncio.run(run())
 
 
 def test_troubles() -> None:
     async def run() -> None:
-        bench = Bench(workers=1)
+        bench = Bench(at_once=1)
         # Unreachable, 500, 429: tried again. 409 on create: it is there. 403: dropped.
         bench.server.answers = [0, 500, 429, 201, 409, 403]
         for i in range(3):
@@ -246,7 +288,7 @@ def test_a_series_whose_event_the_server_forgot_starts_anew() -> None:
 
 def test_flush_waits_for_what_is_left_within_its_bound() -> None:
     async def run() -> None:
-        bench = Bench(lambda: 1, rate_while_binding=0.001, burst=1)
+        bench = Bench()
         task = asyncio.create_task(bench.sink.run())
         for i in range(50):
             bench.sink.emit(emit(f"p{i}"))
@@ -255,8 +297,7 @@ def test_flush_waits_for_what_is_left_within_its_bound() -> None:
         bench.server.hold = asyncio.Event()
         bench.sink.emit(emit("last"))
         assert not await bench.sink.flush(0.01)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        await end(task)
 
     asyncio.run(run())
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from random import Random
 
@@ -82,22 +83,32 @@ class TestStep:
     def test_failures_double_up_to_the_limit(self) -> None:
         _, actions = walk(*[Failed()] * 8)
         seconds = [a.seconds for a in actions if isinstance(a, Wait)]
-        assert seconds == [0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30.0, 30.0]
+        assert seconds == [0.8, 1.6, 3.2, 6.4, 10.0, 10.0, 10.0, 10.0]
 
     def test_retry_after_is_the_least(self) -> None:
         _, actions = walk(Failed(retry_after=12.0))
         assert actions == [Wait(0.8, floor=12.0)]
 
-    def test_two_healthy_minutes_forgive(self) -> None:
+    @pytest.mark.parametrize("end", [End.DROPPED, End.FROZEN])
+    def test_a_good_watch_that_breaks_off_is_opened_again_at_once(self, end: End) -> None:
         state, _ = walk(Listed("7"), *[Failed()] * 6)
-        _, actions = walk(Ended(End.DROPPED, "9", 1, 121.0), state=state)
-        assert actions == [Wait(0.8)]
+        _, actions = walk(Ended(end, "9", 0, 0.6), Waited(), Failed(), state=state)
+        assert actions == [Wait(0.05), Watch("9"), Wait(0.8)], "and what was before is forgiven"
 
-    def test_drops_of_good_watches_wait_less_and_less(self) -> None:
-        state, _ = walk(Listed("7"), *[Failed()] * 8)
-        state, actions = walk(*[Ended(End.DROPPED, "9", 1, 119.0)] * 4, state=state)
-        waits = [a.seconds for a in actions if isinstance(a, Wait)]
-        assert waits[-1] < waits[0]
+    def test_a_line_forgives_but_a_short_watch_is_not_opened_at_once(self) -> None:
+        state, _ = walk(Listed("7"), *[Failed()] * 6)
+        _, actions = walk(*[Ended(End.DROPPED, "9", 1, 0.1)] * 3, state=state)
+        assert actions == [Wait(0.8)] * 3
+
+    def test_watches_that_always_expire_lead_to_lists_now_and_then(self) -> None:
+        state, waits = State(), []
+        for _ in range(6):
+            state, (_, wait, again) = walk(
+                Listed("7"), Ended(End.EXPIRED, "7", 0, 0.1), Waited(), state=state
+            )
+            waits.append(wait.seconds)
+            assert again == List("7", True)
+        assert waits == [0.8, 1.6, 2.0, 2.0, 2.0, 2.0]
 
     def test_a_refused_watch_is_tried_again_and_not_listed(self) -> None:
         _, actions = walk(Listed("7"), Failed(), Waited())
@@ -405,10 +416,47 @@ def test_a_down_server_is_not_hammered(bench: Bench) -> None:
     for _ in range(60):
         bench.spin(4)
     down = bench.slept[:10]
-    assert all(0.8 <= s <= 60.0 for s in down)
-    assert sum(bench.slept) / len(bench.slept) > 20
+    assert all(0.8 <= s <= 20.0 for s in down[1:])
+    assert sum(bench.slept) / len(bench.slept) > 10
     health = bench.reflector.health()
     assert health.phase is Phase.WATCHING or health.failures > 0
+
+
+def test_a_server_that_is_found_back_ends_the_waits_of_all(bench: Bench) -> None:
+    bench.settle()
+    bench.server.faults.extend(["refused"] * 8)
+    bench.server.cut("drop")
+    forever = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        bench.slept.append(seconds)
+        if seconds > 5.0:
+            await forever.wait()
+
+    object.__setattr__(bench.reflector._wiring, "sleep", sleep)
+    for _ in range(20):
+        bench.spin(4)
+    assert not bench.server.open_watches
+    bench.server.faults.clear()
+    bench.reflector._wiring.reach.found()
+    bench.settle()
+    assert bench.telemetry[Count.REFLECTOR_LISTS] == 1
+
+
+def test_silence_is_noticed_within_fifteen_seconds(bench: Bench) -> None:
+    asked: list[tuple[float, float]] = []
+    stream = bench.server.stream
+
+    def remember(
+        path: str, *, params: Mapping[str, str], read_timeout_seconds: float
+    ) -> AsyncGenerator[bytes, None]:
+        asked.append((float(params["timeoutSeconds"]), read_timeout_seconds))
+        return stream(path, params=params, read_timeout_seconds=read_timeout_seconds)
+
+    bench.server.stream = remember  # type: ignore[method-assign,assignment]  # one that remembers
+    bench.settle()
+    ((ends, silent),) = asked
+    assert ends + 2 < silent <= 15
 
 
 def test_health_tells_state_and_silence(bench: Bench) -> None:

@@ -31,9 +31,9 @@ from engine.kube.errors import (
     Unreachable,
     Unreadable,
 )
-from engine.kube.limiter import AdaptiveLimit, LimitSettings
-from engine.kube.reflector import Wiring
+from engine.kube.gate import Gate
 from engine.kube.session import Session
+from engine.kube.wiring import Wiring
 from engine.kube.writer import (
     KubeBinder,
     KubePodReader,
@@ -149,7 +149,7 @@ async def bound_by(*answers: Answer) -> tuple[BindOutcome, str, Script, Wiring]:
     async with serving(*answers) as script, session_to(script) as session:
         wires = wiring()
         settings = HASTY if be_silent in answers else SETTINGS
-        binder: Binder = KubeBinder(session, wires, settings=settings)
+        binder: Binder = KubeBinder(Gate(session, wires), wires, settings=settings)
         outcome, text = await binder.bind(BIND)
         return outcome, text, script, wires
 
@@ -268,7 +268,8 @@ def test_a_refused_connection_is_surely_not_bound_and_cannot_be_asked() -> None:
     async def run() -> None:
         async with serving(reply(201)) as script:
             session = await Session.from_url(f"http://127.0.0.1:{script.port}")
-        binder = KubeBinder(session, wiring(), settings=SETTINGS)
+        wires = wiring()
+        binder = KubeBinder(Gate(session, wires), wires, settings=SETTINGS)
         outcome, text = await binder.bind(BIND)
         assert outcome is B.REFUSED
         assert text == f"cannot reach http://127.0.0.1:{script.port}: connection refused"
@@ -282,51 +283,14 @@ def test_a_refused_connection_is_surely_not_bound_and_cannot_be_asked() -> None:
 def test_a_follower_does_not_write() -> None:
     async def run() -> None:
         async with serving(reply(201)) as script, session_to(script) as session:
-            binder = KubeBinder(session, wiring(), may_write=lambda: False)
+            wires = wiring()
+            gate = Gate(session, wires)
+            binder = KubeBinder(gate, wires, may_write=lambda: False)
             assert await binder.bind(BIND) == (B.REFUSED, "no longer leading")
             assert not script.asked
-            assert binder.in_flight() == 0
+            assert gate.wanted == 0
 
     asyncio.run(run())
-
-
-class TestLimit:
-    def test_grows_while_full_and_fast_and_shrinks_when_slow(self) -> None:
-        async def run() -> None:
-            limit = AdaptiveLimit(LimitSettings(start=10, most=20))
-            for _ in range(2000):
-                for _ in range(limit.limit):
-                    await limit.acquire()
-                for _ in range(limit.in_flight):
-                    limit.release(0.005)
-            assert limit.limit == 20
-            for _ in range(20):
-                await limit.acquire()
-            for _ in range(20):
-                limit.release(0.5)
-            assert limit.limit == 18, "once a round trip"
-            for _ in range(200):
-                await limit.acquire()
-                limit.release(0.5, overloaded=True)
-            assert limit.limit == 4
-
-        asyncio.run(run())
-
-    def test_nobody_is_lost_when_a_waiter_is_cancelled(self) -> None:
-        async def run() -> None:
-            limit = AdaptiveLimit(LimitSettings(start=1, least=1))
-            await limit.acquire()
-            tasks = [asyncio.create_task(limit.acquire()) for _ in range(3)]
-            await asyncio.sleep(0)
-            assert limit.wanted == 4
-            tasks[0].cancel()
-            limit.release(0.001)
-            tasks[1].cancel()
-            await asyncio.gather(*tasks[:2], return_exceptions=True)
-            await tasks[2]
-            assert (limit.in_flight, limit.wanted) == (1, 1)
-
-        asyncio.run(run())
 
 
 class TestPodStatusWriter:
@@ -335,8 +299,14 @@ class TestPodStatusWriter:
         async def run() -> tuple[Script, Wiring]:
             async with serving(*answers) as script, session_to(script) as session:
                 wires = wiring()
-                writer: PodStatusWriter = KubePodStatusWriter(session, wires)
-                await writer.set_unschedulable(effect)
+                writer = KubePodStatusWriter(Gate(session, wires), wires)
+                task = asyncio.create_task(writer.run())
+                sink: PodStatusWriter = writer
+                sink.set_unschedulable(effect)
+                await asyncio.sleep(0.05)
+                await sink.withdraw(effect.pod.uid)
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
                 return script, wires
 
         return asyncio.run(run())
@@ -483,6 +453,28 @@ class TestStream:
                         pass
 
         asyncio.run(run())
+
+
+def test_after_a_silence_no_connection_that_was_open_is_used() -> None:
+    """Both were there before the network swallowed them: one costs a timeout, the other nothing."""
+    dead: set[object] = set()
+
+    async def swallow(request: web.Request) -> web.StreamResponse:
+        if request.transport in dead:
+            await asyncio.sleep(60)
+        await asyncio.sleep(0.02)
+        dead.add(request.transport)
+        return web.Response()
+
+    async def run() -> None:
+        async with serving(swallow) as script, session_to(script) as session:
+            await asyncio.gather(*[session.request("GET", "/x") for _ in range(2)])
+            assert len(dead) == 2
+            with pytest.raises(Timeout):
+                await session.request("GET", "/x", timeout_seconds=0.1)
+            assert (await session.request("GET", "/x", timeout_seconds=5.0)).ok
+
+    asyncio.run(run())
 
 
 def kubeconfig(server: str, **user: Any) -> dict[str, Any]:

@@ -357,6 +357,17 @@ def test_a_key_that_is_no_policy_by_its_name_is_told_of_once(caplog):
     ]
 
 
+def test_without_a_policy_what_is_there_instead_is_told_whenever_it_changes():
+    offers = Offers()
+    source = ConfigMapSource("berth", "rules", offers)
+    first, second = config_map({"readme": "x"}), config_map({"other": "x"})
+    source.on_add(first)
+    source.on_update(first, second)
+    assert (offers, offers.passed_over) == ([{}, {}], ("other",))
+    source.on_update(second, config_map({"other": "x"}, resource_version="2"))
+    assert offers == [{}, {}]
+
+
 def test_only_a_change_of_its_files_counts():
     offers = Offers()
     source = ConfigMapSource("berth", "rules", offers)

@@ -1,0 +1,292 @@
+"""The one way of all writes to the API server: by priority, as many at a time as it bears.
+
+Knows nothing of what is written. Who wants to write waits for a place; the most urgent has the next
+that comes free. A 429 pauses all; while the server is away a few calls a second go out, whoever
+wants how many. A lease's renewal waits for nothing: without it nobody may write at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from types import TracebackType
+from typing import Final
+
+from engine.kube.errors import KubeError, Unreachable
+from engine.kube.limiter import AdaptiveLimit
+from engine.kube.session import JSON, KubeClient, Response
+from engine.kube.wiring import Wiring
+
+_LOG = logging.getLogger(__name__)
+
+_TOO_MANY_REQUESTS: Final = 429
+_NO_SERVER_BEHIND: Final = frozenset({502, 503})
+_BUDGET: Final = b"DisruptionBudget"
+_TIMEOUT_SECONDS: Final = 10.0
+
+
+class Priority(IntEnum):
+    """Who goes first."""
+
+    LEASE = 0
+    BINDING = 1
+    EVICTION = 2
+    CONDITION = 3
+    EVENT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class GateSettings:
+    """How writes give way."""
+
+    away_seconds: float = 0.25
+    """Between two calls while the server is away."""
+    patience_seconds: float = 30.0
+    """After so long without a place, bindings and evictions hear that the server is away."""
+    slow_down_least_seconds: float = 0.2
+    """The pause after a 429 that does not say how long."""
+    share: int = 8
+    """One in so many places goes to the least urgent, so that nobody starves."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiter:
+    place: asyncio.Future[None]
+    since: float
+
+
+class Place:
+    """Leave to write now; give it back by leaving the `with` block, or by `release`."""
+
+    def __init__(self, gate: Gate, client: KubeClient, priority: Priority) -> None:
+        self._gate = gate
+        self._client = client
+        self._priority = priority
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        timeout_seconds: float = _TIMEOUT_SECONDS,
+    ) -> Response:
+        """See `KubeClient.request`; what comes of it is known to all."""
+        began = self._gate.clock.monotonic()
+        try:
+            answer = await self._client.request(
+                method,
+                path,
+                params=params,
+                body=body,
+                content_type=content_type,
+                timeout_seconds=timeout_seconds,
+            )
+        except KubeError:
+            self._gate.unanswered(self._gate.clock.monotonic() - began)
+            raise
+        self._gate.answered(answer, self._gate.clock.monotonic() - began)
+        return answer
+
+    def release(self) -> None:
+        """Gives it back."""
+        self._gate.give_back(self._priority)
+
+    def __enter__(self) -> Place:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+
+class Gate:
+    """Hands out places, first to the most urgent, then in the order in which they were asked for.
+
+    Single owner: the event loop.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        wiring: Wiring,
+        *,
+        limit: AdaptiveLimit | None = None,
+        settings: GateSettings | None = None,
+    ) -> None:
+        self._client = client
+        self.clock = wiring.clock
+        self._sleep = wiring.sleep
+        self._reach = wiring.reach
+        self._settings = settings or GateSettings()
+        self.limit = limit or AdaptiveLimit()
+        self.in_flight = 0
+        self._waiting: dict[Priority, deque[_Waiter]] = {one: deque() for one in Priority}
+        self._paused_until = float("-inf")
+        self._next_call = float("-inf")
+        self._given = 0
+        self._waker: asyncio.Task[None] | None = None
+
+    @property
+    def wanted(self) -> int:
+        """How many have a place or wait for one."""
+        return self.in_flight + sum(len(queue) for queue in self._waiting.values())
+
+    def lane(self, priority: Priority) -> Lane:
+        """A client each of whose requests waits for a place."""
+        return Lane(self, self._client, priority)
+
+    async def place(self, priority: Priority) -> Place:
+        """Waits for a place.
+
+        Raises:
+            Unreachable: the server is away, and has been for as long as anyone waits.
+        """
+        place = Place(self, self._client, priority)
+        if priority is Priority.LEASE:
+            return place
+        future = asyncio.get_running_loop().create_future()
+        self._waiting[priority].append(_Waiter(future, self.clock.monotonic()))
+        self._hand_over()
+        try:
+            await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled() and future.exception() is None:
+                # The place was handed over while we were being cancelled.
+                place.release()
+            raise
+        return place
+
+    def give_back(self, priority: Priority) -> None:
+        """A place is free again."""
+        if priority is not Priority.LEASE:
+            self.in_flight -= 1
+            self._hand_over()
+
+    def answered(self, answer: Response, seconds: float) -> None:
+        """Learns from an answer, and how long it took."""
+        overloaded = answer.status == _TOO_MANY_REQUESTS and _BUDGET not in answer.body
+        if overloaded:
+            asked = answer.error().retry_after_seconds or 0.0
+            pause = max(asked, self._settings.slow_down_least_seconds)
+            self._paused_until = max(self._paused_until, self.clock.monotonic() + pause)
+        if answer.status in _NO_SERVER_BEHIND:
+            self._reach.lost()
+        else:
+            self._reach.found()
+        self.limit.learn(seconds, self.in_flight, overloaded=overloaded)
+
+    def unanswered(self, seconds: float) -> None:
+        """Learns that there was no answer."""
+        self._reach.lost()
+        self.limit.learn(seconds, self.in_flight, overloaded=True)
+
+    # --- inside
+
+    def _hand_over(self) -> None:
+        while self.in_flight < self.limit.limit:
+            queue = self._next()
+            if queue is None:
+                return
+            closed = self._closed_for()
+            if closed > 0.0:
+                self._wake_in(closed)
+                return
+            self.in_flight += 1
+            self._given += 1
+            self._next_call = self.clock.monotonic() + self._settings.away_seconds
+            queue.popleft().place.set_result(None)
+
+    def _next(self) -> deque[_Waiter] | None:
+        """Whose turn it is; those who gave up are passed over."""
+        least_urgent = self._given % self._settings.share == self._settings.share - 1
+        for priority in reversed(Priority) if least_urgent else Priority:
+            queue = self._waiting[priority]
+            while queue and queue[0].place.done():
+                queue.popleft()
+            if queue:
+                return queue
+        return None
+
+    def _closed_for(self) -> float:
+        until = self._paused_until
+        if self._reach.away:
+            until = max(until, self._next_call)
+        return until - self.clock.monotonic()
+
+    def _wake_in(self, seconds: float) -> None:
+        if self._waker is None:
+            self._waker = asyncio.get_running_loop().create_task(self._wake(seconds))
+
+    async def _wake(self, seconds: float) -> None:
+        await self._sleep(seconds)
+        self._waker = None
+        if self._reach.away:
+            self._lose_patience()
+        self._hand_over()
+
+    def _lose_patience(self) -> None:
+        long_ago = self.clock.monotonic() - self._settings.patience_seconds
+        for priority in (Priority.BINDING, Priority.EVICTION):
+            queue = self._waiting[priority]
+            while queue and (queue[0].since <= long_ago or queue[0].place.done()):
+                waiter = queue.popleft()
+                if not waiter.place.done():
+                    waiter.place.set_exception(Unreachable("the API server does not answer"))
+
+
+async def within(seconds: float, idle: asyncio.Event, left: Callable[[], int], what: str) -> bool:
+    """Waits until a writer has written all; False, and it is said, if that takes too long."""
+    try:
+        async with asyncio.timeout(seconds):
+            await idle.wait()
+    except TimeoutError:
+        _LOG.warning("%d %s were not written before the end", left(), what)
+        return False
+    return True
+
+
+class Lane:
+    """A `KubeClient` all of whose requests go through the gate, each with a place of its own."""
+
+    def __init__(self, gate: Gate, client: KubeClient, priority: Priority) -> None:
+        self._gate = gate
+        self._client = client
+        self._priority = priority
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        timeout_seconds: float = _TIMEOUT_SECONDS,
+    ) -> Response:
+        """See `KubeClient.request`."""
+        with await self._gate.place(self._priority) as place:
+            return await place.request(
+                method,
+                path,
+                params=params,
+                body=body,
+                content_type=content_type,
+                timeout_seconds=timeout_seconds,
+            )
+
+    def stream(
+        self, path: str, *, params: Mapping[str, str] | None = None, read_timeout_seconds: float
+    ) -> AsyncGenerator[bytes, None]:
+        """See `KubeClient.stream`; reading for long is no write, and waits for nothing."""
+        return self._client.stream(path, params=params, read_timeout_seconds=read_timeout_seconds)

@@ -1,0 +1,87 @@
+"""Whether the API server answers: told by whoever asks it, known to all who would.
+
+While nobody gets an answer one small question is asked again and again, so that the many need not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
+
+from engine.kube.errors import KubeError
+from engine.kube.session import KubeClient
+
+if TYPE_CHECKING:
+    from engine.kube.wiring import Wiring
+
+_LOG = logging.getLogger(__name__)
+
+_FIRST_SECONDS: Final = 0.25
+_MOST_SECONDS: Final = 1.0
+_TIMEOUT_SECONDS: Final = 2.0
+_SERVER_ERRORS: Final = 500
+
+
+class Reach:
+    """What is known; everybody in one event loop shares it."""
+
+    def __init__(self) -> None:
+        self.away = False
+        """The last that is known is that the server did not answer."""
+        self._lost = asyncio.Event()
+        self._found = asyncio.Event()
+
+    def lost(self) -> None:
+        """A request had no answer."""
+        if not self.away:
+            self.away = True
+            self._found.clear()
+            self._lost.set()
+
+    def found(self) -> None:
+        """A request had an answer: all who wait go on."""
+        if self.away:
+            self.away = False
+            self._lost.clear()
+            self._found.set()
+
+    async def until_lost(self) -> None:
+        """Waits until the server is away."""
+        await self._lost.wait()
+
+    async def rest(self, sleep: Callable[[float], Awaitable[None]], seconds: float) -> None:
+        """Sleeps; if the server is away, no longer than until it is back."""
+        if not self.away:
+            await sleep(seconds)
+            return
+        found = asyncio.ensure_future(self._found.wait())
+        slept = asyncio.ensure_future(sleep(seconds))
+        try:
+            await asyncio.wait({found, slept}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            found.cancel()
+            slept.cancel()
+
+
+async def keep_asking(client: KubeClient, wiring: Wiring) -> None:
+    """Asks while the server is away, at most four times a second, until cancelled."""
+    reach = wiring.reach
+    while True:
+        await reach.until_lost()
+        _LOG.warning("the API server does not answer")
+        pause = _FIRST_SECONDS
+        while reach.away and not await _answers(client):
+            await wiring.sleep(pause * (1.0 + 0.2 * wiring.random.random()))
+            pause = min(_MOST_SECONDS, pause * 2)
+        reach.found()
+        _LOG.info("the API server answers")
+
+
+async def _answers(client: KubeClient) -> bool:
+    try:
+        answer = await client.request("GET", "/readyz", timeout_seconds=_TIMEOUT_SECONDS)
+    except KubeError:
+        return False
+    return answer.status < _SERVER_ERRORS
