@@ -23,7 +23,7 @@ from engine.framework.podinfo import PodInfo
 from engine.framework.status import Status, unresolvable
 from engine.queue import QueuedPod, Rules, SchedulingQueue, SubQueue, scheduling_queue
 from tests.effort import examples
-from tests.engine.queue.builders import waiting
+from tests.engine.queue.builders import nothing, waiting
 
 ROOM = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
 OTHER = ClusterEvent(Resource.NODE, Action.ADD)
@@ -46,7 +46,7 @@ class Bench:
             "Taint": (ClusterEventWithHint(OTHER),),
         }
         self.rules = Rules(self.order, self.gate, hints, class_key=self.class_key)
-        self.queue = SchedulingQueue(clock=self.clock, rules=self.rules)
+        self.queue = SchedulingQueue(clock=self.clock, rules=self.rules, snapshot=nothing)
 
     def order(self, pod: PodInfo, queued_at: float) -> tuple[float, ...]:
         return (-pod.priority, queued_at)
