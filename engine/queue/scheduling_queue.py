@@ -80,6 +80,8 @@ _CLASS_MOVES: Final = "ClassMoves"
 
 ASKING_SECONDS: Final = 0.002
 """How long hints are asked on end; what is left is asked in the next `flush`."""
+MOST_LEFTOVER: Final = 1_000
+"""Pods parked for too long that one `flush` looks at."""
 MOST_ASKING: Final = 256
 """Events that may wait to be asked about."""
 
@@ -368,6 +370,8 @@ class SchedulingQueue:
             for queued in parked:
                 if queued.parked_at + self._max_in_unschedulable > now:
                     break
+                if len(leftover) == MOST_LEFTOVER:
+                    break  # `next_deadline` has passed already
                 leftover.append(queued)
             for queued in leftover:
                 if parked is self._unschedulable and self._wake_all_of(queued, now):
