@@ -100,6 +100,8 @@ def rules_of(framework: Framework, newest: Callable[[], Snapshot]) -> Rules:
         lambda pod, plugins: framework.turns_at(pod, newest(), plugins),
         framework.gates_move,
         framework.sorter,
+        # Keys that move are not those by which pods were rejected some time ago.
+        lambda pod: None if framework.keys_move else framework.class_key(pod, newest()),
     )
 
 
@@ -307,7 +309,7 @@ class Scheduler:
         if status.rejected:
             self._telemetry.add(Count.ATTEMPTS_UNSCHEDULABLE)
             message = f"node {node} was chosen and refused: {words}"
-            self._fail(queued, "Unschedulable", message, frozenset({status.plugin}))
+            self._fail(queued, "Unschedulable", message, frozenset({status.plugin}), alone=True)
         else:
             self._telemetry.add(Count.ATTEMPTS_ERROR)
             self._fail(queued, "SchedulerError", words, None)
@@ -321,13 +323,22 @@ class Scheduler:
         self._edge.events.emit(pod_event(pod, "Normal", "DryRun", "Binding", note))
 
     def _fail(
-        self, queued: QueuedPod, reason: str, message: str, rejected_by: frozenset[str] | None
+        self,
+        queued: QueuedPod,
+        reason: str,
+        message: str,
+        rejected_by: frozenset[str] | None,
+        *,
+        alone: bool = False,
     ) -> None:
-        """The one way of failing: requeue, tell the user, set the condition if it changes."""
+        """The one way of failing: requeue, tell the user, set the condition if it changes.
+
+        `alone`: it says nothing of other pods of the class.
+        """
         if rejected_by is None:
             kept = self._queue.requeue_error(queued)
         else:
-            kept = self._queue.requeue_rejected(queued, rejected_by)
+            kept = self._queue.requeue_rejected(queued, rejected_by, alone=alone)
         if not kept:
             return  # deleted or bound meanwhile
         self.report(queued.pod, reason, message)

@@ -139,7 +139,8 @@ class Framework:
         self._order = {name: number for number, (name, _) in enumerate(plugins)}
         keyed = {name: p for name, p in plugins if p.filter or p.pre_filter or p.score}
         self._keyed = [(name, p.class_key) for name, p in keyed.items()]
-        self._keys_move = any(p.key_moves for p in keyed.values())
+        self.keys_move = any(p.key_moves for p in keyed.values())
+        """Whether `class_key` looks at more than the pod."""
         self._on_fault = on_fault or _log_fault
         self._memo_bytes = memo_bytes
         self._classes: dict[Hashable, PodClass] = {}
@@ -218,7 +219,7 @@ class Framework:
     def _class_of(self, pod: PodInfo, snapshot: Snapshot) -> PodClass:
         if not self._memo_bytes:
             return PodClass(None, None, self._offset(self.class_key(pod, snapshot)))
-        if not self._keys_move:
+        if not self.keys_move:
             kept = pod.keys.get(_CLASS)
             if type(kept) is PodClass and kept.owner is self:
                 self._uses += 1

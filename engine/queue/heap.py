@@ -1,7 +1,7 @@
 """A heap of waiting pods with cheap removal: entries that no longer count stay until they surface.
 
 An entry is `(key, ticket, queued)`. Tickets are unique, so pods themselves are never compared, and
-equal keys come out in the order they went in. An entry counts while its pod still holds its ticket.
+equal keys come out in the order they went in. An entry counts while its pod has its ticket.
 """
 
 from __future__ import annotations
@@ -34,58 +34,55 @@ def comparable(key: object) -> tuple[int, Any]:
 
 
 class PodHeap:
-    """Pods by key, smallest first. `next_ticket` is shared by all heaps a pod may go through."""
+    """Pods by key, smallest first. `next_ticket` may be shared by heaps."""
 
-    __slots__ = ("_entries", "_live", "_next_ticket")
+    __slots__ = ("_entries", "_next_ticket", "_tickets")
 
     def __init__(self, next_ticket: Callable[[], int]) -> None:
         self._entries: list[tuple[SortKey, int, QueuedPod]] = []
-        self._live = 0
+        self._tickets: dict[QueuedPod, int] = {}
         self._next_ticket = next_ticket
 
     def __len__(self) -> int:
-        return self._live
+        return len(self._tickets)
 
     def __iter__(self) -> Iterator[QueuedPod]:
         """The pods, in no order."""
-        return (queued for _, ticket, queued in self._entries if queued.ticket == ticket)
+        return iter(self._tickets)
 
     def push(self, key: SortKey, queued: QueuedPod) -> None:
-        """Puts in a pod that is in no heap. O(log n)."""
-        queued.ticket = self._next_ticket()
-        heappush(self._entries, (key, queued.ticket, queued))
-        self._live += 1
+        """Puts in a pod that is not in it. O(log n)."""
+        ticket = self._tickets[queued] = self._next_ticket()
+        heappush(self._entries, (key, ticket, queued))
 
     def remove(self, queued: QueuedPod) -> None:
         """Takes out a pod of this heap. O(1), and now and then O(n)."""
-        queued.ticket = 0
-        self._live -= 1
-        if len(self._entries) > _FEW + 2 * self._live:
-            self._entries = [entry for entry in self._entries if entry[2].ticket == entry[1]]
+        del self._tickets[queued]
+        if len(self._entries) > _FEW + 2 * len(self._tickets):
+            self._entries = [entry for entry in self._entries if self._counts(entry)]
             heapify(self._entries)
 
     def peek(self) -> QueuedPod | None:
         """The first pod, left where it is."""
         entries = self._entries
         while entries:
-            _, ticket, queued = entries[0]
-            if queued.ticket == ticket:
-                return queued
+            if self._counts(entries[0]):
+                return entries[0][2]
             heappop(entries)
         return None
 
     def pop(self) -> QueuedPod | None:
         """Takes out the first pod."""
-        entries = self._entries
-        while entries:
-            _, ticket, queued = heappop(entries)
-            if queued.ticket == ticket:
-                queued.ticket = 0
-                self._live -= 1
-                return queued
-        return None
+        queued = self.peek()
+        if queued is not None:
+            heappop(self._entries)
+            del self._tickets[queued]
+        return queued
 
     def rekey(self, key: Callable[[QueuedPod], SortKey]) -> None:
         """Orders all pods anew. O(n)."""
-        self._entries = [(key(queued), queued.ticket, queued) for queued in self]
+        self._entries = [(key(queued), ticket, queued) for queued, ticket in self._tickets.items()]
         heapify(self._entries)
+
+    def _counts(self, entry: tuple[SortKey, int, QueuedPod]) -> bool:
+        return self._tickets.get(entry[2]) == entry[1]

@@ -22,12 +22,15 @@ from engine.framework.events import (
 )
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
-from engine.queue.queued import QueuedPod
 
 log = logging.getLogger(__name__)
 
 Only = Callable[[PodInfo], bool]
 """Which waiting pods an event concerns at all."""
+
+
+Verdict = tuple[frozenset[str], frozenset[str]]
+"""Which plugins rejected a pod, and which of them wait for something of their own."""
 
 
 class Wake(IntEnum):
@@ -84,16 +87,19 @@ class Registrations:
                 return True
         return False
 
-    def wake(self, queued: QueuedPod, event: ClusterEvent, old: Seen, new: Seen) -> Wake:
+    def wake(
+        self, verdict: Verdict, pod: PodInfo, event: ClusterEvent, old: Seen, new: Seen
+    ) -> Wake:
         """What the event does to a pod that plugins rejected."""
         if event.resource is Resource.WILDCARD:
             return Wake.AFTER_BACKOFF
         best = Wake.NOT
+        plugins, waiting = verdict
         for plugin, hints in self.of(event).items():
-            pending = plugin in queued.pending_plugins
-            if plugin not in queued.unschedulable_plugins or (best and not pending):
+            pending = plugin in waiting
+            if plugin not in plugins or (best and not pending):
                 continue
-            if self.says_queue(plugin, hints, queued.pod, old, new):
+            if self.says_queue(plugin, hints, pod, old, new):
                 if pending:
                     return Wake.AT_ONCE
                 best = Wake.AFTER_BACKOFF

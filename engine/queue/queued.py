@@ -71,8 +71,5 @@ class QueuedPod:
     backs_off_until: float = field(default=0.0, repr=False)
     """Start of the last window of the backoff (monotonic); below zero: none."""
     sort_key: SortKey = field(default=(), repr=False)
-    ticket: int = field(default=0, repr=False)
-    """Number of the one heap entry that counts; 0: in no heap. A parked pod is in the heap of those
-    that have a `turns_at`."""
     rules: int = field(default=0, repr=False)
     """Number of the rules under which the gates last let it pass."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.framework.events import ClusterEventWithHint
@@ -12,6 +12,10 @@ from engine.framework.status import Status
 from engine.queue.queued import SortKey
 
 Hints = Mapping[str, Sequence[ClusterEventWithHint]]
+
+
+def _alone(_pod: PodInfo) -> Hashable:
+    return None
 
 
 def _never(_pod: PodInfo, _plugins: frozenset[str]) -> float:
@@ -32,6 +36,9 @@ class Rules:
         order: what the sort keys are made by, which compare with each other; None: `sort_key`.
         gates_move: whether `pre_enqueue` looks at more than the pod. Then pods are asked about
             once more when they are popped: those popped before them may have taken what there was.
+        class_key: pods of one priority with equal keys are told apart by no plugin: where one is
+            rejected, so would the others be, by the same plugins, and their hints say the same.
+            None: no other pod is like it.
     """
 
     sort_key: Callable[[PodInfo, float], SortKey]
@@ -40,6 +47,7 @@ class Rules:
     turns_at: Callable[[PodInfo, frozenset[str]], float] = _never
     gates_move: bool = False
     order: object = None
+    class_key: Callable[[PodInfo], Hashable] = _alone
 
     @property
     def ordered_by(self) -> object:

@@ -24,6 +24,8 @@ A pod is in exactly one place, named by `QueuedPod.where`:
 
     in flight ── done ──▶ (out)        anywhere ── delete ──▶ (out)
 
+Of parked pods of one class one is tried for all of them, see `groups`.
+
 A pod that is deleted while in flight leaves when its attempt ends. Pods that an error sent into
 backoff are never popped before their backoff is over; other pods are, when nothing else waits.
 
@@ -36,8 +38,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import Final, assert_never
 
@@ -53,6 +56,7 @@ from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status
 from engine.queue.backoff import NO_BACKOFF, Backoff, over_at
+from engine.queue.groups import Group, Groups
 from engine.queue.heap import PodHeap, comparable
 from engine.queue.hints import Only, Registrations, Wake
 from engine.queue.inflight import Flight, Happening, InFlight
@@ -72,12 +76,28 @@ _ACTIVATED: Final = "ForceActivate"
 _TIMED_OUT: Final = "UnschedulableTimeout"
 _TURNED: Final = "Time/Turn"
 _ASKED_AGAIN: Final = "Pop"
+_CLASS_MOVES: Final = "ClassMoves"
+
+ASKING_SECONDS: Final = 0.002
+"""How long hints are asked on end; what is left is asked in the next `flush`."""
+MOST_LEFTOVER: Final = 1_000
+"""Pods parked for too long that one `flush` looks at."""
+MOST_ASKING: Final = 256
+"""Events that may wait to be asked about."""
 
 _TELL_GATED_AGAIN: Final = 30.0
 
 Parked = OrderedDict[QueuedPod, None]
 """Pods in the order in which they were parked; ordered, for a dict's first key is slow to find
 after many were deleted."""
+
+
+@dataclass(slots=True)
+class Asking:
+    """Something that happened, and who is still to be asked about it, the last one first."""
+
+    happening: Happening
+    left: list[Group | QueuedPod]
 
 
 class SchedulingQueue:
@@ -109,12 +129,16 @@ class SchedulingQueue:
         self._error_backoff_q = PodHeap(tickets)
         # Those of the parked pods that the clock alone may wake.
         self._turning = PodHeap(tickets)
-        # INVARIANT: both are in order of `parked_at`, and hold no empty sets by plugin; every
-        # plugin of `_rejected_by` is in `_registrations`.
+        # INVARIANT: both are in order of `parked_at`; no plugin holds an empty set of pods.
         self._unschedulable: Parked = OrderedDict()
         self._gated: Parked = OrderedDict()
-        self._rejected_by: dict[str, Parked] = {}
         self._gated_by: dict[str, Parked] = {}
+        self._groups = Groups(tickets)
+        # The pods that are tried for a group, and the one of them that was popped last.
+        self._out: dict[QueuedPod, Group] = {}
+        self._tried: QueuedPod | None = None
+        # What happened, with whom is still to be asked about it.
+        self._asking: deque[Asking] = deque()
         self._in_flight = InFlight()
         self._earlier_faults: Counter[str] = Counter()
         self.on_gated: Callable[[QueuedPod], None] | None = None
@@ -180,6 +204,7 @@ class SchedulingQueue:
             return was_here
         self._leave(queued)
         del self._pods[uid]
+        self._next_of(queued)
         return True
 
     # ---- attempts --------------------------------------------------------------------------
@@ -189,6 +214,9 @@ class SchedulingQueue:
 
         Ends with `done`, `requeue_rejected` or `requeue_error`.
         """
+        tried, self._tried = self._tried, None
+        if tried is not None and tried.where is SubQueue.IN_FLIGHT:
+            self._next_of(tried)  # it has its node: there may be room for the next one
         while True:
             queued = self._active_q.pop()
             if queued is None:
@@ -205,22 +233,34 @@ class SchedulingQueue:
             if queued.first_attempt_at is None:
                 queued.first_attempt_at = self._clock.time()
             self._in_flight.start(queued)
+            self._tried = queued
             return queued
 
     def done(self, uid: str) -> None:
         """The pod is placed, or will not be tried again. Nothing happens if it is not in flight."""
         if self._in_flight.get(uid) is not None:
             self._in_flight.end(uid)
-            del self._pods[uid]
+            self._next_of(self._pods.pop(uid))
 
     def requeue_rejected(
-        self, queued: QueuedPod, plugins: frozenset[str], pending: frozenset[str] = NO_PLUGINS
+        self,
+        queued: QueuedPod,
+        plugins: frozenset[str],
+        pending: frozenset[str] = NO_PLUGINS,
+        *,
+        alone: bool = False,
     ) -> bool:
         """Plugins rejected the pod: it waits until one of them has reason to think again.
 
-        If it had while the pod was in flight, the pod only backs off. `pending` are those that
-        answered Pending (they count as rejecting, named in `plugins` or not). Rejected by nobody in
+        If it had while the pod was in flight, the pod only backs off. Rejected by nobody in
         particular is as good as an error. False: the pod was deleted meanwhile and is out.
+
+        Args:
+            queued: the pod, in flight.
+            plugins: those that rejected it.
+            pending: those that answered Pending; they count as rejecting, named or not.
+            alone: this says nothing of other pods of its class, for it was rejected as the pod
+                that it is, on the node that was chosen for it.
 
         Raises:
             ValueError: the pod is not in flight.
@@ -237,10 +277,18 @@ class SchedulingQueue:
         self._wait_again(queued, queued.rejections)
         wake = self._woken_meanwhile(flight)
         self._in_flight.end(queued.pod.uid)
-        if wake is Wake.NOT:
-            self._to_unschedulable(queued)
-        else:
+        tried_for = self._out.get(queued)
+        if wake is not Wake.NOT:
             self._enter(queued, wake, _FAILED)
+            if queued.where is not SubQueue.ACTIVE:
+                self._next_of(queued)
+            return True
+        group = self._to_unschedulable(queued, alone=alone)
+        if tried_for is group and not group.again:
+            del self._out[queued]  # what holds for one holds for all: the group sleeps
+            group.out = None
+        else:
+            self._next_of(queued)
         return True
 
     def requeue_error(self, queued: QueuedPod) -> bool:
@@ -258,6 +306,7 @@ class SchedulingQueue:
         self._wait_again(queued, queued.errors)
         self._in_flight.end(queued.pod.uid)
         self._enter(queued, Wake.AFTER_BACKOFF, _FAILED)
+        self._next_of(queued)
         return True
 
     # ---- what wakes pods -------------------------------------------------------------------
@@ -267,31 +316,28 @@ class SchedulingQueue:
     ) -> int:
         """Something happened: wakes the pods whose rejecting plugins say it may help them.
 
-        `only` leaves other pods out unasked. Returns how many woke. Linear in the pods rejected by
-        plugins that registered the event; O(1) if there are none.
+        `only` leaves other pods out unasked. Returns how many pods woke by now. Who is asked, one
+        pod of each class, is listed at once; where asking takes long, `flush` goes on with it.
         """
         if event.resource is Resource.WILDCARD:
             return self._move_all(event, only)
         registered = self._registrations.of(event)
         if not registered:
             return 0
-        self._in_flight.record(Happening(event, old, new, only))
-        woken: dict[QueuedPod, Wake] = {}
-        for plugin, hints in registered.items():
-            for queued in self._rejected_by.get(plugin, ()):
-                pending = plugin in queued.pending_plugins
-                if queued in woken and not pending:
-                    continue
-                if (only is None or only(queued.pod)) and self._registrations.says_queue(
-                    plugin, hints, queued.pod, old, new
-                ):
-                    woken[queued] = Wake.AT_ONCE if pending else Wake.AFTER_BACKOFF
-            for queued in self._gated_by.get(plugin, ()):
-                if (only is None or only(queued.pod)) and self._registrations.says_queue(
-                    plugin, hints, queued.pod, old, new
-                ):
-                    woken[queued] = Wake.AFTER_BACKOFF
-        return self._move_each(woken.items(), str(event)) if woken else 0
+        happening = Happening(event, old, new, only)
+        self._in_flight.record(happening)
+        waiting: list[Group | QueuedPod] = [*self._groups.rejected_by(registered)]
+        for plugin in registered:
+            waiting += self._gated_by.get(plugin, ())
+        if not waiting:
+            return 0
+        behind = bool(self._asking)
+        self._asking.append(Asking(happening, waiting[::-1]))
+        if len(self._asking) > MOST_ASKING:
+            # In doubt they wake: all that are still to be asked about anything.
+            everyone = dict.fromkeys(one for asking in self._asking for one in asking.left)
+            self._asking = deque([Asking(Happening(EVERYTHING), list(everyone))])
+        return 0 if behind else self._ask()
 
     def activate(self, uids: Iterable[str]) -> None:
         """Makes these pods active now, backoff or not; one in flight comes back after backoff."""
@@ -306,6 +352,7 @@ class SchedulingQueue:
 
     def flush(self) -> None:
         """Moves the pods whose time has come: backoff over, a rule turns, parked for too long."""
+        self._ask()
         now = self._clock.monotonic()
         for heap in (self._backoff_q, self._error_backoff_q):
             while (queued := heap.peek()) is not None and over_at(queued) <= now:
@@ -318,16 +365,23 @@ class SchedulingQueue:
             queued.turns_at = math.inf
             turned.append(queued)
         self._move_each(((queued, Wake.AFTER_BACKOFF) for queued in turned), _TURNED)
-        leftover: list[QueuedPod] = []
         for parked in (self._unschedulable, self._gated):
+            leftover: list[QueuedPod] = []
             for queued in parked:
                 if queued.parked_at + self._max_in_unschedulable > now:
                     break
+                if len(leftover) == MOST_LEFTOVER:
+                    break  # `next_deadline` has passed already
                 leftover.append(queued)
-        self._move_each(((queued, Wake.AFTER_BACKOFF) for queued in leftover), _TIMED_OUT)
+            for queued in leftover:
+                if parked is self._unschedulable and self._wake_all_of(queued, now):
+                    continue
+                self._move(queued, Wake.AFTER_BACKOFF, _TIMED_OUT)
 
     def next_deadline(self) -> float | None:
         """When `flush` will next have something to do (monotonic); None: not by time alone."""
+        if self._asking:
+            return self._clock.monotonic()
         deadlines = [
             over_at(queued)
             for queued in (self._backoff_q.peek(), self._error_backoff_q.peek())
@@ -360,16 +414,17 @@ class SchedulingQueue:
             self._active_q.rekey(self._active_key)
             self._backoff_q.rekey(self._backoff_key)
             self._error_backoff_q.rekey(self._backoff_key)
+            for group in self._groups:
+                group.parked.rekey(self._active_key)
         if changed is None:
             self._in_flight.record(Happening(EVERYTHING))
         else:
             self._in_flight.record(Happening(NEW_RULES, changed=changed))
-        concerned: dict[QueuedPod, None] = {}
-        for plugin, rejected in self._rejected_by.items():
-            if changed is None or plugin in changed or plugin not in self._registrations:
-                concerned.update(rejected)
-        concerned.update(self._gated)
-        self._move_each(((q, Wake.AFTER_BACKOFF) for q in concerned), str(NEW_RULES))
+        for group in self._groups:
+            known = all(plugin in self._registrations for plugin in group.plugins)
+            if changed is None or group.plugins & changed or not known:
+                self._wake_group(group, Wake.AFTER_BACKOFF, str(NEW_RULES))
+        self._move_each(((q, Wake.AFTER_BACKOFF) for q in list(self._gated)), str(NEW_RULES))
 
     # ---- what there is ---------------------------------------------------------------------
 
@@ -409,8 +464,8 @@ class SchedulingQueue:
 
     @property
     def ready(self) -> bool:
-        """True if `pop` has something to look at."""
-        return bool(len(self._active_q) or len(self._backoff_q))
+        """True if `pop` or `flush` has something to do at once."""
+        return bool(len(self._active_q) or len(self._backoff_q) or self._asking)
 
     def get(self, uid: str) -> QueuedPod | None:
         """The pod's record, in flight or not. Read only."""
@@ -422,7 +477,7 @@ class SchedulingQueue:
 
     def rejected_by(self) -> Mapping[str, int]:
         """How many unschedulable and gated pods each plugin has to answer for."""
-        counts = Counter({plugin: len(pods) for plugin, pods in self._rejected_by.items()})
+        counts = Counter(self._groups.plugins())
         counts.update({plugin: len(pods) for plugin, pods in self._gated_by.items()})
         return counts
 
@@ -470,7 +525,8 @@ class SchedulingQueue:
         if happening.changed is not None:
             touched = queued.unschedulable_plugins & happening.changed
             return Wake.AFTER_BACKOFF if touched else Wake.NOT
-        return self._registrations.wake(queued, happening.event, happening.old, happening.new)
+        verdict = queued.unschedulable_plugins, queued.pending_plugins
+        return self._registrations.wake(verdict, queued.pod, *happening[:3])
 
     # ---- inside: ways in -------------------------------------------------------------------
 
@@ -495,12 +551,23 @@ class SchedulingQueue:
         self._arrive(queued, SubQueue.BACKOFF, why)
         self._backoff_heap(queued).push(self._backoff_key(queued), queued)
 
-    def _to_unschedulable(self, queued: QueuedPod) -> None:
+    def _to_unschedulable(self, queued: QueuedPod, *, alone: bool) -> Group:
         self._arrive(queued, SubQueue.UNSCHEDULABLE, _FAILED)
         self._park(queued, queued.unschedulable_plugins)
         self._unschedulable[queued] = None
-        for plugin in queued.unschedulable_plugins:
-            self._rejected_by.setdefault(plugin, OrderedDict())[queued] = None
+        key = queued.pod.uid if alone else self._class_key(queued.pod)
+        return self._groups.park(queued, key, self._active_key(queued))
+
+    def _class_key(self, pod: PodInfo) -> Hashable:
+        """What pods share that nothing tells apart; the UID if no other is like it."""
+        try:
+            key = self._rules.class_key(pod)
+            hash(key)
+        except Exception as fault:  # noqa: BLE001 - told, and one pod's rule may not stop all
+            self.on_fault(pod, fault)
+            return pod.uid
+        nominated = pod.pod.status.nominated_node_name
+        return pod.uid if key is None or nominated else (pod.priority, key)
 
     def _park(self, queued: QueuedPod, plugins: frozenset[str]) -> None:
         queued.parked_at = self._clock.monotonic()
@@ -527,6 +594,7 @@ class SchedulingQueue:
         self._gated[queued] = None
         self._gated_by.setdefault(status.plugin, OrderedDict())[queued] = None
         self._tell_gated(queued, *held_before)
+        self._next_of(queued)
         return False
 
     def _tell_gated(self, queued: QueuedPod, plugin: str, reasons: tuple[str, ...]) -> None:
@@ -595,8 +663,7 @@ class SchedulingQueue:
             case SubQueue.UNSCHEDULABLE:
                 self._unpark(queued)
                 del self._unschedulable[queued]
-                for plugin in queued.unschedulable_plugins:
-                    _drop(self._rejected_by, plugin, queued)
+                self._groups.take(queued)
             case SubQueue.GATED:
                 self._unpark(queued)
                 del self._gated[queued]
@@ -619,20 +686,110 @@ class SchedulingQueue:
 
     def _move_all(self, event: ClusterEvent, only: Only | None) -> int:
         self._in_flight.record(Happening(event, only=only))
-        parked = [
-            queued
-            for queued in (*self._unschedulable, *self._gated)
-            if only is None or only(queued.pod)
-        ]
-        return self._move_each(((q, Wake.AFTER_BACKOFF) for q in parked), str(event))
+        why, moved = str(event), 0
+        for group in self._groups:
+            moved += self._wake_group(group, Wake.AFTER_BACKOFF, why, only)
+        gated = [queued for queued in self._gated if only is None or only(queued.pod)]
+        return moved + self._move_each(((q, Wake.AFTER_BACKOFF) for q in gated), why)
+
+    # ---- inside: one for all of its class --------------------------------------------------
+
+    def _wake_group(self, group: Group, wake: Wake, why: str, only: Only | None = None) -> int:
+        """Something may help the pods of a group: one of them goes out, if none is."""
+        out = group.out
+        if out is None:
+            queued = group.first(only)
+            return 0 if queued is None else self._send(group, queued, wake, why)
+        if wake is Wake.AT_ONCE and out.where is SubQueue.BACKOFF:
+            self._move(out, wake, why)
+        elif out.where is SubQueue.IN_FLIGHT and only is not None and not only(out.pod):
+            group.again = True
+        return 0
+
+    def _send(self, group: Group, queued: QueuedPod | None, wake: Wake, why: str) -> int:
+        """The pod goes out for its group; if a gate holds it, the next one does."""
+        group.again, moved = False, 0
+        while queued is not None:
+            self._move(queued, wake, why)
+            moved += 1
+            if queued.where is not SubQueue.GATED:
+                group.out = queued
+                self._out[queued] = group
+                break
+            queued = group.first()
+        return moved
+
+    def _next_of(self, queued: QueuedPod) -> None:
+        """The pod no longer stands for a group, if it did: another one has to be tried."""
+        group = self._out.pop(queued, None)
+        if group is not None:
+            group.out = None
+            self._send(group, group.first(), Wake.AFTER_BACKOFF, _CLASS_MOVES)
+
+    def _wake_all_of(self, queued: QueuedPod, now: float) -> bool:
+        """A pod has been parked for too long: its group wakes, and others of it wait anew."""
+        if queued.where is not SubQueue.UNSCHEDULABLE:
+            return True
+        group = self._groups.of(queued)
+        if len(group.parked) == 1 and group.out is None:
+            return False
+        self._wake_group(group, Wake.AFTER_BACKOFF, _TIMED_OUT)
+        if queued in self._unschedulable:
+            queued.parked_at = now
+            self._unschedulable.move_to_end(queued)
+        return True
+
+    def _ask(self) -> int:
+        """Asks those that are to be asked, for a moment at most; returns how many pods woke."""
+        moved = 0
+        until = self._clock.monotonic() + ASKING_SECONDS
+        while self._asking:
+            asking = self._asking[0]
+            while asking.left:
+                one = asking.left.pop()
+                if isinstance(one, Group):
+                    moved += self._ask_group(one, asking.happening)
+                else:
+                    moved += self._ask_gated(one, asking.happening)
+                if self._clock.monotonic() >= until:
+                    return moved
+            self._asking.popleft()
+        return moved
+
+    def _ask_group(self, group: Group, happening: Happening) -> int:
+        event, old, new, only = happening[:4]
+        if group.out is not None and group.out.where is SubQueue.ACTIVE:
+            return 0
+        queued = group.first(only)
+        if queued is None:
+            return 0
+        verdict = group.plugins, group.pending
+        wake = self._registrations.wake(verdict, queued.pod, event, old, new)
+        return 0 if wake is Wake.NOT else self._wake_group(group, wake, str(event), only)
+
+    def _ask_gated(self, queued: QueuedPod, happening: Happening) -> int:
+        event, old, new, only = happening[:4]
+        if queued.where is not SubQueue.GATED or (only is not None and not only(queued.pod)):
+            return 0
+        verdict = frozenset({queued.gating_plugin}), NO_PLUGINS
+        if self._registrations.wake(verdict, queued.pod, event, old, new) is Wake.NOT:
+            return 0
+        self._move(queued, Wake.AFTER_BACKOFF, str(event))
+        return 1
 
     def _wake_by_own(self, queued: QueuedPod, events: Sequence[ClusterEvent], old: Seen) -> None:
         """Wakes an unschedulable pod if a change of itself may help it."""
+        # What holds for its class by now may be news to the pod.
+        group = self._groups.of(queued)
+        verdict = queued.unschedulable_plugins | group.plugins, queued.pending_plugins
         for event in events:
-            wake = self._registrations.wake(queued, event, old, queued.pod.pod)
+            wake = self._registrations.wake(verdict, queued.pod, event, old, queued.pod.pod)
             if wake is not Wake.NOT:
                 self._move(queued, wake, str(event))
                 return
+        if events:  # it may be like others no more
+            self._groups.take(queued)
+            self._groups.park(queued, queued.pod.uid, self._active_key(queued))
 
     def _reorder(self, queued: QueuedPod) -> None:
         """Takes the sort key again and moves the pod within its heap if it changed."""

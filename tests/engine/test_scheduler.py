@@ -1055,3 +1055,32 @@ async def test_a_pod_held_by_its_own_gates_is_left_to_the_api_server():
     await world.turn()
     assert world.where() is SubQueue.GATED
     assert (world.edge.events, world.edge.conditions) == ([], [])
+
+
+def test_of_many_pods_that_fit_nowhere_one_is_tried_when_room_is_made():
+    async def run():
+        world = World(nodes=("n1", "n2"))
+        taken = pod_object("taken", cpu="2", node="n1")
+        world.handlers.pods.on_add(taken)
+        for i in range(30):
+            world.comes(f"big{i:02}", cpu="2", labels={"n": str(i)})
+        await world.turn()
+        assert len(world.edge.binds) == 1
+        world.clock.advance(60)
+        small = pod_object("small", cpu="1m", node="n2")
+        world.handlers.pods.on_add(small)
+        await world.turn()
+        before = len(world.decisions)
+        for _ in range(3):  # no room: one says so for all
+            world.handlers.pods.on_delete(small)
+            await world.turn()
+            world.clock.advance(60)
+            world.handlers.pods.on_add(small)
+        assert len(world.decisions) - before == 3
+        world.handlers.pods.on_delete(taken)
+        await world.turn()
+        assert len(world.edge.binds) == 2
+        assert len(world.decisions) - before == 5
+        assert world.queue.unschedulable == 28
+
+    asyncio.run(run())

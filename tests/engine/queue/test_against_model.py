@@ -383,12 +383,16 @@ class QueueMachine(RuleBasedStateMachine):
         heaps = [*q._active_q, *q._backoff_q, *q._error_backoff_q]
         everywhere = [*heaps, *q._unschedulable, *q._gated]
         assert len(everywhere) == len(set(everywhere)) == len(q)
-        for parked, by in ((q._unschedulable, q._rejected_by), (q._gated, q._gated_by)):
+        rejected = {
+            plugin: {queued for group in groups for queued in group.parked}
+            for plugin, groups in q._groups._rejected_by.items()
+        }
+        for parked, by in ((q._unschedulable, rejected), (q._gated, q._gated_by)):
             assert set().union(*by.values()) == set(parked)
             assert all(by.values())
             since = [queued.parked_at for queued in parked]
             assert since == sorted(since)
-        assert q._rejected_by.keys() <= self.hints.keys()
+        assert rejected.keys() <= self.hints.keys()
         if not q.in_flight:
             assert not q._in_flight._log
         assert all(queued.where is not SubQueue.IN_FLIGHT for queued in everywhere)

@@ -1,0 +1,100 @@
+"""Parked pods by class: of pods that nothing tells apart, one is tried for all.
+
+    asleep ── an event may help ──▶ awake: one of its pods is out, to be tried
+    awake  ── that one is rejected, and nothing happened meanwhile ──▶ asleep
+    awake  ── it was placed, failed by itself, has to wait or is gone ──▶ awake: the next is out
+
+A group has the verdict of the pod that was rejected last. Keeps the books; `SchedulingQueue` moves
+the pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+
+from engine.queue.heap import PodHeap
+from engine.queue.hints import Only
+from engine.queue.queued import NO_PLUGINS, QueuedPod, SortKey
+
+
+class Group:
+    """Pods of one class that are parked, in order, and the one of them that is out."""
+
+    __slots__ = ("again", "key", "out", "parked", "pending", "plugins")
+
+    def __init__(self, key: Hashable, next_ticket: Callable[[], int]) -> None:
+        self.key = key
+        self.parked = PodHeap(next_ticket)
+        self.plugins = self.pending = NO_PLUGINS
+        self.out: QueuedPod | None = None
+        self.again = False
+        """Something happened that the one that is out will not hear of."""
+
+    def first(self, only: Only | None = None) -> QueuedPod | None:
+        """The first parked pod, or one that an event is about."""
+        queued = self.parked.peek()
+        if queued is None or only is None or only(queued.pod):
+            return queued
+        return next((one for one in self.parked if only(one.pod)), None)
+
+
+class Groups:
+    """All groups that have parked pods."""
+
+    def __init__(self, next_ticket: Callable[[], int]) -> None:
+        self._next_ticket = next_ticket
+        self._groups: dict[Hashable, Group] = {}
+        self._of: dict[QueuedPod, Group] = {}
+        self._rejected_by: dict[str, dict[Group, None]] = {}
+
+    def __iter__(self) -> Iterator[Group]:
+        return iter(list(self._groups.values()))
+
+    def of(self, queued: QueuedPod) -> Group:
+        """The group of a parked pod."""
+        return self._of[queued]
+
+    def park(self, queued: QueuedPod, key: Hashable, place: SortKey) -> Group:
+        """Adds a pod that was rejected; its verdict is that of its group from now on."""
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = Group(key, self._next_ticket)
+        if group.plugins != queued.unschedulable_plugins:
+            self._unlist(group)
+            group.plugins = queued.unschedulable_plugins
+            for plugin in group.plugins:
+                self._rejected_by.setdefault(plugin, {})[group] = None
+        group.pending = queued.pending_plugins
+        group.parked.push(place, queued)
+        self._of[queued] = group
+        return group
+
+    def take(self, queued: QueuedPod) -> Group:
+        """Takes a pod out of its group; one without parked pods is none."""
+        group = self._of.pop(queued)
+        group.parked.remove(queued)
+        if not len(group.parked):
+            self._unlist(group)
+            del self._groups[group.key]
+        return group
+
+    def rejected_by(self, plugins: Iterable[str]) -> list[Group]:
+        """The groups that any of the plugins rejected, each once."""
+        found: dict[Group, None] = {}
+        for plugin in plugins:
+            found.update(self._rejected_by.get(plugin, {}))
+        return list(found)
+
+    def plugins(self) -> dict[str, int]:
+        """How many parked pods each plugin has to answer for."""
+        return {
+            plugin: sum(len(group.parked) for group in groups)
+            for plugin, groups in self._rejected_by.items()
+        }
+
+    def _unlist(self, group: Group) -> None:
+        for plugin in group.plugins:
+            groups = self._rejected_by[plugin]
+            del groups[group]
+            if not groups:
+                del self._rejected_by[plugin]
