@@ -17,16 +17,18 @@ Source: kubernetes pkg/scheduler/backend/cache/interface.go.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.cache.columns import TextDictionary
+from engine.cache.domains import TopologyCounts
 from engine.cache.nodes import NodeTable
 from engine.cache.objects import Objects, ObjectStore, TextOf
 from engine.cache.pods import PodTable
+from engine.cache.podsets import Placed
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import (
     Cause,
@@ -102,6 +104,7 @@ class CacheSnapshot:
         "now",
         "pods",
         "signals",
+        "topology",
     )
 
     def __init__(self, cache: Cache, now: float, signals: Signals) -> None:
@@ -114,6 +117,7 @@ class CacheSnapshot:
         self.pods = cache.pods
         self.namespaces: Mapping[str, Namespace] = cache.namespaces
         self.dictionary = cache.dictionary
+        self.topology = cache.topology
 
     def changed_since(self, generation: int) -> NDArray[np.intp] | None:
         """See `Snapshot.changed_since`."""
@@ -157,6 +161,7 @@ class Cache:
         self.pods = PodTable(self.dictionary)
         self.namespaces: dict[str, Namespace] = {}
         self._stores: dict[str, ObjectStore] = {}
+        self.topology = TopologyCounts(self._placed)
         self.generation = 0
         self.layout = 0
         self._log = np.zeros(LOG_ROWS, dtype=np.intp)
@@ -229,6 +234,7 @@ class Cache:
             self.update_node(node)
             return
         row = self.nodes.add(node)
+        self.topology.node_changed(row, None, node)
         for known in self._pods_of.get(name, {}).values():
             self._attach(known, row)
         self.layout += 1
@@ -240,6 +246,7 @@ class Cache:
         if row == NOWHERE:
             self.add_node(node)
             return
+        self.topology.node_changed(row, self.nodes.node(row), node)
         self.nodes.fill(row, node)
         self._changed(row)
 
@@ -250,6 +257,7 @@ class Cache:
             return
         for known in self._pods_of.get(name, {}).values():
             self._detach(known)
+        self.topology.node_changed(row, self.nodes.node(row), None)
         self.nodes.remove(name)
         self.layout += 1
         self._changed(row)
@@ -341,12 +349,14 @@ class Cache:
         self._pods_of.setdefault(node_name, {})[pod.uid] = known
         if node_row != NOWHERE:
             self.nodes.add_pod(node_row, pod, 1)
+            self.topology.count(pod, node_row, 1)
             self._changed(node_row, POD)
 
     def _drop(self, known: _Known) -> None:
         node_row = self.nodes.row(known.node_name)
         if node_row != NOWHERE:
             self.nodes.add_pod(node_row, known.pod, -1)
+            self.topology.count(known.pod, node_row, -1)
             self._changed(node_row, POD)
         moved = self.pods.remove(known.row)
         if moved is not None:
@@ -367,16 +377,26 @@ class Cache:
             self.nodes.add_pod(node_row, known.pod, -1)
             self.nodes.add_pod(node_row, pod, 1)
             self._changed(node_row, POD)
+        if node_row != NOWHERE:
+            self.topology.recount(known.pod, pod, node_row)
         self.pods.fill(known.row, pod, node_row)
         known.pod = pod
         known.assumed = False
 
     def _attach(self, known: _Known, node_row: int) -> None:
         self.nodes.add_pod(node_row, known.pod, 1)
+        self.topology.count(known.pod, node_row, 1)
         self.pods.move(known.row, node_row)
 
     def _detach(self, known: _Known) -> None:
+        self.topology.count(known.pod, self.nodes.row(known.node_name), -1)
         self.pods.move(known.row, NOWHERE)
+
+    def _placed(self) -> Iterator[Placed]:
+        nodes = self.pods.node
+        for known in self._known.values():
+            pod = known.pod
+            yield pod.namespace, pod.pod.metadata.labels or {}, pod.terminating, nodes[known.row]
 
     def _namespace_changed(self, name: str) -> bool:
         rows = self.pods.namespace_changed(name).tolist()
