@@ -399,6 +399,7 @@ class Cache:
             yield pod.namespace, pod.pod.metadata.labels or {}, pod.terminating, nodes[known.row]
 
     def _namespace_changed(self, name: str) -> bool:
+        self.topology.namespace_changed()
         rows = self.pods.namespace_changed(name).tolist()
         for row in rows:
             self._changed(row)

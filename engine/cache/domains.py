@@ -241,6 +241,7 @@ class TopologyCounts:
         self._log = Log(_NODE_LOG)
         self._none = Counts()
         self._rows = 0
+        self._namespaces = 0
 
     # ---- writers (Cache) -------------------------------------------------------------------
 
@@ -248,7 +249,7 @@ class TopologyCounts:
         """A pod came to a row (sign 1) or went from it (sign -1)."""
         labels = pod.pod.metadata.labels or {}
         self._sets.change((pod.namespace, labels, pod.terminating, row), sign)
-        self._terms.change(terms_of(pod).demands, row, sign)
+        self._terms.change(terms_of(pod.pod).demands, row, sign)
 
     def recount(self, old: PodInfo, new: PodInfo, row: int) -> None:
         """The pod on a row changed."""
@@ -272,12 +273,16 @@ class TopologyCounts:
             self._rows = max(self._rows, row + 1)
             self._log.append(row)
 
+    def namespace_changed(self) -> None:
+        """A namespace came, went or changed."""
+        self._namespaces += 1
+
     # ---- readers ---------------------------------------------------------------------------
 
     @property
-    def terms_version(self) -> int:
-        """See `Topology.terms_version`."""
-        return self._terms.version
+    def version(self) -> int:
+        """See `Topology.version`."""
+        return self._terms.version + self._namespaces
 
     def pod_set(
         self, namespaces: frozenset[str] | None, selector: Selector, *, terminating: bool

@@ -15,10 +15,9 @@ from typing import Final
 
 import msgspec
 
-from engine.framework.podinfo import PodInfo
 from engine.framework.selectors import SelectorError, parse_selector
 from engine.framework.topology import AffinityTerm, Demand, PodTerm
-from engine.objects import Affinity, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
+from engine.objects import Affinity, Pod, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
 
 _REMEMBERED: Final = 4096
 _NONE: Final = PodAffinity()
@@ -42,13 +41,13 @@ class PodTerms:
 NO_TERMS: Final = PodTerms()
 
 
-def terms_of(pod: PodInfo) -> PodTerms:
+def terms_of(pod: Pod) -> PodTerms:
     """The pod's terms. Nothing to do for pods without any."""
-    affinity = pod.pod.spec.affinity
+    affinity = pod.spec.affinity
     if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
         return NO_TERMS
     own = Affinity(None, affinity.pod_affinity, affinity.pod_anti_affinity)
-    return _parsed(pod.namespace, msgspec.msgpack.encode(own))
+    return _parsed(pod.metadata.namespace, msgspec.msgpack.encode(own))
 
 
 @lru_cache(maxsize=_REMEMBERED)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from engine.objects import LabelSelector
@@ -50,8 +49,7 @@ class Requirement(NamedTuple):
                 return value is None
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(NamedTuple):
     """Requirements that must all hold, sorted; None: nothing matches."""
 
     requirements: tuple[Requirement, ...] | None

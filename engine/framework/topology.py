@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.selectors import Selector
+from engine.framework.selectors import Labels, Selector
 
 if TYPE_CHECKING:
-    from engine.framework.podinfo import PodInfo
     from engine.framework.snapshot import BoolColumn, Rows, Snapshot
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -137,11 +136,11 @@ class AffinityTerm(NamedTuple):
     selector: Selector
     topology_key: str
 
-    def matches(self, namespace: str, namespace_labels: Mapping[str, str], pod: PodInfo) -> bool:
-        """Whether it finds the pod, whose namespace has these labels."""
-        return (
-            namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
-        ) and self.selector.matches(pod.pod.metadata.labels or {})
+    def matches(self, namespace: str, namespace_labels: Labels, labels: Labels) -> bool:
+        """Whether it finds pods with these labels in a namespace with those."""
+        if namespace in self.namespaces or self.namespace_selector.matches(namespace_labels):
+            return self.selector.matches(labels)
+        return False
 
 
 class Demand(Enum):
@@ -178,8 +177,11 @@ class Topology(Protocol):
     """What the cache counts."""
 
     @property
-    def terms_version(self) -> int:
-        """Changes when a term comes that no pod had, or the last pod that had it goes."""
+    def version(self) -> int:
+        """Changes when a term comes that no pod had, or the last pod that had it goes.
+
+        And when a namespace comes, goes or changes.
+        """
         ...
 
     def pod_set(
@@ -193,7 +195,7 @@ class Topology(Protocol):
         ...
 
     def terms_on(
-        self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]
+        self, namespace: str, namespace_labels: Labels, labels: Labels
     ) -> Sequence[CountedTerm]:
         """The terms of existing pods that find such a pod, in the order in which they came."""
         ...

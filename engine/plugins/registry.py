@@ -14,10 +14,12 @@ import msgspec
 
 from engine.framework.interface import Plugin
 from engine.framework.profile import Weighted
+from engine.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs
 from engine.plugins.node_affinity import NodeAffinityArgs, NodeAffinityPlugin
 from engine.plugins.node_name import NodeName
 from engine.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
 from engine.plugins.node_unschedulable import NodeUnschedulable
+from engine.plugins.pod_topology_spread import PodTopologySpread, PodTopologySpreadArgs
 from engine.plugins.priority_sort import PrioritySort
 from engine.plugins.scheduling_gates import SchedulingGates
 from engine.plugins.taint_toleration import TaintToleration
@@ -35,6 +37,8 @@ DEFAULT_WEIGHTS: Final[Mapping[str, int]] = {
     "TaintToleration": 3,
     "NodeAffinity": 2,
     "NodeResourcesFit": 1,
+    "PodTopologySpread": 2,
+    "InterPodAffinity": 2,
 }
 """The plugins of the default profile in the order in which they are asked, and their weights."""
 
@@ -89,4 +93,6 @@ _FACTORIES: Final[Mapping[str, Callable[[Arguments], Plugin]]] = {
     "TaintToleration": _no_arguments(TaintToleration),
     "NodeAffinity": lambda args: NodeAffinityPlugin(_read(NodeAffinityArgs, args)),
     "NodeResourcesFit": lambda args: NodeResourcesFit(_read(NodeResourcesFitArgs, args)),
+    "PodTopologySpread": lambda args: PodTopologySpread(_read(PodTopologySpreadArgs, args)),
+    "InterPodAffinity": lambda args: InterPodAffinity(_read(InterPodAffinityArgs, args)),
 }

@@ -184,8 +184,8 @@ class TopologyMachine(RuleBasedStateMachine):
         for space, env, given in (("a", {"env": "prod"}, {"app": "x"}), ("b", {}, {"tier": ""})):
             want: Counter = Counter()
             for node, *_, pod in self.pods.values():
-                for term in terms_of(pod).anti if node in self.nodes else ():
-                    if term.matches(space, env, make_pod("new", namespace=space, labels=given)):
+                for term in terms_of(pod.pod).anti if node in self.nodes else ():
+                    if term.matches(space, env, given):
                         want[term, self.cache.nodes.row(node)] += 1
             assert want == {
                 (found.term.term, row): count
