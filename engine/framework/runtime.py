@@ -746,9 +746,11 @@ class Framework:
             PluginError: a plugin raised, or a score is outside 0..100.
         """
         assert known.grouped is not None
-        names = [one.name for one in (*known.wide_filters, *known.wide_scorers)]
+        names = [one.name for one in known.wide_filters]
+        names += [one.name for one in known.wide_scorers]
+        name, ask = " ".join(dict.fromkeys(names)), known.grouped.keys
         try:
-            return self._guard(" ".join(names), "Score", known.grouped.keys, known.column, snapshot)
+            return self._guard(name, "Score", ask, known.column, snapshot)
         except PluginError:
             known.layout = -1  # half-way: everything is asked again
             raise
