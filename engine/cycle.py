@@ -9,6 +9,7 @@ looked at, and ties fall by a seeded permutation of the nodes instead of by chan
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -32,6 +33,8 @@ def decide(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Decision:
     try:
         known = framework.known(pod, snapshot)
         if known.wide_filters or known.wide_scorers or framework.tiered:
+            if known.grouped is not None and not framework.tiered:
+                return _choose_by_groups(pod, snapshot, framework, known)
             return _choose_widely(pod, snapshot, framework, known)
         if not known.feasible:
             return _nowhere(pod, snapshot, framework)
@@ -53,6 +56,28 @@ def decide(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Decision:
         return _nowhere(pod, snapshot, framework, unfit)
     except PluginError as fault:
         return _unplaced(pod, snapshot, framework, error=fault.status)
+    return _decision(
+        pod,
+        snapshot,
+        framework,
+        row,
+        known.feasible,
+        total,
+        lambda: _details(
+            pod, snapshot, framework, row, np.flatnonzero(known.column >= 0), known.column
+        ),
+    )
+
+
+def _decision(
+    pod: PodInfo,
+    snapshot: Snapshot,
+    framework: Framework,
+    row: int,
+    feasible: int,
+    total: float,
+    work_out: Callable[[], Details],
+) -> Decision:
     decision = Decision(
         pod=pod,
         generation=snapshot.generation,
@@ -60,15 +85,39 @@ def decide(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Decision:
         evaluated=snapshot.nodes.count,
         node=snapshot.nodes.name(row),
         row=row,
-        feasible=known.feasible,
+        feasible=feasible,
         total=total,
-        work_out=lambda: _details(
-            pod, snapshot, framework, row, np.flatnonzero(known.column >= 0), known.column
-        ),
+        work_out=work_out,
     )
     if framework.wants_scores:
         _ = decision.details
     return decision
+
+
+def _choose_by_groups(
+    pod: PodInfo, snapshot: Snapshot, framework: Framework, known: PodClass
+) -> Decision:
+    """The choice where a plugin looks further than a row, but tells few groups of rows apart."""
+    keys, feasible = framework.grouped_keys(known, snapshot)
+    if not feasible:
+        return _nowhere(pod, snapshot, framework)
+    nominated = snapshot.nodes.row(pod.pod.status.nominated_node_name)
+    if nominated >= 0 and keys[nominated] >= 0:
+        return _single(pod, snapshot, framework, nominated)
+    row = int(keys.argmax())
+    if feasible == 1:
+        return _single(pod, snapshot, framework, row)
+    if known.bad is not None:
+        raise known.bad
+
+    def work_out() -> Details:
+        keys, _ = framework.grouped_keys(known, snapshot)
+        candidates = np.flatnonzero(keys >= 0)
+        return _details(pod, snapshot, framework, row, candidates, keys[candidates])
+
+    return _decision(
+        pod, snapshot, framework, row, feasible, int(keys[row] >> TIE_BITS) / FRACTION, work_out
+    )
 
 
 def _choose_widely(
@@ -88,20 +137,15 @@ def _choose_widely(
     keys = framework.keys(known, pod, snapshot, candidates)
     best = int(keys.argmax())
     row = int(candidates[best])
-    decision = Decision(
-        pod=pod,
-        generation=snapshot.generation,
-        bundle=framework.bundle,
-        evaluated=snapshot.nodes.count,
-        node=snapshot.nodes.name(row),
-        row=row,
-        feasible=len(candidates),
-        total=int(keys[best] >> TIE_BITS) / FRACTION,
-        work_out=lambda: _details(pod, snapshot, framework, row, candidates, keys),
+    return _decision(
+        pod,
+        snapshot,
+        framework,
+        row,
+        len(candidates),
+        int(keys[best] >> TIE_BITS) / FRACTION,
+        lambda: _details(pod, snapshot, framework, row, candidates, keys),
     )
-    if framework.wants_scores:
-        _ = decision.details
-    return decision
 
 
 def _single(pod: PodInfo, snapshot: Snapshot, framework: Framework, row: int) -> Decision:

@@ -24,6 +24,7 @@ class _Read(msgspec.Struct, frozen=True, rename="camel", gc=False, omit_defaults
 class OwnerReference(_Read, frozen=True):
     """One entry of `metadata.ownerReferences`."""
 
+    api_version: str = ""
     kind: str = ""
     name: str = ""
     uid: str = ""
@@ -68,7 +69,7 @@ class Toleration(_Read, frozen=True):
 
 
 class SelectorRequirement(_Read, frozen=True):
-    """One requirement of a node selector term."""
+    """One requirement of a label selector or a node selector term."""
 
     key: str = ""
     operator: str = ""
@@ -104,10 +105,50 @@ class NodeAffinity(_Read, frozen=True):
     )
 
 
+class PodAffinityTerm(_Read, frozen=True):
+    """Pods, by labels and namespaces, and the label of nodes that makes a domain."""
+
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] | None = None
+    namespace_selector: LabelSelector | None = None
+    topology_key: str = ""
+
+
+class WeightedPodAffinityTerm(_Read, frozen=True):
+    """A term with a weight of 1..100."""
+
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(_Read, frozen=True):
+    """`spec.affinity.podAffinity` or `podAntiAffinity`."""
+
+    required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] | None = None
+    preferred_during_scheduling_ignored_during_execution: list[WeightedPodAffinityTerm] | None = (
+        None
+    )
+
+
 class Affinity(_Read, frozen=True):
-    """`spec.affinity`, as far as it is read."""
+    """`spec.affinity`."""
 
     node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(_Read, frozen=True):
+    """How evenly pods of a kind are to be spread over domains."""
+
+    max_skew: int = 0
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: list[str] | None = None
 
 
 class ResourceRequirements(_Read, frozen=True):
@@ -251,6 +292,7 @@ class PodSpec(_Read, frozen=True):
     host_users: bool | None = None
     volumes: list[Volume] | None = None
     resource_claims: list[PodResourceClaim] | None = None
+    topology_spread_constraints: list[TopologySpreadConstraint] | None = None
 
 
 class Condition(_Read, frozen=True):

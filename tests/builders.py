@@ -41,6 +41,7 @@ def pod_object(
     priority: int = 0,
     labels: dict[str, str] | None = None,
     uid: str = "",
+    deleted: str | None = None,
     spec: dict[str, Any] | None = None,
     status: dict[str, Any] | None = None,
 ) -> Pod:
@@ -53,6 +54,7 @@ def pod_object(
                 "namespace": namespace,
                 "uid": uid or f"uid-{namespace}-{name}",
                 "labels": labels or {},
+                "deletionTimestamp": deleted,
             },
             "spec": {
                 "nodeName": node,

@@ -17,7 +17,7 @@ Source: kubernetes pkg/scheduler/backend/cache/interface.go.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from typing import Any, Final
 
@@ -25,10 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cache.columns import TextDictionary
+from engine.cache.domains import TopologyCounts
 from engine.cache.nodes import NodeTable
 from engine.cache.objects import Objects, ObjectStore, TextOf
 from engine.cache.overlay import NodesOver, PodsOver
 from engine.cache.pods import PodTable
+from engine.cache.podsets import Placed
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import (
     Cause,
@@ -118,6 +120,7 @@ class CacheSnapshot:
         "now",
         "pods",
         "signals",
+        "topology",
     )
 
     def __init__(self, cache: Cache, now: float, signals: Signals) -> None:
@@ -130,6 +133,7 @@ class CacheSnapshot:
         self.pods = cache.pods
         self.namespaces: Mapping[str, Namespace] = cache.namespaces
         self.dictionary = cache.dictionary
+        self.topology = cache.topology
 
     def changed_since(self, generation: int) -> NDArray[np.intp] | None:
         """See `Snapshot.changed_since`."""
@@ -217,6 +221,7 @@ class Cache:
         self.pods = PodTable(self.dictionary)
         self.namespaces: dict[str, Namespace] = {}
         self._stores: dict[str, ObjectStore] = {}
+        self.topology = TopologyCounts(self._placed)
         self.generation = 0
         self._log = np.zeros(LOG_ROWS, dtype=np.intp)
         self._log_rows = self._log.data
@@ -292,6 +297,7 @@ class Cache:
             self.update_node(node)
             return
         row = self.nodes.add(node)
+        self.topology.node_changed(row, None, node)
         for known in self._pods_of.get(name, {}).values():
             self._attach(known, row)
         self._changed(row, _ANY)
@@ -303,6 +309,7 @@ class Cache:
             self.add_node(node)
             return
         causes = _causes(self.nodes.node(row), node)
+        self.topology.node_changed(row, self.nodes.node(row), node)
         self.nodes.fill(row, node)
         if causes:
             self._changed(row, causes)
@@ -314,6 +321,7 @@ class Cache:
             return
         for known in self._pods_of.get(name, {}).values():
             self._detach(known)
+        self.topology.node_changed(row, self.nodes.node(row), None)
         self.nodes.remove(name)
         self._changed(row, _ANY)
 
@@ -406,12 +414,14 @@ class Cache:
         self._pods_of.setdefault(node_name, {})[pod.uid] = known
         if node_row != NOWHERE:
             self.nodes.add_pod(node_row, pod, 1)
+            self.topology.count(pod, node_row, 1)
             self._changed(node_row, _POD)
 
     def _drop(self, known: _Known) -> None:
         node_row = self.nodes.row(known.node_name)
         if node_row != NOWHERE:
             self.nodes.add_pod(node_row, known.pod, -1)
+            self.topology.count(known.pod, node_row, -1)
             self._changed(node_row, _POD)
         moved = self.pods.remove(known.row)
         if moved is not None:
@@ -433,16 +443,20 @@ class Cache:
             self.nodes.add_pod(node_row, known.pod, -1)
             self.nodes.add_pod(node_row, pod, 1)
             causes |= _POD
-        if causes and node_row != NOWHERE:
-            self._changed(node_row, causes)
+        if node_row != NOWHERE:
+            self.topology.recount(known.pod, pod, node_row)
+            if causes:
+                self._changed(node_row, causes)
         known.pod = pod
         known.assumed = False
 
     def _attach(self, known: _Known, node_row: int) -> None:
         self.nodes.add_pod(node_row, known.pod, 1)
+        self.topology.count(known.pod, node_row, 1)
         self.pods.move(known.row, node_row)
 
     def _detach(self, known: _Known) -> None:
+        self.topology.count(known.pod, self.nodes.row(known.node_name), -1)
         self.pods.move(known.row, NOWHERE)
 
     def _renew_dictionary(self) -> None:
@@ -452,7 +466,14 @@ class Cache:
         self.pods.recode(self.dictionary)
         self._most_texts = max(MOST_TEXTS, 2 * len(self.dictionary.texts))
 
+    def _placed(self) -> Iterator[Placed]:
+        nodes = self.pods.node
+        for known in self._known.values():
+            pod = known.pod
+            yield pod.namespace, pod.pod.metadata.labels or {}, pod.terminating, nodes[known.row]
+
     def _namespace_changed(self, name: str) -> bool:
+        self.topology.namespace_changed()
         rows = self.pods.namespace_changed(name).tolist()
         for row in rows:
             self._changed(row, _OTHER)

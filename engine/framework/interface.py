@@ -67,6 +67,48 @@ class Normalization(Enum):
     """The plugin's `normalize` says it."""
 
 
+GroupColumn = NDArray[np.int16] | NDArray[np.int32]
+
+Moved = Sequence[tuple[int, int]] | None
+"""Rows that may have changed their group, each once with the group before; None: all are new."""
+
+
+class Grouped(Protocol):
+    """What is answered by groups of rows of which there are few, as pods elsewhere come and go.
+
+    `sync` is asked in every cycle before all else.
+    """
+
+    @property
+    def column(self) -> GroupColumn:
+        """(N,) the group of each row, below `len`; read between two calls of `sync`."""
+        ...
+
+    def sync(self, snapshot: Snapshot) -> Moved:
+        """Catches up."""
+        ...
+
+    def __len__(self) -> int:
+        """How many groups there are."""
+        ...
+
+
+class GroupedFilter(Grouped, Protocol):
+    """A filter by groups."""
+
+    def passes(self) -> BoolColumn:
+        """Which groups pass."""
+        ...
+
+
+class GroupedScore(Grouped, Protocol):
+    """A score by groups."""
+
+    def scores(self, feasible: NDArray[np.int64]) -> Scores:
+        """0..100 for each group, by how many feasible nodes each has."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class PreFilterResult:
     """How a plugin filters for one class of pods.
@@ -78,7 +120,8 @@ class PreFilterResult:
     `scope` is that of the filter, `causes` are the changes of a row that can change its answer
     about the row, `version` is what else the result, Skip included, depends on. With `shared`, the
     answers depend on it and the row alone: classes with equal ones keep one mask together. Where
-    `rejects` is false, the filter would pass every node, and is not asked.
+    `rejects` is false, the filter would pass every node, and is not asked. `grouped` gives what the
+    filter gives, of a scope of ALL, by groups.
     """
 
     status: Status = Status.SUCCESS
@@ -90,6 +133,7 @@ class PreFilterResult:
     version: Version | None = None
     shared: Hashable = None
     rejects: bool = True
+    grouped: GroupedFilter | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +141,7 @@ class PreScoreResult:
     """How a plugin scores for one class of pods; see `PreFilterResult` for what it depends on.
 
     With a scope of ROW `score` is asked about any rows, feasible or not; otherwise about the
-    feasible ones.
+    feasible ones. `grouped` gives what score and normalisation give, of a scope of ALL, by groups.
     """
 
     status: Status = Status.SUCCESS
@@ -107,6 +151,7 @@ class PreScoreResult:
     version: Version | None = None
     shared: Hashable = None
     normalization: Normalization = Normalization.NONE
+    grouped: GroupedScore | None = None
 
 
 PASS: Final = PreFilterResult(rejects=False)

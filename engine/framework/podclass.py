@@ -1,7 +1,7 @@
 """What is known of one class of pods: a sort key for every node, kept up to date by changed rows.
 
 The key of a node is its total score, in steps of 1/65,536, and behind it the node's place in the
-class's order of ties; -1 where the pod cannot go. Choosing a node is finding the highest key.
+class's order of ties; negative where the pod cannot go. Choosing a node is finding the highest key.
 
 What plugins answer by row is baked into the keys. Masks and raw scores that do not depend on the
 pod but through a plugin's `shared` key are kept once for all classes (`Shared`). What looks further
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,13 +31,17 @@ from engine.framework.interface import (
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Cause, IntColumn, Rows, Snapshot
 
+if TYPE_CHECKING:
+    from engine.framework.grouped import GroupedChoice
+
 TIE_BITS: Final = 20
 """Nodes beyond 2^20 share places in the order of ties."""
 TIE_MASK: Final = (1 << TIE_BITS) - 1
 FRACTION: Final = 1 << 16
 UNIT: Final = FRACTION << TIE_BITS
 """One point of score in a key."""
-NOWHERE: Final = -1
+NOWHERE: Final = -(1 << 62)
+"""The key of a node where the pod cannot go; stays negative whatever scores are added."""
 
 
 class OutOfRange(Exception):  # noqa: N818 - an answer that ends an update, not a fault of ours
@@ -149,6 +153,7 @@ class PodClass:
         "feasible",
         "filters",
         "generation",
+        "grouped",
         "key",
         "layout",
         "lookups",
@@ -158,6 +163,7 @@ class PodClass:
         "scorers",
         "total",
         "touched",
+        "uniform",
         "used",
         "versions",
         "whole",
@@ -177,7 +183,11 @@ class PodClass:
         self.wide_filters: list[Filtering] = []
         self.scorers: list[Scoring] = []
         self.wide_scorers: list[Scoring] = []
+        self.grouped: GroupedChoice | None = None
+        """How to choose, if all that is wide is answered by groups."""
         self.lookups: list[Lookup] = []
+        self.uniform: list[Scoring] = []
+        """Scores that are the same on all nodes; they are in `base`."""
         self.base = 0.0
         self.allowed: BoolColumn | None = None
         self.allowed_by: tuple[str, ...] = ()
@@ -201,9 +211,16 @@ class PodClass:
         for filtering in self.filters:
             if filtering.shared is not None:
                 yield filtering.shared
-        for scoring in (*self.scorers, *(lookup.scoring for lookup in self.lookups)):
+        for scoring in self.baked():
             if scoring.shared is not None:
                 yield scoring.shared
+
+    def baked(self) -> Iterator[Scoring]:
+        """The scores that are in the keys."""
+        yield from self.scorers
+        yield from self.uniform
+        for lookup in self.lookups:
+            yield lookup.scoring
 
 
 def _unknown(row: int) -> int:

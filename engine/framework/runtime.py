@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from engine.framework.acting import NOTHING, Actors, Acts
 from engine.framework.decision import Decision, FitError, Rejection, Rejections
 from engine.framework.events import ClusterEventWithHint
+from engine.framework.grouped import GroupedChoice
 from engine.framework.interface import (
     MAX_SCORE,
     UNSHARED,
@@ -328,11 +329,15 @@ class Framework:
                     if (old < 0) is not (new < 0):
                         known.feasible += 1 if old < 0 else -1
                         moved = True
+                        if known.grouped is not None:
+                            known.grouped.flipped.append(r)
             return moved
         before = known.column[rows]
         after = self._keys(known, pod, snapshot, rows)
         known.column[rows] = after
         changed = (before < 0) != (after < 0)
+        if known.grouped is not None:
+            known.grouped.flipped += rows[changed].tolist()
         known.feasible += int(np.count_nonzero(after >= 0)) - int(np.count_nonzero(before >= 0))
         return bool(changed.any())
 
@@ -347,9 +352,9 @@ class Framework:
         for scoring in known.scorers:
             if scoring.shared is not None:
                 moved |= self._refresh_score(scoring, pod, snapshot)
-        for lookup in known.lookups:
-            if lookup.scoring.shared is not None:
-                moved |= self._refresh_score(lookup.scoring, pod, snapshot)
+        for scoring in (*known.uniform, *(lookup.scoring for lookup in known.lookups)):
+            if scoring.shared is not None:
+                moved |= self._refresh_score(scoring, pod, snapshot)
         return moved
 
     def _relaid(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> bool:
@@ -406,6 +411,7 @@ class Framework:
             asked, keys = keys, np.full(snapshot.nodes.size, NOWHERE, dtype=np.int64)
             keys[rows] = asked
         known.column, known.cells = keys, keys.data
+        known.grouped = _grouped(known)
         known.causes = int(_causes(known))
         known.layout, known.generation = snapshot.layout, snapshot.generation
         bind_rows(known, pod, snapshot, ties)
@@ -520,7 +526,7 @@ class Framework:
         Where a wide filter decides in every cycle which nodes are feasible, all that depends on the
         feasible ones is asked then, too.
         """
-        known.base, known.touched, known.whole = 0.0, 0, True
+        known.base, known.touched, known.whole, known.uniform = 0.0, 0, True, []
         for scoring in scorings:
             result = scoring.result
             by_row = result.scope is Scope.ROW
@@ -528,12 +534,25 @@ class Framework:
                 if scoring.shared is not None:
                     self._refresh_score(scoring, pod, snapshot)
                 known.scorers.append(scoring)
+            elif self._uniform(known, scoring, pod, snapshot):
+                pass
             elif known.wide_filters or result.scope is Scope.ALL:
                 known.wide_scorers.append(scoring)
             elif by_row and result.normalization is not Normalization.CUSTOM:
                 self._normalize(known, scoring, pod, snapshot, passed)
             else:
                 self._of_feasible(known, scoring, pod, snapshot, passed)
+
+    def _uniform(self, known: PodClass, scoring: Scoring, pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Bakes in raw scores that are 0 for all nodes, whichever are feasible."""
+        how, shared = scoring.result.normalization, scoring.shared
+        if shared is None or how is Normalization.CUSTOM:
+            return False
+        self._refresh_score(scoring, pod, snapshot)
+        if shared.uniform:
+            known.base += scoring.weight * float(normalized(how, _ONE_ZERO, 0.0)[0])
+            known.uniform.append(scoring)
+        return shared.uniform
 
     def _normalize(
         self,
@@ -552,9 +571,6 @@ class Framework:
             self._refresh_score(scoring, pod, snapshot)
             raw = shared.column
         how = scoring.result.normalization
-        if shared is not None and shared.uniform:
-            known.base += scoring.weight * float(normalized(how, _ONE_ZERO, 0.0)[0])
-            return
         top = float(raw[passed].max(initial=0.0))
         fresh = None if shared is None else shared.normal.get(top)
         if fresh is None:
@@ -725,6 +741,22 @@ class Framework:
         return PluginError(name, "NormalizeScore", cause)
 
     # ---- choosing ----------------------------------------------------------------------------
+
+    def grouped_keys(self, known: PodClass, snapshot: Snapshot) -> tuple[IntColumn, int]:
+        """See `GroupedChoice.keys`, for a class that has one.
+
+        Raises:
+            PluginError: a plugin raised, or a score is outside 0..100.
+        """
+        assert known.grouped is not None
+        names = [one.name for one in known.wide_filters]
+        names += [one.name for one in known.wide_scorers]
+        name, ask = " ".join(dict.fromkeys(names)), known.grouped.keys
+        try:
+            return self._guard(name, "Score", ask, known.column, snapshot)
+        except PluginError:
+            known.layout = -1  # half-way: everything is asked again
+            raise
 
     @property
     def tiered(self) -> bool:
@@ -917,12 +949,23 @@ def _count(rows: Rows) -> int:
     return rows.stop - rows.start if isinstance(rows, slice) else len(rows)
 
 
+def _grouped(known: PodClass) -> GroupedChoice | None:
+    filters = [one.result.grouped for one in known.wide_filters]
+    scorers = [(one.weight, one.result.grouped) for one in known.wide_scorers]
+    all_filters = [one for one in filters if one is not None]
+    all_scorers = [(weight, one) for weight, one in scorers if one is not None]
+    wide = len(filters) + len(scorers)
+    if not wide or len(all_filters) + len(all_scorers) < wide:
+        return None
+    return GroupedChoice(all_filters, all_scorers)
+
+
 def _causes(known: PodClass) -> Cause:
     """Which changes of a row can change its key; a node that came or went always can."""
     causes = Cause(0)
     for filtering in known.filters:
         causes |= filtering.result.causes
-    for scoring in (*known.scorers, *(lookup.scoring for lookup in known.lookups)):
+    for scoring in known.baked():
         causes |= scoring.result.causes
     return causes
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.framework.podinfo import HostPort, PodInfo
+from engine.framework.topology import Topology
 from engine.objects import Namespace, Node, Taint
 
 Rows = slice | NDArray[np.intp]
@@ -380,6 +381,11 @@ class Snapshot(Protocol):
         Built with `of` on first use under the name `index` and kept up to date; whoever uses a name
         must always give the same function.
         """
+        ...
+
+    @property
+    def topology(self) -> Topology:
+        """How many pods of a kind are where."""
         ...
 
     def changed_since(self, generation: int) -> NDArray[np.intp] | None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
+import numpy as np
 
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import BoolColumn, Snapshot
+from engine.framework.snapshot import BoolColumn, Rows, Snapshot
 from engine.memo import Memo
 from engine.objects import Affinity, NodeSelector
 from engine.plugins.node_selector import Selector, Term, parse_labels, parse_selector
@@ -33,14 +34,18 @@ def eligibility_key(pod: PodInfo) -> bytes:
 def eligible(key: bytes, snapshot: Snapshot) -> BoolColumn:
     """(N,) nodes that match and are not cordoned."""
     mask = snapshot.nodes.present & ~snapshot.nodes.unschedulable
-    if not key:
-        return mask
-    labels, required = _parsed(key)
-    everywhere = slice(0, snapshot.nodes.size)
-    if labels is not None:
-        mask &= labels.mask(snapshot, everywhere)
-    if required is not None:
-        mask &= required.mask(snapshot, everywhere)
+    return mask & matching(key, snapshot, slice(0, snapshot.nodes.size)) if key else mask
+
+
+def matching(key: bytes, snapshot: Snapshot, rows: Rows) -> BoolColumn:
+    """Which of the rows match, cordoned or not."""
+    mask = np.ones(len(snapshot.nodes.present[rows]), np.bool_)
+    if key:
+        labels, required = _parsed(key)
+        if labels is not None:
+            mask &= labels.mask(snapshot, rows)
+        if required is not None:
+            mask &= required.mask(snapshot, rows)
     return mask
 
 

@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 
 from engine.framework.interface import Scores
+from engine.framework.selectors import is_label_key, is_label_value
 from engine.framework.snapshot import (
     BoolColumn,
     CodeColumn,
@@ -33,13 +34,7 @@ from engine.objects import (
 )
 
 NODE_NAME_FIELD: Final = "metadata.name"
-_PART: Final = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
-_LABEL_VALUE: Final = re.compile(f"({_PART})?")
-_NAME: Final = re.compile(_PART)
-_PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,40}")
-_LONGEST_PART: Final = 63
-_LONGEST_PREFIX: Final = 253
 _INT64: Final = 1 << 63
 _LOW_BITS: Final = 32
 _LOW: Final = (1 << _LOW_BITS) - 1
@@ -305,10 +300,10 @@ def _parse_term(term: NodeSelectorTerm, path: str) -> Term:
 
 def _parse_label(expression: SelectorRequirement, path: str) -> _Label:
     key, operator, values = expression.key, expression.operator, tuple(expression.values or ())
-    if not _is_label_key(key):
+    if not is_label_key(key):
         raise ParseError(f"{path}.key: {key!r} is not a label key")
     for value in values:
-        if len(value) > _LONGEST_PART or _LABEL_VALUE.fullmatch(value) is None:
+        if not is_label_value(value):
             raise ParseError(f"{path}.values: {value!r} is not a label value")
     bound = 0
     match operator:
@@ -335,13 +330,6 @@ def _parse_field(expression: SelectorRequirement, path: str) -> _Field:
     if len(values) != 1:
         raise ParseError(f"{path}.values: must have one element")
     return _Field(expression.key, values[0], expression.operator == "NotIn")
-
-
-def _is_label_key(key: str) -> bool:
-    prefix, slash, name = key.rpartition("/")
-    if slash and (len(prefix) > _LONGEST_PREFIX or _PREFIX.fullmatch(prefix) is None):
-        return False
-    return len(name) <= _LONGEST_PART and _NAME.fullmatch(name) is not None
 
 
 def _any_of(codes: CodeColumn, wanted: Sequence[int]) -> BoolColumn:

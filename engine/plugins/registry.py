@@ -17,12 +17,14 @@ from engine.framework.profile import Weighted
 from engine.plugins.balanced_allocation import BalancedAllocation, BalancedAllocationArgs
 from engine.plugins.dynamic_resources import DynamicResources
 from engine.plugins.image_locality import ImageLocality
+from engine.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs
 from engine.plugins.node_affinity import NodeAffinityArgs, NodeAffinityPlugin
 from engine.plugins.node_declared_features import NodeDeclaredFeatures
 from engine.plugins.node_name import NodeName
 from engine.plugins.node_ports import NodePorts
 from engine.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
 from engine.plugins.node_unschedulable import NodeUnschedulable
+from engine.plugins.pod_topology_spread import PodTopologySpread, PodTopologySpreadArgs
 from engine.plugins.priority_sort import PrioritySort
 from engine.plugins.scheduling_gates import SchedulingGates
 from engine.plugins.taint_toleration import TaintToleration
@@ -41,6 +43,8 @@ DEFAULT_WEIGHTS: Final[Mapping[str, int]] = {
     "NodeAffinity": 2,
     "NodePorts": 1,
     "NodeResourcesFit": 1,
+    "PodTopologySpread": 2,
+    "InterPodAffinity": 2,
     "DynamicResources": 2,
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
@@ -106,4 +110,6 @@ _FACTORIES: Final[Mapping[str, Callable[[Arguments], Plugin]]] = {
     "ImageLocality": _no_arguments(ImageLocality),
     "NodeDeclaredFeatures": _no_arguments(NodeDeclaredFeatures),
     "NodeResourcesFit": lambda args: NodeResourcesFit(_read(NodeResourcesFitArgs, args)),
+    "PodTopologySpread": lambda args: PodTopologySpread(_read(PodTopologySpreadArgs, args)),
+    "InterPodAffinity": lambda args: InterPodAffinity(_read(InterPodAffinityArgs, args)),
 }

@@ -38,6 +38,7 @@ from engine.framework.snapshot import (
     Signals,
     Snapshot,
 )
+from engine.framework.topology import Topology
 from engine.objects import Namespace, ObjectMeta, Pod
 from engine.policy.plugin import Worlds
 from engine.policy.podreads import POD_NUMBERS, workload_of
@@ -323,6 +324,11 @@ class _OtherPods:
     def dictionary(self) -> Dictionary:
         """See `Snapshot.dictionary`."""
         return self._snapshot.dictionary
+
+    @property
+    def topology(self) -> Topology:
+        """See `Snapshot.topology`: that of the cluster."""
+        return self._snapshot.topology
 
     def changed_since(self, generation: int) -> NDArray[np.intp] | None:
         """See `Snapshot.changed_since`."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from engine import objects
 from engine.cache import Cache
 from engine.cycle import NO_NODES, decide
 from engine.framework.events import ClusterEvent, QueueingHint, Resource
@@ -26,7 +27,7 @@ from engine.framework.profile import Profile
 from engine.framework.runtime import Framework, PluginError, Unfit
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status
-from engine.objects import Namespace, Node, Pod, from_builtins
+from engine.objects import Namespace, Node, ObjectMeta, Pod, from_builtins
 from engine.plugins.registry import default_plugins
 from tests.conformance.events import moves
 
@@ -72,9 +73,16 @@ def read_pod(value: Mapping[str, Any]) -> PodInfo:
 
 
 def build(case: Mapping[str, Any], pod: PodInfo) -> tuple[Cache, list[str]]:
-    """A cache with the case's objects, and the nodes in the order in which they came."""
+    """A cache with the case's objects, and the nodes in the order in which they came.
+
+    Namespaces that no object describes are there, with the label of their name alone.
+    """
     cache = Cache()
     nodes: list[Node] = []
+    described = [value["metadata"] for value in (*case.get("objects", []), case["pod"])]
+    for name in {"default", *(one.get("namespace", "default") for one in described)}:
+        labels = {"kubernetes.io/metadata.name": name}
+        cache.set_namespace(Namespace(ObjectMeta(name=name, labels=labels)))
     for value in case.get("objects", []):
         kind = value.get("kind")
         if kind == "Node":
@@ -88,6 +96,8 @@ def build(case: Mapping[str, Any], pod: PodInfo) -> tuple[Cache, list[str]]:
             finished = other.pod.status.phase in ("Succeeded", "Failed")
             if bound and not finished and other.key != pod.key:
                 cache.add_pod(other, bound)
+        elif hasattr(objects, kind):
+            cache.set_object(from_builtins(getattr(objects, kind), value))
     return cache, in_zone_turns(nodes)
 
 

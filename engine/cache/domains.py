@@ -1,0 +1,341 @@
+"""Domains: nodes by the value of a label in, counts by domain out, and all that is counted.
+
+Everything is worked out when asked and then brought up to date from logs of what changed: of nodes
+whose labels, taints or cordon changed, and of each tally. Knows nothing of why it is counted.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.cache.podsets import Counts, Log, Placed, PodSetIndex, add
+from engine.cache.terms import TermIndex
+from engine.framework.podinfo import PodInfo
+from engine.framework.podterms import terms_of
+from engine.framework.selectors import NOTHING, Selector
+from engine.framework.snapshot import NodeColumns, Snapshot
+from engine.framework.topology import CountedTerm, Eligibility, Tally
+from engine.objects import Node
+
+GROUPING_BYTES: Final = 16 << 20
+_LEAST_GROUPINGS: Final = 16
+_MOST_COLUMNS: Final = 64
+_MOST_TABLES: Final = 8
+_NODE_LOG: Final = 4096
+_BYTES_A_ROW: Final = 4
+_SPARE: Final = 64
+EMPTY: Final = 0
+"""The domain of the empty value."""
+
+_Key = tuple[str, Eligibility | None, bool]
+
+
+class _Column:
+    """The domain of each node by one label; -1 without it."""
+
+    __slots__ = ("_seen", "domain", "ids", "key", "version")
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.ids: dict[str, int] = {}
+        self.domain = np.empty(0, np.int32)
+        self.version = 0
+        self._seen = -1
+
+    def sync(self, nodes: NodeColumns, log: Log) -> None:
+        """Catches up with the nodes."""
+        if self._seen == log.end:
+            return
+        rows: Sequence[int] | None = log.since(self._seen)
+        if rows is None or len(self.ids) > 2 * nodes.size + _SPARE:
+            self.ids = {"": EMPTY}
+            self.version += 1
+            rows = range(nodes.size)
+            self.domain = np.full(_room(nodes.size), -1, np.int32)
+        self.domain = _grown(self.domain, nodes.size)
+        present = nodes.present
+        for row in rows:
+            labels = nodes.node(row).metadata.labels if present[row] else None
+            value = (labels or {}).get(self.key)
+            domain = -1 if value is None else self.ids.setdefault(value, len(self.ids))
+            self.domain[row] = domain
+        self._seen = log.end
+
+
+class Grouping:
+    """The nodes that count, by domain; see `framework.topology.Domains`."""
+
+    __slots__ = (
+        "_column",
+        "_eligible",
+        "_fold",
+        "_log",
+        "_of",
+        "_seen",
+        "group",
+        "sizes",
+        "version",
+    )
+
+    def __init__(self, column: _Column, key: _Key, log: Log) -> None:
+        self._column = column
+        _, self._eligible, self._fold = key
+        self._log = log
+        self._seen = -1
+        self._of = -1
+        self.group = np.empty(0, np.int32)
+        self.sizes: dict[int, int] = {}
+        self.version = 0
+
+    @property
+    def domain(self) -> NDArray[np.int32]:
+        """See `Domains.domain`."""
+        return self._column.domain
+
+    @property
+    def most(self) -> int:
+        """See `Domains.most`."""
+        return len(self._column.ids)
+
+    def sync(self, snapshot: Snapshot) -> None:
+        """Catches up with the nodes."""
+        log = self._log
+        if self._seen == log.end:
+            return
+        column = self._column
+        column.sync(snapshot.nodes, log)
+        rows = log.since(self._seen)
+        size = snapshot.nodes.size
+        if rows is None or self._of != column.version:
+            self._of = column.version
+            self.version += 1
+            self.group = np.full(_room(size), -1, np.int32)
+            self.group[:size] = self._ask(snapshot, np.arange(size))
+            there = self.group[self.group >= 0]
+            domains, counts = np.unique(there, return_counts=True)
+            self.sizes = dict(zip(domains.tolist(), counts.tolist(), strict=True))
+        else:
+            self.group = _grown(self.group, size)
+            few = np.array(sorted(set(rows)), np.intp)
+            for row, new in zip(few.tolist(), self._ask(snapshot, few).tolist(), strict=True):
+                self._move(row, new)
+        self._seen = log.end
+
+    def _move(self, row: int, new: int) -> None:
+        old = int(self.group[row])
+        if old != new:
+            self.version += 1
+            self.group[row] = new
+            if old >= 0:
+                add(self.sizes, old, -1)
+            if new >= 0:
+                add(self.sizes, new, 1)
+
+    def _ask(self, snapshot: Snapshot, rows: NDArray[np.intp]) -> NDArray[np.int32]:
+        """The groups of some rows."""
+        there = snapshot.nodes.present[rows]
+        if self._eligible is not None:
+            there = there & self._eligible.mask(snapshot, rows)
+        domain = self._column.domain[rows]
+        if self._fold:
+            domain = np.maximum(domain, EMPTY)
+        return np.where(there, domain, np.int32(-1))
+
+
+class Table(Log):
+    """A tally by domain; see `framework.topology.DomainTable`."""
+
+    __slots__ = ("_grouped", "_often", "_seen", "counts", "domains", "tally")
+
+    def __init__(self, tally: Counts, domains: Grouping) -> None:
+        super().__init__()
+        self.tally = tally
+        self.domains = domains
+        self.counts: dict[int, int] = {}
+        self._often: dict[int, int] = {}  # count above 0 -> domains that have it
+        self._seen = self._grouped = -1
+
+    def sync(self, snapshot: Snapshot) -> None:
+        """See `DomainTable.sync`."""
+        domains, tally = self.domains, self.tally
+        domains.sync(snapshot)
+        if self._grouped == domains.version:
+            if self._seen == tally.end:
+                return
+            entries = tally.since(self._seen)
+            if entries is not None:
+                group = domains.group
+                for entry in entries:
+                    domain = int(group[entry if entry >= 0 else ~entry])
+                    if domain >= 0:
+                        self._count(domain, 1 if entry >= 0 else -1)
+                self._seen = tally.end
+                return
+        self._rebuild()
+
+    def minimum(self, otherwise: Mapping[int, int]) -> int | None:
+        """See `DomainTable.minimum`."""
+        sizes = self.domains.sizes
+        if not otherwise:
+            if len(self.counts) < len(sizes):
+                return 0
+            return min(self._often, default=None)
+        often = dict(self._often)
+        found = []
+        known = len(self.counts)
+        for domain, amount in otherwise.items():
+            count = self.counts.get(domain, 0)
+            if count:
+                add(often, count, -1)
+            else:
+                known += 1
+            found.append(count + amount)
+        if known < len(sizes):
+            found.append(0)
+        return min([*found, *often])
+
+    def dense(self) -> NDArray[np.float64]:
+        """See `DomainTable.dense`."""
+        counts = np.zeros(self.domains.most + 1)
+        for domain, count in self.counts.items():
+            counts[domain] = count
+        return counts
+
+    def _rebuild(self) -> None:
+        self.counts.clear()
+        self._often.clear()
+        group = self.domains.group
+        for row, count in self.tally.counts.items():
+            domain = int(group[row])
+            if domain >= 0:
+                self.counts[domain] = self.counts.get(domain, 0) + count
+        for count in self.counts.values():
+            self._often[count] = self._often.get(count, 0) + 1
+        self._seen, self._grouped = self.tally.end, self.domains.version
+        self.forget()
+
+    def _count(self, domain: int, sign: int) -> None:
+        count = self.counts.get(domain, 0)
+        if count:
+            add(self._often, count, -1)
+        if count + sign:
+            add(self._often, count + sign, 1)
+        add(self.counts, domain, sign)
+        self.append(domain)
+
+
+class TopologyCounts:
+    """Pod sets, terms and domains of one cache; see `framework.topology.Topology`."""
+
+    def __init__(self, pods: Callable[[], Iterable[Placed]]) -> None:
+        """Starts empty; `pods` gives all pods, those without a known node with row -1."""
+        self._sets = PodSetIndex(pods)
+        self._terms = TermIndex()
+        self._columns: OrderedDict[str, _Column] = OrderedDict()
+        self._groupings: OrderedDict[_Key, Grouping] = OrderedDict()
+        self._log = Log(_NODE_LOG)
+        self._none = Counts()
+        self._rows = 0
+        self._namespaces = 0
+
+    # ---- writers (Cache) -------------------------------------------------------------------
+
+    def count(self, pod: PodInfo, row: int, sign: int) -> None:
+        """A pod came to a row (sign 1) or went from it (sign -1)."""
+        labels = pod.pod.metadata.labels or {}
+        self._sets.change((pod.namespace, labels, pod.terminating, row), sign)
+        self._terms.change(terms_of(pod.pod).demands, row, sign)
+
+    def recount(self, old: PodInfo, new: PodInfo, row: int) -> None:
+        """The pod on a row changed."""
+        if (
+            old.pod.metadata.labels != new.pod.metadata.labels
+            or old.terminating != new.terminating
+            or old.pod.spec.affinity != new.pod.spec.affinity
+        ):
+            self.count(old, row, -1)
+            self.count(new, row, 1)
+
+    def node_changed(self, row: int, old: Node | None, new: Node | None) -> None:
+        """A node came to a row, changed, or went from it."""
+        if (
+            old is None
+            or new is None
+            or old.metadata.labels != new.metadata.labels
+            or old.spec.taints != new.spec.taints
+            or old.metadata.name != new.metadata.name
+        ):
+            self._rows = max(self._rows, row + 1)
+            self._log.append(row)
+
+    def namespace_changed(self) -> None:
+        """A namespace came, went or changed."""
+        self._namespaces += 1
+
+    # ---- readers ---------------------------------------------------------------------------
+
+    @property
+    def version(self) -> int:
+        """See `Topology.version`."""
+        return self._terms.version + self._namespaces
+
+    def pod_set(
+        self, namespaces: frozenset[str] | None, selector: Selector, *, terminating: bool
+    ) -> Tally:
+        """See `Topology.pod_set`."""
+        if selector == NOTHING or (namespaces is not None and not namespaces):
+            return self._none
+        return self._sets.get(namespaces, selector, terminating=terminating)
+
+    def terms_on(
+        self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]
+    ) -> Sequence[CountedTerm]:
+        """See `Topology.terms_on`."""
+        return self._terms.on(namespace, namespace_labels, labels)
+
+    def table(
+        self, tally: Tally, key: str, eligible: Eligibility | None = None, *, fold: bool = False
+    ) -> Table:
+        """See `Topology.table`."""
+        if not isinstance(tally, Counts):
+            raise TypeError("only what this cache counts has domains here")
+        grouping = self._grouping((key, eligible, fold))
+        table: Table | None = tally.tables.get(grouping)
+        if table is None:
+            table = tally.tables[grouping] = Table(tally, grouping)
+            if len(tally.tables) > _MOST_TABLES:
+                tally.tables.popitem(last=False)
+        return table
+
+    def _grouping(self, key: _Key) -> Grouping:
+        known = self._groupings.get(key)
+        if known is None:
+            column = self._columns.get(key[0])
+            if column is None:
+                column = self._columns[key[0]] = _Column(key[0])
+                if len(self._columns) > _MOST_COLUMNS:
+                    self._columns.popitem(last=False)
+            known = self._groupings[key] = Grouping(column, key, self._log)
+            most = max(_LEAST_GROUPINGS, GROUPING_BYTES // (_BYTES_A_ROW * (self._rows + 1)))
+            if len(self._groupings) > most:
+                self._groupings.popitem(last=False)
+        self._groupings.move_to_end(key)
+        return known
+
+
+def _room(size: int) -> int:
+    return size + (size >> 3) + _SPARE
+
+
+def _grown(column: NDArray[np.int32], size: int) -> NDArray[np.int32]:
+    """The column with room for `size` rows."""
+    if len(column) >= size:
+        return column
+    grown = np.full(_room(size), -1, np.int32)
+    grown[: len(column)] = column
+    return grown

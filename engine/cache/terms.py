@@ -1,0 +1,82 @@
+"""Terms of existing pods: their affinities in, those that find a given pod out.
+
+Pods with equal terms share them, so that a thousand replicas are one term with counts by node row.
+Knows nothing of what the terms are used for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from engine.cache.podsets import Counts, Labels, SelectorIndex
+from engine.framework.selectors import NOTHING
+from engine.framework.topology import PodTerm
+
+_DIGEST = 8
+
+
+class Term(Counts):
+    """A term, and how many pods on each row have it; see `CountedTerm`."""
+
+    __slots__ = ("identity", "serial", "term")
+
+    def __init__(self, term: PodTerm, serial: int) -> None:
+        super().__init__()
+        self.term = term
+        self.serial = serial
+        self.identity = hashlib.blake2b(_text(term).encode(), digest_size=_DIGEST).digest()
+
+
+class TermIndex:
+    """All terms of pods on known nodes."""
+
+    def __init__(self) -> None:
+        self._terms: dict[PodTerm, Term] = {}
+        self._index: SelectorIndex[Term] = SelectorIndex()
+        self.version = 0
+        """Changes when a term comes that no pod had, or the last pod that had it goes."""
+
+    def __len__(self) -> int:
+        return len(self._terms)
+
+    def change(self, terms: Iterable[PodTerm], row: int, sign: int) -> None:
+        """A pod with these terms came to a row (sign 1) or went from it (sign -1)."""
+        for key in terms:
+            term = self._terms.get(key)
+            if term is None:
+                self.version += 1
+                term = self._terms[key] = Term(key, self.version)
+                self._index.put(_namespaces(key), key.term.selector, term)
+            term.count(row, sign)
+            if not term.counts:
+                self.version += 1
+                term.live = False
+                del self._terms[key]
+                self._index.remove(_namespaces(key), key.term.selector, term)
+
+    def on(self, namespace: str, namespace_labels: Labels, labels: Labels) -> list[Term]:
+        """See `Topology.terms_on`."""
+        if not self._terms:
+            return []
+        found = []
+        for term in self._index.find(namespace, labels):
+            about = term.term.term
+            if namespace in about.namespaces or about.namespace_selector.matches(namespace_labels):
+                found.append(term)
+        found.sort(key=_serial)
+        return found
+
+
+def _serial(term: Term) -> int:
+    return term.serial
+
+
+def _namespaces(key: PodTerm) -> frozenset[str] | None:
+    """The only namespaces it can find pods in, None if that depends on their labels."""
+    return key.term.namespaces if key.term.namespace_selector == NOTHING else None
+
+
+def _text(term: PodTerm) -> str:
+    about = term.term
+    return repr((term[:2], sorted(about.namespaces), *map(repr, about[1:])))

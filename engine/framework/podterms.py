@@ -1,0 +1,103 @@
+"""Affinity and anti-affinity of a pod to other pods, parsed: a pod in, its terms out.
+
+Decides nothing. Equal affinities of one namespace share their terms.
+
+Source: k8s.io/kube-scheduler framework/types.go (GetAffinityTerms, newAffinityTerm) and kubernetes
+pkg/scheduler/framework/types.go (PodInfo.Update).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from engine.framework.selectors import SelectorError, parse_selector
+from engine.framework.topology import AffinityTerm, Demand, PodTerm
+from engine.objects import Affinity, Pod, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
+
+_REMEMBERED: Final = 4096
+_NONE: Final = PodAffinity()
+
+
+@dataclass(frozen=True, slots=True)
+class PodTerms:
+    """All terms of a pod; `preferred` have the weight negative where they are against.
+
+    A list with a term that cannot be parsed is empty, and `error` says so.
+    """
+
+    required: tuple[AffinityTerm, ...] = ()
+    anti: tuple[AffinityTerm, ...] = ()
+    preferred: tuple[tuple[int, AffinityTerm], ...] = ()
+    error: str = ""
+    demands: tuple[PodTerm, ...] = ()
+    """All of them, as what a pod that is somewhere demands of others."""
+
+
+NO_TERMS: Final = PodTerms()
+
+
+def terms_of(pod: Pod) -> PodTerms:
+    """The pod's terms. Nothing to do for pods without any."""
+    affinity = pod.spec.affinity
+    if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
+        return NO_TERMS
+    own = Affinity(None, affinity.pod_affinity, affinity.pod_anti_affinity)
+    return _parsed(pod.metadata.namespace, msgspec.msgpack.encode(own))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _parsed(namespace: str, encoded: bytes) -> PodTerms:
+    affinity = msgspec.msgpack.decode(encoded, type=Affinity)
+    near, far = affinity.pod_affinity or _NONE, affinity.pod_anti_affinity or _NONE
+    errors: list[str] = []
+    required = _terms("requiredAffinityTerms", namespace, _required(near), errors)
+    anti = _terms("requiredAntiAffinityTerms", namespace, _required(far), errors)
+    liked = _weighted("preferredAffinityTerms", namespace, near, errors)
+    disliked = _weighted("preferredAntiAffinityTerms", namespace, far, errors)
+    preferred = (*liked, *((-weight, term) for weight, term in disliked))
+    error = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]" if errors else ""
+    demands = (
+        *(PodTerm(Demand.NEAR, 1, term) for term in required),
+        *(PodTerm(Demand.FAR, 1, term) for term in anti),
+        *(PodTerm(Demand.PREFERRED, weight, term) for weight, term in preferred),
+    )
+    return PodTerms(required, anti, preferred, error, demands)
+
+
+def _required(affinity: PodAffinity) -> Sequence[PodAffinityTerm]:
+    return affinity.required_during_scheduling_ignored_during_execution or ()
+
+
+def _weighted(
+    name: str, namespace: str, affinity: PodAffinity, errors: list[str]
+) -> Sequence[tuple[int, AffinityTerm]]:
+    asked: Sequence[WeightedPodAffinityTerm] = (
+        affinity.preferred_during_scheduling_ignored_during_execution or ()
+    )
+    terms = _terms(name, namespace, [one.pod_affinity_term for one in asked], errors)
+    return [(one.weight, term) for one, term in zip(asked, terms, strict=False)]
+
+
+def _terms(
+    name: str, namespace: str, terms: Sequence[PodAffinityTerm], errors: list[str]
+) -> tuple[AffinityTerm, ...]:
+    try:
+        return tuple([_term(namespace, term) for term in terms])
+    except SelectorError as error:
+        errors.append(f"{name}: {error}")
+        return ()
+
+
+def _term(namespace: str, term: PodAffinityTerm) -> AffinityTerm:
+    own = not term.namespaces and term.namespace_selector is None
+    return AffinityTerm(
+        frozenset((namespace,)) if own else frozenset(term.namespaces or ()),
+        parse_selector(term.namespace_selector),
+        parse_selector(term.label_selector),
+        term.topology_key,
+    )

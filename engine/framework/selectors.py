@@ -1,0 +1,129 @@
+"""Label selectors of pods and namespaces: API selectors in, values that can be keys and match out.
+
+Knows nothing of who selects whom. Equal selectors are equal values, however they were written.
+
+Source: k8s.io/apimachinery pkg/labels (NewRequirement, Matches) and meta/v1
+(LabelSelectorAsSelector).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from engine.objects import LabelSelector
+
+_PART: Final = r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_LABEL_VALUE: Final = re.compile(f"({_PART})?")
+_NAME: Final = re.compile(_PART)
+_PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LONGEST_PART: Final = 63
+_LONGEST_PREFIX: Final = 253
+
+Labels = Mapping[str, str]
+
+
+class SelectorError(ValueError):
+    """A requirement that the API server would not have let in; the message names it."""
+
+
+class Requirement(NamedTuple):
+    """One requirement on a label."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Labels) -> bool:
+        """Whether labels meet it."""
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value is not None and value in self.values
+            case "NotIn":
+                return value is None or value not in self.values
+            case "Exists":
+                return value is not None
+            case _:
+                return value is None
+
+
+class Selector(NamedTuple):
+    """Requirements that must all hold, sorted; None: nothing matches."""
+
+    requirements: tuple[Requirement, ...] | None
+
+    @property
+    def empty(self) -> bool:
+        """True if everything matches."""
+        return self.requirements == ()
+
+    def matches(self, labels: Labels) -> bool:
+        """Whether labels meet all requirements."""
+        if self.requirements is None:
+            return False
+        for requirement in self.requirements:  # noqa: SIM110 - a generator costs as much again
+            if not requirement.matches(labels):
+                return False
+        return True
+
+    def both(self, other: Selector) -> Selector:
+        """What both select."""
+        if self.requirements is None or other.requirements is None:
+            return NOTHING
+        return _selector({*self.requirements, *other.requirements})
+
+
+NOTHING: Final = Selector(None)
+EVERYTHING: Final = Selector(())
+
+
+def select_labels(labels: Labels) -> Selector:
+    """All labels must be equal. Not validated."""
+    return _selector(Requirement(key, "In", (value,)) for key, value in labels.items())
+
+
+def parse_selector(selector: LabelSelector | None) -> Selector:
+    """The API's selector; without one, nothing matches.
+
+    Raises:
+        SelectorError: a requirement is not valid.
+    """
+    if selector is None:
+        return NOTHING
+    asked = [(k, "In", [v]) for k, v in (selector.match_labels or {}).items()]
+    asked += [(e.key, e.operator, e.values or []) for e in selector.match_expressions or ()]
+    return _selector(_requirement(*one) for one in asked)
+
+
+def is_label_key(key: str) -> bool:
+    """Whether the API server lets a label have this key."""
+    prefix, slash, name = key.rpartition("/")
+    if slash and (len(prefix) > _LONGEST_PREFIX or _PREFIX.fullmatch(prefix) is None):
+        return False
+    return len(name) <= _LONGEST_PART and _NAME.fullmatch(name) is not None
+
+
+def is_label_value(value: str) -> bool:
+    """Whether the API server lets a label have this value."""
+    return len(value) <= _LONGEST_PART and _LABEL_VALUE.fullmatch(value) is not None
+
+
+def _selector(requirements: Iterable[Requirement]) -> Selector:
+    return Selector(tuple(sorted(set(requirements))))
+
+
+def _requirement(key: str, operator: str, values: list[str]) -> Requirement:
+    if not is_label_key(key):
+        raise SelectorError(f"{key!r} is not a label key")
+    if operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
+        raise SelectorError(f"{operator!r} is not a valid label selector operator")
+    if operator in ("In", "NotIn") and not values:
+        raise SelectorError(f"{operator} needs a value")
+    if operator in ("Exists", "DoesNotExist") and values:
+        raise SelectorError(f"{operator} takes no value")
+    for value in values:
+        if not is_label_value(value):
+            raise SelectorError(f"{value!r} is not a label value")
+    return Requirement(key, operator, tuple(sorted(set(values))))

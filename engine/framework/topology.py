@@ -1,0 +1,211 @@
+"""How many pods of a kind are where: protocols of what the cache counts, and the words for it.
+
+A *pod set* is the pods that a selector finds in some namespaces; a *term* is what existing pods
+demand of others in their domains. Both are counted by node row, and on demand by *domain*: the
+nodes that share the value of a label. Everything here is borrowed and follows the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.framework.selectors import Labels, Selector
+
+if TYPE_CHECKING:
+    from engine.framework.snapshot import BoolColumn, Rows, Snapshot
+
+HOSTNAME = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+
+
+class Tally(Protocol):
+    """Counts by node row."""
+
+    @property
+    def counts(self) -> Mapping[int, int]:
+        """Node row -> how many; rows without any are left out."""
+        ...
+
+    @property
+    def live(self) -> bool:
+        """False once it is no longer kept up to date: ask for another."""
+        ...
+
+    def since(self, position: int) -> Sequence[int] | None:
+        """The rows counted up, and those counted down as ~row, after a position of the log.
+
+        None if the log does not reach back.
+        """
+        ...
+
+    @property
+    def end(self) -> int:
+        """The position after the last change."""
+        ...
+
+
+class Eligibility(Protocol):
+    """Which nodes make up the domains; equal ones are hashed and compared as equal."""
+
+    def __hash__(self) -> int: ...
+
+    def mask(self, snapshot: Snapshot, rows: Rows) -> BoolColumn:
+        """Of the rows, those that count. Depends on labels, taints and cordons alone."""
+        ...
+
+
+class Domains(Protocol):
+    """What the nodes make of the values of one label."""
+
+    @property
+    def domain(self) -> NDArray[np.int32]:
+        """(at least N,) number of the node's domain, -1 without the label."""
+        ...
+
+    @property
+    def group(self) -> NDArray[np.int32]:
+        """(at least N,) the same, -1 also where the node does not count."""
+        ...
+
+    @property
+    def sizes(self) -> Mapping[int, int]:
+        """Domain -> nodes that count; domains without any are left out."""
+        ...
+
+    @property
+    def most(self) -> int:
+        """One above the highest number of a domain."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """Changes with any node's domain."""
+        ...
+
+
+class DomainTable(Protocol):
+    """A tally by domain. `sync` brings it up to the snapshot, then all else may be asked."""
+
+    @property
+    def tally(self) -> Tally:
+        """What is counted."""
+        ...
+
+    @property
+    def domains(self) -> Domains:
+        """The nodes' domains."""
+        ...
+
+    @property
+    def counts(self) -> Mapping[int, int]:
+        """Domain -> how many; domains without any are left out."""
+        ...
+
+    @property
+    def end(self) -> int:
+        """The position after the last change of a domain."""
+        ...
+
+    def since(self, position: int) -> Sequence[int] | None:
+        """The domains whose count changed after a position; None: all may have."""
+        ...
+
+    def sync(self, snapshot: Snapshot) -> None:
+        """Catches up. Linear in the changes; in the tally's rows when nodes changed."""
+        ...
+
+    def minimum(self, otherwise: Mapping[int, int]) -> int | None:
+        """The least count of a domain, if some were counted otherwise by that much; None: none."""
+        ...
+
+    def dense(self) -> NDArray[np.float64]:
+        """(most + 1,) counts by domain, made anew; the last is 0, for rows without a domain."""
+        ...
+
+
+class AffinityTerm(NamedTuple):
+    """Pods that a selector finds in namespaces, by name or by their labels, and a domain."""
+
+    namespaces: frozenset[str]
+    namespace_selector: Selector
+    selector: Selector
+    topology_key: str
+
+    def matches(self, namespace: str, namespace_labels: Labels, labels: Labels) -> bool:
+        """Whether it finds pods with these labels in a namespace with those."""
+        if namespace in self.namespaces or self.namespace_selector.matches(namespace_labels):
+            return self.selector.matches(labels)
+        return False
+
+
+class Demand(Enum):
+    """What a pod wants of others in its domains."""
+
+    NEAR = "required affinity"
+    FAR = "required anti-affinity"
+    PREFERRED = "preferred"
+
+
+class PodTerm(NamedTuple):
+    """A term of an existing pod; the weight of a preferred one is negative if it is against."""
+
+    demand: Demand
+    weight: int
+    term: AffinityTerm
+
+
+class CountedTerm(Tally, Protocol):
+    """A term, and how many pods on each row have it."""
+
+    @property
+    def term(self) -> PodTerm:
+        """The term."""
+        ...
+
+    @property
+    def identity(self) -> bytes:
+        """Equal for equal terms in every process."""
+        ...
+
+
+class Topology(Protocol):
+    """What the cache counts."""
+
+    @property
+    def version(self) -> int:
+        """Changes when a term comes that no pod had, or the last pod that had it goes.
+
+        And when a namespace comes, goes or changes.
+        """
+        ...
+
+    def pod_set(
+        self, namespaces: frozenset[str] | None, selector: Selector, *, terminating: bool
+    ) -> Tally:
+        """The pods that the selector finds in the namespaces (None: all).
+
+        Counted from then on; `terminating`: pods that are being deleted count too. The first time
+        it is linear in the pods that match, and in all pods if the selector names new labels.
+        """
+        ...
+
+    def terms_on(
+        self, namespace: str, namespace_labels: Labels, labels: Labels
+    ) -> Sequence[CountedTerm]:
+        """The terms of existing pods that find such a pod, in the order in which they came."""
+        ...
+
+    def table(
+        self, tally: Tally, key: str, eligible: Eligibility | None = None, *, fold: bool = False
+    ) -> DomainTable:
+        """The tally by the values of a node label.
+
+        Only nodes that are eligible count. `fold`: nodes without the label are in the domain of the
+        empty value.
+        """
+        ...

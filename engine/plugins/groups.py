@@ -1,0 +1,274 @@
+"""Groups of nodes that counts of pods cannot tell apart: tables by domain in, a column out.
+
+A decision that depends on pods elsewhere is worked out once a group, of which there are a few, and
+looked up by node. Where nearly every node is a domain of its own, as with host names, nodes are
+grouped by how many were counted there instead of by domain.
+
+Says nothing of what counts mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.framework.interface import GroupColumn, Moved
+from engine.framework.snapshot import Rows, Snapshot
+from engine.framework.topology import Domains, DomainTable, Tally
+
+_FEW_DOMAINS: Final = 64
+_NODES_A_DOMAIN: Final = 16
+_FEW_CHANGES: Final = 64
+_MOST_GROUPS: Final = 4096
+
+Ints = NDArray[np.int64]
+Counts = NDArray[np.float64]
+
+
+class Entities(Protocol):
+    """Rows, or groups of rows: what questions are asked about."""
+
+    def __len__(self) -> int: ...
+
+    def domain(self, part: int) -> NDArray[np.integer]:
+        """The domain of each by a label, -1 without it; any other number where it has no say."""
+        ...
+
+    def count(self, part: int) -> Counts:
+        """What was counted in the domain of each; anything without the label."""
+        ...
+
+
+class Part:
+    """Counts by one label: the sum of tables, or (`by_row`) of the rows alone."""
+
+    __slots__ = ("_tables", "by_row", "domains", "otherwise")
+
+    def __init__(
+        self,
+        tables: Sequence[tuple[int, DomainTable]],
+        *,
+        by_row: Tally | None = None,
+        otherwise: Mapping[int, int] | None = None,
+    ) -> None:
+        self._tables = tables
+        self.domains: Domains = tables[0][1].domains
+        self.by_row = by_row
+        self.otherwise = otherwise or {}
+        """Domain -> how many are counted besides."""
+
+    @property
+    def live(self) -> bool:
+        """False if a tally is no longer kept."""
+        if self.by_row is not None and not self.by_row.live:
+            return False
+        return all(table.tally.live for _, table in self._tables)
+
+    def sync(self, snapshot: Snapshot) -> None:
+        """Catches up."""
+        for _, table in self._tables:
+            table.sync(snapshot)
+
+    @property
+    def any(self) -> bool:
+        """Whether anything was counted in any domain."""
+        if any(self.otherwise.values()):
+            return bool(self.dense().any())
+        return any(table.counts for _, table in self._tables)
+
+    @property
+    def sparse(self) -> bool:
+        """Whether domains are too many for each to be a group."""
+        if self.by_row is not None:
+            return True
+        most = self.domains.most
+        return most > _FEW_DOMAINS and most * _NODES_A_DOMAIN > len(self.domains.domain)
+
+    def dense(self) -> Counts:
+        """By domain; the last is for rows without one."""
+        total = np.zeros(self.domains.most + 1)
+        for weight, table in self._tables:
+            if len(table.counts) > _FEW_CHANGES:
+                total += table.dense() * weight
+            else:
+                for domain, count in table.counts.items():
+                    total[domain] += weight * count
+        for domain, amount in self.otherwise.items():
+            total[domain] += amount
+        return total
+
+    def column(self, size: int) -> Counts:
+        """By row."""
+        if self.by_row is None:
+            by_row: Counts = self.dense()[self.domains.domain[:size]]
+            return by_row
+        total = np.zeros(size)
+        total[list(self.by_row.counts)] = list(self.by_row.counts.values())
+        return total
+
+    def value(self, row: int) -> int:
+        """Of one row."""
+        if self.by_row is not None:
+            return self.by_row.counts.get(row, 0)
+        domain = int(self.domains.domain[row])
+        return sum([weight * table.counts.get(domain, 0) for weight, table in self._tables])
+
+    def minimum(self) -> int | None:
+        """The least count of a domain, None without domains. Of one table alone."""
+        return self._tables[0][1].minimum(self.otherwise)
+
+    def position(self) -> list[int]:
+        """Where `changed` begins from now on."""
+        logs = [table for _, table in self._tables] if self.by_row is None else [self.by_row]
+        return [log.end for log in logs]
+
+    def changed(self, positions: Sequence[int]) -> list[int] | None:
+        """The rows whose value may have changed since; None if they are many."""
+        if self.by_row is not None:
+            entries = self.by_row.since(positions[0])
+            return None if entries is None else [e if e >= 0 else ~e for e in entries]
+        rows: list[int] = []
+        for (_, table), position in zip(self._tables, positions, strict=True):
+            domains = table.since(position)
+            if domains is None or len(domains) > _FEW_CHANGES:
+                return None
+            for domain in domains:
+                rows += np.flatnonzero(self.domains.domain == domain).tolist()
+        return rows
+
+
+class ByRow:
+    """Some rows, one by one."""
+
+    __slots__ = ("_parts", "_rows", "_size")
+
+    def __init__(self, parts: Sequence[Part], snapshot: Snapshot, rows: Rows) -> None:
+        self._parts = parts
+        self._size = snapshot.nodes.size
+        self._rows = rows
+
+    def __len__(self) -> int:
+        rows = self._rows
+        return len(range(*rows.indices(self._size))) if isinstance(rows, slice) else len(rows)
+
+    def domain(self, part: int) -> NDArray[np.integer]:
+        """See `Entities.domain`."""
+        return self._parts[part].domains.domain[: self._size][self._rows]
+
+    def count(self, part: int) -> Counts:
+        """See `Entities.count`."""
+        one = self._parts[part]
+        if one.by_row is None:
+            counts: Counts = one.dense()[self.domain(part)]
+            return counts
+        return one.column(self._size)[self._rows]
+
+
+class Groups:
+    """All rows, in groups of those with equal domains and values; `column` is each row's group."""
+
+    __slots__ = (
+        "_keys",
+        "_numbers",
+        "_parts",
+        "_positions",
+        "_sparse",
+        "_stamp",
+        "_table",
+        "column",
+    )
+
+    def __init__(self) -> None:
+        self._parts: Sequence[Part] = ()
+        self._sparse: list[bool] = []
+        self._stamp: tuple[int, ...] = ()
+        self._positions: list[list[int]] = []
+        self._keys: dict[tuple[int, ...], int] = {}
+        self._numbers: list[tuple[int, ...]] = []
+        self._table: NDArray[np.int64] | None = None
+        self.column: GroupColumn = np.empty(0, np.int16)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def sync(self, snapshot: Snapshot, parts: Sequence[Part]) -> Moved:
+        """See `Grouped.sync`; `parts` are up to the snapshot and the same as before, or all new."""
+        stamp = (snapshot.nodes.size, *[part.domains.version for part in parts])
+        if parts is not self._parts or stamp != self._stamp or len(self) > _MOST_GROUPS:
+            self._rebuild(snapshot, parts, stamp)
+            return None
+        moved: set[int] = set()
+        for part, sparse, positions in zip(parts, self._sparse, self._positions, strict=True):
+            rows = part.changed(positions) if sparse else []
+            if rows is None or len(rows) > _FEW_CHANGES:
+                self._rebuild(snapshot, parts, stamp)
+                return None
+            moved.update(rows)
+        if not moved:
+            return ()
+        self._positions = [part.position() for part in parts]
+        found = []
+        for row in moved:
+            found.append((row, int(self.column[row])))
+            self.column[row] = self._number(tuple(self._key(row)))
+        return found
+
+    def domain(self, part: int) -> NDArray[np.integer]:
+        """See `Entities.domain`."""
+        return self._columns()[:, 2 * part]
+
+    def count(self, part: int) -> Counts:
+        """See `Entities.count`."""
+        one = self._parts[part]
+        if self._sparse[part]:
+            return self._columns()[:, 2 * part + 1].astype(np.float64)
+        counts: Counts = one.dense()[self.domain(part)]
+        return counts
+
+    def _columns(self) -> NDArray[np.int64]:
+        if self._table is None:
+            self._table = np.array(self._numbers, np.int64).reshape(len(self), -1)
+        return self._table
+
+    def _number(self, key: tuple[int, ...]) -> int:
+        number = self._keys.get(key)
+        if number is None:
+            number = self._keys[key] = len(self._numbers)
+            self._numbers.append(key)
+            self._table = None
+        return number
+
+    def _key(self, row: int) -> list[int]:
+        key: list[int] = []
+        for part, sparse in zip(self._parts, self._sparse, strict=True):
+            domain = int(part.domains.domain[row])
+            key += (min(domain, 0), part.value(row)) if sparse else (domain, 0)
+        return key
+
+    def _rebuild(self, snapshot: Snapshot, parts: Sequence[Part], stamp: tuple[int, ...]) -> None:
+        self._parts, self._stamp = parts, stamp
+        self._sparse = [part.sparse for part in parts]
+        self._positions = [part.position() for part in parts]
+        size = snapshot.nodes.size
+        columns: list[NDArray[np.int64]] = []
+        for part, sparse in zip(parts, self._sparse, strict=True):
+            domain = part.domains.domain[:size].astype(np.int64)
+            columns.append(np.minimum(domain, 0) if sparse else domain)
+            counts = part.column(size).astype(np.int64) if sparse else np.zeros(size, np.int64)
+            columns.append(counts)
+        number = np.zeros(size, np.int64)
+        first = np.zeros(min(size, 1), np.int64)
+        for column in columns:
+            low = int(column.min(initial=0))
+            span = int(column.max(initial=0)) - low + 1
+            _, first, number = np.unique(
+                number * span + (column - low), return_index=True, return_inverse=True
+            )
+        few = len(first) <= _MOST_GROUPS
+        self.column = number.astype(np.int16) if few else number.astype(np.int32)
+        self._table = np.stack([column[first] for column in columns], axis=1)
+        self._numbers = [tuple(key) for key in self._table.tolist()]
+        self._keys = {key: number for number, key in enumerate(self._numbers)}

@@ -1,0 +1,530 @@
+"""InterPodAffinity: near some pods, far from others, as the pod and those that are there want it.
+
+Counts come by domain from `framework.topology`; what is asked of nodes is a look-up of their
+domain.
+
+Source: kubernetes plugins/interpodaffinity (filtering.go, scoring.go, plugin.go).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.framework.events import (
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    QueueingHint,
+    Resource,
+    Seen,
+)
+from engine.framework.interface import (
+    MAX_SCORE,
+    SKIP_FILTER,
+    SKIP_SCORE,
+    GroupColumn,
+    Moved,
+    Normalization,
+    Points,
+    PreFilterResult,
+    PreScoreResult,
+    Scope,
+    Scores,
+    StatusGroups,
+    Verdicts,
+)
+from engine.framework.podinfo import PodInfo
+from engine.framework.podterms import NO_TERMS, PodTerms, terms_of
+from engine.framework.selectors import EVERYTHING, NOTHING, Labels, Selector
+from engine.framework.snapshot import BoolColumn, Rows, Snapshot
+from engine.framework.status import Status, unresolvable, unschedulable
+from engine.framework.topology import AffinityTerm, CountedTerm, Demand, DomainTable, Tally
+from engine.objects import Namespace, Node, Pod
+from engine.plugins.groups import ByRow, Entities, Groups, Part
+
+NAME: Final = "InterPodAffinity"
+NOT_NEAR: Final = unresolvable("node(s) didn't match pod affinity rules")
+NOT_FAR: Final = unschedulable("node(s) didn't match pod anti-affinity rules")
+UNWANTED: Final = unschedulable("node(s) didn't satisfy existing pods anti-affinity rules")
+_STATUSES: Final = (NOT_NEAR, NOT_FAR, UNWANTED)
+_MOST_WEIGHT: Final = 100
+_NO_NAMESPACE: Final = Namespace()
+
+
+class InterPodAffinityArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """`pluginConfig` of InterPodAffinity."""
+
+    api_version: str = ""
+    kind: str = ""
+    hard_pod_affinity_weight: int = 1
+    ignore_preferred_terms_of_existing_pods: bool = False
+
+
+class _Found(NamedTuple):
+    """Pods that a term finds, in namespaces (None: all), and the label of its domains."""
+
+    namespaces: frozenset[str] | None
+    selector: Selector
+    topology_key: str
+
+    def has(self, pod: PodInfo) -> bool:
+        """Whether the pod is one of them."""
+        if self.namespaces is not None and pod.namespace not in self.namespaces:
+            return False
+        return self.selector.matches(pod.pod.metadata.labels or {})
+
+    def tally(self, snapshot: Snapshot) -> Tally:
+        """How many of them are where; those being deleted count."""
+        return snapshot.topology.pod_set(self.namespaces, self.selector, terminating=True)
+
+
+class _Wishes(NamedTuple):
+    """What a pod wants of others, and the terms of others that find it."""
+
+    near: tuple[_Found, ...] = ()
+    """Of the pods that meet all required terms: one entry a topology key."""
+    near_itself: bool = False
+    far: tuple[_Found, ...] = ()
+    preferred: tuple[tuple[int, _Found], ...] = ()
+    of_others: tuple[CountedTerm, ...] = ()
+    error: str = ""
+
+    @property
+    def stand(self) -> bool:
+        """Whether all terms of others are still there."""
+        return all(term.live for term in self.of_others)
+
+    def key(self) -> Hashable:
+        """The same in values that are equal in every process."""
+        if self == _NO_WISHES:
+            return None
+        return *self[:4], tuple([term.identity for term in self.of_others]), self.error
+
+
+_NO_WISHES: Final = _Wishes()
+
+
+def _wishes(pod: PodInfo, snapshot: Snapshot) -> _Wishes:
+    terms = terms_of(pod.pod)
+    labels = pod.pod.metadata.labels or {}
+    own = snapshot.namespaces.get(pod.namespace, _NO_NAMESPACE).metadata.labels or {}
+    of_others = tuple(snapshot.topology.terms_on(pod.namespace, own, labels))
+    if terms is NO_TERMS:
+        return _Wishes(of_others=of_others) if of_others else _NO_WISHES
+    near = [_found(term, snapshot) for term in terms.required]
+    return _Wishes(
+        _all_of(near),
+        bool(near) and all(found.has(pod) for found in near),
+        tuple([_found(term, snapshot) for term in terms.anti]),
+        tuple([(weight, _found(term, snapshot)) for weight, term in terms.preferred]),
+        of_others,
+        terms.error,
+    )
+
+
+def _found(term: AffinityTerm, snapshot: Snapshot) -> _Found:
+    """The term of an incoming pod: a selector of namespaces finds those that are known."""
+    selector, names = term.namespace_selector, term.namespaces
+    if selector == EVERYTHING:
+        return _Found(None, term.selector, term.topology_key)
+    if selector != NOTHING:
+        known = snapshot.namespaces.items()
+        names |= {name for name, one in known if selector.matches(one.metadata.labels or {})}
+    return _Found(names, term.selector, term.topology_key)
+
+
+def _all_of(terms: Sequence[_Found]) -> tuple[_Found, ...]:
+    """The pods that all terms find, a topology key each."""
+    namespaces, selector = None, EVERYTHING
+    for term in terms:
+        if namespaces is None or term.namespaces is None:
+            namespaces = term.namespaces if namespaces is None else namespaces
+        else:
+            namespaces &= term.namespaces
+        selector = selector.both(term.selector)
+    keys = dict.fromkeys(term.topology_key for term in terms)
+    return tuple([_Found(namespaces, selector, key) for key in keys])
+
+
+_Moves = Mapping[str, Mapping[int, int]]
+"""Topology key -> domain -> how many are counted besides."""
+
+_Tallies = Iterable[tuple[int, Tally, str]]
+"""What is added up: a weight, a tally, the topology key."""
+
+
+def _parts(snapshot: Snapshot, tallies: _Tallies, moves: _Moves) -> list[Part]:
+    """The tallies added up by topology key, with what `moves` counts besides."""
+    tables: dict[str, list[tuple[int, DomainTable]]] = {}
+    for key in moves:
+        tables[key] = [(1, _nothing(snapshot, key))]
+    for weight, tally, key in tallies:
+        tables.setdefault(key, []).append((weight, snapshot.topology.table(tally, key)))
+    return [Part(found, otherwise=moves.get(key)) for key, found in tables.items()]
+
+
+def _nothing(snapshot: Snapshot, key: str) -> DomainTable:
+    """A table of no pods, for its domains."""
+    none = snapshot.topology.pod_set(None, NOTHING, terminating=True)
+    return snapshot.topology.table(none, key)
+
+
+class Places:
+    """Where a class of pods may be, as far as other pods have a say.
+
+    `with_pod` gives another one that differs by a pod; neither is written to by the other.
+    """
+
+    __slots__ = ("_ends", "_groups", "_moves", "_parts", "_pod", "_wishes")
+
+    def __init__(
+        self, wishes: _Wishes, pod: PodInfo, moves: Sequence[_Moves] = ({}, {}, {})
+    ) -> None:
+        """`moves` are pods counted besides: as near, as far and as unwilling."""
+        self._wishes = wishes
+        self._pod = pod
+        self._moves = moves
+        self._parts: list[Part] = []
+        self._ends = (0, 0)
+        self._groups = Groups()
+
+    def with_pod(self, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> Places:
+        """The same with a pod more (sign 1) or less (sign -1) on a row."""
+        wishes, own = self._wishes, self._pod
+        labels = snapshot.namespaces.get(own.namespace, _NO_NAMESPACE).metadata.labels or {}
+        own_labels = own.pod.metadata.labels or {}
+        unwilling = [
+            term.topology_key
+            for term in terms_of(pod.pod).anti
+            if term.matches(own.namespace, labels, own_labels)
+        ]
+        near = [found.topology_key for found in wishes.near if found.has(pod)]
+        far = [found.topology_key for found in wishes.far if found.has(pod)]
+        if not (near or far or unwilling):
+            return self
+        each = zip(self._moves, (near, far, unwilling), strict=True)
+        return Places(wishes, own, [_moved(m, keys, snapshot, row, sign) for m, keys in each])
+
+    def version(self, snapshot: Snapshot) -> tuple[bool, bool]:
+        """Whether any pod has a say, and whether all terms are still there."""
+        parts = self.parts(snapshot)
+        says = bool(self._wishes.near or self._wishes.far) or any(part.any for part in parts)
+        return says, self._wishes.stand
+
+    def parts(self, snapshot: Snapshot) -> Sequence[Part]:
+        """What was counted: near, far and unwilling pods. Catches up."""
+        if not self._parts or not all(part.live for part in self._parts):
+            near = [(1, one.tally(snapshot), one.topology_key) for one in self._wishes.near]
+            far = [(1, one.tally(snapshot), one.topology_key) for one in self._wishes.far]
+            unwilling = [
+                (1, term, term.term.term.topology_key)
+                for term in self._wishes.of_others
+                if term.term.demand is Demand.FAR
+            ]
+            tallies: Sequence[_Tallies] = (near, far, unwilling)
+            each = zip(tallies, self._moves, strict=True)
+            parts = [_parts(snapshot, some, moves) for some, moves in each]
+            self._ends = len(parts[0]), len(parts[0]) + len(parts[1])
+            self._parts = [part for some in parts for part in some]
+        for part in self._parts:
+            part.sync(snapshot)
+        return self._parts
+
+    @property
+    def column(self) -> GroupColumn:
+        """See `Grouped.column`."""
+        return self._groups.column
+
+    def sync(self, snapshot: Snapshot) -> Moved:
+        """See `Grouped.sync`."""
+        return self._groups.sync(snapshot, self.parts(snapshot))
+
+    def __len__(self) -> int:
+        """See `Grouped.__len__`."""
+        return len(self._groups)
+
+    def passes(self) -> BoolColumn:
+        """See `GroupedFilter.passes`."""
+        passes: BoolColumn = self.answers(self._groups) == 0
+        return passes
+
+    def answers(self, entities: Entities) -> NDArray[np.int8]:
+        """Of each whether it passes (0), or the number of the first reason against it.
+
+        The first pod of its kind may be anywhere with the labels.
+        """
+        near, far = self._ends
+        first = self._wishes.near_itself and not any(part.any for part in self._parts[:near])
+        found = np.zeros(len(entities), np.int8)
+        for i in range(len(self._parts)):
+            without = entities.domain(i) < 0
+            if i < near:
+                rejected = without if first else without | (entities.count(i) <= 0)
+            else:
+                rejected = ~without & (entities.count(i) > 0)
+            reason = 1 if i < near else 2 if i < far else 3
+            found[rejected & (found == 0)] = reason
+        return found
+
+    def verdicts(self, snapshot: Snapshot, rows: Rows) -> Verdicts:
+        """The answer about the rows."""
+        found = self.answers(ByRow(self.parts(snapshot), snapshot, rows))
+        return Verdicts(found == 0, lambda: _grouped(found))
+
+
+def _moved(moves: _Moves, keys: Iterable[str], snapshot: Snapshot, row: int, sign: int) -> _Moves:
+    after = {key: dict(counts) for key, counts in moves.items()}
+    for key in keys:
+        table = _nothing(snapshot, key)
+        table.sync(snapshot)
+        domain = int(table.domains.domain[row])
+        if domain >= 0:
+            counts = after.setdefault(key, {})
+            counts[domain] = counts.get(domain, 0) + sign
+    return after
+
+
+def _grouped(found: NDArray[np.int8]) -> StatusGroups:
+    groups = [(status, np.flatnonzero(found == i)) for i, status in enumerate(_STATUSES, 1)]
+    return [(status, positions) for status, positions in groups if len(positions)]
+
+
+class Liking:
+    """How much a class of pods and the pods that are there like each other."""
+
+    __slots__ = ("_groups", "_hard_weight", "_parts", "_wishes")
+
+    def __init__(self, wishes: _Wishes, hard_weight: int) -> None:
+        self._wishes = wishes
+        self._hard_weight = hard_weight
+        self._parts: list[Part] = []
+        self._groups = Groups()
+
+    def version(self, snapshot: Snapshot) -> tuple[bool, bool]:
+        """Whether anything is liked or disliked, and whether all terms are still there."""
+        return any(part.any for part in self.parts(snapshot)), self._wishes.stand
+
+    def parts(self, snapshot: Snapshot) -> Sequence[Part]:
+        """The weights of all terms met, by domain. Catches up."""
+        if not self._parts or not all(part.live for part in self._parts):
+            self._parts = _parts(snapshot, self._tallies(snapshot), {})
+        for part in self._parts:
+            part.sync(snapshot)
+        return self._parts
+
+    @property
+    def column(self) -> GroupColumn:
+        """See `Grouped.column`."""
+        return self._groups.column
+
+    def sync(self, snapshot: Snapshot) -> Moved:
+        """See `Grouped.sync`."""
+        return self._groups.sync(snapshot, self.parts(snapshot))
+
+    def __len__(self) -> int:
+        """See `Grouped.__len__`."""
+        return len(self._groups)
+
+    def scores(self, feasible: NDArray[np.int64]) -> Scores:
+        """See `GroupedScore.scores`."""
+        raw = self.raw(self._groups)
+        return _by_range(raw, raw[feasible > 0])
+
+    def of_rows(self, snapshot: Snapshot, rows: Rows) -> Scores:
+        """Raw scores of the rows."""
+        return self.raw(ByRow(self.parts(snapshot), snapshot, rows))
+
+    def raw(self, entities: Entities) -> Scores:
+        """Sum of the weights of all terms met in the domains of each."""
+        total = np.zeros(len(entities))
+        for i in range(len(self._parts)):
+            total += np.where(entities.domain(i) < 0, 0.0, entities.count(i))
+        return total
+
+    def _tallies(self, snapshot: Snapshot) -> Iterator[tuple[int, Tally, str]]:
+        for weight, found in self._wishes.preferred:
+            yield weight, found.tally(snapshot), found.topology_key
+        for term in self._wishes.of_others:
+            demand, weight, about = term.term
+            if demand is Demand.NEAR:
+                weight = self._hard_weight
+            if demand is Demand.PREFERRED or (demand is Demand.NEAR and weight):
+                yield weight, term, about.topology_key
+
+
+def _by_range(scores: Scores, among: Scores) -> Scores:
+    """The lowest of some becomes 0 and their highest 100, truncated; all 0 if they are equal."""
+    lowest, highest = float(among.min(initial=np.inf)), float(among.max(initial=-np.inf))
+    if highest <= lowest:
+        return np.zeros(len(scores))
+    return np.trunc(MAX_SCORE * ((scores - lowest) / (highest - lowest)))
+
+
+class InterPodAffinity:
+    """Filters by required terms, scores by preferred ones; of the pod and of those there."""
+
+    name: Final = NAME
+
+    def __init__(self, args: InterPodAffinityArgs | None = None) -> None:
+        """Reads the profile's weight of required terms.
+
+        Raises:
+            ValueError: the weight is none.
+        """
+        args = args or InterPodAffinityArgs()
+        self._hard_weight = args.hard_pod_affinity_weight
+        self._ignores_likes = args.ignore_preferred_terms_of_existing_pods
+        if not 0 <= self._hard_weight <= _MOST_WEIGHT:
+            raise ValueError("hardPodAffinityWeight: not in valid range [0, 100]")
+
+    def points(self) -> Points:
+        """Pods come, go or change their labels, nodes come or change theirs."""
+        assigned = Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL
+        node = Action.ADD | Action.UPDATE_NODE_LABEL
+        return Points(
+            events=(
+                ClusterEventWithHint(
+                    ClusterEvent(Resource.ASSIGNED_POD, assigned), _after_assigned
+                ),
+                ClusterEventWithHint(
+                    ClusterEvent(Resource.TARGET_POD, Action.UPDATE_POD_LABEL), _after_target
+                ),
+                ClusterEventWithHint(ClusterEvent(Resource.NODE, node), _after_node),
+            ),
+            class_key=self._class_key,
+            key_moves=True,
+            pre_filter=self._pre_filter,
+            filter=_filter,
+            pre_score=self._pre_score,
+            score=_score,
+            normalize=_normalize,
+        )
+
+    def _of(self, pod: PodInfo, snapshot: Snapshot) -> _Wishes:
+        """The pod's wishes, remembered while terms and namespaces stay."""
+        version = snapshot.topology.version
+        known = pod.keys.get(NAME)
+        if isinstance(known, tuple) and known[0] == version:
+            found: _Wishes = known[1]
+            return found
+        wishes = _wishes(pod, snapshot)
+        pod.keys[NAME] = version, wishes
+        return wishes
+
+    def _class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
+        """What it wants of other pods, and the terms of others that find it."""
+        wishes = self._of(pod, snapshot)
+        return None if wishes is _NO_WISHES else wishes.key()
+
+    def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+        """Skip if no pod has a say."""
+        wishes = self._of(pod, snapshot)
+        if wishes.error:
+            return PreFilterResult(unresolvable(f"parsing pod: {wishes.error}"))
+        if wishes is _NO_WISHES:
+            return SKIP_FILTER
+        places = Places(wishes, pod)
+        if not places.version(snapshot)[0]:
+            return PreFilterResult(Status.SKIP, version=places.version)
+        return PreFilterResult(
+            state=places, scope=Scope.ALL, version=places.version, grouped=places
+        )
+
+    def _pre_score(self, pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
+        """Skip if nothing is liked or disliked."""
+        wishes = self._of(pod, snapshot)
+        if wishes is _NO_WISHES or (self._ignores_likes and not wishes.preferred):
+            return SKIP_SCORE
+        liking = Liking(wishes, self._hard_weight)
+        if not liking.version(snapshot)[0]:
+            return PreScoreResult(Status.SKIP, version=liking.version)
+        return PreScoreResult(
+            state=liking,
+            scope=Scope.ALL,
+            version=liking.version,
+            normalization=Normalization.CUSTOM,
+            grouped=liking,
+        )
+
+
+def _filter(state: Places, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
+    return state.verdicts(snapshot, rows)
+
+
+def _score(state: Liking, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
+    return state.of_rows(snapshot, rows)
+
+
+def _normalize(state: Liking, scores: Scores) -> Scores:
+    return _by_range(scores, scores)
+
+
+# ---- hints -----------------------------------------------------------------------------------
+
+
+def _meets_all(terms: Sequence[AffinityTerm], pod: Pod) -> bool:
+    return bool(terms) and all(_meets(term, pod) for term in terms)
+
+
+def _meets_any(terms: Sequence[AffinityTerm], pod: Pod) -> bool:
+    return any(_meets(term, pod) for term in terms)
+
+
+def _meets(term: AffinityTerm, pod: Pod) -> bool:
+    """Whether the term finds the pod by the names of namespaces alone, as kube-scheduler has it."""
+    return term.matches(pod.metadata.namespace, {}, pod.metadata.labels or {})
+
+
+def _queue_if(condition: bool) -> QueueingHint:  # noqa: FBT001 - a word for two words
+    return QueueingHint.QUEUE if condition else QueueingHint.SKIP
+
+
+def _after_assigned(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
+    seen = [one for one in (before, after) if isinstance(one, Pod)]
+    if not all(one.spec.node_name or one.status.nominated_node_name for one in seen):
+        return QueueingHint.SKIP
+    terms = terms_of(pod.pod)
+    if terms.error:
+        return QueueingHint.QUEUE
+    if isinstance(after, Pod):
+        return _queue_if(_helps(terms, before, after))
+    gone = seen[0]
+    if _meets_any(terms.anti, gone):
+        return QueueingHint.QUEUE
+    of_gone = terms_of(gone)
+    return _queue_if(bool(of_gone.error) or _meets_any(of_gone.anti, pod.pod))
+
+
+def _helps(terms: PodTerms, before: Seen, after: Pod) -> bool:
+    """Whether a pod that came or changed is near now, or no longer too near."""
+    if not isinstance(before, Pod):
+        return _meets_all(terms.required, after)
+    if not _meets_all(terms.required, before) and _meets_all(terms.required, after):
+        return True
+    return _meets_any(terms.anti, before) and not _meets_any(terms.anti, after)
+
+
+def _after_target(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
+    return QueueingHint.QUEUE
+
+
+def _after_node(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
+    terms = terms_of(pod.pod)
+    if terms.error or not isinstance(after, Node):
+        return QueueingHint.QUEUE
+    new = after.metadata.labels or {}
+    if not isinstance(before, Node):
+        return _queue_if(bool(terms.anti) or any(t.topology_key in new for t in terms.required))
+    old = before.metadata.labels or {}
+    came = any(_value(new, term) not in (None, _value(old, term)) for term in terms.required)
+    left = any(_value(old, term) not in (None, _value(new, term)) for term in terms.anti)
+    return _queue_if(came or left)
+
+
+def _value(labels: Labels, term: AffinityTerm) -> str | None:
+    return labels.get(term.topology_key)

@@ -1,0 +1,455 @@
+"""PodTopologySpread: pods of a kind evenly over the values of node labels.
+
+Counts come by domain from `framework.topology`; what is asked of nodes is a look-up of their
+domain.
+
+Source: kubernetes plugins/podtopologyspread (filtering.go, scoring.go, plugin.go).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.framework.events import (
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    HintFn,
+    QueueingHint,
+    Resource,
+    Seen,
+)
+from engine.framework.interface import (
+    MAX_SCORE,
+    SKIP_FILTER,
+    SKIP_SCORE,
+    GroupColumn,
+    Moved,
+    Normalization,
+    Points,
+    PreFilterResult,
+    PreScoreResult,
+    Scope,
+    Scores,
+    StatusGroups,
+    Verdicts,
+)
+from engine.framework.podinfo import PodInfo
+from engine.framework.selectors import NOTHING, is_label_key
+from engine.framework.snapshot import BoolColumn, Rows, Snapshot
+from engine.framework.status import Code, Status, unresolvable, unschedulable
+from engine.framework.topology import HOSTNAME, ZONE, Tally
+from engine.objects import Node, Pod, TopologySpreadConstraint
+from engine.plugins.groups import ByRow, Entities, Groups, Part
+from engine.plugins.spread_constraints import (
+    HARD,
+    SOFT,
+    Constraint,
+    Defaults,
+    Spread,
+    self_matches,
+    stamp,
+)
+
+NAME: Final = "PodTopologySpread"
+SKEWED: Final = unschedulable("node(s) didn't match pod topology spread constraints")
+NO_LABEL: Final = unresolvable(f"{SKEWED.reasons[0]} (missing required label)")
+SYSTEM: Final = (
+    TopologySpreadConstraint(3, HOSTNAME, SOFT),
+    TopologySpreadConstraint(5, ZONE, SOFT),
+)
+_NO_DOMAIN: Final = (1 << 31) - 1
+_PASSES, _SKEWED, _NO_LABEL = range(3)
+
+
+class PodTopologySpreadArgs(
+    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
+):
+    """`pluginConfig` of PodTopologySpread."""
+
+    api_version: str = ""
+    kind: str = ""
+    default_constraints: list[TopologySpreadConstraint] | None = None
+    defaulting_type: str = ""
+
+    def check(self) -> None:
+        """Says what is wrong with it.
+
+        Raises:
+            ValueError: a field has no value that it may have; the message names it.
+        """
+        if self.defaulting_type not in ("", "System", "List"):
+            raise ValueError(f"defaultingType: {self.defaulting_type!r} is not System or List")
+        if self.default_constraints and self.defaulting_type != "List":
+            raise ValueError("defaultConstraints: only with defaultingType List")
+        seen = set()
+        for i, one in enumerate(self.default_constraints or ()):
+            path = f"defaultConstraints[{i}]"
+            if one.max_skew <= 0:
+                raise ValueError(f"{path}.maxSkew: must be above 0")
+            if not is_label_key(one.topology_key):
+                raise ValueError(f"{path}.topologyKey: {one.topology_key!r} is not a label key")
+            if one.when_unsatisfiable not in (HARD, SOFT):
+                raise ValueError(f"{path}.whenUnsatisfiable: must be {HARD} or {SOFT}")
+            if one.label_selector is not None:
+                raise ValueError(f"{path}.labelSelector: is worked out for each pod")
+            if (one.topology_key, one.when_unsatisfiable) in seen:
+                raise ValueError(f"{path}: repeats another one's topologyKey")
+            seen.add((one.topology_key, one.when_unsatisfiable))
+
+
+class Skews:
+    """How a class of pods may be spread: its hard constraints, each with counts by domain.
+
+    `with_pod` gives another one that differs by a pod; neither is written to by the other.
+    """
+
+    __slots__ = ("_groups", "_keys", "_otherwise", "_own", "_parts", "_pod", "_spread")
+
+    def __init__(
+        self, spread: Spread, pod: PodInfo, otherwise: Sequence[dict[int, int]] | None = None
+    ) -> None:
+        """`otherwise` are pods counted besides, by domain, for each constraint."""
+        self._spread = spread
+        self._pod = pod
+        self._keys = tuple(sorted({c.topology_key for c in spread.hard}))
+        self._own = self_matches(spread.hard, pod)
+        self._otherwise = otherwise or [{} for _ in spread.hard]
+        self._parts: tuple[Part, ...] = ()
+        self._groups = Groups()
+
+    def with_pod(self, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> Skews:
+        """The same with a pod more (sign 1) or less (sign -1) on a row.
+
+        As in kube-scheduler, a pod that is being deleted, or one that an empty selector finds, was
+        not counted but is taken off.
+        """
+        parts = self.parts(snapshot)
+        if pod.namespace != self._pod.namespace or any(p.domains.domain[row] < 0 for p in parts):
+            return self
+        labels = pod.pod.metadata.labels or {}
+        otherwise = [dict(one) for one in self._otherwise]
+        for constraint, part, counts in zip(self._spread.hard, parts, otherwise, strict=True):
+            domain = int(part.domains.group[row])
+            if domain >= 0 and constraint.selector.matches(labels):
+                counts[domain] = counts.get(domain, 0) + sign
+        return Skews(self._spread, self._pod, otherwise)
+
+    def parts(self, snapshot: Snapshot) -> tuple[Part, ...]:
+        """What was counted for each constraint. Catches up."""
+        if not self._parts or not all(part.live for part in self._parts):
+            each = zip(self._spread.hard, self._otherwise, strict=True)
+            self._parts = tuple([self._part(c, snapshot, counts) for c, counts in each])
+        for part in self._parts:
+            part.sync(snapshot)
+        return self._parts
+
+    @property
+    def column(self) -> GroupColumn:
+        """See `Grouped.column`."""
+        return self._groups.column
+
+    def sync(self, snapshot: Snapshot) -> Moved:
+        """See `Grouped.sync`."""
+        return self._groups.sync(snapshot, self.parts(snapshot))
+
+    def __len__(self) -> int:
+        """See `Grouped.__len__`."""
+        return len(self._groups)
+
+    def passes(self) -> BoolColumn:
+        """See `GroupedFilter.passes`."""
+        passes: BoolColumn = self.answers(self._groups) == _PASSES
+        return passes
+
+    def answers(self, entities: Entities) -> NDArray[np.int8]:
+        """Of each whether it passes, or why not: by the first constraint that says no."""
+        found = np.zeros(len(entities), np.int8)
+        each = enumerate(zip(self._spread.hard, self._parts, self._own, strict=True))
+        for i, (constraint, part, own) in each:
+            least = 0
+            if len(part.domains.sizes) >= constraint.min_domains:
+                fewest = part.minimum()
+                least = _NO_DOMAIN if fewest is None else fewest
+            skewed = entities.count(i) > constraint.max_skew + least - own
+            answer = np.where(entities.domain(i) < 0, _NO_LABEL, skewed)
+            np.copyto(found, answer, where=found == _PASSES, casting="unsafe")
+        return found
+
+    def verdicts(self, snapshot: Snapshot, rows: Rows) -> Verdicts:
+        """The answer about the rows."""
+        found = self.answers(ByRow(self.parts(snapshot), snapshot, rows))
+        return Verdicts(found == _PASSES, lambda: _grouped(found))
+
+    def _part(self, constraint: Constraint, snapshot: Snapshot, otherwise: dict[int, int]) -> Part:
+        eligible = self._spread.eligible(constraint, self._keys)
+        tally = pods_of(constraint, self._pod.namespace, snapshot)
+        table = snapshot.topology.table(tally, constraint.topology_key, eligible)
+        return Part(((1, table),), otherwise=otherwise)
+
+
+def _grouped(found: NDArray[np.int8]) -> StatusGroups:
+    groups = ((NO_LABEL, found == _NO_LABEL), (SKEWED, found == _SKEWED))
+    return [(status, np.flatnonzero(mask)) for status, mask in groups if mask.any()]
+
+
+def pods_of(constraint: Constraint, namespace: str, snapshot: Snapshot) -> Tally:
+    """The pods that a constraint counts; an empty selector counts none."""
+    selector = NOTHING if constraint.selector.empty else constraint.selector
+    return snapshot.topology.pod_set(frozenset((namespace,)), selector, terminating=False)
+
+
+class Evenness:
+    """How a class of pods is best spread: its soft constraints, each with counts."""
+
+    __slots__ = ("_groups", "_ignored", "_keys", "_namespace", "_parts", "_spread")
+
+    def __init__(self, spread: Spread, pod: PodInfo) -> None:
+        self._spread = spread
+        self._namespace = pod.namespace
+        keys = {c.topology_key for c in spread.soft} if spread.every_key else ()
+        self._keys = tuple(sorted(keys))
+        self._parts: tuple[Part, ...] = ()
+        self._ignored: NDArray[np.bool_] = np.empty(0, np.bool_)
+        self._groups = Groups()
+
+    def parts(self, snapshot: Snapshot) -> tuple[Part, ...]:
+        """What was counted for each constraint. Catches up."""
+        if not self._parts or not all(part.live for part in self._parts):
+            self._parts = tuple([self._part(c, snapshot) for c in self._spread.soft])
+        for part in self._parts:
+            part.sync(snapshot)
+        return self._parts
+
+    @property
+    def column(self) -> GroupColumn:
+        """See `Grouped.column`."""
+        return self._groups.column
+
+    def sync(self, snapshot: Snapshot) -> Moved:
+        """See `Grouped.sync`."""
+        return self._groups.sync(snapshot, self.parts(snapshot))
+
+    def __len__(self) -> int:
+        """See `Grouped.__len__`."""
+        return len(self._groups)
+
+    def scores(self, feasible: NDArray[np.int64]) -> Scores:
+        """See `GroupedScore.scores`."""
+        return self._normal(self.raw(self._groups, feasible), feasible > 0)
+
+    def of_rows(self, snapshot: Snapshot, rows: Rows) -> Scores:
+        """Raw scores of the rows, which are the feasible ones."""
+        entities = ByRow(self.parts(snapshot), snapshot, rows)
+        return self.raw(entities, np.ones(len(entities), np.int64))
+
+    def raw(self, entities: Entities, feasible: NDArray[np.int64]) -> Scores:
+        """How many pods of the kind are near, each label in its own measure: less is better.
+
+        `feasible` is how many feasible nodes each entity has.
+        """
+        constraints = self._spread.soft
+        domains = [entities.domain(i) for i in range(len(constraints))]
+        ignored = np.zeros(len(entities), np.bool_)
+        if self._spread.every_key:
+            for domain in domains:
+                ignored |= domain < 0
+        self._ignored = ignored
+        counted = (feasible > 0) & ~ignored
+        total = np.zeros(len(entities))
+        for i, constraint in enumerate(constraints):
+            if constraint.topology_key == HOSTNAME:
+                size = int(feasible[counted].sum())
+            else:
+                # A node without the label is in the domain of the empty value, but not scored.
+                size = len(set(np.maximum(domains[i][counted], 0).tolist()))
+            share = entities.count(i) * math.log(size + 2) + (constraint.max_skew - 1)
+            total += np.where(domains[i] >= 0, share, 0.0)
+        total[ignored] = 0.0
+        whole = np.trunc(total)
+        whole += total - whole >= 0.5  # noqa: PLR2004 - half away from zero
+        return whole
+
+    def normalized(self, scores: Scores) -> Scores:
+        """The fewest near becomes about 100, nodes without a label 0."""
+        return self._normal(scores, np.ones(len(scores), np.bool_))
+
+    def _normal(self, scores: Scores, among: BoolColumn) -> Scores:
+        kept = scores[among & ~self._ignored]
+        highest = float(kept.max(initial=0.0))
+        if highest == 0.0:
+            return np.where(self._ignored, 0.0, float(MAX_SCORE))
+        share = np.floor(MAX_SCORE * (highest + float(kept.min()) - scores) / highest)
+        return np.where(self._ignored, 0.0, share)
+
+    def _part(self, constraint: Constraint, snapshot: Snapshot) -> Part:
+        eligible = self._spread.eligible(constraint, self._keys)
+        tally = pods_of(constraint, self._namespace, snapshot)
+        fold = not self._spread.every_key
+        table = snapshot.topology.table(tally, constraint.topology_key, eligible, fold=fold)
+        return Part(((1, table),), by_row=tally if constraint.topology_key == HOSTNAME else None)
+
+
+class PodTopologySpread:
+    """Filters by hard constraints, scores by soft ones."""
+
+    name: Final = NAME
+
+    def __init__(self, args: PodTopologySpreadArgs | None = None) -> None:
+        """Reads the profile's default constraints.
+
+        Raises:
+            ValueError: one of them is not valid.
+        """
+        args = args or PodTopologySpreadArgs()
+        args.check()
+        system = args.defaulting_type != "List"
+        self._defaults = Defaults(
+            SYSTEM if system else tuple(args.default_constraints or ()), system
+        )
+
+    def points(self) -> Points:
+        """Pods of the kind come, go or change, and so do nodes and the pod itself."""
+        assigned = Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL
+        target = Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION
+        node = Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT
+        return Points(
+            events=(
+                _event(Resource.ASSIGNED_POD, assigned, self._after_assigned),
+                _event(Resource.TARGET_POD, target, self._after_target),
+                _event(Resource.NODE, node, self._after_node),
+            ),
+            class_key=self._class_key,
+            key_moves=bool(self._defaults.constraints),
+            pre_filter=self._pre_filter,
+            filter=_filter,
+            pre_score=self._pre_score,
+            score=_score,
+            normalize=_normalize,
+        )
+
+    def _of(self, pod: PodInfo, snapshot: Snapshot) -> Spread:
+        """The pod's constraints, remembered while services and controllers stay."""
+        moves = stamp(snapshot) if self._defaults.constraints else 0
+        known = pod.keys.get(NAME)
+        if isinstance(known, tuple) and known[0] == moves:
+            found: Spread = known[1]
+            return found
+        spread = self._defaults.spread(pod, snapshot)
+        pod.keys[NAME] = moves, spread
+        return spread
+
+    def _class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
+        """Constraints, which of them count the pod itself, and what says which nodes count."""
+        spread = self._of(pod, snapshot)
+        if not (spread.hard or spread.soft or spread.hard_error or spread.soft_error):
+            return None
+        return spread, pod.namespace, self_matches(spread.hard, pod)
+
+    def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+        """Skip without hard constraints."""
+        spread = self._of(pod, snapshot)
+        if spread.hard_error:
+            return PreFilterResult(Status(Code.ERROR, (spread.hard_error,)))
+        if not spread.hard:
+            return SKIP_FILTER
+        skews = Skews(spread, pod)
+        return PreFilterResult(state=skews, scope=Scope.ALL, grouped=skews)
+
+    def _pre_score(self, pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
+        """Skip without soft constraints."""
+        spread = self._of(pod, snapshot)
+        if spread.soft_error:
+            return PreScoreResult(Status(Code.ERROR, (spread.soft_error,)))
+        if not spread.soft:
+            return SKIP_SCORE
+        evenness = Evenness(spread, pod)
+        return PreScoreResult(
+            state=evenness,
+            scope=Scope.ALL,
+            normalization=Normalization.CUSTOM,
+            grouped=evenness,
+        )
+
+    # ---- hints -------------------------------------------------------------------------------
+
+    def _after_assigned(
+        self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot
+    ) -> QueueingHint:
+        seen = [one for one in (before, after) if isinstance(one, Pod)]
+        if not all(_counts_for(pod, one) for one in seen):
+            return QueueingHint.SKIP
+        spread = self._of(pod, snapshot)
+        if spread.hard_error:
+            return QueueingHint.QUEUE
+        if len(seen) > 1:
+            return _after_labels(spread, seen[0], seen[1])
+        labels = seen[0].metadata.labels or {}
+        return _queue_if(any(c.selector.matches(labels) for c in spread.hard))
+
+    def _after_target(
+        self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot
+    ) -> QueueingHint:
+        spread = self._of(pod, snapshot)
+        if spread.hard_error or not (isinstance(before, Pod) and isinstance(after, Pod)):
+            return QueueingHint.QUEUE
+        tolerates_otherwise = (before.spec.tolerations or []) != (after.spec.tolerations or [])
+        if tolerates_otherwise and any(c.honors_taints for c in spread.hard):
+            return QueueingHint.QUEUE
+        return _after_labels(spread, before, after)
+
+    def _after_node(
+        self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot
+    ) -> QueueingHint:
+        spread = self._of(pod, snapshot)
+        if spread.hard_error:
+            return QueueingHint.QUEUE
+        keys = {c.topology_key for c in spread.hard}
+        old, new = (
+            one.metadata.labels or {} if isinstance(one, Node) else None for one in (before, after)
+        )
+        was, becomes = (labels is not None and keys <= labels.keys() for labels in (old, new))
+        if was != becomes or not (isinstance(before, Node) and isinstance(after, Node)):
+            return _queue_if(was or becomes)
+        moved = any((old or {}).get(key) != (new or {}).get(key) for key in keys)
+        tainted = (before.spec.taints or []) != (after.spec.taints or [])
+        return _queue_if(becomes and (moved or tainted))
+
+
+def _filter(state: Skews, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
+    return state.verdicts(snapshot, rows)
+
+
+def _score(state: Evenness, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
+    return state.of_rows(snapshot, rows)
+
+
+def _normalize(state: Evenness, scores: Scores) -> Scores:
+    return state.normalized(scores)
+
+
+def _event(resource: Resource, action: Action, hint: HintFn) -> ClusterEventWithHint:
+    return ClusterEventWithHint(ClusterEvent(resource, action), hint)
+
+
+def _queue_if(condition: bool) -> QueueingHint:  # noqa: FBT001 - a word for two words
+    return QueueingHint.QUEUE if condition else QueueingHint.SKIP
+
+
+def _counts_for(pod: PodInfo, other: Pod) -> bool:
+    """Whether another pod has a place, real or promised, and is of the same namespace."""
+    placed = other.spec.node_name or other.status.nominated_node_name
+    return bool(placed) and other.metadata.namespace == pod.namespace
+
+
+def _after_labels(spread: Spread, before: Pod, after: Pod) -> QueueingHint:
+    old, new = before.metadata.labels or {}, after.metadata.labels or {}
+    if old == new:
+        return QueueingHint.SKIP
+    return _queue_if(any(c.selector.matches(old) != c.selector.matches(new) for c in spread.hard))

@@ -1,0 +1,221 @@
+"""Pod sets, terms and domains against a naive model: counts are exact whatever happens."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from engine.cache import Cache, podsets
+from engine.framework.podterms import terms_of
+from engine.framework.selectors import EVERYTHING, parse_selector
+from engine.framework.snapshot import label_column
+from engine.objects import LabelSelector, from_builtins
+from tests.builders import make_node, make_pod
+
+NODES = [f"n{i}" for i in range(5)]
+PODS = [f"p{i}" for i in range(7)]
+SPACES = ["a", "b"]
+values = st.sampled_from(["", "x", "y"])
+labels = st.dictionaries(st.sampled_from(["app", "tier", "unique"]), values)
+node_labels = st.dictionaries(st.sampled_from(["zone", "rack"]), values)
+expressions = st.one_of(
+    st.builds(
+        lambda key, op, some: {"key": key, "operator": op, "values": some},
+        st.sampled_from(["app", "tier", "unique"]),
+        st.sampled_from(["In", "NotIn"]),
+        st.lists(values, min_size=1, max_size=2, unique=True),
+    ),
+    st.builds(
+        lambda key, op: {"key": key, "operator": op},
+        st.sampled_from(["app", "tier"]),
+        st.sampled_from(["Exists", "DoesNotExist"]),
+    ),
+)
+selectors = st.builds(
+    lambda match, also: {"matchLabels": match, "matchExpressions": also},
+    st.dictionaries(st.sampled_from(["app", "tier"]), values, max_size=1),
+    st.lists(expressions, max_size=2),
+)
+terms = st.builds(
+    lambda selector, spaces, of: {
+        "labelSelector": selector,
+        "topologyKey": "zone",
+        "namespaces": spaces,
+        "namespaceSelector": of,
+    },
+    selectors,
+    st.lists(st.sampled_from(SPACES), max_size=1),
+    st.sampled_from([None, {}, {"matchLabels": {"env": "prod"}}]),
+)
+
+
+@dataclass(frozen=True)
+class NotIn:
+    """Nodes outside of a rack."""
+
+    rack: str
+
+    def mask(self, snapshot, rows):
+        racks = snapshot.nodes.text(*label_column("rack"))[rows]
+        return racks != snapshot.dictionary.code(self.rack)
+
+
+class TopologyMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache = Cache()
+        self.nodes: dict[str, dict[str, str]] = {}
+        self.pods: dict[str, tuple] = {}
+        self.asked: list[tuple] = []
+        self.tables: list[tuple] = []
+
+    @rule(name=st.sampled_from(NODES), given=node_labels)
+    def node_comes(self, name, given):
+        self.cache.add_node(make_node(name, labels=given))
+        self.nodes[name] = given
+
+    @rule(name=st.sampled_from(NODES))
+    def node_goes(self, name):
+        self.cache.remove_node(name)
+        self.nodes.pop(name, None)
+
+    @rule(
+        name=st.sampled_from(PODS),
+        node=st.sampled_from(NODES),
+        space=st.sampled_from(SPACES),
+        given=labels,
+        going=st.booleans(),
+        term=st.none() | terms,
+    )
+    def pod_is_bound(self, name, node, space, given, going, term):
+        far = {"requiredDuringSchedulingIgnoredDuringExecution": [term] if term else []}
+        pod = make_pod(
+            name,
+            node=node,
+            namespace=space,
+            labels=given,
+            uid=name,
+            deleted="2026-01-01T00:00:00Z" if going else None,
+            spec={"affinity": {"podAntiAffinity": far}},
+        )
+        self.cache.add_pod(pod, node)
+        self.pods[name] = (node, space, given, going, pod)
+
+    @rule(name=st.sampled_from(PODS))
+    def pod_goes(self, name):
+        self.cache.remove_pod(name)
+        self.pods.pop(name, None)
+
+    @rule(
+        selector=selectors,
+        spaces=st.sampled_from([None, frozenset("a"), frozenset("ab")]),
+        going=st.booleans(),
+        rack=st.sampled_from([None, "x"]),
+        fold=st.booleans(),
+    )
+    def a_set_is_asked_for(self, selector, spaces, going, rack, fold):
+        of = parse_selector(from_builtins(LabelSelector, selector))
+        self.asked.append((spaces, of, going, rack, fold))
+
+    def expected(self, spaces, selector, going):
+        return Counter(
+            node
+            for node, space, given, deleted, _ in self.pods.values()
+            if node in self.nodes
+            and (spaces is None or space in spaces)
+            and (going or not deleted)
+            and selector.matches(given)
+        )
+
+    @invariant()
+    def sets_and_domains_are_exact(self):
+        snapshot = self.cache.snapshot(0.0)
+        row, topology = snapshot.nodes.row, snapshot.topology
+        for spaces, selector, going, rack, fold in self.asked[-4:]:
+            found = topology.pod_set(spaces, selector, terminating=going)
+            want = self.expected(spaces, selector, going)
+            assert found.counts == {row(node): count for node, count in want.items()}
+            eligible = None if rack is None else NotIn(rack)
+            table = topology.table(found, "zone", eligible, fold=fold)
+            table.sync(snapshot)
+            value = {
+                node: given.get("zone", "" if fold else None)
+                for node, given in self.nodes.items()
+                if rack is None or given.get("rack") != rack
+            }
+            counts = {v: 0 for v in value.values() if v is not None}
+            for node, count in want.items():
+                if value.get(node) is not None:
+                    counts[value[node]] += count
+            of = {node: int(table.domains.group[row(node)]) for node in self.nodes}
+            assert {node for node, domain in of.items() if domain < 0} == {
+                node for node in self.nodes if value.get(node) is None
+            }
+            domains = {value[node]: domain for node, domain in of.items() if domain >= 0}
+            assert table.counts == {domains[v]: count for v, count in counts.items() if count}
+            assert table.domains.sizes == Counter(d for d in of.values() if d >= 0)
+            assert table.minimum({}) == min(counts.values(), default=None)
+            for v, domain in domains.items():
+                least = min(count + 2 * (v == other) for other, count in counts.items())
+                assert table.minimum({domain: 2}) == least
+            assert table.dense().tolist()[:-1] == [
+                table.counts.get(domain, 0) for domain in range(table.domains.most)
+            ]
+            self.follow(table, snapshot)
+
+    def follow(self, table, snapshot):
+        """What the log of a table says of another's place is what changed."""
+        for other, position, before in self.tables:
+            if other is table:
+                changed = table.since(position)
+                if changed is not None:
+                    keys = {*before, *table.counts}
+                    told = {k for k in keys if before.get(k) != table.counts.get(k)}
+                    assert told <= set(changed)
+        self.tables = [(table, table.end, dict(table.counts)), *self.tables[:3]]
+
+    @invariant()
+    def terms_are_exact(self):
+        topology = self.cache.snapshot(0.0).topology
+        for space, env, given in (("a", {"env": "prod"}, {"app": "x"}), ("b", {}, {"tier": ""})):
+            want: Counter = Counter()
+            for node, *_, pod in self.pods.values():
+                for term in terms_of(pod.pod).anti if node in self.nodes else ():
+                    if term.matches(space, env, given):
+                        want[term, self.cache.nodes.row(node)] += 1
+            assert want == {
+                (found.term.term, row): count
+                for found in topology.terms_on(space, env, given)
+                for row, count in found.counts.items()
+            }
+
+
+TopologyMachine.TestCase.settings = settings(stateful_step_count=30)
+TestTopology = TopologyMachine.TestCase
+
+
+def test_sets_not_asked_for_longest_are_dropped_and_counted_again(monkeypatch):
+    monkeypatch.setattr(podsets, "MOST_SETS", 3)
+    monkeypatch.setattr(podsets, "_IDLE_KEYS", 2)
+    cache = Cache()
+    cache.add_node(make_node("n"))
+    for i in range(6):
+        cache.add_pod(make_pod(f"p{i}", labels={f"k{i}": "v"}), "n")
+    topology = cache.topology
+    of = [
+        parse_selector(LabelSelector(match_labels={f"k{i}": "v"}, match_expressions=None))
+        for i in range(6)
+    ]
+    first = topology.pod_set(None, of[0], terminating=True)
+    held = topology.pod_set(None, EVERYTHING, terminating=True)
+    for i in range(6):
+        assert topology.pod_set(None, of[i], terminating=True).counts == {0: 1}
+        assert topology.pod_set(None, EVERYTHING, terminating=True) is held
+    assert (first.live, held.live) == (False, True)
+    cache.remove_pod("uid-default-p0")
+    assert held.counts == {0: 5}
+    assert topology.pod_set(None, of[0], terminating=True).counts == {}
