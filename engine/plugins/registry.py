@@ -21,6 +21,10 @@ from engine.plugins.node_unschedulable import NodeUnschedulable
 from engine.plugins.priority_sort import PrioritySort
 from engine.plugins.scheduling_gates import SchedulingGates
 from engine.plugins.taint_toleration import TaintToleration
+from engine.plugins.volumes.binding import VolumeBinding, VolumeBindingArgs
+from engine.plugins.volumes.limits import NodeVolumeLimits
+from engine.plugins.volumes.restrictions import VolumeRestrictions
+from engine.plugins.volumes.zone import VolumeZone
 
 Arguments = Mapping[str, Any]
 """`pluginConfig[].args` as parsed from the configuration file."""
@@ -35,6 +39,10 @@ DEFAULT_WEIGHTS: Final[Mapping[str, int]] = {
     "TaintToleration": 3,
     "NodeAffinity": 2,
     "NodeResourcesFit": 1,
+    "VolumeRestrictions": 1,
+    "NodeVolumeLimits": 1,
+    "VolumeBinding": 1,
+    "VolumeZone": 1,
 }
 """The plugins of the default profile in the order in which they are asked, and their weights."""
 
@@ -89,4 +97,8 @@ _FACTORIES: Final[Mapping[str, Callable[[Arguments], Plugin]]] = {
     "TaintToleration": _no_arguments(TaintToleration),
     "NodeAffinity": lambda args: NodeAffinityPlugin(_read(NodeAffinityArgs, args)),
     "NodeResourcesFit": lambda args: NodeResourcesFit(_read(NodeResourcesFitArgs, args)),
+    "VolumeRestrictions": _no_arguments(VolumeRestrictions),
+    "NodeVolumeLimits": _no_arguments(NodeVolumeLimits),
+    "VolumeBinding": lambda args: VolumeBinding(_read(VolumeBindingArgs, args)),
+    "VolumeZone": _no_arguments(VolumeZone),
 }

@@ -8,13 +8,14 @@ Source: kubernetes plugins/nodevolumelimits/csi.go.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.framework.interface import UNSHARED
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import IntColumn, Snapshot
 from engine.objects import PersistentVolumeClaim, Pod, Volume, VolumeAttachment
@@ -36,7 +37,10 @@ from engine.plugins.volumes.csi_nodes import CSI_NODES, CsiNodes
 from engine.plugins.volumes.migration import BY_PLUGIN, csi_handle, migration_of
 
 ATTACHMENTS: Final = "VolumeAttachment"
+KINDS: Final = (CLAIMS, VOLUMES, CLASSES, ATTACHMENTS, CSI_NODES)
+"""What volumes on nodes are read from, besides pods."""
 _FEW: Final = 16
+_KEY: Final = "volumes"
 _NO_NAME: Final = "PersistentVolumeClaim had no name"
 
 Attached = dict[str, str]
@@ -55,6 +59,25 @@ def has_volumes(pod: Pod) -> bool:
         or migration_of(one) is not None
         for one in pod.spec.volumes or ()
     )
+
+
+def volumes_key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
+    """The class key of all plugins of storage: most pods are None, no other pod is like the rest.
+
+    A pod that only shares a claim with others is one of its own, too.
+    """
+    if not pod.pod.spec.volumes:
+        return None
+    known = pod.keys.get(_KEY)
+    if known is None:
+        known = pod.keys[_KEY] = any(map(_is_storage, pod.pod.spec.volumes))
+    return UNSHARED if known else None
+
+
+def _is_storage(volume: Volume) -> bool:
+    """False for what every node has: secrets, empty directories and the like."""
+    has_source = volume.persistent_volume_claim or volume.ephemeral or volume.iscsi or volume.rbd
+    return has_source is not None or migration_of(volume) is not None
 
 
 def attached_by(pod: Pod, snapshot: Snapshot, *, migrating: bool, is_new: bool) -> Attached:
@@ -251,7 +274,7 @@ class NodeVolumes:
         self._using, self._with, self._depending = _Rows(), _Rows(), _Rows()
 
     def _renew(self, snapshot: Snapshot) -> None:
-        versions = {kind: snapshot.objects_version(kind) for kind in _KINDS}
+        versions = {kind: snapshot.objects_version(kind) for kind in KINDS}
         if (snapshot.nodes, snapshot.generation, versions) == (
             self._of,
             self._generation,
@@ -274,7 +297,7 @@ class NodeVolumes:
         if changed is None or snapshot.objects_version(CLASSES) != self._versions[CLASSES]:
             return None
         rows = set(changed.tolist())
-        for kind in _KINDS:
+        for kind in KINDS:
             keys = snapshot.objects_changed(kind, self._versions[kind])
             if keys is None:
                 return None
@@ -331,6 +354,3 @@ def _pods_with_volumes(
         if row in of_row:
             of_row[row].append(pods.pod(each))
     yield from of_row.items()
-
-
-_KINDS: Final = (CLAIMS, VOLUMES, CLASSES, ATTACHMENTS, CSI_NODES)

@@ -21,7 +21,7 @@ BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 _BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
-_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
+FIRST_CONSUMER: Final = "WaitForFirstConsumer"
 
 
 def claim_name(pod: Pod, volume: Volume) -> str | None:
@@ -110,7 +110,7 @@ def waits(claim: PersistentVolumeClaim, snapshot: Snapshot) -> bool:
         return False
     if found.volume_binding_mode is None:
         raise ValueError(f'VolumeBindingMode not set for StorageClass "{name}"')
-    return found.volume_binding_mode == _FIRST_CONSUMER
+    return found.volume_binding_mode == FIRST_CONSUMER
 
 
 def is_bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:

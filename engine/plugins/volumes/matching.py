@@ -154,6 +154,26 @@ def _nothing(size: int) -> Found:
 # ---- claims that have their volume ---------------------------------------------------------------
 
 
+def reaches(
+    volume: PersistentVolume, reach: Reach, migrated: Migrated
+) -> tuple[BoolColumn, BoolColumn, str]:
+    """From which rows the volume can be reached, and of which that cannot be told, and why.
+
+    `migrated` is about the same rows.
+    """
+    fits = reach.mask(_selector(volume))
+    unknown = np.zeros(reach.size, dtype=np.bool_)
+    of = migration_of(volume.spec)
+    if of is None or of.handle is None:
+        return fits, unknown, ""
+    moved = migrated(of.plugin)
+    try:
+        there = topology.of_volume(csi_affinity(of, volume))
+    except ValueError as wrong:
+        return fits & ~moved, moved, f"could not translate pv: {wrong}"
+    return np.where(moved, reach.mask(there), fits), unknown, ""
+
+
 def _check_bound(
     found: Found,
     claims: Sequence[PersistentVolumeClaim],
@@ -167,20 +187,10 @@ def _check_bound(
         if volume is None:
             found.no_volume = left
             return
-        affinity = volume.spec.node_affinity
-        fits = reach.mask(topology.of_volume(None if affinity is None else affinity.required))
-        of = migration_of(volume.spec)
-        if of is not None and of.handle is not None:
-            moved = migrated(of.plugin)
-            try:
-                there = topology.of_volume(csi_affinity(of, volume))
-            except ValueError as wrong:
-                found.failure = f"could not translate pv: {wrong}"
-                found.failed |= left & moved
-                left = left & ~moved
-            else:
-                fits = np.where(moved, reach.mask(there), fits)
-        found.node_conflict |= left & ~fits
+        fits, unknown, why = reaches(volume, reach, migrated)
+        found.failed |= left & unknown
+        found.failure = found.failure or why
+        found.node_conflict |= left & ~fits & ~unknown
         left = left & fits
 
 
