@@ -26,11 +26,16 @@ from engine.framework.profile import Profile
 from engine.framework.runtime import Framework, PluginError, Unfit
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status
+from engine.kube.resources import STRUCTS
 from engine.objects import Namespace, Node, Pod, from_builtins
 from engine.plugins.registry import default_plugins
 from tests.conformance.events import moves
 
 Answer = dict[str, Any]
+
+CLUSTER_WIDE = {
+    *("PersistentVolume", "StorageClass", "CSINode", "CSIDriver", "VolumeAttachment"),
+}
 
 
 def main() -> None:
@@ -71,6 +76,15 @@ def read_pod(value: Mapping[str, Any]) -> PodInfo:
     return make_pod_info(pod)
 
 
+def read_object(kind: str, value: Mapping[str, Any]) -> Any:
+    meta = dict(value["metadata"])
+    if kind not in CLUSTER_WIDE:
+        meta.setdefault("namespace", "default")
+    key = f"{meta['namespace']}/{meta['name']}" if "namespace" in meta else meta["name"]
+    meta.setdefault("uid", f"uid:{kind}:{key}")
+    return from_builtins(STRUCTS[kind], {**value, "metadata": meta})
+
+
 def build(case: Mapping[str, Any], pod: PodInfo) -> tuple[Cache, list[str]]:
     """A cache with the case's objects, and the nodes in the order in which they came."""
     cache = Cache()
@@ -88,6 +102,8 @@ def build(case: Mapping[str, Any], pod: PodInfo) -> tuple[Cache, list[str]]:
             finished = other.pod.status.phase in ("Succeeded", "Failed")
             if bound and not finished and other.key != pod.key:
                 cache.add_pod(other, bound)
+        elif kind in STRUCTS:
+            cache.set_object(read_object(kind, value))
     return cache, in_zone_turns(nodes)
 
 
@@ -112,7 +128,9 @@ def arguments(case: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def framework_of(case: Mapping[str, Any]) -> Framework:
-    plugins = default_plugins(arguments(case))
+    points = ((case.get("profile") or {}).get("plugins") or {}).get("multiPoint") or {}
+    off = {entry["name"] for entry in points.get("disabled", ())}
+    plugins = tuple(w for w in default_plugins(arguments(case)) if w.plugin.name not in off)
     return Framework(Profile("default-scheduler", plugins), on_fault=lambda _: None)
 
 

@@ -32,13 +32,12 @@ from engine.framework.interface import (
     PreFilterResult,
     PreScoreResult,
     Reserved,
-    Rows,
     Scores,
     State,
     Verdicts,
 )
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import Cause, Snapshot
+from engine.framework.snapshot import Cause, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable
 from engine.objects import (
     ClaimReference,
@@ -245,9 +244,7 @@ def _claimed(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Persiste
     return replace(
         volume,
         metadata=replace(volume.metadata, annotations=annotations or None),
-        spec=replace(
-            volume.spec, claim_ref=ClaimReference(meta.namespace, meta.name, meta.uid)
-        ),
+        spec=replace(volume.spec, claim_ref=ClaimReference(meta.namespace, meta.name, meta.uid)),
     )
 
 
@@ -336,9 +333,7 @@ class _Binding:
             return _failed(f'ClaimRef got reset for pv "{volume.metadata.name}"')
         return Status.SUCCESS if is_bound(now) else _PENDING
 
-    def _check_provision(
-        self, snapshot: Snapshot, row: int, old: PersistentVolumeClaim
-    ) -> Status:
+    def _check_provision(self, snapshot: Snapshot, row: int, old: PersistentVolumeClaim) -> Status:
         claim = find_claim(snapshot, old.metadata.namespace, old.metadata.name)
         if claim is None:
             return _failed(not_found("persistentvolumeclaim", old.metadata.name))

@@ -1,6 +1,6 @@
 """Where storage can be reached from: selectors of the storage API as masks over node rows.
 
-Knows labels only: as for kube-scheduler, a volume that asks for a node's name is on none.
+Knows labels only: as for kube-scheduler, a node's name makes no difference to a volume.
 
 Source: k8s.io/component-helpers storage/volume/helpers.go (CheckNodeAffinity); kubernetes
 pkg/apis/core/v1/helper/helpers.go (MatchTopologySelectorTerms); k8s.io/apimachinery
@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,14 +26,21 @@ from engine.objects import (
 from engine.plugins.node_selector import Selector, parse_selector
 
 _OPERATORS: Final = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
-_NO_FIELD: Final = "a node without fields"
 
 
 def of_volume(required: NodeSelector | None) -> Selector | None:
     """The nodes that can reach a persistent volume of this affinity."""
     if required is None:
         return None
-    terms = [_without_fields(term) for term in required.node_selector_terms or ()]
+    terms = []
+    for term in required.node_selector_terms or ():
+        if term.match_fields:
+            fields = NodeSelectorTerm(match_fields=term.match_fields)
+            if parse_selector(NodeSelector([fields])).flawed:
+                continue
+            if not term.match_expressions:
+                return None
+        terms.append(NodeSelectorTerm(term.match_expressions))
     return parse_selector(NodeSelector(terms))
 
 
@@ -108,11 +114,3 @@ class Reach:
             order = np.argsort(codes, kind="stable")
             known = self._sorted[key] = order, codes[order]
         return known
-
-
-def _without_fields(term: NodeSelectorTerm) -> NodeSelectorTerm:
-    """The term as it reads where fields are empty."""
-    if not term.match_fields:
-        return term
-    fields = [msgspec.structs.replace(each, key=_NO_FIELD) for each in term.match_fields]
-    return msgspec.structs.replace(term, match_fields=fields)
