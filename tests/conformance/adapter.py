@@ -29,13 +29,9 @@ from engine.framework.status import Code, Status
 from engine.kube.resources import STRUCTS
 from engine.objects import Namespace, Node, Pod, from_builtins
 from engine.plugins.registry import default_plugins
-from tests.conformance.events import moves
+from tests.conformance.events import moves, read_object
 
 Answer = dict[str, Any]
-
-CLUSTER_WIDE = {
-    *("PersistentVolume", "StorageClass", "CSINode", "CSIDriver", "VolumeAttachment"),
-}
 
 
 def main() -> None:
@@ -74,15 +70,6 @@ def read_pod(value: Mapping[str, Any]) -> PodInfo:
         }
         pod = from_builtins(Pod, raw)
     return make_pod_info(pod)
-
-
-def read_object(kind: str, value: Mapping[str, Any]) -> Any:
-    meta = dict(value["metadata"])
-    if kind not in CLUSTER_WIDE:
-        meta.setdefault("namespace", "default")
-    key = f"{meta['namespace']}/{meta['name']}" if "namespace" in meta else meta["name"]
-    meta.setdefault("uid", f"uid:{kind}:{key}")
-    return from_builtins(STRUCTS[kind], {**value, "metadata": meta})
 
 
 def build(case: Mapping[str, Any], pod: PodInfo) -> tuple[Cache, list[str]]:
@@ -167,7 +154,8 @@ def cycle(case: Mapping[str, Any]) -> Answer:
     if out.get("gated"):
         return out
     out["preFilter"] = pre_filter(framework, pod, snapshot)
-    if not order:
+    if not order:  # then no plugin is asked
+        out["preFilter"]["status"] = None
         out["message"] = NO_NODES
         return out
     if out["preFilter"]["status"] is None:
