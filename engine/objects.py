@@ -211,14 +211,9 @@ class Disk(_Read, frozen=True):
     volume_id: str = msgspec.field(default="", name="volumeID")
     disk_name: str = ""
     disk_uri: str = msgspec.field(default="", name="diskURI")
+    kind: str | None = None
     volume_path: str = ""
-    share_name: str = ""
-    secret_name: str = ""
-    secret_namespace: str | None = None
-    partition: int = 0
-    target_portal: str = ""
     iqn: str = ""
-    lun: int = 0
     monitors: list[str] | None = None
     image: str = ""
     pool: str = ""

@@ -151,6 +151,10 @@ class CacheSnapshot:
         """See `Snapshot.objects_version`."""
         return self._cache.store(kind).version
 
+    def objects_changed(self, kind: str, version: int) -> Sequence[str] | None:
+        """See `Snapshot.objects_changed`."""
+        return self._cache.store(kind).changed_since(version)
+
     def objects_by(self, kind: str, index: str, of: TextOf) -> Mapping[str, Objects]:
         """See `Snapshot.objects_by`."""
         return self._cache.store(kind).by(index, of)

@@ -11,11 +11,14 @@ Source: kubernetes plugins/volumebinding/passive_assume_cache.go.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
+from itertools import islice
+from typing import Any, Final
 
 from engine.objects import object_key
 
+LOG_KEYS: Final = 1 << 14
 Objects = Mapping[str, Any]
 TextOf = Callable[[Any], str]
 
@@ -23,13 +26,14 @@ TextOf = Callable[[Any], str]
 class ObjectStore:
     """The objects of one kind; `version` counts changes."""
 
-    __slots__ = ("_indexes", "_said", "objects", "version")
+    __slots__ = ("_indexes", "_log", "_said", "objects", "version")
 
     def __init__(self) -> None:
         self.objects: dict[str, Any] = {}
         self.version = 0
         # What the server says of objects that are assumed to be otherwise.
         self._said: dict[str, Any] = {}
+        self._log: deque[str] = deque(maxlen=LOG_KEYS)
         self._indexes: dict[str, tuple[TextOf, dict[str, dict[str, Any]]]] = {}
 
     def put(self, item: Any) -> None:  # noqa: ANN401 - any struct with metadata
@@ -69,6 +73,13 @@ class ObjectStore:
         """What the server says of it, None if it has none."""
         return self._said.get(key, self.objects.get(key))
 
+    def changed_since(self, version: int) -> list[str] | None:
+        """The keys of what changed after `version`; None if the log does not reach back."""
+        behind = self.version - version
+        if behind > len(self._log):
+            return None
+        return list(dict.fromkeys(islice(reversed(self._log), max(behind, 0))))
+
     def by(self, index: str, of: TextOf) -> Mapping[str, Objects]:
         """The objects by a text of theirs, then by key; built on first use, kept up to date."""
         known = self._indexes.get(index)
@@ -89,6 +100,7 @@ class ObjectStore:
             del self.objects[key]
         else:
             self.objects[key] = item
+        self._log.append(key)
         self.version += 1
 
 

@@ -373,6 +373,10 @@ class Snapshot(Protocol):
         """Counts changes of the objects of a kind."""
         ...
 
+    def objects_changed(self, kind: str, version: int) -> Sequence[str] | None:
+        """The keys of the objects that changed after `version`; None if the log ends before it."""
+        ...
+
     def objects_by(
         self, kind: str, index: str, of: Callable[[Any], str]
     ) -> Mapping[str, Mapping[str, Any]]:

@@ -106,7 +106,7 @@ class Scorer:
             case "RequestedToCapacityRatio":
                 if ratio is None:
                     raise ValueError("requestedToCapacityRatio: needed by the strategy so named")
-                self._line = _broken_line(ratio.shape)
+                self._line = broken_line(ratio.shape)
             case _:
                 raise ValueError(f"scoring strategy {strategy.type!r} is not supported")
         if ratio is not None and self._line is None:
@@ -303,7 +303,7 @@ def _quotient(amount: int, by: int) -> int:
 # ---- shapes ----------------------------------------------------------------------------------
 
 
-def _broken_line(shape: Sequence[ShapePoint]) -> NDArray[np.int64]:
+def broken_line(shape: Sequence[ShapePoint]) -> NDArray[np.int64]:
     """Score for each utilization from 0 to 100, between the points by integer interpolation."""
     if not shape:
         raise ValueError("shape: at least one point must be specified")

@@ -180,6 +180,16 @@ class Selector:
         return any(term.matches(node) for term in self.terms)
 
     @property
+    def only_value(self) -> tuple[str, str] | None:
+        """The label and its one value, if that is all that is asked for."""
+        if len(self.terms) != 1 or len(self.terms[0].requirements) != 1:
+            return None
+        only = self.terms[0].requirements[0]
+        if isinstance(only, _Label) and only.operator == "In" and len(only.values) == 1:
+            return only.key, only.values[0]
+        return None
+
+    @property
     def flawed(self) -> bool:
         """True if a term cannot be parsed."""
         return any(term.error for term in self.terms)

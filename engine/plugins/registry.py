@@ -28,6 +28,10 @@ from engine.plugins.pod_topology_spread import PodTopologySpread, PodTopologySpr
 from engine.plugins.priority_sort import PrioritySort
 from engine.plugins.scheduling_gates import SchedulingGates
 from engine.plugins.taint_toleration import TaintToleration
+from engine.plugins.volumes.binding import VolumeBinding, VolumeBindingArgs
+from engine.plugins.volumes.limits import NodeVolumeLimits
+from engine.plugins.volumes.restrictions import VolumeRestrictions
+from engine.plugins.volumes.zone import VolumeZone
 
 Arguments = Mapping[str, Any]
 """`pluginConfig[].args` as parsed from the configuration file."""
@@ -43,6 +47,10 @@ DEFAULT_WEIGHTS: Final[Mapping[str, int]] = {
     "NodeAffinity": 2,
     "NodePorts": 1,
     "NodeResourcesFit": 1,
+    "VolumeRestrictions": 1,
+    "NodeVolumeLimits": 1,
+    "VolumeBinding": 1,
+    "VolumeZone": 1,
     "PodTopologySpread": 2,
     "InterPodAffinity": 2,
     "DynamicResources": 2,
@@ -112,4 +120,8 @@ _FACTORIES: Final[Mapping[str, Callable[[Arguments], Plugin]]] = {
     "NodeResourcesFit": lambda args: NodeResourcesFit(_read(NodeResourcesFitArgs, args)),
     "PodTopologySpread": lambda args: PodTopologySpread(_read(PodTopologySpreadArgs, args)),
     "InterPodAffinity": lambda args: InterPodAffinity(_read(InterPodAffinityArgs, args)),
+    "VolumeRestrictions": _no_arguments(VolumeRestrictions),
+    "NodeVolumeLimits": _no_arguments(NodeVolumeLimits),
+    "VolumeBinding": lambda args: VolumeBinding(_read(VolumeBindingArgs, args)),
+    "VolumeZone": _no_arguments(VolumeZone),
 }

@@ -303,6 +303,7 @@ class _OtherPods:
         self.layout = snapshot.layout
         self.objects = snapshot.objects
         self.objects_version = snapshot.objects_version
+        self.objects_changed = snapshot.objects_changed
         self.objects_by = snapshot.objects_by
 
     @property

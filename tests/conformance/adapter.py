@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from engine import objects
 from engine.cache import Cache
 from engine.cycle import NO_NODES, decide
+from engine.framework.effects import AssumeObject
 from engine.framework.events import ClusterEvent, QueueingHint, Resource
 from engine.framework.interface import Points, PreFilterResult, PreScoreResult
 from engine.framework.podinfo import PodInfo, make_pod_info
@@ -27,9 +27,10 @@ from engine.framework.profile import Profile
 from engine.framework.runtime import Framework, PluginError, Unfit
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status
+from engine.kube.resources import STRUCTS
 from engine.objects import Namespace, Node, ObjectMeta, Pod, from_builtins
 from engine.plugins.registry import default_plugins
-from tests.conformance.events import moves
+from tests.conformance.events import moves, read_object
 
 Answer = dict[str, Any]
 
@@ -49,6 +50,8 @@ def answer(case: Mapping[str, Any]) -> Answer:
                 return {**head, **cycle(case)}
             case "hint":
                 return {**head, **hint(case)}
+            case "sequence":
+                return {**head, "steps": list(sequence(case))}
             case kind:
                 return {**head, "error": f"kind {kind!r} is not answered"}
     except Exception as error:  # noqa: BLE001 - a bad case must not end the run
@@ -96,8 +99,8 @@ def build(case: Mapping[str, Any], pod: PodInfo) -> tuple[Cache, list[str]]:
             finished = other.pod.status.phase in ("Succeeded", "Failed")
             if bound and not finished and other.key != pod.key:
                 cache.add_pod(other, bound)
-        elif hasattr(objects, kind):
-            cache.set_object(from_builtins(getattr(objects, kind), value))
+        elif kind in STRUCTS:
+            cache.set_object(read_object(kind, value))
     return cache, in_zone_turns(nodes)
 
 
@@ -122,7 +125,9 @@ def arguments(case: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def framework_of(case: Mapping[str, Any]) -> Framework:
-    plugins = default_plugins(arguments(case))
+    points = ((case.get("profile") or {}).get("plugins") or {}).get("multiPoint") or {}
+    off = {entry["name"] for entry in points.get("disabled", ())}
+    plugins = tuple(w for w in default_plugins(arguments(case)) if w.plugin.name not in off)
     return Framework(Profile("default-scheduler", plugins), on_fault=lambda _: None)
 
 
@@ -159,7 +164,8 @@ def cycle(case: Mapping[str, Any]) -> Answer:
     if out.get("gated"):
         return out
     out["preFilter"] = pre_filter(framework, pod, snapshot)
-    if not order:
+    if not order:  # then no plugin is asked
+        out["preFilter"]["status"] = None
         out["message"] = NO_NODES
         return out
     if out["preFilter"]["status"] is None:
@@ -308,6 +314,50 @@ def whole(score: float) -> int:
     if score != int(score):
         raise AssertionError(f"{score} is not a whole number")
     return int(score)
+
+
+# ---- sequence ------------------------------------------------------------------------------------
+
+
+def sequence(case: Mapping[str, Any]) -> Iterator[Answer]:
+    """Pods one after the other; each that fits is assumed on the first node by name of the best.
+
+    `choices` are the nodes to take instead: those of the real one, while plugins are missing.
+    """
+    pods = [read_pod(value) for value in case["pods"]]
+    cache, order = build({**case, "pod": case["pods"][0]}, pods[0])
+    framework = framework_of(case)
+    choices = case.get("choices")
+    for number, pod in enumerate(pods):
+        snapshot = cache.snapshot(0.0)
+        step: Answer = {"pod": pod.name, "chosen": None, "best": [], "bestTotal": 0, "feasible": 0}
+        gates = framework.pre_enqueue(pod, snapshot)
+        if not gates.ok:
+            yield {**step, "gated": True, "preEnqueue": {gates.plugin: status_list(gates)}}
+            continue
+        out: Answer = {"nodes": order, "preFilter": {"status": None}, "rejectedFirst": {}}
+        out |= {"feasible": [], "total": [], "best": []}
+        outcome(out, framework, pod, snapshot)
+        step["feasible"] = len(out["feasible"])
+        step |= {key: out[key] for key in ("message", "schedulerError") if key in out}
+        step["best"], step["bestTotal"] = sorted(out["best"]), max(out["total"], default=0)
+        chosen = min(out["best"], default=None) if choices is None else choices[number]
+        if chosen is not None:
+            step["chosen"] = chosen
+            place(cache, framework, pod, chosen)
+        yield step
+
+
+def place(cache: Cache, framework: Framework, pod: PodInfo, node: str) -> None:
+    cache.assume(pod, node)
+    snapshot = cache.snapshot(0.0)
+    for _, points in framework.plugins:
+        if points.reserve is not None:
+            reserved = points.reserve(pod, snapshot, snapshot.nodes.row(node))
+            assert reserved.status.ok
+            for effect in reserved.effects:
+                assert isinstance(effect, AssumeObject)
+                assert cache.assume_object(effect.value)
 
 
 # ---- hint ------------------------------------------------------------------------------------

@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from engine.framework.events import Action, ClusterEvent, Resource
+from engine.framework.events import Action, ClusterEvent, Resource, Seen
 from engine.framework.podinfo import PodInfo
-from engine.objects import Node, Pod, from_builtins
+from engine.kube.resources import STRUCTS
+from engine.objects import Node, from_builtins
 from engine.quantity import parse
 
-Seen = Pod | Node | None
+CLUSTER_WIDE = {
+    *("PersistentVolume", "StorageClass", "CSINode", "CSIDriver", "VolumeAttachment"),
+}
 Move = tuple[ClusterEvent, Seen, Seen]
 _ACTIONS = {"Add": Action.ADD, "Update": Action.UPDATE, "Delete": Action.DELETE}
 
@@ -36,6 +39,20 @@ def moves(
                     yield ClusterEvent(Resource.NODE, one), node, changed
             else:
                 yield ClusterEvent(Resource.NODE, action), node, changed
+        case kind if kind in STRUCTS:
+            before, after = (None if one is None else read_object(kind, one) for one in (old, new))
+            action = Action.UPDATE_OTHER if action is Action.UPDATE else action
+            yield ClusterEvent(Resource(kind), action), before, after
+
+
+def read_object(kind: str, value: Mapping[str, Any]) -> Any:
+    """With the namespace and the UID that it has if it does not say."""
+    meta = dict(value["metadata"])
+    if kind not in CLUSTER_WIDE:
+        meta.setdefault("namespace", "default")
+    key = f"{meta['namespace']}/{meta['name']}" if "namespace" in meta else meta["name"]
+    meta.setdefault("uid", f"uid:{kind}:{key}")
+    return from_builtins(STRUCTS[kind], {**value, "metadata": meta})
 
 
 def pod_moves(before: PodInfo | None, after: PodInfo | None, target: PodInfo) -> Iterator[Move]:

@@ -27,7 +27,7 @@ def test_the_embedded_cluster_serves_it_and_the_role_allows_it(kind: Kind) -> No
         for verb in rule["verbs"]
     }
     assert {"list", "watch"} <= verbs
-    assert kind.wakes is None or kind.wakes.value == kind.name
+    assert kind.wakes is None or kind.wakes.value.endswith(kind.name)
     assert kind.resource().optional
 
 

@@ -1,0 +1,356 @@
+"""The volumes on each node: CSI volumes by their unique names, and the claims that pods there use.
+
+Kept beside the snapshot's columns: nodes whose pods or storage objects changed are looked at again.
+
+Source: kubernetes plugins/nodevolumelimits/csi.go.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.framework.interface import UNSHARED
+from engine.framework.podinfo import PodInfo
+from engine.framework.snapshot import IntColumn, Snapshot
+from engine.objects import PersistentVolumeClaim, Pod, Volume, VolumeAttachment
+from engine.plugins.volumes.claims import (
+    CLAIMS,
+    CLASSES,
+    VOLUMES,
+    all_claims,
+    claim_name,
+    class_of_claim,
+    find_claim,
+    find_class,
+    find_volume,
+    named_claims,
+    not_found,
+    strangers,
+)
+from engine.plugins.volumes.csi_nodes import CSI_NODES, CsiNodes
+from engine.plugins.volumes.migration import BY_PLUGIN, csi_handle, migration_of
+
+ATTACHMENTS: Final = "VolumeAttachment"
+KINDS: Final = (CLAIMS, VOLUMES, CLASSES, ATTACHMENTS, CSI_NODES)
+"""What volumes on nodes are read from, besides pods."""
+_FEW: Final = 16
+_KEY: Final = "volumes"
+_NO_NAME: Final = "PersistentVolumeClaim had no name"
+
+Attached = dict[str, str]
+"""Unique name of a volume -> the CSI driver that attaches it."""
+
+
+class MissingClaimError(LookupError):
+    """A claim of the pod does not exist."""
+
+
+def has_volumes(pod: Pod) -> bool:
+    """True if any volume of the pod has to be attached to its node, as far as the pod says."""
+    return any(
+        one.persistent_volume_claim is not None
+        or one.ephemeral is not None
+        or migration_of(one) is not None
+        for one in pod.spec.volumes or ()
+    )
+
+
+def volumes_key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
+    """The class key of all plugins of storage: most pods are None, no other pod is like the rest.
+
+    A pod that only shares a claim with others is one of its own, too.
+    """
+    if not pod.pod.spec.volumes:
+        return None
+    known = pod.keys.get(_KEY)
+    if known is None:
+        known = pod.keys[_KEY] = any(map(_is_storage, pod.pod.spec.volumes))
+    return UNSHARED if known else None
+
+
+def _is_storage(volume: Volume) -> bool:
+    """False for what every node has: secrets, empty directories and the like."""
+    has_source = volume.persistent_volume_claim or volume.ephemeral or volume.iscsi or volume.rbd
+    return has_source is not None or migration_of(volume) is not None
+
+
+def attached_by(pod: Pod, snapshot: Snapshot, *, migrating: bool, is_new: bool) -> Attached:
+    """The CSI volumes that a pod needs on a node.
+
+    Args:
+        pod: the pod.
+        snapshot: where claims, volumes and classes are looked up.
+        migrating: the node has a CSINode, so volumes of drivers that left the tree count.
+        is_new: the pod is to be placed; one that has its node may have lost its claims.
+
+    Raises:
+        MissingClaimError: a claim of a new pod does not exist.
+        ValueError: the volumes cannot be told.
+    """
+    found: Attached = {}
+    for volume in pod.spec.volumes or ():
+        name = claim_name(pod, volume)
+        if name is None:
+            _add_inline(found, volume, migrating=migrating)
+            continue
+        if not name:
+            raise ValueError(_NO_NAME)
+        namespace = pod.metadata.namespace
+        claim = find_claim(snapshot, namespace, name)
+        if claim is None:
+            if is_new:
+                why = not_found("persistentvolumeclaim", name)
+                raise MissingClaimError(f"looking up PVC {namespace}/{name}: {why}")
+            continue
+        if volume.ephemeral is not None and (why := strangers(pod, claim)):
+            raise ValueError(why)
+        driver, handle = _driver_and_handle(claim, snapshot, migrating=migrating)
+        if driver and handle:
+            found[f"{driver}/{handle}"] = driver
+    return found
+
+
+def _add_inline(found: Attached, volume: Volume, *, migrating: bool) -> None:
+    of = migration_of(volume)
+    if of is None or of.handle is None or not migrating:
+        return
+    try:
+        handle = csi_handle(of, volume, {})
+    except ValueError as wrong:
+        raise ValueError(f"converting volume({volume.name}) from inline to csi: {wrong}") from wrong
+    found[f"{of.driver}/{handle}"] = of.driver
+
+
+def _driver_and_handle(
+    claim: PersistentVolumeClaim, snapshot: Snapshot, *, migrating: bool
+) -> tuple[str, str]:
+    """Empty texts for a volume that does not count."""
+    volume = find_volume(snapshot, claim.spec.volume_name) if claim.spec.volume_name else None
+    if volume is None:
+        return _by_class(claim, snapshot, migrating=migrating)
+    if volume.spec.csi is not None:
+        return volume.spec.csi.driver, volume.spec.csi.volume_handle
+    of = migration_of(volume.spec)
+    if of is None or of.handle is None or not migrating:
+        return "", ""
+    try:
+        return of.driver, csi_handle(of, volume.spec, volume.metadata.labels or {})
+    except ValueError:
+        return "", ""
+
+
+def _by_class(
+    claim: PersistentVolumeClaim, snapshot: Snapshot, *, migrating: bool
+) -> tuple[str, str]:
+    """Of a claim without volume: the driver that will make it, and a name that no volume has."""
+    name = class_of_claim(claim)
+    of_class = find_class(snapshot, name) if name else None
+    if of_class is None:
+        return "", ""
+    handle = f"\0{claim.metadata.namespace}/{claim.metadata.name}"
+    of = BY_PLUGIN.get(of_class.provisioner)
+    if of is None:
+        return of_class.provisioner, handle
+    return (of.driver, handle) if of.handle is not None and migrating else ("", "")
+
+
+@dataclass(slots=True)
+class OnNode:
+    """What is on one node: volumes and their drivers, and how many of each driver.
+
+    `used` are the claims that its pods name; `depends` says which objects all this was read from.
+    """
+
+    attached: Attached = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    used: set[str] = field(default_factory=set)
+    depends: set[str] = field(default_factory=set)
+    error: str = ""
+
+
+def on_node(pods: Iterable[PodInfo], row: int, snapshot: Snapshot, *, migrating: bool) -> OnNode:
+    """What these pods, and the attachments of the node, have there."""
+    found = OnNode()
+    for info in pods:
+        pod = info.pod
+        found.used.update(f"{info.namespace}/{name}" for name in named_claims(pod))
+        for _, name in all_claims(pod):
+            claim = find_claim(snapshot, info.namespace, name)
+            found.depends.add(f"{CLAIMS} {info.namespace}/{name}")
+            if claim is not None:
+                found.depends.add(f"{VOLUMES} {claim.spec.volume_name}")
+        try:
+            found.attached |= attached_by(pod, snapshot, migrating=migrating, is_new=False)
+        except ValueError as wrong:
+            found.error = str(wrong)
+    everything = {**_attachments(row, snapshot, found), **found.attached}
+    found.counts.update(everything.values())
+    return found
+
+
+def _attachments(row: int, snapshot: Snapshot, found: OnNode) -> Attached:
+    """The volumes that attachments say are on the node."""
+    groups = snapshot.objects_by(ATTACHMENTS, "node", _node_of)
+    attached: Attached = {}
+    for key, one in groups.get(snapshot.nodes.name(row), {}).items():
+        name, driver = one.spec.source.persistent_volume_name, one.spec.attacher
+        found.depends.update((f"{ATTACHMENTS} {key}", f"{VOLUMES} {name}"))
+        volume = find_volume(snapshot, name) if driver and name is not None else None
+        if volume is not None and volume.spec.csi is not None:
+            attached[f"{driver}/{volume.spec.csi.volume_handle}"] = driver
+    return attached
+
+
+def _node_of(attachment: VolumeAttachment) -> str:
+    return attachment.spec.node_name
+
+
+class _Rows:
+    """Sets of rows by a text; a text without rows is not there."""
+
+    def __init__(self) -> None:
+        self.of: dict[str, set[int]] = {}
+
+    def add(self, texts: Iterable[str], row: int) -> None:
+        for text in texts:
+            self.of.setdefault(text, set()).add(row)
+
+    def remove(self, texts: Iterable[str], row: int) -> None:
+        for text in texts:
+            rows = self.of[text]
+            rows.discard(row)
+            if not rows:
+                del self.of[text]
+
+
+class NodeVolumes:
+    """What is on the nodes, by row; see the module."""
+
+    def __init__(self, csi_nodes: CsiNodes) -> None:
+        self._csi_nodes = csi_nodes
+        self._of: object = None
+        self._generation = -1
+        self._versions: dict[str, int] = {}
+        self._forget()
+
+    def count(self, snapshot: Snapshot, driver: str) -> IntColumn:
+        """(N,) how many volumes of the driver are attached, or will be for the pods there."""
+        self._renew(snapshot)
+        size = snapshot.nodes.size
+        known = self._counts.get(driver)
+        if known is None or len(known) != size:
+            known = self._counts[driver] = np.zeros(size, dtype=np.int64)
+            for row, there in self._on.items():
+                known[row] = there.counts[driver]
+        return known
+
+    def rows_with(self, snapshot: Snapshot, volume: str) -> NDArray[np.intp]:
+        """The rows whose pods have the volume of that unique name."""
+        self._renew(snapshot)
+        return np.array(sorted(self._with.of.get(volume, ())), dtype=np.intp)
+
+    def errors(self, snapshot: Snapshot) -> Mapping[int, str]:
+        """The rows whose pods' volumes cannot be told, and why."""
+        self._renew(snapshot)
+        return self._errors
+
+    def is_used(self, snapshot: Snapshot, claim: str) -> bool:
+        """True if a pod on a node names the claim (`namespace/name`)."""
+        self._renew(snapshot)
+        return claim in self._using.of
+
+    # ---- inside
+
+    def _forget(self) -> None:
+        self._on: dict[int, OnNode] = {}
+        self._counts: dict[str, IntColumn] = {}
+        self._errors: dict[int, str] = {}
+        self._using, self._with, self._depending = _Rows(), _Rows(), _Rows()
+
+    def _renew(self, snapshot: Snapshot) -> None:
+        versions = {kind: snapshot.objects_version(kind) for kind in KINDS}
+        if (snapshot.nodes, snapshot.generation, versions) == (
+            self._of,
+            self._generation,
+            self._versions,
+        ):
+            return
+        rows = self._changed(snapshot)
+        if rows is None:
+            self._forget()
+            rows = set(np.flatnonzero(snapshot.nodes.present).tolist())
+        self._of, self._generation, self._versions = snapshot.nodes, snapshot.generation, versions
+        for row, pods in _pods_with_volumes(snapshot, rows):
+            self._replace(snapshot, row, pods)
+
+    def _changed(self, snapshot: Snapshot) -> set[int] | None:
+        """The rows to look at again; None: all."""
+        if self._of is not snapshot.nodes:
+            return None
+        changed = snapshot.changed_since(self._generation)
+        if changed is None or snapshot.objects_version(CLASSES) != self._versions[CLASSES]:
+            return None
+        rows = set(changed.tolist())
+        for kind in KINDS:
+            keys = snapshot.objects_changed(kind, self._versions[kind])
+            if keys is None:
+                return None
+            for key in keys:
+                rows |= self._depending.of.get(f"{kind} {key}", set())
+                rows.add(_node_row(snapshot, kind, key))
+        return rows - {-1}
+
+    def _replace(self, snapshot: Snapshot, row: int, pods: Sequence[PodInfo]) -> None:
+        old = self._on.pop(row, None) or OnNode()
+        new = OnNode()
+        if snapshot.nodes.present[row]:
+            migrating = self._csi_nodes.of_row(snapshot, row) is not None
+            new = on_node(pods, row, snapshot, migrating=migrating)
+        for index, before, after in (
+            (self._using, old.used, new.used),
+            (self._with, old.attached, new.attached),
+            (self._depending, old.depends, new.depends),
+        ):
+            index.remove(before, row)
+            index.add(after, row)
+        for driver in {*old.counts, *new.counts} & self._counts.keys():
+            if row < len(self._counts[driver]):
+                self._counts[driver][row] = new.counts[driver]
+        self._errors.pop(row, None)
+        if new.error:
+            self._errors[row] = new.error
+        if new.depends or new.attached:
+            self._on[row] = new
+
+
+def _node_row(snapshot: Snapshot, kind: str, key: str) -> int:
+    """The row of the node that an object is about, -1 if it is about none."""
+    if kind == CSI_NODES:
+        return snapshot.nodes.row(key)
+    one = snapshot.objects(kind).get(key) if kind == ATTACHMENTS else None
+    return -1 if one is None else snapshot.nodes.row(one.spec.node_name)
+
+
+def _pods_with_volumes(
+    snapshot: Snapshot, rows: set[int]
+) -> Iterator[tuple[int, Sequence[PodInfo]]]:
+    """Each of the rows and its pods that have volumes."""
+    pods = snapshot.pods
+    flags = pods.flag("with volumes", lambda info: has_volumes(info.pod))
+    if len(rows) <= _FEW:
+        for row in rows:
+            there = pods.on(row)
+            yield row, [pods.pod(each) for each in there[flags[there]].tolist()]
+        return
+    of_row: dict[int, list[PodInfo]] = {row: [] for row in rows}
+    flagged = np.flatnonzero(flags & (pods.node >= 0))
+    for each, row in zip(flagged.tolist(), pods.node[flagged].tolist(), strict=True):
+        if row in of_row:
+            of_row[row].append(pods.pod(each))
+    yield from of_row.items()

@@ -1,0 +1,434 @@
+"""VolumeBinding: a pod goes where its volumes are, or can be made, and they are bound with it.
+
+A claim that waits for its first consumer gets a volume that exists, or a node for which one is to
+be made: assumed when the pod is reserved, written before it is bound, and waited for.
+
+Source: kubernetes plugins/volumebinding/volume_binding.go, binder.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from engine.framework.decision import Decision
+from engine.framework.effects import AssumeObject, Await, Patch
+from engine.framework.events import (
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    QueueingHint,
+    Resource,
+    Seen,
+)
+from engine.framework.interface import (
+    SKIP_FILTER,
+    Points,
+    PreBound,
+    PreFilterResult,
+    PreScoreResult,
+    Reserved,
+    Scores,
+    State,
+    Verdicts,
+)
+from engine.framework.podinfo import PodInfo
+from engine.framework.snapshot import Cause, Rows, Snapshot
+from engine.framework.status import Code, Status, unresolvable
+from engine.objects import (
+    ClaimReference,
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    object_key,
+)
+from engine.plugins.allocation import ShapePoint, broken_line
+from engine.plugins.volumes.attached import volumes_key
+from engine.plugins.volumes.claims import (
+    BOUND_BY_CONTROLLER,
+    CLAIMS,
+    CLASSES,
+    SELECTED_NODE,
+    VOLUMES,
+    all_claims,
+    find_claim,
+    find_volume,
+    is_bound,
+    is_bound_to,
+    not_found,
+    strangers,
+    waits,
+)
+from engine.plugins.volumes.csi_nodes import CSI_NODES, CsiNodes
+from engine.plugins.volumes.matching import Found, Wanted, find, reaches, scores, volume_limit
+from engine.plugins.volumes.migration import MIGRATED
+from engine.plugins.volumes.topology import Reach
+
+UNBOUND: Final = unresolvable("pod has unbound immediate PersistentVolumeClaims")
+_KINDS: Final = (CLAIMS, VOLUMES, CLASSES, CSI_NODES, "CSIDriver", "CSIStorageCapacity")
+_LOST: Final = "Lost"
+_NO_VOLUMES: Final = PreScoreResult(causes=Cause(0), shared="no volumes")
+_NONE: Final = Wanted((), ())
+
+
+class VolumeBindingArgs(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """`pluginConfig` of VolumeBinding."""
+
+    api_version: str = ""
+    kind: str = ""
+    bind_timeout_seconds: int | None = None
+    shape: tuple[ShapePoint, ...] | None = None
+
+
+class VolumeBinding:
+    """Filters by where volumes are or can be made, scores by the room that is left, and binds."""
+
+    name: Final = "VolumeBinding"
+
+    def __init__(self, args: VolumeBindingArgs | None = None) -> None:
+        """Reads the profile's arguments.
+
+        Raises:
+            ValueError: the timeout is negative, or the shape is none.
+        """
+        args = args or VolumeBindingArgs()
+        seconds = 600 if args.bind_timeout_seconds is None else args.bind_timeout_seconds
+        if seconds < 0:
+            raise ValueError(f"bindTimeoutSeconds: {seconds} is negative")
+        self._timeout = float(seconds)
+        self._line = broken_line(args.shape or (ShapePoint(0, 10), ShapePoint(100, 0)))
+        self._nodes = CsiNodes()
+
+    def points(self) -> Points:
+        """Claims, volumes, classes, capacities, drivers and labels of nodes may change."""
+        return Points(
+            events=_EVENTS,
+            class_key=volumes_key,
+            pre_filter=_pre_filter,
+            filter=self._filter,
+            pre_score=_pre_score,
+            score=self._score,
+            reserve=self._reserve,
+            pre_bind=self._pre_bind,
+        )
+
+    def _find(self, wanted: Wanted, snapshot: Snapshot, rows: Rows) -> Found:
+        return find(wanted, snapshot, rows, lambda plugin: self._nodes.migrated(snapshot, plugin))
+
+    def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
+        found = self._find(state, snapshot, rows)
+        return Verdicts(found.passed, found.groups)
+
+    def _score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
+        if state is None or not state.delayed:
+            return np.zeros(len(snapshot.nodes.present[rows]))
+        return scores(self._find(state, snapshot, rows), self._line)
+
+    # ---- acting
+
+    def _reserve(self, pod: PodInfo, snapshot: Snapshot, row: int) -> Reserved:
+        return Reserved(
+            effects=tuple(
+                [
+                    AssumeObject(type(new).__name__, object_key(new.metadata), new)
+                    for _, new in self._steps(pod, snapshot, row).changes()
+                ]
+            )
+        )
+
+    def _pre_bind(self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision) -> PreBound:
+        steps = self._steps(pod, snapshot, row)
+        if not steps.bindings and not steps.provisions:
+            return PreBound()
+        patches = [_patch(old, new) for old, new in steps.changes()]
+        wait = Await(
+            "volumes to be bound",
+            _Binding(steps, self._nodes).check,
+            frozenset({CLAIMS, VOLUMES}),
+            self._timeout,
+        )
+        return PreBound(effects=(*patches, wait))
+
+    def _steps(self, pod: PodInfo, snapshot: Snapshot, row: int) -> _Steps:
+        """What has to become of claims and volumes so that the pod can run there."""
+        node = snapshot.nodes.name(row)
+        wanted = _NONE if volumes_key(pod, snapshot) is None else _wanted(pod, snapshot)
+        if not isinstance(wanted, Wanted) or not wanted.delayed:
+            return _Steps(node)
+        found = self._find(wanted, snapshot, np.array([row], dtype=np.intp))
+        return _Steps(
+            node,
+            [(b.volumes[b.chosen[0]], b.claim) for b in found.bindings if b.chosen[0] >= 0],
+            [provision.claim for provision in found.provisions if provision.where[0]],
+        )
+
+
+def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+    if volumes_key(pod, snapshot) is None:
+        return SKIP_FILTER
+    wanted = _wanted(pod, snapshot)
+    if isinstance(wanted, Status):
+        return PreFilterResult(wanted, version=_version)
+    if wanted is _NONE:
+        return SKIP_FILTER
+    return PreFilterResult(state=wanted, causes=Cause.LABELS, version=_version)
+
+
+def _pre_score(pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
+    """Never skipped: without volumes to bind all nodes get 0."""
+    wanted = None if volumes_key(pod, snapshot) is None else _wanted(pod, snapshot)
+    if not isinstance(wanted, Wanted):
+        return _NO_VOLUMES
+    return PreScoreResult(state=wanted, causes=Cause.LABELS, version=_version)
+
+
+def _version(snapshot: Snapshot) -> tuple[int, ...]:
+    return tuple([snapshot.objects_version(kind) for kind in _KINDS])
+
+
+def _wanted(pod: PodInfo, snapshot: Snapshot) -> Wanted | Status:
+    """The pod's claims, or why it cannot be placed with them."""
+    bound, delayed = [], []
+    unbound = False
+    for volume, name in all_claims(pod.pod):
+        claim = find_claim(snapshot, pod.namespace, name)
+        if claim is None:
+            missing = not_found("persistentvolumeclaim", name)
+            if volume.ephemeral is not None:
+                controller = "waiting for ephemeral volume controller to create the"
+                missing = f'{controller} persistentvolumeclaim "{name}"'
+            return unresolvable(missing)
+        why = _unusable(claim) or (volume.ephemeral and strangers(pod.pod, claim))
+        if why:
+            return unresolvable(why)
+        try:
+            if is_bound(claim):
+                bound.append(claim)
+            elif waits(claim, snapshot) and not claim.spec.volume_name:
+                delayed.append(claim)
+            else:
+                unbound = True
+        except ValueError as wrong:
+            return Status(Code.ERROR, (str(wrong),))
+    if unbound:
+        return UNBOUND
+    return Wanted(tuple(bound), tuple(delayed)) if bound or delayed else _NONE
+
+
+def _unusable(claim: PersistentVolumeClaim) -> str:
+    name = claim.metadata.name
+    if claim.status.phase == _LOST:
+        lost = claim.spec.volume_name
+        return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{lost}"'
+    if claim.metadata.deletion_timestamp is not None:
+        return f'persistentvolumeclaim "{name}" is being deleted'
+    return ""
+
+
+# ---- what is written -------------------------------------------------------------------------
+
+
+def _claimed(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
+    """The volume as one that is meant for the claim; said to be ours if its owner did not say."""
+    replace = msgspec.structs.replace
+    meta, annotations = claim.metadata, dict(volume.metadata.annotations or {})
+    if not is_bound_to(volume, claim):
+        annotations.setdefault(BOUND_BY_CONTROLLER, "yes")
+    return replace(
+        volume,
+        metadata=replace(volume.metadata, annotations=annotations or None),
+        spec=replace(volume.spec, claim_ref=ClaimReference(meta.namespace, meta.name, meta.uid)),
+    )
+
+
+def _selected(claim: PersistentVolumeClaim, node: str) -> PersistentVolumeClaim:
+    """The claim as one whose volume is to be made for the node."""
+    annotations = {**(claim.metadata.annotations or {}), SELECTED_NODE: node}
+    replace = msgspec.structs.replace
+    return replace(claim, metadata=replace(claim.metadata, annotations=annotations))
+
+
+def _patch(old: Any, new: Any) -> Patch:  # noqa: ANN401 - a volume or a claim
+    before, after = old.metadata.annotations or {}, new.metadata.annotations or {}
+    added = {key: value for key, value in after.items() if before.get(key) != value}
+    # Nobody may have changed it meanwhile.
+    metadata: dict[str, Any] = {"resourceVersion": old.metadata.resource_version}
+    if added:
+        metadata["annotations"] = added
+    body: dict[str, Any] = {"metadata": metadata}
+    if isinstance(new, PersistentVolume):
+        reference = {"apiVersion": "v1", "kind": CLAIMS}
+        body["spec"] = {"claimRef": reference | msgspec.to_builtins(new.spec.claim_ref)}
+    return Patch(type(new).__name__, new.metadata.namespace, new.metadata.name, body)
+
+
+@dataclass(frozen=True, slots=True)
+class _Steps:
+    """What has to become of a pod's claims on a node, as they are before.
+
+    `bindings` are volumes and the claims that get them, for `provisions` a volume is made.
+    """
+
+    node: str
+    bindings: Sequence[tuple[PersistentVolume, PersistentVolumeClaim]] = ()
+    provisions: Sequence[PersistentVolumeClaim] = ()
+
+    def changes(self) -> Iterator[tuple[Any, Any]]:
+        """Volumes and claims that have to be changed, before and after."""
+        pairs: list[tuple[Any, Any]] = [(one, _claimed(one, of)) for one, of in self.bindings]
+        pairs += [(one, _selected(one, self.node)) for one in self.provisions]
+        return ((old, new) for old, new in pairs if old != new)
+
+
+class _Binding:
+    """What is waited for: that claims and volumes that were changed have found each other.
+
+    Until newer versions of them have been seen than those that were changed, nothing is known.
+    """
+
+    def __init__(self, steps: _Steps, nodes: CsiNodes) -> None:
+        self._steps = steps
+        self._nodes = nodes
+        self._before = {
+            (type(old), object_key(old.metadata)): old.metadata.resource_version
+            for old, _ in steps.changes()
+        }
+
+    def check(self, snapshot: Snapshot) -> Status:
+        """Success, Pending, or what went wrong so that the pod must be placed anew."""
+        row = snapshot.nodes.row(self._steps.node)
+        if row < 0:
+            return _failed(f'failed to get node "{self._steps.node}"')
+        for volume, claim in self._steps.bindings:
+            status = self._check_binding(snapshot, row, volume, claim)
+            if not status.ok:
+                return status
+        for claim in self._steps.provisions:
+            status = self._check_provision(snapshot, row, claim)
+            if not status.ok:
+                return status
+        return Status.SUCCESS
+
+    def _check_binding(
+        self, snapshot: Snapshot, row: int, old: PersistentVolume, claim: PersistentVolumeClaim
+    ) -> Status:
+        volume = find_volume(snapshot, old.metadata.name)
+        if volume is None:
+            return _failed(not_found("persistentvolume", old.metadata.name))
+        now = find_claim(snapshot, claim.metadata.namespace, claim.metadata.name)
+        if now is None:
+            return _failed(not_found("persistentvolumeclaim", claim.metadata.name))
+        if self._is_old(volume):
+            return _PENDING
+        if why := self._out_of_reach(snapshot, row, volume):
+            return _failed(why)
+        if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
+            return _failed(f'ClaimRef got reset for pv "{volume.metadata.name}"')
+        return Status.SUCCESS if is_bound(now) else _PENDING
+
+    def _check_provision(self, snapshot: Snapshot, row: int, old: PersistentVolumeClaim) -> Status:
+        claim = find_claim(snapshot, old.metadata.namespace, old.metadata.name)
+        if claim is None:
+            return _failed(not_found("persistentvolumeclaim", old.metadata.name))
+        if self._is_old(claim):
+            return _PENDING
+        # A provisioner that cannot make the volume takes the annotation back.
+        if (claim.metadata.annotations or {}).get(SELECTED_NODE) != self._steps.node:
+            return _failed(f'provisioning failed for PVC "{claim.metadata.name}"')
+        if claim.spec.volume_name:
+            volume = find_volume(snapshot, claim.spec.volume_name)
+            if volume is None:
+                return _PENDING
+            if why := self._out_of_reach(snapshot, row, volume):
+                return _failed(why)
+        return Status.SUCCESS if is_bound(claim) else _PENDING
+
+    def _is_old(self, item: Any) -> bool:  # noqa: ANN401 - a volume or a claim
+        before = self._before.get((type(item), object_key(item.metadata)))
+        return bool(item.metadata.resource_version == before)
+
+    def _out_of_reach(self, snapshot: Snapshot, row: int, volume: PersistentVolume) -> str:
+        rows = np.array([row], dtype=np.intp)
+        fits, _, why = reaches(
+            volume,
+            Reach(snapshot, rows),
+            lambda plugin: self._nodes.migrated(snapshot, plugin)[rows],
+        )
+        if fits[0]:
+            return ""
+        name = volume.metadata.name
+        return why or f'pv "{name}" node affinity doesn\'t match node "{self._steps.node}"'
+
+
+_PENDING: Final = Status(Code.PENDING)
+
+
+def _failed(why: str) -> Status:
+    return Status(Code.ERROR, (f"binding volumes: {why}",))
+
+
+# ---- hints -----------------------------------------------------------------------------------
+
+
+def _after_claim_change(pod: PodInfo, old: Seen, new: Seen, snapshot: Snapshot) -> QueueingHint:
+    if not isinstance(new, PersistentVolumeClaim):
+        return QueueingHint.QUEUE
+    meta = new.metadata
+    ours = meta.namespace == pod.namespace and any(n == meta.name for _, n in all_claims(pod.pod))
+    return QueueingHint.QUEUE if ours else QueueingHint.SKIP
+
+
+def _after_class_change(pod: PodInfo, old: Seen, new: Seen, snapshot: Snapshot) -> QueueingHint:
+    if not isinstance(old, StorageClass) or not isinstance(new, StorageClass):
+        return QueueingHint.QUEUE
+    moved = (old.allowed_topologies or []) != (new.allowed_topologies or [])
+    return QueueingHint.QUEUE if moved else QueueingHint.SKIP
+
+
+def _after_csi_node_change(pod: PodInfo, old: Seen, new: Seen, snapshot: Snapshot) -> QueueingHint:
+    if not isinstance(old, CSINode) or not isinstance(new, CSINode):
+        return QueueingHint.QUEUE
+    before, after = ((node.metadata.annotations or {}).get(MIGRATED, "") for node in (old, new))
+    return QueueingHint.QUEUE if before != after else QueueingHint.SKIP
+
+
+def _after_driver_change(pod: PodInfo, old: Seen, new: Seen, snapshot: Snapshot) -> QueueingHint:
+    if not isinstance(old, CSIDriver) or not isinstance(new, CSIDriver):
+        return QueueingHint.QUEUE
+    freed = old.spec.storage_capacity and not new.spec.storage_capacity
+    ours = any(
+        volume.csi is not None and volume.csi.driver == new.metadata.name
+        for volume in pod.pod.spec.volumes or ()
+    )
+    return QueueingHint.QUEUE if freed and ours else QueueingHint.SKIP
+
+
+def _after_capacity_change(pod: PodInfo, old: Seen, new: Seen, snapshot: Snapshot) -> QueueingHint:
+    if not isinstance(old, CSIStorageCapacity) or not isinstance(new, CSIStorageCapacity):
+        return QueueingHint.QUEUE
+    before, after = volume_limit(old), volume_limit(new)
+    grown = after is not None and (before is None or after > before)
+    return QueueingHint.QUEUE if grown else QueueingHint.SKIP
+
+
+_CHANGED: Final = Action.ADD | Action.UPDATE
+_EVENTS: Final = (
+    ClusterEventWithHint(ClusterEvent(Resource.STORAGE_CLASS, _CHANGED), _after_class_change),
+    ClusterEventWithHint(
+        ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, _CHANGED), _after_claim_change
+    ),
+    ClusterEventWithHint(ClusterEvent(Resource.PERSISTENT_VOLUME, _CHANGED)),
+    ClusterEventWithHint(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)),
+    ClusterEventWithHint(ClusterEvent(Resource.CSI_NODE, _CHANGED), _after_csi_node_change),
+    ClusterEventWithHint(ClusterEvent(Resource.CSI_DRIVER, Action.UPDATE), _after_driver_change),
+    ClusterEventWithHint(
+        ClusterEvent(Resource.CSI_STORAGE_CAPACITY, _CHANGED), _after_capacity_change
+    ),
+)

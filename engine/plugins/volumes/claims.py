@@ -1,0 +1,121 @@
+"""The claims of a pod: their names, and what is known of each.
+
+Decides nothing about nodes.
+
+Source: k8s.io/component-helpers storage/ephemeral and storage/volume (pv_helpers.go, helpers.go).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from engine.framework.snapshot import Snapshot
+from engine.objects import PersistentVolume, PersistentVolumeClaim, Pod, StorageClass, Volume
+
+CLAIMS: Final = "PersistentVolumeClaim"
+VOLUMES: Final = "PersistentVolume"
+CLASSES: Final = "StorageClass"
+
+BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+_BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+FIRST_CONSUMER: Final = "WaitForFirstConsumer"
+
+
+def claim_name(pod: Pod, volume: Volume) -> str | None:
+    """The name of the volume's claim, None if it has none."""
+    if volume.persistent_volume_claim is not None:
+        return volume.persistent_volume_claim.claim_name
+    return f"{pod.metadata.name}-{volume.name}" if volume.ephemeral is not None else None
+
+
+def named_claims(pod: Pod) -> list[str]:
+    """The claims that the pod names itself, in order; not those made for it."""
+    return [
+        volume.persistent_volume_claim.claim_name
+        for volume in pod.spec.volumes or ()
+        if volume.persistent_volume_claim is not None
+    ]
+
+
+def all_claims(pod: Pod) -> Iterator[tuple[Volume, str]]:
+    """The pod's volumes that have a claim, and its name."""
+    for volume in pod.spec.volumes or ():
+        name = claim_name(pod, volume)
+        if name is not None:
+            yield volume, name
+
+
+def find_claim(snapshot: Snapshot, namespace: str, name: str) -> PersistentVolumeClaim | None:
+    """The claim as it is, or as it was assumed to become."""
+    found: PersistentVolumeClaim | None = snapshot.objects(CLAIMS).get(f"{namespace}/{name}")
+    return found
+
+
+def find_volume(snapshot: Snapshot, name: str) -> PersistentVolume | None:
+    """The persistent volume as it is, or as it was assumed to become."""
+    found: PersistentVolume | None = snapshot.objects(VOLUMES).get(name)
+    return found
+
+
+def find_class(snapshot: Snapshot, name: str) -> StorageClass | None:
+    """The storage class."""
+    found: StorageClass | None = snapshot.objects(CLASSES).get(name)
+    return found
+
+
+def not_found(kind: str, name: str) -> str:
+    """What the API server says of an object that is not there; `kind` in the plural."""
+    return f'{kind} "{name}" not found'
+
+
+def strangers(pod: Pod, claim: PersistentVolumeClaim) -> str:
+    """Why the claim of a volume made for the pod is another's; empty if it is the pod's own."""
+    meta = claim.metadata
+    owner = next((one for one in meta.owner_references or () if one.controller), None)
+    if owner is not None and owner.uid == pod.metadata.uid:
+        return ""
+    ours = f"{pod.metadata.namespace}/{pod.metadata.name}"
+    return f"PVC {meta.namespace}/{meta.name} was not created for pod {ours} (pod is not owner)"
+
+
+def class_of_claim(claim: PersistentVolumeClaim) -> str:
+    """The name of the claim's storage class; empty without one."""
+    annotated = (claim.metadata.annotations or {}).get(_BETA_CLASS)
+    return (claim.spec.storage_class_name or "") if annotated is None else annotated
+
+
+def class_of_volume(volume: PersistentVolume) -> str:
+    """The name of the persistent volume's storage class; empty without one."""
+    annotated = (volume.metadata.annotations or {}).get(_BETA_CLASS)
+    return volume.spec.storage_class_name if annotated is None else annotated
+
+
+def is_bound(claim: PersistentVolumeClaim) -> bool:
+    """True if the claim has its volume, and the volume has it."""
+    return bool(claim.spec.volume_name) and BIND_COMPLETED in (claim.metadata.annotations or {})
+
+
+def waits(claim: PersistentVolumeClaim, snapshot: Snapshot) -> bool:
+    """True if the claim is bound only once a pod that uses it has a node.
+
+    Raises:
+        ValueError: its class does not say.
+    """
+    name = class_of_claim(claim)
+    found = find_class(snapshot, name) if name else None
+    if found is None:
+        return False
+    if found.volume_binding_mode is None:
+        raise ValueError(f'VolumeBindingMode not set for StorageClass "{name}"')
+    return found.volume_binding_mode == FIRST_CONSUMER
+
+
+def is_bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """True if the persistent volume is meant for this claim."""
+    of, meta = volume.spec.claim_ref, claim.metadata
+    if of is None or (of.namespace, of.name) != (meta.namespace, meta.name):
+        return False
+    return not of.uid or of.uid == meta.uid

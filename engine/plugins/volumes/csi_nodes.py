@@ -1,0 +1,123 @@
+"""What the storage drivers of each node say, as columns: limits, presence, who has migrated.
+
+Kept beside the snapshot's columns and brought up to date by what changed; asks about no pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import numpy as np
+
+from engine.framework.snapshot import BoolColumn, CodeColumn, IntColumn, Snapshot
+from engine.objects import CSINode, CSINodeDriver
+from engine.plugins.volumes.migration import MIGRATED
+
+CSI_NODES: Final = "CSINode"
+NO_LIMIT: Final = -1
+
+_NumberOf = Callable[[CSINode | None], int]
+
+
+class CsiNodes:
+    """The CSINode of each row, and columns of what is read of it."""
+
+    def __init__(self) -> None:
+        self._of: object = None
+        self._layout = -1
+        self._version = -1
+        self._names: CodeColumn = np.empty(0, dtype=np.int32)
+        self._rows: list[CSINode | None] = []
+        self._columns: dict[str, tuple[_NumberOf, IntColumn]] = {}
+
+    def of_row(self, snapshot: Snapshot, row: int) -> CSINode | None:
+        """The CSINode of the node in a row."""
+        self._renew(snapshot)
+        return self._rows[row]
+
+    def known(self, snapshot: Snapshot) -> BoolColumn:
+        """(N,) the node has a CSINode."""
+        return self._column(snapshot, "", lambda node: int(node is not None)) > 0
+
+    def limits(self, snapshot: Snapshot, driver: str) -> IntColumn:
+        """(N,) how many volumes of the driver the node can have, NO_LIMIT if it does not say."""
+        return self._column(snapshot, f"limit {driver}", lambda node: _limit(node, driver))
+
+    def limited(self, snapshot: Snapshot) -> BoolColumn:
+        """(N,) the node has a limit for any driver."""
+        return self._column(snapshot, "limited", _is_limited) > 0
+
+    def installed(self, snapshot: Snapshot, driver: str) -> BoolColumn:
+        """(N,) the driver is on the node."""
+        of = f"driver {driver}"
+        return self._column(snapshot, of, lambda node: int(_driver(node, driver) is not None)) > 0
+
+    def migrated(self, snapshot: Snapshot, plugin: str) -> BoolColumn:
+        """(N,) the node says that a CSI driver has taken over from the in-tree plugin."""
+        return self._column(snapshot, f"moved {plugin}", lambda node: _has_moved(node, plugin)) > 0
+
+    def _column(self, snapshot: Snapshot, name: str, of: _NumberOf) -> IntColumn:
+        self._renew(snapshot)
+        known = self._columns.get(name)
+        if known is None:
+            column = np.fromiter(map(of, self._rows), np.int64, len(self._rows))
+            known = self._columns[name] = of, column
+        return known[1]
+
+    def _renew(self, snapshot: Snapshot) -> None:
+        nodes, version = snapshot.nodes, snapshot.objects_version(CSI_NODES)
+        if nodes is self._of and (snapshot.layout, version) == (self._layout, self._version):
+            return
+        keys = snapshot.objects_changed(CSI_NODES, self._version)
+        if nodes is not self._of or nodes.size < len(self._rows) or keys is None:
+            self._of, self._columns, self._rows = nodes, {}, []
+            self._names = np.empty(0, dtype=np.int32)
+            keys = ()
+        rows = {nodes.row(key) for key in keys} - {-1}
+        if snapshot.layout != self._layout or not self._rows:
+            self._grow(nodes.size - len(self._rows))
+            names = nodes.name_codes()
+            rows.update(np.flatnonzero(names != self._names).tolist())
+            self._names = names.copy()
+        self._layout, self._version = snapshot.layout, version
+        self._fill(snapshot, rows)
+
+    def _grow(self, more: int) -> None:
+        self._rows += [None] * more
+        self._names = np.concatenate((self._names, np.full(more, -1, dtype=np.int32)))
+        for name, (of, column) in self._columns.items():
+            nothing = np.full(more, of(None), dtype=np.int64)
+            self._columns[name] = of, np.concatenate((column, nothing))
+
+    def _fill(self, snapshot: Snapshot, rows: Iterable[int]) -> None:
+        nodes, objects = snapshot.nodes, snapshot.objects(CSI_NODES)
+        present = nodes.present
+        for row in rows:
+            node = objects.get(nodes.name(row)) if present[row] else None
+            self._rows[row] = node
+            for of, column in self._columns.values():
+                column[row] = of(node)
+
+
+def _driver(node: CSINode | None, name: str) -> CSINodeDriver | None:
+    drivers = () if node is None else node.spec.drivers or ()
+    return next((one for one in drivers if one.name == name), None)
+
+
+def _limit(node: CSINode | None, driver: str) -> int:
+    found = NO_LIMIT
+    for one in () if node is None else node.spec.drivers or ():
+        if one.name == driver and one.allocatable is not None and one.allocatable.count is not None:
+            found = one.allocatable.count
+    return found
+
+
+def _is_limited(node: CSINode | None) -> int:
+    drivers = () if node is None else node.spec.drivers or ()
+    return int(any(one.allocatable and one.allocatable.count is not None for one in drivers))
+
+
+def _has_moved(node: CSINode | None, plugin: str) -> int:
+    said = "" if node is None else (node.metadata.annotations or {}).get(MIGRATED, "")
+    return int(plugin in said.split(","))

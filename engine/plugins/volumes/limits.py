@@ -1,0 +1,223 @@
+"""NodeVolumeLimits: how many volumes of a CSI driver a node can have.
+
+A volume that several pods of a node share counts once.
+
+Source: kubernetes plugins/nodevolumelimits/csi.go.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+
+from engine.framework.events import (
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    QueueingHint,
+    Resource,
+    Seen,
+)
+from engine.framework.interface import (
+    SKIP_FILTER,
+    Points,
+    PreFilterResult,
+    State,
+    StatusGroups,
+    Verdicts,
+)
+from engine.framework.podinfo import PodInfo
+from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
+from engine.framework.status import Code, Status, unresolvable, unschedulable
+from engine.objects import (
+    CSINode,
+    PersistentVolumeClaim,
+    Pod,
+    VolumeAttachment,
+)
+from engine.plugins.volumes.attached import (
+    KINDS,
+    Attached,
+    MissingClaimError,
+    NodeVolumes,
+    attached_by,
+    has_volumes,
+    volumes_key,
+)
+from engine.plugins.volumes.claims import all_claims
+from engine.plugins.volumes.csi_nodes import NO_LIMIT, CsiNodes
+from engine.plugins.volumes.migration import migration_of
+
+TOO_MANY: Final = unschedulable("node(s) exceed max volume count")
+_DRIVERS: Final = "CSIDriver"
+
+
+class NodeVolumeLimits:
+    """Filters by the limits of CSINodes."""
+
+    name: Final = "NodeVolumeLimits"
+
+    def __init__(self) -> None:
+        self._nodes = CsiNodes()
+        self._volumes = NodeVolumes(self._nodes)
+
+    def points(self) -> Points:
+        """A limit may rise, a volume may leave a node, a claim may come."""
+        return Points(
+            events=(
+                ClusterEventWithHint(ClusterEvent(Resource.CSI_NODE, Action.ADD)),
+                ClusterEventWithHint(
+                    ClusterEvent(Resource.CSI_NODE, Action.UPDATE), _after_csi_node_update
+                ),
+                ClusterEventWithHint(
+                    ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE), _after_pod_delete
+                ),
+                ClusterEventWithHint(
+                    ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), _after_claim_add
+                ),
+                ClusterEventWithHint(
+                    ClusterEvent(Resource.VOLUME_ATTACHMENT, Action.DELETE), _after_detachment
+                ),
+            ),
+            class_key=volumes_key,
+            pre_filter=_pre_filter,
+            filter=self._filter,
+        )
+
+    def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
+        with_driver = self._nodes.known(snapshot)[rows]
+        answers = _Answers(len(with_driver))
+        for migrating, where in ((True, with_driver), (False, ~with_driver)):
+            if not where.any():
+                continue
+            try:
+                wanted = attached_by(pod.pod, snapshot, migrating=migrating, is_new=True)
+            except MissingClaimError as missing:
+                answers.reject(where, unresolvable(str(missing)))
+            except ValueError as wrong:
+                answers.reject(where, Status(Code.ERROR, (str(wrong),)))
+            else:
+                self._without_driver(wanted, answers, where, snapshot, rows)
+                if migrating and wanted:
+                    self._over_limits(wanted, answers, where, snapshot, rows)
+        return answers.verdicts()
+
+    def _without_driver(
+        self,
+        wanted: Attached,
+        answers: _Answers,
+        where: BoolColumn,
+        snapshot: Snapshot,
+        rows: Rows,
+    ) -> None:
+        for driver in sorted(set(wanted.values())):
+            known = snapshot.objects(_DRIVERS).get(driver)
+            if known is not None and known.spec.prevent_pod_scheduling_if_missing:
+                lacking = where & ~self._nodes.installed(snapshot, driver)[rows]
+                why = f"{driver} CSI driver is not installed on the node"
+                answers.reject(lacking, unschedulable(why))
+
+    def _over_limits(
+        self,
+        wanted: Attached,
+        answers: _Answers,
+        where: BoolColumn,
+        snapshot: Snapshot,
+        rows: Rows,
+    ) -> None:
+        limited = where & self._nodes.limited(snapshot)[rows]
+        numbers = np.arange(snapshot.nodes.size)[rows]
+        for row, why in self._volumes.errors(snapshot).items():
+            answers.reject(limited & (numbers == row), Status(Code.ERROR, (why,)))
+        for driver, many in Counter(wanted.values()).items():
+            more = np.full(snapshot.nodes.size, many)
+            for volume, of in wanted.items():
+                if of == driver:
+                    more[self._volumes.rows_with(snapshot, volume)] -= 1
+            more = more[rows]
+            limit = self._nodes.limits(snapshot, driver)[rows]
+            there = self._volumes.count(snapshot, driver)[rows]
+            over = (limit != NO_LIMIT) & (more > 0) & (there + more > limit)
+            answers.reject(limited & over, TOO_MANY)
+
+
+class _Answers:
+    """The first reason against each row."""
+
+    def __init__(self, size: int) -> None:
+        self._passed = np.ones(size, dtype=np.bool_)
+        self._groups: list[tuple[Status, BoolColumn]] = []
+
+    def reject(self, where: BoolColumn, status: Status) -> None:
+        """These rows are rejected, as far as they are not already."""
+        fresh = where & self._passed
+        if fresh.any():
+            self._passed &= ~fresh
+            self._groups.append((status, fresh))
+
+    def verdicts(self) -> Verdicts:
+        groups = self._groups
+
+        def told() -> StatusGroups:
+            return [(status, np.flatnonzero(where)) for status, where in groups]
+
+        return Verdicts(self._passed if groups else None, told)
+
+
+def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+    if volumes_key(pod, snapshot) is None or not has_volumes(pod.pod):
+        return SKIP_FILTER
+    return PreFilterResult(causes=Cause.POD, version=_version)
+
+
+def _version(snapshot: Snapshot) -> tuple[int, ...]:
+    return tuple([snapshot.objects_version(kind) for kind in (*KINDS, _DRIVERS)])
+
+
+# ---- hints -----------------------------------------------------------------------------------
+
+
+def _after_pod_delete(pod: PodInfo, old: Seen, new: Seen, snapshot: Snapshot) -> QueueingHint:
+    if not isinstance(old, Pod):
+        return QueueingHint.QUEUE
+    on_node = old.spec.node_name or old.status.nominated_node_name
+    return QueueingHint.QUEUE if on_node and has_volumes(old) else QueueingHint.SKIP
+
+
+def _after_claim_add(pod: PodInfo, old: Seen, new: Seen, snapshot: Snapshot) -> QueueingHint:
+    if not isinstance(new, PersistentVolumeClaim):
+        return QueueingHint.QUEUE
+    if new.metadata.namespace != pod.namespace:
+        return QueueingHint.SKIP
+    names = {name for _, name in all_claims(pod.pod)}
+    return QueueingHint.QUEUE if new.metadata.name in names else QueueingHint.SKIP
+
+
+def _after_detachment(pod: PodInfo, old: Seen, new: Seen, snapshot: Snapshot) -> QueueingHint:
+    if not isinstance(old, VolumeAttachment):
+        return QueueingHint.QUEUE
+    for volume in pod.pod.spec.volumes or ():
+        of = migration_of(volume)
+        if volume.persistent_volume_claim is not None:
+            return QueueingHint.QUEUE
+        if of is not None and of.driver == old.spec.attacher:
+            return QueueingHint.QUEUE
+    return QueueingHint.SKIP
+
+
+def _after_csi_node_update(pod: PodInfo, old: Seen, new: Seen, snapshot: Snapshot) -> QueueingHint:
+    if not isinstance(old, CSINode) or not isinstance(new, CSINode):
+        return QueueingHint.QUEUE
+    before, after = _limits(old), _limits(new)
+    grown = any(limit > before.get(driver, 0) for driver, limit in after.items())
+    return QueueingHint.QUEUE if grown else QueueingHint.SKIP
+
+
+def _limits(node: CSINode) -> Mapping[str, int]:
+    return {
+        one.name: (one.allocatable.count or 0) if one.allocatable else 0
+        for one in node.spec.drivers or ()
+    }

@@ -1,0 +1,168 @@
+"""VolumeZone: a pod whose volumes say their zone or region goes where they are.
+
+Source: kubernetes plugins/volumezone/volume_zone.go.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from engine.framework.events import (
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    QueueingHint,
+    Resource,
+    Seen,
+)
+from engine.framework.interface import SKIP_FILTER, Points, PreFilterResult, State, Verdicts
+from engine.framework.podinfo import PodInfo
+from engine.framework.snapshot import Cause, Rows, Snapshot, label_column
+from engine.framework.status import Status, unresolvable
+from engine.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
+from engine.plugins.volumes.attached import volumes_key
+from engine.plugins.volumes.claims import (
+    CLAIMS,
+    CLASSES,
+    FIRST_CONSUMER,
+    VOLUMES,
+    class_of_claim,
+    find_claim,
+    find_class,
+    find_volume,
+    named_claims,
+    not_found,
+)
+from engine.plugins.volumes.migration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONES_APART
+
+CONFLICT: Final = unresolvable("node(s) had no available volume zone")
+_STABLE: Final = {BETA_ZONE: ZONE, BETA_REGION: REGION, ZONE: ZONE, REGION: REGION}
+
+Topology = tuple[str, frozenset[str]]
+"""A label, and the values of which a node must have one."""
+
+
+class VolumeZone:
+    """Filters by the labels of persistent volumes."""
+
+    name: Final = "VolumeZone"
+
+    def points(self) -> Points:
+        """A claim, its volume, its class or a node with another label may come."""
+        return Points(
+            events=(
+                ClusterEventWithHint(
+                    ClusterEvent(Resource.STORAGE_CLASS, Action.ADD), _after_class_add
+                ),
+                ClusterEventWithHint(
+                    ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
+                ),
+                ClusterEventWithHint(
+                    ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD | Action.UPDATE),
+                    _after_claim_change,
+                ),
+                ClusterEventWithHint(
+                    ClusterEvent(Resource.PERSISTENT_VOLUME, Action.ADD | Action.UPDATE),
+                    _after_volume_change,
+                ),
+            ),
+            class_key=volumes_key,
+            pre_filter=_pre_filter,
+            filter=_filter,
+        )
+
+
+def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+    if volumes_key(pod, snapshot) is None:
+        return SKIP_FILTER
+    topologies: list[Topology] = []
+    for name in named_claims(pod.pod):
+        found = _topologies_of(pod, name, snapshot)
+        if isinstance(found, str):
+            return PreFilterResult(unresolvable(found), version=_version)
+        topologies += found
+    if not topologies:
+        return PreFilterResult(Status.SKIP, version=_version)
+    return PreFilterResult(state=tuple(topologies), causes=Cause.LABELS, version=_version)
+
+
+def _version(snapshot: Snapshot) -> tuple[int, ...]:
+    return tuple([snapshot.objects_version(kind) for kind in (CLAIMS, VOLUMES, CLASSES)])
+
+
+def _topologies_of(pod: PodInfo, name: str, snapshot: Snapshot) -> list[Topology] | str:
+    """What the volume of a claim says, or why nothing can be said."""
+    if not name:
+        return "PersistentVolumeClaim had no name"
+    claim = find_claim(snapshot, pod.namespace, name)
+    if claim is None:
+        return not_found("persistentvolumeclaim", name)
+    if not claim.spec.volume_name:
+        return _unbound(claim, snapshot)
+    volume = find_volume(snapshot, claim.spec.volume_name)
+    if volume is None:
+        return not_found("persistentvolume", claim.spec.volume_name)
+    return _topologies(volume)
+
+
+def _unbound(claim: PersistentVolumeClaim, snapshot: Snapshot) -> list[Topology] | str:
+    name = class_of_claim(claim)
+    if not name:
+        return "PersistentVolumeClaim had no pv name and storageClass name"
+    of_class = find_class(snapshot, name)
+    if of_class is None:
+        return not_found("storageclass.storage.k8s.io", name)
+    if of_class.volume_binding_mode is None:
+        return f'VolumeBindingMode not set for StorageClass "{name}"'
+    waits = of_class.volume_binding_mode == FIRST_CONSUMER
+    return [] if waits else "PersistentVolume had no name"
+
+
+def _topologies(volume: PersistentVolume) -> list[Topology]:
+    found = []
+    labels = volume.metadata.labels or {}
+    for key in _STABLE:
+        if key in labels:
+            values = frozenset(each.strip() for each in labels[key].split(ZONES_APART))
+            if "" not in values:  # a label that cannot be read says nothing
+                found.append((key, values))
+    return found
+
+
+def _filter(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
+    columns = {key: snapshot.nodes.text(*label_column(key))[rows] for key in _STABLE}
+    nowhere = np.logical_and.reduce([codes < 0 for codes in columns.values()])
+    fits = np.ones(len(nowhere), dtype=np.bool_)
+    for key, values in state:
+        codes = columns[key]
+        if _STABLE[key] != key:
+            codes = np.where(codes < 0, columns[_STABLE[key]], codes)
+        wanted = [snapshot.dictionary.find(value) for value in values]
+        fits &= (codes >= 0) & np.isin(codes, wanted)
+    return Verdicts.uniform(fits | nowhere, CONFLICT)
+
+
+# ---- hints -----------------------------------------------------------------------------------
+
+
+def _after_class_add(pod: PodInfo, old: Seen, new: Seen, snapshot: Snapshot) -> QueueingHint:
+    if isinstance(new, StorageClass) and new.volume_binding_mode != FIRST_CONSUMER:
+        return QueueingHint.SKIP
+    return QueueingHint.QUEUE
+
+
+def _after_claim_change(pod: PodInfo, old: Seen, new: Seen, snapshot: Snapshot) -> QueueingHint:
+    if not isinstance(new, PersistentVolumeClaim):
+        return QueueingHint.QUEUE
+    meta = new.metadata
+    ours = meta.namespace == pod.namespace and meta.name in named_claims(pod.pod)
+    return QueueingHint.QUEUE if ours else QueueingHint.SKIP
+
+
+def _after_volume_change(pod: PodInfo, old: Seen, new: Seen, snapshot: Snapshot) -> QueueingHint:
+    if not isinstance(old, PersistentVolume) or not isinstance(new, PersistentVolume):
+        return QueueingHint.QUEUE
+    moved = _topologies(old) != _topologies(new)
+    return QueueingHint.QUEUE if moved else QueueingHint.SKIP
