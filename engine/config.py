@@ -116,23 +116,108 @@ class ClientConnection(_Document):
     """How to reach the API server."""
 
     kubeconfig: str | None = None
+    accept_content_types: str = ""
+    content_type: str = ""
+    qps: Annotated[float, Field(ge=0)] = 50
+    burst: int = 100
+
+
+class LeaderElection(_Document):
+    """Who of several replicas schedules."""
+
+    leader_elect: bool = True
+    lease_duration: Duration = "15s"
+    renew_deadline: Duration = "10s"
+    retry_period: Duration = "2s"
+    resource_lock: Literal["leases"] = "leases"
+    resource_name: str = "kube-scheduler"
+    resource_namespace: str = "kube-system"
+
+
+class EnabledPlugin(_Document):
+    """A plugin by name, and the weight of its scores; 0 is 1."""
+
+    name: Annotated[str, Field(min_length=1)]
+    weight: Annotated[int, Field(ge=0)] = 0
+
+
+class PluginSet(_Document):
+    """Who is added at an extension point, and who is left out."""
+
+    enabled: list[EnabledPlugin] = []
+    disabled: list[EnabledPlugin] = []
+
+
+_NO_SET: Final = PluginSet()
+
+
+class PluginsDocument(_Document):
+    """`plugins` of a profile, by extension point."""
+
+    multi_point: PluginSet = _NO_SET
+    pre_enqueue: PluginSet = _NO_SET
+    queue_sort: PluginSet = _NO_SET
+    pre_filter: PluginSet = _NO_SET
+    filter: PluginSet = _NO_SET
+    post_filter: PluginSet = _NO_SET
+    pre_score: PluginSet = _NO_SET
+    score: PluginSet = _NO_SET
+    reserve: PluginSet = _NO_SET
+    permit: PluginSet = _NO_SET
+    pre_bind: PluginSet = _NO_SET
+    bind: PluginSet = _NO_SET
+    post_bind: PluginSet = _NO_SET
+
+    def at(self, point: str) -> PluginSet:
+        """The set of a point by its name in the file."""
+        found: PluginSet = getattr(self, _FIELD_OF[point])
+        return found
+
+
+_FIELD_OF: Final = {to_camel(name): name for name in PluginsDocument.model_fields}
+
+
+class PluginConfig(_Document):
+    """Arguments of a plugin; it reads them itself."""
+
+    name: Annotated[str, Field(min_length=1)]
+    args: dict[str, Any] = {}
 
 
 class ProfileDocument(_Document):
     """One profile of a KubeSchedulerConfiguration."""
 
     scheduler_name: Annotated[str, Field(min_length=1)] = "default-scheduler"
+    percentage_of_nodes_to_score: Annotated[int, Field(ge=0, le=100)] | None = None
+    plugins: PluginsDocument = PluginsDocument()
+    plugin_config: list[PluginConfig] = []
+
+    @field_validator("plugin_config")
+    @classmethod
+    def _once(cls, configs: list[PluginConfig]) -> list[PluginConfig]:
+        names = [one.name for one in configs]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"{name} has two entries; one is enough")
+        return configs
 
 
 class SchedulerDocument(_Document):
-    """The part of a KubeSchedulerConfiguration that this version reads."""
+    """A KubeSchedulerConfiguration."""
 
     api_version: Literal["kubescheduler.config.k8s.io/v1"]
     kind: Literal["KubeSchedulerConfiguration"]
+    parallelism: Annotated[int, Field(gt=0)] = 16
+    leader_election: LeaderElection = LeaderElection()
     client_connection: ClientConnection = ClientConnection()
+    enable_profiling: bool = True
+    enable_contention_profiling: bool = True
+    percentage_of_nodes_to_score: Annotated[int, Field(ge=0, le=100)] | None = None
     pod_initial_backoff_seconds: Annotated[int, Field(gt=0)] = 1
     pod_max_backoff_seconds: Annotated[int, Field(gt=0)] = 10
     profiles: list[ProfileDocument] = []
+    extenders: list[dict[str, Any]] = []
+    delay_cache_until_active: bool = False
 
     @field_validator("profiles")
     @classmethod
@@ -140,6 +225,13 @@ class SchedulerDocument(_Document):
         if len(profiles) > 1:
             raise ValueError(f"this version takes one profile, found {len(profiles)}")
         return profiles
+
+    @field_validator("extenders")
+    @classmethod
+    def _none(cls, extenders: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        if extenders:
+            raise ValueError("this version calls no extenders; write a policy or a plugin instead")
+        return extenders
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from engine.framework.interface import Plugin
 
@@ -17,8 +18,12 @@ class Weighted:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Plugins in the order in which they are asked, at every extension point they implement."""
+    """Plugins in the order in which they are asked, at every extension point they implement.
+
+    `order` has the names at the points where the order is another; those it does not name follow.
+    """
 
     scheduler_name: str
     plugins: tuple[Weighted, ...]
     seed: int = 0
+    order: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -27,6 +27,7 @@ from engine.framework.interface import (
     MAX_SCORE,
     UNSHARED,
     Normalization,
+    Points,
     PostFilterResult,
     PreFilterResult,
     PreScoreResult,
@@ -113,19 +114,18 @@ class Framework:
         self.profile = profile
         self.bundle = bundle
         self.plugins = tuple([(w.plugin.name, w.plugin.points()) for w in profile.plugins])
-        weights = [w.weight for w in profile.plugins]
+        weight_of = {w.plugin.name: w.weight for w in profile.plugins}
         plugins = self.plugins
-        self._pre_enqueuers = [(name, p.pre_enqueue) for name, p in plugins if p.pre_enqueue]
+        at = self._at
+        self._pre_enqueuers = [(n, p.pre_enqueue) for n, p in at("preEnqueue") if p.pre_enqueue]
         self.gates_move = any(p.gate_moves for _, p in plugins)
         """Whether PreEnqueue looks at more than the pod."""
         self._turning = [(name, p.turns_at) for name, p in plugins if p.turns_at]
         self._tiers = [(name, p.tiers) for name, p in plugins if p.tiers]
-        self._post_filters = [(name, p.post_filter) for name, p in plugins if p.post_filter]
+        self._post_filters = [(n, p.post_filter) for n, p in at("postFilter") if p.post_filter]
         self._actors = Actors(plugins)
-        self.filters = tuple([one for one in plugins if one[1].filter or one[1].pre_filter])
-        self.scorers = tuple(
-            [(*one, weight) for one, weight in zip(plugins, weights, strict=True) if one[1].score]
-        )
+        self.filters = tuple([one for one in at("filter") if one[1].filter or one[1].pre_filter])
+        self.scorers = tuple([(*one, weight_of[one[0]]) for one in at("score") if one[1].score])
         if sum(weight for *_, weight in self.scorers) * MAX_SCORE * UNIT >= 1 << 63:
             raise ValueError("the weights of all plugins together must stay below 1,342,177")
         sorters = [one for one in plugins if one[1].sort_key]
@@ -137,7 +137,7 @@ class Framework:
         self.sorter = next(w.plugin for w in profile.plugins if w.plugin.name == sorters[0][0])
         """The plugin that sorts the queue; keys of one plugin compare with each other."""
         self._sort_key = sorters[0][1].sort_key
-        self._order = {name: number for number, (name, _) in enumerate(plugins)}
+        self._order = {name: number for number, (name, _) in enumerate(self.filters)}
         keyed = {name: p for name, p in plugins if p.filter or p.pre_filter or p.score}
         self._keyed = [(name, p.class_key) for name, p in keyed.items()]
         self.keys_move = any(p.key_moves for p in keyed.values())
@@ -149,6 +149,14 @@ class Framework:
         self._shared: dict[tuple[str, str, Hashable], Shared] = {}
         self._ties: IntColumn = np.empty(0, dtype=np.int64)
         self._ties_for: tuple[int, int] = (-1, -1)
+
+    def _at(self, point: str) -> Sequence[tuple[str, Points]]:
+        """The plugins in their order at a point."""
+        names = self.profile.order.get(point)
+        if names is None:
+            return self.plugins
+        rank = {name: number for number, name in enumerate(names)}
+        return sorted(self.plugins, key=lambda one: rank.get(one[0], len(rank)))
 
     # ---- around the queue --------------------------------------------------------------------
 

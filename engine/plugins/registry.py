@@ -15,6 +15,7 @@ import msgspec
 from engine.framework.interface import Plugin
 from engine.framework.profile import Weighted
 from engine.plugins.balanced_allocation import BalancedAllocation, BalancedAllocationArgs
+from engine.plugins.default_binder import DefaultBinder
 from engine.plugins.dynamic_resources import DynamicResources
 from engine.plugins.image_locality import ImageLocality
 from engine.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs
@@ -56,6 +57,7 @@ DEFAULT_WEIGHTS: Final[Mapping[str, int]] = {
     "DynamicResources": 2,
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
+    "DefaultBinder": 1,
     "NodeDeclaredFeatures": 1,
 }
 """The plugins of the default profile in the order in which they are asked, and their weights."""
@@ -116,6 +118,7 @@ _FACTORIES: Final[Mapping[str, Callable[[Arguments], Plugin]]] = {
         _read(BalancedAllocationArgs, args)
     ),
     "ImageLocality": _no_arguments(ImageLocality),
+    "DefaultBinder": _no_arguments(DefaultBinder),
     "NodeDeclaredFeatures": _no_arguments(NodeDeclaredFeatures),
     "NodeResourcesFit": lambda args: NodeResourcesFit(_read(NodeResourcesFitArgs, args)),
     "PodTopologySpread": lambda args: PodTopologySpread(_read(PodTopologySpreadArgs, args)),

@@ -18,18 +18,18 @@ from typing import Any
 import numpy as np
 
 from engine.cache import Cache
+from engine.config import ProfileDocument
 from engine.cycle import NO_NODES, decide
 from engine.framework.effects import AssumeObject
 from engine.framework.events import ClusterEvent, QueueingHint, Resource
 from engine.framework.interface import Points, PreFilterResult, PreScoreResult
 from engine.framework.podinfo import PodInfo, make_pod_info
-from engine.framework.profile import Profile
 from engine.framework.runtime import Framework, PluginError, Unfit
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status
 from engine.kube.resources import STRUCTS
 from engine.objects import Namespace, Node, ObjectMeta, Pod, from_builtins
-from engine.plugins.registry import default_plugins
+from engine.plugins.profiles import make_profile
 from tests.conformance.events import moves, read_object
 
 Answer = dict[str, Any]
@@ -119,16 +119,9 @@ def in_zone_turns(nodes: Sequence[Node]) -> list[str]:
     return [n for turn in itertools.zip_longest(*zones.values()) for n in turn if n is not None]
 
 
-def arguments(case: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    profile = case.get("profile") or {}
-    return {entry["name"]: entry.get("args") or {} for entry in profile.get("pluginConfig", [])}
-
-
 def framework_of(case: Mapping[str, Any]) -> Framework:
-    points = ((case.get("profile") or {}).get("plugins") or {}).get("multiPoint") or {}
-    off = {entry["name"] for entry in points.get("disabled", ())}
-    plugins = tuple(w for w in default_plugins(arguments(case)) if w.plugin.name not in off)
-    return Framework(Profile("default-scheduler", plugins), on_fault=lambda _: None)
+    document = ProfileDocument.model_validate(case.get("profile") or {})
+    return Framework(make_profile(document), on_fault=lambda _: None)
 
 
 # ---- cycle -----------------------------------------------------------------------------------
@@ -281,8 +274,10 @@ def scores(
     framework: Framework, pod: PodInfo, snapshot: Snapshot, names: Sequence[str], rows: Any
 ) -> Answer:
     skipped = []
-    for name, points, _ in framework.scorers:
+    for name, points in framework.plugins if framework.scorers else ():
         ask = points.pre_score
+        if ask is None and points.score is None:
+            continue
         status = (PreScoreResult() if ask is None else ask(pod, snapshot)).status
         if status.code is Code.SKIP:
             skipped.append(name)

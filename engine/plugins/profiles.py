@@ -1,0 +1,139 @@
+"""A profile of a KubeSchedulerConfiguration -> its plugins: which, where, in which order, how much.
+
+Source: kubernetes pkg/scheduler/apis/config/v1/default_plugins.go (mergePluginSet) and
+framework/runtime/framework.go (expandMultiPointPlugins).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Final
+
+from engine.config import EnabledPlugin, PluginSet, ProfileDocument
+from engine.framework.interface import Plugin, Points
+from engine.framework.profile import Profile, Weighted
+from engine.plugins.registry import DEFAULT_WEIGHTS, make_plugin
+
+_ALL: Final = "*"
+_BINDER: Final = "DefaultBinder"
+_FIELDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "preEnqueue": ("pre_enqueue",),
+        "queueSort": ("sort_key",),
+        "preFilter": ("pre_filter",),
+        "filter": ("filter", "filter_row"),
+        "postFilter": ("post_filter",),
+        "preScore": ("pre_score",),
+        "score": ("score", "score_row", "normalize"),
+        "reserve": ("reserve",),
+        "permit": ("permit",),
+        "preBind": ("pre_bind",),
+        "bind": ("bind",),
+        "postBind": ("post_bind",),
+    }
+)
+"""The points of a configuration, and what of `Points` they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restricted:
+    """A plugin that the profile does not have at some of its points."""
+
+    plugin: Plugin
+    off: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        """See `Plugin.name`."""
+        return self.plugin.name
+
+    def points(self) -> Points:
+        """See `Plugin.points`."""
+        without: dict[str, Any] = dict.fromkeys(self.off)
+        return replace(self.plugin.points(), **without)
+
+
+def make_profile(document: ProfileDocument, seed: int = 0) -> Profile:
+    """The profile with new plugins.
+
+    Raises:
+        ValueError: a plugin is unknown, has no such point, or has arguments that it does not take.
+    """
+    plugins = document.plugins
+    multi = _merged(
+        [EnabledPlugin(name=name, weight=weight) for name, weight in DEFAULT_WEIGHTS.items()],
+        plugins.multi_point,
+    )
+    arguments = {one.name: one.args for one in document.plugin_config}
+    named = [one for point in _FIELDS for one in plugins.at(point).enabled]
+    made = {one.name: make_plugin(one.name, arguments.get(one.name)) for one in (*multi, *named)}
+    for name in arguments.keys() - made.keys():
+        make_plugin(name, arguments[name])  # kube-scheduler checks them all the same
+    at = {point: _at_point(point, plugins.at(point), multi, made) for point in _FIELDS}
+    if not at["bind"]:
+        raise ValueError("at least one bind plugin is needed")
+    order = [one.name for one in multi]
+    order += [name for name in made if name not in order]
+    weights = {one.name: one.weight or 1 for one in at["score"]}
+    return Profile(
+        document.scheduler_name,
+        tuple([Weighted(_restricted(made[name], at), weights.get(name, 1)) for name in order]),
+        seed,
+        {
+            point: names
+            for point, ones in at.items()
+            for names in (tuple([one.name for one in ones]),)
+            if list(names) != [name for name in order if name in names]
+        },
+    )
+
+
+def _merged(defaults: Sequence[EnabledPlugin], custom: PluginSet) -> list[EnabledPlugin]:
+    """What is enabled twice takes the place it has by default, unless that is disabled."""
+    off = {one.name for one in custom.disabled}
+    again = {one.name: one for one in custom.enabled}
+    kept = []
+    if _ALL not in off:
+        kept = [again.pop(one.name, one) for one in defaults if one.name not in off]
+    return [*kept, *again.values()]
+
+
+def _at_point(
+    point: str, own: PluginSet, multi: Sequence[EnabledPlugin], made: Mapping[str, Plugin]
+) -> list[EnabledPlugin]:
+    """Who is asked there: named for it and by multiPoint, then by multiPoint alone, then others."""
+    for one in own.enabled:
+        if not _extends(made[one.name], point):
+            raise ValueError(f"plugins.{point}: plugin {one.name!r} has no such point")
+    off = {one.name for one in own.disabled}
+    by_name = {one.name: one for one in own.enabled}
+    if len(by_name) < len(own.enabled):
+        raise ValueError(f"plugins.{point}: a plugin is enabled twice")
+    everywhere = [one for one in multi if _ALL not in off and one.name not in off]
+    everywhere = [one for one in everywhere if _extends(made[one.name], point)]
+    both = {one.name for one in everywhere} & by_name.keys()
+    return [
+        *(one for one in own.enabled if one.name in both),
+        *(one for one in everywhere if one.name not in both),
+        *(one for one in own.enabled if one.name not in both),
+    ]
+
+
+def _extends(plugin: Plugin, point: str) -> bool:
+    if plugin.name == _BINDER:
+        return point == "bind"
+    points = plugin.points()
+    return any(getattr(points, field) is not None for field in _FIELDS[point])
+
+
+def _restricted(plugin: Plugin, at: Mapping[str, Sequence[EnabledPlugin]]) -> Plugin:
+    off = [
+        field
+        for point, fields in _FIELDS.items()
+        if all(one.name != plugin.name for one in at[point])
+        for field in fields
+        if getattr(plugin.points(), field) is not None
+    ]
+    return Restricted(plugin, frozenset(off)) if off else plugin
