@@ -108,7 +108,7 @@ class TestStep:
             )
             waits.append(wait.seconds)
             assert again == List("7", True)
-        assert waits == [0.8, 1.6, 2.0, 2.0, 2.0, 2.0]
+        assert waits == [0.05, 0.8, 1.6, 2.0, 2.0, 2.0]
 
     def test_a_refused_watch_is_tried_again_and_not_listed(self) -> None:
         _, actions = walk(Listed("7"), Failed(), Waited())
