@@ -42,6 +42,8 @@ class Timing:
     """... where lists are good, and only the watches from them are not."""
     again: float = 0.05
     """A watch that was good and broke off is opened again after so long."""
+    away: float = 30.0
+    """While the server is away nobody asks sooner: whoever finds it back ends the wait."""
     short: float = 0.5
     """A watch that ends sooner was not good, and without a line it counts as a failure."""
     absent: float = 60.0

@@ -416,8 +416,8 @@ def test_a_down_server_is_not_hammered(bench: Bench) -> None:
     for _ in range(60):
         bench.spin(4)
     down = bench.slept[:10]
-    assert all(0.8 <= s <= 20.0 for s in down[1:])
-    assert sum(bench.slept) / len(bench.slept) > 10
+    assert all(0.8 <= s <= 60.0 for s in down[1:])
+    assert sum(bench.slept) / len(bench.slept) > 20
     health = bench.reflector.health()
     assert health.phase is Phase.WATCHING or health.failures > 0
 
