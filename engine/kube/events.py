@@ -101,6 +101,7 @@ class KubeEventSink:
         self._telemetry = wiring.telemetry
         self._random = wiring.random
         self._sleep = wiring.sleep
+        self._reach = wiring.reach
         self._controller = controller
         self._instance = f"{controller}-{host or socket.gethostname()}"
         self._settings = settings or EventSettings()
@@ -274,7 +275,7 @@ class KubeEventSink:
         record.queued = True
         delay = settings.backoff_seconds * 2.0 ** (record.tries - 1)
         delay = min(delay, settings.backoff_limit_seconds) * (1.0 + self._random.random())
-        await self._sleep(delay)
+        await self._reach.rest(self._sleep, delay)
         self._queue.appendleft(record)
         self._there.set()
 

@@ -155,6 +155,13 @@ class Gate:
         place = Place(self, self._client, priority)
         if priority is Priority.LEASE:
             return place
+        if (
+            self.in_flight < self.limit.limit
+            and self._closed_for() <= 0.0
+            and not any(self._waiting.values())
+        ):
+            self._give()
+            return place
         future = asyncio.get_running_loop().create_future()
         self._waiting[priority].append(_Waiter(future, self.clock.monotonic()))
         self._hand_over()
@@ -181,6 +188,7 @@ class Gate:
             pause = max(asked, self._settings.slow_down_least_seconds)
             self._paused_until = max(self._paused_until, self.clock.monotonic() + pause)
         if answer.status in _NO_SERVER_BEHIND:
+            overloaded = True
             self._reach.lost()
         else:
             self._reach.found()
@@ -202,10 +210,13 @@ class Gate:
             if closed > 0.0:
                 self._wake_in(closed)
                 return
-            self.in_flight += 1
-            self._given += 1
-            self._next_call = self.clock.monotonic() + self._settings.away_seconds
+            self._give()
             queue.popleft().place.set_result(None)
+
+    def _give(self) -> None:
+        self.in_flight += 1
+        self._given += 1
+        self._next_call = self.clock.monotonic() + self._settings.away_seconds
 
     def _next(self) -> deque[_Waiter] | None:
         """Whose turn it is; those who gave up are passed over."""

@@ -42,6 +42,8 @@ class Timing:
     """... where lists are good, and only the watches from them are not."""
     again: float = 0.05
     """A watch that was good and broke off is opened again after so long."""
+    away: float = 30.0
+    """While the server is away nobody asks sooner: whoever finds it back ends the wait."""
     short: float = 0.5
     """A watch that ends sooner was not good, and without a line it counts as a failure."""
     absent: float = 60.0
@@ -94,6 +96,8 @@ class State:
     delay: float = 0.0
     missed: int = 0
     """404s (or 403s) on end."""
+    expired: bool = False
+    """The last watch expired at once: a server that was restarted does so to all, but only once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +181,7 @@ def step(state: State, outcome: Outcome, timing: Timing) -> tuple[State, Action]
     match outcome:
         case Listed(version):
             delay = min(state.delay, timing.expired_limit)
-            state = State(Phase.WATCHING, version, version, delay=delay)
+            state = State(Phase.WATCHING, version, version, delay=delay, expired=state.expired)
             return state, Watch(version)
         case ListExpired(while_paging):
             if state.ask == "" and not state.paged:
@@ -211,13 +215,16 @@ def _ended(state: State, ended: Ended, timing: Timing) -> tuple[State, Action]:
     if ended.end is End.EXPIRED:
         # The version stays in `ask`: a list not older than what we know. It is no longer watched.
         state = replace(state, phase=Phase.LISTING, version="")
+        if useless and not state.expired:
+            state = replace(state, phase=Phase.BACKING_OFF, delay=0.0, expired=True)
+            return state, Wait(timing.again)
         if useless:
             limit = timing.expired_limit
             return _back_off(state, ended.retry_after, replace(timing, backoff_limit=limit))
-        return state, List(state.ask, state.paged)
+        return replace(state, expired=False), List(state.ask, state.paged)
     if not useless:
         # Whatever was before, the server is well: the backoff starts anew.
-        state = replace(state, delay=0.0)
+        state = replace(state, delay=0.0, expired=False)
     if ended.end is End.CLOSED and not useless:
         return replace(state, phase=Phase.WATCHING), Watch(ended.version)
     if ended.end in (End.DROPPED, End.FROZEN) and ended.seconds >= timing.short:

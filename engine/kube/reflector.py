@@ -229,7 +229,7 @@ class Reflector(Generic[T]):
         jitter = 1.0 + wait.spread * self._wiring.random.random()
         seconds = max(wait.seconds * jitter, wait.floor)
         if self._unreached:
-            # Whoever finds the server back ends the wait.
+            seconds = max(seconds, self._timing.away)
             await self._wiring.reach.rest(self._wiring.sleep, seconds)
         else:
             await self._wiring.sleep(seconds)

@@ -108,7 +108,7 @@ class TestStep:
             )
             waits.append(wait.seconds)
             assert again == List("7", True)
-        assert waits == [0.8, 1.6, 2.0, 2.0, 2.0, 2.0]
+        assert waits == [0.05, 0.8, 1.6, 2.0, 2.0, 2.0]
 
     def test_a_refused_watch_is_tried_again_and_not_listed(self) -> None:
         _, actions = walk(Listed("7"), Failed(), Waited())
@@ -416,8 +416,8 @@ def test_a_down_server_is_not_hammered(bench: Bench) -> None:
     for _ in range(60):
         bench.spin(4)
     down = bench.slept[:10]
-    assert all(0.8 <= s <= 20.0 for s in down[1:])
-    assert sum(bench.slept) / len(bench.slept) > 10
+    assert all(0.8 <= s <= 60.0 for s in down[1:])
+    assert sum(bench.slept) / len(bench.slept) > 20
     health = bench.reflector.health()
     assert health.phase is Phase.WATCHING or health.failures > 0
 
