@@ -342,20 +342,17 @@ class Framework:
         return bool(changed.any())
 
     def _shared_moved(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> bool:
-        """Refreshes what is shared; true if raw scores that are looked up are others now."""
-        moved = False
+        """Refreshes what is shared; true if the keys have to be made anew for it.
+
+        INVARIANT: whichever class refreshes what is shared, all others notice by the stamp.
+        """
         for filtering in known.filters:
             if filtering.shared is not None:
-                uniform = filtering.shared.uniform
                 self._refresh_filter(filtering, pod, snapshot)
-                moved |= uniform != filtering.shared.uniform
-        for scoring in known.scorers:
+        for scoring in known.baked():
             if scoring.shared is not None:
-                moved |= self._refresh_score(scoring, pod, snapshot)
-        for scoring in (*known.uniform, *(lookup.scoring for lookup in known.lookups)):
-            if scoring.shared is not None:
-                moved |= self._refresh_score(scoring, pod, snapshot)
-        return moved
+                self._refresh_score(scoring, pod, snapshot)
+        return known.stamp() != known.shared_stamp
 
     def _relaid(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Nodes came or went: the keys stay, for the rows that stay; false if all must be asked.
@@ -368,6 +365,8 @@ class Framework:
         if snapshot.changes_since(known.generation) is None:
             return False
         self._shared_moved(known, pod, snapshot)
+        if not all(one.shared is not None and one.shared.uniform for one in known.uniform):
+            return False
         ties = self._places(snapshot)
         column = np.full(size, NOWHERE, dtype=np.int64)
         kept = known.column
@@ -375,7 +374,7 @@ class Framework:
             kept < 0, kept, (kept & ~TIE_MASK) + ((ties[:old] + known.offset) & TIE_MASK)
         )
         known.column, known.cells = column, column.data
-        known.layout = snapshot.layout
+        known.layout, known.shared_stamp = snapshot.layout, known.stamp()
         bind_rows(known, pod, snapshot, ties)
         return True
 
@@ -411,7 +410,7 @@ class Framework:
             asked, keys = keys, np.full(snapshot.nodes.size, NOWHERE, dtype=np.int64)
             keys[rows] = asked
         known.column, known.cells = keys, keys.data
-        known.grouped = _grouped(known)
+        known.grouped, known.shared_stamp = _grouped(known), known.stamp()
         known.causes = int(_causes(known))
         known.layout, known.generation = snapshot.layout, snapshot.generation
         bind_rows(known, pod, snapshot, ties)
@@ -671,20 +670,20 @@ class Framework:
             found = self._shared[name, point, key] = Shared(causes)
         return found
 
-    def _refresh_filter(self, filtering: Filtering, pod: PodInfo, snapshot: Snapshot) -> bool:
+    def _refresh_filter(self, filtering: Filtering, pod: PodInfo, snapshot: Snapshot) -> None:
         def ask(rows: Rows) -> NDArray[Any]:
             passed = self._verdicts(filtering, pod, snapshot, rows).passed
             return np.ones(_count(rows), dtype=np.bool_) if passed is None else passed
 
         assert filtering.shared is not None
-        return filtering.shared.refresh(snapshot, ask)
+        filtering.shared.refresh(snapshot, ask)
 
-    def _refresh_score(self, scoring: Scoring, pod: PodInfo, snapshot: Snapshot) -> bool:
+    def _refresh_score(self, scoring: Scoring, pod: PodInfo, snapshot: Snapshot) -> None:
         def ask(rows: Rows) -> NDArray[Any]:
             return self._asked(scoring, pod, snapshot, rows)
 
         assert scoring.shared is not None
-        return scoring.shared.refresh(snapshot, ask)
+        scoring.shared.refresh(snapshot, ask)
 
     def _verdicts(
         self, filtering: Filtering, pod: PodInfo, snapshot: Snapshot, rows: Rows
