@@ -14,7 +14,7 @@ import logging
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,6 +85,13 @@ class Unfit(Exception):  # noqa: N818 - an answer that ends the cycle, not a fau
         self.fit_error = fit_error
 
 
+class _Kept(NamedTuple):
+    """The class of a pod, and what its key depended on besides."""
+
+    known: PodClass
+    stamp: list[Hashable]
+
+
 class Framework:
     """One profile's plugins, sorted by extension point; immutable but for the memo.
 
@@ -140,6 +147,7 @@ class Framework:
         self._order = {name: number for number, (name, _) in enumerate(plugins)}
         keyed = {name: p for name, p in plugins if p.filter or p.pre_filter or p.score}
         self._keyed = [(name, p.class_key) for name, p in keyed.items()]
+        self._key_versions = [(name, p.key_version) for name, p in keyed.items() if p.key_version]
         self.keys_move = any(p.key_moves for p in keyed.values())
         """Whether `class_key` looks at more than the pod."""
         self._on_fault = on_fault or _log_fault
@@ -220,12 +228,16 @@ class Framework:
     def _class_of(self, pod: PodInfo, snapshot: Snapshot) -> PodClass:
         if not self._memo_bytes:
             return PodClass(None, None, self._offset(self.class_key(pod, snapshot)))
+        guard = self._guard
+        stamp = [
+            guard(name, "PreFilter", version, snapshot) for name, version in self._key_versions
+        ]
         if not self.keys_move:
             kept = pod.keys.get(_CLASS)
-            if type(kept) is PodClass and kept.owner is self:
+            if type(kept) is _Kept and kept.known.owner is self and kept.stamp == stamp:
                 self._uses += 1
-                kept.used = self._uses
-                return kept
+                kept.known.used = self._uses
+                return kept.known
         key = self.class_key(pod, snapshot)
         found = None if key is None else self._classes.get(key)
         if found is None:
@@ -235,7 +247,7 @@ class Framework:
                 self._classes[key] = found
         self._uses += 1
         found.used = self._uses
-        pod.keys[_CLASS] = found
+        pod.keys[_CLASS] = _Kept(found, stamp)
         return found
 
     def _make_room(self, size: int) -> None:
