@@ -241,7 +241,8 @@ class TopologyCounts:
         self._log = Log(_NODE_LOG)
         self._none = Counts()
         self._rows = 0
-        self._namespaces = 0
+        self.version = 0
+        """See `Topology.version`."""
 
     # ---- writers (Cache) -------------------------------------------------------------------
 
@@ -249,7 +250,9 @@ class TopologyCounts:
         """A pod came to a row (sign 1) or went from it (sign -1)."""
         labels = pod.pod.metadata.labels or {}
         self._sets.change((pod.namespace, labels, pod.terminating, row), sign)
-        self._terms.change(terms_of(pod.pod).demands, row, sign)
+        demands = terms_of(pod.pod).demands
+        if demands:
+            self.version += self._terms.change(demands, row, sign)
 
     def recount(self, old: PodInfo, new: PodInfo, row: int) -> None:
         """The pod on a row changed."""
@@ -275,14 +278,9 @@ class TopologyCounts:
 
     def namespace_changed(self) -> None:
         """A namespace came, went or changed."""
-        self._namespaces += 1
+        self.version += 1
 
     # ---- readers ---------------------------------------------------------------------------
-
-    @property
-    def version(self) -> int:
-        """See `Topology.version`."""
-        return self._terms.version + self._namespaces
 
     def pod_set(
         self, namespaces: frozenset[str] | None, selector: Selector, *, terminating: bool

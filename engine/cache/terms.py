@@ -34,26 +34,31 @@ class TermIndex:
     def __init__(self) -> None:
         self._terms: dict[PodTerm, Term] = {}
         self._index: SelectorIndex[Term] = SelectorIndex()
-        self.version = 0
-        """Changes when a term comes that no pod had, or the last pod that had it goes."""
+        self._serial = 0
 
     def __len__(self) -> int:
         return len(self._terms)
 
-    def change(self, terms: Iterable[PodTerm], row: int, sign: int) -> None:
-        """A pod with these terms came to a row (sign 1) or went from it (sign -1)."""
+    def change(self, terms: Iterable[PodTerm], row: int, sign: int) -> int:
+        """A pod with these terms came to a row (sign 1) or went from it (sign -1).
+
+        Returns:
+            How many terms came that no pod had, or went with the last pod that had them.
+        """
+        before = self._serial
         for key in terms:
             term = self._terms.get(key)
             if term is None:
-                self.version += 1
-                term = self._terms[key] = Term(key, self.version)
+                self._serial += 1
+                term = self._terms[key] = Term(key, self._serial)
                 self._index.put(_namespaces(key), key.term.selector, term)
             term.count(row, sign)
             if not term.counts:
-                self.version += 1
+                self._serial += 1
                 term.live = False
                 del self._terms[key]
                 self._index.remove(_namespaces(key), key.term.selector, term)
+        return self._serial - before
 
     def on(self, namespace: str, namespace_labels: Labels, labels: Labels) -> list[Term]:
         """See `Topology.terms_on`."""

@@ -259,7 +259,8 @@ class Points:
             Taken when the pod is queued, at that time in seconds since the epoch.
         class_key: what filter and score read of the pod. Made of texts, numbers, bytes, tuples and
             frozensets, or `UNSHARED`.
-        key_moves: `class_key` looks at more than the pod, so it is asked in every cycle; otherwise
+        key_version: what else `class_key` depends on, if it is cheap to tell.
+        key_moves: `class_key` looks at more than that, so it is asked in every cycle; otherwise
             once a pod.
         pre_filter: once a class, before any node. Without it, the filter is always asked.
         filter: once a class for all rows, then for changed rows.
@@ -290,6 +291,7 @@ class Points:
     turns_at: Callable[[PodInfo, Snapshot], float] | None = None
     sort_key: Callable[[PodInfo, float, Snapshot], tuple[Any, ...]] | None = None
     class_key: Callable[[PodInfo, Snapshot], Hashable] = _no_key
+    key_version: Version | None = None
     key_moves: bool = False
     pre_filter: Callable[[PodInfo, Snapshot], PreFilterResult] | None = None
     filter: Callable[[State, PodInfo, Snapshot, Rows], Verdicts] | None = None

@@ -51,7 +51,17 @@ class OutOfRange(Exception):  # noqa: N818 - an answer that ends an update, not 
 class Shared:
     """A mask or raw scores of all rows, for all classes with the plugin's `shared` key."""
 
-    __slots__ = ("causes", "cells", "column", "generation", "layout", "normal", "uniform")
+    __slots__ = (
+        "answers",
+        "causes",
+        "cells",
+        "column",
+        "generation",
+        "layout",
+        "normal",
+        "shape",
+        "uniform",
+    )
 
     def __init__(self, causes: Cause) -> None:
         self.causes = int(causes)
@@ -60,39 +70,45 @@ class Shared:
         self.cells: memoryview[Any] = memoryview(b"")
         self.uniform = False
         """All True, or all 0: there is nothing to look up."""
+        self.answers = 0
+        """Counts changes of any answer."""
+        self.shape = 0
+        """Counts what makes `cells` or `uniform` another."""
         self.normal: dict[float, NDArray[np.float64]] = {}
         """Normalised by an extremum."""
 
-    def refresh(self, snapshot: Snapshot, ask: Callable[[Rows], NDArray[Any]]) -> bool:
-        """Brings it up to the snapshot; True if any row has another answer."""
+    def refresh(self, snapshot: Snapshot, ask: Callable[[Rows], NDArray[Any]]) -> None:
+        """Brings it up to the snapshot."""
         if self.generation == snapshot.generation and self.layout == snapshot.layout:
-            return False
+            return
         size = snapshot.nodes.size
         changes = None
         if self.layout == snapshot.layout:
             changes = snapshot.changes_since(self.generation)
         self.generation, self.layout = snapshot.generation, snapshot.layout
         if changes is None:
-            old = self.column
             self.column = np.array(ask(slice(0, size)))
+            self.cells = self.column.data
+            self.shape += 1
             self._settled()
-            return len(old) != size or old.tobytes() != self.column.tobytes()
+            return
         rows, causes = changes
         rows = rows[(causes & self.causes) != 0]
         if not len(rows):
-            return False
+            return
         fresh = ask(rows)
-        if self.column[rows].tobytes() == fresh.tobytes():
-            return False
-        self.column[rows] = fresh
-        self._settled()
-        return True
+        if self.column[rows].tobytes() != fresh.tobytes():
+            self.column[rows] = fresh
+            self._settled()
 
     def _settled(self) -> None:
-        self.cells = self.column.data
+        self.answers += 1
         self.normal.clear()
         is_mask = self.column.dtype == np.bool_
-        self.uniform = bool(self.column.all()) if is_mask else not self.column.any()
+        uniform = bool(self.column.all()) if is_mask else not self.column.any()
+        if uniform != self.uniform:
+            self.uniform = uniform
+            self.shape += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +177,7 @@ class PodClass:
         "owner",
         "row",
         "scorers",
+        "shared_stamp",
         "total",
         "touched",
         "uniform",
@@ -198,6 +215,8 @@ class PodClass:
         """Changes of any row after which the scores of all have to be asked again."""
         self.column: IntColumn = np.empty(0, dtype=np.int64)
         self.cells: memoryview[Any] = self.column.data
+        self.shared_stamp = 0
+        """The `stamp` with which the keys were made."""
         self.feasible = 0
         self.whole = True
         """Whether all scores are whole numbers, so that a key says the total exactly."""
@@ -205,6 +224,17 @@ class PodClass:
         """What is to be raised if it comes to scoring."""
         self.row: Callable[[int], int] = _unknown
         self.total: Callable[[int], float] = _unknown
+
+    def stamp(self) -> int:
+        """Changes when its keys have to be made anew for what it shares with other classes."""
+        stamp = 0
+        for filtering in self.filters:
+            if filtering.shared is not None:
+                stamp += filtering.shared.shape
+        for scoring in self.baked():
+            if scoring.shared is not None:
+                stamp += scoring.shared.shape + scoring.shared.answers
+        return stamp
 
     def shared(self) -> Iterator[Shared]:
         """What it keeps together with other classes."""

@@ -14,7 +14,7 @@ import logging
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,6 +86,13 @@ class Unfit(Exception):  # noqa: N818 - an answer that ends the cycle, not a fau
         self.fit_error = fit_error
 
 
+class _Kept(NamedTuple):
+    """The class of a pod, and what its key depended on besides."""
+
+    known: PodClass
+    stamp: list[Hashable]
+
+
 class Framework:
     """One profile's plugins, sorted by extension point; immutable but for the memo.
 
@@ -140,6 +147,7 @@ class Framework:
         self._order = {name: number for number, (name, _) in enumerate(self.filters)}
         keyed = {name: p for name, p in plugins if p.filter or p.pre_filter or p.score}
         self._keyed = [(name, p.class_key) for name, p in keyed.items()]
+        self._key_versions = [(name, p.key_version) for name, p in keyed.items() if p.key_version]
         self.keys_move = any(p.key_moves for p in keyed.values())
         """Whether `class_key` looks at more than the pod."""
         self._on_fault = on_fault or _log_fault
@@ -228,12 +236,16 @@ class Framework:
     def _class_of(self, pod: PodInfo, snapshot: Snapshot) -> PodClass:
         if not self._memo_bytes:
             return PodClass(None, None, self._offset(self.class_key(pod, snapshot)))
+        guard = self._guard
+        stamp = [
+            guard(name, "PreFilter", version, snapshot) for name, version in self._key_versions
+        ]
         if not self.keys_move:
             kept = pod.keys.get(_CLASS)
-            if type(kept) is PodClass and kept.owner is self:
+            if type(kept) is _Kept and kept.known.owner is self and kept.stamp == stamp:
                 self._uses += 1
-                kept.used = self._uses
-                return kept
+                kept.known.used = self._uses
+                return kept.known
         key = self.class_key(pod, snapshot)
         found = None if key is None else self._classes.get(key)
         if found is None:
@@ -243,7 +255,7 @@ class Framework:
                 self._classes[key] = found
         self._uses += 1
         found.used = self._uses
-        pod.keys[_CLASS] = found
+        pod.keys[_CLASS] = _Kept(found, stamp)
         return found
 
     def _make_room(self, size: int) -> None:
@@ -350,20 +362,17 @@ class Framework:
         return bool(changed.any())
 
     def _shared_moved(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> bool:
-        """Refreshes what is shared; true if raw scores that are looked up are others now."""
-        moved = False
+        """Refreshes what is shared; true if the keys have to be made anew for it.
+
+        INVARIANT: whichever class refreshes what is shared, all others notice by the stamp.
+        """
         for filtering in known.filters:
             if filtering.shared is not None:
-                uniform = filtering.shared.uniform
                 self._refresh_filter(filtering, pod, snapshot)
-                moved |= uniform != filtering.shared.uniform
-        for scoring in known.scorers:
+        for scoring in known.baked():
             if scoring.shared is not None:
-                moved |= self._refresh_score(scoring, pod, snapshot)
-        for scoring in (*known.uniform, *(lookup.scoring for lookup in known.lookups)):
-            if scoring.shared is not None:
-                moved |= self._refresh_score(scoring, pod, snapshot)
-        return moved
+                self._refresh_score(scoring, pod, snapshot)
+        return known.stamp() != known.shared_stamp
 
     def _relaid(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> bool:
         """Nodes came or went: the keys stay, for the rows that stay; false if all must be asked.
@@ -376,6 +385,8 @@ class Framework:
         if snapshot.changes_since(known.generation) is None:
             return False
         self._shared_moved(known, pod, snapshot)
+        if not all(one.shared is not None and one.shared.uniform for one in known.uniform):
+            return False
         ties = self._places(snapshot)
         column = np.full(size, NOWHERE, dtype=np.int64)
         kept = known.column
@@ -383,7 +394,7 @@ class Framework:
             kept < 0, kept, (kept & ~TIE_MASK) + ((ties[:old] + known.offset) & TIE_MASK)
         )
         known.column, known.cells = column, column.data
-        known.layout = snapshot.layout
+        known.layout, known.shared_stamp = snapshot.layout, known.stamp()
         bind_rows(known, pod, snapshot, ties)
         return True
 
@@ -419,7 +430,7 @@ class Framework:
             asked, keys = keys, np.full(snapshot.nodes.size, NOWHERE, dtype=np.int64)
             keys[rows] = asked
         known.column, known.cells = keys, keys.data
-        known.grouped = _grouped(known)
+        known.grouped, known.shared_stamp = _grouped(known), known.stamp()
         known.causes = int(_causes(known))
         known.layout, known.generation = snapshot.layout, snapshot.generation
         bind_rows(known, pod, snapshot, ties)
@@ -679,20 +690,20 @@ class Framework:
             found = self._shared[name, point, key] = Shared(causes)
         return found
 
-    def _refresh_filter(self, filtering: Filtering, pod: PodInfo, snapshot: Snapshot) -> bool:
+    def _refresh_filter(self, filtering: Filtering, pod: PodInfo, snapshot: Snapshot) -> None:
         def ask(rows: Rows) -> NDArray[Any]:
             passed = self._verdicts(filtering, pod, snapshot, rows).passed
             return np.ones(_count(rows), dtype=np.bool_) if passed is None else passed
 
         assert filtering.shared is not None
-        return filtering.shared.refresh(snapshot, ask)
+        filtering.shared.refresh(snapshot, ask)
 
-    def _refresh_score(self, scoring: Scoring, pod: PodInfo, snapshot: Snapshot) -> bool:
+    def _refresh_score(self, scoring: Scoring, pod: PodInfo, snapshot: Snapshot) -> None:
         def ask(rows: Rows) -> NDArray[Any]:
             return self._asked(scoring, pod, snapshot, rows)
 
         assert scoring.shared is not None
-        return scoring.shared.refresh(snapshot, ask)
+        scoring.shared.refresh(snapshot, ask)
 
     def _verdicts(
         self, filtering: Filtering, pod: PodInfo, snapshot: Snapshot, rows: Rows

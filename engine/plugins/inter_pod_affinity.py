@@ -397,7 +397,7 @@ class InterPodAffinity:
                 ClusterEventWithHint(ClusterEvent(Resource.NODE, node), _after_node),
             ),
             class_key=self._class_key,
-            key_moves=True,
+            key_version=_version,
             pre_filter=self._pre_filter,
             filter=_filter,
             pre_score=self._pre_score,
@@ -450,6 +450,10 @@ class InterPodAffinity:
             normalization=Normalization.CUSTOM,
             grouped=liking,
         )
+
+
+def _version(snapshot: Snapshot) -> int:
+    return snapshot.topology.version
 
 
 def _filter(state: Places, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:

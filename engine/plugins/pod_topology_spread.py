@@ -326,7 +326,7 @@ class PodTopologySpread:
                 _event(Resource.NODE, node, self._after_node),
             ),
             class_key=self._class_key,
-            key_moves=bool(self._defaults.constraints),
+            key_version=stamp if self._defaults.constraints else None,
             pre_filter=self._pre_filter,
             filter=_filter,
             pre_score=self._pre_score,
