@@ -376,22 +376,29 @@ _Shares = dict[str, _Share]
 
 
 def _add_static(shares: _Shares, binding: Binding) -> None:
-    wanted = _requested(binding.claim)
-    for number in np.unique(binding.chosen[binding.chosen >= 0]).tolist():
-        volume, there = binding.volumes[number], binding.chosen == number
-        share = _share_of(shares, volume.spec.storage_class_name, there)
-        share.requested[there] += wanted
-        share.capacity[there] += _bytes(volume.spec.capacity)
+    there = binding.chosen >= 0
+    numbers, at = np.unique(binding.chosen[there], return_inverse=True)
+    volumes = [binding.volumes[number].spec for number in numbers.tolist()]
+    sizes = np.array([_bytes(volume.capacity) for volume in volumes], dtype=np.int64)
+    classes = [volume.storage_class_name for volume in volumes]
+    for name in dict.fromkeys(classes):
+        of_class = np.array([each == name for each in classes])[at]
+        where = there.copy()
+        where[there] = of_class
+        share = _share_of(shares, name, where)
+        share.requested[where] += _requested(binding.claim)
+        share.capacity[where] += sizes[at][of_class]
 
 
 def _add_dynamic(shares: _Shares, provision: Provision) -> None:
     where = provision.where & (provision.chosen >= 0)
-    for number in np.unique(provision.chosen[where]).tolist():
-        there = where & (provision.chosen == number)
-        share = _share_of(shares, class_of_claim(provision.claim), there)
-        share.requested[there] += _requested(provision.claim)
-        limit = provision.capacities[number].capacity
-        share.capacity[there] = 0 if limit is None else _whole(limit)
+    if where.any():
+        numbers, at = np.unique(provision.chosen[where], return_inverse=True)
+        room = [provision.capacities[number].capacity for number in numbers.tolist()]
+        sizes = np.array([0 if each is None else _whole(each) for each in room], dtype=np.int64)
+        share = _share_of(shares, class_of_claim(provision.claim), where)
+        share.requested[where] += _requested(provision.claim)
+        share.capacity[where] = sizes[at]
 
 
 def _share_of(shares: _Shares, name: str, there: BoolColumn) -> _Share:
