@@ -66,20 +66,27 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A claim, the volumes that it might get, and which of them on each row; -1 for none."""
+    """A claim, the volumes that it might get, and which of them on each row; -1 for none.
+
+    `sizes` are the bytes of the volumes.
+    """
 
     claim: PersistentVolumeClaim
     volumes: Sequence[PersistentVolume]
+    sizes: IntColumn
     chosen: Chosen
 
 
 @dataclass(frozen=True, slots=True)
 class Provision:
-    """A claim, on which rows a volume is made for it, and from which capacity; -1 for none."""
+    """A claim, on which rows a volume is made for it, and from which capacity; -1 for none.
+
+    `sizes` are the bytes of the capacities.
+    """
 
     claim: PersistentVolumeClaim
     where: BoolColumn
-    capacities: Sequence[CSIStorageCapacity]
+    sizes: IntColumn
     chosen: Chosen
 
 
@@ -246,8 +253,9 @@ class _Search:
             chosen[mine] = number
             self._taken[name] = others | mine
             free = free & ~there
+        sizes = np.array([_bytes(one.spec.capacity) for one in own], dtype=np.int64)
         if not free.any():
-            return Binding(claim, own, chosen)
+            return Binding(claim, own, sizes, chosen)
         of_class = class_of_claim(claim)
         pool = self._storage.volumes.of(self._snapshot, of_class)
         before = self._chosen.setdefault(of_class, [])
@@ -256,7 +264,8 @@ class _Search:
         found[~free] = NONE
         before.append(found)
         chosen = np.where(found >= 0, found + len(own), chosen)
-        return Binding(claim, [*own, *pool.items], chosen)
+        sizes = np.concatenate((sizes, pool.amounts))
+        return Binding(claim, [*own, *pool.items], sizes, chosen)
 
     def _meant_for(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
         meta = claim.metadata
@@ -274,20 +283,20 @@ class _Search:
         if of_class.provisioner not in _NO_PROVISIONER:
             allowed = self._reach.mask(topology.of_class(of_class.allowed_topologies or ()))
         self._found.bind_conflict |= needed & ~allowed
-        capacities: Sequence[CSIStorageCapacity] = ()
+        sizes = np.empty(0, dtype=np.int64)
         made_of = np.full(self._reach.size, NONE, dtype=np.intp)
         full = np.zeros(self._reach.size, dtype=np.bool_)
         if _asks_for_capacity(claim, of_class, self._snapshot):
             pool = self._storage.capacities.of(self._snapshot, of_class.metadata.name)
             wanted = _requested(claim)
-            capacities = list(pool.items)
+            sizes = pool.amounts.copy()
             made_of = pool.first(
                 0, lambda limit: limit is not None and limit >= wanted, self._reach
             )
             full = needed & allowed & (made_of < 0)
             self._found.no_space |= full
         self._active = self._active & ~(needed & (~allowed | full))
-        self._found.provisions.append(Provision(claim, needed & self._active, capacities, made_of))
+        self._found.provisions.append(Provision(claim, needed & self._active, sizes, made_of))
 
 
 def _claim_of(volume: PersistentVolume) -> str:
@@ -376,29 +385,19 @@ _Shares = dict[str, _Share]
 
 
 def _add_static(shares: _Shares, binding: Binding) -> None:
-    there = binding.chosen >= 0
-    numbers, at = np.unique(binding.chosen[there], return_inverse=True)
-    volumes = [binding.volumes[number].spec for number in numbers.tolist()]
-    sizes = np.array([_bytes(volume.capacity) for volume in volumes], dtype=np.int64)
-    classes = [volume.storage_class_name for volume in volumes]
-    for name in dict.fromkeys(classes):
-        of_class = np.array([each == name for each in classes])[at]
-        where = there.copy()
-        where[there] = of_class
-        share = _share_of(shares, name, where)
+    where = binding.chosen >= 0
+    if where.any():
+        share = _share_of(shares, class_of_claim(binding.claim), where)
         share.requested[where] += _requested(binding.claim)
-        share.capacity[where] += sizes[at][of_class]
+        share.capacity[where] += binding.sizes[binding.chosen[where]]
 
 
 def _add_dynamic(shares: _Shares, provision: Provision) -> None:
     where = provision.where & (provision.chosen >= 0)
     if where.any():
-        numbers, at = np.unique(provision.chosen[where], return_inverse=True)
-        room = [provision.capacities[number].capacity for number in numbers.tolist()]
-        sizes = np.array([0 if each is None else _whole(each) for each in room], dtype=np.int64)
         share = _share_of(shares, class_of_claim(provision.claim), where)
         share.requested[where] += _requested(provision.claim)
-        share.capacity[where] = sizes[at]
+        share.capacity[where] = provision.sizes[provision.chosen[where]]
 
 
 def _share_of(shares: _Shares, name: str, there: BoolColumn) -> _Share:
@@ -466,6 +465,7 @@ _OPEN_VOLUMES: Final[Kind[PersistentVolume]] = Kind(
     source=lambda one: one.spec.node_affinity,
     reach=_selector,
     traits=_traits,
+    amount=lambda one: _bytes(one.spec.capacity),
 )
 _CAPACITIES: Final[Kind[CSIStorageCapacity]] = Kind(
     "CSIStorageCapacity",
@@ -474,4 +474,5 @@ _CAPACITIES: Final[Kind[CSIStorageCapacity]] = Kind(
     source=lambda one: one.node_topology,
     reach=lambda one: topology.of_labels(one.node_topology),
     traits=volume_limit,
+    amount=lambda one: 0 if one.capacity is None else _whole(one.capacity),
 )

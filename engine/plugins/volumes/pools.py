@@ -103,6 +103,7 @@ class Kind(Generic[T]):
         source: what `reach` is made of.
         reach: the nodes that it can be reached from.
         traits: what of it suits some and not others.
+        amount: bytes.
     """
 
     name: str
@@ -111,6 +112,7 @@ class Kind(Generic[T]):
     source: Callable[[T], Any]
     reach: Callable[[T], Selector | None]
     traits: Callable[[T], Hashable]
+    amount: Callable[[T], int]
 
 
 class Pool(Generic[T]):
@@ -122,6 +124,7 @@ class Pool(Generic[T]):
         self._orders = [order for order, _ in found]
         self._numbers = {key: number for number, (_, key) in enumerate(found)}
         self.items = [objects[key] for _, key in found]
+        self.amounts = np.array([kind.amount(one) for one in self.items], dtype=np.int64)
         self._there = np.ones(len(found), dtype=np.bool_)
         self._places = Places([kind.reach(one) for one in self.items], words)
         self._traits: dict[Hashable, int] = {}
@@ -154,6 +157,7 @@ class Pool(Generic[T]):
         if (kind.order(old), kind.source(old)) != (kind.order(one), kind.source(one)):
             return False
         self.items[number] = one
+        self.amounts[number] = kind.amount(one)
         self._there[number] = True
         self._trait_of[number] = self._trait(one)
         return True
