@@ -284,7 +284,7 @@ class NodeVolumes:
         rows = self._changed(snapshot)
         if rows is None:
             self._forget()
-            rows = set(np.flatnonzero(snapshot.nodes.present).tolist())
+            rows = _with_any(snapshot)
         self._of, self._generation, self._versions = snapshot.nodes, snapshot.generation, versions
         for row, pods in _pods_with_volumes(snapshot, rows):
             self._replace(snapshot, row, pods)
@@ -337,12 +337,20 @@ def _node_row(snapshot: Snapshot, kind: str, key: str) -> int:
     return -1 if one is None else snapshot.nodes.row(one.spec.node_name)
 
 
+def _with_any(snapshot: Snapshot) -> set[int]:
+    """The rows that may have volumes at all."""
+    pods = snapshot.pods
+    rows = pods.node[pods.flag(*_WITH_VOLUMES) & (pods.node >= 0)].tolist()
+    nodes = snapshot.objects_by(ATTACHMENTS, "node", _node_of)
+    return {*rows, *(snapshot.nodes.row(name) for name in nodes)} - {-1}
+
+
 def _pods_with_volumes(
     snapshot: Snapshot, rows: set[int]
 ) -> Iterator[tuple[int, Sequence[PodInfo]]]:
     """Each of the rows and its pods that have volumes."""
     pods = snapshot.pods
-    flags = pods.flag("with volumes", lambda info: has_volumes(info.pod))
+    flags = pods.flag(*_WITH_VOLUMES)
     if len(rows) <= _FEW:
         for row in rows:
             there = pods.on(row)
@@ -354,3 +362,6 @@ def _pods_with_volumes(
         if row in of_row:
             of_row[row].append(pods.pod(each))
     yield from of_row.items()
+
+
+_WITH_VOLUMES: Final = "with volumes", lambda info: has_volumes(info.pod)

@@ -66,10 +66,9 @@ from engine.plugins.volumes.claims import (
     strangers,
     waits,
 )
-from engine.plugins.volumes.csi_nodes import CSI_NODES, CsiNodes
-from engine.plugins.volumes.matching import Found, Wanted, find, reaches, scores, volume_limit
+from engine.plugins.volumes.csi_nodes import CSI_NODES
+from engine.plugins.volumes.matching import Storage, Wanted, scores, volume_limit
 from engine.plugins.volumes.migration import MIGRATED
-from engine.plugins.volumes.topology import Reach
 
 UNBOUND: Final = unresolvable("pod has unbound immediate PersistentVolumeClaims")
 _KINDS: Final = (CLAIMS, VOLUMES, CLASSES, CSI_NODES, "CSIDriver", "CSIStorageCapacity")
@@ -104,7 +103,7 @@ class VolumeBinding:
             raise ValueError(f"bindTimeoutSeconds: {seconds} is negative")
         self._timeout = float(seconds)
         self._line = broken_line(args.shape or (ShapePoint(0, 10), ShapePoint(100, 0)))
-        self._nodes = CsiNodes()
+        self._storage = Storage()
 
     def points(self) -> Points:
         """Claims, volumes, classes, capacities, drivers and labels of nodes may change."""
@@ -119,17 +118,14 @@ class VolumeBinding:
             pre_bind=self._pre_bind,
         )
 
-    def _find(self, wanted: Wanted, snapshot: Snapshot, rows: Rows) -> Found:
-        return find(wanted, snapshot, rows, lambda plugin: self._nodes.migrated(snapshot, plugin))
-
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
-        found = self._find(state, snapshot, rows)
+        found = self._storage.find(state, snapshot, rows)
         return Verdicts(found.passed, found.groups)
 
     def _score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
         if state is None or not state.delayed:
             return np.zeros(len(snapshot.nodes.present[rows]))
-        return scores(self._find(state, snapshot, rows), self._line)
+        return scores(self._storage.find(state, snapshot, rows), self._line)
 
     # ---- acting
 
@@ -150,7 +146,7 @@ class VolumeBinding:
         patches = [_patch(old, new) for old, new in steps.changes()]
         wait = Await(
             "volumes to be bound",
-            _Binding(steps, self._nodes).check,
+            _Binding(steps, self._storage).check,
             frozenset({CLAIMS, VOLUMES}),
             self._timeout,
         )
@@ -162,7 +158,7 @@ class VolumeBinding:
         wanted = _NONE if volumes_key(pod, snapshot) is None else _wanted(pod, snapshot)
         if not isinstance(wanted, Wanted) or not wanted.delayed:
             return _Steps(node)
-        found = self._find(wanted, snapshot, np.array([row], dtype=np.intp))
+        found = self._storage.find(wanted, snapshot, np.array([row], dtype=np.intp))
         return _Steps(
             node,
             [(b.volumes[b.chosen[0]], b.claim) for b in found.bindings if b.chosen[0] >= 0],
@@ -293,9 +289,9 @@ class _Binding:
     Until newer versions of them have been seen than those that were changed, nothing is known.
     """
 
-    def __init__(self, steps: _Steps, nodes: CsiNodes) -> None:
+    def __init__(self, steps: _Steps, storage: Storage) -> None:
         self._steps = steps
-        self._nodes = nodes
+        self._storage = storage
         self._before = {
             (type(old), object_key(old.metadata)): old.metadata.resource_version
             for old, _ in steps.changes()
@@ -356,11 +352,7 @@ class _Binding:
 
     def _out_of_reach(self, snapshot: Snapshot, row: int, volume: PersistentVolume) -> str:
         rows = np.array([row], dtype=np.intp)
-        fits, _, why = reaches(
-            volume,
-            Reach(snapshot, rows),
-            lambda plugin: self._nodes.migrated(snapshot, plugin)[rows],
-        )
+        fits, _, why = self._storage.reaches(volume, snapshot, rows)
         if fits[0]:
             return ""
         name = volume.metadata.name

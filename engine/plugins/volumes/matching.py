@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from engine.framework.interface import Scores, StatusGroups
 from engine.framework.snapshot import BoolColumn, IntColumn, Rows, Snapshot
@@ -21,8 +20,11 @@ from engine.framework.status import Code, Status, unresolvable
 from engine.objects import (
     CSIStorageCapacity,
     Node,
+    ObjectMeta,
     PersistentVolume,
     PersistentVolumeClaim,
+    PersistentVolumeClaimSpec,
+    PersistentVolumeSpec,
     Quantity,
     ResourceList,
     StorageClass,
@@ -38,7 +40,9 @@ from engine.plugins.volumes.claims import (
     find_volume,
     is_bound_to,
 )
+from engine.plugins.volumes.csi_nodes import CsiNodes
 from engine.plugins.volumes.migration import csi_affinity, migration_of
+from engine.plugins.volumes.pools import NONE, Chosen, Kind, Pools
 from engine.plugins.volumes.topology import Reach
 from engine.quantity import parse
 
@@ -49,11 +53,7 @@ NO_VOLUME: Final = "node(s) unavailable due to one or more pvc(s) bound to non-e
 _REASONS: Final = (NODE_CONFLICT, BIND_CONFLICT, NO_SPACE, NO_VOLUME)
 _STORAGE: Final = "storage"
 _NO_PROVISIONER: Final = frozenset({"", "kubernetes.io/no-provisioner"})
-_NONE: Final = -1
 _FULL: Final = 100
-
-Migrated = Callable[[str], BoolColumn]
-"""An in-tree plugin -> (N,) the nodes on which its CSI driver has taken over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,21 +66,28 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A claim, the volumes that it might get, and which of them on each row; -1 for none."""
+    """A claim, the volumes that it might get, and which of them on each row; -1 for none.
+
+    `sizes` are the bytes of the volumes.
+    """
 
     claim: PersistentVolumeClaim
     volumes: Sequence[PersistentVolume]
-    chosen: NDArray[np.intp]
+    sizes: IntColumn
+    chosen: Chosen
 
 
 @dataclass(frozen=True, slots=True)
 class Provision:
-    """A claim, on which rows a volume is made for it, and from which capacity; -1 for none."""
+    """A claim, on which rows a volume is made for it, and from which capacity; -1 for none.
+
+    `sizes` are the bytes of the capacities.
+    """
 
     claim: PersistentVolumeClaim
     where: BoolColumn
-    capacities: Sequence[CSIStorageCapacity]
-    chosen: NDArray[np.intp]
+    sizes: IntColumn
+    chosen: Chosen
 
 
 @dataclass(slots=True)
@@ -108,25 +115,71 @@ class Found:
         kinds = np.zeros(len(self.failed), dtype=np.intp)
         for bit, column in enumerate(flags):
             kinds |= column.astype(np.intp) << bit
-        kinds[self.failed] = _NONE
+        kinds[self.failed] = NONE
         found = []
         for kind in np.unique(kinds[kinds != 0]).tolist():
             reasons = [reason for bit, reason in enumerate(_REASONS) if kind >> bit & 1]
             status = unresolvable(*reasons)
-            if kind == _NONE:
+            if kind == NONE:
                 status = Status(Code.ERROR, (self.failure,))
             found.append((status, np.flatnonzero(kinds == kind)))
         return found
 
 
-def find(wanted: Wanted, snapshot: Snapshot, rows: Rows, migrated: Migrated) -> Found:
-    """What the claims come to on each of the rows."""
-    reach = Reach(snapshot, rows)
-    found = _nothing(reach.size)
-    _check_bound(found, wanted.bound, snapshot, reach, lambda plugin: migrated(plugin)[rows])
-    if wanted.delayed:
-        _find_delayed(found, wanted.delayed, snapshot, rows, reach)
-    return found
+class Storage:
+    """The storage that can be had, and who says where it is; kept beside the snapshot."""
+
+    def __init__(self) -> None:
+        self.nodes = CsiNodes()
+        self.volumes = Pools(_OPEN_VOLUMES)
+        self.capacities = Pools(_CAPACITIES)
+
+    def find(self, wanted: Wanted, snapshot: Snapshot, rows: Rows) -> Found:
+        """What the claims come to on each of the rows."""
+        reach = Reach(snapshot, rows)
+        found = _nothing(reach.size)
+        left = np.ones(reach.size, dtype=np.bool_)
+        for claim in wanted.bound:
+            left = self._check_bound(found, claim, snapshot, rows, left)
+        if wanted.delayed:
+            _Search(self, found, snapshot, rows).run(wanted.delayed)
+        return found
+
+    def reaches(
+        self, volume: PersistentVolume, snapshot: Snapshot, rows: Rows
+    ) -> tuple[BoolColumn, BoolColumn, str]:
+        """From which rows the volume can be reached, and of which that cannot be told, and why."""
+        reach = Reach(snapshot, rows)
+        fits = reach.mask(_selector(volume))
+        unknown = np.zeros(reach.size, dtype=np.bool_)
+        of = migration_of(volume.spec)
+        if of is None or of.handle is None:
+            return fits, unknown, ""
+        moved = self.nodes.migrated(snapshot, of.plugin)[rows]
+        try:
+            there = topology.of_volume(csi_affinity(of, volume))
+        except ValueError as wrong:
+            return fits & ~moved, moved, f"could not translate pv: {wrong}"
+        return np.where(moved, reach.mask(there), fits), unknown, ""
+
+    def _check_bound(
+        self,
+        found: Found,
+        claim: PersistentVolumeClaim,
+        snapshot: Snapshot,
+        rows: Rows,
+        left: BoolColumn,
+    ) -> BoolColumn:
+        """The rows that are left after a bound claim."""
+        volume = find_volume(snapshot, claim.spec.volume_name)
+        if volume is None:
+            found.no_volume |= left
+            return np.zeros(len(left), dtype=np.bool_)
+        fits, unknown, why = self.reaches(volume, snapshot, rows)
+        found.failed |= left & unknown
+        found.failure = found.failure or why
+        found.node_conflict |= left & ~fits & ~unknown
+        return left & fits
 
 
 def scores(found: Found, line: IntColumn) -> Scores:
@@ -151,128 +204,104 @@ def _nothing(size: int) -> Found:
     return Found(one, two, three, four, five)
 
 
-# ---- claims that have their volume ---------------------------------------------------------------
+class _Search:
+    """The search for volumes of claims that are bound with their pod, on some rows at once."""
 
+    def __init__(self, storage: Storage, found: Found, snapshot: Snapshot, rows: Rows) -> None:
+        self._storage = storage
+        self._found = found
+        self._snapshot = snapshot
+        self._rows = rows
+        self._reach = Reach(snapshot, rows)
+        self._active = ~found.failed
+        self._taken: dict[str, BoolColumn] = {}
+        self._chosen: dict[str, list[Chosen]] = {}
 
-def reaches(
-    volume: PersistentVolume, reach: Reach, migrated: Migrated
-) -> tuple[BoolColumn, BoolColumn, str]:
-    """From which rows the volume can be reached, and of which that cannot be told, and why.
+    def run(self, claims: Sequence[PersistentVolumeClaim]) -> None:
+        """Matches the claims with volumes, small ones first; what is left has to be made."""
+        to_match: list[PersistentVolumeClaim] = []
+        to_make: list[tuple[PersistentVolumeClaim, BoolColumn]] = []
+        numbers = np.arange(self._snapshot.nodes.size)[self._rows]
+        for claim in claims:
+            node = (claim.metadata.annotations or {}).get(SELECTED_NODE)
+            if node is None:
+                to_match.append(claim)
+                continue
+            there = numbers == self._snapshot.nodes.row(node)
+            self._found.bind_conflict |= self._active & ~there
+            self._active = self._active & there
+            to_make.append((claim, there))
+        to_match.sort(key=_requested_nano)
+        for claim in to_match:
+            binding = self._match(claim)
+            self._found.bindings.append(binding)
+            to_make.append((claim, binding.chosen < 0))
+        for claim, where in to_make:
+            self._make(claim, where & self._active)
 
-    `migrated` is about the same rows.
-    """
-    fits = reach.mask(_selector(volume))
-    unknown = np.zeros(reach.size, dtype=np.bool_)
-    of = migration_of(volume.spec)
-    if of is None or of.handle is None:
-        return fits, unknown, ""
-    moved = migrated(of.plugin)
-    try:
-        there = topology.of_volume(csi_affinity(of, volume))
-    except ValueError as wrong:
-        return fits & ~moved, moved, f"could not translate pv: {wrong}"
-    return np.where(moved, reach.mask(there), fits), unknown, ""
+    def _match(self, claim: PersistentVolumeClaim) -> Binding:
+        """On each row the volume that is meant for the claim, or else the smallest that suits."""
+        chosen = np.full(self._reach.size, NONE, dtype=np.intp)
+        free = self._active.copy()
+        own = self._meant_for(claim)
+        for number, volume in enumerate(own):
+            name = volume.metadata.name
+            others = self._taken.setdefault(name, np.zeros(self._reach.size, dtype=np.bool_))
+            # Where it is not another's, it is the only one, wherever it can be reached from.
+            there = free & ~others
+            mine = there & self._reach.mask(_selector(volume))
+            chosen[mine] = number
+            self._taken[name] = others | mine
+            free = free & ~there
+        sizes = np.array([_bytes(one.spec.capacity) for one in own], dtype=np.int64)
+        if not free.any():
+            return Binding(claim, own, sizes, chosen)
+        of_class = class_of_claim(claim)
+        pool = self._storage.volumes.of(self._snapshot, of_class)
+        before = self._chosen.setdefault(of_class, [])
+        suits = _suits(claim)
+        found = pool.first(_requested_nano(claim), suits, self._reach, before)
+        found[~free] = NONE
+        before.append(found)
+        chosen = np.where(found >= 0, found + len(own), chosen)
+        sizes = np.concatenate((sizes, pool.amounts))
+        return Binding(claim, [*own, *pool.items], sizes, chosen)
 
+    def _meant_for(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
+        meta = claim.metadata
+        groups = self._snapshot.objects_by(VOLUMES, "claim", _claim_of)
+        meant = groups.get(f"{meta.namespace}/{meta.name}", {})
+        return [one for _, one in sorted(meant.items()) if _is_for(one, claim)]
 
-def _check_bound(
-    found: Found,
-    claims: Sequence[PersistentVolumeClaim],
-    snapshot: Snapshot,
-    reach: Reach,
-    migrated: Migrated,
-) -> None:
-    left = np.ones(reach.size, dtype=np.bool_)
-    for claim in claims:
-        volume = find_volume(snapshot, claim.spec.volume_name)
-        if volume is None:
-            found.no_volume = left
+    def _make(self, claim: PersistentVolumeClaim, needed: BoolColumn) -> None:
+        """Makes the claim's volume on the rows that need one, or says why it cannot be made."""
+        if not needed.any():
             return
-        fits, unknown, why = reaches(volume, reach, migrated)
-        found.failed |= left & unknown
-        found.failure = found.failure or why
-        found.node_conflict |= left & ~fits & ~unknown
-        left = left & fits
+        of_class = find_class(self._snapshot, class_of_claim(claim))
+        assert of_class is not None, "a claim without class is never bound with the pod"
+        allowed = np.zeros(self._reach.size, dtype=np.bool_)
+        if of_class.provisioner not in _NO_PROVISIONER:
+            allowed = self._reach.mask(topology.of_class(of_class.allowed_topologies or ()))
+        self._found.bind_conflict |= needed & ~allowed
+        sizes = np.empty(0, dtype=np.int64)
+        made_of = np.full(self._reach.size, NONE, dtype=np.intp)
+        full = np.zeros(self._reach.size, dtype=np.bool_)
+        if _asks_for_capacity(claim, of_class, self._snapshot):
+            pool = self._storage.capacities.of(self._snapshot, of_class.metadata.name)
+            wanted = _requested(claim)
+            sizes = pool.amounts.copy()
+            made_of = pool.first(
+                0, lambda limit: limit is not None and limit >= wanted, self._reach
+            )
+            full = needed & allowed & (made_of < 0)
+            self._found.no_space |= full
+        self._active = self._active & ~(needed & (~allowed | full))
+        self._found.provisions.append(Provision(claim, needed & self._active, sizes, made_of))
 
 
-# ---- claims that are bound with the pod ----------------------------------------------------------
-
-
-def _find_delayed(
-    found: Found,
-    claims: Sequence[PersistentVolumeClaim],
-    snapshot: Snapshot,
-    rows: Rows,
-    reach: Reach,
-) -> None:
-    to_match: list[PersistentVolumeClaim] = []
-    to_make: list[tuple[PersistentVolumeClaim, BoolColumn]] = []
-    active = ~found.failed
-    numbers = np.arange(snapshot.nodes.size)[rows]
-    for claim in claims:
-        node = (claim.metadata.annotations or {}).get(SELECTED_NODE)
-        if node is None:
-            to_match.append(claim)
-            continue
-        there = numbers == snapshot.nodes.row(node)
-        found.bind_conflict |= active & ~there
-        active = active & there
-        to_make.append((claim, active))
-    to_match.sort(key=_requested_nano)
-    taken: dict[str, BoolColumn] = {}
-    for claim in to_match:
-        binding = _match(claim, snapshot, reach, active, taken)
-        found.bindings.append(binding)
-        to_make.append((claim, active & (binding.chosen < 0)))
-    _make(found, to_make, active, snapshot, reach)
-
-
-def _match(
-    claim: PersistentVolumeClaim,
-    snapshot: Snapshot,
-    reach: Reach,
-    active: BoolColumn,
-    taken: dict[str, BoolColumn],
-) -> Binding:
-    """The smallest volume that suits the claim and is left, on each row."""
-    of_class, meta = class_of_claim(claim), claim.metadata
-    groups = snapshot.objects_by(VOLUMES, "class and claim", _class_and_claim)
-    key = f"{meta.namespace}/{meta.name}"
-    meant = groups.get(f"{of_class} {key}", {}).values()
-    own = [one for one in meant if is_bound_to(one, claim) and _is_enough(one, claim)]
-    chosen = np.full(reach.size, _NONE, dtype=np.intp)
-    free = active.copy()
-    volumes = sorted(own, key=lambda one: one.metadata.name)
-    for number, volume in enumerate(volumes):
-        # A volume that is meant for the claim is the only one, wherever it can be reached.
-        there = _left(free, taken, volume)
-        chosen[there & reach.mask(_selector(volume))] = number
-        free = free & ~there
-    if free.any():
-        others = groups.get(f"{of_class} ", {}).values()
-        suitable = sorted((one for one in others if _suits(one, claim)), key=_capacity_and_name)
-        for number, volume in enumerate(suitable, len(volumes)):
-            if not free.any():
-                break
-            positions = reach.positions(_selector(volume))
-            positions = positions[_left(free, taken, volume)[positions]]
-            chosen[positions] = number
-            free[positions] = False
-        volumes += suitable
-    for number in np.unique(chosen[chosen >= 0]).tolist():
-        name = volumes[number].metadata.name
-        taken[name] = taken.get(name, np.zeros(reach.size, dtype=np.bool_)) | (chosen == number)
-    return Binding(claim, volumes, chosen)
-
-
-def _left(free: BoolColumn, taken: dict[str, BoolColumn], volume: PersistentVolume) -> BoolColumn:
-    """The rows that look for a volume and on which this one is not another claim's."""
-    others = taken.get(volume.metadata.name)
-    return free if others is None else free & ~others
-
-
-def _class_and_claim(volume: PersistentVolume) -> str:
+def _claim_of(volume: PersistentVolume) -> str:
     of = volume.spec.claim_ref
-    return f"{class_of_volume(volume)} {'' if of is None else f'{of.namespace}/{of.name}'}"
+    return "" if of is None else f"{of.namespace}/{of.name}"
 
 
 def _selector(volume: PersistentVolume) -> Selector | None:
@@ -280,78 +309,57 @@ def _selector(volume: PersistentVolume) -> Selector | None:
     return topology.of_volume(None if affinity is None else affinity.required)
 
 
-def _is_enough(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """What holds for a volume that is meant for the claim, too."""
-    of, wanted = volume.spec, claim.spec
+def _is_for(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Whether a volume is meant for the claim, and large enough."""
     return (
-        _nano(of.capacity) >= _requested_nano(claim)
-        and (wanted.volume_mode or "Filesystem") == (of.volume_mode or "Filesystem")
-        and (wanted.volume_attributes_class_name or "") == (of.volume_attributes_class_name or "")
+        is_bound_to(volume, claim)
+        and class_of_volume(volume) == class_of_claim(claim)
         and volume.metadata.deletion_timestamp is None
+        and _nano(volume.spec.capacity) >= _requested_nano(claim)
+        and _kind_of(volume.spec) == _kind_of(claim.spec)
     )
 
 
-def _suits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether a volume that is meant for nobody is good enough, wherever it is."""
-    if volume.status.phase != "Available" or not _is_enough(volume, claim):
-        return False
-    if not set(claim.spec.access_modes or ()) <= set(volume.spec.access_modes or ()):
-        return False
-    if claim.spec.selector is None:
-        return True
-    labels = topology.of_labels(claim.spec.selector)
-    return labels is None or labels.matches(Node(volume.metadata))
+def _kind_of(spec: PersistentVolumeSpec | PersistentVolumeClaimSpec) -> tuple[str, str]:
+    return spec.volume_mode or "Filesystem", spec.volume_attributes_class_name or ""
 
 
-def _make(
-    found: Found,
-    to_make: Sequence[tuple[PersistentVolumeClaim, BoolColumn]],
-    active: BoolColumn,
-    snapshot: Snapshot,
-    reach: Reach,
-) -> None:
-    """Which volumes can be made on which rows; the first that cannot says why."""
-    for claim, where in to_make:
-        needed = where & active
-        if not needed.any():
-            continue
-        of_class = find_class(snapshot, class_of_claim(claim))
-        assert of_class is not None, "a claim without class is never bound with the pod"
-        if of_class.provisioner in _NO_PROVISIONER:
-            allowed = np.zeros(reach.size, dtype=np.bool_)
-        else:
-            allowed = reach.mask(topology.of_class(of_class.allowed_topologies or ()))
-        found.bind_conflict |= needed & ~allowed
-        capacities = _capacities(claim, of_class, snapshot)
-        made_of = np.full(reach.size, _NONE, dtype=np.intp)
-        full = np.zeros(reach.size, dtype=np.bool_)
-        if capacities is not None:
-            full = needed & allowed
-            for number, capacity in enumerate(capacities):
-                positions = reach.positions(topology.of_labels(capacity.node_topology))
-                positions = positions[full[positions]]
-                made_of[positions] = number
-                full[positions] = False
-            found.no_space |= full
-        active = active & ~(needed & (~allowed | full))
-        found.provisions.append(Provision(claim, needed & active, capacities or (), made_of))
+_Traits = tuple[frozenset[str], tuple[str, str], tuple[tuple[str, str], ...]]
+"""Access modes, kind and labels of a volume."""
 
 
-def _capacities(
+def _traits(volume: PersistentVolume) -> _Traits:
+    labels = tuple(sorted((volume.metadata.labels or {}).items()))
+    return frozenset(volume.spec.access_modes or ()), _kind_of(volume.spec), labels
+
+
+def _suits(claim: PersistentVolumeClaim) -> Callable[[_Traits], bool]:
+    """Whether a volume of these traits that is meant for nobody is good enough for the claim."""
+    modes, kind = set(claim.spec.access_modes or ()), _kind_of(claim.spec)
+    selector = None if claim.spec.selector is None else topology.of_labels(claim.spec.selector)
+
+    def suits(traits: _Traits) -> bool:
+        if not modes <= traits[0] or kind != traits[1]:
+            return False
+        return selector is None or selector.matches(Node(ObjectMeta(labels=dict(traits[2]))))
+
+    return suits
+
+
+def _open_class(volume: PersistentVolume) -> str | None:
+    """The class of a volume that anybody may have."""
+    is_open = volume.spec.claim_ref is None and volume.status.phase == "Available"
+    is_open = is_open and volume.metadata.deletion_timestamp is None
+    return class_of_volume(volume) if is_open else None
+
+
+def _asks_for_capacity(
     claim: PersistentVolumeClaim, of_class: StorageClass, snapshot: Snapshot
-) -> list[CSIStorageCapacity] | None:
-    """The capacities that have room for the claim; None if its driver does not say."""
+) -> bool:
+    """Whether the driver says how much room there is."""
     driver = snapshot.objects("CSIDriver").get(of_class.provisioner)
-    if driver is None or not driver.spec.storage_capacity:
-        return None
-    if _STORAGE not in (_requests(claim) or {}):
-        return None
-    wanted = _requested(claim)
-    groups = snapshot.objects_by(
-        "CSIStorageCapacity", "class", lambda one: str(one.storage_class_name)
-    )
-    there = sorted(groups.get(of_class.metadata.name, {}).items())
-    return [one for _, one in there if (limit := volume_limit(one)) is not None and limit >= wanted]
+    asks = driver is not None and bool(driver.spec.storage_capacity)
+    return asks and _STORAGE in (_requests(claim) or {})
 
 
 def volume_limit(capacity: CSIStorageCapacity) -> int | None:
@@ -377,22 +385,19 @@ _Shares = dict[str, _Share]
 
 
 def _add_static(shares: _Shares, binding: Binding) -> None:
-    wanted = _requested(binding.claim)
-    for number in np.unique(binding.chosen[binding.chosen >= 0]).tolist():
-        volume, there = binding.volumes[number], binding.chosen == number
-        share = _share_of(shares, volume.spec.storage_class_name, there)
-        share.requested[there] += wanted
-        share.capacity[there] += _bytes(volume.spec.capacity)
+    where = binding.chosen >= 0
+    if where.any():
+        share = _share_of(shares, class_of_claim(binding.claim), where)
+        share.requested[where] += _requested(binding.claim)
+        share.capacity[where] += binding.sizes[binding.chosen[where]]
 
 
 def _add_dynamic(shares: _Shares, provision: Provision) -> None:
     where = provision.where & (provision.chosen >= 0)
-    for number in np.unique(provision.chosen[where]).tolist():
-        there = where & (provision.chosen == number)
-        share = _share_of(shares, class_of_claim(provision.claim), there)
-        share.requested[there] += _requested(provision.claim)
-        limit = provision.capacities[number].capacity
-        share.capacity[there] = 0 if limit is None else _whole(limit)
+    if where.any():
+        share = _share_of(shares, class_of_claim(provision.claim), where)
+        share.requested[where] += _requested(provision.claim)
+        share.capacity[where] = provision.sizes[provision.chosen[where]]
 
 
 def _share_of(shares: _Shares, name: str, there: BoolColumn) -> _Share:
@@ -434,10 +439,6 @@ def _requested(claim: PersistentVolumeClaim) -> int:
     return _bytes(_requests(claim))
 
 
-def _capacity_and_name(volume: PersistentVolume) -> tuple[int, str]:
-    return _nano(volume.spec.capacity), volume.metadata.name
-
-
 def _nano(amounts: ResourceList | None) -> int:
     quantity = (amounts or {}).get(_STORAGE, 0)
     try:
@@ -455,3 +456,23 @@ def _whole(quantity: Quantity) -> int:
         return parse(quantity).units()
     except ValueError:
         return 0
+
+
+_OPEN_VOLUMES: Final[Kind[PersistentVolume]] = Kind(
+    VOLUMES,
+    group=_open_class,
+    order=lambda one: _nano(one.spec.capacity),
+    source=lambda one: one.spec.node_affinity,
+    reach=_selector,
+    traits=_traits,
+    amount=lambda one: _bytes(one.spec.capacity),
+)
+_CAPACITIES: Final[Kind[CSIStorageCapacity]] = Kind(
+    "CSIStorageCapacity",
+    group=lambda one: one.storage_class_name,
+    order=lambda _: 0,
+    source=lambda one: one.node_topology,
+    reach=lambda one: topology.of_labels(one.node_topology),
+    traits=volume_limit,
+    amount=lambda one: 0 if one.capacity is None else _whole(one.capacity),
+)

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from engine.framework.snapshot import BoolColumn, CodeColumn, Rows, Snapshot, label_column
 from engine.objects import (
@@ -78,39 +77,19 @@ def of_labels(selector: LabelSelector | None) -> Selector | None:
 
 
 class Reach:
-    """Which rows selectors reach: one question for many selectors over the same rows.
-
-    Of storage that is in one place each (a disk in a node), each selector names its label: rows are
-    then looked up by the label's value instead of being compared one by one.
-    """
+    """Which of some rows selectors reach."""
 
     def __init__(self, snapshot: Snapshot, rows: Rows) -> None:
         self.size = len(snapshot.nodes.present[rows])
         self._snapshot = snapshot
         self._rows = rows
-        self._sorted: dict[str, tuple[NDArray[np.intp], CodeColumn]] = {}
 
     def mask(self, selector: Selector | None) -> BoolColumn:
-        """Which of the rows it reaches; None reaches all."""
+        """(n,) the rows that it reaches; None reaches all."""
         if selector is None:
             return np.ones(self.size, dtype=np.bool_)
         return selector.mask(self._snapshot, self._rows)
 
-    def positions(self, selector: Selector | None) -> NDArray[np.intp]:
-        """The positions of the rows it reaches, ascending."""
-        named = None if selector is None else selector.only_value
-        if named is None:
-            return np.flatnonzero(self.mask(selector))
-        key, value = named
-        order, codes = self._by_value(key)
-        code = self._snapshot.dictionary.find(value)
-        start, end = np.searchsorted(codes, (code, code + 1)) if code >= 0 else (0, 0)
-        return np.sort(order[start:end])
-
-    def _by_value(self, key: str) -> tuple[NDArray[np.intp], CodeColumn]:
-        known = self._sorted.get(key)
-        if known is None:
-            codes = self._snapshot.nodes.text(*label_column(key))[self._rows]
-            order = np.argsort(codes, kind="stable")
-            known = self._sorted[key] = order, codes[order]
-        return known
+    def codes(self, label: str) -> CodeColumn:
+        """(n,) the values of a label, as codes."""
+        return self._snapshot.nodes.text(*label_column(label))[self._rows]

@@ -1,0 +1,206 @@
+"""Storage that can be had, by class: persistent volumes that are meant for nobody, and capacities.
+
+Kept beside the snapshot's objects. Asked for the first in order that reaches each of many rows; an
+answer of index -1 means none.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.framework.snapshot import BoolColumn, CodeColumn, Dictionary, Snapshot
+from engine.plugins.node_selector import Selector
+from engine.plugins.volumes.topology import Reach
+
+NONE: Final = -1
+_MORE_TRAITS: Final = 64
+_FAR: Final = np.iinfo(np.intp).max
+
+Chosen = NDArray[np.intp]
+"""(n,) an index of a pool for each row."""
+
+
+T = TypeVar("T")
+
+
+class Places:
+    """Selectors in order, and which is the first that reaches a row.
+
+    Of storage that is in one place each (a disk in a node), each selector names a label and its
+    value: these are looked up by the value of a row, not compared one by one.
+    """
+
+    def __init__(self, selectors: Sequence[Selector | None], dictionary: Dictionary) -> None:
+        named: dict[str, list[tuple[int, int]]] = {}
+        alike: dict[Selector | None, list[int]] = {}
+        for number, selector in enumerate(selectors):
+            only = None if selector is None else selector.only_value
+            if only is None:
+                alike.setdefault(selector, []).append(number)
+            else:
+                named.setdefault(only[0], []).append((number, dictionary.code(only[1])))
+        self._size = len(selectors)
+        self._named = {
+            key: (np.array([n for n, _ in found]), np.array([c for _, c in found], np.int32))
+            for key, found in named.items()
+        }
+        self._alike = {selector: np.array(found) for selector, found in alike.items()}
+
+    def first(self, of: BoolColumn, reach: Reach, avoid: Sequence[Chosen] = ()) -> Chosen:
+        """(n,) the first of those of `of` that reaches a row, but for what `avoid` has there."""
+        following = np.full(self._size, _FAR, dtype=np.intp)
+        lanes = [
+            _by_value(numbers[of[numbers]], values[of[numbers]], reach.codes(key), following)
+            for key, (numbers, values) in self._named.items()
+        ]
+        for selector, numbers in self._alike.items():
+            left = numbers[of[numbers]]
+            if len(left):
+                following[left[:-1]] = left[1:]
+                lanes.append(np.where(reach.mask(selector), left[0], _FAR))
+        if not lanes:
+            return np.full(reach.size, NONE, dtype=np.intp)
+        while True:
+            found: Chosen = np.minimum.reduce(lanes)
+            clash = np.zeros(reach.size, dtype=np.bool_)
+            for other in avoid:
+                clash |= found == other
+            if not clash.any():
+                return np.where(found == _FAR, NONE, found)
+            for lane in lanes:
+                hit = clash & (lane == found)
+                lane[hit] = following[lane[hit]]
+
+
+def _by_value(numbers: Chosen, values: CodeColumn, codes: CodeColumn, following: Chosen) -> Chosen:
+    """(n,) the first number of each row's code; writes which comes next of the same value."""
+    order = np.lexsort((numbers, values))
+    numbers, values = numbers[order], values[order]
+    if not len(values):
+        return np.full(len(codes), _FAR, dtype=np.intp)
+    same = values[1:] == values[:-1]
+    following[numbers[:-1][same]] = numbers[1:][same]
+    heads = np.concatenate(([True], ~same))
+    distinct, first = values[heads], numbers[heads]
+    at = np.minimum(np.searchsorted(distinct, codes), len(distinct) - 1)
+    return np.where(distinct[at] == codes, first[at], _FAR)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """What pools have to know of their objects.
+
+    Attributes:
+        name: of the kind of objects.
+        group: the class of an object, None if it cannot be had.
+        order: its place in the pool, small ones first; objects of equal order by key.
+        source: what `reach` is made of.
+        reach: the nodes that it can be reached from.
+        traits: what of it suits some and not others.
+        amount: bytes.
+    """
+
+    name: str
+    group: Callable[[T], str | None]
+    order: Callable[[T], Any]
+    source: Callable[[T], Any]
+    reach: Callable[[T], Selector | None]
+    traits: Callable[[T], Hashable]
+    amount: Callable[[T], int]
+
+
+class Pool(Generic[T]):
+    """Objects of one class in order. One that is gone leaves its place empty."""
+
+    def __init__(self, kind: Kind[T], objects: Mapping[str, T], words: Dictionary) -> None:
+        self._kind = kind
+        found = sorted(((kind.order(one), key) for key, one in objects.items()))
+        self._orders = [order for order, _ in found]
+        self._numbers = {key: number for number, (_, key) in enumerate(found)}
+        self.items = [objects[key] for _, key in found]
+        self.amounts = np.array([kind.amount(one) for one in self.items], dtype=np.int64)
+        self._there = np.ones(len(found), dtype=np.bool_)
+        self._places = Places([kind.reach(one) for one in self.items], words)
+        self._traits: dict[Hashable, int] = {}
+        self._trait_of = np.array([self._trait(one) for one in self.items], dtype=np.intp)
+
+    def first(
+        self,
+        least: object,
+        suits: Callable[[Any], bool],
+        reach: Reach,
+        avoid: Sequence[Chosen] = (),
+    ) -> Chosen:
+        """(n,) the number of the first item not below `least` in order, whose traits suit."""
+        good = np.array([suits(traits) for traits in self._traits], dtype=np.bool_)
+        of = self._there & good[self._trait_of]
+        of[: bisect_left(self._orders, least)] = False
+        return self._places.first(of, reach, avoid)
+
+    def put(self, key: str, one: T | None) -> bool:
+        """An object changed, or is not of this class (None); False if it has no place here."""
+        number = self._numbers.get(key)
+        if one is None:
+            if number is not None:
+                self._there[number] = False
+            return True
+        kind = self._kind
+        if number is None or len(self._traits) > _MORE_TRAITS + 2 * len(self.items):
+            return False
+        old = self.items[number]
+        if (kind.order(old), kind.source(old)) != (kind.order(one), kind.source(one)):
+            return False
+        self.items[number] = one
+        self.amounts[number] = kind.amount(one)
+        self._there[number] = True
+        self._trait_of[number] = self._trait(one)
+        return True
+
+    def _trait(self, one: T) -> int:
+        return self._traits.setdefault(self._kind.traits(one), len(self._traits))
+
+
+class Pools(Generic[T]):
+    """The pools of one kind, made when they are asked for and brought up to date from then on."""
+
+    def __init__(self, kind: Kind[T]) -> None:
+        self._kind = kind
+        self._of: object = None
+        self._version = -1
+        self._pools: dict[str, Pool[T]] = {}
+
+    def of(self, snapshot: Snapshot, group: str) -> Pool[T]:
+        """The pool of a class."""
+        kind = self._kind
+        self._renew(snapshot)
+        pool = self._pools.get(group)
+        if pool is None:
+            groups = snapshot.objects_by(kind.name, "to be had", lambda one: kind.group(one) or "")
+            objects = groups.get(group, {}) if group else {}
+            pool = self._pools[group] = Pool(kind, objects, snapshot.dictionary)
+        return pool
+
+    def _renew(self, snapshot: Snapshot) -> None:
+        version = snapshot.objects_version(self._kind.name)
+        if self._of is snapshot.dictionary and version == self._version:
+            return
+        keys = snapshot.objects_changed(self._kind.name, self._version)
+        if self._of is not snapshot.dictionary or keys is None:
+            self._pools, keys = {}, ()
+        self._of, self._version = snapshot.dictionary, version
+        objects = snapshot.objects(self._kind.name)
+        for key in keys:
+            one = objects.get(key)
+            group = None if one is None else self._kind.group(one)
+            for name in [
+                name
+                for name, pool in self._pools.items()
+                if not pool.put(key, one if name == group else None)
+            ]:
+                del self._pools[name]
