@@ -223,7 +223,8 @@ class Cache:
         self._log_causes = np.zeros(LOG_ROWS, dtype=np.int64)
         self._log_why = self._log_causes.data
         self._known: dict[str, _Known] = {}
-        self._pods_of: dict[str, dict[str, _Known]] = {}
+        # Pods by the name of a node that is not known.
+        self._stray: dict[str, dict[str, _Known]] = {}
         # Far below every generation of the cache, so that its log never reaches back to one.
         self.what_ifs = count(-(1 << 62))
         """Generations of overlays."""
@@ -277,7 +278,10 @@ class Cache:
 
     def pods_on(self, node_name: str) -> list[PodInfo]:
         """The pods that are bound to or assumed on the node."""
-        return [known.pod for known in self._pods_of.get(node_name, {}).values()]
+        row = self.nodes.row(node_name)
+        if row == NOWHERE:
+            return [known.pod for known in self._stray.get(node_name, {}).values()]
+        return [self.pods.pod(place) for place in self.pods.on(row).tolist()]
 
     def assigned(self) -> dict[str, tuple[str, bool]]:
         """All pods: uid -> (node name, assumed); to compare with the server's state."""
@@ -292,7 +296,7 @@ class Cache:
             self.update_node(node)
             return
         row = self.nodes.add(node)
-        for known in self._pods_of.get(name, {}).values():
+        for known in self._stray.pop(name, {}).values():
             self._attach(known, row)
         self._changed(row, _ANY)
 
@@ -312,7 +316,9 @@ class Cache:
         row = self.nodes.row(name)
         if row == NOWHERE:
             return
-        for known in self._pods_of.get(name, {}).values():
+        for place in self.pods.on(row).tolist():
+            known = self._known[self.pods.pod(place).uid]
+            self._stray.setdefault(name, {})[known.pod.uid] = known
             self._detach(known)
         self.nodes.remove(name)
         self._changed(row, _ANY)
@@ -403,24 +409,26 @@ class Cache:
         row = self.pods.add(pod, node_row)
         known = _Known(pod, node_name, row, assumed=assumed)
         self._known[pod.uid] = known
-        self._pods_of.setdefault(node_name, {})[pod.uid] = known
-        if node_row != NOWHERE:
+        if node_row == NOWHERE:
+            self._stray.setdefault(node_name, {})[pod.uid] = known
+        else:
             self.nodes.add_pod(node_row, pod, 1)
             self._changed(node_row, _POD)
 
     def _drop(self, known: _Known) -> None:
         node_row = self.nodes.row(known.node_name)
-        if node_row != NOWHERE:
+        if node_row == NOWHERE:
+            others = self._stray[known.node_name]
+            del others[known.pod.uid]
+            if not others:
+                del self._stray[known.node_name]
+        else:
             self.nodes.add_pod(node_row, known.pod, -1)
             self._changed(node_row, _POD)
         moved = self.pods.remove(known.row)
         if moved is not None:
             self._known[moved.uid].row = known.row
         del self._known[known.pod.uid]
-        others = self._pods_of[known.node_name]
-        del others[known.pod.uid]
-        if not others:
-            del self._pods_of[known.node_name]
 
     def _replace(self, known: _Known, pod: PodInfo, node_name: str) -> None:
         if known.node_name != node_name:
