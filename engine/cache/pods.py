@@ -50,6 +50,11 @@ class PodTable:
         """See `PodColumns.priority`."""
         return self._priority.view(len(self._pods))
 
+    def node_row(self, row: int) -> int:
+        """The row of the node of one pod, -1 if its node is not known."""
+        found: int = self._node.cell[row]
+        return found
+
     def pod(self, row: int) -> PodInfo:
         """See `PodColumns.pod`.
 
@@ -122,7 +127,7 @@ class PodTable:
         """Gives the pod a row."""
         row = len(self._pods)
         if row == self._capacity:
-            self._capacity *= 2
+            self._capacity += self._capacity // 4
             for column in self._columns():
                 column.grow(self._capacity)
         self._pods.append(pod)

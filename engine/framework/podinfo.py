@@ -22,6 +22,8 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+import msgspec
+
 from engine.memo import Memo
 from engine.objects import (
     Container,
@@ -95,24 +97,18 @@ class Readings:
         self.requests_key = tuple(sorted(filtered.items())), tuple(sorted(scored.items()))
 
 
-class PodInfo:
+class PodInfo(msgspec.Struct, eq=False, gc=False):
     """A pod and what was worked out of it; equal only to itself, so it can be a key.
 
     `make_pod_info` makes it. Of a pod on a node this is all there is, so it is small.
     """
 
-    __slots__ = ("_keys", "assumed_at", "pod", "priority", "readings", "requests", "uid")
-
-    def __init__(self, pod: Pod, readings: Readings, assumed_at: float = math.nan) -> None:
-        self.pod = pod
-        self.uid = pod.metadata.uid
-        self.priority = pod.spec.priority or 0
-        self.readings = readings
-        self.requests = readings.requests
-        """What the pod holds on its node."""
-        self.assumed_at = assumed_at
-        """When it got its node, in seconds since the epoch, while the server does not know yet."""
-        self._keys: dict[str, object] | None = None
+    pod: Pod
+    readings: Readings
+    assumed_at: float = math.nan
+    """When it got its node, in seconds since the epoch, while the server does not know yet."""
+    memo: dict[str, object] | None = None
+    """See `keys`."""
 
     def __repr__(self) -> str:
         return f"PodInfo({self.key})"
@@ -120,9 +116,9 @@ class PodInfo:
     @property
     def keys(self) -> dict[str, object]:
         """What plugins worked out of this pod, by plugin name; a memo, not state."""
-        if self._keys is None:
-            self._keys = {}
-        return self._keys
+        if self.memo is None:
+            self.memo = {}
+        return self.memo
 
     @property
     def name(self) -> str:
@@ -138,6 +134,21 @@ class PodInfo:
     def key(self) -> str:
         """Namespace and name."""
         return f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
+
+    @property
+    def uid(self) -> str:
+        """metadata.uid."""
+        return self.pod.metadata.uid
+
+    @property
+    def priority(self) -> int:
+        """spec.priority."""
+        return self.pod.spec.priority or 0
+
+    @property
+    def requests(self) -> Amounts:
+        """What the pod holds on its node."""
+        return self.readings.requests
 
     @property
     def nonzero_cpu(self) -> int:
