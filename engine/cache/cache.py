@@ -203,18 +203,6 @@ class Overlay(CacheSnapshot):
         return _each_once(rows, np.append(before[1], _POD | _OTHER))
 
 
-class _Known:
-    """What the cache knows of one pod."""
-
-    __slots__ = ("assumed", "node_name", "pod", "row")
-
-    def __init__(self, pod: PodInfo, node_name: str, row: int, *, assumed: bool) -> None:
-        self.pod = pod
-        self.node_name = node_name
-        self.row = row
-        self.assumed = assumed
-
-
 class Cache:
     """Node table, pod table and the log of changed rows."""
 
@@ -231,8 +219,12 @@ class Cache:
         self._log_rows = self._log.data
         self._log_causes = np.zeros(LOG_ROWS, dtype=np.int64)
         self._log_why = self._log_causes.data
-        self._known: dict[str, _Known] = {}
-        self._pods_of: dict[str, dict[str, _Known]] = {}
+        # Pods by UID; a row is all that is known of most.
+        self._rows: dict[str, int] = {}
+        self._assumed: set[str] = set()
+        # The pods whose node is not known: its name, and they by it.
+        self._strays: dict[str, str] = {}
+        self._strays_on: dict[str, set[str]] = {}
         # Far below every generation of the cache, so that its log never reaches back to one.
         self.what_ifs = count(-(1 << 62))
         """Generations of overlays."""
@@ -271,26 +263,30 @@ class Cache:
 
     def is_assumed(self, uid: str) -> bool:
         """True between `assume` and the watch's confirmation (or `forget`)."""
-        known = self._known.get(uid)
-        return known is not None and known.assumed
+        return uid in self._assumed
 
     def node_of(self, uid: str) -> str | None:
         """The name of the node the pod is bound to or assumed on, None if it is not known."""
-        known = self._known.get(uid)
-        return None if known is None else known.node_name
+        row = self._rows.get(uid)
+        if row is None:
+            return None
+        node_row = self.pods.node_row(row)
+        return self._strays[uid] if node_row == NOWHERE else self.nodes.name(node_row)
 
     def pod_row(self, uid: str) -> int:
         """The row of the pod, -1 if it is not known."""
-        known = self._known.get(uid)
-        return -1 if known is None else known.row
+        return self._rows.get(uid, NOWHERE)
 
     def pods_on(self, node_name: str) -> list[PodInfo]:
         """The pods that are bound to or assumed on the node."""
-        return [known.pod for known in self._pods_of.get(node_name, {}).values()]
+        row = self.nodes.row(node_name)
+        if row == NOWHERE:
+            return [self.pods.pod(self._rows[uid]) for uid in self._strays_on.get(node_name, ())]
+        return [self.pods.pod(place) for place in self.pods.on(row).tolist()]
 
     def assigned(self) -> dict[str, tuple[str, bool]]:
         """All pods: uid -> (node name, assumed); to compare with the server's state."""
-        return {uid: (known.node_name, known.assumed) for uid, known in self._known.items()}
+        return {uid: (self.node_of(uid) or "", uid in self._assumed) for uid in self._rows}
 
     # ---- nodes -----------------------------------------------------------------------------
 
@@ -302,8 +298,12 @@ class Cache:
             return
         row = self.nodes.add(node)
         self.topology.node_changed(row, None, node)
-        for known in self._pods_of.get(name, {}).values():
-            self._attach(known, row)
+        for uid in self._strays_on.pop(name, ()):
+            del self._strays[uid]
+            place = self._rows[uid]
+            self.nodes.add_pod(row, self.pods.pod(place), 1)
+            self.topology.count(self.pods.pod(place), row, 1)
+            self.pods.move(place, row)
         self._changed(row, _ANY)
 
     def update_node(self, node: Node) -> None:
@@ -323,8 +323,10 @@ class Cache:
         row = self.nodes.row(name)
         if row == NOWHERE:
             return
-        for known in self._pods_of.get(name, {}).values():
-            self._detach(known)
+        for place in self.pods.on(row).tolist():
+            self._stray(self.pods.pod(place).uid, name)
+            self.topology.count(self.pods.pod(place), row, -1)
+            self.pods.move(place, NOWHERE)
         self.topology.node_changed(row, self.nodes.node(row), None)
         self.nodes.remove(name)
         self._changed(row, _ANY)
@@ -376,25 +378,27 @@ class Cache:
         Raises:
             ValueError: the pod is already assumed or bound; one of both would be lost.
         """
-        if pod.uid in self._known:
-            raise ValueError(f"pod {pod.key} is already on {self._known[pod.uid].node_name}")
-        self._put(pod.assumed(at), node_name, assumed=True)
+        if pod.uid in self._rows:
+            raise ValueError(f"pod {pod.key} is already on {self.node_of(pod.uid)}")
+        self._put(pod.assumed(at), node_name)
+        self._assumed.add(pod.uid)
 
     def forget(self, uid: str) -> bool:
         """Takes back an assumption; False if the pod was not assumed (the watch was faster)."""
-        known = self._known.get(uid)
-        if known is None or not known.assumed:
+        if uid not in self._assumed:
             return False
-        self._drop(known)
+        self._drop(uid)
         return True
 
     def add_pod(self, pod: PodInfo, node_name: str) -> None:
         """The server says that the pod is bound to the node."""
-        known = self._known.get(pod.uid)
-        if known is None:
-            self._put(pod, node_name, assumed=False)
-        else:
-            self._replace(known, pod, node_name)
+        row = self._rows.get(pod.uid)
+        if row is not None and self.node_of(pod.uid) == node_name:
+            self._replace(row, pod)
+            return
+        if row is not None:
+            self._drop(pod.uid)
+        self._put(pod, node_name)
 
     def update_pod(self, pod: PodInfo, node_name: str) -> None:
         """The server's pod changed; it is on that node."""
@@ -402,66 +406,58 @@ class Cache:
 
     def remove_pod(self, uid: str) -> None:
         """The pod is gone or finished."""
-        known = self._known.get(uid)
-        if known is not None:
-            self._drop(known)
+        if uid in self._rows:
+            self._drop(uid)
 
     # ---- inside ----------------------------------------------------------------------------
 
-    def _put(self, pod: PodInfo, node_name: str, *, assumed: bool) -> None:
+    def _put(self, pod: PodInfo, node_name: str) -> None:
         node_row = self.nodes.row(node_name)
         if len(self.dictionary.texts) > self._most_texts:
             self._renew_dictionary()
-        row = self.pods.add(pod, node_row)
-        known = _Known(pod, node_name, row, assumed=assumed)
-        self._known[pod.uid] = known
-        self._pods_of.setdefault(node_name, {})[pod.uid] = known
-        if node_row != NOWHERE:
+        self._rows[pod.uid] = self.pods.add(pod, node_row)
+        if node_row == NOWHERE:
+            self._stray(pod.uid, node_name)
+        else:
             self.nodes.add_pod(node_row, pod, 1)
             self.topology.count(pod, node_row, 1)
             self._changed(node_row, _POD)
 
-    def _drop(self, known: _Known) -> None:
-        node_row = self.nodes.row(known.node_name)
-        if node_row != NOWHERE:
-            self.nodes.add_pod(node_row, known.pod, -1)
-            self.topology.count(known.pod, node_row, -1)
+    def _drop(self, uid: str) -> None:
+        row = self._rows.pop(uid)
+        self._assumed.discard(uid)
+        node_row = self.pods.node_row(row)
+        if node_row == NOWHERE:
+            name = self._strays.pop(uid)
+            self._strays_on[name].remove(uid)
+            if not self._strays_on[name]:
+                del self._strays_on[name]
+        else:
+            self.nodes.add_pod(node_row, self.pods.pod(row), -1)
+            self.topology.count(self.pods.pod(row), node_row, -1)
             self._changed(node_row, _POD)
-        moved = self.pods.remove(known.row)
+        moved = self.pods.remove(row)
         if moved is not None:
-            self._known[moved.uid].row = known.row
-        del self._known[known.pod.uid]
-        others = self._pods_of[known.node_name]
-        del others[known.pod.uid]
-        if not others:
-            del self._pods_of[known.node_name]
+            self._rows[moved.uid] = row
 
-    def _replace(self, known: _Known, pod: PodInfo, node_name: str) -> None:
-        if known.node_name != node_name:
-            self._drop(known)
-            self._put(pod, node_name, assumed=False)
-            return
-        node_row = self.nodes.row(node_name)
-        causes = _OTHER if self.pods.fill(known.row, pod, node_row) else 0
-        if node_row != NOWHERE and _weighs_otherwise(known.pod, pod):
-            self.nodes.add_pod(node_row, known.pod, -1)
+    def _replace(self, row: int, pod: PodInfo) -> None:
+        """The pod is another object, on the same node."""
+        before, node_row = self.pods.pod(row), self.pods.node_row(row)
+        causes = _OTHER if self.pods.fill(row, pod, node_row) else 0
+        if node_row != NOWHERE and _weighs_otherwise(before, pod):
+            self.nodes.add_pod(node_row, before, -1)
             self.nodes.add_pod(node_row, pod, 1)
             causes |= _POD
         if node_row != NOWHERE:
-            self.topology.recount(known.pod, pod, node_row)
+            self.topology.recount(before, pod, node_row)
             if causes:
                 self._changed(node_row, causes)
-        known.pod = pod
-        known.assumed = False
+        self._assumed.discard(pod.uid)
 
-    def _attach(self, known: _Known, node_row: int) -> None:
-        self.nodes.add_pod(node_row, known.pod, 1)
-        self.topology.count(known.pod, node_row, 1)
-        self.pods.move(known.row, node_row)
-
-    def _detach(self, known: _Known) -> None:
-        self.topology.count(known.pod, self.nodes.row(known.node_name), -1)
-        self.pods.move(known.row, NOWHERE)
+    def _stray(self, uid: str, node_name: str) -> None:
+        """The pod's node is not known, or no more."""
+        self._strays[uid] = node_name
+        self._strays_on.setdefault(node_name, set()).add(uid)
 
     def _renew_dictionary(self) -> None:
         """Forgets the texts that nothing has any more. Linear in all cells of texts."""
@@ -472,9 +468,9 @@ class Cache:
 
     def _placed(self) -> Iterator[Placed]:
         nodes = self.pods.node
-        for known in self._known.values():
-            pod = known.pod
-            yield pod.namespace, pod.pod.metadata.labels or {}, pod.terminating, nodes[known.row]
+        for row in range(self.pods.size):
+            pod = self.pods.pod(row)
+            yield pod.namespace, pod.pod.metadata.labels or {}, pod.terminating, nodes[row]
 
     def _namespace_changed(self, name: str) -> bool:
         self.topology.namespace_changed()

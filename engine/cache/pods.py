@@ -28,7 +28,10 @@ class PodTable:
         self._pods: list[PodInfo] = []
         self._node = Column(np.int32, self._capacity, -1)
         self._priority = Column(np.int64, self._capacity)
-        self._on: dict[int, set[int]] = {}
+        # The pods of a node are a ring of rows; a node's row leads into it.
+        self._after = Column(np.int32, self._capacity, -1)
+        self._ahead = Column(np.int32, self._capacity, -1)
+        self._first: dict[int, int] = {}
         self._derived: Derived[PodInfo] = Derived(_DERIVED_BYTES)
         self._of_namespaces: set[str] = set()
 
@@ -47,6 +50,11 @@ class PodTable:
         """See `PodColumns.priority`."""
         return self._priority.view(len(self._pods))
 
+    def node_row(self, row: int) -> int:
+        """The row of the node of one pod, -1 if its node is not known."""
+        found: int = self._node.cell[row]
+        return found
+
     def pod(self, row: int) -> PodInfo:
         """See `PodColumns.pod`.
 
@@ -57,7 +65,15 @@ class PodTable:
 
     def on(self, node_row: int) -> NDArray[np.intp]:
         """See `PodColumns.on`."""
-        return np.array(sorted(self._on.get(node_row, ())), np.intp)
+        found: list[int] = []
+        first = row = self._first.get(node_row, -1)
+        after = self._after.cell
+        while row >= 0:
+            found.append(row)
+            row = after[row]
+            if row == first:
+                break
+        return np.array(sorted(found), np.intp)
 
     def request(self, resource: str) -> IntColumn:
         """See `PodColumns.request`."""
@@ -111,7 +127,7 @@ class PodTable:
         """Gives the pod a row."""
         row = len(self._pods)
         if row == self._capacity:
-            self._capacity *= 2
+            self._capacity += self._capacity // 4
             for column in self._columns():
                 column.grow(self._capacity)
         self._pods.append(pod)
@@ -141,10 +157,18 @@ class PodTable:
         if before == node_row:
             return
         self._node.cell[row] = node_row
+        after, ahead = self._after.cell, self._ahead.cell
         if before >= 0:
-            self._on[before].discard(row)
+            if after[row] == row:
+                del self._first[before]
+            else:
+                after[ahead[row]], ahead[after[row]] = after[row], ahead[row]
+                self._first[before] = after[row]
         if node_row >= 0:
-            self._on.setdefault(node_row, set()).add(row)
+            first = self._first.setdefault(node_row, row)
+            last = row if first == row else ahead[first]
+            after[row], ahead[row] = first, last
+            after[last] = ahead[first] = row
 
     def remove(self, row: int) -> PodInfo | None:
         """Frees the row; returns the pod that has it from now on, if another one moved there."""
@@ -164,7 +188,8 @@ class PodTable:
         return moved
 
     def _columns(self) -> list[Column]:
-        return [self._node, self._priority, *(column for column, _ in self._derived)]
+        own = self._node, self._priority, self._after, self._ahead
+        return [*own, *(column for column, _ in self._derived)]
 
     def derived(
         self, name: str, dtype: type, default: object, of: Callable[[PodInfo], object]

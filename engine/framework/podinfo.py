@@ -19,9 +19,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, NamedTuple
+
+import msgspec
 
 from engine.memo import Memo
 from engine.objects import (
@@ -72,29 +73,53 @@ class UnreadablePod(ValueError):  # noqa: N818 - what it is, not that it is an e
         self.path = path
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PodInfo:
+class Readings:
+    """What a pod asks for, worked out; one for all pods that ask for the same."""
+
+    __slots__ = (
+        "filter_requests",
+        "nonzero_cpu",
+        "nonzero_memory",
+        "requests",
+        "requests_key",
+        "score_requests",
+    )
+
+    def __init__(
+        self, requests: Amounts, nonzero: Amounts, filtered: Amounts, scored: Amounts
+    ) -> None:
+        if min(filtered.values(), default=0) < 0:
+            filtered = {name: max(amount, 0) for name, amount in filtered.items()}
+        self.requests = requests
+        self.nonzero_cpu = nonzero.get(CPU, 0)
+        self.nonzero_memory = nonzero.get(MEMORY, 0)
+        self.filter_requests = filtered
+        self.score_requests = scored
+        self.requests_key = tuple(sorted(filtered.items())), tuple(sorted(scored.items()))
+
+
+class PodInfo(msgspec.Struct, eq=False, gc=False):
     """A pod and what was worked out of it; equal only to itself, so it can be a key.
 
-    `make_pod_info` makes it. `nonzero_cpu` (milli-cores) and `nonzero_memory` (bytes) are what it
-    adds to its node's sums for scoring: `requests`, with defaults for containers that ask for none.
+    `make_pod_info` makes it. Of a pod on a node this is all there is, so it is small.
     """
 
     pod: Pod
-    key: str
-    uid: str
-    requests: Amounts
-    nonzero_cpu: int
-    nonzero_memory: int
-    priority: int
-    filter_requests: Amounts
-    score_requests: Amounts
-    requests_key: Hashable
-    """Equal for pods whose filter and score requests are equal."""
-    keys: dict[str, object] = field(default_factory=dict)
-    """What plugins worked out of this pod, by plugin name; a memo, not state."""
+    readings: Readings
     assumed_at: float = math.nan
     """When it got its node, in seconds since the epoch, while the server does not know yet."""
+    memo: dict[str, object] | None = None
+    """See `keys`."""
+
+    def __repr__(self) -> str:
+        return f"PodInfo({self.key})"
+
+    @property
+    def keys(self) -> dict[str, object]:
+        """What plugins worked out of this pod, by plugin name; a memo, not state."""
+        if self.memo is None:
+            self.memo = {}
+        return self.memo
 
     @property
     def name(self) -> str:
@@ -106,27 +131,62 @@ class PodInfo:
         """metadata.namespace."""
         return self.pod.metadata.namespace
 
-    def assumed(self, at: float) -> PodInfo:
-        """The same pod as one that got its node then."""
-        return PodInfo(
-            self.pod,
-            self.key,
-            self.uid,
-            self.requests,
-            self.nonzero_cpu,
-            self.nonzero_memory,
-            self.priority,
-            self.filter_requests,
-            self.score_requests,
-            self.requests_key,
-            self.keys,
-            at,
-        )
+    @property
+    def key(self) -> str:
+        """Namespace and name."""
+        return f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
+
+    @property
+    def uid(self) -> str:
+        """metadata.uid."""
+        return self.pod.metadata.uid
+
+    @property
+    def priority(self) -> int:
+        """spec.priority."""
+        return self.pod.spec.priority or 0
+
+    @property
+    def requests(self) -> Amounts:
+        """What the pod holds on its node."""
+        return self.readings.requests
+
+    @property
+    def nonzero_cpu(self) -> int:
+        """What it adds to its node's sum for scoring, in milli-cores.
+
+        `requests`, with defaults for containers that ask for none.
+        """
+        return self.readings.nonzero_cpu
+
+    @property
+    def nonzero_memory(self) -> int:
+        """As `nonzero_cpu`, in bytes."""
+        return self.readings.nonzero_memory
+
+    @property
+    def filter_requests(self) -> Amounts:
+        """What a node must have free for it."""
+        return self.readings.filter_requests
+
+    @property
+    def score_requests(self) -> Amounts:
+        """What NodeResourcesFit scores with."""
+        return self.readings.score_requests
+
+    @property
+    def requests_key(self) -> Hashable:
+        """Equal for pods whose filter and score requests are equal."""
+        return self.readings.requests_key
 
     @property
     def terminating(self) -> bool:
         """True once deletion was asked for."""
         return self.pod.metadata.deletion_timestamp is not None
+
+    def assumed(self, at: float) -> PodInfo:
+        """The same pod as one that got its node then."""
+        return PodInfo(self.pod, self.readings, at)
 
 
 def make_pod_info(pod: Pod) -> PodInfo:
@@ -135,23 +195,10 @@ def make_pod_info(pod: Pod) -> PodInfo:
     Raises:
         UnreadablePod: a quantity is none; the message names its field.
     """
-    meta = pod.metadata
     try:
-        readings = _settled(_spec_of(pod)) if _is_settled(pod) else _resizing(pod)
+        return PodInfo(pod, _settled(_spec_of(pod)) if is_settled(pod) else _resizing(pod))
     except ValueError as cause:
         raise _located(pod, cause) from cause
-    return PodInfo(
-        pod,
-        f"{meta.namespace}/{meta.name}",
-        meta.uid,
-        readings[0],
-        readings[1],
-        readings[2],
-        pod.spec.priority or 0,
-        readings[3],
-        readings[4],
-        readings[5],
-    )
 
 
 def is_scalar_resource(name: str) -> bool:
@@ -219,9 +266,6 @@ def is_counted(name: str) -> bool:
 
 # ---- what a pod comes to ---------------------------------------------------------------------
 
-_Readings = tuple[Amounts, int, int, Amounts, Amounts, Hashable]
-"""requests, nonzero cpu, nonzero memory, filter requests, score requests, requests key."""
-
 
 class _Spec(NamedTuple):
     """All that counts of a spec (or of a status, read like one), hashable."""
@@ -233,10 +277,10 @@ class _Spec(NamedTuple):
     pod_level: _Items = ()
 
 
-_worked_out: Final[Memo[_Spec, _Readings]] = Memo(_READINGS_BYTES)
+_worked_out: Final[Memo[_Spec, Readings]] = Memo(_READINGS_BYTES)
 
 
-def _settled(spec: _Spec) -> _Readings:
+def _settled(spec: _Spec) -> Readings:
     """All readings of a pod without a resize in flight; equal specs share them."""
     known = _worked_out.get(spec)
     if known is None:
@@ -244,11 +288,11 @@ def _settled(spec: _Spec) -> _Readings:
         lists = *spec.containers, *(each for _, each in spec.init_containers), *spec[2:]
         items = [len(name) + len(str(quantity)) for each in lists for name, quantity in each]
         size = sum(items) + _BYTES_OF_AN_ITEM * (len(items) + len(lists))
-        _worked_out.put(spec, known, size + _BYTES_OF_A_RESOURCE * (1 + len(known[4])))
+        _worked_out.put(spec, known, size + _BYTES_OF_A_RESOURCE * (1 + len(known.score_requests)))
     return known
 
 
-def _work_out(spec: _Spec) -> _Readings:
+def _work_out(spec: _Spec) -> Readings:
     if len(spec.containers) == 1 and spec[1:] == ((), (), ()):
         requests = {
             name: resource_amount(name, quantity)
@@ -256,7 +300,7 @@ def _work_out(spec: _Spec) -> _Readings:
             if is_counted(name)
         }
         scored = {CPU: DEFAULT_CPU_MILLI, MEMORY: DEFAULT_MEMORY_BYTES, **requests}
-        return _readings(requests, scored, requests, scored)
+        return Readings(requests, scored, requests, scored)
     overhead, pod_level = _read(spec.overhead), _pod_level(spec)
     held = _sum(spec, {})
     held.update(pod_level)
@@ -265,10 +309,10 @@ def _work_out(spec: _Spec) -> _Readings:
     nonzero = _sum(spec, _missing(pod_level, held))
     nonzero.update(pod_level)
     _add(nonzero, overhead)
-    return _readings(requests, _rounded(nonzero), requests, _scored(spec))
+    return Readings(requests, _rounded(nonzero), requests, _scored(spec))
 
 
-def _resizing(pod: Pod) -> _Readings:
+def _resizing(pod: Pod) -> Readings:
     """All readings of a pod that may hold something else than its spec asks for."""
     spec = _spec_of(pod)
     infeasible = _resize_is_infeasible(pod)
@@ -278,7 +322,7 @@ def _resizing(pod: Pod) -> _Readings:
     _add(filtered, _read(spec.overhead))
     held = _held(pod, spec, {}, infeasible)
     nonzero = _held(pod, spec, _missing(pod_level, held), infeasible)
-    return _readings(_rounded(held), _rounded(nonzero), _rounded(filtered), _scored(spec))
+    return Readings(_rounded(held), _rounded(nonzero), _rounded(filtered), _scored(spec))
 
 
 def _held(pod: Pod, spec: _Spec, missing: Mapping[str, Amount], infeasible: bool) -> _Exact:  # noqa: FBT001 - a fact
@@ -316,13 +360,6 @@ def _scored(spec: _Spec) -> dict[str, int]:
     return _rounded(scored)
 
 
-def _readings(requests: Amounts, nonzero: Amounts, filtered: Amounts, scored: Amounts) -> _Readings:
-    if min(filtered.values(), default=0) < 0:
-        filtered = {name: max(amount, 0) for name, amount in filtered.items()}
-    key = tuple(sorted(filtered.items())), tuple(sorted(scored.items()))
-    return requests, nonzero.get(CPU, 0), nonzero.get(MEMORY, 0), filtered, scored, key
-
-
 def _sum(spec: _Spec, missing: Mapping[str, Amount]) -> _Exact:
     """What the containers need at their peak: all that run together, or while one initialises.
 
@@ -350,7 +387,7 @@ def _sum(spec: _Spec, missing: Mapping[str, Amount]) -> _Exact:
 # ---- what to read ----------------------------------------------------------------------------
 
 
-def _is_settled(pod: Pod) -> bool:
+def is_settled(pod: Pod) -> bool:
     """True if the pod holds what its spec asks for: no resize in flight."""
     status = pod.status
     if status.conditions and _resize_is_infeasible(pod):

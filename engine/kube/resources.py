@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from engine.framework.events import Resource as Wakes
 from engine.kube.session import segment
-from engine.kube.sharing import PodSharing
+from engine.kube.sharing import EVERYTHING, PodSharing
 from engine.objects import (
     ConfigMap,
     CSIDriver,
@@ -70,9 +70,12 @@ class Resource(Generic[T]):
         return params
 
 
-def pods(field_selector: str = "status.phase!=Succeeded,status.phase!=Failed") -> Resource[Pod]:
-    """All pods that are not finished, as kube-scheduler watches them."""
-    return Resource(Pod, "/api/v1/pods", field_selector=field_selector, share=PodSharing())
+def pods(
+    field_selector: str = "status.phase!=Succeeded,status.phase!=Failed",
+    keep: frozenset[str] = EVERYTHING,
+) -> Resource[Pod]:
+    """All pods that are not finished, as kube-scheduler watches them; see `PodSharing`."""
+    return Resource(Pod, "/api/v1/pods", field_selector=field_selector, share=PodSharing(keep))
 
 
 def nodes(label_selector: str = "") -> Resource[Node]:

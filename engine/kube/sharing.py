@@ -1,38 +1,100 @@
-"""Equal parts of many pods become one object: replicas share containers, tolerations, labels.
+"""Equal parts of many pods become one object, and what nobody reads of pods on nodes is dropped.
 
-Changes no value. What was shared must not be written to, as all decoded objects must not.
+Replicas share containers, tolerations, labels; short words that many pods have are one text each.
+What was shared must not be written to, as all decoded objects must not.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import sys
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import force_setattr
 
+from engine.framework.podinfo import is_settled
 from engine.memo import Memo
-from engine.objects import Pod
+from engine.objects import Pod, Volume
 
-_SPEC = ("containers", "init_containers", "tolerations", "affinity", "node_selector")
+_SPEC = ("containers", "init_containers", "tolerations", "affinity", "node_selector", "volumes")
 _METADATA = ("labels", "owner_references")
 _STATUS = ("conditions", "container_statuses", "init_container_statuses")
+_WORDS: Final[tuple[tuple[Callable[[Pod], msgspec.Struct], tuple[str, ...]], ...]] = (
+    (lambda pod: pod.metadata, ("namespace",)),
+    (
+        lambda pod: pod.spec,
+        (
+            "node_name",
+            "scheduler_name",
+            "service_account_name",
+            "priority_class_name",
+            "runtime_class_name",
+            "preemption_policy",
+        ),
+    ),
+    (lambda pod: pod.status, ("phase", "qos_class", "nominated_node_name")),
+)
 _BYTES = 16 << 20
 _BYTES_PER_BYTE = 4
 """What a decoded part takes, for each byte of its encoding."""
+_SOURCES: Final = tuple([field for field in Volume.__struct_fields__ if field != "name"])
+
+_Drop = Callable[[Pod], None]
+
+
+def _dropper(part: Callable[[Pod], msgspec.Struct], *fields: str, empty: object = None) -> _Drop:
+    def drop(pod: Pod) -> None:
+        struct = part(pod)
+        for field in fields:
+            force_setattr(struct, field, empty)
+
+    return drop
+
+
+DROPPERS: Final[Mapping[str, _Drop]] = MappingProxyType(
+    {
+        "annotations": _dropper(lambda pod: pod.metadata, "annotations"),
+        "created": _dropper(lambda pod: pod.metadata, "creation_timestamp"),
+        "owners": _dropper(lambda pod: pod.metadata, "owner_references"),
+        "statuses": _dropper(lambda pod: pod.status, *_STATUS),
+    }
+)
+"""What of a pod on a node no plugin reads, and how it is dropped."""
+EVERYTHING: Final = frozenset(DROPPERS)
 
 
 class PodSharing:
-    """Remembers parts that were seen, and puts them in the place of equal ones."""
+    """Remembers parts that were seen, and puts them in the place of equal ones.
 
-    def __init__(self) -> None:
+    `keep` names what of `DROPPERS` somebody reads of pods on nodes; policies may read all of it.
+    """
+
+    def __init__(self, keep: frozenset[str] = EVERYTHING) -> None:
         self._parts: Memo[bytes, Any] = Memo(_BYTES)
         self._encode = msgspec.msgpack.Encoder().encode
+        self._drops = [drop for name, drop in DROPPERS.items() if name not in keep]
 
     def __call__(self, pod: Pod) -> None:
-        """Replaces parts of a pod that nobody has seen yet by equal ones. About 2 microseconds."""
+        """Makes a pod that nobody has seen yet as small as it can be. About 5 microseconds."""
+        for part, fields in _WORDS:
+            struct = part(pod)
+            for name in fields:
+                word = getattr(struct, name)
+                if word:
+                    force_setattr(struct, name, sys.intern(word))
+        volumes = pod.spec.volumes
+        if volumes and not any(getattr(one, source) for one in volumes for source in _SOURCES):
+            force_setattr(pod.spec, "volumes", None)  # they say nothing that is read
+        # A resize in flight is read off the statuses.
+        if pod.spec.node_name and self._drops and is_settled(pod):
+            for drop in self._drops:
+                drop(pod)
         self._share(pod.spec, _SPEC)
         self._share(pod.metadata, _METADATA)
         self._share(pod.status, _STATUS)
+        self._share(pod, ("status",))
 
     def _share(self, struct: msgspec.Struct, fields: tuple[str, ...]) -> None:
         for name in fields:

@@ -213,12 +213,20 @@ def test_one_line_says_where_and_what(line, said, refused):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("leaderElection: {}", "leaderElection: this field is unknown, or not in this version yet"),
+        ("leaderElections: {}", "leaderElections: this field is unknown"),
+        (
+            "leaderElection: {leaderElect: 1s}",
+            "leaderElection.leaderElect: must be a valid bool",
+        ),
+        ("extenders: [{urlPrefix: x}]", "extenders: this version calls no extenders"),
         ("podInitialBackoffSeconds: 0", "podInitialBackoffSeconds: must be greater than 0"),
         ("podInitialBackoffSeconds: 11", "podMaxBackoffSeconds is less than podInitialBackoff"),
         ("profiles: [{}, {}]", "profiles: this version takes one profile, found 2"),
         ("profiles: [{schedulerName: ''}]", "profiles.0.schedulerName: String should have"),
-        ("profiles: [{plugins: {}}]", "profiles.0.plugins: this field is unknown"),
+        (
+            "profiles: [{plugins: {filters: {}}}]",
+            "profiles.0.plugins.filters: this field is unknown",
+        ),
     ],
 )
 def test_the_stock_part_is_read_as_strictly(line, said, refused):
