@@ -400,6 +400,7 @@ class InterPodAffinity:
             key_moves=True,
             pre_filter=self._pre_filter,
             filter=_filter,
+            with_pod=_with_pod,
             pre_score=self._pre_score,
             score=_score,
             normalize=_normalize,
@@ -450,6 +451,10 @@ class InterPodAffinity:
             normalization=Normalization.CUSTOM,
             grouped=liking,
         )
+
+
+def _with_pod(state: Places, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> Places:
+    return state.with_pod(pod, snapshot, row, sign)
 
 
 def _filter(state: Places, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:

@@ -15,6 +15,7 @@ import msgspec
 from engine.framework.interface import Plugin
 from engine.framework.profile import Weighted
 from engine.plugins.balanced_allocation import BalancedAllocation, BalancedAllocationArgs
+from engine.plugins.default_preemption import DefaultPreemption, DefaultPreemptionArgs
 from engine.plugins.dynamic_resources import DynamicResources
 from engine.plugins.image_locality import ImageLocality
 from engine.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs
@@ -46,6 +47,7 @@ DEFAULT_WEIGHTS: Final[Mapping[str, int]] = {
     "PodTopologySpread": 2,
     "InterPodAffinity": 2,
     "DynamicResources": 2,
+    "DefaultPreemption": 1,
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
     "NodeDeclaredFeatures": 1,
@@ -112,4 +114,5 @@ _FACTORIES: Final[Mapping[str, Callable[[Arguments], Plugin]]] = {
     "NodeResourcesFit": lambda args: NodeResourcesFit(_read(NodeResourcesFitArgs, args)),
     "PodTopologySpread": lambda args: PodTopologySpread(_read(PodTopologySpreadArgs, args)),
     "InterPodAffinity": lambda args: InterPodAffinity(_read(InterPodAffinityArgs, args)),
+    "DefaultPreemption": lambda args: DefaultPreemption(_read(DefaultPreemptionArgs, args)),
 }

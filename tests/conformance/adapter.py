@@ -19,7 +19,8 @@ import numpy as np
 
 from engine import objects
 from engine.cache import Cache
-from engine.cycle import NO_NODES, decide
+from engine.cycle import decide
+from engine.framework.decision import NO_NODES
 from engine.framework.events import ClusterEvent, QueueingHint, Resource
 from engine.framework.interface import Points, PreFilterResult, PreScoreResult
 from engine.framework.podinfo import PodInfo, make_pod_info
@@ -30,6 +31,7 @@ from engine.framework.status import Code, Status
 from engine.objects import Namespace, Node, ObjectMeta, Pod, from_builtins
 from engine.plugins.registry import default_plugins
 from tests.conformance.events import moves
+from tests.conformance.preempting import preempt
 
 Answer = dict[str, Any]
 
@@ -49,6 +51,9 @@ def answer(case: Mapping[str, Any]) -> Answer:
                 return {**head, **cycle(case)}
             case "hint":
                 return {**head, **hint(case)}
+            case "preempt":
+                pod = read_pod(case["pod"])
+                return {**head, **preempt(pod, build(case, pod)[0], framework_of(case))}
             case kind:
                 return {**head, "error": f"kind {kind!r} is not answered"}
     except Exception as error:  # noqa: BLE001 - a bad case must not end the run
@@ -96,6 +101,8 @@ def build(case: Mapping[str, Any], pod: PodInfo) -> tuple[Cache, list[str]]:
             finished = other.pod.status.phase in ("Succeeded", "Failed")
             if bound and not finished and other.key != pod.key:
                 cache.add_pod(other, bound)
+            elif not finished and other.key != pod.key:
+                cache.nominate(other, other.pod.status.nominated_node_name)
         elif hasattr(objects, kind):
             cache.set_object(from_builtins(getattr(objects, kind), value))
     return cache, in_zone_turns(nodes)
