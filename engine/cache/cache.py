@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from engine.cache.columns import TextDictionary
 from engine.cache.domains import TopologyCounts
 from engine.cache.nodes import NodeTable
+from engine.cache.nominations import Nominations
 from engine.cache.objects import Objects, ObjectStore, TextOf
 from engine.cache.overlay import NodesOver, PodsOver
 from engine.cache.pods import PodTable
@@ -40,7 +41,7 @@ from engine.framework.snapshot import (
     PodColumns,
     Signals,
 )
-from engine.objects import Namespace, Node
+from engine.objects import Namespace, Node, Pod
 
 LOG_ROWS: Final = 1 << 16
 MOST_TEXTS: Final = 1 << 20
@@ -117,6 +118,7 @@ class CacheSnapshot:
         "layout",
         "namespaces",
         "nodes",
+        "nominations",
         "now",
         "pods",
         "signals",
@@ -134,6 +136,7 @@ class CacheSnapshot:
         self.namespaces: Mapping[str, Namespace] = cache.namespaces
         self.dictionary = cache.dictionary
         self.topology = cache.topology
+        self.nominations = cache.nominations
 
     def changed_since(self, generation: int) -> NDArray[np.intp] | None:
         """See `Snapshot.changed_since`."""
@@ -212,6 +215,7 @@ class Cache:
         self.nodes = NodeTable(self.dictionary)
         self.pods = PodTable(self.dictionary)
         self.namespaces: dict[str, Namespace] = {}
+        self.nominations = Nominations()
         self._stores: dict[str, ObjectStore] = {}
         self.topology = TopologyCounts(self._placed)
         self.generation = 0
@@ -409,6 +413,38 @@ class Cache:
         if uid in self._rows:
             self._drop(uid)
 
+    def carry(self, pod: Pod) -> None:
+        """What is known of a pod on a node before the server says so; nothing if it is not there.
+
+        An assumed one stays so, with the time at which it got its node.
+        """
+        uid = pod.metadata.uid
+        row = self._rows.get(uid)
+        if row is not None:
+            assumed = uid in self._assumed
+            self._replace(row, self.pods.pod(row).carrying(pod))
+            if assumed:
+                self._assumed.add(uid)
+
+    # ---- nominations -----------------------------------------------------------------------
+
+    def nominate(self, pod: PodInfo, node_name: str) -> None:
+        """The waiting pod is promised the node, and no other; an empty name takes that back."""
+        if pod.uid not in self._rows:
+            self.nominations.put(pod, node_name)
+
+    def withdraw(self, uid: str) -> bool:
+        """No node is promised to the pod any longer; False if none was."""
+        return self.nominations.drop(uid)
+
+    def promised(self, uid: str) -> str:
+        """The node that a waiting pod is promised, empty if none."""
+        return self.nominations.node_of(uid)
+
+    def evicts(self, uid: str, *, still: bool) -> None:
+        """The victims of a waiting pod are being deleted, or no longer."""
+        self.nominations.evicts(uid, still=still)
+
     # ---- inside ----------------------------------------------------------------------------
 
     def _put(self, pod: PodInfo, node_name: str) -> None:
@@ -416,6 +452,7 @@ class Cache:
         if len(self.dictionary.texts) > self._most_texts:
             self._renew_dictionary()
         self._rows[pod.uid] = self.pods.add(pod, node_row)
+        self.nominations.drop(pod.uid)
         if node_row == NOWHERE:
             self._stray(pod.uid, node_name)
         else:
