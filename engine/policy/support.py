@@ -49,30 +49,18 @@ _LATER: Final = (
     "queue.pods", "pod.previous_node", "workload.", "group.", "quota.", "node.nominated",
     "node.finished", "node.heartbeat", "node.volumes.", "it.finished_at", "it.quota.", "victims.",
 )  # fmt: skip
+_STATEMENTS: Final = frozenset(
+    {"gate", "sort", "prefilter", "filter", "forbid", "score", "prefer", "avoid", "spread", "first",
+     "reserve", "permit", "bind: default", "bind: dry", "prebind: annotate", "prebind: event",
+     "postbind: event"}
+)  # fmt: skip
 ACTS_ON: Final = Acting(
     plugins=frozenset(
         "".join(f"-{sign.lower()}" if sign.isupper() else sign for sign in name).removeprefix("-")
         for name in DEFAULT_WEIGHTS
     ),
     fields=frozenset(name for name in FIELDS if not name.startswith(_LATER)),
-    statements=frozenset(
-        [
-            "gate",
-            "sort",
-            "prefilter",
-            "filter",
-            "forbid",
-            "score",
-            "prefer",
-            "avoid",
-            "spread",
-            "first",
-            "reserve",
-            "permit",
-        ]
-    ).union(
-        ("bind: default", "bind: dry", "prebind: annotate", "prebind: event", "postbind: event")
-    ),
+    statements=_STATEMENTS,
 )
 #: A name of the configuration -> the text it stands in, and where.
 Places = Callable[[str], tuple[SourceFile, Span]]
