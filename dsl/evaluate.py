@@ -38,7 +38,7 @@ class Understood:
         reads: the fields and metrics that it reads, each once, in the order of the text.
         metrics: the metrics among them, by `MetricSpec.id`.
         of_pod: whether it reads the pod to place.
-        unserved: the fields among them that no running scheduler has yet.
+        fields: the fields of the table among them.
         units: what it costs at most per pod, in a cluster of `SIZE`.
     """
 
@@ -46,7 +46,7 @@ class Understood:
     reads: tuple[str, ...]
     metrics: Mapping[str, MetricSpec]
     of_pod: bool
-    unserved: tuple[str, ...]
+    fields: tuple[str, ...]
     units: float
 
 
@@ -177,7 +177,7 @@ def _understood(tree: ir.Expr, used: Mapping[str, MetricSpec]) -> Understood:
         reads=tuple(reads),
         metrics=dict(used),
         of_pod=of_pod or any(FIELDS[one].of_pod for one in fields),
-        unserved=tuple(one for one in fields if not FIELDS[one].served),
+        fields=tuple(fields),
         units=units_of(tree, SIZE),
     )
 

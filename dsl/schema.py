@@ -4,10 +4,12 @@ The checker asks it for types, the engine for columns, the language reference fo
 """
 
 from collections.abc import Iterator, Mapping
+from math import inf
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypedDict
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from dsl.types import (
     BOOL,
@@ -29,6 +31,14 @@ from dsl.types import (
 )
 
 
+class Facts(TypedDict, total=False):
+    """Some columns of a field that several have alike."""
+
+    changes: bool
+    wakes: tuple[str, ...]
+    low: float
+
+
 class FieldSpec(Struct, frozen=True):
     """One field.
 
@@ -39,7 +49,13 @@ class FieldSpec(Struct, frozen=True):
         changes: whether evicting pods could change it (the rule's status follows from that).
         words: all its values, where there are only a few.
         of_pod: whether a field of the node depends on the pod to place, too.
-        served: whether a running scheduler has it; where not, it refuses the policy.
+        wire: where it stands in the object, as the API writes it; "" where it is computed.
+        absent: what it is where the object says nothing.
+        wakes: what of a cluster changes it, for pods that were turned away.
+        low: its least value.
+        high: its greatest value.
+        often_zero: whether it is 0 on many nodes or for many pods.
+        letters: what its texts consist of, `NAME`, `WORD` or `IMAGE`; "" where anything may stand.
     """
 
     name: str
@@ -51,9 +67,17 @@ class FieldSpec(Struct, frozen=True):
     changes: bool = False
     words: tuple[str, ...] = ()
     of_pod: bool = False
-    served: bool = True
+    wire: str = ""
+    absent: str = ""
+    wakes: tuple[str, ...] = ()
+    low: float = -inf
+    high: float = inf
+    often_zero: bool = False
+    letters: str = ""
 
 
+#: Lower-case letters, digits, `-` and `.`; letters, digits and `-._`; these and `/:@`.
+NAME, WORD, IMAGE = "name", "word", "image"
 _CORE: Final = number_of(CORES)
 _BYTE: Final = number_of(BYTES)
 WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -76,21 +100,29 @@ WELL_KNOWN_LABELS: Final = MappingProxyType(
 def _cycle() -> Iterator[FieldSpec]:
     level = Level.CYCLE
     yield FieldSpec("now", TIME, level, "the time of the cycle")
-    yield FieldSpec("time.hour", NUMBER, level, "hour of the day, 0 to 23")
-    yield FieldSpec("time.minute", NUMBER, level, "minute of the hour, 0 to 59")
+    for name, high in (("hour", 23), ("minute", 59)):
+        doc = f"{name} of the {'day' if name == 'hour' else 'hour'}, 0 to {high}"
+        yield FieldSpec(f"time.{name}", NUMBER, level, doc, low=0, high=high, often_zero=True)
     yield FieldSpec("time.weekday", TEXT, level, "day of the week", words=WEEKDAYS)
-    yield FieldSpec("time.day", NUMBER, level, "day of the month, 1 to 31")
-    yield FieldSpec("time.month", NUMBER, level, "month of the year, 1 to 12")
-    yield FieldSpec("cluster.nodes", NUMBER, level, "number of nodes")
+    yield FieldSpec("time.day", NUMBER, level, "day of the month, 1 to 31", low=1, high=31)
+    yield FieldSpec("time.month", NUMBER, level, "month of the year, 1 to 12", low=1, high=12)
+    yield FieldSpec("cluster.nodes", NUMBER, level, "number of nodes", low=0)
     for kind, of in (("cpu", _CORE), ("memory", _BYTE), ("gpu", NUMBER)):
         for part in ("allocatable", "requested", "free"):
             moves = part != "allocatable"
-            doc = f"{kind} {part}, all nodes together"
-            yield FieldSpec(f"cluster.{kind}.{part}", of, level, doc, changes=moves)
-    yield FieldSpec(
-        "cluster.pods", PODS, level, "pods bound to or assumed on any node", changes=True
-    )
-    yield FieldSpec("queue.pods", PODS, level, "pending pods", changes=True, served=False)
+            yield FieldSpec(
+                f"cluster.{kind}.{part}",
+                of,
+                level,
+                f"{kind} {part}, all nodes together",
+                changes=moves,
+                wakes=("nodes", "pods") if moves else ("nodes",),
+                low=-inf if part == "free" else 0.0,
+                often_zero=kind == "gpu",
+            )
+    doc = "pods bound to or assumed on any node"
+    yield FieldSpec("cluster.pods", PODS, level, doc, changes=True, wakes=("nodes", "pods"))
+    yield FieldSpec("queue.pods", PODS, level, "pending pods", changes=True)
 
 
 def _pod_like(owner: str, level: Level) -> Iterator[FieldSpec]:
@@ -100,42 +132,61 @@ def _pod_like(owner: str, level: Level) -> Iterator[FieldSpec]:
     def number(name: str, of: Type, doc: str, **more: object) -> FieldSpec:
         return FieldSpec(f"{owner}.{name}", of, level, doc, **more)  # type: ignore[arg-type]  # what FieldSpec takes
 
-    yield text("name", "name of the pod")
-    yield text("namespace", "namespace of the pod")
+    def optional(name: str, doc: str, wire: str, letters: str) -> FieldSpec:
+        return text(name, doc, optional=True, wire=wire, letters=letters)
+
+    yield text("name", "name of the pod", letters=NAME)
+    yield text("namespace", "namespace of the pod", letters=NAME)
     yield text("uid", "UID of the pod")
-    yield number("priority", NUMBER, "priority, 0 where none is set")
-    yield text("qos", "quality of service class", words=QOS)
-    yield text("scheduler", "name of the scheduler the pod asks for")
-    yield text("service_account", "service account", optional=True)
-    yield text("priority_class", "name of the priority class", optional=True)
+    doc = "priority, 0 where none is set"
+    yield number("priority", NUMBER, doc, wire="spec.priority", often_zero=True)
+    yield text("qos", "quality of service class", words=QOS, wire="status.qosClass")
+    doc = "name of the scheduler the pod asks for"
+    yield text("scheduler", doc, wire="spec.schedulerName", letters=WORD)
+    yield optional("service_account", "service account", "spec.serviceAccountName", NAME)
+    doc = "name of the priority class"
+    yield optional("priority_class", doc, "spec.priorityClassName", WORD)
     yield text(
         "preemption_policy",
         "PreemptLowerPriority or Never",
         words=("PreemptLowerPriority", "Never"),
+        wire="spec.preemptionPolicy",
+        absent="PreemptLowerPriority",
     )
-    yield text("runtime_class", "name of the runtime class", optional=True)
-    yield text("nominated_node", "node that preemption chose", optional=True)
-    yield number("created", TIME, "when the pod was created", optional=True)
-    yield text("label", "value of a label", keyed=True, optional=True)
-    yield text("annotation", "value of an annotation", keyed=True, optional=True)
-    yield text("node_selector", "value the pod's nodeSelector asks for", keyed=True, optional=True)
-    yield text("workload", "top owner: the Deployment, not its ReplicaSet", optional=True)
+    yield optional("runtime_class", "name of the runtime class", "spec.runtimeClassName", NAME)
+    yield optional("nominated_node", "node that preemption chose", "status.nominatedNodeName", "")
+    doc, wire = "when the pod was created", "metadata.creationTimestamp"
+    yield number("created", TIME, doc, optional=True, wire=wire)
+    for name, doc, wire in (
+        ("label", "value of a label", "metadata.labels"),
+        ("annotation", "value of an annotation", "metadata.annotations"),
+        ("node_selector", "value the pod's nodeSelector asks for", "spec.nodeSelector"),
+    ):
+        letters = WORD if name == "label" else ""
+        yield text(name, doc, keyed=True, optional=True, wire=wire, letters=letters)
+    doc = "top owner: the Deployment, not its ReplicaSet"
+    yield text("workload", doc, optional=True, letters=NAME)
     yield text("toleration", "value of a toleration, empty for Exists", keyed=True, optional=True)
     yield text("owner.kind", "kind of the controlling owner", optional=True)
     yield text("owner.name", "name of the controlling owner", optional=True)
-    yield text("image", "image of the first container", optional=True)
-    yield number("cpu", _CORE, "effective CPU request")
-    yield number("memory", _BYTE, "effective memory request")
-    yield number("storage", _BYTE, "effective ephemeral storage request")
-    yield number("gpu", NUMBER, "GPUs requested")
-    yield number("request", NUMBER, "effective request of a resource, 0 if none", keyed=True)
-    yield number("limit", NUMBER, "limit of a resource", keyed=True, optional=True)
+    yield text("image", "image of the first container", optional=True, letters=IMAGE)
+    kept = {"low": 0.0, "often_zero": owner == "pod"}
+    yield number("cpu", _CORE, "effective CPU request", **kept)
+    yield number("memory", _BYTE, "effective memory request", **kept)
+    yield number("storage", _BYTE, "effective ephemeral storage request", **kept)
+    yield number("gpu", NUMBER, "GPUs requested", **kept)
+    doc = "effective request of a resource, 0 if none"
+    yield number("request", NUMBER, doc, keyed=True, **kept)
+    yield number("limit", NUMBER, "limit of a resource", keyed=True, optional=True, low=0.0)
     yield number("volumes.count", NUMBER, "claims and generic ephemeral volumes")
-    doc = "how long the pod may be active (activeDeadlineSeconds)"
-    yield number("active_deadline", DURATION, doc, optional=True)
+    doc, wire = (
+        "how long the pod may be active (activeDeadlineSeconds)",
+        "spec.activeDeadlineSeconds",
+    )
+    yield number("active_deadline", DURATION, doc, optional=True, wire=wire)
     yield FieldSpec(f"{owner}.tolerates_all", BOOL, level, "tolerates every taint")
     doc = "whether it uses the network of its node"
-    yield FieldSpec(f"{owner}.host_network", BOOL, level, doc)
+    yield FieldSpec(f"{owner}.host_network", BOOL, level, doc, wire="spec.hostNetwork")
 
 
 def _pod() -> Iterator[FieldSpec]:
@@ -185,9 +236,8 @@ def _pod() -> Iterator[FieldSpec]:
             keyed=name.rsplit(".", 1)[1] in keyed,
             optional=of is not BOOL,
             changes=name.startswith(("group.", "quota.")),
-            served=False,
         )
-    yield FieldSpec("namespace.name", TEXT, level, "namespace of the pod")
+    yield FieldSpec("namespace.name", TEXT, level, "namespace of the pod", letters=NAME)
     for part in ("label", "annotation"):
         yield FieldSpec(
             f"namespace.{part}",
@@ -196,30 +246,70 @@ def _pod() -> Iterator[FieldSpec]:
             f"value of a namespace's {part}",
             keyed=True,
             optional=True,
+            letters=WORD if part == "label" else "",
         )
+
+
+#: Parts of what a node has of a resource, and what changes them.
+_WAKING: Final = MappingProxyType(
+    {
+        "capacity": ("allocatable", "others"),
+        "allocatable": ("allocatable",),
+        "requested": ("allocatable", "pods"),
+        "free": ("allocatable", "pods"),
+    }
+)
 
 
 def _node() -> Iterator[FieldSpec]:
     level = Level.NODE
-    yield FieldSpec("node.name", TEXT, level, "name of the node")
-    yield FieldSpec("node.label", TEXT, level, "value of a label", keyed=True, optional=True)
-    yield FieldSpec(
-        "node.annotation", TEXT, level, "value of an annotation", keyed=True, optional=True
-    )
-    yield FieldSpec("node.taint", BOOL, level, "whether the node has the taint", keyed=True)
+    yield FieldSpec("node.name", TEXT, level, "name of the node", letters=NAME)
+    for part, letters in (("label", WORD), ("annotation", "")):
+        yield FieldSpec(
+            f"node.{part}",
+            TEXT,
+            level,
+            f"value of a{'n' * (part == 'annotation')} {part}",
+            keyed=True,
+            optional=True,
+            wakes=(f"{part}s",),
+            letters=letters,
+        )
+    doc = "whether the node has the taint"
+    yield FieldSpec("node.taint", BOOL, level, doc, keyed=True, wakes=("taints",))
     for name in WELL_KNOWN_LABELS:
         doc = f"value of the label {WELL_KNOWN_LABELS[name]}"
-        yield FieldSpec(name, TEXT, level, doc, optional=True)
-    for name, doc in (
-        ("kernel", "kernel version"),
-        ("kubelet_version", "version of the kubelet, such as v1.31.4"),
-        ("os_image", "name and version of the system, such as Ubuntu 24.04.1 LTS"),
-        ("container_runtime", "container runtime and its version, such as containerd://1.7.24"),
+        yield FieldSpec(name, TEXT, level, doc, optional=True, wakes=("labels",), letters=WORD)
+    for name, doc, wire in (
+        ("kernel", "kernel version", "kernelVersion"),
+        ("kubelet_version", "version of the kubelet, such as v1.31.4", "kubeletVersion"),
+        ("os_image", "name and version of the system, such as Ubuntu 24.04.1 LTS", "osImage"),
+        (
+            "container_runtime",
+            "container runtime and its version, such as containerd://1.7.24",
+            "containerRuntimeVersion",
+        ),
     ):
-        yield FieldSpec(f"node.{name}", TEXT, level, doc, optional=True)
-    yield FieldSpec("node.ready", BOOL, level, "whether the node is ready")
-    yield FieldSpec("node.unschedulable", BOOL, level, "whether the node is cordoned")
-    yield FieldSpec("node.created", TIME, level, "when the node was created", optional=True)
+        yield FieldSpec(
+            f"node.{name}",
+            TEXT,
+            level,
+            doc,
+            optional=True,
+            wire=f"status.nodeInfo.{wire}",
+            wakes=("others",),
+        )
+    yield FieldSpec("node.ready", BOOL, level, "whether the node is ready", wakes=("conditions",))
+    doc = "whether the node is cordoned"
+    yield FieldSpec("node.unschedulable", BOOL, level, doc, wakes=("cordon",))
+    yield FieldSpec(
+        "node.created",
+        TIME,
+        level,
+        "when the node was created",
+        optional=True,
+        wire="metadata.creationTimestamp",
+    )
     yield FieldSpec(
         "node.condition",
         TEXT,
@@ -228,37 +318,49 @@ def _node() -> Iterator[FieldSpec]:
         keyed=True,
         optional=True,
         words=STATUSES,
+        wakes=("conditions",),
     )
-    parts = ("capacity", "allocatable", "requested", "free")
     kinds = (("cpu", _CORE), ("memory", _BYTE), ("storage", _BYTE), ("gpu", NUMBER))
-    for part in parts:
-        moves = part in ("requested", "free")
+    for part, wakes in _WAKING.items():
+        facts: Facts = {
+            "changes": "pods" in wakes,
+            "wakes": wakes,
+            "low": -inf if part == "free" else 0.0,
+        }
         for kind, of in kinds:
-            yield FieldSpec(f"node.{kind}.{part}", of, level, f"{kind} {part}", changes=moves)
+            zero = kind == "gpu" or "pods" in wakes
+            doc = f"{kind} {part}"
+            yield FieldSpec(f"node.{kind}.{part}", of, level, doc, often_zero=zero, **facts)
         doc = f"{part} of a resource"
         yield FieldSpec(
-            f"node.resource.{part}", NUMBER, level, doc, keyed=True, optional=True, changes=moves
+            f"node.resource.{part}", NUMBER, level, doc, keyed=True, optional=True, **facts
         )
-    yield FieldSpec("node.pods.capacity", NUMBER, level, "pod slots")
-    yield FieldSpec("node.pods.free", NUMBER, level, "pod slots left", changes=True)
+    wakes = _WAKING["capacity"]
+    yield FieldSpec("node.pods.capacity", NUMBER, level, "pod slots", wakes=wakes, low=0.0)
+    free: Facts = {"changes": True, "wakes": _WAKING["free"]}
+    yield FieldSpec("node.pods.free", NUMBER, level, "pod slots left", often_zero=True, **free)
     for owner, doc in (
         ("node", "pods bound to or assumed on the node"),
         ("zone", "pods of all nodes in the node's zone"),
         ("region", "pods of all nodes in the node's region"),
         ("rack", "pods of all nodes in the node's rack"),
     ):
-        yield FieldSpec(f"{owner}.pods", PODS, level, doc, changes=True)
+        wakes = ("pods",) if owner == "node" else ("labels", "pods")
+        yield FieldSpec(f"{owner}.pods", PODS, level, doc, changes=True, wakes=wakes)
     for owner in ("zone", "region", "rack"):
-        yield FieldSpec(f"{owner}.nodes", NODES, level, f"all nodes of the node's {owner}")
-    yield FieldSpec("node.images", TEXTS, level, "names of the images on the node")
+        doc = f"all nodes of the node's {owner}"
+        yield FieldSpec(f"{owner}.nodes", NODES, level, doc, wakes=("nodes",))
+    doc = "names of the images on the node"
+    yield FieldSpec("node.images", TEXTS, level, doc, wakes=("others",))
     doc = "whether selector and required affinity of the pod allow the node, and it is not cordoned"
-    yield FieldSpec("node.eligible", BOOL, level, doc, of_pod=True)
+    yield FieldSpec("node.eligible", BOOL, level, doc, of_pod=True, wakes=("labels", "taints"))
     doc = "bytes of the pod's images that are not on the node; of unknown size: 0"
-    yield FieldSpec("node.missing_image_bytes", _BYTE, level, doc, of_pod=True)
-    yield FieldSpec("node.ips.capacity", NUMBER, level, "pod addresses", optional=True)
-    yield FieldSpec(
-        "node.ips.free", NUMBER, level, "pod addresses left", optional=True, changes=True
-    )
+    name = "node.missing_image_bytes"
+    yield FieldSpec(name, _BYTE, level, doc, of_pod=True, wakes=("others",))
+    wakes = _WAKING["capacity"]
+    doc = "pod addresses"
+    yield FieldSpec("node.ips.capacity", NUMBER, level, doc, optional=True, wakes=wakes, low=0.0)
+    yield FieldSpec("node.ips.free", NUMBER, level, "pod addresses left", optional=True, **free)
     later = (
         ("node.nominated", PODS, "pods nominated to the node"),
         ("node.finished", PODS, "pods that finished on the node in the last hour"),
@@ -268,28 +370,32 @@ def _node() -> Iterator[FieldSpec]:
     )
     for name, of, doc in later:
         moves = of is PODS or name == "node.volumes.attached"
-        yield FieldSpec(name, of, level, doc, optional=of is not PODS, changes=moves, served=False)
+        yield FieldSpec(name, of, level, doc, optional=of is not PODS, changes=moves)
 
 
 def _it() -> Iterator[FieldSpec]:
     level = Level.IT
     yield from _pod_like("it", level)
-    yield FieldSpec("it.node", TEXT, level, "name of the pod's node", optional=True)
-    yield FieldSpec("it.phase", TEXT, level, "phase of the pod", optional=True, words=PHASES)
+    doc = "name of the pod's node"
+    yield FieldSpec("it.node", TEXT, level, doc, optional=True, letters=NAME)
+    doc, wire = "phase of the pod", "status.phase"
+    yield FieldSpec("it.phase", TEXT, level, doc, optional=True, words=PHASES, wire=wire)
     yield FieldSpec("it.terminating", BOOL, level, "whether the pod is being deleted")
-    yield FieldSpec("it.started_at", TIME, level, "when the pod started", optional=True)
+    doc, wire = "when the pod started", "status.startTime"
+    yield FieldSpec("it.started_at", TIME, level, doc, optional=True, wire=wire)
     yield FieldSpec("it.nominated", BOOL, level, "whether it is nominated to a node")
     yield FieldSpec("it.ready", BOOL, level, "whether it is ready")
-    yield FieldSpec("it.restarts", NUMBER, level, "how often its containers were restarted")
+    doc = "how often its containers were restarted"
+    yield FieldSpec("it.restarts", NUMBER, level, doc, low=0.0)
     yield FieldSpec("it.bound", BOOL, level, "whether it is bound, not only assumed")
     yield FieldSpec("it.scheduled_at", TIME, level, "when it was scheduled", optional=True)
     for part in ("label", "annotation"):
         doc = f"value of a{'n' if part == 'annotation' else ''} {part} of the pod's namespace"
         yield FieldSpec(f"it.namespace.{part}", TEXT, level, doc, keyed=True, optional=True)
     doc = "when it finished"
-    yield FieldSpec("it.finished_at", TIME, level, doc, optional=True, served=False)
+    yield FieldSpec("it.finished_at", TIME, level, doc, optional=True)
     doc = "whether its quota is over its minimum"
-    yield FieldSpec("it.quota.over_min", BOOL, level, doc, served=False)
+    yield FieldSpec("it.quota.over_min", BOOL, level, doc)
 
 
 def _results() -> Iterator[FieldSpec]:
@@ -310,12 +416,23 @@ def _results() -> Iterator[FieldSpec]:
             doc,
             keyed=name == "score",
             optional=True,
-            served=name.startswith("score"),
         )
 
 
+#: What changes all fields of an owner that do not say more.
+_WAKES: Final = MappingProxyType(
+    {"it": "pods", "pod": "pod", "cluster": "nodes", "namespace": "namespaces", "time": "time",
+     "now": "time"}
+)  # fmt: skip
+
+
+def _woken(spec: FieldSpec) -> FieldSpec:
+    common = _WAKES.get(spec.name.partition(".")[0])
+    return spec if spec.wakes or common is None else replace(spec, wakes=(common,))
+
+
 FIELDS: Final = MappingProxyType(
-    {spec.name: spec for table in (_cycle, _pod, _node, _it, _results) for spec in table()}
+    {spec.name: _woken(spec) for table in (_cycle, _pod, _node, _it, _results) for spec in table()}
 )
 
 #: Plural and other spellings of the last word of a field.

@@ -13,16 +13,8 @@ from dsl.analysis.sets import Limit, Numbers, Outcomes, Texts, numbers_between
 from dsl.schema import FIELDS
 from dsl.types import Kind, Level
 
-_CLOCK: Final = {
-    "time.hour": (0.0, 23.0),
-    "time.minute": (0.0, 59.0),
-    "time.day": (1.0, 31.0),
-    "time.month": (1.0, 12.0),
-}
-_AMOUNTS: Final = ("capacity", "allocatable", "requested")
 #: Aggregates that are a number of things, and 0 of nothing.
 _COUNTING: Final = ("count", "distinct")
-_ASKED: Final = ("cpu", "memory", "storage", "gpu", "request", "limit")
 YES: Final = Outcomes(frozenset({"yes"}))
 NO: Final = Outcomes(frozenset({"no"}))
 BOTH: Final = Outcomes(frozenset({"yes", "no"}))
@@ -156,14 +148,5 @@ def natural_bounds(node: ir.Expr) -> tuple[float, float]:
 
 def field_bounds(node: ir.Read) -> tuple[float, float]:
     """Returns the least and the greatest value of a field."""
-    name = node.field
-    if name in _CLOCK:
-        return _CLOCK[name]
-    owner, _, part = name.rpartition(".")
-    if name in ("cluster.nodes", "node.pods.capacity", "it.restarts"):
-        return 0.0, inf
-    if part in _AMOUNTS and node.level in (Level.NODE, Level.CYCLE):
-        return 0.0, inf
-    if owner in ("pod", "it") and part in _ASKED:
-        return 0.0, inf
-    return -inf, inf
+    spec = FIELDS[node.field]
+    return spec.low, spec.high

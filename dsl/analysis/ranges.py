@@ -14,7 +14,7 @@ from dsl.analysis.facts import FileFacts, RuleFacts, conditions, guard_of, value
 from dsl.analysis.keys import Keys, bare, natural_bounds
 from dsl.diagnostics import Diagnostic, Label
 from dsl.plan import MetricSpec
-from dsl.schema import CATALOGUE
+from dsl.schema import CATALOGUE, FIELDS
 from dsl.types import PLAIN, Kind, Level
 
 _FULL: Final = 100.0
@@ -27,15 +27,6 @@ _BUNDLED: Final = frozenset(one.query for one in CATALOGUE.values())
 _RELATIVE: Final = ("max", "sum")
 _KEEPING: Final = ("max", "min", "avg", "median")
 _MONOTONE: Final = ("floor", "ceil", "round", "sqrt", "log2", "exp", "plain", "number")
-#: Numbers that are 0 on many nodes or for many pods.
-_OFTEN_ZERO: Final = (
-    "pod.cpu", "pod.memory", "pod.storage", "pod.gpu", "pod.request", "pod.priority",
-    "node.gpu.capacity", "node.gpu.allocatable", "node.gpu.requested", "node.gpu.free",
-    "cluster.gpu.allocatable", "cluster.gpu.requested", "cluster.gpu.free",
-    "node.cpu.requested", "node.cpu.free", "node.memory.requested", "node.memory.free",
-    "node.storage.requested", "node.storage.free", "node.pods.free",
-    "time.hour", "time.minute",
-)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,7 +359,7 @@ class Ranges:
             return self._can_be_zero(one.args[0])
         if isinstance(one, ir.PodAggregate):
             return one.function == "count"
-        return isinstance(one, ir.Read) and one.field in _OFTEN_ZERO
+        return isinstance(one, ir.Read) and FIELDS[one.field].often_zero
 
     def _division(self, rule: RuleFacts, node: ir.Arith, divisor: ir.Expr) -> Diagnostic:
         text = " ".join(rule.source.slice(divisor.span).split())

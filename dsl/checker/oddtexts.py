@@ -12,31 +12,18 @@ from dsl.checker import meant
 from dsl.checker.scope import Scope, Typed
 from dsl.diagnostics import Fix, Severity
 from dsl.patterns import why_refused
-from dsl.schema import FIELDS
+from dsl.schema import FIELDS, IMAGE, NAME
 from dsl.source import Span
 from dsl.spelling import ABSENT, NOTHING, THERE, quoted_key
 
 _WARNING: Final = Severity.WARNING
 _PATTERN: Final = re.compile(r"[*?^$|%+()\[\]{}\\,;]")
-#: Fields whose values are names of Kubernetes: lower-case letters, digits, `-` and `.`.
-_NAMES: Final = frozenset(
-    {"pod.name", "pod.namespace", "node.name", "namespace.name", "it.name", "it.namespace",
-     "it.node", "pod.service_account", "it.service_account", "pod.workload", "it.workload",
-     "pod.runtime_class", "it.runtime_class"}
-)  # fmt: skip
-#: Fields whose values hold letters, digits and `-._` only.
-_PLAIN: Final = _NAMES | {
-    "pod.label", "node.label", "namespace.label", "it.label", "node.zone", "node.region",
-    "node.rack", "node.arch", "node.os", "node.instance_type", "pod.priority_class",
-    "pod.scheduler",
-}  # fmt: skip
+_OF_IMAGES: Final = frozenset(one.name for one in FIELDS.values() if one.letters == IMAGE)
 #: What others call a value of these fields.
 _CALLED: Final = {
     "node.arch": {"x86_64": "amd64", "x86-64": "amd64", "x64": "amd64", "aarch64": "arm64"},
     "node.os": {"Linux": "linux", "Windows": "windows"},
 }
-#: Images, with letters, digits and `-._/:@`.
-_IMAGES: Final = frozenset({"pod.image", "it.image"})
 _KINDS: Final = ("ReplicaSet", "StatefulSet", "DaemonSet", "Job", "Node", "ReplicationController")
 _UPPER: Final = {"Deployment": "ReplicaSet", "CronJob": "Job"}
 
@@ -98,19 +85,20 @@ def _of_field(
     scope: Scope, left: ir.Read, operator: str, right: ir.Const, *, negated: bool
 ) -> None:
     value, field = str(right.value), left.field
+    letters = FIELDS[field].letters
     if not value and negated and FIELDS[field].optional:
         meant.not_empty(scope, left, right)
     elif field.endswith("owner.kind"):
         _owner_kind(scope, value, right.span)
-    elif field in _PLAIN | _IMAGES and _PATTERN.search(value) is not None:
+    elif letters and _PATTERN.search(value) is not None:
         # The text of a label test holds the value, too.
         text = field if left.key is None else f"{field}[{quoted_key(left.key)}]"
         _pattern(scope, text, operator, right, negated=negated)
     elif field.endswith(".label") and re.search(r"[/:@]", value):
         _no_label_value(scope, left, right, value, negated=negated)
-    elif re.search(r"\s", value) and field in _NAMES | _IMAGES:
+    elif re.search(r"\s", value) and letters in (NAME, IMAGE):
         _blanks(scope, field, right, value, negated=negated)
-    elif field in _NAMES and value.lower() != value:
+    elif letters == NAME and value.lower() != value:
         scope.report(
             "P317",
             f"`{field}` has no capitals, so this {'always' if negated else 'never'} holds",
@@ -256,7 +244,7 @@ def _pattern(scope: Scope, left: str, operator: str, right: ir.Const, *, negated
         _never(scope, sign, left, right, (among if operator == "is" else each) if words else "")
         return
     elif sign in "*%?" and not re.search(
-        r"[\^$+()\[\]{}\\|]" if left in _IMAGES else r"[\^$+()\[\]{}\\|.]",
+        r"[\^$+()\[\]{}\\|]" if left in _OF_IMAGES else r"[\^$+()\[\]{}\\|.]",
         value.replace(".*", "*"),
     ):
         body = re.sub(r"%|\.\*", "*", value)

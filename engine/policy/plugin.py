@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsl.plan import OF_NODES, Effect, FilterRule, Parts, Plan, RuleBase, Stop
+from dsl.schema import FIELDS
 from engine.framework.decision import Decision
 from engine.framework.effects import Emit, pod_event
 from engine.framework.events import (
@@ -495,41 +496,38 @@ def _is_of_version(read: str) -> bool:
     return read.startswith(("metric:", "pod."))
 
 
-_NODE_CHANGES: Final = (
-    (("node.label", "node.zone", "node.region", "node.rack", "node.arch", "node.os",
-      "node.instance_type", "zone.pods", "region.pods", "rack.pods"),
-     Action.UPDATE_NODE_LABEL, Cause.LABELS),
-    (("node.annotation",), Action.UPDATE_NODE_ANNOTATION, Cause.OTHER),
-    (("node.taint",), Action.UPDATE_NODE_TAINT, Cause.TAINTS),
-    # Uncordoning is a change of taints, cordoning is not.
-    (("node.unschedulable",), Action.UPDATE_NODE_TAINT | Action.UPDATE_OTHER, Cause.TAINTS),
-    (("node.ready", "node.condition"), Action.UPDATE_NODE_CONDITION, Cause.CONDITIONS),
-    (("node.kernel", "node.kubelet_version", "node.os_image", "node.container_runtime",
-      "node.images", "node.missing_image_bytes"), Action.UPDATE_OTHER, Cause.IMAGES | Cause.OTHER),
-    (("node.eligible",), Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT,
-     Cause.LABELS | Cause.TAINTS),
-)  # fmt: skip
-"""What changes a field: the event of it, and what the cache says changed of the row."""
-_AMOUNTS: Final = ("capacity", "allocatable", "requested", "free")
-_POD_SETS: Final = ("node.pods", "zone.pods", "region.pods", "rack.pods", "cluster.pods")
-_ASSIGNED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ALL)
-_SAMPLES: Final = (
-    ClusterEvent(Resource.SIGNAL, Action.ALL),
-    ClusterEvent(Resource.TIME, Action.ALL),  # samples turn stale by themselves
-)
-_ROOTS: Final[Mapping[str, tuple[ClusterEvent, ...]]] = MappingProxyType(
+def _node(action: Action) -> ClusterEvent:
+    return ClusterEvent(Resource.NODE, action)
+
+
+_TIME: Final = ClusterEvent(Resource.TIME, Action.ALL)
+_WAKING: Final[Mapping[str, tuple[tuple[ClusterEvent, ...], Cause]]] = MappingProxyType(
     {
-        "it": (_ASSIGNED,),
-        "pod": (ClusterEvent(Resource.TARGET_POD, Action.UPDATE),),
-        "cluster": (ClusterEvent(Resource.NODE, Action.ALL),),
-        "namespace": (ClusterEvent(Resource.NAMESPACE, Action.ALL),),
-        "metric": _SAMPLES,
-        "metric_age": _SAMPLES,
-        "time": (ClusterEvent(Resource.TIME, Action.ALL),),
-        "now": (ClusterEvent(Resource.TIME, Action.ALL),),
+        "labels": ((_node(Action.UPDATE_NODE_LABEL),), Cause.LABELS),
+        "annotations": ((_node(Action.UPDATE_NODE_ANNOTATION),), Cause.OTHER),
+        "taints": ((_node(Action.UPDATE_NODE_TAINT),), Cause.TAINTS),
+        # Uncordoning is a change of taints, cordoning is not.
+        "cordon": ((_node(Action.UPDATE_NODE_TAINT | Action.UPDATE_OTHER),), Cause.TAINTS),
+        "conditions": ((_node(Action.UPDATE_NODE_CONDITION),), Cause.CONDITIONS),
+        "others": ((_node(Action.UPDATE_OTHER),), Cause.IMAGES | Cause.OTHER),
+        "allocatable": ((_node(Action.UPDATE_NODE_ALLOCATABLE),), Cause.ANY),
+        "nodes": ((_node(Action.ALL),), Cause.ANY),
+        "pods": ((ClusterEvent(Resource.ASSIGNED_POD, Action.ALL),), Cause.ANY),
+        "pod": ((ClusterEvent(Resource.TARGET_POD, Action.UPDATE),), Cause(0)),
+        "namespaces": ((ClusterEvent(Resource.NAMESPACE, Action.ALL),), Cause.ANY),
+        "time": ((_TIME,), Cause.ANY),
+        # Samples turn stale by themselves.
+        "samples": ((ClusterEvent(Resource.SIGNAL, Action.ALL), _TIME), Cause(0)),
+        "ages": ((ClusterEvent(Resource.SIGNAL, Action.ALL), _TIME), Cause.ANY),
     }
 )
-"""By the first word of a field, up to the dot or colon."""
+"""What of a cluster changes a field -> its events, and what the cache says changed of a row."""
+
+
+def _wakes(read: str) -> tuple[str, ...]:
+    if read.startswith("metric"):
+        return ("samples",) if read.startswith("metric:") else ("ages",)
+    return FIELDS[read].wakes if read in FIELDS else ()
 
 
 def _events_of_rule(rule: RuleBase) -> set[ClusterEvent]:
@@ -542,33 +540,16 @@ def _events_of_rule(rule: RuleBase) -> set[ClusterEvent]:
 
 def events_of_reads(reads: frozenset[str]) -> set[ClusterEvent]:
     """The events that can change the verdict of a filter that reads these fields."""
-    events = {ClusterEvent(Resource.NODE, Action.ADD)}
-    for read in reads:
-        events |= _events_of(read)
-    return events
+    found = (event for read in reads for one in _wakes(read) for event in _WAKING[one][0])
+    return {_node(Action.ADD), *found}
 
 
 def _causes_of(reads: Set[str]) -> Cause:
     """The changes of a row that can change the verdict of filters that read these fields."""
     causes = Cause(0)
     for read in reads:
-        if read.startswith(("pod.", "metric:")):
-            continue
-        found = [cause for fields, _, cause in _NODE_CHANGES if read in fields]
-        causes |= found[0] if found and "pods" not in read else Cause.ANY
+        wakes = _wakes(read)
+        for one in wakes:
+            causes |= _WAKING[one][1]
+        causes |= Cause(0) if wakes else Cause.ANY
     return causes
-
-
-def _events_of(read: str) -> set[ClusterEvent]:
-    events = set(_ROOTS.get(read.replace(":", ".").partition(".")[0], ()))
-    for fields, action, _ in _NODE_CHANGES:
-        if read in fields:
-            events.add(ClusterEvent(Resource.NODE, action))
-    last = read.rpartition(".")[2]
-    if last in _AMOUNTS:
-        events.add(ClusterEvent(Resource.NODE, Action.UPDATE_NODE_ALLOCATABLE))
-    if last == "capacity":
-        events.add(ClusterEvent(Resource.NODE, Action.UPDATE_OTHER))
-    if last in ("requested", "free") or read in _POD_SETS:
-        events.add(_ASSIGNED)
-    return events

@@ -6,10 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from dsl.functions import parse_time
-from dsl.types import MISSING
+from dsl.schema import FIELDS
+from dsl.types import MISSING, Kind
 from engine.framework.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PodInfo
 from engine.objects import Container, Namespace, ResourceList, ResourceRequirements, Toleration
 from engine.quantity import resource_amount
@@ -22,6 +23,7 @@ _TEMPLATE_HASH: Final = "pod-template-hash"
 _RUN: Final = re.compile(r"(.+)-(\d{8})")
 _FIRST_RUN: Final = 23_667_840
 
+_CAPITAL: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]")
 PodNumber = Callable[[PodInfo], float]
 PodText = Callable[[PodInfo], str | None]
 PodFlag = Callable[[PodInfo], bool]
@@ -99,11 +101,6 @@ def _volumes(pod: PodInfo) -> float:
     return float(sum(1 for one in volumes if one.persistent_volume_claim or one.ephemeral))
 
 
-def _active_deadline(pod: PodInfo) -> float:
-    seconds = pod.pod.spec.active_deadline_seconds
-    return MISSING if seconds is None else float(seconds)
-
-
 def _restarts(pod: PodInfo) -> float:
     return float(sum(one.restart_count for one in pod.pod.status.container_statuses or ()))
 
@@ -171,42 +168,74 @@ def _sum(parts: Iterable[Mapping[str, float]]) -> Counter[str]:
     return total
 
 
-POD_TEXTS: Final[Mapping[str, PodText]] = MappingProxyType(
+def reader_of(wire: str) -> Callable[[Any], Any]:
+    """What stands at a path as the API writes it, `status.nodeInfo.kernelVersion`, or None."""
+    path = _CAPITAL.sub(lambda found: f"_{found.group().lower()}", wire).split(".")
+
+    def read(there: Any) -> Any:  # noqa: ANN401 - an object of the cluster, and what is in it
+        for part in path:
+            there = getattr(there, part, None)
+        return there
+
+    return read
+
+
+def _plain(owner: str, kind: Kind, *, keyed: bool = False) -> dict[str, Any]:
+    """Readers of the fields that stand in the object as they are, by name without the owner."""
+    return {
+        spec.name.removeprefix(f"{owner}."): _READERS[kind, keyed](
+            reader_of(f"pod.{spec.wire}"), spec.absent or None
+        )
+        for spec in FIELDS.values()
+        if spec.wire
+        and spec.name.startswith(f"{owner}.")
+        and (spec.type.kind, spec.keyed) == (kind, keyed)
+    }
+
+
+_Get = Callable[[PodInfo], Any]
+_READERS: Final[Mapping[tuple[Kind, bool], Callable[[_Get, str | None], Any]]] = MappingProxyType(
     {
+        (Kind.TEXT, False): lambda get, absent: lambda p: get(p) or absent,
+        (Kind.TEXT, True): lambda get, _: lambda p, key: (get(p) or {}).get(key),
+        (Kind.TIME, False): lambda get, _: lambda p: epoch_seconds(get(p)),
+        (Kind.NUMBER, False): lambda get, _: lambda p: _float(get(p)),
+        (Kind.BOOL, False): lambda get, _: get,
+    }
+)
+
+
+def _float(value: float | None) -> float:
+    return MISSING if value is None else float(value)
+
+
+POD_TEXTS: Final[Mapping[str, PodText]] = MappingProxyType(
+    _plain("it", Kind.TEXT)
+    | {
         "name": lambda p: p.name,
         "namespace": lambda p: p.namespace,
         "uid": lambda p: p.uid,
         "qos": qos_of,
-        "scheduler": lambda p: _or_none(p.pod.spec.scheduler_name),
-        "service_account": lambda p: _or_none(p.pod.spec.service_account_name),
-        "priority_class": lambda p: _or_none(p.pod.spec.priority_class_name),
-        "runtime_class": lambda p: _or_none(p.pod.spec.runtime_class_name),
-        "preemption_policy": lambda p: p.pod.spec.preemption_policy or "PreemptLowerPriority",
-        "nominated_node": lambda p: _or_none(p.pod.status.nominated_node_name),
         "owner.kind": lambda p: (_controller(p) or (None, None))[0],
         "owner.name": lambda p: (_controller(p) or (None, None))[1],
         "image": lambda p: _or_none(containers_of(p)[0].image) if containers_of(p) else None,
-        "phase": lambda p: _or_none(p.pod.status.phase),
         "workload": workload_of,
     }
 )
 POD_KEYED_TEXTS: Final[Mapping[str, Callable[[PodInfo, str], str | None]]] = MappingProxyType(
-    {
-        "label": lambda p, key: (p.pod.metadata.labels or {}).get(key),
-        "annotation": lambda p, key: (p.pod.metadata.annotations or {}).get(key),
-        "node_selector": lambda p, key: (p.pod.spec.node_selector or {}).get(key),
+    _plain("it", Kind.TEXT, keyed=True)
+    | {
         "toleration": _toleration,
     }
 )
 POD_NUMBERS: Final[Mapping[str, PodNumber]] = MappingProxyType(
-    {
+    _plain("it", Kind.NUMBER)
+    | _plain("it", Kind.TIME)
+    | {
         "priority": lambda p: float(p.priority),
-        "created": lambda p: epoch_seconds(p.pod.metadata.creation_timestamp),
         "scheduled_at": _scheduled_at,
         "volumes.count": _volumes,
-        "active_deadline": _active_deadline,
         "restarts": _restarts,
-        "started_at": lambda p: epoch_seconds(p.pod.status.start_time),
         "cpu": lambda p: float(p.requests.get(CPU, 0)),
         "memory": lambda p: float(p.requests.get(MEMORY, 0)),
         "storage": lambda p: float(p.requests.get(EPHEMERAL_STORAGE, 0)),
@@ -219,12 +248,12 @@ POD_KEYED_NUMBERS: Final[Mapping[str, Callable[[PodInfo, str], float]]] = Mappin
     }
 )
 POD_FLAGS: Final[Mapping[str, PodFlag]] = MappingProxyType(
-    {
+    _plain("it", Kind.BOOL)
+    | {
         "terminating": lambda p: p.terminating,
         "ready": lambda p: _has(p, "Ready"),
         "bound": lambda p: bool(p.pod.spec.node_name),
         "nominated": lambda p: bool(p.pod.status.nominated_node_name),
-        "host_network": lambda p: p.pod.spec.host_network,
         "tolerates_all": lambda p: any(
             _tolerates_everything(t) for t in p.pod.spec.tolerations or ()
         ),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
+from msgspec import Struct
 from msgspec.structs import fields
 
 from dsl.checker.scope import closest
@@ -27,10 +28,39 @@ _LEAVE_OUT: Final = (
 #: Stands for "this scheduler has no value for the field".
 _UNKNOWN: Final = "?"
 _SHOWN: Final = 8
-#: The plugins that every scheduler runs, as `use` names them.
-PLUGINS: Final = frozenset(
-    "".join(f"-{sign.lower()}" if sign.isupper() else sign for sign in name).removeprefix("-")
-    for name in DEFAULT_WEIGHTS
+
+
+class Acting(Struct, frozen=True):
+    """What of the language this scheduler acts on; the rest is understood and refused.
+
+    Attributes:
+        plugins: those that every scheduler runs, as `use` names them.
+        fields: what has a value.
+        statements: those that do something, where only a form of them does with that form.
+    """
+
+    plugins: frozenset[str]
+    fields: frozenset[str]
+    statements: frozenset[str]
+
+
+#: Owners of fields, and fields, that no object or table of this scheduler holds.
+_LATER: Final = (
+    "queue.pods", "pod.previous_node", "workload.", "group.", "quota.", "node.nominated",
+    "node.finished", "node.heartbeat", "node.volumes.", "it.finished_at", "it.quota.", "victims.",
+)  # fmt: skip
+_STATEMENTS: Final = frozenset(
+    {"gate", "sort", "prefilter", "filter", "forbid", "score", "prefer", "avoid", "spread", "first",
+     "reserve", "permit", "bind: default", "bind: dry", "prebind: annotate", "prebind: event",
+     "postbind: event"}
+)  # fmt: skip
+ACTS_ON: Final = Acting(
+    plugins=frozenset(
+        "".join(f"-{sign.lower()}" if sign.isupper() else sign for sign in name).removeprefix("-")
+        for name in DEFAULT_WEIGHTS
+    ),
+    fields=frozenset(name for name in FIELDS if not name.startswith(_LATER)),
+    statements=_STATEMENTS,
 )
 #: A name of the configuration -> the text it stands in, and where.
 Places = Callable[[str], tuple[SourceFile, Span]]
@@ -38,7 +68,7 @@ Places = Callable[[str], tuple[SourceFile, Span]]
 
 def new_compiler() -> Compiler:
     """A compiler that knows the scheduler's plugins."""
-    return Compiler(plugins=PLUGINS)
+    return Compiler(plugins=ACTS_ON.plugins)
 
 
 def unsupported(plan: Plan) -> list[Diagnostic]:
@@ -117,20 +147,26 @@ def _later(what: str) -> str:
 
 def _beyond(plan: Plan) -> Iterator[tuple[RuleBase, str]]:
     """Statements that need what this scheduler does not have."""
+    for rule, form, written in _forms(plan):
+        if form not in ACTS_ON.statements:
+            yield rule, _later(written)
+
+
+def _forms(plan: Plan) -> Iterator[tuple[RuleBase, str, str]]:
+    """The statements of which this scheduler may not act on all forms, and how each is written."""
     for rule in (*plan.preempts, *plan.gangs, *plan.quotas):
-        yield rule, _later(f"{rule.text.partition(':')[0]}:")
+        point = rule.text.partition(":")[0]
+        yield rule, point, f"{point}:"
     for permit in plan.permits:
         if permit.core.decision == "wait":
-            yield permit, _later("permit: ... wait")
+            yield permit, "permit: wait", "permit: ... wait"
     for action in (*plan.prebinds, *plan.postbinds):
-        point = action.text.partition(":")[0]
-        allowed = ("annotate", "event") if action in plan.prebinds else ("event",)
+        point = "prebind" if action in plan.prebinds else "postbind"
         for one in action.core.actions:
-            if one.kind not in allowed:
-                yield action, _later(f"{point}: {one.kind}")
+            yield action, f"{point}: {one.kind}", f"{action.text.partition(':')[0]}: {one.kind}"
     for bind in plan.binds:
-        if bind.core.kind == "with":
-            yield bind, _later(f"bind: with {bind.core.name}")
+        kind = bind.core.kind
+        yield bind, f"bind: {kind}", f"bind: {kind} {bind.core.name}"
 
 
 def _rules(plan: Plan) -> Iterator[tuple[str, RuleBase]]:
@@ -161,7 +197,7 @@ def _reason(point: str, read: str, metrics: dict[str, MetricSpec]) -> str:
         spec = metrics[name]
         if spec.source not in _SOURCES:
             return f"this scheduler does not read metrics from `{spec.source}` yet"
-    if read in FIELDS and not FIELDS[read].served:
+    if read in FIELDS and read not in ACTS_ON.fields:
         return _UNKNOWN
     if read in _QUEUE_FIELDS and (point not in _QUEUE_RULES or read != "pod.queued_at"):
         return f"this scheduler knows `pod.queued_at` in `sort` only, and not `{read}` here"

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from dsl.functions import parse_number, parse_time
 from dsl.plan import Part
-from dsl.schema import AMOUNTS, NODE_SETS, WEEKDAYS, WELL_KNOWN_LABELS
-from dsl.types import MISSING
+from dsl.schema import AMOUNTS, FIELDS, NODE_SETS, WEEKDAYS, WELL_KNOWN_LABELS
+from dsl.types import MISSING, Kind, Level
 from engine.framework.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, PodInfo
 from engine.framework.snapshot import (
     BoolColumn,
@@ -46,6 +46,7 @@ from engine.policy.podreads import (
     pod_number,
     pod_text,
     reader,
+    reader_of,
     workload_of,
 )
 
@@ -83,22 +84,14 @@ def _tainted(test: str) -> Callable[[Node], bool]:
     return tainted
 
 
-#: Field -> how the API calls it in `status.nodeInfo`.
-_NODE_INFO: Final = MappingProxyType(
+#: Texts that stand in a node as they are -> where.
+_PLAIN: Final = MappingProxyType(
     {
-        "node.kernel": "kernel_version",
-        "node.kubelet_version": "kubelet_version",
-        "node.os_image": "os_image",
-        "node.container_runtime": "container_runtime_version",
+        spec.name: reader_of(spec.wire)
+        for spec in FIELDS.values()
+        if spec.level is Level.NODE and spec.wire and spec.type.kind is Kind.TEXT
     }
 )
-
-
-def _info(name: str) -> Callable[[Node], str | None]:
-    def said(node: Node) -> str | None:
-        return getattr(node.status.node_info, name, "") or None
-
-    return said
 
 
 def _addresses(node: Node) -> float:
@@ -219,8 +212,9 @@ class SnapshotWorld:
             return nodes.text(*label_column(key))
         if field == "node.name":
             return nodes.name_codes()
-        if field in _NODE_INFO:
-            return nodes.text(field, _info(_NODE_INFO[field]))
+        if field in _PLAIN:
+            said = _PLAIN[field]
+            return nodes.text(field, lambda node: said(node) or None)
         if key is None and field in WELL_KNOWN_LABELS:
             return nodes.text(*label_column(WELL_KNOWN_LABELS[field]))
         if field == "node.annotation" and key is not None:
@@ -519,17 +513,14 @@ def readable_fields() -> Iterator[str]:
     for kind in ("cpu", "memory", "gpu"):
         yield from (f"cluster.{kind}.{part}" for part in parts[1:])
     pod = {*POD_TEXTS, *POD_KEYED_TEXTS, *POD_NUMBERS, *POD_KEYED_NUMBERS, *POD_FLAGS, "gpu"}
-    placed = {"phase", "terminating", "started_at", "scheduled_at", "ready", "bound", "nominated",
-              "restarts"}  # fmt: skip
-    yield from (f"it.{field}" for field in pod)
-    yield from (f"pod.{field}" for field in pod - placed)
+    yield from (name for field in pod for name in (f"it.{field}", f"pod.{field}") if name in FIELDS)
     yield from (f"pod.{field}" for field in _QUEUE_FIELDS)
     yield from ("it.node", "it.namespace.label", "it.namespace.annotation")
     yield from ("pod.images", "pod.containers")
     yield from ("node.images", "node.eligible", "node.missing_image_bytes")
     yield from ("node.ips.capacity", "node.ips.free")
     yield from ("namespace.name", "namespace.label", "namespace.annotation")
-    yield from ("node.name", *_NODE_INFO, "node.label", "node.annotation", "node.condition")
+    yield from ("node.name", *_PLAIN, "node.label", "node.annotation", "node.condition")
     yield from WELL_KNOWN_LABELS
     yield from ("node.taint", "node.ready", "node.unschedulable", "node.created")
     for kind in ("cpu", "memory", "storage", "gpu", "resource"):

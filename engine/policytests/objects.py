@@ -12,6 +12,7 @@ import yaml
 
 from dsl.functions import parse_quantity
 from dsl.policytest import Thing, pod_names
+from dsl.schema import FIELDS
 from engine.framework.podinfo import (
     CPU,
     EPHEMERAL_STORAGE,
@@ -99,14 +100,17 @@ def _made(kind: type[msgspec.Struct], tree: Tree, thing: Thing) -> Any:  # noqa:
         raise FixtureError(f"{thing.text('from') or thing.name}: {failed}") from failed
 
 
-# ---- nodes and namespaces --------------------------------------------------------------------
+def _wired(thing: Thing, owner: str, part: str) -> Tree:
+    """What a fixture says of fields that stand in a part of the object as they are."""
+    return {
+        spec.wire.rpartition(".")[2]: thing.plain[name]
+        for spec in FIELDS.values()
+        if spec.name.startswith(f"{owner}.") and spec.wire.rpartition(".")[0] == part
+        if (name := spec.name.removeprefix(f"{owner}.")) in thing.plain
+    }
 
-_NODE_INFO: Final = (
-    ("kernel", "kernelVersion"),
-    ("kubelet_version", "kubeletVersion"),
-    ("os_image", "osImage"),
-    ("container_runtime", "containerRuntimeVersion"),
-)
+
+# ---- nodes and namespaces --------------------------------------------------------------------
 
 
 def node_of(thing: Thing, read: ReadText) -> Node:
@@ -124,8 +128,7 @@ def node_of(thing: Thing, read: ReadText) -> Node:
         "labels": labels | dict(thing.maps.get("label", {})),
         "annotations": _part(meta, "annotations") | dict(thing.maps.get("annotation", {})),
     }
-    if "created" in thing.plain:
-        meta["creationTimestamp"] = thing.text("created")
+    meta |= _wired(thing, "node", "metadata")
     given = thing.maps.get("taint", {})
     spec["taints"] = [one for one in _items(spec, "taints") if one.get("key") not in given] + [
         {"key": key, "value": value, "effect": "NoSchedule"} for key, value in given.items()
@@ -142,7 +145,7 @@ def node_of(thing: Thing, read: ReadText) -> Node:
         "allocatable": least | (_part(status, "allocatable") or capacity) | amounts,
         "conditions": _conditions(thing, _items(status, "conditions")),
     }
-    info = {field: thing.text(name) for name, field in _NODE_INFO if name in thing.plain}
+    info = _wired(thing, "node", "status.nodeInfo")
     if info:
         status["nodeInfo"] = _part(status, "nodeInfo") | info
     sizes = thing.maps.get("image_size", {})
@@ -264,8 +267,7 @@ def _metadata(thing: Thing, meta: Tree, name: str, uid: str) -> Tree:
         "labels": _part(meta, "labels") | dict(thing.maps.get("label", {})),
         "annotations": _part(meta, "annotations") | dict(thing.maps.get("annotation", {})),
     }
-    if "created" in thing.plain:
-        meta["creationTimestamp"] = thing.text("created")
+    meta |= _wired(thing, "it", "metadata")
     if thing.flag("terminating", default=False):
         meta["deletionTimestamp"] = _DELETED
     _own(thing, meta)
@@ -290,17 +292,6 @@ def _own(thing: Thing, meta: Tree) -> None:
     meta["ownerReferences"] = [{"kind": kind, "name": name, "controller": True}]
 
 
-_SPEC: Final = (
-    ("scheduler", "schedulerName"),
-    ("service_account", "serviceAccountName"),
-    ("preemption_policy", "preemptionPolicy"),
-    ("priority_class", "priorityClassName"),
-    ("runtime_class", "runtimeClassName"),
-    ("priority", "priority"),
-    ("host_network", "hostNetwork"),
-)
-
-
 def _spec(thing: Thing, spec: Tree, *, from_file: bool) -> Tree:
     containers = _with_images(thing, _items(spec, "containers")) or [{"name": "main"}]
     inits = _items(spec, "initContainers")
@@ -310,9 +301,7 @@ def _spec(thing: Thing, spec: Tree, *, from_file: bool) -> Tree:
         for one in (*containers, *inits):
             _limits_are_requests(one)
     _ask(containers, inits, _asked(thing), thing.maps.get("limit", {}))
-    spec |= {field: thing.plain[name] for name, field in _SPEC if name in thing.plain}
-    if "active_deadline" in thing.plain:
-        spec["activeDeadlineSeconds"] = thing.plain["active_deadline"]
+    spec |= _wired(thing, "it", "spec")
     if thing.node and thing.flag("bound", default=True):
         spec["nodeName"] = thing.node
     if "volumes" in thing.plain:
@@ -382,11 +371,7 @@ def _status(thing: Thing, status: Tree) -> Tree:
     phase = thing.text("phase") or ("Succeeded" if thing.kind == "finished" else "")
     if phase or running:
         status["phase"] = phase or "Running"
-    for name, field in (
-        ("qos", "qosClass"), ("started_at", "startTime"), ("nominated_node", "nominatedNodeName"),
-    ):  # fmt: skip
-        if name in thing.plain:
-            status[field] = thing.text(name)
+    status |= _wired(thing, "it", "status")
     if "restarts" in thing.plain:
         status["containerStatuses"] = [{"name": "main", "restartCount": thing.plain["restarts"]}]
     if running or thing.kind == "finished":

@@ -25,6 +25,7 @@ from dsl.parser.build import StatementReader
 from dsl.policytest import read_suite
 from dsl.schema import FIELDS
 from dsl.source import read_source
+from engine.policy.support import ACTS_ON
 from engine.policytests.report import as_json, as_junit, as_text
 from engine.policytests.running import ERROR, Runner
 from tests.fuzz.inputs import ROOT, SEPARATOR, WORLD
@@ -212,7 +213,7 @@ def _place(wrong: Exception) -> str:
 
 def _unserved(name: str) -> bool:
     """Whether a field of this name has no value in this version."""
-    return any(name in path and not field.served for path, field in FIELDS.items())
+    return any(name in path and path not in ACTS_ON.fields for path in FIELDS)
 
 
 def _rules(result: CompileResult) -> list[tuple[object, ...]]:

@@ -17,6 +17,7 @@ from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.status import Code
 from engine.objects import Namespace, from_builtins
 from engine.policy.plugin import events_of_reads
+from engine.policy.support import ACTS_ON
 from tests.builders import make_node, make_pod
 from tests.effort import examples
 from tests.engine.policy.builders import NOW, Samples, chain, policies
@@ -342,6 +343,16 @@ def test_what_a_rule_reads_says_what_wakes_its_pods(read, happened):
     registered = events_of_reads(frozenset({read}))
     assert any(event.matches(happened) for event in registered)
     assert any(event.matches(ClusterEvent(Resource.NODE, Action.ADD)) for event in registered)
+
+
+#: Fields that never change while their object is there, and outcomes of a cycle.
+FIXED = ("node.name", "node.created", "score", "score.total")
+
+
+@pytest.mark.parametrize("name", sorted(ACTS_ON.fields))
+def test_every_field_that_may_change_wakes(name):
+    awoken = names(events_of_reads(frozenset({name}))) - {"Node/Add"}
+    assert bool(awoken) != (name in FIXED)
 
 
 def test_a_rule_about_names_hears_of_new_nodes_only():
