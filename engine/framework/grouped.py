@@ -9,33 +9,34 @@ Asks `interface.Grouped` and knows no plugin.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.framework.interface import MAX_SCORE, Grouped, GroupedFilter, GroupedScore, Moved
-from engine.framework.podclass import NOWHERE, keys_of
+from engine.framework.podclass import FRACTION, NOWHERE, TIE_BITS
 from engine.framework.snapshot import IntColumn, Snapshot
 
 _MOST_GROUPS: Final = 1 << 14
-_NO_TIES: Final = np.zeros(1, np.int64)
+
+_T = TypeVar("_T")
 
 
 class _Together:
     """The groups of several members as one: rows that no member tells apart."""
 
-    __slots__ = ("_keys", "_members", "column", "parts")
+    __slots__ = ("_members", "_numbers", "column", "keys")
 
     def __init__(self, members: Sequence[Grouped]) -> None:
         self._members = members
-        self._keys: dict[tuple[int, ...], int] = {}
+        self._numbers: dict[tuple[int, ...], int] = {}
         self.column: NDArray[Any] = np.empty(0, np.int32)
-        self.parts: list[NDArray[np.intp] | slice] = [slice(None)] * len(members)
-        """For each member, its group for each group of these."""
+        self.keys: list[tuple[int, ...]] = []
+        """For each group, that of each member; none with one member, whose groups it has."""
 
     def __len__(self) -> int:
-        return len(self._keys) if len(self._members) > 1 else len(self._members[0])
+        return len(self.keys) if len(self._members) > 1 else len(self._members[0])
 
     def sync(self, snapshot: Snapshot) -> Moved:
         """See `Grouped.sync`."""
@@ -51,14 +52,18 @@ class _Together:
                 self._rebuild()
                 return None
             rows.update([row for row, _ in some])
-        found, known = [], len(self._keys)
+        found = []
         for row in rows:
             found.append((row, int(self.column[row])))
-            key = tuple([int(member.column[row]) for member in members])
-            self.column[row] = self._keys.setdefault(key, len(self._keys))
-        if len(self._keys) > known:
-            self._lay_out()
+            self.column[row] = self._number(tuple([int(one.column[row]) for one in members]))
         return found
+
+    def _number(self, key: tuple[int, ...]) -> int:
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self.keys)
+            self.keys.append(key)
+        return number
 
     def _rebuild(self) -> None:
         number = np.zeros(len(self._members[0].column), np.int64)
@@ -68,12 +73,9 @@ class _Together:
                 number * len(member) + member.column, return_index=True, return_inverse=True
             )
         self.column = number.astype(np.int32)
-        keys = zip(*[member.column[first].tolist() for member in self._members], strict=True)
-        self._keys = {key: i for i, key in enumerate(keys)}
-        self._lay_out()
-
-    def _lay_out(self) -> None:
-        self.parts = list(np.array(list(self._keys), np.intp).reshape(-1, len(self._members)).T)
+        columns = [member.column[first].tolist() for member in self._members]
+        self.keys = list(zip(*columns, strict=True))
+        self._numbers = {key: i for i, key in enumerate(self.keys)}
 
 
 class GroupedChoice:
@@ -102,18 +104,41 @@ class GroupedChoice:
             ValueError: a score of a feasible node is outside 0..100.
         """
         self._count(column, self._together.sync(snapshot))
-        parts = iter(self._together.parts)
-        live = np.array(self._live, np.int64)
-        for one, part in zip(self._filters, parts, strict=False):
-            live *= one.passes()[part]
-        totals = np.zeros(len(live))
-        for (weight, scorer), part in zip(self._scorers, parts, strict=True):
-            totals += weight * _scores(scorer, part, live)
-        steps = keys_of(totals, _NO_TIES, 0, whole=False)
-        steps[live == 0] = NOWHERE
-        np.take(steps, self._together.column, out=self._buffer, mode="clip")
+        live = self._live
+        for i, one in enumerate(self._filters):
+            passes = self._each(one.passes(), i)
+            live = [n if passed else 0 for n, passed in zip(live, passes, strict=True)]
+        totals = [0.0] * len(live)
+        for i, (weight, scorer) in enumerate(self._scorers, len(self._filters)):
+            scores = self._each(scorer.scores(self._by_member(live, scorer, i)), i)
+            for group, score in enumerate(scores):
+                if live[group]:
+                    if not 0 <= score <= MAX_SCORE:
+                        raise ValueError("a score is outside 0..100")
+                    totals[group] += weight * score
+        steps = [
+            int(total * FRACTION) << TIE_BITS if n else NOWHERE
+            for n, total in zip(live, totals, strict=True)
+        ]
+        table = np.array(steps, np.int64)
+        np.take(table, self._together.column, out=self._buffer, mode="clip")
         self._buffer += column
-        return self._buffer, int(live.sum())
+        return self._buffer, sum(live)
+
+    def _each(self, answers: Sequence[_T], member: int) -> Sequence[_T]:
+        """What a member says of its groups, for each group of all."""
+        keys = self._together.keys
+        return [answers[key[member]] for key in keys] if keys else answers
+
+    def _by_member(self, live: list[int], member: Grouped, at: int) -> list[int]:
+        """How many feasible nodes the groups of a member have."""
+        keys = self._together.keys
+        if not keys:
+            return live
+        found = [0] * len(member)
+        for key, n in zip(keys, live, strict=True):
+            found[key[at]] += n
+        return found
 
     def _count(self, column: IntColumn, moved: Moved) -> None:
         """Brings `_live`, the feasible nodes of each group, up to the column."""
@@ -137,18 +162,3 @@ class GroupedChoice:
             odd.discard(row)
         for row in odd:
             live[groups[row]] += 1 if column[row] >= 0 else -1
-
-
-def _scores(
-    scorer: GroupedScore, part: NDArray[np.intp] | slice, live: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    feasible = live
-    if not isinstance(part, slice):
-        feasible = np.zeros(len(scorer), np.int64)
-        np.add.at(feasible, part, live)
-    scores = scorer.scores(feasible)
-    inside = scores[feasible > 0]
-    if inside.min(initial=0.0) < 0 or inside.max(initial=0.0) > MAX_SCORE:
-        raise ValueError("a score is outside 0..100")
-    found: NDArray[np.float64] = scores[part]
-    return found

@@ -103,7 +103,7 @@ class Grouped(Protocol):
 class GroupedFilter(Grouped, Protocol):
     """A filter by groups."""
 
-    def passes(self) -> BoolColumn:
+    def passes(self) -> Sequence[bool]:
         """Which groups pass."""
         ...
 
@@ -111,8 +111,8 @@ class GroupedFilter(Grouped, Protocol):
 class GroupedScore(Grouped, Protocol):
     """A score by groups."""
 
-    def scores(self, feasible: NDArray[np.int64]) -> Scores:
-        """0..100 for each group, by how many feasible nodes each has."""
+    def scores(self, feasible: Sequence[int]) -> Sequence[float]:
+        """0..100 for each group with feasible nodes, by how many each has."""
         ...
 
 

@@ -41,11 +41,11 @@ from engine.framework.interface import (
 from engine.framework.podinfo import PodInfo
 from engine.framework.podterms import NO_TERMS, PodTerms, terms_of
 from engine.framework.selectors import EVERYTHING, NOTHING, Labels, Selector
-from engine.framework.snapshot import BoolColumn, Rows, Snapshot
+from engine.framework.snapshot import Rows, Snapshot
 from engine.framework.status import Status, unresolvable, unschedulable
 from engine.framework.topology import AffinityTerm, CountedTerm, Demand, DomainTable, Tally
 from engine.objects import Namespace, Node, Pod
-from engine.plugins.groups import ByRow, Entities, Groups, Part
+from engine.plugins.groups import FEW_GROUPS, ByRow, Entities, Groups, Part
 
 NAME: Final = "InterPodAffinity"
 NOT_NEAR: Final = unresolvable("node(s) didn't match pod affinity rules")
@@ -248,18 +248,30 @@ class Places:
         """See `Grouped.__len__`."""
         return len(self._groups)
 
-    def passes(self) -> BoolColumn:
+    def passes(self) -> Sequence[bool]:
         """See `GroupedFilter.passes`."""
-        passes: BoolColumn = self.answers(self._groups) == 0
-        return passes
+        if len(self) > FEW_GROUPS:
+            found: list[bool] = (self.answers(self._groups) == 0).tolist()
+            return found
+        near, first = self._ends[0], self._first
+        return [
+            all(
+                (domain >= 0 and (first or count > 0)) if i < near else domain < 0 or count <= 0
+                for i, (domain, count) in enumerate(group)
+            )
+            for group in self._groups.one_by_one()
+        ]
+
+    @property
+    def _first(self) -> bool:
+        """Whether the pod is the first of its kind, which may be anywhere with the labels."""
+        if not self._wishes.near_itself:
+            return False
+        return not any(part.any for part in self._parts[: self._ends[0]])
 
     def answers(self, entities: Entities) -> NDArray[np.int8]:
-        """Of each whether it passes (0), or the number of the first reason against it.
-
-        The first pod of its kind may be anywhere with the labels.
-        """
-        near, far = self._ends
-        first = self._wishes.near_itself and not any(part.any for part in self._parts[:near])
+        """Of each whether it passes (0), or the number of the first reason against it."""
+        (near, far), first = self._ends, self._first
         found = np.zeros(len(entities), np.int8)
         for i in range(len(self._parts)):
             without = entities.domain(i) < 0
@@ -330,10 +342,20 @@ class Liking:
         """See `Grouped.__len__`."""
         return len(self._groups)
 
-    def scores(self, feasible: NDArray[np.int64]) -> Scores:
+    def scores(self, feasible: Sequence[int]) -> Sequence[float]:
         """See `GroupedScore.scores`."""
-        raw = self.raw(self._groups)
-        return _by_range(raw, raw[feasible > 0])
+        if len(self) > FEW_GROUPS:
+            raw = self.raw(self._groups)
+            found: list[float] = _by_range(raw, raw[np.array(feasible) > 0]).tolist()
+            return found
+        groups = self._groups.one_by_one()
+        totals = [sum([count for domain, count in group if domain >= 0]) for group in groups]
+        among = [total for total, n in zip(totals, feasible, strict=True) if n]
+        lowest, highest = min(among, default=0), max(among, default=0)
+        span = highest - lowest
+        if not span:
+            return [0.0] * len(groups)
+        return [float(int(MAX_SCORE * ((total - lowest) / span))) for total in totals]
 
     def of_rows(self, snapshot: Snapshot, rows: Rows) -> Scores:
         """Raw scores of the rows."""

@@ -46,7 +46,7 @@ from engine.framework.snapshot import BoolColumn, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable, unschedulable
 from engine.framework.topology import HOSTNAME, ZONE, Tally
 from engine.objects import Node, Pod, TopologySpreadConstraint
-from engine.plugins.groups import ByRow, Entities, Groups, Part
+from engine.plugins.groups import FEW_GROUPS, ByRow, Entities, Groups, Part
 from engine.plugins.spread_constraints import (
     HARD,
     SOFT,
@@ -64,6 +64,8 @@ SYSTEM: Final = (
     TopologySpreadConstraint(3, HOSTNAME, SOFT),
     TopologySpreadConstraint(5, ZONE, SOFT),
 )
+_HALF: Final = 0.5
+"""Scores are rounded half away from zero."""
 _NO_DOMAIN: Final = (1 << 31) - 1
 _PASSES, _SKEWED, _NO_LABEL = range(3)
 
@@ -163,22 +165,34 @@ class Skews:
         """See `Grouped.__len__`."""
         return len(self._groups)
 
-    def passes(self) -> BoolColumn:
+    def passes(self) -> Sequence[bool]:
         """See `GroupedFilter.passes`."""
-        passes: BoolColumn = self.answers(self._groups) == _PASSES
+        if len(self) > FEW_GROUPS:
+            found: list[bool] = (self.answers(self._groups) == _PASSES).tolist()
+            return found
+        most = self._most()
+        passes = []
+        for group in self._groups.one_by_one():
+            each = zip(group, most, strict=True)
+            passes.append(all(domain >= 0 and count <= top for (domain, count), top in each))
         return passes
 
-    def answers(self, entities: Entities) -> NDArray[np.int8]:
-        """Of each whether it passes, or why not: by the first constraint that says no."""
-        found = np.zeros(len(entities), np.int8)
-        each = enumerate(zip(self._spread.hard, self._parts, self._own, strict=True))
-        for i, (constraint, part, own) in each:
+    def _most(self) -> list[int]:
+        """For each constraint, the most that may be in a domain before the pod comes."""
+        found = []
+        for constraint, part, own in zip(self._spread.hard, self._parts, self._own, strict=True):
             least = 0
             if len(part.domains.sizes) >= constraint.min_domains:
                 fewest = part.minimum()
                 least = _NO_DOMAIN if fewest is None else fewest
-            skewed = entities.count(i) > constraint.max_skew + least - own
-            answer = np.where(entities.domain(i) < 0, _NO_LABEL, skewed)
+            found.append(constraint.max_skew + least - own)
+        return found
+
+    def answers(self, entities: Entities) -> NDArray[np.int8]:
+        """Of each whether it passes, or why not: by the first constraint that says no."""
+        found = np.zeros(len(entities), np.int8)
+        for i, most in enumerate(self._most()):
+            answer = np.where(entities.domain(i) < 0, _NO_LABEL, entities.count(i) > most)
             np.copyto(found, answer, where=found == _PASSES, casting="unsafe")
         return found
 
@@ -240,9 +254,44 @@ class Evenness:
         """See `Grouped.__len__`."""
         return len(self._groups)
 
-    def scores(self, feasible: NDArray[np.int64]) -> Scores:
+    def scores(self, feasible: Sequence[int]) -> Sequence[float]:
         """See `GroupedScore.scores`."""
-        return self._normal(self.raw(self._groups, feasible), feasible > 0)
+        if len(self) > FEW_GROUPS:
+            live = np.array(feasible, np.int64)
+            found: list[float] = self._normal(self.raw(self._groups, live), live > 0).tolist()
+            return found
+        counted = self._counted(feasible)
+        measures = []
+        for i, constraint in enumerate(self._spread.soft):
+            if constraint.topology_key == HOSTNAME:
+                size = sum([feasible[number] for number, _ in counted])
+            else:
+                size = len({max(group[i][0], 0) for _, group in counted})
+            measures.append((math.log(size + 2), constraint.max_skew - 1))
+        raw = {}
+        for number, group in counted:
+            total = 0.0
+            for (domain, count), (weight, skew) in zip(group, measures, strict=True):
+                if domain >= 0:
+                    total += count * weight + skew
+            raw[number] = int(total) + (total - int(total) >= _HALF)
+        scores = [0.0] * len(feasible)
+        if raw:
+            highest = max(raw.values())
+            both = highest + min(raw.values())
+            for number, one in raw.items():
+                share = MAX_SCORE * (both - one) // highest if highest else MAX_SCORE
+                scores[number] = float(share)
+        return scores
+
+    def _counted(self, feasible: Sequence[int]) -> list[tuple[int, list[tuple[int, int]]]]:
+        """The groups that get a score, by number."""
+        every_key = self._spread.every_key
+        return [
+            (number, group)
+            for number, group in enumerate(self._groups.one_by_one())
+            if feasible[number] and not (every_key and min(group)[0] < 0)
+        ]
 
     def of_rows(self, snapshot: Snapshot, rows: Rows) -> Scores:
         """Raw scores of the rows, which are the feasible ones."""
@@ -273,7 +322,7 @@ class Evenness:
             total += np.where(domains[i] >= 0, share, 0.0)
         total[ignored] = 0.0
         whole = np.trunc(total)
-        whole += total - whole >= 0.5  # noqa: PLR2004 - half away from zero
+        whole += total - whole >= _HALF
         return whole
 
     def normalized(self, scores: Scores) -> Scores:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from engine.cache import Cache
 from engine.cycle import decide
@@ -18,6 +18,7 @@ from engine.framework.profile import Profile
 from engine.framework.runtime import Framework, Unfit
 from engine.framework.status import Status
 from engine.objects import Namespace, Service, from_builtins
+from engine.plugins import groups, inter_pod_affinity, pod_topology_spread
 from engine.plugins.registry import default_plugins, make_plugin
 from tests.builders import make_node, make_pod, pod_object
 from tests.effort import examples
@@ -88,6 +89,15 @@ class GroupsMachine(RuleBasedStateMachine):
         self.assumed = 0
         self.bound: dict[str, PodInfo] = {}
         self.waiting = [make_pod("w", labels={"app": "x"})]
+
+    @initialize(few=st.sampled_from([0, groups.FEW_GROUPS]))
+    def groups_are_few_or_many(self, few):
+        """One by one or as columns."""
+        for plugin in (pod_topology_spread, inter_pod_affinity):
+            plugin.FEW_GROUPS = few
+
+    def teardown(self):
+        self.groups_are_few_or_many(groups.FEW_GROUPS)
 
     @rule(
         name=st.sampled_from(NODES),
