@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
@@ -34,6 +35,7 @@ from engine.kube.gate import Gate
 from engine.kube.reach import keep_asking
 from engine.kube.resources import KINDS
 from engine.kube.session import Session
+from engine.kube.sharing import EVERYTHING
 from engine.kube.wiring import Wiring
 from engine.kube.writer import KubeBinder, KubePodStatusWriter
 from engine.objects import Node, Pod
@@ -152,6 +154,9 @@ class App:
                 if refresher is not None:
                     running.append(group.create_task(refresher.run()))
                 await self._synced(reflectors, stop)
+                # The cluster stays: the collector need not walk it again and again.
+                gc.collect()
+                gc.freeze()
                 for hook in self._hooks.synced:
                     hook()
                 await self.scheduler.run(stop)
@@ -241,6 +246,12 @@ class App:
             self._config_map = source
         scheduler.add_background(self.reloader)
 
+    def _read_of_pods(self) -> frozenset[str]:
+        """What of pods on nodes is read: policies may read all of it, and new ones may come."""
+        policies = self.settings.berth.policies
+        with_source = policies.config_map is not None or policies.dir is not None
+        return EVERYTHING if with_source else frozenset()
+
     def _source(self, offer: Offer) -> ConfigMapSource | FolderSource:
         policies = self.settings.berth.policies
         if policies.config_map is not None:
@@ -262,7 +273,7 @@ class App:
         reflectors: list[watch.Reflector[Any]] = [
             watch.Reflector(session, watch.namespaces(), handlers.namespaces, wiring),
             watch.Reflector(session, watch.nodes(), _Nodes(handlers.nodes, self.signals), wiring),
-            watch.Reflector(session, watch.pods(), handlers.pods, wiring),
+            watch.Reflector(session, watch.pods(keep=self._read_of_pods()), handlers.pods, wiring),
         ]
         for kind in KINDS:
             handler = handlers.of(kind.wakes)

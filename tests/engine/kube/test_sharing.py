@@ -1,0 +1,100 @@
+"""What of pods is kept, and shared."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from engine.framework.podinfo import make_pod_info
+from engine.kube.sharing import EVERYTHING, PodSharing
+from engine.objects import Pod, from_builtins
+
+ROOT = Path(__file__).parents[3]
+
+
+def pod(name: str, node: str = "", **status: object) -> Pod:
+    requests = {"requests": {"cpu": "1"}}
+    conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": name}]
+    return from_builtins(
+        Pod,
+        {
+            "metadata": {
+                "name": name,
+                "uid": name,
+                "namespace": "".join(["name", "space"]),
+                "labels": {"app": "x"},
+                "annotations": {"a": name},
+                "creationTimestamp": name,
+                "ownerReferences": [{"kind": "Job", "name": name}],
+            },
+            "spec": {
+                "nodeName": node,
+                "containers": [{"name": "c", "resources": requests}],
+                "volumes": [{"name": f"token-{name}"}],
+            },
+            "status": {
+                "phase": "Running",
+                "conditions": conditions,
+                "containerStatuses": [{"name": "c", "restartCount": 3}],
+                **status,
+            },
+        },
+    )
+
+
+def shared(keep: frozenset[str], *pods: Pod) -> tuple[Pod, ...]:
+    sharing = PodSharing(keep)
+    for one in pods:
+        sharing(one)
+    return pods
+
+
+def test_of_pods_on_nodes_only_what_is_read_is_kept() -> None:
+    one, two = shared(frozenset(), pod("a", "n"), pod("b", "n"))
+    meta = one.metadata
+    assert meta.annotations is meta.creation_timestamp is meta.owner_references is None
+    assert meta.labels is two.metadata.labels
+    assert meta.namespace is two.metadata.namespace
+    assert one.status is two.status
+    assert one.status == from_builtins(Pod, {"status": {"phase": "Running"}}).status
+    assert one.spec.volumes is None
+    assert make_pod_info(one).requests is make_pod_info(two).requests
+
+
+def test_what_somebody_reads_is_kept() -> None:
+    (one,) = shared(frozenset({"annotations", "statuses"}), pod("a", "n"))
+    assert one.metadata.annotations == {"a": "a"}
+    assert one.metadata.creation_timestamp is None
+    assert one.status.conditions[0].type == "Ready"
+    (all_of_it,) = shared(EVERYTHING, pod("a", "n"))
+    assert all_of_it == msgspec.structs.replace(pod("a", "n"), spec=all_of_it.spec)
+
+
+@pytest.mark.parametrize(
+    ("node", "status"),
+    [
+        ("", {}),
+        ("n", {"containerStatuses": [{"name": "c", "allocatedResources": {"cpu": "2"}}]}),
+        ("n", {"conditions": [{"type": "PodResizePending", "reason": "Infeasible"}]}),
+    ],
+)
+def test_waiting_pods_and_those_in_a_resize_are_whole(node: str, status: dict) -> None:
+    (one,) = shared(frozenset(), pod("a", node, **status))
+    whole = pod("a", node, **status)
+    assert one == msgspec.structs.replace(whole, spec=one.spec)
+    assert make_pod_info(one).requests == make_pod_info(whole).requests
+
+
+@pytest.mark.slow
+def test_a_pod_on_a_node_takes_few_bytes() -> None:
+    """From 50,000 to 150,000 pods, the reflector's table of them included."""
+    measured = []
+    for count in (50_000, 150_000):
+        words = [sys.executable, "-m", "tests.engine.kube.many_pods", str(count)]
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True)
+        measured.append(int(done.stdout))
+    assert (measured[1] - measured[0]) / 100_000 <= 850
