@@ -8,9 +8,11 @@ Source: kubernetes plugins/tainttoleration/taint_toleration.go.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Hashable, Sequence
 from typing import Final
 
+import msgspec
 import numpy as np
 from cachetools import LRUCache
 
@@ -41,7 +43,8 @@ from engine.plugins.tolerations import all_tolerated, intolerable_preferences
 NAME: Final = "TaintToleration"
 UNTOLERATED: Final = unresolvable("node(s) had untolerated taint(s)")
 _NO_TOLERATIONS: Final = ()
-_REMEMBERED: Final = 1024
+_REMEMBERED: Final = 256
+_MANY: Final = 32
 _FEW: Final = 6
 
 
@@ -64,6 +67,7 @@ class _Judged:
         if known == len(taint_sets):
             return
         fresh = taint_sets[known:]
+        tolerations = tuple(dict.fromkeys(tolerations))
         passes = [all_tolerated(tolerations, taints) for taints in fresh]
         penalty = [float(intolerable_preferences(tolerations, taints)) for taints in fresh]
         self._passes = np.concatenate((self._passes, np.array(passes, dtype=np.bool_)))
@@ -138,13 +142,15 @@ class TaintToleration:
 
 
 def _key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
-    """The tolerations."""
+    """The tolerations, each once; a hash of them if they are many."""
     tolerations = pod.pod.spec.tolerations
     if not tolerations:
         return _NO_TOLERATIONS
     key = pod.keys.get(NAME)
     if key is None:
-        key = tuple([(t.key, t.operator, t.value, t.effect) for t in tolerations])
+        key = tuple(dict.fromkeys((t.key, t.operator, t.value, t.effect) for t in tolerations))
+        if len(key) > _MANY:  # anybody may send a lot of them; what is kept stays small
+            key = hashlib.blake2b(msgspec.msgpack.encode(key), digest_size=16).digest()
         pod.keys[NAME] = key
     return key
 

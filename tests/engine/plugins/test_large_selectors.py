@@ -10,10 +10,11 @@ from engine.cache import Cache
 from engine.framework.events import QueueingHint
 from engine.framework.podinfo import PodInfo
 from engine.objects import NodeSelector, from_builtins
-from engine.plugins import node_selector
+from engine.plugins import node_selector, taint_toleration
 from engine.plugins.eligibility import eligibility_key, eligible
 from engine.plugins.node_affinity import NodeAffinityPlugin
 from engine.plugins.node_selector import parse_selector
+from engine.plugins.taint_toleration import TaintToleration
 from tests.builders import make_node, make_pod
 
 ROWS = slice(None)
@@ -81,6 +82,26 @@ def test_a_pod_with_too_many_terms_is_told_so_and_costs_nothing(cache: Cache) ->
     node = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": weighted}}
     status = plugin.pre_score(make_pod("q", spec={"affinity": node}), snapshot).status
     assert status.reasons == ("more than 500 different requirements of node affinity",)
+
+
+def test_tolerations_are_judged_once_and_leave_little_behind(cache: Cache, monkeypatch) -> None:
+    asked = []
+    real = taint_toleration.all_tolerated
+    monkeypatch.setattr(
+        taint_toleration,
+        "all_tolerated",
+        lambda own, taints: asked.append(len(own)) or real(own, taints),
+    )
+    cache.update_node(make_node("n1", taints=[{"key": "k40", "effect": "NoSchedule"}]))
+    cache.update_node(make_node("n2", taints=[{"key": "no", "effect": "NoSchedule"}]))
+    wanted = [{"key": f"k{i % 50}", "operator": "Exists"} for i in range(5_000)]
+    points, snapshot = TaintToleration().points(), cache.snapshot(0.0)
+    pods = [make_pod(name, spec={"tolerations": wanted}) for name in ("p", "q")]
+    for pod in pods:
+        passed = points.filter(None, pod, snapshot, ROWS).passed
+        assert passed.tolist() == [i != 2 for i in range(8)]
+        assert len(points.class_key(pod, snapshot)) <= 32
+    assert asked == [50] * 3
 
 
 def test_merged_terms_match_what_each_of_them_matches(cache: Cache) -> None:
