@@ -65,6 +65,10 @@ class InterPodAffinityArgs(msgspec.Struct, frozen=True, rename="camel", forbid_u
     ignore_preferred_terms_of_existing_pods: bool = False
 
 
+_Tally = tuple[int, Tally, str]
+"""What is added up: a weight, a tally, the topology key."""
+
+
 class _Found(NamedTuple):
     """Pods that a term finds, in namespaces (None: all), and the label of its domains."""
 
@@ -93,6 +97,15 @@ class _Wishes(NamedTuple):
     preferred: tuple[tuple[int, _Found], ...] = ()
     of_others: tuple[CountedTerm, ...] = ()
     error: str = ""
+
+    def tallies(self, snapshot: Snapshot) -> Sequence[Sequence[_Tally]]:
+        """What is counted for the filter: near, far and unwilling pods."""
+        far = [term for term in self.of_others if term.term.demand is Demand.FAR]
+        return (
+            [(1, one.tally(snapshot), one.topology_key) for one in self.near],
+            [(1, one.tally(snapshot), one.topology_key) for one in self.far],
+            [(1, term, term.term.term.topology_key) for term in far],
+        )
 
     @property
     def stand(self) -> bool:
@@ -154,11 +167,8 @@ def _all_of(terms: Sequence[_Found]) -> tuple[_Found, ...]:
 _Moves = Mapping[str, Mapping[int, int]]
 """Topology key -> domain -> how many are counted besides."""
 
-_Tallies = Iterable[tuple[int, Tally, str]]
-"""What is added up: a weight, a tally, the topology key."""
 
-
-def _parts(snapshot: Snapshot, tallies: _Tallies, moves: _Moves) -> list[Part]:
+def _parts(snapshot: Snapshot, tallies: Iterable[_Tally], moves: _Moves) -> list[Part]:
     """The tallies added up by topology key, with what `moves` counts besides."""
     tables: dict[str, list[tuple[int, DomainTable]]] = {}
     for key in moves:
@@ -180,7 +190,7 @@ class Places:
     `with_pod` gives another one that differs by a pod; neither is written to by the other.
     """
 
-    __slots__ = ("_ends", "_groups", "_moves", "_parts", "_pod", "_wishes")
+    __slots__ = ("_ends", "_groups", "_moves", "_parts", "_pod", "_tallies", "_wishes")
 
     def __init__(
         self, wishes: _Wishes, pod: PodInfo, moves: Sequence[_Moves] = ({}, {}, {})
@@ -189,6 +199,7 @@ class Places:
         self._wishes = wishes
         self._pod = pod
         self._moves = moves
+        self._tallies: Sequence[Sequence[_Tally]] = ()
         self._parts: list[Part] = []
         self._ends = (0, 0)
         self._groups = Groups()
@@ -208,7 +219,9 @@ class Places:
         if not (near or far or unwilling):
             return self
         each = zip(self._moves, (near, far, unwilling), strict=True)
-        return Places(wishes, own, [_moved(m, keys, snapshot, row, sign) for m, keys in each])
+        other = Places(wishes, own, [_moved(m, keys, snapshot, row, sign) for m, keys in each])
+        other._tallies = self._tallies
+        return other
 
     def version(self, snapshot: Snapshot) -> tuple[bool, bool]:
         """Whether any pod has a say, and whether all terms are still there."""
@@ -219,15 +232,10 @@ class Places:
     def parts(self, snapshot: Snapshot) -> Sequence[Part]:
         """What was counted: near, far and unwilling pods. Catches up."""
         if not self._parts or not all(part.live for part in self._parts):
-            near = [(1, one.tally(snapshot), one.topology_key) for one in self._wishes.near]
-            far = [(1, one.tally(snapshot), one.topology_key) for one in self._wishes.far]
-            unwilling = [
-                (1, term, term.term.term.topology_key)
-                for term in self._wishes.of_others
-                if term.term.demand is Demand.FAR
-            ]
-            tallies: Sequence[_Tallies] = (near, far, unwilling)
-            each = zip(tallies, self._moves, strict=True)
+            tallies = [tally for some in self._tallies for _, tally, _ in some]
+            if not self._tallies or not all(tally.live for tally in tallies):
+                self._tallies = self._wishes.tallies(snapshot)
+            each = zip(self._tallies, self._moves, strict=True)
             parts = [_parts(snapshot, some, moves) for some, moves in each]
             self._ends = len(parts[0]), len(parts[0]) + len(parts[1])
             self._parts = [part for some in parts for part in some]
@@ -368,7 +376,7 @@ class Liking:
             total += np.where(entities.domain(i) < 0, 0.0, entities.count(i))
         return total
 
-    def _tallies(self, snapshot: Snapshot) -> Iterator[tuple[int, Tally, str]]:
+    def _tallies(self, snapshot: Snapshot) -> Iterator[_Tally]:
         for weight, found in self._wishes.preferred:
             yield weight, found.tally(snapshot), found.topology_key
         for term in self._wishes.of_others:
