@@ -269,7 +269,7 @@ class Scheduler:
             return
         self._cache.assume(pod, decision.node, now)
         acts = NOTHING
-        if framework.acts:
+        if framework.acts(pod):
             there = self._cache.snapshot(now, self._signals.view(self._cache, now))
             acts = framework.act(pod, there, decision)
             if not acts.status.ok:

@@ -51,10 +51,16 @@ class Actors:
         self._pre_bind = [(name, p.pre_bind) for name, p in plugins if p.pre_bind]
         self._bind = [(name, p.bind) for name, p in plugins if p.bind]
         self._post_bind = [(name, p.post_bind) for name, p in plugins if p.post_bind]
-        every = (self._reserve, self._permit, self._pre_bind, self._bind, self._post_bind)
-        self.any = any(every)
-        """False: nobody is asked, and no snapshot is needed for it."""
+        acting = [
+            p for _, p in plugins if p.reserve or p.permit or p.pre_bind or p.bind or p.post_bind
+        ]
+        self._on_all = any(p.acts_on is None for p in acting)
+        self._on_some = [p.acts_on for p in acting if p.acts_on is not None]
         self.read_scores = any(p.reads_scores for _, p in plugins)
+
+    def have_a_say(self, pod: PodInfo) -> bool:
+        """False: nobody is asked about the pod, and no snapshot is needed for it."""
+        return self._on_all or any(acts_on(pod) for acts_on in self._on_some)
 
     def act(self, guard: Guard, pod: PodInfo, snapshot: Snapshot, decision: Decision) -> Acts:
         """Asks all in the order of the points; the first refusal ends it."""

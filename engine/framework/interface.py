@@ -347,6 +347,8 @@ class Points:
         pre_bind: what is to be done before the pod is bound.
         bind: how it is bound; the first that has a say wins.
         post_bind: Events about a pod that was bound.
+        acts_on: whether any of these has anything to do with the pod; what it says of a pod never
+            changes. Without it, they are asked about every pod.
         reads_scores: `pre_bind` or `post_bind` reads the scores of the chosen node.
     """
 
@@ -374,6 +376,7 @@ class Points:
     pre_bind: Callable[[PodInfo, Snapshot, int, Decision], PreBound] | None = None
     bind: Callable[[PodInfo, Snapshot], Binding] | None = None
     post_bind: Callable[[PodInfo, Snapshot, int, Decision], Sequence[Emit]] | None = None
+    acts_on: Callable[[PodInfo], bool] | None = None
     reads_scores: bool = False
 
 

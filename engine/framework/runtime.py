@@ -966,10 +966,12 @@ class Framework:
 
     # ---- the chosen node ---------------------------------------------------------------------
 
-    @property
-    def acts(self) -> bool:
-        """Whether anybody has a say once the node is chosen."""
-        return self._actors.any
+    def acts(self, pod: PodInfo) -> bool:
+        """Whether anybody has a say in what becomes of the pod once its node is chosen."""
+        try:
+            return self._actors.have_a_say(pod)
+        except Exception:  # noqa: BLE001 - who cannot say is asked in full, and guarded then
+            return True
 
     @property
     def wants_scores(self) -> bool:
@@ -978,7 +980,7 @@ class Framework:
 
     def act(self, pod: PodInfo, snapshot: Snapshot, decision: Decision) -> Acts:
         """What plugins want done with the pod, which the snapshot has on its node; no raising."""
-        if not self.acts:
+        if not self.acts(pod):
             return NOTHING
         try:
             return self._actors.act(self._guard, pod, snapshot, decision)

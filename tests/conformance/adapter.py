@@ -322,15 +322,11 @@ def whole(score: float) -> int:
 
 
 def sequence(case: Mapping[str, Any]) -> Iterator[Answer]:
-    """Pods one after the other; each that fits is assumed on the first node by name of the best.
-
-    `choices` are the nodes to take instead: those of the real one, while plugins are missing.
-    """
+    """Pods one after the other; each that fits is assumed on the first node by name of the best."""
     pods = [read_pod(value) for value in case["pods"]]
     cache, order = build({**case, "pod": case["pods"][0]}, pods[0])
     framework = framework_of(case)
-    choices = case.get("choices")
-    for number, pod in enumerate(pods):
+    for pod in pods:
         snapshot = cache.snapshot(0.0)
         step: Answer = {"pod": pod.name, "chosen": None, "best": [], "bestTotal": 0, "feasible": 0}
         gates = framework.pre_enqueue(pod, snapshot)
@@ -343,10 +339,9 @@ def sequence(case: Mapping[str, Any]) -> Iterator[Answer]:
         step["feasible"] = len(out["feasible"])
         step |= {key: out[key] for key in ("message", "schedulerError") if key in out}
         step["best"], step["bestTotal"] = sorted(out["best"]), max(out["total"], default=0)
-        chosen = min(out["best"], default=None) if choices is None else choices[number]
-        if chosen is not None:
-            step["chosen"] = chosen
-            place(cache, framework, pod, chosen)
+        if step["best"]:
+            step["chosen"] = step["best"][0]
+            place(cache, framework, pod, step["best"][0])
         yield step
 
 

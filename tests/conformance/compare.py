@@ -58,7 +58,7 @@ def read(suite: str) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, lines)
 
 
-def check(suite: str, kinds: Sequence[str] = ("cycle", "hint", "preempt")) -> Report:
+def check(suite: str, kinds: Sequence[str] = ("cycle", "hint", "preempt", "sequence")) -> Report:
     """Asks our side about every case of the suite that is of these kinds."""
     report = Report(suite)
     for vector in read(suite):
@@ -203,6 +203,18 @@ def comparable_hint(answer: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+# ---- sequence ------------------------------------------------------------------------------------
+
+
+def compare_sequence(
+    case: Mapping[str, Any], want: Mapping[str, Any], got: Mapping[str, Any], report: Report
+) -> Iterator[Difference]:
+    report.values += sum(map(leaves, want["steps"]))
+    steps = zip(want["steps"], got["steps"], strict=True)
+    for number, (theirs, ours) in enumerate(steps):
+        yield from differences(f"steps.{number}", theirs, ours)
+
+
 # ---- preempt ---------------------------------------------------------------------------------
 
 
@@ -216,7 +228,12 @@ def compare_preempt(
     yield from preempting.compare_preempt(dict(want), dict(got))
 
 
-COMPARE = {"cycle": compare_cycle, "hint": compare_hint, "preempt": compare_preempt}
+COMPARE = {
+    "cycle": compare_cycle,
+    "hint": compare_hint,
+    "preempt": compare_preempt,
+    "sequence": compare_sequence,
+}
 
 # ---- both ------------------------------------------------------------------------------------
 

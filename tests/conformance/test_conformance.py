@@ -16,6 +16,7 @@ OWN = {
     "interpod": 400,
     "volumes": 393,
     "hint": 400,
+    "sequence": 80,
     "ports": 200,
     "balanced": 250,
     "images": 200,

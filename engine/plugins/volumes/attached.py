@@ -61,17 +61,22 @@ def has_volumes(pod: Pod) -> bool:
     )
 
 
+def is_stored(pod: PodInfo) -> bool:
+    """True if any volume of the pod is one that the plugins of storage know."""
+    if not pod.pod.spec.volumes:
+        return False
+    known = pod.keys.get(_KEY)
+    if known is None:
+        known = pod.keys[_KEY] = any(map(_is_storage, pod.pod.spec.volumes))
+    return known is True
+
+
 def volumes_key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
     """The class key of all plugins of storage: most pods are None, no other pod is like the rest.
 
     A pod that only shares a claim with others is one of its own, too.
     """
-    if not pod.pod.spec.volumes:
-        return None
-    known = pod.keys.get(_KEY)
-    if known is None:
-        known = pod.keys[_KEY] = any(map(_is_storage, pod.pod.spec.volumes))
-    return UNSHARED if known else None
+    return UNSHARED if is_stored(pod) else None
 
 
 def _is_storage(volume: Volume) -> bool:

@@ -50,7 +50,7 @@ from engine.objects import (
     object_key,
 )
 from engine.plugins.allocation import ShapePoint, broken_line
-from engine.plugins.volumes.attached import volumes_key
+from engine.plugins.volumes.attached import is_stored, volumes_key
 from engine.plugins.volumes.claims import (
     BOUND_BY_CONTROLLER,
     CLAIMS,
@@ -116,6 +116,7 @@ class VolumeBinding:
             score=self._score,
             reserve=self._reserve,
             pre_bind=self._pre_bind,
+            acts_on=is_stored,
         )
 
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
@@ -155,7 +156,7 @@ class VolumeBinding:
     def _steps(self, pod: PodInfo, snapshot: Snapshot, row: int) -> _Steps:
         """What has to become of claims and volumes so that the pod can run there."""
         node = snapshot.nodes.name(row)
-        wanted = _NONE if volumes_key(pod, snapshot) is None else _wanted(pod, snapshot)
+        wanted = _NONE if not is_stored(pod) else _wanted(pod, snapshot)
         if not isinstance(wanted, Wanted) or not wanted.delayed:
             return _Steps(node)
         found = self._storage.find(wanted, snapshot, np.array([row], dtype=np.intp))
@@ -167,7 +168,7 @@ class VolumeBinding:
 
 
 def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-    if volumes_key(pod, snapshot) is None:
+    if not is_stored(pod):
         return SKIP_FILTER
     wanted = _wanted(pod, snapshot)
     if isinstance(wanted, Status):
@@ -179,7 +180,7 @@ def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
 
 def _pre_score(pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
     """Never skipped: without volumes to bind all nodes get 0."""
-    wanted = None if volumes_key(pod, snapshot) is None else _wanted(pod, snapshot)
+    wanted = None if not is_stored(pod) else _wanted(pod, snapshot)
     if not isinstance(wanted, Wanted):
         return _NO_VOLUMES
     return PreScoreResult(state=wanted, causes=Cause.LABELS, version=_version)

@@ -45,6 +45,7 @@ from engine.plugins.volumes.attached import (
     NodeVolumes,
     attached_by,
     has_volumes,
+    is_stored,
     volumes_key,
 )
 from engine.plugins.volumes.claims import all_claims
@@ -168,7 +169,7 @@ class _Answers:
 
 
 def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-    if volumes_key(pod, snapshot) is None or not has_volumes(pod.pod):
+    if not is_stored(pod) or not has_volumes(pod.pod):
         return SKIP_FILTER
     return PreFilterResult(causes=Cause.POD, version=_version)
 

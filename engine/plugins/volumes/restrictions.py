@@ -31,7 +31,7 @@ from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 from engine.framework.status import Status, unresolvable, unschedulable
 from engine.objects import Disk, PersistentVolumeClaim, Pod, Volume
-from engine.plugins.volumes.attached import NodeVolumes, volumes_key
+from engine.plugins.volumes.attached import NodeVolumes, is_stored, volumes_key
 from engine.plugins.volumes.claims import CLAIMS, find_claim, named_claims, not_found
 from engine.plugins.volumes.csi_nodes import CsiNodes
 
@@ -81,7 +81,7 @@ class VolumeRestrictions:
         )
 
     def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-        if volumes_key(pod, snapshot) is None:
+        if not is_stored(pod):
             return SKIP_FILTER
         alone = set()
         for name in named_claims(pod.pod):

@@ -22,7 +22,7 @@ from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Cause, Rows, Snapshot, label_column
 from engine.framework.status import Status, unresolvable
 from engine.objects import PersistentVolume, PersistentVolumeClaim, StorageClass
-from engine.plugins.volumes.attached import volumes_key
+from engine.plugins.volumes.attached import is_stored, volumes_key
 from engine.plugins.volumes.claims import (
     CLAIMS,
     CLASSES,
@@ -75,7 +75,7 @@ class VolumeZone:
 
 
 def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
-    if volumes_key(pod, snapshot) is None:
+    if not is_stored(pod):
         return SKIP_FILTER
     topologies: list[Topology] = []
     for name in named_claims(pod.pod):

@@ -1,0 +1,94 @@
+"""What is kept of nodes' volumes equals what is worked out anew, after any history."""
+
+from __future__ import annotations
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from engine.objects import PersistentVolume, PersistentVolumeClaim, VolumeAttachment
+from engine.plugins.volumes.attached import NodeVolumes
+from engine.plugins.volumes.csi_nodes import CsiNodes
+from tests.builders import make_node
+from tests.effort import examples
+from tests.engine.plugins.volumes import builders as make
+
+NODES = st.sampled_from(["n1", "n2", "n3"])
+PODS = {"p1": ["c1"], "p2": ["c1", "c2"], "p3": ["c3"], "disk": [], "p4": ["c2"]}
+NAMES = st.sampled_from(sorted(PODS))
+CLAIMS = st.sampled_from(["c1", "c2", "c3"])
+VOLUMES = st.sampled_from(["v1", "v2"])
+HANDLES = st.sampled_from(["h1", "h2", "h3"])
+
+
+class NodeVolumesMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache = make.cluster("n1", "n2")
+        self.kept = NodeVolumes(CsiNodes())
+        self.version = 0
+
+    @rule(name=NAMES, node=NODES)
+    def pod_comes(self, name, node):
+        disks = {"disk": {"gcePersistentDisk": {"pdName": "d"}}} if name == "disk" else {}
+        self.cache.add_pod(make.pod(name, *PODS[name], node=node, **disks), node)
+
+    @rule(name=NAMES)
+    def pod_goes(self, name):
+        self.cache.remove_pod(f"uid-default-{name}")
+
+    @rule(name=NODES, there=st.booleans())
+    def node_comes_or_goes(self, name, there):
+        if there:
+            self.cache.add_node(make_node(name))
+        else:
+            self.cache.remove_node(name)
+
+    @rule(name=CLAIMS, volume=st.sampled_from(["", "v1", "v2"]), there=st.booleans())
+    def claim_changes(self, name, volume, there):
+        if there:
+            make.claim(self.cache, name, volume=volume)
+        else:
+            self.cache.remove_object(PersistentVolumeClaim.__name__, f"default/{name}")
+
+    @rule(name=VOLUMES, handle=HANDLES, of=st.sampled_from(["", "c1"]), there=st.booleans())
+    def volume_changes(self, name, handle, of, there):
+        if there:
+            make.csi_volume(self.cache, name, handle, of)
+        else:
+            self.cache.remove_object(PersistentVolume.__name__, name)
+
+    @rule(name=st.sampled_from(["a1", "a2"]), node=NODES, of=VOLUMES, there=st.booleans())
+    def attachment_changes(self, name, node, of, there):
+        if there:
+            make.attachment(self.cache, name, node, of)
+        else:
+            self.cache.remove_object(VolumeAttachment.__name__, name)
+
+    @rule(name=NODES, limit=st.sampled_from([None, 0, 2]))
+    def csi_node_changes(self, name, limit):
+        self.version += 1
+        make.csi_node(self.cache, name, limit, self.version)
+
+    @invariant()
+    def it_is_what_it_would_be(self):
+        snapshot, fresh = self.cache.snapshot(0.0), NodeVolumes(CsiNodes())
+        for driver in ("csi.x", "pd.csi.storage.gke.io"):
+            assert self.told(self.kept.count(snapshot, driver)) == self.told(
+                fresh.count(snapshot, driver)
+            )
+        for handle in ("csi.x/h1", "csi.x/h2", "csi.x/\0default/c1"):
+            kept, new = (one.rows_with(snapshot, handle) for one in (self.kept, fresh))
+            assert kept.tolist() == new.tolist()
+        for claim in ("default/c1", "default/c2", "default/c3"):
+            assert self.kept.is_used(snapshot, claim) == fresh.is_used(snapshot, claim)
+
+    def told(self, column):
+        nodes = self.cache.nodes
+        return {name: int(column[nodes.row(name)]) for name in nodes.names()}
+
+
+TestNodeVolumesMachine = NodeVolumesMachine.TestCase
+TestNodeVolumesMachine.settings = settings(
+    max_examples=examples(25), stateful_step_count=25, deadline=None
+)
