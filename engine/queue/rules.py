@@ -36,8 +36,8 @@ class Rules:
         order: what the sort keys are made by, which compare with each other; None: `sort_key`.
         gates_move: whether `pre_enqueue` looks at more than the pod. Then pods are asked about
             once more when they are popped: those popped before them may have taken what there was.
-        class_key: pods of one priority with equal keys are told apart by no plugin: where one is
-            rejected, so would the others be, by the same plugins, and their hints say the same.
+        class_key: pods of one priority and preemption policy with equal keys are alike: where one
+            is rejected, so would the others be, by the same plugins, and their hints agree.
             None: no other pod is like it.
     """
 

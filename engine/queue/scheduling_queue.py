@@ -567,7 +567,9 @@ class SchedulingQueue:
             self.on_fault(pod, fault)
             return pod.uid
         nominated = pod.pod.status.nominated_node_name
-        return pod.uid if key is None or nominated else (pod.priority, key)
+        if key is None or nominated:
+            return pod.uid
+        return pod.priority, pod.pod.spec.preemption_policy, key
 
     def _park(self, queued: QueuedPod, plugins: frozenset[str]) -> None:
         queued.parked_at = self._clock.monotonic()
