@@ -10,18 +10,27 @@ looked at, and ties fall by a seeded permutation of the nodes instead of by chan
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 import numpy as np
 
-from engine.framework.decision import Decision, Details, FitError, PluginScore
+from engine.framework.decision import (
+    Decision,
+    Details,
+    PluginScore,
+    PostFilterResult,
+    Rejections,
+)
 from engine.framework.podclass import FRACTION, TIE_BITS, PodClass
 from engine.framework.podinfo import PodInfo
-from engine.framework.runtime import Candidates, Framework, PluginError, Unfit
+from engine.framework.runtime import (
+    Candidates,
+    Framework,
+    PluginError,
+    Unfit,
+)
 from engine.framework.snapshot import IntColumn, Snapshot
 from engine.framework.status import Status
-
-NO_NODES: Final = "no nodes available to schedule pods"
+from engine.framework.trials import nominated_node
 
 
 def decide(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Decision:
@@ -32,12 +41,14 @@ def decide(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Decision:
     """
     try:
         known = framework.known(pod, snapshot)
-        if known.wide_filters or known.wide_scorers or framework.tiered:
-            if known.grouped is not None and not framework.tiered:
+        wide = known.wide_filters or known.wide_scorers or framework.tiered
+        if wide or len(snapshot.nominations):
+            by_groups = known.grouped is not None and not framework.tiered
+            if by_groups and not len(snapshot.nominations):
                 return _choose_by_groups(pod, snapshot, framework, known)
             return _choose_widely(pod, snapshot, framework, known)
         if not known.feasible:
-            return _nowhere(pod, snapshot, framework)
+            return _nowhere(pod, snapshot, framework, known)
         nominated = pod.pod.status.nominated_node_name
         if nominated:
             row = snapshot.nodes.row(nominated)
@@ -53,7 +64,8 @@ def decide(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Decision:
         key = known.cells[row]
         total = (key >> TIE_BITS) / FRACTION if known.whole else known.total(row)
     except Unfit as unfit:
-        return _nowhere(pod, snapshot, framework, unfit)
+        rejections = Rejections(unfit.fit_error.nodes, ended=unfit.fit_error)
+        return _unplaced(pod, snapshot, framework, rejections=rejections)
     except PluginError as fault:
         return _unplaced(pod, snapshot, framework, error=fault.status)
     return _decision(
@@ -100,7 +112,7 @@ def _choose_by_groups(
     """The choice where a plugin looks further than a row, but tells few groups of rows apart."""
     keys, feasible = framework.grouped_keys(known, snapshot)
     if not feasible:
-        return _nowhere(pod, snapshot, framework)
+        return _nowhere(pod, snapshot, framework, known)
     nominated = snapshot.nodes.row(pod.pod.status.nominated_node_name)
     if nominated >= 0 and keys[nominated] >= 0:
         return _single(pod, snapshot, framework, nominated)
@@ -120,14 +132,25 @@ def _choose_by_groups(
     )
 
 
+def conclude(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Decision:
+    """`decide`, and where no node fits, what is to be done about it. Never raises either."""
+    decision = decide(pod, snapshot, framework)
+    if decision.rejections is not None and decision.rejections.nodes and framework.rescues:
+        try:
+            decision.rescue = framework.post_filter(pod, snapshot, decision.rejections)
+        except PluginError as fault:
+            decision.rescue = PostFilterResult(fault.status, message=str(fault))
+    return decision
+
+
 def _choose_widely(
     pod: PodInfo, snapshot: Snapshot, framework: Framework, known: PodClass
 ) -> Decision:
     """The choice where a plugin looks further than a row in every cycle."""
     candidates = framework.candidates(known, pod, snapshot)
     if not len(candidates):
-        return _nowhere(pod, snapshot, framework)
-    nominated = snapshot.nodes.row(pod.pod.status.nominated_node_name)
+        return _nowhere(pod, snapshot, framework, known)
+    nominated = snapshot.nodes.row(nominated_node(pod, snapshot))
     if nominated >= 0 and nominated in candidates:
         return _single(pod, snapshot, framework, nominated)
     if len(candidates) == 1:
@@ -167,16 +190,12 @@ def _single(pod: PodInfo, snapshot: Snapshot, framework: Framework, row: int) ->
     )
 
 
-def _nowhere(
-    pod: PodInfo, snapshot: Snapshot, framework: Framework, unfit: Unfit | None = None
-) -> Decision:
-    if unfit is not None:
-        return _unplaced(pod, snapshot, framework, fit_error=unfit.fit_error)
+def _nowhere(pod: PodInfo, snapshot: Snapshot, framework: Framework, known: PodClass) -> Decision:
     try:
-        rejections = framework.rejections(pod, snapshot)
+        rejections = framework.unfit(known, pod, snapshot)
     except PluginError as fault:
         return _unplaced(pod, snapshot, framework, error=fault.status)
-    return _unplaced(pod, snapshot, framework, fit_error=rejections.fit_error())
+    return _unplaced(pod, snapshot, framework, rejections=rejections)
 
 
 def _unplaced(
@@ -184,7 +203,7 @@ def _unplaced(
     snapshot: Snapshot,
     framework: Framework,
     *,
-    fit_error: FitError | None = None,
+    rejections: Rejections | None = None,
     error: Status | None = None,
 ) -> Decision:
     return Decision(
@@ -192,7 +211,8 @@ def _unplaced(
         generation=snapshot.generation,
         bundle=framework.bundle,
         evaluated=snapshot.nodes.count,
-        fit_error=fit_error,
+        fit_error=None if rejections is None else rejections.fit_error(),
+        rejections=rejections,
         error=error,
     )
 

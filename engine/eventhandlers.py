@@ -112,6 +112,18 @@ class ClusterState(Protocol):
         """The node the pod is on, assumed or not."""
         ...
 
+    def nominate(self, pod: PodInfo, node_name: str) -> None:
+        """A waiting pod is promised a node; an empty name takes that back."""
+        ...
+
+    def withdraw(self, uid: str) -> bool:
+        """No node is promised to the pod any longer; False if none was."""
+        ...
+
+    def promised(self, uid: str) -> str:
+        """The node that a waiting pod is promised, empty if none."""
+        ...
+
     def set_namespace(self, namespace: Namespace) -> bool:
         """A namespace came or changed; true if that changes what is read of pods on nodes."""
         ...
@@ -470,8 +482,11 @@ class PodHandler(_Handler):
             case Place.PENDING:
                 self._out(old)
                 self._pending(None, new)
-            case Place.NEITHER:
+            case Place.NEITHER if new.status.phase in _TERMINAL or new.spec.node_name:
                 self._out(old)
+            case Place.NEITHER:
+                # Being deleted: what it is promised it keeps until it is gone.
+                self._out(old, gone=False)
         self._wake()
 
     def on_delete(self, pod: Pod) -> None:
@@ -515,6 +530,7 @@ class PodHandler(_Handler):
                 self._on_refused(new, str(reason))
             return
         self._unread.pop(uid, None)
+        self._promise(old, pod)
         if old is None:
             self._queue.add(pod)
             return
@@ -523,16 +539,26 @@ class PodHandler(_Handler):
         if _lost_nomination(old, new):
             self._nomination_lost(old)
 
+    def _promise(self, old: Pod | None, pod: PodInfo) -> None:
+        """The server's word on a nomination counts when it changes: we know ours before it does."""
+        before = "" if old is None else old.status.nominated_node_name
+        node = pod.pod.status.nominated_node_name
+        if node == before:
+            node = self._cache.promised(pod.uid)
+            if not node:
+                return
+        self._cache.nominate(pod, node)
+
     def _nomination_lost(self, pod: Pod) -> None:
         priority = pod.spec.priority or 0
         self._queue.move(POD_FREED, pod, None, only=lambda other: other.priority <= priority)
 
     # ---- neither
 
-    def _out(self, pod: Pod) -> None:
+    def _out(self, pod: Pod, *, gone: bool = True) -> None:
         uid = pod.metadata.uid
         self._unread.pop(uid, None)
-        waited = self._queue.delete(uid)
+        self._queue.delete(uid)
         node = self._cache.node_of(uid)
         if node is not None:
             if self._cache.is_assumed(uid):
@@ -540,7 +566,7 @@ class PodHandler(_Handler):
             else:
                 self._cache.remove_pod(uid)
             self._queue.move(POD_FREED, on_node(pod, node), None)
-        elif waited and _lost_nomination(pod, None):
+        elif gone and self._cache.withdraw(uid):
             self._nomination_lost(pod)
 
     def _is_news(self, pod: Pod, reason: str) -> bool:

@@ -26,7 +26,7 @@ from typing import Final, Literal, Protocol, assert_never
 
 from engine.cache import Cache
 from engine.clock import Clock
-from engine.cycle import NO_NODES, decide
+from engine.cycle import conclude
 from engine.display import plain
 from engine.eventhandlers import POD_FREED, on_node
 from engine.framework.acting import NOTHING, Acts
@@ -260,7 +260,7 @@ class Scheduler:
         started = self._clock.monotonic()
         snapshot = self.snapshot()
         now = snapshot.now
-        decision = decide(pod, snapshot, framework)
+        decision = conclude(pod, snapshot, framework)
         placed = Placed(decision, snapshot, self._clock.monotonic() - started)
         for observer in self._observers:
             observer(placed)
@@ -295,13 +295,12 @@ class Scheduler:
     def _unplaced(self, queued: QueuedPod, decision: Decision) -> None:
         if decision.error is not None:
             self._telemetry.add(Count.ATTEMPTS_ERROR)
-            self._fail(queued, "SchedulerError", " ".join(decision.error.reasons), None)
+            self._fail(queued, "SchedulerError", decision.message, None)
             return
         self._telemetry.add(Count.ATTEMPTS_UNSCHEDULABLE)
         fit_error = decision.fit_error
         plugins = frozenset() if fit_error is None else fit_error.plugins
-        message = NO_NODES if fit_error is None or not fit_error.nodes else fit_error.message()
-        self._fail(queued, "Unschedulable", message, plugins)
+        self._fail(queued, "Unschedulable", decision.message, plugins)
 
     def _taken_back(self, queued: QueuedPod, status: Status, node: str) -> None:
         """A plugin refuses the chosen node, or fails: the pod is queued again."""

@@ -17,8 +17,8 @@ import msgspec
 import numpy as np
 
 from engine.cache import Cache
-from engine.cycle import decide
-from engine.framework.decision import Decision, Placed
+from engine.cycle import conclude
+from engine.framework.decision import Placed
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import (
@@ -34,7 +34,8 @@ from engine.kube.resources import STRUCTS
 from engine.objects import Namespace, Node, Pod, from_builtins
 
 FORMAT: Final = 2
-"""2: objects of other kinds than Node, Pod and Namespace."""
+"""2: objects of other kinds than Node, Pod and Namespace; nominations, and what assumed pods carry.
+"""
 _T = TypeVar("_T")
 Columns = dict[str, dict[str, float]]
 """metric id -> node name -> value; nodes without a value are left out."""
@@ -112,7 +113,7 @@ class Recorder:
                 chosen=decision.node,
                 total=decision.total,
                 feasible=decision.feasible,
-                message=_told(decision),
+                message=decision.message,
             )
         )
 
@@ -192,6 +193,21 @@ class RecordingCache(Cache):
         """See `Cache.add_pod`."""
         self._write(Entry("pod", pod=pod.pod, name=node_name))
         super().add_pod(pod, node_name)
+
+    def carry(self, pod: Pod) -> None:
+        """See `Cache.carry`."""
+        self._write(Entry("carries", pod=pod))
+        super().carry(pod)
+
+    def nominate(self, pod: PodInfo, node_name: str) -> None:
+        """See `Cache.nominate`."""
+        self._write(Entry("nominated", pod=pod.pod, name=node_name))
+        super().nominate(pod, node_name)
+
+    def withdraw(self, uid: str) -> bool:
+        """See `Cache.withdraw`."""
+        self._write(Entry("nomination gone", uid=uid))
+        return super().withdraw(uid)
 
     def remove_pod(self, uid: str) -> None:
         """See `Cache.remove_pod`."""
@@ -328,21 +344,14 @@ class _Replay:
         pod = make_pod_info(_needed(entry.pod))
         self._signals.now = entry.now
         snapshot = self.report.cache.snapshot(entry.now, self._signals)
-        decision = decide(pod, snapshot, self._framework)
+        decision = conclude(pod, snapshot, self._framework)
         was = (entry.chosen, entry.total, entry.feasible, entry.message, entry.bundle)
-        now = (decision.node, decision.total, decision.feasible, _told(decision), decision.bundle)
+        now = (decision.node, decision.total, decision.feasible, decision.message, decision.bundle)
         self.report.decisions += 1
         if was == now:
             self.report.equal += 1
         else:
             self.report.differences.append(f"line {number}: {pod.key}: was {was}, now {now}")
-
-
-def _told(decision: Decision) -> str:
-    """What the pod's owner is told if there is no node."""
-    if decision.fit_error is not None:
-        return decision.fit_error.message()
-    return "" if decision.error is None else " ".join(decision.error.reasons)
 
 
 def _apply(entry: Entry, cache: Cache) -> None:
@@ -366,8 +375,20 @@ def _apply(entry: Entry, cache: Cache) -> None:
             cache.remove_pod(entry.uid)
         case what if what.startswith("object"):
             _apply_object(entry, cache)
+        case "nominated" | "nomination gone" | "carries":
+            _apply_promise(entry, cache)
         case what:
             raise ValueError(f"nothing is called {what!r}")
+
+
+def _apply_promise(entry: Entry, cache: Cache) -> None:
+    match entry.what:
+        case "nominated":
+            cache.nominate(make_pod_info(_needed(entry.pod)), entry.name)
+        case "nomination gone":
+            cache.withdraw(entry.uid)
+        case _:
+            cache.carry(_needed(entry.pod))
 
 
 def _apply_object(entry: Entry, cache: Cache) -> None:

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from engine.cache.columns import TextDictionary
 from engine.cache.domains import TopologyCounts
 from engine.cache.nodes import NodeTable
+from engine.cache.nominations import Nominations
 from engine.cache.objects import Objects, ObjectStore, TextOf
 from engine.cache.overlay import NodesOver, PodsOver
 from engine.cache.pods import PodTable
@@ -40,7 +41,7 @@ from engine.framework.snapshot import (
     PodColumns,
     Signals,
 )
-from engine.objects import Namespace, Node
+from engine.objects import Namespace, Node, Pod
 
 LOG_ROWS: Final = 1 << 16
 MOST_TEXTS: Final = 1 << 20
@@ -117,6 +118,7 @@ class CacheSnapshot:
         "layout",
         "namespaces",
         "nodes",
+        "nominations",
         "now",
         "pods",
         "signals",
@@ -134,6 +136,7 @@ class CacheSnapshot:
         self.namespaces: Mapping[str, Namespace] = cache.namespaces
         self.dictionary = cache.dictionary
         self.topology = cache.topology
+        self.nominations = cache.nominations
 
     def changed_since(self, generation: int) -> NDArray[np.intp] | None:
         """See `Snapshot.changed_since`."""
@@ -224,6 +227,7 @@ class Cache:
         self.nodes = NodeTable(self.dictionary)
         self.pods = PodTable(self.dictionary)
         self.namespaces: dict[str, Namespace] = {}
+        self.nominations = Nominations()
         self._stores: dict[str, ObjectStore] = {}
         self.topology = TopologyCounts(self._placed)
         self.generation = 0
@@ -406,6 +410,36 @@ class Cache:
         if known is not None:
             self._drop(known)
 
+    def carry(self, pod: Pod) -> None:
+        """What is known of a pod on a node before the server says so; nothing if it is not there.
+
+        An assumed one stays so, with the time at which it got its node.
+        """
+        known = self._known.get(pod.metadata.uid)
+        if known is not None:
+            assumed = known.assumed
+            self._replace(known, known.pod.carrying(pod), known.node_name)
+            known.assumed = assumed
+
+    # ---- nominations -----------------------------------------------------------------------
+
+    def nominate(self, pod: PodInfo, node_name: str) -> None:
+        """The waiting pod is promised the node, and no other; an empty name takes that back."""
+        if pod.uid not in self._known:
+            self.nominations.put(pod, node_name)
+
+    def withdraw(self, uid: str) -> bool:
+        """No node is promised to the pod any longer; False if none was."""
+        return self.nominations.drop(uid)
+
+    def promised(self, uid: str) -> str:
+        """The node that a waiting pod is promised, empty if none."""
+        return self.nominations.node_of(uid)
+
+    def evicts(self, uid: str, *, still: bool) -> None:
+        """The victims of a waiting pod are being deleted, or no longer."""
+        self.nominations.evicts(uid, still=still)
+
     # ---- inside ----------------------------------------------------------------------------
 
     def _put(self, pod: PodInfo, node_name: str, *, assumed: bool) -> None:
@@ -415,6 +449,7 @@ class Cache:
         row = self.pods.add(pod, node_row)
         known = _Known(pod, node_name, row, assumed=assumed)
         self._known[pod.uid] = known
+        self.nominations.drop(pod.uid)
         self._pods_of.setdefault(node_name, {})[pod.uid] = known
         if node_row != NOWHERE:
             self.nodes.add_pod(node_row, pod, 1)

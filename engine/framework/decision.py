@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.framework.effects import Evict
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Snapshot
 from engine.framework.status import Code, Status
+
+NO_NODES: Final = "no nodes available to schedule pods"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,8 @@ class FitError:
     reasons: Mapping[str, int]
     pre_filter_message: str = ""
     plugins: frozenset[str] = frozenset()
+    unresolvable: bool = False
+    """A PreFilter has said that evicting pods would help on no node."""
 
     def message(self) -> str:
         """The text of the FailedScheduling event, as kube-scheduler words it."""
@@ -67,6 +73,8 @@ class Rejections:
     left_out: NDArray[np.intp] | None = None
     left_out_by: tuple[str, ...] = ()
     ended: FitError | None = None
+    memo: dict[Hashable, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What was worked out of it, by whom; not state."""
 
     def by_plugin(self) -> dict[str, NDArray[np.intp]]:
         """The rows that each plugin was the first to reject, ascending."""
@@ -77,7 +85,7 @@ class Rejections:
 
     def unresolvable(self, size: int) -> BoolColumn:
         """(N,) rows that evicting pods would not help, those that a PreFilter left out included."""
-        mask = np.zeros(size, dtype=np.bool_)
+        mask = np.full(size, self.ended is not None and self.ended.unresolvable, dtype=np.bool_)
         for one in self.each:
             if one.status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
                 mask[one.rows] = True
@@ -89,6 +97,12 @@ class Rejections:
         """The same, counted by reason."""
         if self.ended is not None:
             return self.ended
+        known: FitError | None = self.memo.get("fit error")
+        if known is None:
+            known = self.memo["fit error"] = self._counted()
+        return known
+
+    def _counted(self) -> FitError:
         reasons: Counter[str] = Counter()
         plugins = set(self.left_out_by)
         for one in self.each:
@@ -99,6 +113,22 @@ class Rejections:
             names = " ".join(sorted(self.left_out_by))
             reasons[f"node(s) didn't satisfy plugin(s) [{names}]"] += len(self.left_out)
         return FitError(self.nodes, reasons, plugins=frozenset(plugins))
+
+
+@dataclass(frozen=True, slots=True)
+class PostFilterResult:
+    """What is to be done so that a pod fits that fits nowhere now.
+
+    A success ends the question; `nominated` is the node that will have room once `evictions` are
+    carried out, None to leave the pod's nomination as it is, "" to take it back. `message` is added
+    to what the pod is told. `clears` are pods that lose their own nomination.
+    """
+
+    status: Status
+    nominated: str | None = None
+    evictions: tuple[Evict, ...] = ()
+    clears: tuple[PodInfo, ...] = ()
+    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,9 +168,25 @@ class Decision:
     feasible: int = 0
     total: float = 0.0
     fit_error: FitError | None = None
+    rejections: Rejections | None = None
+    """Why it fits nowhere, node by node; set with `fit_error`."""
+    rescue: PostFilterResult | None = None
+    """What is to be done so that it fits, if somebody was asked."""
     error: Status | None = None
     work_out: Callable[[], Details] | None = None
     known: Details | None = None
+
+    @property
+    def message(self) -> str:
+        """What the pod's owner is told if there is no node."""
+        if self.error is not None:
+            return " ".join(self.error.reasons)
+        if self.fit_error is None:
+            return ""
+        if not self.fit_error.nodes:
+            return NO_NODES
+        found = "" if self.rescue is None else self.rescue.message
+        return f"{self.fit_error.message()} {found}".rstrip()
 
     @property
     def placed(self) -> bool:

@@ -20,11 +20,18 @@ from typing import Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.framework.decision import Decision, Rejections
-from engine.framework.effects import Effect, Emit, Evict
+from engine.framework.decision import Decision, PostFilterResult, Rejections
+from engine.framework.effects import Effect, Emit
 from engine.framework.events import ClusterEventWithHint
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
+from engine.framework.snapshot import (
+    BoolColumn,
+    Cause,
+    IntColumn,
+    PodColumns,
+    Rows,
+    Snapshot,
+)
 from engine.framework.status import Status
 
 State = Any
@@ -181,6 +188,77 @@ class Verdicts:
 ALL_PASS = Verdicts(None, tuple)
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """An amount that a row must have left for a pod: it passes where `limit - used >= need`.
+
+    A pod that is on the node takes what it requests of `resource`; one, if that is empty. `short`
+    is the reason where it does not pass.
+    """
+
+    resource: str
+    limit: IntColumn
+    used: IntColumn
+    need: int
+    short: str
+
+    def held(self, pod: PodInfo) -> int:
+        """What a pod on the node takes of it."""
+        return pod.requests.get(self.resource, 0) if self.resource else 1
+
+    def held_by(self, pods: PodColumns) -> IntColumn:
+        """(P,) what each pod takes of it."""
+        return pods.request(self.resource) if self.resource else np.ones(pods.size, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """All that moves with the pods of a row in the filters for a pod.
+
+    `open` are the rows asked that pass all other filters; `plugins` are those that `each` is of.
+    """
+
+    plugins: frozenset[str]
+    each: Sequence[Room]
+    open: BoolColumn
+
+
+class Stand(Protocol):
+    """A row as it would be, for one pod: beside those to which it is promised before that."""
+
+    def move(self, pods: Sequence[PodInfo], sign: int) -> None:
+        """Pods come to it (1) or leave it (-1)."""
+        ...
+
+    def fits(self) -> bool:
+        """Whether it takes the pod now."""
+        ...
+
+    def why(self) -> tuple[str, ...]:
+        """Why it does not, by the first filter that says so."""
+        ...
+
+
+class Trial(Protocol):
+    """The filters of a profile for one pod, asked about rows as they could be."""
+
+    def at(self, row: int) -> Stand:
+        """The row as it is, to begin with."""
+        ...
+
+    def rooms(self, rows: NDArray[np.intp]) -> Rooms | None:
+        """What decides on the rows as pods leave them, if amounts alone do; None otherwise."""
+        ...
+
+    def others(self, plugins: frozenset[str]) -> Mapping[int, tuple[bool, tuple[str, ...]]]:
+        """Rows rejected by other filters than these: if they are asked before these, and why."""
+        ...
+
+
+WhatIf = Callable[[PodInfo, Snapshot], Trial]
+"""Begins a trial. Nothing is kept of it."""
+
+
 class _Unshared:
     """The type of `UNSHARED`."""
 
@@ -198,22 +276,6 @@ class Binding(Enum):
     NO_SAY = "no say"
     DEFAULT = "default"
     DRY_RUN = "dry run"
-
-
-@dataclass(frozen=True, slots=True)
-class PostFilterResult:
-    """What is to be done so that a pod fits that fits nowhere now.
-
-    A success ends the question; `nominated` is the node that will have room once `evictions` are
-    carried out, None to leave the pod's nomination as it is, "" to take it back. `message` is added
-    to what the pod is told. `clears` are pods that lose their own nomination.
-    """
-
-    status: Status
-    nominated: str | None = None
-    evictions: tuple[Evict, ...] = ()
-    clears: tuple[PodInfo, ...] = ()
-    message: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +334,9 @@ class Points:
         normalize: raw scores of all feasible nodes -> 0..100, for Normalization.CUSTOM.
         tiers: masks over candidates: who comes before others whatever the scores are, the most
             important first.
+        with_pod: the state of `pre_filter` with a pod more (1) or less (-1) on a row; what it sees
+            in the what-if snapshot of such a question is enough without it.
+        rooms: what the filter comes to if it is nothing but a look at amounts of the row.
         post_filter: asked in order when no node is feasible, until one succeeds.
 
     The acting tier, on a snapshot that has the pod on its node already:
@@ -301,7 +366,9 @@ class Points:
     score_row: Callable[[State, PodInfo, Snapshot], Callable[[int], float]] | None = None
     normalize: Callable[[State, Scores], Scores] | None = None
     tiers: Callable[[PodInfo, Snapshot, NDArray[np.intp]], Sequence[BoolColumn]] | None = None
-    post_filter: Callable[[PodInfo, Snapshot, Rejections], PostFilterResult] | None = None
+    with_pod: Callable[[State, PodInfo, Snapshot, int, int], State] | None = None
+    rooms: Callable[[PodInfo, Snapshot], Sequence[Room]] | None = None
+    post_filter: Callable[[PodInfo, Snapshot, Rejections, WhatIf], PostFilterResult] | None = None
     reserve: Callable[[PodInfo, Snapshot, int], Reserved] | None = None
     permit: Callable[[PodInfo, Snapshot, int], Status] | None = None
     pre_bind: Callable[[PodInfo, Snapshot, int, Decision], PreBound] | None = None

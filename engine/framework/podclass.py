@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.framework.decision import Rejections
 from engine.framework.interface import (
     MAX_SCORE,
     Normalization,
@@ -180,6 +181,7 @@ class PodClass:
         "shared_stamp",
         "total",
         "touched",
+        "unfit",
         "uniform",
         "used",
         "versions",
@@ -220,6 +222,8 @@ class PodClass:
         self.feasible = 0
         self.whole = True
         """Whether all scores are whole numbers, so that a key says the total exactly."""
+        self.unfit: Rejections | None = None
+        """Why it fits nowhere, until something moves that could change that."""
         self.bad: Exception | None = None
         """What is to be raised if it comes to scoring."""
         self.row: Callable[[int], int] = _unknown

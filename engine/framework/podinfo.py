@@ -108,8 +108,15 @@ class PodInfo:
 
     def assumed(self, at: float) -> PodInfo:
         """The same pod as one that got its node then."""
+        return self._copy(self.pod, self.keys, at)
+
+    def carrying(self, pod: Pod) -> PodInfo:
+        """The same with another object, whose requests are the same."""
+        return self._copy(pod, {}, self.assumed_at)
+
+    def _copy(self, pod: Pod, keys: dict[str, object], at: float) -> PodInfo:
         return PodInfo(
-            self.pod,
+            pod,
             self.key,
             self.uid,
             self.requests,
@@ -119,7 +126,7 @@ class PodInfo:
             self.filter_requests,
             self.score_requests,
             self.requests_key,
-            self.keys,
+            keys,
             at,
         )
 

@@ -14,13 +14,19 @@ import logging
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.framework.acting import NOTHING, Actors, Acts
-from engine.framework.decision import Decision, FitError, Rejection, Rejections
+from engine.framework.decision import (
+    Decision,
+    FitError,
+    PostFilterResult,
+    Rejections,
+)
 from engine.framework.events import ClusterEventWithHint
 from engine.framework.grouped import GroupedChoice
 from engine.framework.interface import (
@@ -28,7 +34,6 @@ from engine.framework.interface import (
     UNSHARED,
     Normalization,
     Points,
-    PostFilterResult,
     PreFilterResult,
     PreScoreResult,
     Scope,
@@ -54,6 +59,7 @@ from engine.framework.podinfo import PodInfo
 from engine.framework.profile import Profile
 from engine.framework.snapshot import BoolColumn, Cause, IntColumn, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable, unschedulable
+from engine.framework.trials import Trials
 
 log = logging.getLogger(__name__)
 
@@ -326,6 +332,7 @@ class Framework:
             return
         if not union & known.causes:
             return
+        known.unfit = None
         try:
             moved = self._update(known, pod, snapshot, rows)
         except Exception:  # noqa: BLE001 - the full pass says whose fault it is, or copes
@@ -387,6 +394,7 @@ class Framework:
         self._shared_moved(known, pod, snapshot)
         if not all(one.shared is not None and one.shared.uniform for one in known.uniform):
             return False
+        known.unfit = None
         ties = self._places(snapshot)
         column = np.full(size, NOWHERE, dtype=np.int64)
         kept = known.column
@@ -403,6 +411,7 @@ class Framework:
     def _fill(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> None:
         """Asks every plugin about every row."""
         known.layout = -1
+        known.unfit = None
         self._ask_filters(known, pod, snapshot)
         known.bad = None
         known.scorers, known.wide_scorers, known.lookups = [], [], []
@@ -793,6 +802,10 @@ class Framework:
             own = self._verdicts(filtering, pod, snapshot, slice(0, len(passed))).passed
             if own is not None:
                 passed &= own
+        if len(snapshot.nominations):
+            passed[self.trial(pod, snapshot).promised(passed)] = False
+            if known.grouped is not None:
+                known.grouped = _grouped(known)  # so that what flips meanwhile is not gathered
         return np.flatnonzero(passed)
 
     def keys(
@@ -803,19 +816,35 @@ class Framework:
         Raises:
             PluginError: a plugin raised, or a score is outside 0..100.
         """
-        keys = known.column[candidates]
-        if known.wide_scorers:
-            totals = np.zeros(len(keys))
-            for scoring in known.wide_scorers:
-                normal = self._normal(scoring, pod, snapshot, candidates)
-                if normal is not None:
-                    totals += normal * scoring.weight
-            ties = np.zeros(len(keys), dtype=np.int64)
-            keys += keys_of(totals, ties, 0, whole=False)
+        if not _still_normal(known, candidates):
+            keys = self._fresh_keys(known, pod, snapshot, candidates)
+        else:
+            keys = known.column[candidates]
+            if known.wide_scorers:
+                keys += self._wide_keys(known, pod, snapshot, candidates)
         tier = self.best_tier(pod, snapshot, candidates)
         if tier is not None:
             keys[~tier] = NOWHERE
         return keys
+
+    def _wide_keys(
+        self, known: PodClass, pod: PodInfo, snapshot: Snapshot, candidates: Candidates
+    ) -> IntColumn:
+        totals = np.zeros(len(candidates))
+        for scoring in known.wide_scorers:
+            normal = self._normal(scoring, pod, snapshot, candidates)
+            if normal is not None:
+                totals += normal * scoring.weight
+        return keys_of(totals, np.zeros(len(candidates), dtype=np.int64), 0, whole=False)
+
+    def _fresh_keys(
+        self, known: PodClass, pod: PodInfo, snapshot: Snapshot, candidates: Candidates
+    ) -> IntColumn:
+        """Keys where fewer nodes are left than those that the class has its scores for."""
+        totals = np.zeros(len(candidates))
+        for _, weight, _, normal in self.scores(pod, snapshot, candidates):
+            totals += normal * weight
+        return keys_of(totals, self._places(snapshot)[candidates], known.offset, whole=False)
 
     def best_tier(
         self, pod: PodInfo, snapshot: Snapshot, candidates: Candidates
@@ -835,7 +864,7 @@ class Framework:
     # ---- without the memo --------------------------------------------------------------------
 
     def verdicts(self, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp]) -> BoolColumn:
-        """Which of the rows can take the pod; nothing is kept. For what-if questions.
+        """Which of the rows can take the pod, promises apart; nothing is kept. For what-if questions.
 
         Raises:
             PluginError: a plugin raised.
@@ -852,40 +881,43 @@ class Framework:
                 passed &= own
         return passed
 
+    def trial(self, pod: PodInfo, snapshot: Snapshot) -> Trials:
+        """Asks what-if questions about rows; nothing is kept.
+
+        Raises:
+            Unfit: a PreFilter rejected the pod.
+            PluginError: a plugin raised.
+        """
+        known = PodClass(None, None, 0)
+        self._ask_filters(known, pod, snapshot, share=False)
+        filters = sorted(
+            (*known.filters, *known.wide_filters), key=lambda one: self._order[one.name]
+        )
+        return Trials(pod, snapshot, filters, known.allowed, known.allowed_by, self._guard)
+
+    def unfit(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> Rejections:
+        """`rejections`, worked out once a class while nothing has changed that it depends on.
+
+        Raises:
+            PluginError: a plugin raised.
+        """
+        promised = len(snapshot.nominations) or pod.pod.status.nominated_node_name
+        if known.wide_filters or promised:
+            return self.rejections(pod, snapshot)
+        if known.unfit is None:
+            known.unfit = self.rejections(pod, snapshot)
+        return known.unfit
+
     def rejections(self, pod: PodInfo, snapshot: Snapshot) -> Rejections:
         """Why each node is rejected that is; nothing is kept.
 
         Raises:
             PluginError: a plugin raised.
         """
-        present = snapshot.nodes.present
-        count = int(np.count_nonzero(present))
-        known = PodClass(None, None, 0)
         try:
-            self._ask_filters(known, pod, snapshot, share=False)
+            return self.trial(pod, snapshot).rejections()
         except Unfit as unfit:
-            return Rejections(count, ended=unfit.fit_error)
-        left = present.copy()
-        left_out = None
-        if known.allowed is not None:
-            left &= known.allowed
-            # The pod's own nominated node is asked whatever a PreFilter says.
-            nominated = snapshot.nodes.row(pod.pod.status.nominated_node_name)
-            if nominated >= 0:
-                left[nominated] = True
-            left_out = np.flatnonzero(present & ~left)
-        each: list[Rejection] = []
-        for filtering in sorted(
-            (*known.filters, *known.wide_filters), key=lambda one: self._order[one.name]
-        ):
-            rows = np.flatnonzero(left)
-            if not len(rows):
-                break
-            for status, positions in self._verdicts(filtering, pod, snapshot, rows).groups():
-                if len(positions):
-                    each.append(Rejection(filtering.name, status, rows[positions]))
-                    left[rows[positions]] = False
-        return Rejections(count, each, left_out, known.allowed_by)
+            return Rejections(unfit.fit_error.nodes, ended=unfit.fit_error)
 
     def scores(
         self, pod: PodInfo, snapshot: Snapshot, candidates: Candidates
@@ -908,6 +940,11 @@ class Framework:
             raise known.bad
         return answers
 
+    @property
+    def rescues(self) -> bool:
+        """Whether anybody may find a way for a pod that fits nowhere."""
+        return bool(self._post_filters)
+
     def post_filter(
         self, pod: PodInfo, snapshot: Snapshot, rejections: Rejections
     ) -> PostFilterResult:
@@ -916,12 +953,16 @@ class Framework:
         Raises:
             PluginError: a plugin raised.
         """
-        last = NO_POST_FILTER
+        found = NO_POST_FILTER
+        messages: list[str] = []
         for name, ask in self._post_filters:
-            last = self._guard(name, "PostFilter", ask, pod, snapshot, rejections)
-            if not last.status.rejected:
-                return last
-        return last
+            said = self._guard(name, "PostFilter", ask, pod, snapshot, rejections, self.trial)
+            if said.status.code is not Code.UNSCHEDULABLE:
+                return said
+            messages += filter(None, (said.message,))
+            if said.nominated is not None:
+                found = said
+        return replace(found, message=", ".join(messages))
 
     # ---- the chosen node ---------------------------------------------------------------------
 
@@ -962,6 +1003,16 @@ class Framework:
 
 NO_POST_FILTER: Final = PostFilterResult(unschedulable())
 _ONE_ZERO: Final = np.zeros(1)
+
+
+def _still_normal(known: PodClass, candidates: Candidates) -> bool:
+    """Whether these nodes give the scores that the class has baked into its keys."""
+    if not known.lookups or len(candidates) == known.feasible:
+        return True
+    return all(
+        one.raw is not None and float(one.raw[candidates].max(initial=0.0)) == one.top
+        for one in known.lookups
+    )
 
 
 def _count(rows: Rows) -> int:
@@ -1020,4 +1071,6 @@ def _pre_filter_end(status: Status, snapshot: Snapshot, plugins: Sequence[str] =
         return PluginError(status.plugin, "PreFilter", RuntimeError(" ".join(status.reasons)))
     nodes = int(np.count_nonzero(snapshot.nodes.present))
     message = ", ".join(status.reasons)
-    return Unfit(FitError(nodes, {}, message, frozenset(plugins or (status.plugin,))))
+    never = status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    by = frozenset(plugins or (status.plugin,))
+    return Unfit(FitError(nodes, {}, message, by, unresolvable=never))

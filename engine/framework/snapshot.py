@@ -6,7 +6,7 @@ until the cycle ends. A row number names a node as long as `layout` stays the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import IntFlag, auto
 from typing import Any, Protocol
 
@@ -316,6 +316,35 @@ def value_of_each_pair(
     return np.array(values, np.float64)
 
 
+class Nominations(Protocol):
+    """Waiting pods that are promised a node: preemption makes room for them there."""
+
+    @property
+    def version(self) -> int:
+        """Changes with every promise."""
+        ...
+
+    def __len__(self) -> int:
+        """How many pods are promised a node."""
+        ...
+
+    def on(self, node: str) -> Collection[PodInfo]:
+        """The pods that are promised the node."""
+        ...
+
+    def node_of(self, uid: str) -> str:
+        """The node that the pod is promised, empty if none."""
+        ...
+
+    def is_evicting(self, uid: str) -> bool:
+        """True while the pod's victims are being deleted."""
+        ...
+
+    def before(self, pod: PodInfo, nodes: NodeColumns) -> Sequence[tuple[int, list[PodInfo]]]:
+        """Rows of nodes that are promised to pods of its priority or a higher one, and those."""
+        ...
+
+
 class Snapshot(Protocol):
     """Everything a cycle may look at."""
 
@@ -360,6 +389,11 @@ class Snapshot(Protocol):
     @property
     def dictionary(self) -> Dictionary:
         """The dictionary of all text columns."""
+        ...
+
+    @property
+    def nominations(self) -> Nominations:
+        """The pods that are promised a node and are not on it yet."""
         ...
 
     def objects(self, kind: str) -> Mapping[str, Any]:

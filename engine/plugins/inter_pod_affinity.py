@@ -400,6 +400,7 @@ class InterPodAffinity:
             key_version=_version,
             pre_filter=self._pre_filter,
             filter=_filter,
+            with_pod=_with_pod,
             pre_score=self._pre_score,
             score=_score,
             normalize=_normalize,
@@ -454,6 +455,10 @@ class InterPodAffinity:
 
 def _version(snapshot: Snapshot) -> int:
     return snapshot.topology.version
+
+
+def _with_pod(state: Places, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> Places:
+    return state.with_pod(pod, snapshot, row, sign)
 
 
 def _filter(state: Places, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:

@@ -30,6 +30,7 @@ from engine.framework.interface import (
     Points,
     PreFilterResult,
     PreScoreResult,
+    Room,
     Scores,
     State,
     StatusGroups,
@@ -109,6 +110,7 @@ class NodeResourcesFit:
             pre_filter=_pre_filter,
             filter=self._filter,
             filter_row=self._filter_row,
+            rooms=self._rooms,
             pre_score=_pre_score,
             score=self._score,
             score_row=self._score_row,
@@ -121,6 +123,15 @@ class NodeResourcesFit:
             for resource, amount in pod.filter_requests.items()
             if amount > 0 and not self._ignores(resource)
         ]
+
+    def _rooms(self, pod: PodInfo, snapshot: Snapshot) -> Sequence[Room]:
+        nodes = snapshot.nodes
+        rooms = [Room("", nodes.allocatable(PODS), nodes.pod_count, 1, TOO_MANY_PODS)]
+        for resource, amount in sorted(pod.filter_requests.items(), key=_built_in_first):
+            if amount > 0 and not self._ignores(resource):
+                limit, used = nodes.allocatable(resource), nodes.requested(resource)
+                rooms.append(Room(resource, limit, used, amount, f"Insufficient {resource}"))
+        return rooms
 
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """Rejects nodes without room for one more pod, or for what it requests."""

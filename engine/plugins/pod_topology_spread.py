@@ -329,6 +329,7 @@ class PodTopologySpread:
             key_version=stamp if self._defaults.constraints else None,
             pre_filter=self._pre_filter,
             filter=_filter,
+            with_pod=_with_pod,
             pre_score=self._pre_score,
             score=_score,
             normalize=_normalize,
@@ -420,6 +421,10 @@ class PodTopologySpread:
         moved = any((old or {}).get(key) != (new or {}).get(key) for key in keys)
         tainted = (before.spec.taints or []) != (after.spec.taints or [])
         return _queue_if(becomes and (moved or tainted))
+
+
+def _with_pod(state: Skews, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> Skews:
+    return state.with_pod(pod, snapshot, row, sign)
 
 
 def _filter(state: Skews, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:

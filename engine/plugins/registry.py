@@ -16,6 +16,7 @@ from engine.framework.interface import Plugin
 from engine.framework.profile import Weighted
 from engine.plugins.balanced_allocation import BalancedAllocation, BalancedAllocationArgs
 from engine.plugins.default_binder import DefaultBinder
+from engine.plugins.default_preemption import DefaultPreemption, DefaultPreemptionArgs
 from engine.plugins.dynamic_resources import DynamicResources
 from engine.plugins.image_locality import ImageLocality
 from engine.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs
@@ -55,6 +56,7 @@ DEFAULT_WEIGHTS: Final[Mapping[str, int]] = {
     "PodTopologySpread": 2,
     "InterPodAffinity": 2,
     "DynamicResources": 2,
+    "DefaultPreemption": 1,
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
     "DefaultBinder": 1,
@@ -127,4 +129,5 @@ _FACTORIES: Final[Mapping[str, Callable[[Arguments], Plugin]]] = {
     "NodeVolumeLimits": _no_arguments(NodeVolumeLimits),
     "VolumeBinding": lambda args: VolumeBinding(_read(VolumeBindingArgs, args)),
     "VolumeZone": _no_arguments(VolumeZone),
+    "DefaultPreemption": lambda args: DefaultPreemption(_read(DefaultPreemptionArgs, args)),
 }

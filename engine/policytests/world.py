@@ -301,6 +301,7 @@ class _OtherPods:
         self.now = snapshot.now
         self.generation = snapshot.generation
         self.layout = snapshot.layout
+        self.nominations = snapshot.nominations
         self.objects = snapshot.objects
         self.objects_version = snapshot.objects_version
         self.objects_changed = snapshot.objects_changed

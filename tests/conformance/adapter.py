@@ -19,7 +19,8 @@ import numpy as np
 
 from engine.cache import Cache
 from engine.config import ProfileDocument
-from engine.cycle import NO_NODES, decide
+from engine.cycle import decide
+from engine.framework.decision import NO_NODES
 from engine.framework.effects import AssumeObject
 from engine.framework.events import ClusterEvent, QueueingHint, Resource
 from engine.framework.interface import Points, PreFilterResult, PreScoreResult
@@ -31,6 +32,7 @@ from engine.kube.resources import STRUCTS
 from engine.objects import Namespace, Node, ObjectMeta, Pod, from_builtins
 from engine.plugins.profiles import make_profile
 from tests.conformance.events import moves, read_object
+from tests.conformance.preempting import preempt
 
 Answer = dict[str, Any]
 
@@ -52,6 +54,9 @@ def answer(case: Mapping[str, Any]) -> Answer:
                 return {**head, **hint(case)}
             case "sequence":
                 return {**head, "steps": list(sequence(case))}
+            case "preempt":
+                pod = read_pod(case["pod"])
+                return {**head, **preempt(pod, build(case, pod)[0], framework_of(case))}
             case kind:
                 return {**head, "error": f"kind {kind!r} is not answered"}
     except Exception as error:  # noqa: BLE001 - a bad case must not end the run
@@ -99,6 +104,8 @@ def build(case: Mapping[str, Any], pod: PodInfo) -> tuple[Cache, list[str]]:
             finished = other.pod.status.phase in ("Succeeded", "Failed")
             if bound and not finished and other.key != pod.key:
                 cache.add_pod(other, bound)
+            elif not finished and other.key != pod.key:
+                cache.nominate(other, other.pod.status.nominated_node_name)
         elif kind in STRUCTS:
             cache.set_object(read_object(kind, value))
     return cache, in_zone_turns(nodes)

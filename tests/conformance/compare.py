@@ -4,7 +4,7 @@ Only what the real one says nothing by is compared otherwise: reasons of a statu
 `rejectedBy`, `skip` and `events` as sets, scores by node name, internal errors by being there.
 
 Until every plugin of the default profile exists, `total` and `best` are left out, and so are other
-plugins' entries. Where another plugin, or a nomination, has a part in what a whole answer says,
+plugins' entries. Where another plugin has a part in what a whole answer says,
 those fields of that case are left out too, and the case is counted as restricted.
 
     python -m tests.conformance.compare [SUITE ...]
@@ -23,6 +23,7 @@ from typing import Any
 
 from engine.kube.resources import STRUCTS
 from engine.plugins.registry import DEFAULT_WEIGHTS
+from tests.conformance import preempting
 from tests.conformance.adapter import answer
 
 DATA = Path(__file__).parent / "data"
@@ -57,7 +58,7 @@ def read(suite: str) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, lines)
 
 
-def check(suite: str, kinds: Sequence[str] = ("cycle", "hint")) -> Report:
+def check(suite: str, kinds: Sequence[str] = ("cycle", "hint", "preempt")) -> Report:
     """Asks our side about every case of the suite that is of these kinds."""
     report = Report(suite)
     for vector in read(suite):
@@ -65,12 +66,15 @@ def check(suite: str, kinds: Sequence[str] = ("cycle", "hint")) -> Report:
         report.cases += 1
         if case["kind"] not in kinds:
             continue
+        if case["kind"] == "preempt" and preempting.is_restricted(case, OURS):
+            report.restricted.append(case["id"])
+            continue
         got = answer(case)
         report.compared += 1
         if "error" in got:
             report.errors.append(f"{case['id']}: {got['error']}")
             continue
-        compare = compare_cycle if case["kind"] == "cycle" else compare_hint
+        compare = COMPARE[case["kind"]]
         found = list(compare(case, want, got, report))
         if found:
             report.differing[case["id"]] = found
@@ -92,27 +96,19 @@ def compare_cycle(
 
 
 def is_restricted(case: Mapping[str, Any], want: Mapping[str, Any]) -> bool:
-    """True if a plugin that we do not have, or a nomination, decides part of the whole answer."""
+    """True if a plugin that we do not have decides part of the whole answer."""
     pre = want["preFilter"]
     plugins = {*want["filter"], *pre["plugins"], *want["rejectedFirst"].values()}
     plugins |= set(want.get("rejectedBy", ())) | set(want["preEnqueue"])
     if pre["status"] and pre["status"][1]:
         plugins.add(pre["status"][1])
     plugins |= set(re.findall(r'plugin "(\w+)"', want.get("message", "")))
-    return bool(plugins - OURS) or nominated(case) or unscored(want)
+    return bool(plugins - OURS) or preempting.is_restricted(case, OURS) or unscored(want)
 
 
 def unscored(want: Mapping[str, Any]) -> bool:
     """True if a score plugin failed where the real one does not need it: of one feasible node."""
     return len(want["feasible"]) == 1 and not want["score"]
-
-
-def nominated(case: Mapping[str, Any]) -> bool:
-    """True if other pods are nominated: they count on their nodes, which is not built yet."""
-    pods = (o for o in case.get("objects", ()) if o["kind"] == "Pod")
-    return any(
-        p.get("status", {}).get("nominatedNodeName") and not p["spec"].get("nodeName") for p in pods
-    )
 
 
 def comparable(
@@ -130,7 +126,10 @@ def comparable(
         },
         "preFilter.plugins": {p: status(s) for p, s in ours(pre["plugins"]).items()},
     }
-    if want["score"] or not restricted:
+    # A node that only a missing plugin rejects may be the one that was promised: then no other is
+    # scored.
+    same = answer.get("nominatedNode") == want.get("nominatedNode")
+    if (want["score"] and same) or not restricted:
         out["score"] = scores(answer, want["feasible"], restricted)
     if restricted:
         return out
@@ -203,6 +202,21 @@ def comparable_hint(answer: Mapping[str, Any]) -> dict[str, Any]:
         "unconditional": sorted(set(answer["unconditional"]) & OURS),
     }
 
+
+# ---- preempt ---------------------------------------------------------------------------------
+
+
+def compare_preempt(
+    case: Mapping[str, Any],
+    want: Mapping[str, Any],
+    got: Mapping[str, Any],
+    report: Report,
+) -> Iterator[Difference]:
+    report.values += leaves(dict(want))
+    yield from preempting.compare_preempt(dict(want), dict(got))
+
+
+COMPARE = {"cycle": compare_cycle, "hint": compare_hint, "preempt": compare_preempt}
 
 # ---- both ------------------------------------------------------------------------------------
 

@@ -1,0 +1,77 @@
+"""Waiting pods that are promised a node: `framework.snapshot.Nominations`, written by `Cache`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+
+from engine.framework.podinfo import PodInfo
+from engine.framework.snapshot import NodeColumns
+
+NOBODY: Mapping[str, PodInfo] = {}
+
+
+class Nominations:
+    """By node, and whose victims are being evicted; empty in a cluster where nobody preempts."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._on: dict[str, dict[str, PodInfo]] = {}
+        self._node: dict[str, str] = {}
+        self._evicting: set[str] = set()
+
+    def __len__(self) -> int:
+        """How many pods are promised a node."""
+        return len(self._node)
+
+    def on(self, node: str) -> Collection[PodInfo]:
+        """The pods that are promised the node."""
+        return self._on.get(node, NOBODY).values()
+
+    def node_of(self, uid: str) -> str:
+        """The node that the pod is promised, empty if none."""
+        return self._node.get(uid, "")
+
+    def is_evicting(self, uid: str) -> bool:
+        """True while the pod's victims are being deleted."""
+        return uid in self._evicting
+
+    def before(self, pod: PodInfo, nodes: NodeColumns) -> Sequence[tuple[int, list[PodInfo]]]:
+        """Rows of nodes that are promised to pods of its priority or a higher one, and those."""
+        found = []
+        for node, promised in self._on.items():
+            row = nodes.row(node)
+            ahead = [
+                one
+                for one in promised.values()
+                if one.priority >= pod.priority and one.uid != pod.uid
+            ]
+            if row >= 0 and ahead:
+                found.append((row, ahead))
+        return found
+
+    def put(self, pod: PodInfo, node: str) -> None:
+        """The pod is promised this node and no other; none if it is empty."""
+        self.drop(pod.uid)
+        if node:
+            self._node[pod.uid] = node
+            self._on.setdefault(node, {})[pod.uid] = pod
+            self.version += 1
+
+    def drop(self, uid: str) -> bool:
+        """Takes the promise back; False if there was none."""
+        node = self._node.pop(uid, None)
+        if node is None:
+            return False
+        promised = self._on[node]
+        del promised[uid]
+        if not promised:
+            del self._on[node]
+        self.version += 1
+        return True
+
+    def evicts(self, uid: str, *, still: bool) -> None:
+        """The pod's victims are being deleted, or no longer."""
+        if still:
+            self._evicting.add(uid)
+        else:
+            self._evicting.discard(uid)

@@ -1,0 +1,258 @@
+"""Which pods to evict from one node, so that a pod fits there that fits nowhere; over all nodes.
+
+Evicts nobody. From each node all that may go are thought away; if the pod fits then, they are given
+back one by one, those that a disruption budget protects before others, the most important first, as
+long as it still fits. Who may go and in which order is said by whoever asks (`Hunt`), and so is the
+choice among the nodes (`Plans.best`). Where amounts of the node alone decide (`Trial.rooms`) all
+nodes are worked out at once; otherwise one by one, by what-if snapshots.
+
+Source: kubernetes pkg/scheduler/framework/preemption and plugins/defaultpreemption. What differs:
+every node is tried, and nothing is drawn by lot.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.framework.interface import Rooms, Stand, Trial
+from engine.framework.podinfo import PodInfo
+from engine.framework.selectors import Selector
+from engine.framework.snapshot import BoolColumn, IntColumn, Snapshot
+
+Numbers = NDArray[Any]
+NO_VICTIMS = "No preemption victims found for incoming pod"
+
+
+@dataclass(frozen=True, slots=True)
+class Hunt:
+    """Who may go, and who rather than whom.
+
+    `may_go` is (P,); `order` are (P,) columns, the first the most important: of two pods the one
+    with the smaller value stays longer. Equal ones stay in the order of their rows.
+    """
+
+    may_go: BoolColumn
+    order: Sequence[Numbers]
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many of the pods that it selects may go; those in `gone` are counted already."""
+
+    namespace: str
+    selector: Selector
+    allowed: int
+    gone: frozenset[str] = frozenset()
+
+    def covers(self, pod: PodInfo) -> bool:
+        """Whether the pod's eviction takes one of those allowed."""
+        labels = pod.pod.metadata.labels or {}
+        return (
+            len(labels) > 0
+            and pod.namespace == self.namespace
+            and pod.name not in self.gone
+            and not self.selector.empty
+            and self.selector.matches(labels)
+        )
+
+
+class Plans:
+    """For each node tried: whether it helps, and who would go.
+
+    `table` is (K, C): the pods of each node that may go, the most important first, -1 beyond the
+    last; `gone` marks those that have to, `protected` those that a budget protects.
+    """
+
+    def __init__(self, snapshot: Snapshot, rows: NDArray[np.intp], hunt: Hunt) -> None:
+        self.snapshot = snapshot
+        self.rows = rows
+        self.table = _table(snapshot, rows, hunt)
+        self.there: BoolColumn = self.table >= 0
+        self.protected: BoolColumn = np.zeros_like(self.there)
+        self.gone = self.there.copy()
+        self.helps: BoolColumn = np.any(self.there, axis=0)
+        """(C,) the pod fits once the victims are gone."""
+        self.idle: BoolColumn = np.zeros(len(rows), dtype=np.bool_)
+        """(C,) the pod would fit without any eviction, which should not be asked about."""
+        self.reasons: Counter[str] = Counter()
+        """Why other nodes do not help; complete only if none helps."""
+
+    def victims(self, at: int) -> list[PodInfo]:
+        """The pods to evict from a node, the most important first."""
+        return [self.snapshot.pods.pod(row) for row in self.table[self.gone[:, at], at].tolist()]
+
+    def of_victims(self, column: Numbers, otherwise: float) -> Numbers:
+        """(K, C) a column of pods, `otherwise` where there is no victim."""
+        return np.where(self.gone, column[self.table], otherwise)
+
+    @property
+    def violations(self) -> IntColumn:
+        """(C,) victims that a budget protects."""
+        found: IntColumn = np.sum(self.gone & self.protected, axis=0, dtype=np.int64)
+        return found
+
+    def best(self, *costs: Numbers) -> int | None:
+        """Of the nodes that help the first with the lowest (C,) costs, the first most important."""
+        left = np.flatnonzero(self.helps)
+        for cost in costs:
+            if len(left) > 1:
+                own = cost[left]
+                left = left[own == own.min()]
+        return int(left[0]) if len(left) else None
+
+
+def plan(
+    snapshot: Snapshot,
+    rows: NDArray[np.intp],
+    hunt: Hunt,
+    budgets: Sequence[Budget],
+    trial: Trial,
+) -> Plans:
+    """Works out for each of the rows who would have to go.
+
+    Complexity: vector steps over the rows, as many as the most pods that may go from one node, if
+    amounts alone decide; otherwise a question to all filters for each such pod of each row.
+    """
+    plans = Plans(snapshot, rows, hunt)
+    plans.protected = _protected(plans, budgets)
+    rooms = trial.rooms(rows)
+    if rooms is None:
+        _one_by_one(plans, trial)
+    else:
+        _at_once(plans, trial, rooms)
+    nobody = len(rows) - int(np.count_nonzero(plans.there.any(axis=0)))
+    if nobody:
+        plans.reasons[NO_VICTIMS] += nobody
+    plans.gone &= plans.helps
+    plans.idle = plans.helps & ~plans.gone.any(axis=0)
+    plans.helps &= ~plans.idle
+    return plans
+
+
+def _table(snapshot: Snapshot, rows: NDArray[np.intp], hunt: Hunt) -> NDArray[np.intp]:
+    pods = snapshot.pods
+    place = np.full(snapshot.nodes.size, -1, dtype=np.intp)
+    place[rows] = np.arange(len(rows))
+    there = np.flatnonzero(hunt.may_go & (pods.node >= 0))
+    column = place[pods.node[there]]
+    there, column = there[column >= 0], column[column >= 0]
+    sort = np.lexsort((*[one[there] for one in reversed(hunt.order)], column))
+    there, column = there[sort], column[sort]
+    rank = np.arange(len(there)) - np.searchsorted(column, column)
+    table = np.full((int(rank.max(initial=-1)) + 1, len(rows)), -1, dtype=np.intp)
+    table[rank, column] = there
+    return table
+
+
+# ---- budgets -------------------------------------------------------------------------------------
+
+
+def _protected(plans: Plans, budgets: Sequence[Budget]) -> BoolColumn:
+    """(K, C) whose eviction would break a budget if all of a node went, the most important first.
+
+    Source: kubernetes framework/preemption/util.go, FilterVictimsWithPDBViolation.
+    """
+    protected = np.zeros_like(plans.there)
+    namespaces = {one.namespace for one in budgets}
+    if not namespaces or not plans.there.any():
+        return protected
+    left: dict[tuple[int, int], int] = {}
+    ranks, columns = np.nonzero(plans.there)
+    pods = plans.snapshot.pods
+    for rank, column in zip(ranks.tolist(), columns.tolist(), strict=True):
+        pod = pods.pod(int(plans.table[rank, column]))
+        if pod.namespace in namespaces:
+            protected[rank, column] = _breaks(pod, column, budgets, left)
+    return protected
+
+
+def _breaks(
+    pod: PodInfo, column: int, budgets: Sequence[Budget], left: dict[tuple[int, int], int]
+) -> bool:
+    for number, budget in enumerate(budgets):
+        if budget.covers(pod):
+            allowed = left.get((number, column), budget.allowed) - 1
+            left[number, column] = allowed
+            if allowed < 0:
+                return True
+    return False
+
+
+# ---- all nodes at once ---------------------------------------------------------------------------
+
+
+def _at_once(plans: Plans, trial: Trial, rooms: Rooms) -> None:
+    rows, table, there = plans.rows, plans.table, plans.there
+    pods = plans.snapshot.pods
+    held = [np.where(there, one.held_by(pods)[table], 0) for one in rooms.each]
+    spare = [
+        one.limit[rows] - one.used[rows] - one.need + amounts.sum(axis=0)
+        for one, amounts in zip(rooms.each, held, strict=True)
+    ]
+    enough = np.ones(len(rows), dtype=np.bool_)
+    for one in spare:
+        enough &= one >= 0
+    some = plans.helps.copy()
+    plans.helps &= enough & rooms.open
+    if not plans.helps.any():
+        _tell_rooms(plans, trial, rooms, spare, np.flatnonzero(some))
+        return
+    for wanted in (True, False):
+        for rank in range(len(table)):
+            back = there[rank] & (plans.protected[rank] == wanted) & plans.helps
+            if not back.any():
+                continue
+            for left, amounts in zip(spare, held, strict=True):
+                back &= left >= amounts[rank]
+            for left, amounts in zip(spare, held, strict=True):
+                left -= np.where(back, amounts[rank], 0)
+            plans.gone[rank] &= ~back
+
+
+def _tell_rooms(
+    plans: Plans,
+    trial: Trial,
+    rooms: Rooms,
+    spare: Sequence[IntColumn],
+    some: NDArray[np.intp],
+) -> None:
+    """Why nothing helps: by the first filter that rejects the node without its pods."""
+    others: Mapping[int, tuple[bool, tuple[str, ...]]] = {}
+    if not rooms.open[some].all():
+        others = trial.others(rooms.plugins)
+    for at in some.tolist():
+        first, words = others.get(int(plans.rows[at]), (False, ()))
+        short = [one.short for one, left in zip(rooms.each, spare, strict=True) if left[at] < 0]
+        plans.reasons.update(words if first or not short else short)
+
+
+# ---- node by node --------------------------------------------------------------------------------
+
+
+def _one_by_one(plans: Plans, trial: Trial) -> None:
+    pods = plans.snapshot.pods
+    unfit: list[Stand] = []
+    for at in np.flatnonzero(plans.helps).tolist():
+        ranks = np.flatnonzero(plans.there[:, at]).tolist()
+        there = {rank: pods.pod(int(plans.table[rank, at])) for rank in ranks}
+        stand = trial.at(int(plans.rows[at]))
+        stand.move(list(there.values()), -1)
+        if not stand.fits():
+            plans.helps[at] = False
+            unfit.append(stand)
+            continue
+        for rank in sorted(ranks, key=lambda rank: (not plans.protected[rank, at], rank)):
+            stand.move([there[rank]], 1)
+            if stand.fits():
+                plans.gone[rank, at] = False
+            else:
+                stand.move([there[rank]], -1)
+    if not plans.helps.any():
+        for stand in unfit:
+            plans.reasons.update(stand.why())

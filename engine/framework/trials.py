@@ -1,0 +1,222 @@
+"""The filters of a profile for one pod, asked about rows as they could be: `interface.Trial`.
+
+PreFilter is asked once, about the cluster as it is; pods that come to a row or leave it are seen in
+a what-if snapshot, and told to the states that count them. A plugin that had nothing
+to say about the pod has nothing to say then either, as in kube-scheduler.
+
+Where pods of equal or higher priority are promised a node, a row is asked with them and without.
+
+Source: kubernetes framework/runtime/framework.go: RunFilterPluginsWithNominatedPods,
+RunPreFilterExtensionAddPod and RunPreFilterExtensionRemovePod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.framework.decision import Rejection, Rejections
+from engine.framework.interface import Room, Rooms, Scope, Verdicts
+from engine.framework.podclass import Filtering
+from engine.framework.podinfo import PodInfo
+from engine.framework.snapshot import BoolColumn, Cause, Snapshot
+
+_POD = int(Cause.POD)
+Guard = Callable[..., Any]
+
+
+def nominated_node(pod: PodInfo, snapshot: Snapshot) -> str:
+    """The node that the pod is promised, empty if none."""
+    return snapshot.nominations.node_of(pod.uid) or pod.pod.status.nominated_node_name
+
+
+@dataclass(frozen=True, slots=True)
+class Trials:
+    """See the module. `filters` are in the order of plugins; what PreFilter left is `allowed`."""
+
+    pod: PodInfo
+    snapshot: Snapshot
+    filters: Sequence[Filtering]
+    allowed: BoolColumn | None
+    allowed_by: tuple[str, ...]
+    guard: Guard
+
+    # ---- as it is ------------------------------------------------------------------------------
+
+    def rejections(self, but: Container[str] = ()) -> Rejections:
+        """Why each node is rejected that is, by filters other than some."""
+        present = self.snapshot.nodes.present
+        left = present.copy()
+        left_out = None
+        if self.allowed is not None:
+            left &= self.allowed
+            # The pod's own nominated node is asked whatever a PreFilter says.
+            nominated = self.snapshot.nodes.row(nominated_node(self.pod, self.snapshot))
+            if nominated >= 0:
+                left[nominated] = True
+            left_out = np.flatnonzero(present & ~left)
+        each: list[Rejection] = []
+        for row, ahead in self._ahead():
+            if left[row]:
+                first = Stand(self, row, ahead).first_beside()
+                if first is not None:
+                    left[row] = False
+                    each.append(first)
+        for filtering in self.filters:
+            rows = np.flatnonzero(left)
+            if not len(rows):
+                break
+            if filtering.name in but:
+                continue
+            for status, positions in self.ask(filtering, self.snapshot, rows).groups():
+                if len(positions):
+                    each.append(Rejection(filtering.name, status, rows[positions]))
+                    left[rows[positions]] = False
+        count = int(np.count_nonzero(present))
+        return Rejections(count, each, left_out, self.allowed_by)
+
+    def promised(self, passed: BoolColumn) -> list[int]:
+        """Those of the rows that pass where the pod has to leave the room to others."""
+        ahead = [one for one in self._ahead() if passed[one[0]]]
+        if not ahead:
+            return []
+        each = self._rooms()
+        if each is None:
+            return [row for row, pods in ahead if Stand(self, row, pods).first_beside() is not None]
+        return [
+            row
+            for row, pods in ahead
+            if any(
+                room.limit.item(row) - room.used.item(row) - sum(map(room.held, pods)) < room.need
+                for room in each
+            )
+        ]
+
+    def _ahead(self) -> Sequence[tuple[int, list[PodInfo]]]:
+        nominations = self.snapshot.nominations
+        return nominations.before(self.pod, self.snapshot.nodes) if len(nominations) else ()
+
+    # ---- as it could be ------------------------------------------------------------------------
+
+    def at(self, row: int) -> Stand:
+        """See `Trial.at`."""
+        ahead = [pods for promised, pods in self._ahead() if promised == row]
+        return Stand(self, row, ahead[0] if ahead else ())
+
+    # ---- where amounts alone decide ------------------------------------------------------------
+
+    def rooms(self, rows: NDArray[np.intp]) -> Rooms | None:
+        """See `Trial.rooms`."""
+        each = self._rooms()
+        if each is None:
+            return None
+        for row, pods in self._ahead():
+            each = [_taken(room, row, pods) for room in each]
+        passed = self.snapshot.nodes.present[rows].copy()
+        if self.allowed is not None:
+            passed &= self.allowed[rows]
+        for filtering in self.filters:
+            if not _moves(filtering):
+                own = self.ask(filtering, self.snapshot, rows).passed
+                if own is not None:
+                    passed &= own
+        plugins = frozenset([one.name for one in self.filters if _moves(one)])
+        return Rooms(plugins, each, passed)
+
+    def _rooms(self) -> list[Room] | None:
+        each: list[Room] = []
+        for one in self.filters:
+            if _moves(one):
+                if one.points.rooms is None:
+                    return None
+                each += self.guard(one.name, "Filter", one.points.rooms, self.pod, self.snapshot)
+        return each
+
+    def others(self, plugins: frozenset[str]) -> Mapping[int, tuple[bool, tuple[str, ...]]]:
+        """See `Trial.others`."""
+        names = [one.name for one in self.filters]
+        first = min((names.index(name) for name in plugins), default=0)
+        alone = replace(self, filters=[one for one in self.filters if one.name not in plugins])
+        return {
+            row: (names.index(one.plugin) < first, one.status.reasons)
+            for one in alone.rejections().each
+            for row in one.rows.tolist()
+        }
+
+    def ask(self, filtering: Filtering, snapshot: Snapshot, rows: NDArray[np.intp]) -> Verdicts:
+        """One filter's answer."""
+        ask, state = filtering.points.filter, filtering.result.state
+        assert ask is not None
+        found = self.guard(filtering.name, "Filter", ask, state, self.pod, snapshot, rows)
+        assert isinstance(found, Verdicts)
+        return found
+
+
+class Stand:
+    """A row and pods that come to it or leave it, in that order; see `interface.Stand`."""
+
+    __slots__ = ("_ahead", "_over", "_row", "_states", "_trial")
+
+    def __init__(self, trial: Trials, row: int, ahead: Sequence[PodInfo]) -> None:
+        self._trial = trial
+        self._row = row
+        self._ahead = ahead
+        self._over = trial.snapshot
+        self._states = [one.result.state for one in trial.filters]
+
+    def move(self, pods: Sequence[PodInfo], sign: int) -> None:
+        """See `Stand.move`."""
+        trial, row = self._trial, self._row
+        self._over = self._over.overlay(row, *((), pods) if sign > 0 else (pods, ()))
+        for at, one in enumerate(trial.filters):
+            tell = one.points.with_pod
+            for pod in pods if tell is not None else ():
+                asked = self._states[at], pod, trial.snapshot, row, sign
+                self._states[at] = trial.guard(one.name, "PreFilter", tell, *asked)
+
+    def fits(self) -> bool:
+        """See `Stand.fits`."""
+        return self.first_beside() is None and self._first() is None
+
+    def why(self) -> tuple[str, ...]:
+        """See `Stand.why`."""
+        first = self.first_beside() or self._first()
+        return () if first is None else first.status.reasons
+
+    def first_beside(self) -> Rejection | None:
+        """The first rejection beside the pods that come before; None also if there are none."""
+        if not self._ahead:
+            return None
+        beside = Stand(self._trial, self._row, ())
+        beside._over, beside._states = self._over, list(self._states)
+        beside.move(self._ahead, 1)
+        return beside._first()
+
+    def _first(self) -> Rejection | None:
+        trial = self._trial
+        rows = np.array([self._row], dtype=np.intp)
+        for one, state in zip(trial.filters, self._states, strict=True):
+            moved = one
+            if one.points.with_pod is not None:
+                moved = replace(one, result=replace(one.result, state=state))
+            verdicts = trial.ask(moved, self._over, rows)
+            if verdicts.passed is not None and not verdicts.passed[0]:
+                status = next(status for status, positions in verdicts.groups() if len(positions))
+                return Rejection(one.name, status, rows)
+        return None
+
+
+def _moves(filtering: Filtering) -> bool:
+    """Whether pods that come to a row or leave it change what the filter says of it."""
+    result = filtering.result
+    return result.scope is not Scope.ROW or bool(result.causes & _POD)
+
+
+def _taken(room: Room, row: int, pods: Sequence[PodInfo]) -> Room:
+    used = room.used.copy()
+    used[row] += sum(map(room.held, pods))
+    return replace(room, used=used)

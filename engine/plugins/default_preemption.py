@@ -1,0 +1,266 @@
+"""DefaultPreemption: a pod that fits nowhere takes the place of pods of lower priority.
+
+Says whom to evict and where the pod will go then; evicts nobody. Until its victims' deletions are
+carried out the pod is held at the gate, so that it does not look for others.
+
+Source: kubernetes plugins/defaultpreemption and framework/preemption. Deliberately different: all
+nodes are tried (`minCandidateNodesPercentage` and `minCandidateNodesAbsolute` do nothing), and of
+equal nodes the first in the table is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from datetime import datetime
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.collective.victims import Budget, Hunt, Plans, plan
+from engine.framework.decision import FitError, PostFilterResult, Rejections
+from engine.framework.effects import Evict
+from engine.framework.events import (
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    QueueingHint,
+    Resource,
+    Seen,
+)
+from engine.framework.interface import Points, Trial, WhatIf
+from engine.framework.podinfo import PodInfo
+from engine.framework.selectors import NOTHING, Selector, SelectorError, parse_selector
+from engine.framework.snapshot import Snapshot
+from engine.framework.status import Code, Status, unresolvable, unschedulable
+from engine.framework.trials import nominated_node
+from engine.objects import LabelSelector, Pod, PodDisruptionBudget
+
+NAME: Final = "DefaultPreemption"
+DISRUPTION_TARGET: Final = "DisruptionTarget"
+BY_SCHEDULER: Final = "PreemptionByScheduler"
+_NEVER: Final = "not eligible due to preemptionPolicy=Never."
+_TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
+_NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
+_WAITING: Final = unresolvable("waiting for the preemption for this pod to be finished")
+_ABOVE_ZERO: Final = 1 << 31
+"""Added to each priority, so that few pods of negative priority beat many."""
+
+
+class DefaultPreemptionArgs(
+    msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True
+):
+    """`pluginConfig` of DefaultPreemption; both numbers are read and do nothing."""
+
+    api_version: str = ""
+    kind: str = ""
+    min_candidate_nodes_percentage: int = 10
+    min_candidate_nodes_absolute: int = 100
+
+    def __post_init__(self) -> None:
+        """Checks them as kube-scheduler does.
+
+        Raises:
+            ValueError: out of range.
+        """
+        percentage, absolute = (
+            self.min_candidate_nodes_percentage,
+            self.min_candidate_nodes_absolute,
+        )
+        if not 0 <= percentage <= 100:  # noqa: PLR2004 - per cent
+            raise ValueError("minCandidateNodesPercentage: not in valid range [0, 100]")
+        if absolute < 0:
+            raise ValueError("minCandidateNodesAbsolute: not in valid range [0, inf)")
+        if percentage == absolute == 0:
+            raise ValueError(
+                "minCandidateNodesPercentage: cannot be zero at the same time as"
+                " minCandidateNodesAbsolute"
+            )
+
+
+class DefaultPreemption:
+    """See the module."""
+
+    def __init__(self, args: DefaultPreemptionArgs | None = None) -> None:
+        self.args = args or DefaultPreemptionArgs()
+
+    name: Final = NAME
+
+    def points(self) -> Points:
+        """What wakes the pod are the events of the plugins that rejected it."""
+        freed = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
+        return Points(
+            events=(ClusterEventWithHint(freed, _never_by_itself),),
+            pre_enqueue=_gate,
+            post_filter=_post_filter,
+        )
+
+
+def _gate(pod: PodInfo, snapshot: Snapshot) -> Status:
+    return _WAITING if snapshot.nominations.is_evicting(pod.uid) else Status.SUCCESS
+
+
+def _never_by_itself(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
+    return QueueingHint.SKIP
+
+
+def _post_filter(
+    pod: PodInfo, snapshot: Snapshot, rejections: Rejections, what_if: WhatIf
+) -> PostFilterResult:
+    why_not = ineligible(pod, snapshot, rejections)
+    if why_not:
+        return PostFilterResult(unschedulable(why_not), message=f"preemption: {why_not}")
+    # A class that nothing helps is told so at once while nothing has changed.
+    hopeless = rejections.memo.get((NAME, pod.priority))
+    if hopeless is None:
+        rows = potential_rows(snapshot, rejections)
+        plans = plan_of(pod, snapshot, rows, what_if(pod, snapshot))
+        at = choose(plans)
+        if at is not None:
+            return _found(pod, snapshot, plans, at)
+        hopeless = _hopeless(snapshot, plans)
+        if not len(snapshot.nominations):
+            rejections.memo[NAME, pod.priority] = hopeless
+    assert isinstance(hopeless, PostFilterResult)
+    return hopeless
+
+
+def ineligible(pod: PodInfo, snapshot: Snapshot, rejections: Rejections) -> str:
+    """Why the pod may not evict others now; empty if it may."""
+    if pod.pod.spec.preemption_policy == "Never":
+        return _NEVER
+    row = snapshot.nodes.row(nominated_node(pod, snapshot))
+    if row < 0 or rejections.unresolvable(snapshot.nodes.size)[row]:
+        return ""
+    pods = snapshot.pods
+    for one in pods.on(row).tolist():
+        victim = pods.pod(one)
+        if victim.priority < pod.priority and is_evicted(victim.pod):
+            return _TERMINATING
+    return ""
+
+
+def is_evicted(pod: Pod) -> bool:
+    """Whether it is being deleted because a scheduler evicted it."""
+    if pod.metadata.deletion_timestamp is None:
+        return False
+    return any(
+        (one.type, one.status, one.reason) == (DISRUPTION_TARGET, "True", BY_SCHEDULER)
+        for one in pod.status.conditions or ()
+    )
+
+
+def potential_rows(snapshot: Snapshot, rejections: Rejections) -> NDArray[np.intp]:
+    """The nodes that evicting pods could help on."""
+    nodes = snapshot.nodes
+    return np.flatnonzero(nodes.present & ~rejections.unresolvable(nodes.size))
+
+
+def plan_of(pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp], trial: Trial) -> Plans:
+    """Who would have to go from each of the nodes: of lower priority, the higher and older stay."""
+    pods = snapshot.pods
+    hunt = Hunt(pods.priority < pod.priority, (-pods.priority, _starts(snapshot)))
+    return plan(snapshot, rows, hunt, _budgets(snapshot), trial)
+
+
+def choose(plans: Plans) -> int | None:
+    """The cheapest of the plans; None if there is none.
+
+    Fewest violated budgets, lowest highest priority, lowest sum of priorities, fewest pods, latest
+    start of the most important ones.
+    """
+    if not plans.helps.any():
+        return None
+    pods = plans.snapshot.pods
+    priority = plans.of_victims(pods.priority, -_ABOVE_ZERO)
+    top = priority.max(axis=0)
+    starts = plans.of_victims(_starts(plans.snapshot), np.inf)
+    return plans.best(
+        plans.violations,
+        top,
+        (priority + _ABOVE_ZERO).sum(axis=0),
+        np.count_nonzero(plans.gone, axis=0),
+        -np.where(priority == top, starts, np.inf).min(axis=0),
+    )
+
+
+def _found(pod: PodInfo, snapshot: Snapshot, plans: Plans, at: int) -> PostFilterResult:
+    node = snapshot.nodes.name(int(plans.rows[at]))
+    victims = plans.victims(at)
+    scheduler = pod.pod.spec.scheduler_name
+    words = f"{scheduler}: preempting to accommodate a higher priority pod"
+    found = f"found a potential placement for pod on node {node}, preempting {len(victims)} victims"
+    promised = snapshot.nominations.on(node)
+    return PostFilterResult(
+        Status.SUCCESS,
+        nominated=node,
+        evictions=tuple([Evict(one, pod, words) for one in victims]),
+        clears=tuple([one for one in promised if one.priority < pod.priority]),
+        message=f"preemption: {found}",
+    )
+
+
+def _hopeless(snapshot: Snapshot, plans: Plans) -> PostFilterResult:
+    nodes = int(np.count_nonzero(snapshot.nodes.present))
+    if plans.idle.any():
+        words = "preemption: expected at least one victim pod on a node"
+        return PostFilterResult(Status(Code.ERROR, (words,), NAME), message=words)
+    reasons = dict(plans.reasons)
+    if len(plans.rows) < nodes:
+        reasons[_NOT_HELPFUL] = nodes - len(plans.rows)
+    words = f"preemption: {FitError(nodes, reasons).message()}"
+    return PostFilterResult(unschedulable(words), nominated="", message=words)
+
+
+# ---- columns and budgets -------------------------------------------------------------------------
+
+
+def _starts(snapshot: Snapshot) -> NDArray[np.float64]:
+    """(P,) when each pod started, in seconds since the epoch; one that has not: now."""
+    starts = snapshot.pods.number("start", _start)
+    return np.where(np.isnan(starts), snapshot.now, starts)
+
+
+def _start(pod: PodInfo) -> float:
+    text = pod.pod.status.start_time
+    return np.nan if text is None else _seconds(text)
+
+
+@lru_cache(maxsize=4096)
+def _seconds(text: str) -> float:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return np.nan
+
+
+def _budgets(snapshot: Snapshot) -> Sequence[Budget]:
+    """All disruption budgets, by namespace and name."""
+    found: list[Budget] = []
+    for _, one in sorted(snapshot.objects("PodDisruptionBudget").items()):
+        if isinstance(one, PodDisruptionBudget):
+            status = one.status
+            found.append(
+                Budget(
+                    one.metadata.namespace,
+                    _selector(one.spec.selector),
+                    status.disruptions_allowed,
+                    frozenset(status.disrupted_pods or ()),
+                )
+            )
+    return found
+
+
+def _selector(selector: LabelSelector | None) -> Selector:
+    """One that is not valid selects nothing."""
+    try:
+        return parse_selector(selector)
+    except SelectorError:
+        return NOTHING
+
+
+def preemption_key(pod: PodInfo) -> Hashable:
+    """What tells pods apart that are equal otherwise: whom they may evict."""
+    return pod.priority, pod.pod.spec.preemption_policy == "Never"

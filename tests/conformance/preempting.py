@@ -1,0 +1,102 @@
+"""`preempt` cases: a cycle, then what DefaultPreemption would do about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from engine.cache import Cache
+from engine.cycle import conclude
+from engine.framework.decision import NO_NODES
+from engine.framework.podinfo import PodInfo
+from engine.framework.runtime import Framework
+from engine.framework.status import Code
+from engine.plugins.default_preemption import choose, ineligible, plan_of, potential_rows
+
+Answer = dict[str, Any]
+
+NEEDS = {
+    "podAffinity": "InterPodAffinity",
+    "podAntiAffinity": "InterPodAffinity",
+    "hostPort": "NodePorts",
+    "topologySpreadConstraints": "PodTopologySpread",
+    "persistentVolumeClaim": "VolumeBinding",
+    "gcePersistentDisk": "VolumeRestrictions",
+}
+"""What a missing plugin would have to look at."""
+
+
+def preempt(pod: PodInfo, cache: Cache, framework: Framework) -> Answer:
+    """The answer, but for the order of nodes; of equal ones the first by name is chosen."""
+    snapshot = cache.snapshot(0.0)
+    out: Answer = {"feasible": [], "eligible": None, "candidates": {}}
+    out |= {"chosen": None, "nominated": None, "postFilterMessage": None}
+    if not framework.pre_enqueue(pod, snapshot).ok:
+        return {**out, "gated": True}
+    decision = conclude(pod, snapshot, framework)
+    if decision.error is not None:
+        return {**out, "schedulerError": True, "message": decision.message}
+    if decision.node is not None:
+        known = framework.known(pod, snapshot)
+        rows = framework.candidates(known, pod, snapshot)
+        if known.feasible and pod.pod.status.nominated_node_name == decision.node:
+            rows = np.array([decision.row])
+        return {**out, "feasible": [snapshot.nodes.name(int(row)) for row in rows]}
+    assert decision.fit_error is not None
+    assert decision.rejections is not None
+    if not decision.fit_error.nodes:
+        return {**out, "message": NO_NODES}
+    out["message"] = decision.fit_error.message()
+    out["rejectedBy"] = sorted(decision.fit_error.plugins)
+    rescue = decision.rescue
+    assert rescue is not None
+    out["postFilterMessage"] = rescue.message
+    if rescue.status.code is Code.ERROR:
+        out["schedulerError"] = True
+    out["eligible"] = not ineligible(pod, snapshot, decision.rejections)
+    if not out["eligible"]:
+        return out
+    rows = potential_rows(snapshot, decision.rejections)
+    out["potentialNodes"] = sorted(map(snapshot.nodes.name, rows.tolist()))
+    plans = plan_of(pod, snapshot, rows, framework.trial(pod, snapshot))
+    names = [snapshot.nodes.name(int(row)) for row in rows]
+    for at in np.flatnonzero(plans.helps).tolist():
+        victims = [one.key for one in plans.victims(at)]
+        violations = int(plans.violations[at])
+        out["candidates"][names[at]] = {"victims": victims, "pdbViolations": violations}
+    best = choose(plans)
+    if best is None:
+        out["clearsNomination"] = rescue.nominated == ""
+    else:
+        assert rescue.nominated == names[best]
+        assert [one.pod.key for one in rescue.evictions] == [v.key for v in plans.victims(best)]
+        out["chosen"] = out["nominated"] = names[best]
+    return out
+
+
+def is_restricted(case: Mapping[str, Any], ours: frozenset[str]) -> bool:
+    """True if a plugin that we do not have would have a say."""
+    text = json.dumps(case)
+    return any(plugin not in ours and f'"{key}"' in text for key, plugin in NEEDS.items())
+
+
+def compare_preempt(want: Answer, got: Answer) -> Iterator[tuple[str, Any, Any]]:
+    """What differs; of nodes that are equal by all rules any is right."""
+    for name in ("gated", "schedulerError", "eligible", "clearsNomination", "candidates"):
+        if want.get(name) != got.get(name):
+            yield name, want.get(name), got.get(name)
+    for name in ("feasible", "rejectedBy", "potentialNodes"):
+        a, b = sorted(want.get(name) or ()), sorted(got.get(name) or ())
+        if a != b:
+            yield name, a, b
+    texts = () if want.get("schedulerError") else ("message", "postFilterMessage")
+    if got.get("chosen") in want.get("tied", ()):
+        texts = ("message",)
+    elif want.get("chosen") != got.get("chosen"):
+        yield "chosen", want.get("chosen"), got.get("chosen")
+    for name in texts:
+        if want.get(name) != got.get(name):
+            yield name, want.get(name), got.get(name)
