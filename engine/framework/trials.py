@@ -12,7 +12,7 @@ RunPreFilterExtensionAddPod and RunPreFilterExtensionRemovePod.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -50,8 +50,7 @@ class Trials:
     def rejections(self, but: Container[str] = ()) -> Rejections:
         """Why each node is rejected that is, by filters other than some."""
         present = self.snapshot.nodes.present
-        left = present.copy()
-        left_out = None
+        left, left_out = present.copy(), None
         if self.allowed is not None:
             left &= self.allowed
             # The pod's own nominated node is asked whatever a PreFilter says.
@@ -61,23 +60,24 @@ class Trials:
             left_out = np.flatnonzero(present & ~left)
         each: list[Rejection] = []
         for row, ahead in self._ahead():
-            if left[row]:
-                first = Stand(self, row, ahead).first_beside()
-                if first is not None:
-                    left[row] = False
-                    each.append(first)
+            first = Stand(self, row, ahead).first_beside() if left[row] else None
+            if first is not None:
+                left[row] = False
+                each.append(first)
         for filtering in self.filters:
-            rows = np.flatnonzero(left)
-            if not len(rows):
-                break
-            if filtering.name in but:
-                continue
-            for status, positions in self.ask(filtering, self.snapshot, rows).groups():
-                if len(positions):
-                    each.append(Rejection(filtering.name, status, rows[positions]))
-                    left[rows[positions]] = False
+            each += self._rejected(filtering, left) if filtering.name not in but else ()
         count = int(np.count_nonzero(present))
         return Rejections(count, each, left_out, self.allowed_by)
+
+    def _rejected(self, filtering: Filtering, left: BoolColumn) -> Iterator[Rejection]:
+        """What the filter rejects of the rows that are left, which are not any longer."""
+        rows = np.flatnonzero(left)
+        if not len(rows):
+            return
+        for status, positions in self.ask(filtering, self.snapshot, rows).groups():
+            if len(positions):
+                left[rows[positions]] = False
+                yield Rejection(filtering.name, status, rows[positions])
 
     def promised(self, passed: BoolColumn) -> list[int]:
         """Those of the rows that pass where the pod has to leave the room to others."""

@@ -98,7 +98,7 @@ class World:
             cache=self.cache,
             queue=self.queue,
             framework=self.framework if framework else None,
-            edge=Edge(self.edge, self.edge, self.edge, self.edge.pause),
+            edge=Edge(self.edge, self.edge, self.edge, self.edge, self.edge.pause),
             signals=self.samples,
             clock=self.clock,
             telemetry=self.telemetry,
@@ -419,7 +419,10 @@ async def test_pods_that_are_on_a_node_or_being_deleted_are_skipped():
 
 # ---- pods without a node -------------------------------------------------------------------------
 
-TOO_BIG = "0/1 nodes are available: 1 Insufficient cpu."
+TOO_BIG = (
+    "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available:"
+    " 1 Preemption is not helpful for scheduling."
+)
 
 
 @in_a_loop
@@ -953,7 +956,9 @@ class Life:
 
     def __init__(self, fates):
         self.world, self.server = World(nodes=()), FakeServer(fates)
-        self.world.scheduler._edge = Edge(self.server, self.server, self.server, self.server.pause)
+        self.world.scheduler._edge = Edge(
+            self.server, self.server, self.server, self.server, self.server.pause
+        )
         self.server.node("n1", there=True)
 
     async def step(self, what, *how):

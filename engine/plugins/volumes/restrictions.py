@@ -50,7 +50,7 @@ class Alone:
     claims: frozenset[str]
     users: int
 
-    def with_pod(self, pod: PodInfo, snapshot: Snapshot, row: int, change: int) -> Alone:  # noqa: ARG002 - the point's
+    def with_pod(self, pod: PodInfo, snapshot: Snapshot, row: int, change: int) -> Alone:
         """As it is with (+1) or without (-1) a pod. As for kube-scheduler, any namespace's."""
         mine = sum(name in self.claims for name in named_claims(pod.pod))
         return Alone(self.claims, self.users + change * mine)
