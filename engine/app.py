@@ -37,7 +37,7 @@ from engine.kube.resources import KINDS
 from engine.kube.session import Session
 from engine.kube.sharing import EVERYTHING
 from engine.kube.wiring import Wiring
-from engine.kube.writer import KubeBinder, KubePodStatusWriter
+from engine.kube.writer import KubeBinder, KubeEffectWriter, KubePodStatusWriter
 from engine.objects import Node, Pod
 from engine.plugins.registry import default_plugins
 from engine.policy.chain import framework_of, worlds_of
@@ -144,7 +144,9 @@ class App:
                 host=socket.gethostname(),
             )
             self._events = events
-            self.scheduler = self._make_scheduler(Edge(KubeBinder(gate, wiring), statuses, events))
+            self.scheduler = self._make_scheduler(
+                Edge(KubeBinder(gate, wiring), statuses, events, KubeEffectWriter(gate, wiring))
+            )
             reflectors = self._reflectors(session, wiring)
             async with _tasks() as group:
                 running = [group.create_task(each.run()) for each in reflectors]
@@ -276,7 +278,7 @@ class App:
             watch.Reflector(session, watch.pods(keep=self._read_of_pods()), handlers.pods, wiring),
         ]
         for kind in KINDS:
-            handler = handlers.of(kind.wakes)
+            handler = handlers.of(kind.wakes, self.scheduler.changes.changed)
             reflectors.append(watch.Reflector(session, kind.resource(), handler, wiring))
         if self._config_map is not None:
             source = self._config_map

@@ -673,9 +673,11 @@ class ObjectHandler(_Handler):
         queue: SchedulingQueue,
         on_work: Callable[[], None],
         wakes: Resource | None,
+        on_change: Callable[[str], None] = lambda _: None,
     ) -> None:
         super().__init__(cache, queue, on_work)
         self._wakes = wakes
+        self._on_change = on_change
 
     def on_add(self, item: Any) -> None:  # noqa: ANN401 - any struct with metadata
         """The object is new, or new to us."""
@@ -695,6 +697,7 @@ class ObjectHandler(_Handler):
         self._tell(item, None)
 
     def _tell(self, old: Seen, new: Seen) -> None:
+        self._on_change(type(new if old is None else old).__name__)
         if self._wakes is not None:
             self._queue.move(_event_of(self._wakes, old, new), old, new)
             self._wake()
@@ -732,9 +735,14 @@ class EventHandlers:
         self._others: list[ObjectHandler] = []
         self._of = cache, queue, on_work
 
-    def of(self, wakes: Resource | None) -> ObjectHandler:
-        """A handler of one more kind; `wakes` are the events that its changes are."""
-        handler = ObjectHandler(*self._of, wakes)
+    def of(
+        self, wakes: Resource | None, on_change: Callable[[str], None] = lambda _: None
+    ) -> ObjectHandler:
+        """A handler of one more kind; `wakes` are the events that its changes are.
+
+        `on_change` is called with the kind at each of them.
+        """
+        handler = ObjectHandler(*self._of, wakes, on_change)
         self._others.append(handler)
         return handler
 

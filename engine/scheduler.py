@@ -9,6 +9,7 @@ one task a pod. Between the two a pod goes through these states:
                          │                            └─ UNKNOWN ───────▶ stays assumed, is asked
                          │                                                again until it is known
                          ├─ no node ─▶ requeue: waits for an event; condition, Event
+                         │             and maybe: promised a node, from which others are evicted
                          └─ an error ▶ requeue: backoff; condition, Event
 
 What is forgotten gives room back, so pods that were rejected for want of it are told.
@@ -20,25 +21,31 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol, assert_never
+from datetime import UTC, datetime
+from typing import Any, Final, Literal, Protocol, assert_never
+
+import msgspec
 
 from engine.cache import Cache
 from engine.clock import Clock
 from engine.cycle import conclude
 from engine.display import plain
 from engine.eventhandlers import POD_FREED, on_node
+from engine.executor import Changes, Executor
 from engine.framework.acting import NOTHING, Acts
 from engine.framework.decision import Decision, Placed
-from engine.framework.edge import Binder, BindOutcome, EventSink, PodStatusWriter
-from engine.framework.effects import Bind, SetUnschedulable, pod_event
+from engine.framework.edge import Binder, BindOutcome, EffectWriter, EventSink, PodStatusWriter
+from engine.framework.effects import Bind, Evict, Patch, SetUnschedulable, pod_event
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Signals, Snapshot
 from engine.framework.status import Status
-from engine.queue import QueuedPod, Rules, SchedulingQueue
+from engine.objects import Condition, Pod
+from engine.plugins.default_preemption import BY_SCHEDULER, DISRUPTION_TARGET
+from engine.queue import QueuedPod, Rules, SchedulingQueue, SubQueue
 from engine.telemetry import Count, Telemetry
 
 log = logging.getLogger(__name__)
@@ -88,6 +95,7 @@ class Edge:
     binder: Binder
     statuses: PodStatusWriter
     events: EventSink
+    writer: EffectWriter
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
@@ -100,9 +108,36 @@ def rules_of(framework: Framework, newest: Callable[[], Snapshot]) -> Rules:
         lambda pod, plugins: framework.turns_at(pod, newest(), plugins),
         framework.gates_move,
         framework.sorter,
-        # Keys that move are not those by which pods were rejected some time ago.
-        lambda pod: None if framework.keys_move else framework.class_key(pod, newest()),
+        lambda pod: _alike(framework, pod, newest()),
     )
+
+
+def _alike(framework: Framework, pod: PodInfo, snapshot: Snapshot) -> Hashable:
+    """Pods of which one can be tried for all; None: nobody can be for this one.
+
+    Keys that move are not those by which pods were rejected some time ago. Whom a pod may evict is
+    no matter of its class.
+    """
+    key = None if framework.keys_move else framework.class_key(pod, snapshot)
+    if key is None or not framework.rescues:
+        return key
+    return key, pod.priority, pod.pod.spec.preemption_policy
+
+
+@dataclass(slots=True)
+class _Chosen:
+    """A pod with its node, and what is to be done about it."""
+
+    queued: QueuedPod
+    decision: Decision
+    node: str
+    acts: Acts
+    executor: Executor | None = None
+
+    def undo(self) -> None:
+        """Takes back what was reserved."""
+        if self.executor is not None:
+            self.executor.undo()
 
 
 class Scheduler:
@@ -131,6 +166,11 @@ class Scheduler:
         self._observers: list[Observer] = []
         self._background: list[Background] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        # Beside the slots of bindings: pods that wait to be bound, victims being evicted.
+        self._others: set[asyncio.Task[None]] = set()
+        self._preparing: dict[str, Executor] = {}
+        self.changes = Changes()
+        """To be told of every change of an object that a pod may wait for."""
         self._wake = asyncio.Event()
         self._minute = int(clock.time() // _MINUTE)
         self._fault: BaseException | None = None
@@ -201,9 +241,12 @@ class Scheduler:
             raise self._fault
 
     async def drain(self) -> None:
-        """Waits until no binding is in flight."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        """Waits until no binding is in flight, and nobody is being evicted."""
+        if self._stopping:
+            for executor in self._preparing.values():
+                executor.stop()
+        while self._tasks or self._others:
+            await asyncio.wait(self._tasks | self._others)
 
     def work(self) -> bool:
         """One slice: background work, timers, then cycles until the slice is used up.
@@ -280,14 +323,43 @@ class Scheduler:
             if acts.dry_run:
                 self._dry_run(pod, decision.node)
                 return
-        task = asyncio.get_running_loop().create_task(
-            self._bind(queued, decision, decision.node, acts)
-        )
-        self._tasks.add(task)
+        self._place(_Chosen(queued, decision, decision.node, acts))
+
+    def _place(self, chosen: _Chosen) -> None:
+        """Carries out what is to be done at once, and begins what takes longer."""
+        pod, acts = chosen.queued.pod, chosen.acts
+        if acts.reserved or acts.pre_bind:
+            chosen.executor = self._executor()
+            reserved = chosen.executor.reserve(acts.reserved)
+            if not reserved.ok:
+                self._taken_back(chosen.queued, reserved, chosen.node)
+                return
+        if acts.annotations:
+            self._cache.carry(annotated(pod.pod, acts.annotations))
+        if chosen.executor is not None and acts.pre_bind:
+            self._preparing[pod.uid] = chosen.executor
+            self._start(self._prepare(chosen, chosen.executor), self._others)
+        else:
+            self._start(self._bind(chosen), self._tasks)
+
+    def _start(self, work: Coroutine[Any, Any, None], among: set[asyncio.Task[None]]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        among.add(task)
         task.add_done_callback(self._bound)
+
+    def _executor(self) -> Executor:
+        return Executor(
+            cache=self._cache,
+            writer=self._edge.writer,
+            events=self._edge.events,
+            changes=self.changes,
+            snapshot=self.snapshot,
+            clock=self._clock,
+        )
 
     def _bound(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        self._others.discard(task)
         if not task.cancelled() and task.exception() is not None and self._fault is None:
             self._fault = task.exception()  # a bug of ours: `run` ends the process with it
         self.wake()
@@ -295,12 +367,19 @@ class Scheduler:
     def _unplaced(self, queued: QueuedPod, decision: Decision) -> None:
         if decision.error is not None:
             self._telemetry.add(Count.ATTEMPTS_ERROR)
-            self._fail(queued, "SchedulerError", decision.message, None)
+            self._fail(queued, "SchedulerError", decision.message, None, nominated="")
             return
         self._telemetry.add(Count.ATTEMPTS_UNSCHEDULABLE)
-        fit_error = decision.fit_error
+        fit_error, rescue = decision.fit_error, decision.rescue
         plugins = frozenset() if fit_error is None else fit_error.plugins
-        self._fail(queued, "Unschedulable", decision.message, plugins)
+        nominated = None if rescue is None else rescue.nominated
+        if nominated is not None:
+            self._cache.nominate(queued.pod, nominated)
+        if rescue is not None and rescue.evictions:
+            for one in rescue.clears:
+                self._clear(one)
+            self._begin_evicting(queued.pod, nominated or "", rescue.evictions)
+        self._fail(queued, "Unschedulable", decision.message, plugins, nominated=nominated)
 
     def _taken_back(self, queued: QueuedPod, status: Status, node: str) -> None:
         """A plugin refuses the chosen node, or fails: the pod is queued again."""
@@ -308,10 +387,17 @@ class Scheduler:
         if status.rejected:
             self._telemetry.add(Count.ATTEMPTS_UNSCHEDULABLE)
             message = f"node {node} was chosen and refused: {words}"
-            self._fail(queued, "Unschedulable", message, frozenset({status.plugin}), alone=True)
+            self._fail(
+                queued,
+                "Unschedulable",
+                message,
+                frozenset({status.plugin}),
+                alone=True,
+                nominated="",
+            )
         else:
             self._telemetry.add(Count.ATTEMPTS_ERROR)
-            self._fail(queued, "SchedulerError", words, None)
+            self._fail(queued, "SchedulerError", words, None, nominated="")
         self._forget(queued.pod, node)
 
     def _dry_run(self, pod: PodInfo, node: str) -> None:
@@ -329,10 +415,12 @@ class Scheduler:
         rejected_by: frozenset[str] | None,
         *,
         alone: bool = False,
+        nominated: str | None = None,
     ) -> None:
         """The one way of failing: requeue, tell the user, set the condition if it changes.
 
-        `alone`: it says nothing of other pods of the class.
+        `alone`: it says nothing of other pods of the class. `nominated` is the node it is promised,
+        empty to take that back.
         """
         if rejected_by is None:
             kept = self._queue.requeue_error(queued)
@@ -340,7 +428,7 @@ class Scheduler:
             kept = self._queue.requeue_rejected(queued, rejected_by, alone=alone)
         if not kept:
             return  # deleted or bound meanwhile
-        self.report(queued.pod, reason, message)
+        self.report(queued.pod, reason, message, nominated)
 
     def _gated(self, queued: QueuedPod) -> None:
         """A gate holds the pod: its owner is told, as of any other wait.
@@ -358,7 +446,7 @@ class Scheduler:
         self._edge.events.emit(note)
         self._set_condition(pod, "SchedulingGated", why)
 
-    def report(self, pod: PodInfo, reason: str, message: str) -> None:
+    def report(self, pod: PodInfo, reason: str, message: str, nominated: str | None = None) -> None:
         """Tells the user why the pod waits.
 
         An Event, and the condition if it says something new.
@@ -366,15 +454,84 @@ class Scheduler:
         message = plain(message, _MESSAGE)
         note = pod_event(pod, "Warning", "FailedScheduling", "Scheduling", message)
         self._edge.events.emit(note)
-        self._set_condition(pod, reason, message)
+        self._set_condition(pod, reason, message, nominated)
 
-    def _set_condition(self, pod: PodInfo, reason: str, message: str) -> None:
-        if not _says(pod, reason, message):
-            self._edge.statuses.set_unschedulable(SetUnschedulable(pod, reason, message))
+    def _set_condition(
+        self, pod: PodInfo, reason: str, message: str, nominated: str | None = None
+    ) -> None:
+        moves = nominated is not None and nominated != pod.pod.status.nominated_node_name
+        if moves or not _says(pod, reason, message):
+            effect = SetUnschedulable(pod, reason, message, nominated)
+            self._edge.statuses.set_unschedulable(effect)
+
+    # ---- victims -----------------------------------------------------------------------------
+
+    def _clear(self, pod: PodInfo) -> None:
+        """Takes back what a pod is promised, for a more important one."""
+        self._cache.withdraw(pod.uid)
+        body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": None}}
+        self._start(
+            self._patch(Patch("Pod", pod.namespace, pod.name, body, "status")), self._others
+        )
+
+    async def _patch(self, effect: Patch) -> None:
+        why_not = await self._edge.writer.patch(effect)
+        if why_not:
+            log.warning('Not written %s="%s" reason="%s"', effect.kind, effect.name, why_not)
+
+    def _begin_evicting(self, pod: PodInfo, node: str, victims: Sequence[Evict]) -> None:
+        """The pod is held at the gate until it is done. Who goes already needs no push."""
+        victims = [one for one in victims if not one.pod.terminating]
+        if victims:
+            self._cache.evicts(pod.uid, still=True)
+            self._start(self._evict(pod, node, victims), self._others)
+
+    async def _evict(self, pod: PodInfo, node: str, victims: Sequence[Evict]) -> None:
+        """All but the last at once, then the last: one that fails saves the rest."""
+        *most, last = victims
+        gone = all(await asyncio.gather(*[self._evict_one(one, node) for one in most]))
+        gone = gone and await self._evict_one(last, node)
+        self._cache.evicts(pod.uid, still=False)
+        queued = self._queue.get(pod.uid)
+        # Whatever would have woken it meanwhile was held; without an eviction nothing would.
+        if queued is not None and (not gone or queued.where is SubQueue.GATED):
+            self._queue.activate([pod.uid])
+
+    async def _evict_one(self, effect: Evict, node: str) -> bool:
+        victim = effect.pod
+        note = f"Preempted by pod {effect.preemptor.uid} on node {node}"
+        preparing = self._preparing.get(victim.uid)
+        if preparing is not None:
+            preparing.cancel(f"preempted by {effect.preemptor.key}")
+            note += " (in kube-scheduler memory)."
+        else:
+            why_not = await self._edge.writer.evict(effect)
+            if why_not:
+                log.warning('Not evicted pod="%s" reason="%s"', victim.key, why_not)
+                return False
+            self._cache.carry(going(victim.pod, effect.message, self._clock.time()))
+        log.info('Evicted pod="%s" for="%s" node="%s"', victim.key, effect.preemptor.key, node)
+        self._edge.events.emit(pod_event(victim, "Normal", "Preempted", "Preempting", note))
+        return True
 
     # ---- binding -----------------------------------------------------------------------------
 
-    async def _bind(self, queued: QueuedPod, decision: Decision, node: str, acts: Acts) -> None:
+    async def _prepare(self, chosen: _Chosen, executor: Executor) -> None:
+        """What has to be done before the binding, however long it takes."""
+        pod = chosen.queued.pod
+        try:
+            status = await executor.carry_out(chosen.acts.pre_bind)
+        finally:
+            del self._preparing[pod.uid]
+        if status.ok:
+            self._start(self._bind(chosen), self._tasks)
+        elif self._stopping:
+            self._forget(pod, chosen.node)  # whoever reads the server next tries it again
+        else:
+            self._taken_back(chosen.queued, status, chosen.node)
+
+    async def _bind(self, chosen: _Chosen) -> None:
+        queued, node, acts = chosen.queued, chosen.node, chosen.acts
         pod = queued.pod
         effect = Bind(pod, node, acts.annotations)
         await self._edge.statuses.withdraw(pod.uid)
@@ -387,16 +544,19 @@ class Scheduler:
             outcome, why = await self._resolve(effect, why)
         match outcome:
             case BindOutcome.BOUND:
-                self._succeeded(pod, decision, node)
+                self._succeeded(pod, chosen.decision, node)
                 for note in acts.after:
                     self._edge.events.emit(note)
             case BindOutcome.TAKEN | BindOutcome.GONE:
+                chosen.undo()
                 self._queue.done(pod.uid)
                 self._forget(pod, node)
                 log.info('Dropped pod="%s" reason="%s"', pod.key, why)
             case BindOutcome.REFUSED:
                 self._telemetry.add(Count.ATTEMPTS_ERROR)
-                self._fail(queued, "SchedulerError", f"binding rejected: {why}", None)
+                chosen.undo()
+                message = f"binding rejected: {why}"
+                self._fail(queued, "SchedulerError", message, None, nominated="")
                 self._forget(pod, node)
             case BindOutcome.UNKNOWN:
                 log.warning('Left with its binding unknown pod="%s" reason="%s"', pod.key, why)
@@ -445,6 +605,26 @@ class Scheduler:
             decision.total,
             decision.bundle,
         )
+
+
+def annotated(pod: Pod, annotations: Mapping[str, str]) -> Pod:
+    """The pod as it will be once it is bound."""
+    replace = msgspec.structs.replace
+    more = {**(pod.metadata.annotations or {}), **annotations}
+    return replace(pod, metadata=replace(pod.metadata, annotations=more))
+
+
+def going(pod: Pod, message: str, at: float) -> Pod:
+    """The pod as it is once its deletion was asked for."""
+    replace = msgspec.structs.replace
+    since = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    others = [one for one in pod.status.conditions or () if one.type != DISRUPTION_TARGET]
+    target = Condition(DISRUPTION_TARGET, "True", BY_SCHEDULER, message, since)
+    return replace(
+        pod,
+        metadata=replace(pod.metadata, deletion_timestamp=since),
+        status=replace(pod.status, conditions=[*others, target]),
+    )
 
 
 def _says(pod: PodInfo, reason: str, message: str) -> bool:

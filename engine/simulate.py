@@ -18,7 +18,7 @@ import numpy as np
 
 from engine.cache import Cache
 from engine.cycle import conclude
-from engine.framework.decision import Placed
+from engine.framework.decision import Decision, Placed
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import (
@@ -66,6 +66,8 @@ class Entry(msgspec.Struct, omit_defaults=True):
     total: float = 0.0
     feasible: int = 0
     message: str = ""
+    nominated: str | None = None
+    victims: list[str] | None = None
 
 
 class Recorder:
@@ -114,6 +116,8 @@ class Recorder:
                 total=decision.total,
                 feasible=decision.feasible,
                 message=decision.message,
+                nominated=None if decision.rescue is None else decision.rescue.nominated,
+                victims=_victims(decision),
             )
         )
 
@@ -345,13 +349,26 @@ class _Replay:
         self._signals.now = entry.now
         snapshot = self.report.cache.snapshot(entry.now, self._signals)
         decision = conclude(pod, snapshot, self._framework)
-        was = (entry.chosen, entry.total, entry.feasible, entry.message, entry.bundle)
-        now = (decision.node, decision.total, decision.feasible, decision.message, decision.bundle)
+        was: tuple[object, ...] = (entry.chosen, entry.total, entry.feasible, entry.message)
+        was += (entry.bundle, entry.victims)
+        now: tuple[object, ...] = (
+            decision.node,
+            decision.total,
+            decision.feasible,
+            decision.message,
+        )
+        now += (decision.bundle, _victims(decision))
         self.report.decisions += 1
         if was == now:
             self.report.equal += 1
         else:
             self.report.differences.append(f"line {number}: {pod.key}: was {was}, now {now}")
+
+
+def _victims(decision: Decision) -> list[str] | None:
+    """The pods to evict, if any."""
+    rescue = decision.rescue
+    return None if rescue is None else [one.pod.key for one in rescue.evictions] or None
 
 
 def _apply(entry: Entry, cache: Cache) -> None:
@@ -379,8 +396,6 @@ def _apply_pod(entry: Entry, cache: Cache) -> None:
         case "assume":
             pod = make_pod_info(_needed(entry.pod))
             cache.assume(pod, entry.name, entry.now or math.nan)
-        case "forget":
-            cache.forget(entry.uid)
         case "pod":
             cache.add_pod(make_pod_info(_needed(entry.pod)), entry.name)
         case _:

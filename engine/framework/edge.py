@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Protocol
 
-from engine.framework.effects import Bind, Emit, SetUnschedulable
+from engine.framework.effects import Bind, Emit, Evict, Patch, SetUnschedulable
 from engine.objects import Pod
 
 
@@ -61,6 +61,18 @@ class PodStatusWriter(Protocol):
 
         To be waited for before the pod is bound: a late condition would say that it is not.
         """
+        ...
+
+
+class EffectWriter(Protocol):
+    """Writes what plugins want done; the answer says why it is not done, and is empty if it is."""
+
+    async def patch(self, effect: Patch) -> str:
+        """Applies the patch."""
+        ...
+
+    async def evict(self, effect: Evict) -> str:
+        """Sets the condition DisruptionTarget, then deletes; a pod that is gone is evicted."""
         ...
 
 

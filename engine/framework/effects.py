@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Status
@@ -78,7 +76,8 @@ class AssumeObject:
 
     kind: str
     key: str
-    value: msgspec.Struct
+    value: Any
+    """A struct of `engine.objects`."""
 
 
 @dataclass(frozen=True, slots=True)

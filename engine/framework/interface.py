@@ -334,8 +334,8 @@ class Points:
         normalize: raw scores of all feasible nodes -> 0..100, for Normalization.CUSTOM.
         tiers: masks over candidates: who comes before others whatever the scores are, the most
             important first.
-        with_pod: the state of `pre_filter` with a pod more (1) or less (-1) on a row. Without it
-            the filter sees a what-if snapshot instead.
+        with_pod: the state of `pre_filter` with a pod more (1) or less (-1) on a row; what it sees
+            in the what-if snapshot of such a question is enough without it.
         rooms: what the filter comes to if it is nothing but a look at amounts of the row.
         post_filter: asked in order when no node is feasible, until one succeeds.
 

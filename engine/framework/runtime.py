@@ -864,7 +864,7 @@ class Framework:
     # ---- without the memo --------------------------------------------------------------------
 
     def verdicts(self, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp]) -> BoolColumn:
-        """Which of the rows can take the pod, promises apart; nothing is kept. For what-ifs.
+        """Which of the rows can take the pod, promises apart; nothing is kept.
 
         Raises:
             PluginError: a plugin raised.

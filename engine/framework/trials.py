@@ -1,7 +1,7 @@
 """The filters of a profile for one pod, asked about rows as they could be: `interface.Trial`.
 
-PreFilter is asked once, about the cluster as it is; pods that come to a row or leave it are told to
-the states that count them, and seen by all others in a what-if snapshot. A plugin that had nothing
+PreFilter is asked once, about the cluster as it is; pods that come to a row or leave it are seen in
+a what-if snapshot, and told to the states that count them. A plugin that had nothing
 to say about the pod has nothing to say then either, as in kube-scheduler.
 
 Where pods of equal or higher priority are promised a node, a row is asked with them and without.
@@ -12,7 +12,7 @@ RunPreFilterExtensionAddPod and RunPreFilterExtensionRemovePod.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,38 +49,35 @@ class Trials:
 
     def rejections(self, but: Container[str] = ()) -> Rejections:
         """Why each node is rejected that is, by filters other than some."""
-        left, left_out = self._asked()
-        count = int(np.count_nonzero(self.snapshot.nodes.present))
+        present = self.snapshot.nodes.present
+        left, left_out = present.copy(), None
+        if self.allowed is not None:
+            left &= self.allowed
+            # The pod's own nominated node is asked whatever a PreFilter says.
+            nominated = self.snapshot.nodes.row(nominated_node(self.pod, self.snapshot))
+            if nominated >= 0:
+                left[nominated] = True
+            left_out = np.flatnonzero(present & ~left)
         each: list[Rejection] = []
         for row, ahead in self._ahead():
-            if left[row]:
-                first = Stand(self, row, ahead).first_beside()
-                if first is not None:
-                    left[row] = False
-                    each.append(first)
+            first = Stand(self, row, ahead).first_beside() if left[row] else None
+            if first is not None:
+                left[row] = False
+                each.append(first)
         for filtering in self.filters:
-            rows = np.flatnonzero(left)
-            if not len(rows):
-                break
-            if filtering.name in but:
-                continue
-            for status, positions in self.ask(filtering, self.snapshot, rows).groups():
-                if len(positions):
-                    each.append(Rejection(filtering.name, status, rows[positions]))
-                    left[rows[positions]] = False
+            each += self._rejected(filtering, left) if filtering.name not in but else ()
+        count = int(np.count_nonzero(present))
         return Rejections(count, each, left_out, self.allowed_by)
 
-    def _asked(self) -> tuple[BoolColumn, NDArray[np.intp] | None]:
-        """The nodes that are asked about, and the rows that PreFilters leave out, if they do."""
-        present = self.snapshot.nodes.present
-        if self.allowed is None:
-            return present.copy(), None
-        left = present & self.allowed
-        # The pod's own nominated node is asked whatever a PreFilter says.
-        nominated = self.snapshot.nodes.row(nominated_node(self.pod, self.snapshot))
-        if nominated >= 0:
-            left[nominated] = True
-        return left, np.flatnonzero(present & ~left)
+    def _rejected(self, filtering: Filtering, left: BoolColumn) -> Iterator[Rejection]:
+        """What the filter rejects of the rows that are left, which are not any longer."""
+        rows = np.flatnonzero(left)
+        if not len(rows):
+            return
+        for status, positions in self.ask(filtering, self.snapshot, rows).groups():
+            if len(positions):
+                left[rows[positions]] = False
+                yield Rejection(filtering.name, status, rows[positions])
 
     def promised(self, passed: BoolColumn) -> list[int]:
         """Those of the rows that pass where the pod has to leave the room to others."""
@@ -203,9 +200,10 @@ class Stand:
         trial = self._trial
         rows = np.array([self._row], dtype=np.intp)
         for one, state in zip(trial.filters, self._states, strict=True):
-            told = one.points.with_pod is not None
-            moved = replace(one, result=replace(one.result, state=state)) if told else one
-            verdicts = trial.ask(moved, trial.snapshot if told else self._over, rows)
+            moved = one
+            if one.points.with_pod is not None:
+                moved = replace(one, result=replace(one.result, state=state))
+            verdicts = trial.ask(moved, self._over, rows)
             if verdicts.passed is not None and not verdicts.passed[0]:
                 status = next(status for status, positions in verdicts.groups() if len(positions))
                 return Rejection(one.name, status, rows)

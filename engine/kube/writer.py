@@ -30,7 +30,7 @@ import msgspec
 
 from engine import wire
 from engine.framework.edge import BindOutcome
-from engine.framework.effects import Bind, SetUnschedulable
+from engine.framework.effects import Bind, Evict, Patch, SetUnschedulable
 from engine.framework.podinfo import PodInfo
 from engine.kube.errors import (
     Conflict,
@@ -43,7 +43,9 @@ from engine.kube.errors import (
     Unreadable,
 )
 from engine.kube.gate import Gate, Place, Priority, within
+from engine.kube.resources import KINDS
 from engine.kube.session import (
+    JSON,
     MERGE_PATCH,
     STRATEGIC_MERGE_PATCH,
     KubeClient,
@@ -279,10 +281,17 @@ class KubePodStatusWriter:
     def set_unschedulable(self, effect: SetUnschedulable) -> None:
         """See `framework.edge.PodStatusWriter.set_unschedulable`."""
         known = _condition(effect.pod, "PodScheduled")
-        if known is not None and (known.status, known.reason, known.message) == (
-            "False",
-            effect.reason,
-            effect.message,
+        nominated = effect.pod.pod.status.nominated_node_name
+        promises = effect.nominated is not None and effect.nominated != nominated
+        if (
+            not promises
+            and known is not None
+            and (known.status, known.reason, known.message)
+            == (
+                "False",
+                effect.reason,
+                effect.message,
+            )
         ):
             self._waiting.pop(effect.pod.uid, None)
             return
@@ -350,7 +359,9 @@ class KubePodStatusWriter:
         changed = known is None or known.status != "False"
         condition = _pod_scheduled(effect, self._clock.time() if changed else None)
         path = f"{pod_path(pod.namespace, pod.name)}/status"
-        answer = await self._patch(place, path, _patch(pod, [condition]), STRATEGIC_MERGE_PATCH)
+        answer = await self._patch(
+            place, path, _patch(pod, [condition], effect.nominated), STRATEGIC_MERGE_PATCH
+        )
         if answer.status == _UNSUPPORTED_MEDIA_TYPE:
             # A small server that knows merge patches only, where a list replaces the list.
             others = [
@@ -358,7 +369,9 @@ class KubePodStatusWriter:
                 for c in pod.pod.status.conditions or ()
                 if c.type != "PodScheduled"
             ]
-            answer = await self._patch(place, path, _patch(pod, [*others, condition]), MERGE_PATCH)
+            answer = await self._patch(
+                place, path, _patch(pod, [*others, condition], effect.nominated), MERGE_PATCH
+            )
         answer.checked()
 
     async def _patch(self, place: Place, path: str, body: bytes, content_type: str) -> Response:
@@ -386,9 +399,92 @@ def _pod_scheduled(effect: SetUnschedulable, changed_at: float | None) -> dict[s
     return condition
 
 
-def _patch(pod: PodInfo, conditions: list[dict[str, Any]]) -> bytes:
+def _patch(pod: PodInfo, conditions: list[dict[str, Any]], nominated: str | None = None) -> bytes:
     """The UID makes the server refuse the patch of another pod with this name."""
-    return _encoder.encode({"metadata": {"uid": pod.uid}, "status": {"conditions": conditions}})
+    status: dict[str, Any] = {"conditions": conditions}
+    if nominated is not None:
+        status["nominatedNodeName"] = nominated or None
+    return _encoder.encode({"metadata": {"uid": pod.uid}, "status": status})
+
+
+class KubeEffectWriter:
+    """Patches and evictions; a `framework.edge.EffectWriter`. Never raises for network causes."""
+
+    def __init__(self, gate: Gate, wiring: Wiring, *, timeout_seconds: float = 10.0) -> None:
+        self._gate = gate
+        self._clock = wiring.clock
+        self._telemetry = wiring.telemetry
+        self._timeout = timeout_seconds
+
+    async def patch(self, effect: Patch) -> str:
+        """See `framework.edge.EffectWriter.patch`."""
+        try:
+            await self._write("PATCH", _path_of(effect), effect.body, Priority.BINDING)
+        except KubeError as error:
+            return str(error)
+        return ""
+
+    async def evict(self, effect: Evict) -> str:
+        """See `framework.edge.EffectWriter.evict`."""
+        pod = effect.pod
+        path = pod_path(pod.namespace, pod.name)
+        at = datetime.fromtimestamp(self._clock.time(), UTC)
+        condition = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "PreemptionByScheduler",
+            "message": effect.message,
+            "lastTransitionTime": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "observedGeneration": pod.pod.metadata.generation,
+        }
+        others = [
+            msgspec.to_builtins(one)
+            for one in pod.pod.status.conditions or ()
+            if one.type != condition["type"]
+        ]
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": pod.uid}}
+        status = f"{path}/status"
+        try:
+            answer = await self._try(
+                "PATCH", status, _patch(pod, [condition]), STRATEGIC_MERGE_PATCH, Priority.EVICTION
+            )
+            if answer.status == _UNSUPPORTED_MEDIA_TYPE:
+                patch = _patch(pod, [*others, condition])
+                answer = await self._try("PATCH", status, patch, MERGE_PATCH, Priority.EVICTION)
+            answer.checked()
+            await self._write("DELETE", path, options, Priority.EVICTION)
+        except (NotFound, Conflict):
+            return ""  # gone, or another pod has its name
+        except KubeError as error:
+            return str(error)
+        self._telemetry.add(Count.PODS_EVICTED)
+        return ""
+
+    async def _write(
+        self, method: str, path: str, body: Mapping[str, Any], priority: Priority
+    ) -> None:
+        kind = MERGE_PATCH if method == "PATCH" else JSON
+        (await self._try(method, path, _encoder.encode(body), kind, priority)).checked()
+
+    async def _try(
+        self, method: str, path: str, body: bytes, kind: str, priority: Priority
+    ) -> Response:
+        with await self._gate.place(priority) as place:
+            return await place.request(
+                method, path, body=body, content_type=kind, timeout_seconds=self._timeout
+            )
+
+
+def _path_of(effect: Patch) -> str:
+    collection = _COLLECTIONS[effect.kind]
+    if effect.namespace:
+        group, _, plural = collection.rpartition("/")
+        collection = f"{group}/namespaces/{segment(effect.namespace)}/{plural}"
+    path = f"{collection}/{segment(effect.name)}"
+    return f"{path}/{effect.subresource}" if effect.subresource else path
+
+
+_COLLECTIONS = {"Pod": "/api/v1/pods", "Node": "/api/v1/nodes"} | {k.name: k.path for k in KINDS}
 
 
 class ObjectWriter:

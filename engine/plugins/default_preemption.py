@@ -10,7 +10,7 @@ equal nodes the first in the table is taken.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Final
@@ -113,18 +113,32 @@ def _post_filter(
     if why_not:
         return PostFilterResult(unschedulable(why_not), message=f"preemption: {why_not}")
     # A class that nothing helps is told so at once while nothing has changed.
-    hopeless = rejections.memo.get((NAME, pod.priority))
-    if hopeless is None:
-        rows = potential_rows(snapshot, rejections)
-        plans = plan_of(pod, snapshot, rows, what_if(pod, snapshot))
-        at = choose(plans)
-        if at is not None:
-            return _found(pod, snapshot, plans, at)
-        hopeless = _hopeless(snapshot, plans)
-        if not len(snapshot.nominations):
-            rejections.memo[NAME, pod.priority] = hopeless
-    assert isinstance(hopeless, PostFilterResult)
-    return hopeless
+    found = rejections.memo.get((NAME, pod.priority))
+    if found is None:
+        found = _search(pod, snapshot, rejections, what_if)
+        if found.nominated == "" and not len(snapshot.nominations):
+            rejections.memo[NAME, pod.priority] = found
+    assert isinstance(found, PostFilterResult)
+    return found
+
+
+def _search(
+    pod: PodInfo, snapshot: Snapshot, rejections: Rejections, what_if: WhatIf
+) -> PostFilterResult:
+    rows = potential_rows(snapshot, rejections)
+    if not len(rows):
+        return _hopeless(snapshot, rows, {})
+    if rejections.ended is not None:
+        # What a PreFilter says of all nodes is not asked again without some pods.
+        return _hopeless(snapshot, rows, {rejections.ended.pre_filter_message: len(rows)})
+    plans = plan_of(pod, snapshot, rows, what_if(pod, snapshot))
+    at = choose(plans)
+    if at is not None:
+        return _found(pod, snapshot, plans, at)
+    if plans.idle.any():
+        words = "preemption: expected at least one victim pod on a node"
+        return PostFilterResult(Status(Code.ERROR, (words,), NAME), message=words)
+    return _hopeless(snapshot, rows, plans.reasons)
 
 
 def ineligible(pod: PodInfo, snapshot: Snapshot, rejections: Rejections) -> str:
@@ -202,15 +216,14 @@ def _found(pod: PodInfo, snapshot: Snapshot, plans: Plans, at: int) -> PostFilte
     )
 
 
-def _hopeless(snapshot: Snapshot, plans: Plans) -> PostFilterResult:
+def _hopeless(
+    snapshot: Snapshot, rows: NDArray[np.intp], reasons: Mapping[str, int]
+) -> PostFilterResult:
     nodes = int(np.count_nonzero(snapshot.nodes.present))
-    if plans.idle.any():
-        words = "preemption: expected at least one victim pod on a node"
-        return PostFilterResult(Status(Code.ERROR, (words,), NAME), message=words)
-    reasons = dict(plans.reasons)
-    if len(plans.rows) < nodes:
-        reasons[_NOT_HELPFUL] = nodes - len(plans.rows)
-    words = f"preemption: {FitError(nodes, reasons).message()}"
+    every = dict(reasons)
+    if len(rows) < nodes:
+        every[_NOT_HELPFUL] = nodes - len(rows)
+    words = f"preemption: {FitError(nodes, every).message()}"
     return PostFilterResult(unschedulable(words), nominated="", message=words)
 
 
@@ -259,8 +272,3 @@ def _selector(selector: LabelSelector | None) -> Selector:
         return parse_selector(selector)
     except SelectorError:
         return NOTHING
-
-
-def preemption_key(pod: PodInfo) -> Hashable:
-    """What tells pods apart that are equal otherwise: whom they may evict."""
-    return pod.priority, pod.pod.spec.preemption_policy == "Never"

@@ -21,6 +21,7 @@ LINES = """\
 filter: pod.name contains nginx -> node.label test=test
 score: 100 - bandwidth/max*100
 """
+NO_HELP = "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
 PODS = 200
 NODES = 12
 
@@ -203,8 +204,9 @@ def test_a_pod_that_fits_nowhere_is_told_why_and_wakes_when_it_fits(
     wait_until("both are told why", lambda: message("nginx-1") and message("big"))
     assert message("nginx-1") == (
         "0/1 nodes are available: 1 node.label test=test is false: test is <none> (demo.policy:1)."
+        f" {NO_HELP}"
     )
-    assert message("big") == "0/1 nodes are available: 1 Insufficient cpu."
+    assert message("big") == f"0/1 nodes are available: 1 Insufficient cpu. {NO_HELP}"
     events = kubectl("get", "events", "-n", namespace).stdout
     assert "FailedScheduling" in events
 

@@ -211,7 +211,8 @@ def test_a_pod_that_fits_nowhere_is_told_the_rule_and_placed_once_it_does():
             assert (status, reason) == ("False", "Unschedulable")
             assert message == (
                 "0/3 nodes are available: 3 node.label home=yes is false: home is <none>"
-                " (home.policy:1)."
+                " (home.policy:1). preemption: 0/3 nodes are available: 3 Preemption is not helpful"
+                " for scheduling."
             )
             cluster.patch("nodes", "node-02", {"metadata": {"labels": {"home": "yes"}}})
             assert await berth.lands(name) == "node-02"

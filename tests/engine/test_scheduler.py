@@ -44,7 +44,8 @@ class FakeEdge:
 
     def __init__(self):
         self.binds, self.resolves = [], []
-        self.bind_answers, self.resolve_answers = deque(), deque()
+        self.bind_answers, self.resolve_answers, self.evict_answers = deque(), deque(), deque()
+        self.evictions, self.patches, self.nominations = [], [], []
         self.conditions, self.events, self.pauses, self.calls = [], [], [], []
 
     async def bind(self, effect):
@@ -67,12 +68,24 @@ class FakeEdge:
 
     def set_unschedulable(self, effect):
         self.conditions.append((effect.pod.name, effect.reason, effect.message))
+        if effect.nominated is not None:
+            self.nominations.append((effect.pod.name, effect.nominated))
 
     async def withdraw(self, uid):
         self.calls.append(("withdraw", uid))
 
     def emit(self, effect):
         self.events.append((effect.name, effect.type, effect.reason, effect.note))
+
+    async def evict(self, effect):
+        self.evictions.append(effect.pod.name)
+        answer = await self._answer(self.evict_answers)
+        return "" if answer == BOUND else answer
+
+    async def patch(self, effect):
+        self.patches.append((effect.name, effect.body))
+        await asyncio.sleep(0)
+        return ""
 
     async def pause(self, seconds):
         self.pauses.append(seconds)
@@ -82,12 +95,12 @@ class FakeEdge:
 class World:
     """A scheduler with everything real around it but the server."""
 
-    def __init__(self, files=None, *, nodes=("n1",), framework=True):
+    def __init__(self, files=None, *, nodes=("n1",), framework=True, in_tree=None):
         self.clock = ManualClock()
         self.cache = Cache()
         self.edge = FakeEdge()
         self.telemetry = Telemetry()
-        self.framework = chain({} if files is None else files)
+        self.framework = chain({} if files is None else files, in_tree=in_tree)
         self.samples = Samples(self.cache).serve(self.framework)
         self.queue = SchedulingQueue(
             clock=self.clock,
@@ -98,7 +111,7 @@ class World:
             cache=self.cache,
             queue=self.queue,
             framework=self.framework if framework else None,
-            edge=Edge(self.edge, self.edge, self.edge, self.edge.pause),
+            edge=Edge(self.edge, self.edge, self.edge, self.edge, self.edge.pause),
             signals=self.samples,
             clock=self.clock,
             telemetry=self.telemetry,
@@ -419,7 +432,10 @@ async def test_pods_that_are_on_a_node_or_being_deleted_are_skipped():
 
 # ---- pods without a node -------------------------------------------------------------------------
 
-TOO_BIG = "0/1 nodes are available: 1 Insufficient cpu."
+TOO_BIG = (
+    "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available:"
+    " 1 Preemption is not helpful for scheduling."
+)
 
 
 @in_a_loop
@@ -953,7 +969,9 @@ class Life:
 
     def __init__(self, fates):
         self.world, self.server = World(nodes=()), FakeServer(fates)
-        self.world.scheduler._edge = Edge(self.server, self.server, self.server, self.server.pause)
+        self.world.scheduler._edge = Edge(
+            self.server, self.server, self.server, self.server, self.server.pause
+        )
         self.server.node("n1", there=True)
 
     async def step(self, what, *how):

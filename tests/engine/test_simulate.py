@@ -16,7 +16,7 @@ from engine.cli import main
 from engine.cli.replay import frameworks_of
 from engine.clock import ManualClock
 from engine.config import Settings
-from engine.cycle import decide
+from engine.cycle import conclude
 from engine.framework.decision import Placed
 from engine.objects import Namespace, PersistentVolume, StorageClass, from_builtins
 from engine.policy.reloader import Bundle, compile_at_once, compile_settings
@@ -80,7 +80,7 @@ class Recording:
     def placed(self, pod):
         now = self.clock.time()
         snapshot = self.cache.snapshot(now, self.store.view(self.cache, now))
-        decision = decide(pod, snapshot, self.framework)
+        decision = conclude(pod, snapshot, self.framework)
         self.recorder.placed(Placed(decision, snapshot, 0.0))
         self.decisions.append(decision)
         if decision.node is not None:

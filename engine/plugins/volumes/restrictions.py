@@ -50,9 +50,9 @@ class Alone:
     claims: frozenset[str]
     users: int
 
-    def with_pod(self, pod: Pod, change: int) -> Alone:
+    def with_pod(self, pod: PodInfo, snapshot: Snapshot, row: int, change: int) -> Alone:
         """As it is with (+1) or without (-1) a pod. As for kube-scheduler, any namespace's."""
-        mine = sum(name in self.claims for name in named_claims(pod))
+        mine = sum(name in self.claims for name in named_claims(pod.pod))
         return Alone(self.claims, self.users + change * mine)
 
 
@@ -78,6 +78,7 @@ class VolumeRestrictions:
             class_key=volumes_key,
             pre_filter=self._pre_filter,
             filter=_filter,
+            with_pod=Alone.with_pod,
         )
 
     def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:

@@ -1,0 +1,164 @@
+"""Effects of one pod carried out one after the other, and undone in reverse if the pod fails.
+
+Decides nothing. What can be undone is what we alone say: objects that are assumed. What the server
+was told stays told; the next attempt finds it.
+
+    reserve ─▶ carry out ─▶ all done ─▶ (bound by whoever asked)
+                   │
+                   └─ refused, timed out, cancelled, stopping ─▶ undo
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, assert_never
+
+from engine.cache import Cache
+from engine.clock import Clock
+from engine.framework.edge import EffectWriter, EventSink
+from engine.framework.effects import AssumeObject, Await, Effect, Emit, Evict, Patch
+from engine.framework.snapshot import Snapshot
+from engine.framework.status import Code, Status
+
+_STOPPING: Final = "the scheduler is stopping"
+
+
+def failed(why: str) -> Status:
+    """An effect that was not to be had."""
+    return Status(Code.ERROR, (why,))
+
+
+class Changes:
+    """Kinds of objects that change, and who waits for that."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, dict[asyncio.Event, None]] = {}
+
+    def changed(self, kind: str) -> None:
+        """An object of the kind came, changed or went."""
+        for event in self._waiting.get(kind, ()):
+            event.set()
+
+    def add(self, kinds: Iterable[str], event: asyncio.Event) -> None:
+        """Sets the event at every change of one of the kinds from now on."""
+        for kind in kinds:
+            self._waiting.setdefault(kind, {})[event] = None
+
+    def remove(self, kinds: Iterable[str], event: asyncio.Event) -> None:
+        """No longer."""
+        for kind in kinds:
+            del self._waiting[kind][event]
+
+
+class Executor:
+    """Carries out what one pod needs before it is bound."""
+
+    def __init__(
+        self,
+        *,
+        cache: Cache,
+        writer: EffectWriter,
+        events: EventSink,
+        changes: Changes,
+        snapshot: Callable[[], Snapshot],
+        clock: Clock,
+    ) -> None:
+        self._cache = cache
+        self._writer = writer
+        self._events = events
+        self._changes = changes
+        self._snapshot = snapshot
+        self._clock = clock
+        self._undo: list[Callable[[], None]] = []
+        self._moved = asyncio.Event()
+        self._cancelled = ""
+
+    def reserve(self, effects: Sequence[Effect]) -> Status:
+        """Carries out what needs no waiting. Undone by itself if one is not to be had."""
+        for effect in effects:
+            status = self._assume(effect) if isinstance(effect, AssumeObject) else _LATER
+            if isinstance(effect, Emit):
+                self._events.emit(effect)
+                status = Status.SUCCESS
+            if not status.ok:
+                self.undo()
+                return status
+        return Status.SUCCESS
+
+    async def carry_out(self, effects: Sequence[Effect]) -> Status:
+        """One after the other, as long as each succeeds. Undone by itself if one does not."""
+        for effect in effects:
+            status = failed(self._cancelled) if self._cancelled else await self._one(effect)
+            if not status.ok:
+                self.undo()
+                return status
+        return failed(self._cancelled) if self._cancelled else Status.SUCCESS
+
+    def cancel(self, why: str) -> None:
+        """Ends it at the next effect, or while it waits."""
+        self._cancelled = why
+        self._moved.set()
+
+    def stop(self) -> None:
+        """The process ends."""
+        self.cancel(_STOPPING)
+
+    def undo(self) -> None:
+        """Takes back what only we say, the last first. Nothing is done twice."""
+        while self._undo:
+            self._undo.pop()()
+
+    async def _one(self, effect: Effect) -> Status:
+        match effect:
+            case AssumeObject():
+                return self._assume(effect)
+            case Patch():
+                return _outcome(await self._writer.patch(effect))
+            case Evict():
+                return _outcome(await self._writer.evict(effect))
+            case Await():
+                return await self._wait(effect)
+            case Emit():
+                self._events.emit(effect)
+                return Status.SUCCESS
+            case _:
+                assert_never(effect)
+
+    def _assume(self, effect: AssumeObject) -> Status:
+        version = effect.value.metadata.resource_version
+        if not self._cache.assume_object(effect.value):
+            return failed(f"{effect.kind} {effect.key} has changed meanwhile")
+        kind, key = effect.kind, effect.key
+        self._undo.append(lambda: self._cache.restore_object(kind, key, version))
+        return Status.SUCCESS
+
+    async def _wait(self, effect: Await) -> Status:
+        """Asks now, and again whenever one of the kinds changes."""
+        deadline = self._clock.monotonic() + effect.timeout_seconds
+        self._changes.add(effect.kinds, self._moved)
+        try:
+            while True:
+                self._moved.clear()
+                if self._cancelled:
+                    return failed(self._cancelled)
+                status = effect.check(self._snapshot())
+                if status.code is not Code.PENDING:
+                    return status
+                left = deadline - self._clock.monotonic()
+                if left <= 0:
+                    return failed(f"timed out waiting for {effect.what}")
+                woken = asyncio.ensure_future(self._moved.wait())
+                try:
+                    await asyncio.wait({woken}, timeout=left)
+                finally:
+                    woken.cancel()
+        finally:
+            self._changes.remove(effect.kinds, self._moved)
+
+
+def _outcome(why_not: str) -> Status:
+    return failed(why_not) if why_not else Status.SUCCESS
+
+
+_LATER: Final = failed("only objects can be assumed, and Events told, when a pod is reserved")

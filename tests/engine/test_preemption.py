@@ -1,0 +1,343 @@
+"""Preemption and what is prepared for a pod, from the queue to a server that does as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.cache import Cache
+from engine.clock import ManualClock
+from engine.executor import Changes, Executor
+from engine.framework.effects import AssumeObject, Await, Emit, Patch
+from engine.framework.interface import Points, PreBound, Reserved
+from engine.framework.profile import Weighted
+from engine.framework.status import Status, unschedulable
+from engine.objects import ObjectMeta, PersistentVolume, PersistentVolumeSpec
+from engine.plugins.registry import default_plugins
+from engine.queue import SubQueue
+from tests.builders import make_pod, pod_object
+from tests.effort import examples
+from tests.engine.test_scheduler import World, in_a_loop, until
+
+FOUND = "preemption: found a potential placement for pod on node n1, preempting {} victims"
+
+
+def full(world, *names, priority=0):
+    """Pods that take all of n1, bound and known."""
+    share = f"{2000 // len(names)}m"
+    pods = [pod_object(name, cpu=share, node="n1", priority=priority) for name in names]
+    for pod in pods:
+        world.handlers.pods.on_add(pod)
+    return pods
+
+
+def being_deleted(pod):
+    meta = msgspec.structs.replace(pod.metadata, deletion_timestamp="2025-03-01T10:00:00Z")
+    return msgspec.structs.replace(pod, metadata=meta)
+
+
+async def settle(world):
+    """Works until nothing more happens by itself."""
+    for _ in range(30):
+        world.scheduler.work()
+        await asyncio.sleep(0)
+
+
+# ---- evictions -----------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_a_pod_of_higher_priority_evicts_is_promised_the_node_and_bound_there():
+    world = World()
+    a, b = full(world, "a", "b")
+    world.comes("high", cpu="2", priority=10)
+    await settle(world)
+    assert sorted(world.edge.evictions) == ["a", "b"]
+    assert world.edge.nominations == [("high", "n1")]
+    assert world.edge.conditions[-1][2].endswith(FOUND.format(2))
+    told = [event for event in world.edge.events if event[2] == "Preempted"]
+    assert told[0] == ("a", "Normal", "Preempted", "Preempted by pod uid-default-high on node n1")
+    world.handlers.pods.on_delete(a)
+    world.comes("low", cpu="1")
+    await settle(world)
+    assert world.where("low") is SubQueue.UNSCHEDULABLE, "the room is promised"
+    world.handlers.pods.on_delete(b)
+    world.clock.advance(2.0)
+    await settle(world)
+    assert world.assigned("high") == ("n1", True)
+    assert not len(world.cache.nominations)
+    assert len(world.edge.evictions) == 2
+
+
+@in_a_loop
+async def test_while_victims_are_going_nobody_else_is_evicted():
+    world = World(nodes=("n1", "n2"))
+    full(world, "a")
+    world.handlers.pods.on_add(pod_object("b", cpu="2", node="n2"))
+    world.comes("high", cpu="2", priority=10)
+    await settle(world)
+    world.clock.advance(400.0)  # leftovers are tried again
+    await settle(world)
+    assert len(world.edge.evictions) == 1
+    assert world.edge.conditions[-1][2].endswith("a terminating pod on the nominated node.")
+    assert world.where("high") is SubQueue.UNSCHEDULABLE
+    assert world.cache.promised("uid-default-high") == world.decisions[0].rescue.nominated
+
+
+@in_a_loop
+async def test_the_gate_holds_it_until_all_deletions_are_carried_out():
+    world = World()
+    a, _ = full(world, "a", "b")
+    answered = asyncio.get_running_loop().create_future()
+    world.edge.evict_answers.extend(["", answered])
+    world.comes("high", cpu="1", priority=10)
+    world.comes("higher", cpu="2", priority=20)
+    await settle(world)
+    world.handlers.pods.on_delete(a)
+    world.clock.advance(20.0)
+    await settle(world)
+    assert world.where("higher") is SubQueue.GATED
+    tried = len(world.decisions)
+    answered.set_result("")
+    await settle(world)
+    assert world.where("higher") is SubQueue.UNSCHEDULABLE
+    assert len(world.decisions) > tried, "what woke it meanwhile is not forgotten"
+
+
+@in_a_loop
+async def test_an_eviction_that_fails_leaves_the_rest_and_is_tried_again():
+    world = World()
+    full(world, "a", "b")
+    world.edge.evict_answers.append("the server is away")
+    world.comes("high", cpu="2", priority=10)
+    await settle(world)
+    assert len(world.decisions) == 2
+    assert len(world.edge.evictions) == 3, "one refused; then both"
+
+
+@in_a_loop
+async def test_a_less_important_promise_is_taken_back():
+    world = World()
+    full(world, "a")
+    world.comes("middle", cpu="2", priority=5)
+    await settle(world)
+    assert world.cache.promised("uid-default-middle") == "n1"
+    world.comes("high", cpu="2", priority=10)
+    await settle(world)
+    assert world.cache.promised("uid-default-high") == "n1"
+    assert world.cache.promised("uid-default-middle") == ""
+    assert [name for name, _ in world.edge.patches] == ["middle"]
+    assert world.edge.evictions == ["a"], "it is going already"
+
+
+@in_a_loop
+async def test_a_pod_being_deleted_keeps_its_promise_until_it_is_gone():
+    world = World()
+    waits = world.comes("waits", cpu="2", priority=5, status={"nominatedNodeName": "n1"})
+    world.handlers.pods.on_update(waits, being_deleted(waits))
+    world.comes("low", cpu="1")
+    await settle(world)
+    assert world.where("low") is SubQueue.UNSCHEDULABLE
+    world.handlers.pods.on_delete(being_deleted(waits))
+    world.clock.advance(2.0)
+    await settle(world)
+    assert world.assigned("low") == ("n1", True)
+
+
+@in_a_loop
+async def test_equal_pods_that_fit_nowhere_are_worked_out_once():
+    world = World()
+    asked = []
+    trial = world.framework.trial
+    world.framework.trial = lambda *args: asked.append(0) or trial(*args)
+    for number in range(50):
+        world.comes(f"p{number}", cpu="99")
+    await settle(world)
+    assert len({one.message for one in world.decisions}) == 1
+    assert len(asked) == 1
+
+
+# ---- what is prepared ----------------------------------------------------------------------------
+
+
+class Prepares:
+    """Pods named so need something before they are bound."""
+
+    name = "Prepares"
+
+    def __init__(self, *effects, annotations=None, reserved=()):
+        self.effects, self.reserved, self.annotations = effects, reserved, annotations or {}
+        self.seen = []
+
+    def points(self):
+        return Points(reserve=self._reserve, pre_bind=self._pre_bind)
+
+    def _reserve(self, pod, snapshot, row):
+        return Reserved(effects=self.reserved)
+
+    def _pre_bind(self, pod, snapshot, row, decision):
+        there = map(snapshot.pods.pod, snapshot.pods.on(row).tolist())
+        self.seen.append([dict(one.pod.metadata.annotations or {}) for one in there])
+        return PreBound(annotations=self.annotations, effects=self.effects)
+
+
+def with_plugin(plugin):
+    return World(in_tree=(*default_plugins(), Weighted(plugin)))
+
+
+@in_a_loop
+async def test_the_next_pod_sees_what_was_written_on_the_one_before():
+    plugin = Prepares(annotations={"card": "0"})
+    world = with_plugin(plugin)
+    world.comes("a")
+    world.comes("b")
+    await world.turn()
+    assert plugin.seen == [[{}], [{"card": "0"}, {}]]
+    assert world.assigned("a") == ("n1", True)
+
+
+@in_a_loop
+async def test_a_wait_is_outside_of_the_slots_and_ends_with_a_change_of_its_kind():
+    ready = []
+    check = Await(
+        "a volume",
+        lambda _: Status.SUCCESS if ready else Status(unschedulable().code.PENDING),
+        frozenset({"PersistentVolume"}),
+        600.0,
+    )
+    world = with_plugin(Prepares(check))
+    world.comes("p")
+    await settle(world)
+    assert (world.scheduler.in_flight, world.edge.binds) == (0, [])
+    ready.append(True)
+    world.scheduler.changes.changed("PersistentVolume")
+    await until(lambda: world.edge.binds)
+    await world.turn()
+    assert world.assigned("p") == ("n1", True)
+
+
+@in_a_loop
+async def test_a_victim_that_is_still_being_prepared_is_not_deleted():
+    never = Await("ever", lambda _: Status(unschedulable().code.PENDING), frozenset(), 600.0)
+    plugin = Prepares(never)
+    world = with_plugin(plugin)
+    world.comes("low", cpu="2")
+    await settle(world)
+    plugin.effects = ()
+    world.comes("high", cpu="2", priority=10)
+    await settle(world)
+    world.clock.advance(2.0)
+    await settle(world)
+    assert world.edge.evictions == []
+    assert world.assigned("low") is None
+    assert world.assigned("high") == ("n1", True)
+    assert any(event[3].endswith("(in kube-scheduler memory).") for event in world.edge.events)
+
+
+@pytest.mark.parametrize("ends", ["refused", "timeout", "stopping"])
+@in_a_loop
+async def test_whatever_ends_a_wait_takes_back_what_was_reserved(ends):
+    said = [Status(unschedulable().code.PENDING)]
+    check = Await("it", lambda _: said[0], frozenset({"X"}), 5.0)
+    assumed = AssumeObject("PersistentVolume", "v", volume("v", "fast"))
+    world = with_plugin(Prepares(check, reserved=(assumed,)))
+    world.cache.set_object(volume("v", ""))
+    world.comes("p")
+    await settle(world)
+    assert of_class(world.cache, "v") == "fast"
+    if ends == "refused":
+        said[0] = unschedulable("no")
+    if ends == "timeout":
+        world.clock.advance(6.0)
+    if ends == "stopping":
+        for executor in world.scheduler._preparing.values():
+            executor.stop()
+    world.scheduler.changes.changed("X")
+    await settle(world)
+    assert of_class(world.cache, "v") == ""
+    assert world.assigned("p") is None
+    assert world.edge.binds == []
+
+
+def volume(name, of_class):
+    meta = ObjectMeta(name=name, resource_version="1")
+    return PersistentVolume(meta, PersistentVolumeSpec(storage_class_name=of_class))
+
+
+def of_class(cache, name):
+    return cache.store("PersistentVolume").objects[name].spec.storage_class_name
+
+
+ASSUME = st.builds(
+    lambda name, kind: AssumeObject("PersistentVolume", name, volume(name, kind)),
+    st.sampled_from(["a", "b", "unknown"]),
+    st.sampled_from(["fast", "slow"]),
+)
+WRITE = st.sampled_from(["ok", "refused"]).map(
+    lambda body: Patch("PersistentVolume", "", "a", {"answer": body})
+)
+CHECK = st.sampled_from([Status.SUCCESS, unschedulable("no")]).map(
+    lambda status: Await("it", lambda _: status, frozenset({"PersistentVolume"}), 1.0)
+)
+TOLD = st.just(Emit("Pod", "default", "p", "u", "Normal", "R", "A", "note"))
+
+
+class Server:
+    async def patch(self, effect):
+        await asyncio.sleep(0)
+        return "" if effect.body["answer"] == "ok" else "refused"
+
+    def emit(self, effect):
+        pass
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    reserved=st.lists(ASSUME | TOLD, max_size=4),
+    effects=st.lists(ASSUME | WRITE | CHECK | TOLD, max_size=6),
+    cancelled=st.booleans(),
+)
+def test_whatever_fails_the_cache_is_as_before(reserved, effects, cancelled):
+    cache = Cache()
+    for name in "ab":
+        cache.set_object(volume(name, ""))
+    server = Server()
+    executor = Executor(
+        cache=cache,
+        writer=server,
+        events=server,
+        changes=Changes(),
+        snapshot=lambda: cache.snapshot(0.0),
+        clock=ManualClock(),
+    )
+
+    async def attempt():
+        status = executor.reserve(reserved)
+        if not status.ok:
+            return status
+        if cancelled:
+            executor.cancel("no longer wanted")
+        return await executor.carry_out(effects)
+
+    status = asyncio.run(attempt())
+    if not status.ok:
+        assert [of_class(cache, name) for name in "ab"] == ["", ""]
+    else:
+        last = {e.key: e.value for e in (*reserved, *effects) if isinstance(e, AssumeObject)}
+        for name in "ab":
+            expected = last[name].spec.storage_class_name if name in last else ""
+            assert of_class(cache, name) == expected
+        executor.undo()
+        executor.undo()
+        assert [of_class(cache, name) for name in "ab"] == ["", ""]
+
+
+def test_what_is_done_early_is_written_on_no_other_pod():
+    cache = Cache()
+    pod = make_pod("p")
+    cache.carry(pod.pod)  # not on a node: nothing happens
+    assert cache.assigned() == {}
