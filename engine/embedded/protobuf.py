@@ -76,7 +76,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 def _message(schema: Schema) -> Callable[[bytes], Object]:
     def read(data: bytes) -> Object:
         item: Object = {}
-        for number, value in _fields(data):
+        for number, value in _fields(_raw(data)):
             if number not in schema:
                 continue
             name, convert = schema[number]
@@ -90,8 +90,15 @@ def _message(schema: Schema) -> Callable[[bytes], Object]:
     return read
 
 
-def _text(value: bytes) -> str:
-    return value.decode()
+def _raw(value: bytes | int) -> bytes:
+    """The bytes of a field that has bytes; of a number, `bytes` would make as many zeros."""
+    if isinstance(value, int):
+        raise TypeError("a number where bytes belong")
+    return value
+
+
+def _text(value: bytes | int) -> str:
+    return _raw(value).decode()
 
 
 def _signed(value: int) -> int:
@@ -100,8 +107,8 @@ def _signed(value: int) -> int:
 
 def _entry(convert: Read) -> Callable[[bytes], Object]:
     def read(data: bytes) -> Object:
-        pair = dict(_fields(data))
-        return {pair.get(1, b"").decode(): convert(pair.get(2, b""))}
+        pair = dict(_fields(_raw(data)))
+        return {_text(pair.get(1, b"")): convert(pair.get(2, b""))}
 
     return read
 
@@ -120,7 +127,7 @@ _METADATA: Schema = {
 }
 _ENVELOPE: Schema = {
     1: ("type", _message({1: ("apiVersion", _text), 2: ("kind", _text)})),
-    2: ("raw", bytes),
+    2: ("raw", _raw),
 }
 _KINDS: Mapping[str, Schema] = {
     "ConfigMap": {

@@ -13,11 +13,14 @@ from typing import Any
 
 import aiohttp
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from prometheus_api_client import PrometheusConnect
 
 from engine.clock import ManualClock
 from engine.embedded import EmbeddedCluster, Pace
 from engine.embedded.api import Api
+from engine.embedded.errors import ApiError
 from engine.embedded.nodes import SimulatedNodes
 from engine.embedded.protobuf import decode
 from engine.embedded.resources import BY_PLURAL
@@ -71,6 +74,16 @@ def test_a_body_that_nobody_can_read_is_a_bad_request(body: bytes) -> None:
             assert answer.status == 400
 
     with_cluster(test)
+
+
+@given(st.binary(max_size=40))
+@example(b"\x12\xff\xff\xff\xff\x07")
+@example(b"\x10\xff\xff\xff\xff\xff\x07")
+@example(b"\x08\x07")
+def test_any_protobuf_is_read_or_refused(body: bytes) -> None:
+    with pytest.raises(ApiError) as refused:
+        decode(b"k8s\0" + body)
+    assert refused.value.code in (400, 415)
 
 
 def test_nodes_are_ready_labelled_and_in_three_zones() -> None:
