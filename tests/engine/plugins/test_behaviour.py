@@ -44,6 +44,17 @@ def test_plugins_that_do_not_matter_cost_nothing() -> None:
     assert affinity.pre_score(pod, snapshot).status is Status.SKIP
 
 
+def test_a_pod_with_resource_claims_waits_and_is_told_why() -> None:
+    pod = make_pod(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])
+    profile = Profile("berth", default_plugins())
+    snapshot = make_cache(make_node("a")).snapshot(0.0)
+    decision = decide(pod, snapshot, Framework(profile))
+    assert decision.fit_error is not None
+    assert decision.fit_error.plugins == {"DynamicResources"}
+    assert "no plugin DynamicResources" in decision.fit_error.message()
+    assert decide(make_pod(), snapshot, Framework(profile)).node == "a"
+
+
 def test_higher_priority_first_then_who_came_first() -> None:
     sort, none = PrioritySort().points(), make_cache().snapshot(0.0)
     low, high = make_pod("low"), make_pod("high", priority=5)
