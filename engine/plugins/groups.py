@@ -24,6 +24,7 @@ _FEW_DOMAINS: Final = 64
 _NODES_A_DOMAIN: Final = 16
 _FEW_CHANGES: Final = 64
 _FEW_ROWS: Final = 8
+_SPARSE: Final = 4
 _MOST_GROUPS: Final = 4096
 FEW_GROUPS: Final = 48
 """Fewer are faster one by one than as columns."""
@@ -298,16 +299,28 @@ class Groups:
             columns.append(np.minimum(domain, 0) if sparse else domain)
             counts = part.column(size).astype(np.int64) if sparse else np.zeros(size, np.int64)
             columns.append(counts)
-        number = np.zeros(size, np.int64)
-        first = np.zeros(min(size, 1), np.int64)
+        number, first = np.zeros(size, np.int64), np.zeros(min(size, 1), np.int64)
         for column in columns:
             low = int(column.min(initial=0))
             span = int(column.max(initial=0)) - low + 1
-            _, first, number = np.unique(
-                number * span + (column - low), return_index=True, return_inverse=True
-            )
+            if span > 1:
+                number, first = _renumbered(number * span + (column - low))
         few = len(first) <= _MOST_GROUPS
         self.column = number.astype(np.int16) if few else number.astype(np.int32)
         self._table = np.stack([column[first] for column in columns], axis=1)
         self._numbers = [tuple(key) for key in self._table.tolist()]
         self._keys = {key: number for number, key in enumerate(self._numbers)}
+
+
+def _renumbered(codes: Ints) -> tuple[Ints, Ints]:
+    """Codes from 0 on without gaps, in order; and where each comes first."""
+    most = int(codes.max()) + 1
+    if most > _SPARSE * len(codes):
+        _, first, number = np.unique(codes, return_index=True, return_inverse=True)
+        return number, first
+    there = np.zeros(most, np.bool_)
+    there[codes] = True
+    number = (np.cumsum(there) - 1)[codes]
+    first = np.empty(int(np.count_nonzero(there)), np.int64)
+    first[number[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    return number, first
