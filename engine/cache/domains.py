@@ -256,10 +256,11 @@ class TopologyCounts:
 
     def recount(self, old: PodInfo, new: PodInfo, row: int) -> None:
         """The pod on a row changed."""
+        before, after = old.pod.spec.affinity, new.pod.spec.affinity
         if (
             old.pod.metadata.labels != new.pod.metadata.labels
             or old.terminating != new.terminating
-            or old.pod.spec.affinity != new.pod.spec.affinity
+            or (before is not after and before != after)
         ):
             self.count(old, row, -1)
             self.count(new, row, 1)

@@ -121,7 +121,7 @@ class GroupedChoice:
             for n, total in zip(live, totals, strict=True)
         ]
         table = np.array(steps, np.int64)
-        np.take(table, self._together.column, out=self._buffer, mode="clip")
+        table.take(self._together.column, out=self._buffer, mode="clip")
         self._buffer += column
         return self._buffer, sum(live)
 

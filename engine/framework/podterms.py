@@ -10,16 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from engine.framework.selectors import SelectorError, parse_selector
 from engine.framework.topology import AffinityTerm, Demand, PodTerm
+from engine.memo import Memo
 from engine.objects import Affinity, Pod, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
 
-_REMEMBERED: Final = 4096
+_PARSED: Final[Memo[tuple[str, bytes], PodTerms]] = Memo(4 << 20)
+_BYTES_A_BYTE: Final = 4
+_BYTES_A_POD: Final = 1024
 _NONE: Final = PodAffinity()
 
 
@@ -47,12 +49,15 @@ def terms_of(pod: Pod) -> PodTerms:
     if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
         return NO_TERMS
     own = Affinity(None, affinity.pod_affinity, affinity.pod_anti_affinity)
-    return _parsed(pod.metadata.namespace, msgspec.msgpack.encode(own))
+    key = pod.metadata.namespace, msgspec.msgpack.encode(own)
+    found = _PARSED.get(key)
+    if found is None:
+        size = len(key[1]) * _BYTES_A_BYTE + _BYTES_A_POD
+        found = _PARSED.put(key, _parsed(pod.metadata.namespace, own), size)
+    return found
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def _parsed(namespace: str, encoded: bytes) -> PodTerms:
-    affinity = msgspec.msgpack.decode(encoded, type=Affinity)
+def _parsed(namespace: str, affinity: Affinity) -> PodTerms:
     near, far = affinity.pod_affinity or _NONE, affinity.pod_anti_affinity or _NONE
     errors: list[str] = []
     required = _terms("requiredAffinityTerms", namespace, _required(near), errors)

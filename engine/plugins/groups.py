@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.framework.interface import GroupColumn, Moved
+from engine.framework.selectors import NOTHING
 from engine.framework.snapshot import Rows, Snapshot
 from engine.framework.topology import Domains, DomainTable, Tally
 
@@ -23,6 +24,7 @@ _FEW_DOMAINS: Final = 64
 _NODES_A_DOMAIN: Final = 16
 _FEW_CHANGES: Final = 64
 _FEW_ROWS: Final = 8
+_SPARSE: Final = 4
 _MOST_GROUPS: Final = 4096
 FEW_GROUPS: Final = 48
 """Fewer are faster one by one than as columns."""
@@ -48,7 +50,7 @@ class Entities(Protocol):
 class Part:
     """Counts by one label: the sum of tables, or (`by_row`) of the rows alone."""
 
-    __slots__ = ("_tables", "by_row", "domains", "otherwise")
+    __slots__ = ("_tables", "_tallies", "by_row", "domains", "otherwise")
 
     def __init__(
         self,
@@ -60,20 +62,20 @@ class Part:
         self._tables = tables
         self.domains: Domains = tables[0][1].domains
         self.by_row = by_row
+        self._tallies = [table.tally for _, table in tables]
+        if by_row is not None:
+            self._tallies.append(by_row)
         self.otherwise = otherwise or {}
         """Domain -> how many are counted besides."""
 
-    @property
-    def live(self) -> bool:
-        """False if a tally is no longer kept."""
-        if self.by_row is not None and not self.by_row.live:
-            return False
-        return all(table.tally.live for _, table in self._tables)
-
-    def sync(self, snapshot: Snapshot) -> None:
-        """Catches up."""
+    def sync(self, snapshot: Snapshot) -> bool:
+        """Catches up; false if a tally is no longer kept."""
         for _, table in self._tables:
             table.sync(snapshot)
+        for tally in self._tallies:  # noqa: SIM110 - a generator costs as much again
+            if not tally.live:
+                return False
+        return True
 
     @property
     def any(self) -> bool:
@@ -120,10 +122,11 @@ class Part:
 
     def total(self, domain: int) -> int:
         """Of one domain, without what is counted besides."""
-        total = 0
-        for weight, table in self._tables:
-            total += weight * table.counts.get(domain, 0)
-        return total
+        tables = self._tables
+        if len(tables) == 1:
+            weight, table = tables[0]
+            return weight * table.counts.get(domain, 0)
+        return sum([weight * table.counts.get(domain, 0) for weight, table in tables])
 
     def minimum(self) -> int | None:
         """The least count of a domain, None without domains. Of one table alone."""
@@ -147,6 +150,20 @@ class Part:
             for domain in domains:
                 rows += np.flatnonzero(self.domains.domain == domain).tolist()
         return rows
+
+
+def all_synced(parts: Sequence[Part], snapshot: Snapshot) -> bool:
+    """Catches up; false if there are no parts, or one has to be made anew."""
+    kept = bool(parts)
+    for part in parts:
+        kept &= part.sync(snapshot)
+    return kept
+
+
+def no_pods(snapshot: Snapshot, key: str) -> DomainTable:
+    """A table of no pods, for its domains."""
+    none = snapshot.topology.pod_set(None, NOTHING, terminating=True)
+    return snapshot.topology.table(none, key)
 
 
 class ByRow:
@@ -228,16 +245,16 @@ class Groups:
             self.column[row] = self._number(tuple(self._key(row)))
         return found
 
-    def one_by_one(self) -> list[list[tuple[int, int]]]:
+    def one_by_one(self) -> list[tuple[tuple[int, int], ...]]:
         """For each group its domain and what was counted there, part by part."""
-        parts = list(enumerate(zip(self._parts, self._sparse, strict=True)))
-        return [
-            [
-                (key[2 * i], key[2 * i + 1] if sparse else part.total(key[2 * i]))
-                for i, (part, sparse) in parts
-            ]
-            for key in self._numbers
-        ]
+        columns = []
+        for i, (part, sparse) in enumerate(zip(self._parts, self._sparse, strict=True)):
+            at, total = 2 * i, part.total
+            if sparse:
+                columns.append([(key[at], key[at + 1]) for key in self._numbers])
+            else:
+                columns.append([(key[at], total(key[at])) for key in self._numbers])
+        return list(zip(*columns, strict=True))
 
     def domain(self, part: int) -> NDArray[np.integer]:
         """See `Entities.domain`."""
@@ -282,16 +299,28 @@ class Groups:
             columns.append(np.minimum(domain, 0) if sparse else domain)
             counts = part.column(size).astype(np.int64) if sparse else np.zeros(size, np.int64)
             columns.append(counts)
-        number = np.zeros(size, np.int64)
-        first = np.zeros(min(size, 1), np.int64)
+        number, first = np.zeros(size, np.int64), np.zeros(min(size, 1), np.int64)
         for column in columns:
             low = int(column.min(initial=0))
             span = int(column.max(initial=0)) - low + 1
-            _, first, number = np.unique(
-                number * span + (column - low), return_index=True, return_inverse=True
-            )
+            if span > 1:
+                number, first = _renumbered(number * span + (column - low))
         few = len(first) <= _MOST_GROUPS
         self.column = number.astype(np.int16) if few else number.astype(np.int32)
         self._table = np.stack([column[first] for column in columns], axis=1)
         self._numbers = [tuple(key) for key in self._table.tolist()]
         self._keys = {key: number for number, key in enumerate(self._numbers)}
+
+
+def _renumbered(codes: Ints) -> tuple[Ints, Ints]:
+    """Codes from 0 on without gaps, in order; and where each comes first."""
+    most = int(codes.max()) + 1
+    if most > _SPARSE * len(codes):
+        _, first, number = np.unique(codes, return_index=True, return_inverse=True)
+        return number, first
+    there = np.zeros(most, np.bool_)
+    there[codes] = True
+    number = (np.cumsum(there) - 1)[codes]
+    first = np.empty(int(np.count_nonzero(there)), np.int64)
+    first[number[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    return number, first

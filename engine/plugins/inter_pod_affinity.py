@@ -45,7 +45,15 @@ from engine.framework.snapshot import Rows, Snapshot
 from engine.framework.status import Status, unresolvable, unschedulable
 from engine.framework.topology import AffinityTerm, CountedTerm, Demand, DomainTable, Tally
 from engine.objects import Namespace, Node, Pod
-from engine.plugins.groups import FEW_GROUPS, ByRow, Entities, Groups, Part
+from engine.plugins.groups import (
+    FEW_GROUPS,
+    ByRow,
+    Entities,
+    Groups,
+    Part,
+    all_synced,
+    no_pods,
+)
 
 NAME: Final = "InterPodAffinity"
 NOT_NEAR: Final = unresolvable("node(s) didn't match pod affinity rules")
@@ -172,16 +180,10 @@ def _parts(snapshot: Snapshot, tallies: Iterable[_Tally], moves: _Moves) -> list
     """The tallies added up by topology key, with what `moves` counts besides."""
     tables: dict[str, list[tuple[int, DomainTable]]] = {}
     for key in moves:
-        tables[key] = [(1, _nothing(snapshot, key))]
+        tables[key] = [(1, no_pods(snapshot, key))]
     for weight, tally, key in tallies:
         tables.setdefault(key, []).append((weight, snapshot.topology.table(tally, key)))
     return [Part(found, otherwise=moves.get(key)) for key, found in tables.items()]
-
-
-def _nothing(snapshot: Snapshot, key: str) -> DomainTable:
-    """A table of no pods, for its domains."""
-    none = snapshot.topology.pod_set(None, NOTHING, terminating=True)
-    return snapshot.topology.table(none, key)
 
 
 class Places:
@@ -231,7 +233,7 @@ class Places:
 
     def parts(self, snapshot: Snapshot) -> Sequence[Part]:
         """What was counted: near, far and unwilling pods. Catches up."""
-        if not self._parts or not all(part.live for part in self._parts):
+        if not all_synced(self._parts, snapshot):
             tallies = [tally for some in self._tallies for _, tally, _ in some]
             if not self._tallies or not all(tally.live for tally in tallies):
                 self._tallies = self._wishes.tallies(snapshot)
@@ -239,8 +241,7 @@ class Places:
             parts = [_parts(snapshot, some, moves) for some, moves in each]
             self._ends = len(parts[0]), len(parts[0]) + len(parts[1])
             self._parts = [part for some in parts for part in some]
-        for part in self._parts:
-            part.sync(snapshot)
+            all_synced(self._parts, snapshot)
         return self._parts
 
     @property
@@ -300,7 +301,7 @@ class Places:
 def _moved(moves: _Moves, keys: Iterable[str], snapshot: Snapshot, row: int, sign: int) -> _Moves:
     after = {key: dict(counts) for key, counts in moves.items()}
     for key in keys:
-        table = _nothing(snapshot, key)
+        table = no_pods(snapshot, key)
         table.sync(snapshot)
         domain = int(table.domains.domain[row])
         if domain >= 0:
@@ -331,10 +332,9 @@ class Liking:
 
     def parts(self, snapshot: Snapshot) -> Sequence[Part]:
         """The weights of all terms met, by domain. Catches up."""
-        if not self._parts or not all(part.live for part in self._parts):
+        if not all_synced(self._parts, snapshot):
             self._parts = _parts(snapshot, self._tallies(snapshot), {})
-        for part in self._parts:
-            part.sync(snapshot)
+            all_synced(self._parts, snapshot)
         return self._parts
 
     @property

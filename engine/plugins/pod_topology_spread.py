@@ -46,7 +46,15 @@ from engine.framework.snapshot import BoolColumn, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable, unschedulable
 from engine.framework.topology import HOSTNAME, ZONE, Tally
 from engine.objects import Node, Pod, TopologySpreadConstraint
-from engine.plugins.groups import FEW_GROUPS, ByRow, Entities, Groups, Part
+from engine.plugins.groups import (
+    FEW_GROUPS,
+    ByRow,
+    Entities,
+    Groups,
+    Part,
+    all_synced,
+    no_pods,
+)
 from engine.plugins.spread_constraints import (
     HARD,
     SOFT,
@@ -145,11 +153,10 @@ class Skews:
 
     def parts(self, snapshot: Snapshot) -> tuple[Part, ...]:
         """What was counted for each constraint. Catches up."""
-        if not self._parts or not all(part.live for part in self._parts):
+        if not all_synced(self._parts, snapshot):
             each = zip(self._spread.hard, self._otherwise, strict=True)
             self._parts = tuple([self._part(c, snapshot, counts) for c, counts in each])
-        for part in self._parts:
-            part.sync(snapshot)
+            all_synced(self._parts, snapshot)
         return self._parts
 
     @property
@@ -235,10 +242,9 @@ class Evenness:
 
     def parts(self, snapshot: Snapshot) -> tuple[Part, ...]:
         """What was counted for each constraint. Catches up."""
-        if not self._parts or not all(part.live for part in self._parts):
+        if not all_synced(self._parts, snapshot):
             self._parts = tuple([self._part(c, snapshot) for c in self._spread.soft])
-        for part in self._parts:
-            part.sync(snapshot)
+            all_synced(self._parts, snapshot)
         return self._parts
 
     @property
@@ -284,7 +290,7 @@ class Evenness:
                 scores[number] = float(share)
         return scores
 
-    def _counted(self, feasible: Sequence[int]) -> list[tuple[int, list[tuple[int, int]]]]:
+    def _counted(self, feasible: Sequence[int]) -> list[tuple[int, tuple[tuple[int, int], ...]]]:
         """The groups that get a score, by number."""
         every_key = self._spread.every_key
         return [
@@ -338,11 +344,11 @@ class Evenness:
         return np.where(self._ignored, 0.0, share)
 
     def _part(self, constraint: Constraint, snapshot: Snapshot) -> Part:
-        eligible = self._spread.eligible(constraint, self._keys)
-        tally = pods_of(constraint, self._namespace, snapshot)
-        fold = not self._spread.every_key
-        table = snapshot.topology.table(tally, constraint.topology_key, eligible, fold=fold)
-        return Part(((1, table),), by_row=tally if constraint.topology_key == HOSTNAME else None)
+        key, tally = constraint.topology_key, pods_of(constraint, self._namespace, snapshot)
+        if key == HOSTNAME:
+            return Part(((1, no_pods(snapshot, key)),), by_row=tally)
+        eligible, fold = self._spread.eligible(constraint, self._keys), not self._spread.every_key
+        return Part(((1, snapshot.topology.table(tally, key, eligible, fold=fold)),))
 
 
 class PodTopologySpread:
