@@ -216,6 +216,41 @@ def _node_of(attachment: VolumeAttachment) -> str:
     return attachment.spec.node_name
 
 
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Pods that are not on their row any more, or on one besides, for a question."""
+
+    gone: frozenset[tuple[str, int]] = frozenset()
+    come: tuple[tuple[PodInfo, int], ...] = ()
+
+    def with_pod(self, pod: PodInfo, row: int, sign: int) -> Moved:
+        """One more (1) or less (-1) on the row."""
+        one = pod.uid, row
+        if sign > 0:
+            if one in self.gone:
+                return Moved(self.gone - {one}, self.come)
+            return Moved(self.gone, (*self.come, (pod, row)))
+        left = tuple([each for each in self.come if (each[0].uid, each[1]) != one])
+        return (
+            Moved(self.gone, left) if len(left) < len(self.come) else Moved(self.gone | {one}, left)
+        )
+
+    @property
+    def rows(self) -> frozenset[int]:
+        """The rows that it is about."""
+        return frozenset([row for _, row in self.gone] + [row for _, row in self.come])
+
+    def on(self, row: int, snapshot: Snapshot) -> list[PodInfo]:
+        """The pods on a row."""
+        pods = snapshot.pods
+        there = [pods.pod(each) for each in pods.on(row).tolist()]
+        there = [pod for pod in there if (pod.uid, row) not in self.gone]
+        return there + [pod for pod, on in self.come if on == row]
+
+
+STAYING: Final = Moved()
+
+
 class _Rows:
     """Sets of rows by a text; a text without rows is not there."""
 
@@ -260,6 +295,14 @@ class NodeVolumes:
         self._renew(snapshot)
         return np.array(sorted(self._with.of.get(volume, ())), dtype=np.intp)
 
+    def what_if(self, snapshot: Snapshot, moved: Moved) -> dict[int, OnNode]:
+        """What would be on the rows that pods come to or leave."""
+        found = {}
+        for row in moved.rows:
+            migrating = self._csi_nodes.of_row(snapshot, row) is not None
+            found[row] = on_node(moved.on(row, snapshot), row, snapshot, migrating=migrating)
+        return found
+
     def errors(self, snapshot: Snapshot) -> Mapping[int, str]:
         """The rows whose pods' volumes cannot be told, and why."""
         self._renew(snapshot)
@@ -280,23 +323,21 @@ class NodeVolumes:
 
     def _renew(self, snapshot: Snapshot) -> None:
         versions = {kind: snapshot.objects_version(kind) for kind in KINDS}
-        if (snapshot.nodes, snapshot.generation, versions) == (
-            self._of,
-            self._generation,
-            self._versions,
-        ):
+        same = self._of is snapshot.dictionary and self._generation == snapshot.generation
+        if same and self._versions == versions:
             return
         rows = self._changed(snapshot)
         if rows is None:
             self._forget()
             rows = _with_any(snapshot)
-        self._of, self._generation, self._versions = snapshot.nodes, snapshot.generation, versions
+        self._of, self._versions = snapshot.dictionary, versions
+        self._generation = snapshot.generation
         for row, pods in _pods_with_volumes(snapshot, rows):
             self._replace(snapshot, row, pods)
 
     def _changed(self, snapshot: Snapshot) -> set[int] | None:
         """The rows to look at again; None: all."""
-        if self._of is not snapshot.nodes:
+        if self._of is not snapshot.dictionary:
             return None
         changed = snapshot.changed_since(self._generation)
         if changed is None or snapshot.objects_version(CLASSES) != self._versions[CLASSES]:

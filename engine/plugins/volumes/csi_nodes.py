@@ -67,11 +67,14 @@ class CsiNodes:
 
     def _renew(self, snapshot: Snapshot) -> None:
         nodes, version = snapshot.nodes, snapshot.objects_version(CSI_NODES)
-        if nodes is self._of and (snapshot.layout, version) == (self._layout, self._version):
+        if snapshot.dictionary is self._of and (snapshot.layout, version) == (
+            self._layout,
+            self._version,
+        ):
             return
         keys = snapshot.objects_changed(CSI_NODES, self._version)
-        if nodes is not self._of or nodes.size < len(self._rows) or keys is None:
-            self._of, self._columns, self._rows = nodes, {}, []
+        if snapshot.dictionary is not self._of or nodes.size < len(self._rows) or keys is None:
+            self._of, self._columns, self._rows = snapshot.dictionary, {}, []
             self._names = np.empty(0, dtype=np.int32)
             keys = ()
         rows = {nodes.row(key) for key in keys} - {-1}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -30,7 +31,7 @@ from engine.framework.interface import (
     Verdicts,
 )
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
+from engine.framework.snapshot import BoolColumn, Cause, IntColumn, Rows, Snapshot
 from engine.framework.status import Code, Status, unresolvable, unschedulable
 from engine.objects import (
     CSINode,
@@ -40,8 +41,10 @@ from engine.objects import (
 )
 from engine.plugins.volumes.attached import (
     KINDS,
+    STAYING,
     Attached,
     MissingClaimError,
+    Moved,
     NodeVolumes,
     attached_by,
     has_volumes,
@@ -86,6 +89,7 @@ class NodeVolumeLimits:
             class_key=volumes_key,
             pre_filter=_pre_filter,
             filter=self._filter,
+            with_pod=_with_pod,
         )
 
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
@@ -103,7 +107,8 @@ class NodeVolumeLimits:
             else:
                 self._without_driver(wanted, answers, where, snapshot, rows)
                 if migrating and wanted:
-                    self._over_limits(wanted, answers, where, snapshot, rows)
+                    there = self._there(wanted, snapshot, state)
+                    self._over_limits(there, answers, where, snapshot, rows)
         return answers.verdicts()
 
     def _without_driver(
@@ -121,9 +126,30 @@ class NodeVolumeLimits:
                 why = f"{driver} CSI driver is not installed on the node"
                 answers.reject(lacking, unschedulable(why))
 
+    def _there(self, wanted: Attached, snapshot: Snapshot, moved: Moved) -> _There:
+        """What is on the nodes already, and what the pod adds, of each driver."""
+        counts, added = {}, {}
+        errors = dict(self._volumes.errors(snapshot))
+        for driver, many in Counter(wanted.values()).items():
+            counts[driver] = self._volumes.count(snapshot, driver)
+            added[driver] = np.full(snapshot.nodes.size, many)
+        for volume, driver in wanted.items():
+            added[driver][self._volumes.rows_with(snapshot, volume)] -= 1
+        for row, there in self._volumes.what_if(snapshot, moved).items():
+            errors.pop(row, None)
+            if there.error:
+                errors[row] = there.error
+            for driver, more in added.items():
+                counts[driver] = counts[driver].copy()
+                counts[driver][row] = there.counts[driver]
+                more[row] = sum(
+                    of == driver and name not in there.attached for name, of in wanted.items()
+                )
+        return _There(counts, added, errors)
+
     def _over_limits(
         self,
-        wanted: Attached,
+        there: _There,
         answers: _Answers,
         where: BoolColumn,
         snapshot: Snapshot,
@@ -131,18 +157,26 @@ class NodeVolumeLimits:
     ) -> None:
         limited = where & self._nodes.limited(snapshot)[rows]
         numbers = np.arange(snapshot.nodes.size)[rows]
-        for row, why in self._volumes.errors(snapshot).items():
+        for row, why in there.errors.items():
             answers.reject(limited & (numbers == row), Status(Code.ERROR, (why,)))
-        for driver, many in Counter(wanted.values()).items():
-            more = np.full(snapshot.nodes.size, many)
-            for volume, of in wanted.items():
-                if of == driver:
-                    more[self._volumes.rows_with(snapshot, volume)] -= 1
-            more = more[rows]
+        for driver, added in there.added.items():
+            more, count = added[rows], there.counts[driver][rows]
             limit = self._nodes.limits(snapshot, driver)[rows]
-            there = self._volumes.count(snapshot, driver)[rows]
-            over = (limit != NO_LIMIT) & (more > 0) & (there + more > limit)
+            over = (limit != NO_LIMIT) & (more > 0) & (count + more > limit)
             answers.reject(limited & over, TOO_MANY)
+
+
+@dataclass(frozen=True, slots=True)
+class _There:
+    """(N,) by driver: volumes on the nodes, and those that a pod adds; and errors by row."""
+
+    counts: Mapping[str, IntColumn]
+    added: Mapping[str, IntColumn]
+    errors: Mapping[int, str]
+
+
+def _with_pod(state: State, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> State:
+    return state.with_pod(pod, row, sign)
 
 
 class _Answers:
@@ -171,7 +205,7 @@ class _Answers:
 def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
     if not is_stored(pod) or not has_volumes(pod.pod):
         return SKIP_FILTER
-    return PreFilterResult(causes=Cause.POD, version=_version)
+    return PreFilterResult(state=STAYING, causes=Cause.POD, version=_version)
 
 
 def _version(snapshot: Snapshot) -> tuple[int, ...]:

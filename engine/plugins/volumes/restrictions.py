@@ -31,7 +31,7 @@ from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 from engine.framework.status import Status, unresolvable, unschedulable
 from engine.objects import Disk, PersistentVolumeClaim, Pod, Volume
-from engine.plugins.volumes.attached import NodeVolumes, is_stored, volumes_key
+from engine.plugins.volumes.attached import STAYING, Moved, NodeVolumes, is_stored, volumes_key
 from engine.plugins.volumes.claims import CLAIMS, find_claim, named_claims, not_found
 from engine.plugins.volumes.csi_nodes import CsiNodes
 
@@ -49,11 +49,16 @@ class Alone:
 
     claims: frozenset[str]
     users: int
+    moved: Moved = STAYING
 
-    def with_pod(self, pod: PodInfo, snapshot: Snapshot, row: int, change: int) -> Alone:
-        """As it is with (+1) or without (-1) a pod. As for kube-scheduler, any namespace's."""
+    def with_pod(self, pod: PodInfo, row: int, sign: int) -> Alone:
+        """As it is with (1) or without (-1) a pod. As for kube-scheduler, any namespace's."""
         mine = sum(name in self.claims for name in named_claims(pod.pod))
-        return Alone(self.claims, self.users + change * mine)
+        return Alone(self.claims, self.users + sign * mine, self.moved.with_pod(pod, row, sign))
+
+
+def _with_pod(state: State, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> State:
+    return state.with_pod(pod, row, sign)
 
 
 class VolumeRestrictions:
@@ -78,7 +83,7 @@ class VolumeRestrictions:
             class_key=volumes_key,
             pre_filter=self._pre_filter,
             filter=_filter,
-            with_pod=Alone.with_pod,
+            with_pod=_with_pod,
         )
 
     def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
@@ -106,8 +111,8 @@ def _version(snapshot: Snapshot) -> tuple[int, int]:
 
 
 def _filter(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
-    taken = _taken(pod.pod, snapshot)[rows]
-    if not state.users:
+    taken = _taken(pod.pod, snapshot, state.moved)[rows]
+    if state.users <= 0:
         return Verdicts.uniform(~taken, DISK_CONFLICT)
 
     def groups() -> StatusGroups:
@@ -117,7 +122,7 @@ def _filter(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdi
     return Verdicts(np.zeros(len(taken), dtype=np.bool_), groups)
 
 
-def _taken(pod: Pod, snapshot: Snapshot) -> BoolColumn:
+def _taken(pod: Pod, snapshot: Snapshot, moved: Moved) -> BoolColumn:
     """(N,) a pod on the node has a disk that the pod cannot share."""
     taken = np.zeros(snapshot.nodes.size, dtype=np.bool_)
     disks = _disks(pod)
@@ -127,6 +132,8 @@ def _taken(pod: Pod, snapshot: Snapshot) -> BoolColumn:
         for row in np.flatnonzero(flags & (pods.node >= 0)).tolist():
             if _conflicts(disks, pods.pod(row).pod):
                 taken[pods.node[row]] = True
+        for row in moved.rows:
+            taken[row] = any(_conflicts(disks, other.pod) for other in moved.on(row, snapshot))
     return taken
 
 
