@@ -392,6 +392,12 @@ def _it() -> Iterator[FieldSpec]:
     for part in ("label", "annotation"):
         doc = f"value of a{'n' if part == 'annotation' else ''} {part} of the pod's namespace"
         yield FieldSpec(f"it.namespace.{part}", TEXT, level, doc, keyed=True, optional=True)
+    doc = "when a pending pod last entered the queue"
+    yield FieldSpec("it.queued_at", TIME, level, doc, optional=True)
+    doc = "when a pending pod was first tried"
+    yield FieldSpec("it.first_attempt_at", TIME, level, doc, optional=True)
+    doc = "how often a pending pod has been tried"
+    yield FieldSpec("it.attempts", NUMBER, level, doc, optional=True)
     doc = "when it finished"
     yield FieldSpec("it.finished_at", TIME, level, doc, optional=True)
     doc = "whether its quota is over its minimum"

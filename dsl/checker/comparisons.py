@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import hints, meant, never, oddtexts
-from dsl.checker.fields import either, members_of
+from dsl.checker.fields import either, members_of, no_fields
 from dsl.checker.literals import constant, read_word, settle
 from dsl.checker.mixtures import kinds_differ, unit_hints
 from dsl.checker.scales import many_times, strange_scale
@@ -397,6 +397,7 @@ def _in(typer: "Typer", node: s.In) -> ir.Expr:
         )
     if isinstance(node.members, s.Words):
         never.items_as_words(typer, node)
+        no_fields(typer.scope, node.members)
         values = [word_or_expression(typer, one, left) for one in node.members.items]
         for one in values:
             if one.type.kind is not item.type.kind or one.type.unit != item.type.unit:

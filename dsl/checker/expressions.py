@@ -206,6 +206,7 @@ class Typer:
     def _list(self, node: s.Words) -> ir.Expr:
         """Returns a list of fixed words; what they are is decided where they are tested."""
         texts = []
+        fields.no_fields(self.scope, node)
         for item in node.items:
             value = fields.label_value(self, item)
             if not isinstance(value, ir.Const) or not isinstance(value.value, str):

@@ -9,7 +9,7 @@ from dsl import syntax as s
 from dsl.checker import elsewhere, hints, meant, never, oddtexts
 from dsl.checker.literals import constant
 from dsl.checker.resources import name_resource
-from dsl.checker.scope import Flex, Refused, Typed, describe
+from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
 from dsl.diagnostics import Fix, Label
 from dsl.functions import parse_number
 from dsl.schema import (
@@ -370,11 +370,24 @@ def members_of(typer: "Typer", node: s.Node, item: ir.Expr, members: s.Expr) -> 
             raise typer.mixed("P201", "`in` wants items of the same kind", item, items)
         level = max(item.level, items.level)
         return ir.Member(span=node.span, type=BOOL, level=level, item=item, items=items)
+    no_fields(typer.scope, members)
     values = [label_value(typer, one) for one in members.items]
     for one in values:
         if one.type.kind is not Kind.TEXT:
             raise typer.mixed("P201", "`in` wants items of the same kind", item, one)
     return either(node.span, item, values)
+
+
+def no_fields(scope: Scope, words: s.Words) -> None:
+    """Refuses `in [pod.namespace]`, where the name of a field would be a word."""
+    for one in words.items:
+        if isinstance(one, s.Word) and "." in one.value and one.value in FIELDS:
+            raise scope.refuse(
+                "P317",
+                f"`{one.value}` is a word in a list, not the field of that name",
+                one.span,
+                f'for the field write  ({one.value})   and for the word  "{one.value}"',
+            )
 
 
 def either(span: Span, item: ir.Expr, values: list[ir.Expr]) -> ir.Expr:
@@ -417,6 +430,7 @@ def _taint(
     if value is None:
         return make_read(typer, spec, key, node.span)
     if operator in ("in", "not in") and isinstance(value, s.Words):
+        no_fields(typer.scope, value)
         texts = [_fixed_text(typer, one) for one in value.items]
     elif operator in ("=", "==", "!="):
         texts = [_fixed_text(typer, value)]

@@ -100,8 +100,6 @@ def settle(scope: Scope, typed: Typed, unit: Unit, neighbour: Typed | None = Non
             typed.span,
             f"write for example  {typed.text} of {_whole(unit, neighbour)}",
         )
-    if typed.sort == "factor" and unit.byte:
-        raise _factor_next_to_bytes(scope, typed, neighbour)
     if typed.exact is None:
         return constant(typed.span, MISSING, number_of(unit))
     _odd_size(scope, typed, unit, neighbour)
@@ -207,25 +205,6 @@ def _odd_age(scope: Scope, typed: Flex, size: Fraction) -> None:
         f"`{typed.text}` beside an age {what}",
         typed.span,
         f"did you mean {better}? if not, write  {to_float(size):.0f}s",
-    )
-
-
-def _factor_next_to_bytes(scope: Scope, typed: Flex, neighbour: Typed | None) -> Exception:
-    span = neighbour.span if neighbour is not None else typed.span
-    first = min(span, typed.span, key=lambda one: one.start)
-    labels = (Label(typed.span, "a plain factor"),)
-    near = f"{typed.text.replace('k', 'K')}i"
-    if neighbour is not None and not isinstance(neighbour, Flex):
-        rate = (neighbour.type.unit or PLAIN).second == -1
-        near = f"{near}/1s" if rate else near
-    return scope.refuse(
-        "P203",
-        f"`{typed.text}` has no unit, but bytes are needed",
-        first,
-        f"did you mean {near}?"
-        + ("" if near.endswith("/1s") else f" (or, exactly, bytes({typed.text}))"),
-        label="bytes" if first is not typed.span else "a plain factor",
-        labels=labels if first is not typed.span else (),
     )
 
 

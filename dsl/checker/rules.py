@@ -16,7 +16,7 @@ from dsl.checker.literals import constant, read_number, settle
 from dsl.checker.scales import flat_score, odd_score
 from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
 from dsl.checker.texts import of_text
-from dsl.checker.undecided import Side, decided
+from dsl.checker.undecided import Side, decided, demanded
 from dsl.functions import to_float
 from dsl.plan import DOMAINS
 from dsl.schema import FIELDS
@@ -246,6 +246,8 @@ class RuleChecker:
             decided(self._scope, Side(node, node.left, "left"), left, right)
         decided(self._scope, Side(node, node.right, node.point), right, left)
         without_arrow(self._scope, node, right)
+        if node.point != "gate":
+            self._scope.demanded |= demanded(core)
         return FilterDraft(number, node, core, reads_of(guards, test))
 
     def _before_nodes(

@@ -85,6 +85,8 @@ class Scope(Struct):
     params: dict[str, ParamEntry] = field(default_factory=dict)
     broken: set[str] = field(default_factory=set)
     found: list[Diagnostic] = field(default_factory=list)
+    #: Metrics without which a rule of the file, before the one at hand, rejects any pod.
+    demanded: set[str] = field(default_factory=set)
     _told: set[Diagnostic] = field(default_factory=set)
 
     def report(

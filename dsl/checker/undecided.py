@@ -41,9 +41,25 @@ def decided(scope: Scope, side: Side, root: ir.Expr, *beside: ir.Expr | None) ->
             guarded |= _metrics_in(one.operand)
         elif isinstance(one, ir.Coalesce):
             guarded |= {name for operand in one.operands[:-1] for name in _metrics_in(operand)}
+    earlier = scope.demanded if side.point != "wait" else set()
     for read in ir.walk(root):
         if isinstance(read, ir.Metric | ir.Pair) and read.name not in guarded:
-            raise _refuse(scope, side, root, read)
+            there = read.name in earlier and isinstance(read, ir.Metric)
+            if not there or _set_around(root, read) is not None:
+                raise _refuse(scope, side, root, read)
+
+
+def demanded(core: ir.FilterCore) -> set[str]:
+    """Returns the metrics without which a rule rejects every pod of its file."""
+    if core.left is not None:
+        return set()
+    right, joint = core.right, "or" if core.forbids else "and"
+    joined = isinstance(right, ir.Logical) and right.operator == joint
+    parts = right.operands if isinstance(right, ir.Logical) and joined else (right,)
+    if not core.forbids:
+        parts = tuple(one.operand for one in parts if isinstance(one, ir.Not))
+    tests = (one.operand for one in parts if isinstance(one, ir.Missing))
+    return {one.name for one in tests if isinstance(one, ir.Metric)}
 
 
 def _metrics_in(root: ir.Expr) -> set[str]:

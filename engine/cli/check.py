@@ -246,19 +246,13 @@ def _beside(group: Mapping[str, bytes]) -> dict[str, str]:
 
 def _at_load(result: CompileResult, job: _Job) -> Iterator[Diagnostic]:
     """What a scheduler would refuse although the text is right."""
-    from msgspec.structs import replace
-
-    from dsl.diagnostics import Severity
     from engine.policy.support import names_of_plugins, unsupported
 
     yield from names_of_plugins(result.understood)
-    # A file is right as it is; a configuration that names it would not be loaded.
-    loaded = job.complete and job.config is not None
-    severity = Severity.ERROR if loaded else Severity.NOTE
     for plan in result.understood:
         run = plan if job.settings is None else job.settings.applied(plan)
         if run.mode != "off":
-            yield from (replace(one, severity=severity) for one in unsupported(run))
+            yield from unsupported(run)
     job.plans.extend(result.understood)
 
 

@@ -22,6 +22,9 @@ def bundled_policies() -> Path | None:
 
 @click.command("test", help="Run policy tests: .policytest files, or all below a folder.")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--deny-skipped", is_flag=True, help="Fail tests in which no rule applies to the pod."
+)
 @click.option("--coverage", is_flag=True, help="Say which rules rejected, passed, scored.")
 @click.option(
     "--format",
@@ -37,7 +40,9 @@ def bundled_policies() -> Path | None:
     metavar="FILE",
     help="Write the results as JUnit XML, too.",
 )
-def command(paths: tuple[Path, ...], style: str, junit: Path | None, *, coverage: bool) -> None:
+def command(
+    paths: tuple[Path, ...], style: str, junit: Path | None, *, coverage: bool, deny_skipped: bool
+) -> None:
     """Runs the tests of all paths; without one, of the working folder."""
     # The language is imported by the commands that need it: it costs what `version` should not.
     from dsl.diagnostics import render
@@ -45,7 +50,7 @@ def command(paths: tuple[Path, ...], style: str, junit: Path | None, *, coverage
     from engine.policytests.running import Runner, find_files
 
     places = paths or (Path(),)
-    runner = Runner(bundled_policies())
+    runner = Runner(bundled_policies(), deny_skipped=deny_skipped)
     try:
         files = list(dict.fromkeys(find_files(places)))
     except FileNotFoundError as failed:

@@ -31,6 +31,8 @@ def as_text(report: Report, *, coverage: bool) -> str:
         parts.append(_covered(report))
     counts = {words: report.count(outcome) for outcome, words in _COUNTED}
     told = [f"{count} {words}" for words, count in counts.items() if count]
+    if report.untouched:
+        told[0] += f" ({report.untouched} of them where no rule applied)"
     parts.append(", ".join(told) or "0 passed")
     return "\n\n".join(parts)
 

@@ -246,6 +246,11 @@ class SceneWorld(SnapshotWorld):
         """See `World.pod_number`."""
         if field == "it.finished_at":
             return self._of_pods(lambda thing: parse_time(thing.text("finished_at")))
+        if field in ("it.queued_at", "it.first_attempt_at", "it.attempts"):
+            if self._table not in ("queue", "nominated"):
+                return np.full(len(self.pod_node), MISSING)
+            name = field.removeprefix("it.")
+            return self._of_pods(lambda thing: queue_times(thing).number(name))
         return super().pod_number(field, key)
 
     def pod_text(self, field: str, key: str | None) -> CodeColumn:

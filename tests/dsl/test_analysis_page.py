@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from dsl.analysis import read_inventory
-from dsl.compiler import Compiler
 from dsl.diagnostics import render
+from engine.policy.support import new_compiler
 
 ROOT = Path(__file__).parents[2] / "docs"
 PAGE = ROOT / "diagnostics.md"
@@ -24,8 +24,8 @@ not here, and why, stands at the end.
 """
 #: Codes of the language's specification, and of these pages, that no policy alone shows.
 ABSENT = {
-    "P118": "The scheduler says it of a compiled policy that this version cannot run, and"
-    " `berth check` foretells it as a note; which lines these are differs from version to version.",
+    "P118": "The scheduler and `berth check` say it of a compiled policy that this version"
+    " cannot run; which lines these are differs from version to version.",
     "P404": "Not in this version: it takes the last decisions of a scheduler, replayed under the"
     " new rules. A saved inventory has no pods, and guessing them would be a false alarm; meanwhile"
     " P302 says which pods would fit nowhere by the rules alone, and a policy can be tried on a"
@@ -65,7 +65,7 @@ SPECIFIED = re.findall(
     P317 P318 P320 P321 P401 P402 P403 P404 P501 P502 P503 P504 P505 P603
     """,
 )
-COMPILER = Compiler()
+COMPILER = new_compiler()
 
 
 def shown(code):

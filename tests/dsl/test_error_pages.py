@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from dsl.compiler import Compiler
 from dsl.policytest import read_suite
+from engine.policy.support import new_compiler
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "errors").glob("P*.md"))
 HEADINGS = ["## What it means", "## Why it matters", "## How to fix it"]
-COMPILER = Compiler()
+COMPILER = new_compiler()
 
 
 def codes_in_source():

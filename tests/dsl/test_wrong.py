@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from dsl.compiler import Compiler
 from dsl.parser.build import StatementReader
 from dsl.policytest import read_suite
+from engine.policy.support import new_compiler
 
 FOLDER = Path(__file__).parent / "wrong"
 FILES = sorted(FOLDER.glob("*.txt"))
-COMPILER = Compiler()
+COMPILER = new_compiler()
 READER = StatementReader()
 AT_LEAST = 900
 SEVERAL = 2

@@ -152,14 +152,19 @@ def test_a_test_that_expects_nothing_fails(run):
     assert "expects nothing" in message
 
 
-def test_a_test_that_no_rule_has_a_part_in_fails(run):
+def test_a_test_that_no_rule_has_a_part_in_is_counted_or_denied(run):
     policy = "filter: pod.name contains nginx -> node.label test=test\n"
     head = "use p\nnode: a\n"
     tests = 'test: "t"\n  given pod name redis\n  expect feasible [a]\n'
-    got, message = outcome(run(tests, head=head, p=policy))
-    assert got == "failed"
-    assert "no rule applies to default/redis" in message
+    assert outcome(run(tests, head=head, p=policy)) == ("passed", "")
+    told = as_text(run.report, coverage=False)
+    assert told == "1 passed (1 of them where no rule applied)"
+    denying = Runner(None, COMPILER, READER, deny_skipped=True)
+    denying.run(run.folder / "t.policytest")
+    assert outcome(denying.report.results) == ("failed", "no rule applies to default/redis")
+    assert outcome(run(tests.replace("[a]", "none"), head=head, p=policy))[0] == "failed"
     assert outcome(run(tests + "  expect skipped 1\n", head=head, p=policy)) == ("passed", "")
+    assert as_text(run.report, coverage=False) == "1 passed"
 
 
 def test_a_score_that_abstains_is_no_score(run):

@@ -53,15 +53,14 @@ def found(*args):
         ("metric m = usage cpu\n" + GOOD + "score: m/node.cpu.capacity*100\n", 3, "`usage`"),
     ],
 )
-def test_what_a_scheduler_cannot_run_yet_is_a_note(text, line, said, file):
+def test_what_a_scheduler_cannot_run_yet_is_an_error(text, line, said, file):
     name = file("a.policy", text)
     result = check(name)
-    assert result.exit_code == 0
-    assert result.stderr.endswith("0 errors, 0 warnings, 1 note\n")
+    assert result.exit_code == 1
+    assert result.stderr.endswith("1 error, 0 warnings\n")
     assert said in result.stdout
     assert "  = help: " in result.stdout
-    assert found(name) == [("P118", "note", line)]
-    assert check("--deny-warnings", name).exit_code == 0, "a note is no warning"
+    assert found(name) == [("P118", "error", line)]
     refused = compile_at_once(COMPILER, {name: text}, compile_settings(load(None).berth))
     assert isinstance(refused, Refusal)
     assert [one.code for one in refused.diagnostics] == ["P118"]
@@ -75,7 +74,7 @@ def test_a_policy_that_is_off_is_loaded(file):
 def test_what_a_used_policy_cannot_is_told_at_the_use_line(file):
     file("b.policy", "prebind: label a.b/c = node.zone\n")
     name = file("a.policy", GOOD + "use b\n")
-    assert found(name) == [("P118", "note", 2)]
+    assert found(name) == [("P118", "error", 2)]
     assert "`use b`: `prebind: label`" in check(name).stdout
 
 
@@ -131,7 +130,7 @@ def test_what_a_configuration_says(file):
     assert [one[0] for one in found("rules/first.policy")] == ["P104", "P102"]
     assert found("--config", config, "rules/first.policy") == []
     assert found("--config", config) == [("P118", "error", 1), ("P107", "warning", 7)]
-    assert ("P118", "note", 1) in found("--config", config, "rules/second.policy")
+    assert ("P118", "error", 1) in found("--config", config, "rules/second.policy")
     result = check("--config", config)
     assert result.exit_code == 1, "a scheduler refuses the folder"
     assert "did you mean `second`?" in result.stdout
