@@ -47,7 +47,8 @@ class Acting(Struct, frozen=True):
 #: Owners of fields, and fields, that no object or table of this scheduler holds.
 _LATER: Final = (
     "queue.pods", "pod.previous_node", "workload.", "group.", "quota.", "node.nominated",
-    "node.finished", "node.heartbeat", "node.volumes.", "it.finished_at", "it.queued_at", "it.first_attempt_at", "it.attempts", "it.quota.", "victims.",
+    "node.finished", "node.heartbeat", "node.volumes.", "it.finished_at", "it.queued_at",
+    "it.first_attempt_at", "it.attempts", "it.quota.", "victims.",
 )  # fmt: skip
 _STATEMENTS: Final = frozenset(
     {"gate", "sort", "prefilter", "filter", "forbid", "score", "prefer", "avoid", "spread", "first",
