@@ -53,6 +53,7 @@ TEMPLATES: Final = (
     ("nginx-api", "80m", "64Mi"),
     ("batch", "60m", "48Mi"),
 )
+URGENT: Final = "urgent"
 DEADLINE: Final = 28.0
 _STEP_SECONDS: Final = 8.0
 _POLL_SECONDS: Final = 0.02
@@ -69,6 +70,7 @@ class Seen:
     rows: dict[str, Row] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)
     decided_at: dict[str, float] = field(default_factory=dict)
+    messages: dict[str, str] = field(default_factory=dict)
     bundles: list[Bundle] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
 
@@ -93,6 +95,7 @@ class Story:
         pod = placed.decision.pod
         framework = self._app.framework
         if placed.decision.node is None or framework is None:
+            self._seen.messages[pod.name] = placed.decision.message
             return
         self._seen.decided_at[pod.name] = self._clock.monotonic()
         why = tuple(map(str, rules_of(placed, framework)))
@@ -119,6 +122,7 @@ class Story:
         await self._burst()
         await self._edit()
         await self._broken_edit()
+        await self._preemption()
         self._summary()
 
     async def _two_lines(self) -> None:
@@ -201,6 +205,25 @@ class Story:
             raise BrokenPromiseError("the broken edit came into force")
         self._check_nginx([name], "tier", "edge")
 
+    async def _preemption(self) -> None:
+        self._view.step("A pod of high priority takes its place, and says whose:")
+        urgent = {"metadata": {"name": URGENT}, "value": 1000}
+        self._cluster.create("priorityclasses", urgent)
+        node = min(self._loads(), key=lambda load: load.nginx + load.others).node
+        # More than half of the node each, so that two do not fit.
+        cpu = self._cluster.get("nodes", node)["status"]["allocatable"]["cpu"]
+        asked = f"{int(cpu) * 600}m"
+        self._create_pod("filler", asked, "64Mi", node=node)
+        await self._until_bound("filler")
+        self._view.row(self._row("filler"))
+        self._create_pod(URGENT, asked, "64Mi", node=node, priority_class=URGENT)
+        await self._until_bound(URGENT)
+        self._view.code(self._seen.messages[URGENT])
+        self._view.row(self._row(URGENT))
+        if "filler" in {pod["metadata"]["name"] for pod in self._cluster.list("pods")}:
+            raise BrokenPromiseError("the pod of low priority is still there")
+        del self._seen.rows["filler"]
+
     def _summary(self) -> None:
         pods = [p for p in self._cluster.list("pods") if p["spec"].get("nodeName")]
         expected = len(self._seen.rows)
@@ -229,7 +252,9 @@ class Story:
             config_map = {"metadata": {"name": CONFIG_MAP, "namespace": NAMESPACE}, "data": data}
             self._cluster.create("configmaps", config_map, namespace=NAMESPACE)
 
-    def _create_pod(self, name: str, cpu: str, memory: str) -> None:
+    def _create_pod(
+        self, name: str, cpu: str, memory: str, *, node: str = "", priority_class: str = ""
+    ) -> None:
         container = {
             "name": "main",
             "image": f"registry.example/{name.partition('-')[0]}",
@@ -240,7 +265,9 @@ class Story:
             {
                 "metadata": {"name": name, "namespace": NAMESPACE},
                 "spec": {"schedulerName": self._app.settings.scheduler_name,
-                         "containers": [container]},
+                         "containers": [container],
+                         "nodeSelector": {"kubernetes.io/hostname": node} if node else {},
+                         "priorityClassName": priority_class},
             },
             namespace=NAMESPACE,
         )  # fmt: skip
