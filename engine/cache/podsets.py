@@ -75,7 +75,12 @@ class Counts(Log):
 
     def count(self, row: int, sign: int) -> None:
         """One more or one less on a row."""
-        add(self.counts, row, sign)
+        counts = self.counts
+        count = counts.get(row, 0) + sign
+        if count:
+            counts[row] = count
+        else:
+            del counts[row]
         self.append(row if sign > 0 else ~row)
 
 
@@ -184,7 +189,7 @@ class _Profile:
         self.rows: dict[int, int] = {}
 
 
-_ProfileKey = tuple[str, bool, frozenset[tuple[str, str]]]
+_ProfileKey = tuple[str, bool, tuple[tuple[str, str], ...]]
 
 
 class PodSetIndex:
@@ -239,7 +244,7 @@ class PodSetIndex:
     def _profile(self, pod: Placed) -> _Profile:
         namespace, labels, terminating, _ = pod
         named = self._named
-        seen = frozenset([pair for pair in labels.items() if pair[0] in named])
+        seen = tuple([pair for pair in labels.items() if pair[0] in named])
         key = namespace, terminating, seen
         profile = self._profiles.get(key)
         if profile is None:
@@ -288,20 +293,24 @@ class PodSetIndex:
     def _take_in(self, holding: Iterable[str], fresh: Iterable[str]) -> None:
         """Counts the pods that have one of the labels (without labels: all) by the fresh keys."""
         holding = frozenset(holding)
-        pods = [
-            pod
-            for pod in self._pods()
-            if pod[3] >= 0 and (not holding or not holding.isdisjoint(pod[1]))
-        ]
-        for pod in pods if holding else ():
+        alike: dict[tuple[str, bool, tuple[tuple[str, str], ...]], dict[int, int]] = {}
+        for namespace, labels, terminating, row in self._pods():
+            if row >= 0 and not (holding and holding.isdisjoint(labels)):
+                rows = alike.setdefault((namespace, terminating, tuple(labels.items())), {})
+                rows[row] = rows.get(row, 0) + 1
+        pods = [((key[0], dict(key[2]), key[1], -1), rows) for key, rows in alike.items()]
+        for pod, rows in pods if holding else ():
             old = self._profile(pod)
-            add(old.rows, pod[3], -1)
+            for row, count in rows.items():
+                add(old.rows, row, -count)
             if not old.rows:
                 self._drop_profile(old)
         for key in fresh:
             self._named.setdefault(key, 0)
-        for pod in pods:
-            add(self._profile(pod).rows, pod[3], 1)
+        for pod, rows in pods:
+            profile = self._profile(pod)
+            for row, count in rows.items():
+                add(profile.rows, row, count)
 
     def _bound(self) -> None:
         weight = sum(len(one.counts) for one in self._sets.values())
