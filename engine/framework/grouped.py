@@ -19,6 +19,7 @@ from engine.framework.podclass import FRACTION, NOWHERE, TIE_BITS
 from engine.framework.snapshot import IntColumn, Snapshot
 
 _MOST_GROUPS: Final = 1 << 14
+_MANY_ROWS: Final = 64
 
 _T = TypeVar("_T")
 
@@ -81,7 +82,17 @@ class _Together:
 class GroupedChoice:
     """Chooses among the rows of one class; see the module."""
 
-    __slots__ = ("_buffer", "_column", "_filters", "_live", "_scorers", "_together", "flipped")
+    __slots__ = (
+        "_buffer",
+        "_column",
+        "_filters",
+        "_live",
+        "_scorers",
+        "_steps",
+        "_together",
+        "flipped",
+        "touched",
+    )
 
     def __init__(
         self, filters: Sequence[GroupedFilter], scorers: Sequence[tuple[float, GroupedScore]]
@@ -92,6 +103,10 @@ class GroupedChoice:
         self._column: IntColumn | None = None
         self._live: list[int] = []
         self._buffer: IntColumn = np.empty(0, np.int64)
+        self._steps: list[int] = []
+        # INVARIANT: `_buffer` is made of `_steps` and the column, but for rows that changed since.
+        self.touched: list[int] = []
+        """Rows of the class's column that changed."""
         self.flipped: list[int] = []
         """Rows of the class's column that became feasible or ceased to be, each time they did."""
 
@@ -103,7 +118,10 @@ class GroupedChoice:
         Raises:
             ValueError: a score of a feasible node is outside 0..100.
         """
-        self._count(column, self._together.sync(snapshot))
+        moved = self._together.sync(snapshot)
+        if column is not self._column:
+            moved = None
+        self._count(column, moved)
         live = self._live
         for i, one in enumerate(self._filters):
             passes = self._each(one.passes(), i)
@@ -120,10 +138,19 @@ class GroupedChoice:
             int(total * FRACTION) << TIE_BITS if n else NOWHERE
             for n, total in zip(live, totals, strict=True)
         ]
-        table = np.array(steps, np.int64)
-        table.take(self._together.column, out=self._buffer, mode="clip")
-        self._buffer += column
+        self._add(steps, column, moved)
         return self._buffer, sum(live)
+
+    def _add(self, steps: list[int], column: IntColumn, moved: Moved) -> None:
+        """Makes `_buffer`: of the rows that changed, if the steps of all others stand."""
+        buffer, groups, before = self._buffer, self._together.column, self._steps
+        touched, self.touched, self._steps = self.touched, [], steps
+        if moved is None or steps[: len(before)] != before or len(touched) > _MANY_ROWS:
+            np.array(steps, np.int64).take(groups, out=buffer, mode="clip")
+            buffer += column
+            return
+        for row in (*touched, *[row for row, _ in moved]):
+            buffer[row] = steps[groups[row]] + int(column[row])
 
     def _each(self, answers: Sequence[_T], member: int) -> Sequence[_T]:
         """What a member says of its groups, for each group of all."""
@@ -144,7 +171,7 @@ class GroupedChoice:
         """Brings `_live`, the feasible nodes of each group, up to the column."""
         groups = self._together.column
         flipped, self.flipped = self.flipped, []
-        if moved is None or column is not self._column:
+        if moved is None:
             counts = np.bincount(groups[column >= 0], minlength=len(self._together))
             self._live = counts.tolist()
             self._column = column

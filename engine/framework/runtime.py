@@ -353,6 +353,8 @@ class Framework:
                 old, new = cells[r], row(r)
                 if old != new:
                     cells[r] = new
+                    if known.grouped is not None:
+                        known.grouped.touched.append(r)
                     if (old < 0) is not (new < 0):
                         known.feasible += 1 if old < 0 else -1
                         moved = True
@@ -365,6 +367,7 @@ class Framework:
         changed = (before < 0) != (after < 0)
         if known.grouped is not None:
             known.grouped.flipped += rows[changed].tolist()
+            known.grouped.touched += rows.tolist()
         known.feasible += int(np.count_nonzero(after >= 0)) - int(np.count_nonzero(before >= 0))
         return bool(changed.any())
 
