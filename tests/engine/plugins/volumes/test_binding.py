@@ -15,6 +15,7 @@ from engine.framework.runtime import Framework
 from engine.framework.status import Code
 from engine.objects import (
     CSIDriver,
+    CSINode,
     CSIStorageCapacity,
     DiskSources,
     LabelSelector,
@@ -277,6 +278,17 @@ def test_drivers_that_left_the_tree(
             csi_handle(of, sources, labels)
     else:
         assert csi_handle(of, sources, labels) == handle
+
+
+def test_a_volume_that_cannot_be_translated_leaves_out_the_nodes_that_ask_for_it() -> None:
+    cache = make.cluster("n1", "n2")
+    migrated = {"storage.alpha.kubernetes.io/migrated-plugins": "kubernetes.io/azure-disk"}
+    make.put(cache, CSINode, "n1", metadata={"annotations": migrated})
+    make.claim(cache, "data", volume="disk")
+    make.volume(cache, "disk", spec={"azureDisk": {"diskURI": "/d", "kind": "Shared"}})
+    act(cache, make.pod("p", "data"), node="n2")
+    cache.remove_node("n2")
+    assert "kind(Shared) is not supported in csi migration" in why(cache, make.pod("q", "data"))
 
 
 def test_the_zone_of_a_volume_is_told_in_the_drivers_words() -> None:
