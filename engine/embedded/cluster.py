@@ -17,6 +17,7 @@ from engine.embedded.nodes import SimulatedNodes
 from engine.embedded.prometheus import PrometheusApi
 from engine.embedded.resources import BY_PLURAL
 from engine.embedded.server import ApiServer
+from engine.embedded.volumes import SimulatedVolumes
 
 Object = dict[str, Any]
 
@@ -28,7 +29,7 @@ class Pace:
     """How often things happen by themselves, in seconds; infinity means never."""
 
     kubelet_seconds: float = 0.2
-    """How often kubelets look for pods that were bound or deleted."""
+    """How often kubelets look for pods that were bound or deleted, drivers for claims."""
     signal_seconds: float = 1.0
     """How often the nodes' load changes."""
     bookmark_seconds: float = 5.0
@@ -69,6 +70,7 @@ class EmbeddedCluster:
         random = Random(seed)
         self.api = Api(clock=clock, random=random)
         self.nodes = SimulatedNodes(self.api, count=nodes, clock=clock, random=random)
+        self.volumes = SimulatedVolumes(self.api)
         prometheus = PrometheusApi(self.nodes, clock)
         self._server = ApiServer(
             self.api,
@@ -86,7 +88,8 @@ class EmbeddedCluster:
         self._port = await self._server.start(self._host, self._port)
         kubelets = self.nodes.run_kubelets(self._pace.kubelet_seconds)
         signals = self.nodes.run_signals(self._pace.signal_seconds)
-        self._life = [asyncio.create_task(each) for each in (kubelets, signals)]
+        volumes = self.volumes.run(self._pace.kubelet_seconds)
+        self._life = [asyncio.create_task(each) for each in (kubelets, signals, volumes)]
 
     async def stop(self) -> None:
         """End the nodes' life and the watches, close the sockets. The objects stay."""

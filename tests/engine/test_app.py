@@ -6,8 +6,10 @@ import asyncio
 import logging
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+import yaml
 
 from engine.app import App, Hooks, RunOptions
 from engine.clock import SystemClock
@@ -305,6 +307,25 @@ def test_without_a_source_the_default_plugins_decide():
         plain = settings_of(config_map=False)
         async with embedded(files=None) as cluster, process(cluster, plain) as berth:
             assert await berth.lands(berth.pod("nginx"))
+
+    run(main)
+
+
+def test_the_example_of_a_claim_gets_a_node_a_volume_there_and_then_its_pod():
+    example = Path(__file__).parents[2] / "examples" / "volume.yaml"
+
+    async def main():
+        plain = settings_of(config_map=False)
+        async with embedded(files=None) as cluster, process(cluster, plain) as berth:
+            for item in yaml.safe_load_all(example.read_text()):
+                plural = "persistentvolumeclaims" if item["kind"] != "Pod" else "pods"
+                cluster.create(plural, item, namespace="default")
+            node = await berth.lands("with-data")
+            claim = cluster.get("persistentvolumeclaims", "data", namespace="default")
+            chosen = claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"]
+            (volume,) = cluster.list("persistentvolumes")
+            assert (chosen, claim["status"]["phase"]) == (node, "Bound")
+            assert volume["spec"]["claimRef"]["uid"] == claim["metadata"]["uid"]
 
     run(main)
 
