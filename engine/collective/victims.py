@@ -15,30 +15,29 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.collective.ranking import Ranking, Reads
 from engine.framework.interface import Rooms, Stand, Trial
 from engine.framework.podinfo import PodInfo
 from engine.framework.selectors import Selector
-from engine.framework.snapshot import BoolColumn, IntColumn, Snapshot
+from engine.framework.snapshot import BoolColumn, IntColumn, PodColumns, Snapshot
 
 Numbers = NDArray[Any]
+_BUDGETS: Final = "budgets "
+_SEVERAL: Final = -2
 NO_VICTIMS = "No preemption victims found for incoming pod"
 
 
 @dataclass(frozen=True, slots=True)
 class Hunt:
-    """Who may go, and who rather than whom.
-
-    `may_go` is (P,); `order` are (P,) columns, the first the most important: of two pods the one
-    with the smaller value stays longer. Equal ones stay in the order of their rows.
-    """
+    """Who may go, and who rather than whom: (P,) `may_go`, and a ranking up to the snapshot."""
 
     may_go: BoolColumn
-    order: Sequence[Numbers]
+    ranking: Ranking
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +64,20 @@ class Budget:
 class Plans:
     """For each node tried: whether it helps, and who would go.
 
-    `table` is (K, C): the pods of each node that may go, the most important first, -1 beyond the
-    last; `gone` marks those that have to, `protected` those that a budget protects.
+    `table` is (K, C): the pods of each node, the most important first; `there` marks those that may
+    go, `gone` those of them that have to, `protected` those that a budget protects.
     """
 
     def __init__(self, snapshot: Snapshot, rows: NDArray[np.intp], hunt: Hunt) -> None:
         self.snapshot = snapshot
         self.rows = rows
-        self.table = _table(snapshot, rows, hunt)
+        self.ranking = hunt.ranking
+        every = len(rows) == snapshot.nodes.size
+        self._columns: slice | NDArray[np.intp] = slice(None) if every else rows
+        self.table = hunt.ranking.table[:, self._columns]
         self.there: BoolColumn = self.table >= 0
+        if len(hunt.may_go):
+            self.there &= hunt.may_go[self.table]
         self.protected: BoolColumn = np.zeros_like(self.there)
         self.gone = self.there.copy()
         self.helps: BoolColumn = np.any(self.there, axis=0)
@@ -83,13 +87,13 @@ class Plans:
         self.reasons: Counter[str] = Counter()
         """Why other nodes do not help; complete only if none helps."""
 
+    def values(self, name: str, of: Reads) -> Numbers:
+        """(K, C) a number of each pod; see `Ranking.values`."""
+        return self.ranking.values(name, of, self.snapshot.pods)[:, self._columns]
+
     def victims(self, at: int) -> list[PodInfo]:
         """The pods to evict from a node, the most important first."""
         return [self.snapshot.pods.pod(row) for row in self.table[self.gone[:, at], at].tolist()]
-
-    def of_victims(self, column: Numbers, otherwise: float) -> Numbers:
-        """(K, C) a column of pods, `otherwise` where there is no victim."""
-        return np.where(self.gone, column[self.table], otherwise)
 
     @property
     def violations(self) -> IntColumn:
@@ -135,21 +139,6 @@ def plan(
     return plans
 
 
-def _table(snapshot: Snapshot, rows: NDArray[np.intp], hunt: Hunt) -> NDArray[np.intp]:
-    pods = snapshot.pods
-    place = np.full(snapshot.nodes.size, -1, dtype=np.intp)
-    place[rows] = np.arange(len(rows))
-    there = np.flatnonzero(hunt.may_go & (pods.node >= 0))
-    column = place[pods.node[there]]
-    there, column = there[column >= 0], column[column >= 0]
-    sort = np.lexsort((*[one[there] for one in reversed(hunt.order)], column))
-    there, column = there[sort], column[sort]
-    rank = np.arange(len(there)) - np.searchsorted(column, column)
-    table = np.full((int(rank.max(initial=-1)) + 1, len(rows)), -1, dtype=np.intp)
-    table[rank, column] = there
-    return table
-
-
 # ---- budgets -------------------------------------------------------------------------------------
 
 
@@ -158,18 +147,76 @@ def _protected(plans: Plans, budgets: Sequence[Budget]) -> BoolColumn:
 
     Source: kubernetes framework/preemption/util.go, FilterVictimsWithPDBViolation.
     """
-    protected = np.zeros_like(plans.there)
-    namespaces = {one.namespace for one in budgets}
-    if not namespaces or not plans.there.any():
+    protected: BoolColumn = np.zeros_like(plans.there)
+    if not budgets or not plans.there.any():
         return protected
+    covers = _covers(plans, budgets)
+    # A pod that several cover takes one of each, up to the first that is broken: told one by one.
+    mixed = (covers == _SEVERAL).any(axis=0)
+    ranks, columns = np.nonzero((covers >= 0) & ~mixed)
+    budget = covers[ranks, columns]
+    group = columns * len(budgets) + budget
+    sort = np.argsort(group, kind="stable")
+    group = group[sort]
+    turn = np.arange(len(sort)) - np.searchsorted(group, group)
+    allowed = np.array([one.allowed for one in budgets])[budget[sort]]
+    broken = sort[turn >= allowed]
+    protected[ranks[broken], columns[broken]] = True
     left: dict[tuple[int, int], int] = {}
-    ranks, columns = np.nonzero(plans.there)
     pods = plans.snapshot.pods
-    for rank, column in zip(ranks.tolist(), columns.tolist(), strict=True):
-        pod = pods.pod(int(plans.table[rank, column]))
-        if pod.namespace in namespaces:
+    for column in np.flatnonzero(mixed).tolist():
+        for rank in np.flatnonzero(plans.there[:, column]).tolist():
+            pod = pods.pod(int(plans.table[rank, column]))
             protected[rank, column] = _breaks(pod, column, budgets, left)
     return protected
+
+
+def _covers(plans: Plans, budgets: Sequence[Budget]) -> NDArray[np.int64]:
+    """(K, C) the budget that covers each pod that may go, by number; -1: none."""
+    kinds = _Kinds([(one.namespace, one.selector) for one in budgets])
+    name = f"{_BUDGETS}{kinds.budgets!r}"
+    if name not in plans.ranking:
+        plans.ranking.forget(_BUDGETS)
+    covers = np.where(plans.there, plans.values(name, kinds.numbers) - 1, -1)
+    pods = plans.snapshot.pods
+    for number, budget in enumerate(budgets):
+        if budget.gone:
+            for rank, column in zip(*np.nonzero(covers == number), strict=True):
+                if pods.pod(int(plans.table[rank, column])).name in budget.gone:
+                    covers[rank, column] = -1
+    return covers
+
+
+class _Kinds:
+    """Which budgets cover a pod, by its namespace and labels."""
+
+    def __init__(self, budgets: Sequence[tuple[str, Selector]]) -> None:
+        self.budgets = tuple(budgets)
+        self._namespaces = {namespace for namespace, _ in budgets}
+        self._known: dict[object, int] = {}
+
+    def numbers(self, pods: PodColumns, rows: NDArray[np.intp]) -> NDArray[np.int64]:
+        """1 more than the number of the budget of each, 0: none; see `_SEVERAL`."""
+        return np.array([self._of(pods.pod(row)) for row in rows.tolist()], dtype=np.int64)
+
+    def _of(self, pod: PodInfo) -> int:
+        if pod.namespace not in self._namespaces:
+            return 0
+        labels = pod.pod.metadata.labels or {}
+        key = pod.namespace, *labels.items()
+        known = self._known.get(key)
+        if known is None:
+            numbers = [
+                number
+                for number, (namespace, selector) in enumerate(self.budgets, 1)
+                if namespace == pod.namespace
+                and labels
+                and not selector.empty
+                and selector.matches(labels)
+            ]
+            known = 0 if not numbers else numbers[0] if len(numbers) == 1 else _SEVERAL + 1
+            self._known[key] = known
+        return known
 
 
 def _breaks(
@@ -189,8 +236,7 @@ def _breaks(
 
 def _at_once(plans: Plans, trial: Trial, rooms: Rooms) -> None:
     rows, table, there = plans.rows, plans.table, plans.there
-    pods = plans.snapshot.pods
-    held = [np.where(there, one.held_by(pods)[table], 0) for one in rooms.each]
+    held = [plans.values(f"request {one.resource}", one.held_by) * there for one in rooms.each]
     spare = [
         one.limit[rows] - one.used[rows] - one.need + amounts.sum(axis=0)
         for one, amounts in zip(rooms.each, held, strict=True)

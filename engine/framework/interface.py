@@ -206,9 +206,11 @@ class Room:
         """What a pod on the node takes of it."""
         return pod.requests.get(self.resource, 0) if self.resource else 1
 
-    def held_by(self, pods: PodColumns) -> IntColumn:
-        """(P,) what each pod takes of it."""
-        return pods.request(self.resource) if self.resource else np.ones(pods.size, dtype=np.int64)
+    def held_by(self, pods: PodColumns, rows: NDArray[np.intp]) -> IntColumn:
+        """What each of some pods, by their rows, takes of it."""
+        if not self.resource:
+            return np.ones(len(rows), dtype=np.int64)
+        return pods.request(self.resource)[rows]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.collective.ranking import Ranking
 from engine.collective.victims import Budget, Hunt, Plans, plan
 from engine.framework.decision import FitError, PostFilterResult, Rejections
 from engine.framework.effects import Evict
@@ -33,7 +34,7 @@ from engine.framework.events import (
 from engine.framework.interface import Points, Trial, WhatIf
 from engine.framework.podinfo import PodInfo
 from engine.framework.selectors import NOTHING, Selector, SelectorError, parse_selector
-from engine.framework.snapshot import Snapshot
+from engine.framework.snapshot import PodColumns, Snapshot
 from engine.framework.status import Code, Status, unresolvable, unschedulable
 from engine.framework.trials import nominated_node
 from engine.objects import LabelSelector, Pod, PodDisruptionBudget
@@ -85,6 +86,7 @@ class DefaultPreemption:
 
     def __init__(self, args: DefaultPreemptionArgs | None = None) -> None:
         self.args = args or DefaultPreemptionArgs()
+        self._ranking = Ranking(_importance)
 
     name: Final = NAME
 
@@ -94,8 +96,47 @@ class DefaultPreemption:
         return Points(
             events=(ClusterEventWithHint(freed, _never_by_itself),),
             pre_enqueue=_gate,
-            post_filter=_post_filter,
+            post_filter=self._post_filter,
         )
+
+    def plan(self, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp], trial: Trial) -> Plans:
+        """Who would have to go from each of the nodes: of lower priority, the older ones stay."""
+        self._ranking.sync(snapshot)
+        hunt = Hunt(snapshot.pods.priority < pod.priority, self._ranking)
+        return plan(snapshot, rows, hunt, _budgets(snapshot), trial)
+
+    def _post_filter(
+        self, pod: PodInfo, snapshot: Snapshot, rejections: Rejections, what_if: WhatIf
+    ) -> PostFilterResult:
+        why_not = ineligible(pod, snapshot, rejections)
+        if why_not:
+            return PostFilterResult(unschedulable(why_not), message=f"preemption: {why_not}")
+        # A class that nothing helps is told so at once while nothing has changed.
+        found = rejections.memo.get((NAME, pod.priority))
+        if found is None:
+            found = self._search(pod, snapshot, rejections, what_if)
+            if found.nominated == "" and not len(snapshot.nominations):
+                rejections.memo[NAME, pod.priority] = found
+        assert isinstance(found, PostFilterResult)
+        return found
+
+    def _search(
+        self, pod: PodInfo, snapshot: Snapshot, rejections: Rejections, what_if: WhatIf
+    ) -> PostFilterResult:
+        rows = potential_rows(snapshot, rejections)
+        if not len(rows):
+            return _hopeless(snapshot, rows, {})
+        if rejections.ended is not None:
+            # What a PreFilter says of all nodes is not asked again without some pods.
+            return _hopeless(snapshot, rows, {rejections.ended.pre_filter_message: len(rows)})
+        plans = self.plan(pod, snapshot, rows, what_if(pod, snapshot))
+        at = choose(plans)
+        if at is not None:
+            return _found(pod, snapshot, plans, at)
+        if plans.idle.any():
+            words = "preemption: expected at least one victim pod on a node"
+            return PostFilterResult(Status(Code.ERROR, (words,), NAME), message=words)
+        return _hopeless(snapshot, rows, plans.reasons)
 
 
 def _gate(pod: PodInfo, snapshot: Snapshot) -> Status:
@@ -104,41 +145,6 @@ def _gate(pod: PodInfo, snapshot: Snapshot) -> Status:
 
 def _never_by_itself(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
     return QueueingHint.SKIP
-
-
-def _post_filter(
-    pod: PodInfo, snapshot: Snapshot, rejections: Rejections, what_if: WhatIf
-) -> PostFilterResult:
-    why_not = ineligible(pod, snapshot, rejections)
-    if why_not:
-        return PostFilterResult(unschedulable(why_not), message=f"preemption: {why_not}")
-    # A class that nothing helps is told so at once while nothing has changed.
-    found = rejections.memo.get((NAME, pod.priority))
-    if found is None:
-        found = _search(pod, snapshot, rejections, what_if)
-        if found.nominated == "" and not len(snapshot.nominations):
-            rejections.memo[NAME, pod.priority] = found
-    assert isinstance(found, PostFilterResult)
-    return found
-
-
-def _search(
-    pod: PodInfo, snapshot: Snapshot, rejections: Rejections, what_if: WhatIf
-) -> PostFilterResult:
-    rows = potential_rows(snapshot, rejections)
-    if not len(rows):
-        return _hopeless(snapshot, rows, {})
-    if rejections.ended is not None:
-        # What a PreFilter says of all nodes is not asked again without some pods.
-        return _hopeless(snapshot, rows, {rejections.ended.pre_filter_message: len(rows)})
-    plans = plan_of(pod, snapshot, rows, what_if(pod, snapshot))
-    at = choose(plans)
-    if at is not None:
-        return _found(pod, snapshot, plans, at)
-    if plans.idle.any():
-        words = "preemption: expected at least one victim pod on a node"
-        return PostFilterResult(Status(Code.ERROR, (words,), NAME), message=words)
-    return _hopeless(snapshot, rows, plans.reasons)
 
 
 def ineligible(pod: PodInfo, snapshot: Snapshot, rejections: Rejections) -> str:
@@ -172,13 +178,6 @@ def potential_rows(snapshot: Snapshot, rejections: Rejections) -> NDArray[np.int
     return np.flatnonzero(nodes.present & ~rejections.unresolvable(nodes.size))
 
 
-def plan_of(pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp], trial: Trial) -> Plans:
-    """Who would have to go from each of the nodes: of lower priority, the higher and older stay."""
-    pods = snapshot.pods
-    hunt = Hunt(pods.priority < pod.priority, (-pods.priority, _starts(snapshot)))
-    return plan(snapshot, rows, hunt, _budgets(snapshot), trial)
-
-
 def choose(plans: Plans) -> int | None:
     """The cheapest of the plans; None if there is none.
 
@@ -187,16 +186,16 @@ def choose(plans: Plans) -> int | None:
     """
     if not plans.helps.any():
         return None
-    pods = plans.snapshot.pods
-    priority = plans.of_victims(pods.priority, -_ABOVE_ZERO)
+    priority = np.where(plans.gone, plans.values("priority", _priority), -_ABOVE_ZERO)
     top = priority.max(axis=0)
-    starts = plans.of_victims(_starts(plans.snapshot), np.inf)
+    starts = plans.values("start", _starts)
+    starts = np.where(np.isnan(starts), plans.snapshot.now, starts)
     return plans.best(
         plans.violations,
         top,
         (priority + _ABOVE_ZERO).sum(axis=0),
         np.count_nonzero(plans.gone, axis=0),
-        -np.where(priority == top, starts, np.inf).min(axis=0),
+        -np.where(plans.gone & (priority == top), starts, np.inf).min(axis=0),
     )
 
 
@@ -230,10 +229,18 @@ def _hopeless(
 # ---- columns and budgets -------------------------------------------------------------------------
 
 
-def _starts(snapshot: Snapshot) -> NDArray[np.float64]:
-    """(P,) when each pod started, in seconds since the epoch; one that has not: now."""
-    starts = snapshot.pods.number("start", _start)
-    return np.where(np.isnan(starts), snapshot.now, starts)
+def _importance(pods: PodColumns) -> Sequence[NDArray[Any]]:
+    """Of higher priority, then longer there; one that has not started is the youngest."""
+    return -pods.priority, pods.number("start", _start)
+
+
+def _priority(pods: PodColumns, rows: NDArray[np.intp]) -> NDArray[np.int64]:
+    return pods.priority[rows]
+
+
+def _starts(pods: PodColumns, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+    """When each pod started, in seconds since the epoch; NaN: not yet."""
+    return pods.number("start", _start)[rows]
 
 
 def _start(pod: PodInfo) -> float:

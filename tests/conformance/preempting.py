@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,19 +13,14 @@ from engine.framework.decision import NO_NODES
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework
 from engine.framework.status import Code
-from engine.plugins.default_preemption import choose, ineligible, plan_of, potential_rows
+from engine.plugins.default_preemption import (
+    DefaultPreemption,
+    choose,
+    ineligible,
+    potential_rows,
+)
 
 Answer = dict[str, Any]
-
-NEEDS = {
-    "podAffinity": "InterPodAffinity",
-    "podAntiAffinity": "InterPodAffinity",
-    "hostPort": "NodePorts",
-    "topologySpreadConstraints": "PodTopologySpread",
-    "persistentVolumeClaim": "VolumeBinding",
-    "gcePersistentDisk": "VolumeRestrictions",
-}
-"""What a missing plugin would have to look at."""
 
 
 def preempt(pod: PodInfo, cache: Cache, framework: Framework) -> Answer:
@@ -61,7 +55,7 @@ def preempt(pod: PodInfo, cache: Cache, framework: Framework) -> Answer:
         return out
     rows = potential_rows(snapshot, decision.rejections)
     out["potentialNodes"] = sorted(map(snapshot.nodes.name, rows.tolist()))
-    plans = plan_of(pod, snapshot, rows, framework.trial(pod, snapshot))
+    plans = DefaultPreemption().plan(pod, snapshot, rows, framework.trial(pod, snapshot))
     names = [snapshot.nodes.name(int(row)) for row in rows]
     for at in np.flatnonzero(plans.helps).tolist():
         victims = [one.key for one in plans.victims(at)]
@@ -75,12 +69,6 @@ def preempt(pod: PodInfo, cache: Cache, framework: Framework) -> Answer:
         assert [one.pod.key for one in rescue.evictions] == [v.key for v in plans.victims(best)]
         out["chosen"] = out["nominated"] = names[best]
     return out
-
-
-def is_restricted(case: Mapping[str, Any], ours: frozenset[str]) -> bool:
-    """True if a plugin that we do not have would have a say."""
-    text = json.dumps(case)
-    return any(plugin not in ours and f'"{key}"' in text for key, plugin in NEEDS.items())
 
 
 def compare_preempt(want: Answer, got: Answer) -> Iterator[tuple[str, Any, Any]]:

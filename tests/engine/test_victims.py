@@ -1,0 +1,174 @@
+"""The search for victims: all nodes at once against node by node, a ranking against a new one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.cache import Cache
+from engine.collective.ranking import Ranking
+from engine.framework.profile import Profile
+from engine.framework.runtime import Framework
+from engine.objects import PodDisruptionBudget, from_builtins
+from engine.plugins.default_preemption import DefaultPreemption, choose
+from engine.plugins.registry import default_plugins
+from tests.builders import make_node, make_pod
+from tests.effort import examples
+
+NODES = ("n0", "n1", "n2", "n3")
+PODS = st.builds(
+    lambda cpu, priority, app, start: {
+        "cpu": cpu,
+        "priority": priority,
+        "labels": {"app": app},
+        "status": {} if start is None else {"startTime": f"2026-03-01T{start:02}:00:00Z"},
+    },
+    st.sampled_from([None, "300m", "1", "1500m", "3"]),
+    st.sampled_from([-5, 0, 3, 10]),
+    st.sampled_from(["a", "b", "c"]),
+    st.none() | st.integers(0, 5),
+)
+CHANGES = st.lists(
+    st.tuples(st.sampled_from(["comes", "goes", "node"]), st.sampled_from(NODES), PODS), max_size=12
+)
+BUDGETS = st.lists(
+    st.tuples(
+        st.sampled_from([{"app": "a"}, {"app": "b"}, {}]),
+        st.integers(0, 2),
+        st.sampled_from([[], ["p1"], ["p0", "p3"]]),
+    ),
+    max_size=3,
+)
+
+
+def budget(number, labels, allowed, gone):
+    return from_builtins(
+        PodDisruptionBudget,
+        {
+            "metadata": {"name": f"b{number}", "namespace": "default"},
+            "spec": {"selector": {"matchLabels": labels}},
+            "status": {"disruptionsAllowed": allowed, "disruptedPods": dict.fromkeys(gone)},
+        },
+    )
+
+
+class NodeByNode:
+    """A trial that never says that amounts alone decide."""
+
+    def __init__(self, trial):
+        self.at = trial.at
+
+    def rooms(self, rows):
+        return None
+
+
+def told(plans):
+    names = [plans.snapshot.nodes.name(int(row)) for row in plans.rows]
+    found = {
+        names[at]: ([v.name for v in plans.victims(at)], int(plans.violations[at]))
+        for at in np.flatnonzero(plans.helps).tolist()
+    }
+    best = choose(plans)
+    reasons = plans.reasons if not found else Counter()
+    return found, None if best is None else names[best], reasons
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    first=st.lists(st.tuples(st.sampled_from(NODES), PODS), max_size=14),
+    changes=CHANGES,
+    budgets=BUDGETS,
+    waits=st.lists(st.tuples(st.sampled_from(NODES), PODS), max_size=2),
+    pod=PODS,
+)
+def test_at_once_is_as_node_by_node_and_a_ranking_follows_the_cluster(
+    first, changes, budgets, waits, pod
+):
+    cache = Cache()
+    for name in NODES:
+        cache.add_node(make_node(name, cpu="3", pods="5"))
+    for number, (node, how) in enumerate(first):
+        cache.add_pod(make_pod(f"p{number}", node=node, **how), node)
+    for number, one in enumerate(budgets):
+        cache.set_object(budget(number, *one))
+    for number, (node, how) in enumerate(waits):
+        cache.nominate(make_pod(f"w{number}", **how), node)
+    framework = Framework(Profile("berth", default_plugins()))
+    preemption = DefaultPreemption()
+    new = make_pod("new", **pod)
+    for number, change in enumerate([None, *changes]):
+        if change is not None:
+            happens(cache, number, *change)
+        snapshot = cache.snapshot(1e9)
+        rows = np.flatnonzero(snapshot.nodes.present)
+        trial = framework.trial(new, snapshot)
+        assert trial.rooms(rows) is not None
+        at_once = preemption.plan(new, snapshot, rows, trial)
+        slowly = DefaultPreemption().plan(new, snapshot, rows, NodeByNode(trial))
+        assert told(at_once) == told(slowly)
+
+
+def happens(cache, number, what, node, how):
+    if what == "comes":
+        cache.add_pod(make_pod(f"q{number}", node=node, **how), node)
+    elif what == "goes":
+        there = cache.pods_on(node)
+        if there:
+            cache.remove_pod(there[number % len(there)].uid)
+    elif cache.nodes.row(node) >= 0:
+        cache.remove_node(node)
+    else:
+        cache.add_node(make_node(node, cpu="3", pods="5"))
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(
+    there=st.lists(st.tuples(st.sampled_from(NODES), PODS), max_size=8),
+    waits=st.lists(st.tuples(st.sampled_from(NODES), PODS), min_size=1, max_size=4),
+    pod=PODS,
+)
+def test_what_is_promised_is_the_same_by_amounts_and_by_asking_all_filters(there, waits, pod):
+    cache = Cache()
+    for name in NODES:
+        cache.add_node(make_node(name, cpu="3", pods="5"))
+    for number, (node, how) in enumerate(there):
+        cache.add_pod(make_pod(f"p{number}", node=node, **how), node)
+    for number, (node, how) in enumerate(waits):
+        cache.nominate(make_pod(f"w{number}", **how), node)
+    framework = Framework(Profile("berth", default_plugins()))
+    new, snapshot = make_pod("new", **pod), cache.snapshot(1e9)
+    trial = framework.trial(new, snapshot)
+    asked = [
+        type(one)(one.name, replace(one.points, rooms=None), one.result) for one in trial.filters
+    ]
+    passed = framework.verdicts(new, snapshot, np.arange(snapshot.nodes.size))
+    expected = replace(trial, filters=asked).promised(passed)
+    assert sorted(trial.promised(passed)) == sorted(expected)
+    rejected = framework.rejections(new, snapshot)
+    left = {int(row) for one in rejected.each for row in one.rows}
+    assert left == set(np.flatnonzero(~passed).tolist()) | set(expected)
+
+
+def test_numbers_of_pods_are_read_for_the_nodes_that_changed():
+    cache = Cache()
+    for name in NODES:
+        cache.add_node(make_node(name))
+        cache.add_pod(make_pod(f"on-{name}", node=name, cpu="1"), name)
+    ranking = Ranking(lambda pods: (-pods.priority,))
+    read = []
+
+    def cpu(pods, rows):
+        read.append(len(rows))
+        return pods.request("cpu")[rows]
+
+    ranking.sync(cache.snapshot(0.0))
+    ranking.values("cpu", cpu, cache.pods)
+    cache.add_pod(make_pod("more", node="n1", cpu="2", priority=5), "n1")
+    ranking.sync(cache.snapshot(0.0))
+    found = ranking.values("cpu", cpu, cache.pods)[:, cache.nodes.row("n1")]
+    assert found.tolist() == [2000, 1000]
+    assert read == [4, 2]
