@@ -282,6 +282,9 @@ class Scheduler:
 
     def _tick(self) -> None:
         self._queue.flush()
+        for uid, executor in self._preparing.items():
+            if self._cache.node_of(uid) is None:
+                executor.cancel("the pod is gone")
         minute = int(self._clock.time() // _MINUTE)
         if minute != self._minute:
             self._minute = minute

@@ -3,8 +3,8 @@
 Evicts nobody. From each node all that may go are thought away; if the pod fits then, they are given
 back one by one, those that a disruption budget protects before others, the most important first, as
 long as it still fits. Who may go and in which order is said by whoever asks (`Hunt`), and so is the
-choice among the nodes (`Plans.best`). Where amounts of the node alone decide (`Trial.rooms`) all
-nodes are worked out at once; otherwise one by one, by what-if snapshots.
+choice among the nodes (`Plans.best`). Nodes where amounts alone decide (`Trial.rooms`) are worked
+out all at once; others one by one, by what-if snapshots.
 
 Source: kubernetes pkg/scheduler/framework/preemption and plugins/defaultpreemption. What differs:
 every node is tried, and nothing is drawn by lot.
@@ -13,16 +13,17 @@ every node is tried, and nothing is drawn by lot.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.collective.ranking import Ranking, Reads
 from engine.framework.interface import Rooms, Stand, Trial
-from engine.framework.podinfo import PodInfo
+from engine.framework.podinfo import PodInfo, host_ports
 from engine.framework.selectors import Selector
 from engine.framework.snapshot import BoolColumn, IntColumn, PodColumns, Snapshot
 
@@ -34,10 +35,40 @@ NO_VICTIMS = "No preemption victims found for incoming pod"
 
 @dataclass(frozen=True, slots=True)
 class Hunt:
-    """Who may go, and who rather than whom: (P,) `may_go`, and a ranking up to the snapshot."""
+    """Who may go, and who rather than whom: (P,) `may_go`, and a ranking up to the snapshot.
+
+    `kinds` goes with the ranking.
+    """
 
     may_go: BoolColumn
     ranking: Ranking
+    kinds: Kinds
+
+
+class Kinds:
+    """Pods by what other pods can demand of them: namespace, labels, terms, ports, volumes."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, int] = {}
+        self.each: list[PodInfo] = []
+        """One pod of each kind."""
+
+    def numbers(self, pods: PodColumns, rows: NDArray[np.intp]) -> NDArray[np.int64]:
+        """The kind of each of some pods."""
+        return np.array([self._of(pods.pod(row)) for row in rows.tolist()], dtype=np.int64)
+
+    def _of(self, pod: PodInfo) -> int:
+        spec = pod.pod.spec
+        labels = pod.pod.metadata.labels
+        affinity = b"" if spec.affinity is None else msgspec.msgpack.encode(spec.affinity)
+        volumes = msgspec.msgpack.encode(spec.volumes) if spec.volumes else b""
+        plain = pod.namespace, tuple(labels.items()) if labels else (), pod.terminating
+        key = plain, affinity, volumes, host_ports(pod.pod)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = len(self.each)
+            self.each.append(pod)
+        return known
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +157,14 @@ def plan(
     plans = Plans(snapshot, rows, hunt)
     plans.protected = _protected(plans, budgets)
     rooms = trial.rooms(rows)
-    if rooms is None:
-        _one_by_one(plans, trial)
-    else:
-        _at_once(plans, trial, rooms)
+    slow = np.ones(len(rows), dtype=np.bool_) if rooms is None else _apart(plans, hunt, rooms)
+    left = plans.helps & ~slow
+    spare = [] if rooms is None else _at_once(plans, rooms, left)
+    unfit = _one_by_one(plans, trial, plans.helps & slow)
+    if not plans.helps.any():
+        plans.reasons.update(word for stand in unfit for word in stand.why())
+        if rooms is not None:
+            _tell_rooms(plans, trial, rooms, spare, np.flatnonzero(left))
     nobody = len(rows) - int(np.count_nonzero(plans.there.any(axis=0)))
     if nobody:
         plans.reasons[NO_VICTIMS] += nobody
@@ -173,7 +208,7 @@ def _protected(plans: Plans, budgets: Sequence[Budget]) -> BoolColumn:
 
 def _covers(plans: Plans, budgets: Sequence[Budget]) -> NDArray[np.int64]:
     """(K, C) the budget that covers each pod that may go, by number; -1: none."""
-    kinds = _Kinds([(one.namespace, one.selector) for one in budgets])
+    kinds = _Covers([(one.namespace, one.selector) for one in budgets])
     name = f"{_BUDGETS}{kinds.budgets!r}"
     if name not in plans.ranking:
         plans.ranking.forget(_BUDGETS)
@@ -187,7 +222,7 @@ def _covers(plans: Plans, budgets: Sequence[Budget]) -> NDArray[np.int64]:
     return covers
 
 
-class _Kinds:
+class _Covers:
     """Which budgets cover a pod, by its namespace and labels."""
 
     def __init__(self, budgets: Sequence[tuple[str, Selector]]) -> None:
@@ -234,24 +269,37 @@ def _breaks(
 # ---- all nodes at once ---------------------------------------------------------------------------
 
 
-def _at_once(plans: Plans, trial: Trial, rooms: Rooms) -> None:
-    rows, table, there = plans.rows, plans.table, plans.there
+def _apart(plans: Plans, hunt: Hunt, rooms: Rooms) -> BoolColumn:
+    """(C,) nodes where more than amounts may decide."""
+    if rooms.concerns is None or not plans.there.any():
+        return rooms.apart
+    kinds = plans.values("kind", hunt.kinds.numbers)
+    concerned = np.zeros(len(hunt.kinds.each), dtype=np.bool_)
+    for kind in np.unique(kinds[plans.there]).tolist():
+        concerned[kind] = rooms.concerns(hunt.kinds.each[kind])
+    apart: BoolColumn = rooms.apart | (plans.there & concerned[kinds]).any(axis=0)
+    return apart
+
+
+def _at_once(plans: Plans, rooms: Rooms, quick: BoolColumn) -> list[IntColumn]:
+    """Works out the nodes where amounts alone decide; what was spare there without any pods."""
+    rows, table, there = plans.rows, plans.table, plans.there & quick
     held = [plans.values(f"request {one.resource}", one.held_by) * there for one in rooms.each]
     spare = [
         one.limit[rows] - one.used[rows] - one.need + amounts.sum(axis=0)
         for one, amounts in zip(rooms.each, held, strict=True)
     ]
-    enough = np.ones(len(rows), dtype=np.bool_)
+    enough = rooms.open.copy()
     for one in spare:
         enough &= one >= 0
-    some = plans.helps.copy()
-    plans.helps &= enough & rooms.open
-    if not plans.helps.any():
-        _tell_rooms(plans, trial, rooms, spare, np.flatnonzero(some))
-        return
+    plans.helps &= enough | ~quick
+    before = [one.copy() for one in spare]
+    helps = plans.helps & quick
+    if not helps.any():
+        return before
     for wanted in (True, False):
         for rank in range(len(table)):
-            back = there[rank] & (plans.protected[rank] == wanted) & plans.helps
+            back = there[rank] & (plans.protected[rank] == wanted) & helps
             if not back.any():
                 continue
             for left, amounts in zip(spare, held, strict=True):
@@ -259,6 +307,7 @@ def _at_once(plans: Plans, trial: Trial, rooms: Rooms) -> None:
             for left, amounts in zip(spare, held, strict=True):
                 left -= np.where(back, amounts[rank], 0)
             plans.gone[rank] &= ~back
+    return before
 
 
 def _tell_rooms(
@@ -281,10 +330,11 @@ def _tell_rooms(
 # ---- node by node --------------------------------------------------------------------------------
 
 
-def _one_by_one(plans: Plans, trial: Trial) -> None:
+def _one_by_one(plans: Plans, trial: Trial, which: BoolColumn) -> list[Stand]:
+    """Asks all filters about some of the nodes; those where it is in vain, without their pods."""
     pods = plans.snapshot.pods
     unfit: list[Stand] = []
-    for at in np.flatnonzero(plans.helps).tolist():
+    for at in np.flatnonzero(which).tolist():
         ranks = np.flatnonzero(plans.there[:, at]).tolist()
         there = {rank: pods.pod(int(plans.table[rank, at])) for rank in ranks}
         stand = trial.at(int(plans.rows[at]))
@@ -299,6 +349,4 @@ def _one_by_one(plans: Plans, trial: Trial) -> None:
                 plans.gone[rank, at] = False
             else:
                 stand.move([there[rank]], -1)
-    if not plans.helps.any():
-        for stand in unfit:
-            plans.reasons.update(stand.why())
+    return unfit

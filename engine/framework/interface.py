@@ -218,11 +218,15 @@ class Rooms:
     """All that moves with the pods of a row in the filters for a pod.
 
     `open` are the rows asked that pass all other filters; `plugins` are those that `each` is of.
+    Where a pod leaves that `concerns` another filter, and on rows that are `apart`, more decides.
     """
 
     plugins: frozenset[str]
     each: Sequence[Room]
     open: BoolColumn
+    apart: BoolColumn
+    concerns: Callable[[PodInfo], bool] | None
+    """None: no pod does."""
 
 
 class Stand(Protocol):
@@ -249,7 +253,7 @@ class Trial(Protocol):
         ...
 
     def rooms(self, rows: NDArray[np.intp]) -> Rooms | None:
-        """What decides on the rows as pods leave them, if amounts alone do; None otherwise."""
+        """What decides on the rows as pods leave them, where amounts alone do; None: nowhere."""
         ...
 
     def others(self, plugins: frozenset[str]) -> Mapping[int, tuple[bool, tuple[str, ...]]]:
@@ -338,6 +342,9 @@ class Points:
             important first.
         with_pod: the state of `pre_filter` with a pod more (1) or less (-1) on a row; what it sees
             in the what-if snapshot of such a question is enough without it.
+        concerns: whether another pod that comes to a row or leaves it can change the answer about
+            it; of two pods equal but for name and requests both do, or neither. Without it, all
+            may.
         rooms: what the filter comes to if it is nothing but a look at amounts of the row.
         post_filter: asked in order when no node is feasible, until one succeeds.
 
@@ -371,6 +378,7 @@ class Points:
     normalize: Callable[[State, Scores], Scores] | None = None
     tiers: Callable[[PodInfo, Snapshot, NDArray[np.intp]], Sequence[BoolColumn]] | None = None
     with_pod: Callable[[State, PodInfo, Snapshot, int, int], State] | None = None
+    concerns: Callable[[State, PodInfo, PodInfo, Snapshot], bool] | None = None
     rooms: Callable[[PodInfo, Snapshot], Sequence[Room]] | None = None
     post_filter: Callable[[PodInfo, Snapshot, Rejections, WhatIf], PostFilterResult] | None = None
     reserve: Callable[[PodInfo, Snapshot, int], Reserved] | None = None

@@ -111,28 +111,54 @@ class Trials:
 
     def rooms(self, rows: NDArray[np.intp]) -> Rooms | None:
         """See `Trial.rooms`."""
-        each = self._rooms()
-        if each is None:
+        moving = [one for one in self.filters if _moves(one)]
+        others = [one for one in moving if one.points.rooms is None]
+        if any(one.points.concerns is None for one in others):
             return None
+        each = self._amounts(moving)
+        apart = np.zeros(len(rows), dtype=np.bool_)
         for row, pods in self._ahead():
             each = [_taken(room, row, pods) for room in each]
+            apart |= bool(others) & (rows == row)
         passed = self.snapshot.nodes.present[rows].copy()
         if self.allowed is not None:
             passed &= self.allowed[rows]
         for filtering in self.filters:
-            if not _moves(filtering):
+            if filtering not in moving or filtering in others:
                 own = self.ask(filtering, self.snapshot, rows).passed
                 if own is not None:
                     passed &= own
-        plugins = frozenset([one.name for one in self.filters if _moves(one)])
-        return Rooms(plugins, each, passed)
+        plugins = frozenset([one.name for one in moving if one not in others])
+        return Rooms(plugins, each, passed, apart, self._concerned(others) if others else None)
+
+    def _concerned(self, others: Sequence[Filtering]) -> Callable[[PodInfo], bool]:
+        def concerns(pod: PodInfo) -> bool:
+            return any(
+                self.guard(
+                    one.name,
+                    "Filter",
+                    one.points.concerns,
+                    one.result.state,
+                    self.pod,
+                    pod,
+                    self.snapshot,
+                )
+                for one in others
+            )
+
+        return concerns
 
     def _rooms(self) -> list[Room] | None:
+        """What all filters that move with pods come to, None if more than amounts."""
+        moving = [one for one in self.filters if _moves(one)]
+        if any(one.points.rooms is None for one in moving):
+            return None
+        return self._amounts(moving)
+
+    def _amounts(self, filters: Sequence[Filtering]) -> list[Room]:
         each: list[Room] = []
-        for one in self.filters:
-            if _moves(one):
-                if one.points.rooms is None:
-                    return None
+        for one in filters:
+            if one.points.rooms is not None:
                 each += self.guard(one.name, "Filter", one.points.rooms, self.pod, self.snapshot)
         return each
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.collective.ranking import Ranking
-from engine.collective.victims import Budget, Hunt, Plans, plan
+from engine.collective.victims import Budget, Hunt, Kinds, Plans, plan
 from engine.framework.decision import FitError, PostFilterResult, Rejections
 from engine.framework.effects import Evict
 from engine.framework.events import (
@@ -46,6 +46,7 @@ _NEVER: Final = "not eligible due to preemptionPolicy=Never."
 _TERMINATING: Final = "not eligible due to a terminating pod on the nominated node."
 _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 _WAITING: Final = unresolvable("waiting for the preemption for this pod to be finished")
+_SPARE_KINDS: Final = 1024
 _ABOVE_ZERO: Final = 1 << 31
 """Added to each priority, so that few pods of negative priority beat many."""
 
@@ -87,6 +88,7 @@ class DefaultPreemption:
     def __init__(self, args: DefaultPreemptionArgs | None = None) -> None:
         self.args = args or DefaultPreemptionArgs()
         self._ranking = Ranking(_importance)
+        self._kinds = Kinds()
 
     name: Final = NAME
 
@@ -102,7 +104,10 @@ class DefaultPreemption:
     def plan(self, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp], trial: Trial) -> Plans:
         """Who would have to go from each of the nodes: of lower priority, the older ones stay."""
         self._ranking.sync(snapshot)
-        hunt = Hunt(snapshot.pods.priority < pod.priority, self._ranking)
+        if len(self._kinds.each) > 2 * snapshot.pods.size + _SPARE_KINDS:
+            self._kinds = Kinds()
+            self._ranking.forget("kind")
+        hunt = Hunt(snapshot.pods.priority < pod.priority, self._ranking, self._kinds)
         return plan(snapshot, rows, hunt, _budgets(snapshot), trial)
 
     def _post_filter(

@@ -208,6 +208,25 @@ class Places:
 
     def with_pod(self, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> Places:
         """The same with a pod more (sign 1) or less (sign -1) on a row."""
+        each = near, far, unwilling = self._meets(pod, snapshot)
+        if not (near or far or unwilling):
+            return self
+        moves = [
+            _moved(known, keys, snapshot, row, sign)
+            for known, keys in zip(self._moves, each, strict=True)
+        ]
+        other = Places(self._wishes, self._pod, moves)
+        other._tallies = self._tallies
+        return other
+
+    def concerns(self, pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Whether it matters where the pod is."""
+        return any(self._meets(pod, snapshot))
+
+    def _meets(
+        self, pod: PodInfo, snapshot: Snapshot
+    ) -> tuple[Sequence[str], Sequence[str], Sequence[str]]:
+        """The topology keys by which the pod is near, far and unwilling."""
         wishes, own = self._wishes, self._pod
         labels = snapshot.namespaces.get(own.namespace, _NO_NAMESPACE).metadata.labels or {}
         own_labels = own.pod.metadata.labels or {}
@@ -218,12 +237,7 @@ class Places:
         ]
         near = [found.topology_key for found in wishes.near if found.has(pod)]
         far = [found.topology_key for found in wishes.far if found.has(pod)]
-        if not (near or far or unwilling):
-            return self
-        each = zip(self._moves, (near, far, unwilling), strict=True)
-        other = Places(wishes, own, [_moved(m, keys, snapshot, row, sign) for m, keys in each])
-        other._tallies = self._tallies
-        return other
+        return near, far, unwilling
 
     def version(self, snapshot: Snapshot) -> tuple[bool, bool]:
         """Whether any pod has a say, and whether all terms are still there."""
@@ -431,6 +445,7 @@ class InterPodAffinity:
             pre_filter=self._pre_filter,
             filter=_filter,
             with_pod=_with_pod,
+            concerns=_concerns,
             pre_score=self._pre_score,
             score=_score,
             normalize=_normalize,
@@ -489,6 +504,10 @@ def _version(snapshot: Snapshot) -> int:
 
 def _with_pod(state: Places, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> Places:
     return state.with_pod(pod, snapshot, row, sign)
+
+
+def _concerns(state: Places, pod: PodInfo, other: PodInfo, snapshot: Snapshot) -> bool:
+    return state.concerns(other, snapshot)
 
 
 def _filter(state: Places, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:

@@ -45,6 +45,7 @@ class NodePorts:
             class_key=_key,
             pre_filter=_pre_filter,
             filter=_filter,
+            concerns=_concerns,
         )
 
 
@@ -71,6 +72,10 @@ def _filter(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdi
         taken = snapshot.nodes.ports.rows(port)
         passed[np.fromiter(taken, dtype=np.intp, count=len(taken))] = False
     return Verdicts.uniform(passed[rows], NO_FREE_PORTS)
+
+
+def _concerns(state: State, pod: PodInfo, other: PodInfo, snapshot: Snapshot) -> bool:
+    return bool(host_ports(other.pod))
 
 
 def _after_pod_delete(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:

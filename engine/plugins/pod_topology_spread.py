@@ -151,6 +151,13 @@ class Skews:
                 counts[domain] = counts.get(domain, 0) + sign
         return Skews(self._spread, self._pod, otherwise)
 
+    def concerns(self, pod: PodInfo) -> bool:
+        """Whether it matters where the pod is."""
+        labels = pod.pod.metadata.labels or {}
+        return pod.namespace == self._pod.namespace and any(
+            constraint.selector.matches(labels) for constraint in self._spread.hard
+        )
+
     def parts(self, snapshot: Snapshot) -> tuple[Part, ...]:
         """What was counted for each constraint. Catches up."""
         if not all_synced(self._parts, snapshot):
@@ -385,6 +392,7 @@ class PodTopologySpread:
             pre_filter=self._pre_filter,
             filter=_filter,
             with_pod=_with_pod,
+            concerns=_concerns,
             pre_score=self._pre_score,
             score=_score,
             normalize=_normalize,
@@ -480,6 +488,10 @@ class PodTopologySpread:
 
 def _with_pod(state: Skews, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> Skews:
     return state.with_pod(pod, snapshot, row, sign)
+
+
+def _concerns(state: Skews, pod: PodInfo, other: PodInfo, snapshot: Snapshot) -> bool:
+    return state.concerns(other)
 
 
 def _filter(state: Skews, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:

@@ -238,7 +238,7 @@ async def test_a_victim_that_is_still_being_prepared_is_not_deleted():
     assert any(event[3].endswith("(in kube-scheduler memory).") for event in world.edge.events)
 
 
-@pytest.mark.parametrize("ends", ["refused", "timeout", "stopping"])
+@pytest.mark.parametrize("ends", ["refused", "timeout", "stopping", "deleted"])
 @in_a_loop
 async def test_whatever_ends_a_wait_takes_back_what_was_reserved(ends):
     said = [Status(unschedulable().code.PENDING)]
@@ -246,9 +246,11 @@ async def test_whatever_ends_a_wait_takes_back_what_was_reserved(ends):
     assumed = AssumeObject("PersistentVolume", "v", volume("v", "fast"))
     world = with_plugin(Prepares(check, reserved=(assumed,)))
     world.cache.set_object(volume("v", ""))
-    world.comes("p")
+    pod = world.comes("p")
     await settle(world)
     assert of_class(world.cache, "v") == "fast"
+    if ends == "deleted":
+        world.handlers.pods.on_delete(pod)
     if ends == "refused":
         said[0] = unschedulable("no")
     if ends == "timeout":
@@ -256,7 +258,8 @@ async def test_whatever_ends_a_wait_takes_back_what_was_reserved(ends):
     if ends == "stopping":
         for executor in world.scheduler._preparing.values():
             executor.stop()
-    world.scheduler.changes.changed("X")
+    if ends != "deleted":
+        world.scheduler.changes.changed("X")
     await settle(world)
     assert of_class(world.cache, "v") == ""
     assert world.assigned("p") is None

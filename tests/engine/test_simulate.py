@@ -20,6 +20,7 @@ from engine.cycle import conclude
 from engine.framework.decision import Placed
 from engine.objects import Namespace, PersistentVolume, StorageClass, from_builtins
 from engine.policy.reloader import Bundle, compile_at_once, compile_settings
+from engine.scheduler import going
 from engine.signals.store import Series, SignalStore
 from engine.simulate import Recorder, replay
 from tests.builders import make_node, make_pod
@@ -206,6 +207,26 @@ def test_decisions_by_metrics_of_zones_come_out_the_same(tmp_path):
     report = recording.replayed(tmp_path / "journal")
     assert report.differences == []
     assert report.decisions == 6
+
+
+def test_promises_and_victims_come_out_the_same(tmp_path):
+    recording = Recording()
+    recording.cache.add_node(make_node("n1", cpu="2"))
+    recording.rules({"any.policy": "score: 50\n"})
+    low = make_pod("low", cpu="2", node="n1")
+    recording.cache.add_pod(low, "n1")
+    high = recording.pod("high", cpu="2", priority=10)
+    assert recording.decisions[-1].rescue.nominated == "n1"
+    recording.cache.nominate(high, "n1")
+    recording.cache.carry(going(low.pod, "to make room", 0.0))
+    recording.cache.remove_pod(low.uid)
+    recording.pod("small", cpu="1")
+    assert recording.decisions[-1].node is None, "the room is promised"
+    recording.cache.withdraw(high.uid)
+    recording.pod("small", cpu="1")
+    assert recording.decisions[-1].node == "n1"
+    report = recording.replayed(tmp_path / "journal")
+    assert (report.decisions, report.differences) == (3, [])
 
 
 def test_decisions_by_metrics_of_the_cluster_come_out_the_same(tmp_path):

@@ -20,8 +20,32 @@ from tests.builders import make_node, make_pod
 from tests.effort import examples
 
 NODES = ("n0", "n1", "n2", "n3")
+PORT = {"containers": [{"name": "c", "image": "x", "ports": [{"hostPort": 80}]}]}
+FAR = {
+    "affinity": {
+        "podAntiAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "labelSelector": {"matchLabels": {"app": "a"}},
+                    "topologyKey": "kubernetes.io/hostname",
+                }
+            ]
+        }
+    }
+}
+EVEN = {
+    "topologySpreadConstraints": [
+        {
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "b"}},
+        }
+    ]
+}
 PODS = st.builds(
-    lambda cpu, priority, app, start: {
+    lambda cpu, priority, app, start, spec: {
+        "spec": spec,
         "cpu": cpu,
         "priority": priority,
         "labels": {"app": app},
@@ -31,6 +55,7 @@ PODS = st.builds(
     st.sampled_from([-5, 0, 3, 10]),
     st.sampled_from(["a", "b", "c"]),
     st.none() | st.integers(0, 5),
+    st.sampled_from([None, None, PORT, FAR, EVEN]),
 )
 CHANGES = st.lists(
     st.tuples(st.sampled_from(["comes", "goes", "node"]), st.sampled_from(NODES), PODS), max_size=12
@@ -90,7 +115,7 @@ def test_at_once_is_as_node_by_node_and_a_ranking_follows_the_cluster(
 ):
     cache = Cache()
     for name in NODES:
-        cache.add_node(make_node(name, cpu="3", pods="5"))
+        cache.add_node(make_node(name, cpu="3", pods="5", labels={"kubernetes.io/hostname": name}))
     for number, (node, how) in enumerate(first):
         cache.add_pod(make_pod(f"p{number}", node=node, **how), node)
     for number, one in enumerate(budgets):
@@ -122,7 +147,7 @@ def happens(cache, number, what, node, how):
     elif cache.nodes.row(node) >= 0:
         cache.remove_node(node)
     else:
-        cache.add_node(make_node(node, cpu="3", pods="5"))
+        cache.add_node(make_node(node, cpu="3", pods="5", labels={"kubernetes.io/hostname": node}))
 
 
 @settings(max_examples=examples(40), deadline=None)
@@ -134,7 +159,7 @@ def happens(cache, number, what, node, how):
 def test_what_is_promised_is_the_same_by_amounts_and_by_asking_all_filters(there, waits, pod):
     cache = Cache()
     for name in NODES:
-        cache.add_node(make_node(name, cpu="3", pods="5"))
+        cache.add_node(make_node(name, cpu="3", pods="5", labels={"kubernetes.io/hostname": name}))
     for number, (node, how) in enumerate(there):
         cache.add_pod(make_pod(f"p{number}", node=node, **how), node)
     for number, (node, how) in enumerate(waits):

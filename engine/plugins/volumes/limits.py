@@ -89,6 +89,7 @@ class NodeVolumeLimits:
             class_key=volumes_key,
             pre_filter=_pre_filter,
             filter=self._filter,
+            concerns=_concerns,
             with_pod=_with_pod,
         )
 
@@ -206,6 +207,10 @@ def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
     if not is_stored(pod) or not has_volumes(pod.pod):
         return SKIP_FILTER
     return PreFilterResult(state=STAYING, causes=Cause.POD, version=_version)
+
+
+def _concerns(state: State, pod: PodInfo, other: PodInfo, snapshot: Snapshot) -> bool:
+    return bool(other.pod.spec.volumes)
 
 
 def _version(snapshot: Snapshot) -> tuple[int, ...]:

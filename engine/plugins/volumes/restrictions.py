@@ -83,6 +83,7 @@ class VolumeRestrictions:
             class_key=volumes_key,
             pre_filter=self._pre_filter,
             filter=_filter,
+            concerns=_concerns,
             with_pod=_with_pod,
         )
 
@@ -103,6 +104,10 @@ class VolumeRestrictions:
         return PreFilterResult(
             state=Alone(frozenset(alone), users), causes=Cause.POD, version=_version
         )
+
+
+def _concerns(state: State, pod: PodInfo, other: PodInfo, snapshot: Snapshot) -> bool:
+    return bool(other.pod.spec.volumes)
 
 
 def _version(snapshot: Snapshot) -> tuple[int, int]:
