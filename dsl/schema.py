@@ -622,6 +622,8 @@ POD_SETS: Final = MappingProxyType(
         "node.finished": ("node", "finished"),
     }
 )
+#: What is known of pending pods only.
+OF_THE_QUEUE: Final = ("it.queued_at", "it.first_attempt_at", "it.attempts")
 #: Sets of nodes: over which domain they run.
 NODE_SETS: Final = MappingProxyType({f"{one}.nodes": one for one in ("zone", "region", "rack")})
 

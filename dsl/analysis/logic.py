@@ -113,7 +113,7 @@ class Logic:
                     _only_those(rule),
                 )
             if told is None or told.test.level is Level.CONST:
-                return None
+                return _rejects_all(rule)
             holds = self._cubes.all_of([told.test], start=applies)
             fails = self._cubes.both(applies, self._cubes.of(told.test, wanted=False))
         except Unknown:
@@ -469,6 +469,17 @@ def _told(rule: RuleFacts) -> _Told | None:
             return _Told(where, "no pod is ever evicted", "every pod may be evicted")
         case _:
             return None
+
+
+def _rejects_all(rule: RuleFacts) -> Diagnostic | None:
+    """Warns of `filter: false` for all pods; for some of them it is a way to say so."""
+    core = rule.core
+    if not isinstance(core, ir.FilterCore) or core.left is not None or core.guard is not None:
+        return None
+    if not isinstance(core.right, ir.Const) or bool(core.right.value) != core.forbids:
+        return None
+    what = "no node passes this rule" if rule.point == "filter" else "no pod passes this rule"
+    return warning("P301", f"{what}, whatever the pod", rule.source, rule.right)
 
 
 def name_of(rule: RuleFacts) -> str:

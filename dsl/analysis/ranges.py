@@ -60,9 +60,8 @@ class Ranges:
         """Yields findings about the numbers of the file's rules."""
         for rule in self._facts.rules:
             if isinstance(rule.core, ir.ScoreCore):
-                one = self._constant(rule, rule.core) or self._outside(rule, rule.core)
-                if one is not None:
-                    yield one
+                both = self._constant(rule, rule.core), self._outside(rule, rule.core)
+                yield from (one for one in both if one is not None)
                 yield from self._attracting(rule, rule.core)
             elif isinstance(rule.core, ir.TierCore):
                 yield from _same_tier(rule, rule.core)
@@ -100,6 +99,8 @@ class Ranges:
         if core.norm != "none":
             return None
         found = self.range(core.value)
+        if found.known and found.low == found.high:
+            return self._fixed(rule, found.low)
         # A let of that sign may be meant for other rules.
         if found.high <= 0 and found.low < 0 and not isinstance(core.value, ir.Named):
             text = " ".join(rule.source.slice(rule.right).split())
@@ -135,6 +136,12 @@ class Ranges:
             "what is outside is cut off; scale it, or write"
             f"  {' '.join(rule.source.slice(rule.right).split())} normalize minmax",
         )
+
+    def _fixed(self, rule: RuleFacts, value: float) -> Diagnostic | None:
+        if -_SLACK <= value <= _FULL + _SLACK:
+            return None
+        text = f"this score is always {functions.number_text(value)}, and a score is from 0 to 100"
+        return warning("P310", text, rule.source, rule.right, "what is outside is cut off")
 
     def range(self, root: ir.Expr) -> Range:
         """Returns the bounds of a number."""

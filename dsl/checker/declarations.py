@@ -23,6 +23,7 @@ from dsl.checker.scope import (
     closest,
     describe,
 )
+from dsl.diagnostics import Severity
 from dsl.functions import exact_duration, number_text, parse_time, to_float
 from dsl.plan import DOMAINS, MetricSpec
 from dsl.schema import UNIT_WORDS, MetricDefinition, stale_by_default
@@ -443,7 +444,7 @@ def _fits_source(scope: Scope, node: s.MetricDecl, of: str) -> None:
     """Refuses clauses that a source has no use for."""
     wrong = {
         "from_annotation": ("metric_by", "metric_every"),
-        "from_object": ("metric_every", "metric_stale"),
+        "from_object": ("metric_every",),
     }.get(node.source, ())
     for clause in node.clauses:
         word = clause.name.removeprefix("metric_")
@@ -451,6 +452,14 @@ def _fits_source(scope: Scope, node: s.MetricDecl, of: str) -> None:
             reason = "is read from the node" if word == "by" else "is known at once"
             raise scope.refuse(
                 "P209", f"a metric from an {node.source[5:]} {reason}; drop `{word}`", clause.span
+            )
+        if node.source == "from_object" and word == "stale":
+            scope.report(
+                "P226",
+                "an object is known at once and never stale, so this says nothing",
+                clause.span,
+                "leave it out",
+                severity=Severity.WARNING,
             )
     if node.source == "from_usage" and of not in ("node", "pod"):
         raise scope.refuse("P209", "there is usage of nodes and of pods", node.span)

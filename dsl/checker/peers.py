@@ -13,7 +13,7 @@ from dsl import syntax as s
 from dsl.checker.literals import constant
 from dsl.checker.scope import Flex, Refused, Scope, describe
 from dsl.diagnostics import Severity
-from dsl.schema import FIELDS
+from dsl.schema import FIELDS, OF_THE_QUEUE
 from dsl.source import Span
 from dsl.types import BOOL, MISSING, NUMBER, TEXT, Kind, Level
 
@@ -209,7 +209,9 @@ def _field_of_it(node: ir.Read) -> str | None:
     owner, _, name = node.field.partition(".")
     field = f"it.{name}" if owner == "pod" else f"it.{node.field}"
     field = "it.namespace" if field == "it.namespace.name" else field
-    return field if owner in ("pod", "namespace") and field in FIELDS else None
+    # What only the queue knows of a pod is gone once it has a node.
+    known = field in FIELDS and field not in OF_THE_QUEUE
+    return field if owner in ("pod", "namespace") and known else None
 
 
 #: What is asked of a pod of a set as it is of the pod, part by part.

@@ -15,7 +15,7 @@ from dsl.checker.scope import closest
 from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic, Severity
 from dsl.plan import MetricSpec, Plan, RuleBase
-from dsl.schema import FIELDS
+from dsl.schema import FIELDS, OF_THE_QUEUE
 from dsl.source import SourceFile, Span
 from engine.plugins.registry import DEFAULT_WEIGHTS
 
@@ -47,8 +47,8 @@ class Acting(Struct, frozen=True):
 #: Owners of fields, and fields, that no object or table of this scheduler holds.
 _LATER: Final = (
     "queue.pods", "pod.previous_node", "workload.", "group.", "quota.", "node.nominated",
-    "node.finished", "node.heartbeat", "node.volumes.", "it.finished_at", "it.queued_at",
-    "it.first_attempt_at", "it.attempts", "it.quota.", "victims.",
+    "node.finished", "node.heartbeat", "node.volumes.", "it.finished_at", "it.quota.", "victims.",
+    *OF_THE_QUEUE,
 )  # fmt: skip
 _STATEMENTS: Final = frozenset(
     {"gate", "sort", "prefilter", "filter", "forbid", "score", "prefer", "avoid", "spread", "first",

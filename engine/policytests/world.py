@@ -20,7 +20,7 @@ from dsl.collective import Limits, QuotaUse
 from dsl.functions import parse_quantity, parse_time
 from dsl.plan import MetricSpec, Quotas
 from dsl.policytest import Thing
-from dsl.schema import request_unit
+from dsl.schema import OF_THE_QUEUE, request_unit
 from dsl.several import ByReference
 from dsl.several.rules import GangParts, QuotaParts, quota_use
 from dsl.source import Span
@@ -246,7 +246,7 @@ class SceneWorld(SnapshotWorld):
         """See `World.pod_number`."""
         if field == "it.finished_at":
             return self._of_pods(lambda thing: parse_time(thing.text("finished_at")))
-        if field in ("it.queued_at", "it.first_attempt_at", "it.attempts"):
+        if field in OF_THE_QUEUE:
             if self._table not in ("queue", "nominated"):
                 return np.full(len(self.pod_node), MISSING)
             name = field.removeprefix("it.")

@@ -103,7 +103,6 @@ def test_found(text, expected):
         "param mode: string = a\nscore: if $mode is a then node.gpu.free else -node.gpu.free",
         "param on: bool = true\nfilter: $on -> node.ready\nfilter: not $on -> node.label k",
         "param a: string = x\nparam b: string = x\nfilter: $a is x and not $b is x -> node.ready",
-        "filter: false",
         "param closed: list of string = []\nfilter: time.weekday not in $closed and node.ready",
         "param n: number = 0\nfilter: node.gpu.capacity >= $n",
         "param n: number = 0\nlet enough = node.gpu.capacity >= $n\nfilter: enough and node.ready",
