@@ -7,7 +7,7 @@ DEV := $(VENV)/.dev-stamp
 WORKERS ?= 2
 FUZZ_SECONDS ?= 1800
 
-.PHONY: help setup demo check test test-long mutants bench scoreboard spec golden format clean
+.PHONY: help setup demo check test test-long mutants bench bench-engine scoreboard spec golden format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -52,6 +52,9 @@ bench: $(DEV) ## how fast, as a table and JSON lines
 
 scoreboard: $(DEV) ## what is said of wrong texts, against the base line (SHOW="lost wrong" lists)
 	@$(BIN)/python -m tests.scoreboard $(SHOW)
+
+bench-engine: $(DEV) ## a decision beside a yardstick of bare columns (ORACLE=path: and the real one)
+	@ORACLE=$(ORACLE) $(BIN)/python -m tests.bench.engine
 
 spec: $(DEV) ## the language's specification alone
 	@$(BIN)/pytest -q tests/spec

@@ -219,7 +219,7 @@ def of_oracle(oracle: str, workload: str, nodes: int, count: int) -> float:
         command, input=json.dumps(document), capture_output=True, text=True, check=True
     )
     said: dict[str, Any] = json.loads(done.stdout)
-    return float(said["cpu_seconds"]) / float(said["pods"])
+    return float(said["cpuSeconds"]) / float(said["pods"])
 
 
 COLUMNS: dict[str, Callable[[Row], str]] = {
@@ -238,7 +238,7 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
 def main(*, quick: bool) -> None:
     """Berth's own part of a decision; ORACLE=path sets the real scheduler's beside it."""
     sizes = QUICK if quick else Sizes()
-    oracle = os.environ.get("ORACLE")
+    oracle = os.environ.get("ORACLE") or None
     rows = [
         row
         for every in (False, True)

@@ -7,7 +7,7 @@ import json
 import pytest
 from rich.console import Console
 
-from tests.bench import cluster, compiling, decisions, language, report
+from tests.bench import cluster, compiling, decisions, engine, language, report, yardstick
 from tests.bench.measure import Measurement
 
 pytestmark = pytest.mark.slow
@@ -25,6 +25,22 @@ def test_decisions():
     assert len(rows) == len(decisions.WORKLOADS) + 2
     assert all(row.values["decisions_per_second"] > 0 for row in rows)
     shown("engine", rows)
+
+
+def test_a_decision_beside_the_yardstick():
+    rows = engine.measure(20, engine.TOY, every=True)
+    assert [row.workload for row in rows] == list(yardstick.WORKLOADS)
+    assert all(row.us > 0 and row.ratio > 0 for row in rows)
+    assert all(of(row) or of(row) == "" for row in rows for of in engine.COLUMNS.values())
+
+
+def test_the_yardstick_gives_one_row_what_it_gives_all():
+    bare = yardstick.Bare(50)
+    for row in (3, 3, 7):
+        bare.place(row, 500, 1 << 30)
+    keys, key_of = bare.keys(700, 3 << 30), bare.key_of(700, 3 << 30)
+    assert [key_of(row) for row in range(50)] == keys.tolist()
+    assert bare.changed(0).tolist() == [3, 3, 7]
 
 
 def test_small_things():
