@@ -125,6 +125,8 @@ class Filling:
         old, new = cells[r], row(r)
         if old != new:
             cells[r] = new
+            if known.grouped is not None:
+                known.grouped.touched.append(r)
             if (old < 0) is not (new < 0):
                 known.feasible += 1 if old < 0 else -1
                 if known.grouped is not None:
@@ -143,6 +145,8 @@ class Filling:
         _keys(known, totals, places, places, out=after)
         after[~passed] = NOWHERE
         known.column[rows] = after
+        if known.grouped is not None:
+            known.grouped.touched += rows.tolist()
         moved = (before < 0) != (after < 0)
         if not moved.any():
             return True
@@ -186,6 +190,7 @@ class Filling:
             column = np.concatenate((column, np.full(new, NOWHERE, dtype=np.int64)))
             known.column, known.cells = column, column.data
         known.row = known.unfit = None
+        known.grouped = _grouped(known)
         known.place.layout = snapshot.layout
         return True
 
