@@ -118,6 +118,7 @@ class CacheSnapshot:
         "layout",
         "namespaces",
         "nodes",
+        "nodes_generation",
         "nominations",
         "now",
         "pods",
@@ -130,6 +131,7 @@ class CacheSnapshot:
         self.now = now
         self.signals = signals
         self.generation = cache.generation
+        self.nodes_generation = cache.nodes_generation
         self.layout = cache.layout
         self.nodes = cache.nodes
         self.pods = cache.pods
@@ -181,7 +183,7 @@ class Overlay(CacheSnapshot):
             setattr(self, name, getattr(over, name))
         self._over = over
         self._row = row
-        self.generation = next(self._cache.what_ifs)
+        self.generation = self.nodes_generation = next(self._cache.what_ifs)
         pods = over.pods
         if not isinstance(pods, PodsOver):
             pods = PodsOver(pods, self._cache.pod_row, {}, ())
@@ -219,6 +221,7 @@ class Cache:
         self._stores: dict[str, ObjectStore] = {}
         self.topology = TopologyCounts(self._placed)
         self.generation = 0
+        self.nodes_generation = 0
         self._log = np.zeros(LOG_ROWS, dtype=np.intp)
         self._log_rows = self._log.data
         self._log_causes = np.zeros(LOG_ROWS, dtype=np.int64)
@@ -521,6 +524,8 @@ class Cache:
         self._log_rows[place] = row
         self._log_why[place] = causes
         self.generation += 1
+        if causes != _POD:
+            self.nodes_generation = self.generation
 
 
 def _each_once(rows: NDArray[np.intp], causes: NDArray[np.int64]) -> Changes:
