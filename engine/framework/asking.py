@@ -203,8 +203,8 @@ class Asking:
             if code is Code.SUCCESS:
                 found.append(Scoring(name, points, weight, result))
             elif code is not Code.SKIP:
-                cause = RuntimeError(" ".join(result.status.reasons))
-                raise PluginError(name, "PreScore", cause)
+                said = RuntimeError(" ".join(result.status.reasons))
+                raise PluginError(name, "PreScore", said)
         return found
 
     def keep_version(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from engine.framework.asking import Asking
@@ -35,6 +35,13 @@ class ClassName:
         self.key = key
         self.owner = owner
         self.turn = turn
+
+
+class _Kept(NamedTuple):
+    """What a pod remembers: its class, and what its key depended on besides."""
+
+    name: ClassName
+    stamp: tuple[Hashable, ...]
 
 
 class Classes:
@@ -95,8 +102,8 @@ class Classes:
             guard = self._asking.guard
             stamp = tuple([guard(name, "PreFilter", of, snapshot) for name, of in self._versions])
         kept = pod.keys.get(_KEPT)
-        if type(kept) is tuple and kept[0].owner is self._owner and kept[1] == stamp:
-            return kept[0]
+        if type(kept) is _Kept and kept.name.owner is self._owner and kept.stamp == stamp:
+            return kept.name
         key = self.key(pod, snapshot)
         if key is None:
             return None
@@ -104,7 +111,7 @@ class Classes:
         if found is None:
             found = self._names[key] = ClassName(key, self._owner, turn_of(self._seed, key))
         if self._keep_names:
-            pod.keys[_KEPT] = found, stamp
+            pod.keys[_KEPT] = _Kept(found, stamp)
         return found
 
     def of(self, pod: PodInfo, snapshot: Snapshot) -> PodClass:

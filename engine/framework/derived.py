@@ -45,7 +45,8 @@ class Place:
 def concerned(changes: Changes, causes: int) -> NDArray[np.intp]:
     """The rows with one of these causes, and those of nodes that came or went."""
     rows, why = changes
-    return rows[((why & causes) != 0) | (why == _ANY)]
+    found: NDArray[np.intp] = rows[((why & causes) != 0) | (why == _ANY)]
+    return found
 
 
 class Derived:

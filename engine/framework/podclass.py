@@ -153,8 +153,9 @@ class PodClass:
 
     def shared(self) -> list[Shared]:
         """What it keeps together with other classes."""
-        both = [one.shared for one in (*self.terms.by_row, *self.baked())]
-        return [one for one in both if one is not None]
+        masks = [one.shared for one in self.terms.by_row]
+        scores = [one.shared for one in self.baked()]
+        return [one for one in (*masks, *scores) if one is not None]
 
     def stamp(self) -> int:
         """Changes when all keys have to be made anew for what it shares with other classes."""

@@ -184,7 +184,8 @@ class Framework:
     def total(self, known: PodClass, pod: PodInfo, snapshot: Snapshot, row: int) -> float:
         """The total score of a feasible row, without what is asked in every cycle."""
         if known.whole:
-            return (known.cells[row] >> TIE_BITS) / FRACTION + known.base
+            key: int = known.cells[row]
+            return (key >> TIE_BITS) / FRACTION + known.base
         return total_of(known, pod, snapshot, row)
 
     # ---- choosing ----------------------------------------------------------------------------
@@ -200,7 +201,8 @@ class Framework:
             return known.grouped.keys(known.column, snapshot)
         except Exception as cause:
             known.place.forget()  # half-way: everything is asked again
-            names = [one.name for one in (*known.terms.wide, *known.wide_scorers)]
+            names = [one.name for one in known.terms.wide]
+            names += [one.name for one in known.wide_scorers]
             name = " ".join(dict.fromkeys(names))
             raise self._asking.fault(name, "Score", cause) from cause
 
@@ -316,7 +318,7 @@ class Framework:
         Raises:
             PluginError: a plugin raised.
         """
-        found = found = NO_POST_FILTER
+        found = NO_POST_FILTER
         messages: list[str] = []
         for name, ask in self._post_filters:
             said = self._guard(name, "PostFilter", ask, pod, snapshot, rejections, self.trial)

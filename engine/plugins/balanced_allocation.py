@@ -97,7 +97,7 @@ class BalancedAllocation:
         adds = [pod.requests.get(resource, 0) for resource in self._resources]
         in_reach = len(adds) == _TWO and all(0 <= add < EXACT for add in adds)
         if in_reach and self._pair is not None and self._pair.refresh(snapshot):
-            return self._pair.scores(*adds, rows)
+            return self._pair.scores((adds[0], adds[1]), rows)
         usages = [(a[rows], r[rows], add) for a, r, add in self._usages(pod, snapshot)]
         count = len(snapshot.nodes.present[rows])
         scores = _balance(usages, count, with_pod=True)
@@ -121,7 +121,7 @@ class BalancedAllocation:
                     after.append(min(float(wrap_int64(used + add)) / float(there), 1.0))
             return _HALF + int((_HALF + _balance_of(after) - _balance_of(before)) / _TWO)
 
-        return _of_two(*usages, score) if len(usages) == _TWO else score
+        return _of_two(usages[0], usages[1], score) if len(usages) == _TWO else score
 
 
 class _Pair(Floats):
@@ -132,7 +132,7 @@ class _Pair(Floats):
 
     def all_more(self) -> FloatColumn:
         """See `Floats.more`."""
-        balance = self._balance(*[used.copy() for used in self.used], _ALL)
+        balance = self._balance(self.used[0].copy(), self.used[1].copy(), _ALL)
         return np.subtract(_HALF, balance, out=balance)
 
     def set_more(self, row: int) -> None:
@@ -141,11 +141,11 @@ class _Pair(Floats):
         apart = abs(min(x[row] / a[row], 1.0) - min(y[row] / b[row], 1.0)) / _TWO
         self.more[row] = _HALF - int((1 - apart) * MAX_SCORE)
 
-    def scores(self, add: int, add_too: int, rows: Rows) -> Scores:
+    def scores(self, adds: tuple[int, int], rows: Rows) -> Scores:
         """50..100. Borrowed until the next call."""
         one, other = self.buffers(rows)
-        np.add(self.used[0][rows], add, out=one)
-        np.add(self.used[1][rows], add_too, out=other)
+        np.add(self.used[0][rows], adds[0], out=one)
+        np.add(self.used[1][rows], adds[1], out=other)
         scores = self._balance(one, other, rows)
         scores += self.more[rows]
         scores /= _TWO
