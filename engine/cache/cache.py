@@ -266,7 +266,12 @@ class Cache:
             places = np.arange(start, end) % LOG_ROWS
             return _each_once(self._log[places], self._log_causes[places])
         rows, causes = self._log[start:end], self._log_causes[start:end]
-        return (rows, causes) if behind == 1 else _each_once(rows, causes)
+        if behind == 1:
+            return rows, causes
+        if self.nodes_generation <= generation:  # pods alone, for which there is one cause
+            rows = np.array(sorted(set(rows.tolist())), np.intp)
+            return rows, causes[: len(rows)]
+        return _each_once(rows, causes)
 
     def is_assumed(self, uid: str) -> bool:
         """True between `assume` and the watch's confirmation (or `forget`)."""

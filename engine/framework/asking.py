@@ -142,7 +142,7 @@ class Asking:
             if result.status.code is Code.SKIP:
                 continue
             if result.rows is not None:
-                names = self._allow(terms, name, result, snapshot)
+                names = self.guard(name, "PreFilter", self._allow, terms, name, result, snapshot)
                 wanted = names if wanted is None else wanted & names
                 if not wanted:
                     left_out = unresolvable(_left_out(terms.allowed_by))

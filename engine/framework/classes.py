@@ -98,9 +98,11 @@ class Classes:
             PluginError: a plugin raised.
         """
         stamp: tuple[Hashable, ...] = ()
-        if self._versions:
-            guard = self._asking.guard
-            stamp = tuple([guard(name, "PreFilter", of, snapshot) for name, of in self._versions])
+        for plugin, version in self._versions:
+            try:
+                stamp = (*stamp, version(snapshot))
+            except Exception as cause:
+                raise self._asking.fault(plugin, "PreFilter", cause) from cause
         kept = pod.keys.get(_KEPT)
         if type(kept) is _Kept and kept.name.owner is self._owner and kept.stamp == stamp:
             return kept.name

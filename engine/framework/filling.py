@@ -32,9 +32,8 @@ from engine.framework.sharing import Shared, Sharing
 from engine.framework.snapshot import BoolColumn, Cause, IntColumn, Rows, Snapshot
 from engine.framework.ties import Ties
 
-_FEW_ROWS: Final = 16
+_FEW_ROWS: Final = 24
 _ANY: Final = int(Cause.ANY)
-_POD: Final = int(Cause.POD)
 _TO_HIGHEST: Final = (1 << 63) - 1
 _ONE_ZERO: Final = np.zeros(1)
 
@@ -98,7 +97,10 @@ class Filling:
             union = int(np.bitwise_or.reduce(causes))
             if union & ~known.causes:
                 rows = concerned(changes, known.causes)
-        if union & known.touched or (union & ~_POD and self._shared_moved(known, pod, snapshot)):
+        if union & known.touched:
+            return False
+        of_shared = union & known.shared_causes or union == _ANY
+        if of_shared and self._shared_moved(known, pod, snapshot):
             return False
         if not union & known.causes and union != _ANY:
             return True
@@ -209,6 +211,9 @@ class Filling:
             totals = np.zeros(len(passed))
         self._write(known, snapshot, rows, passed, totals)
         known.grouped, known.shared_stamp = _grouped(known), known.stamp()
+        known.shared_causes = 0
+        for shared in known.shared():
+            known.shared_causes |= shared.causes
         known.causes = _causes(known)
         known.place.layout, known.place.generation = snapshot.layout, snapshot.generation
 
@@ -238,6 +243,7 @@ class Filling:
             np.multiply(passed, _TO_HIGHEST, out=buffer)
             buffer += NOWHERE
             np.minimum(keys, buffer, out=keys)
+            np.maximum(keys, NOWHERE, out=keys)  # what was no number is the least there is
         if not isinstance(rows, slice):
             known.column[:] = NOWHERE
             known.column[rows] = keys
@@ -474,10 +480,9 @@ def _keys(
     known: PodClass, totals: Scores, places: IntColumn, buffer: IntColumn, *, out: IntColumn
 ) -> None:
     """The keys of totals; `places` are those of the same rows, `buffer` may be the same array."""
-    if known.whole:
-        np.multiply(totals, UNIT, out=out, casting="unsafe")
-    else:
-        np.multiply(totals, FRACTION, out=out, casting="unsafe")
+    with np.errstate(invalid="ignore"):  # rows without a node may have scores that are no numbers
+        np.multiply(totals, UNIT if known.whole else FRACTION, out=out, casting="unsafe")
+    if not known.whole:
         np.left_shift(out, TIE_BITS, out=out)
     np.bitwise_xor(places, known.offset, out=buffer)
     np.bitwise_or(out, buffer, out=out)

@@ -99,6 +99,7 @@ class PodClass:
         "place",
         "row",
         "scorers",
+        "shared_causes",
         "shared_stamp",
         "terms",
         "ties",
@@ -135,6 +136,8 @@ class PodClass:
         """Changes of any row after which the scores of all have to be asked again."""
         self.column: IntColumn = np.empty(0, dtype=np.int64)
         self.cells: memoryview[Any] = self.column.data
+        self.shared_causes = 0
+        """Changes of a row that can change what it shares with other classes."""
         self.shared_stamp = 0
         """The `stamp` with which the keys were made."""
         self.feasible = 0

@@ -184,7 +184,18 @@ class Scorer:
                 total += free * MAX_SCORE // there * weight
             return total // weight_sum if weight_sum else 0
 
-        return score
+        if weights != [1, 1]:
+            return score
+        (a, used, add, _), (b, used_too, add_too, _) = parts
+
+        def of_two(row: int) -> float:
+            there, other = a[row], b[row]
+            free, free_too = there - used[row] - add, other - used_too[row] - add_too
+            if 0 <= free <= there < EXACT and 0 <= free_too <= other < EXACT and there and other:
+                return (free * MAX_SCORE // there + free_too * MAX_SCORE // other) // 2
+            return score(row)
+
+        return of_two
 
     def _score(self, usages: Sequence[UsageOfOne]) -> float:
         """The score of one node, whatever the amounts."""

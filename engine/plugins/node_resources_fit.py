@@ -66,6 +66,7 @@ _ROOM: Final = PreFilterResult(causes=Cause.POD | Cause.ALLOCATABLE)
 _ALLOCATION: Final = PreScoreResult(causes=Cause.POD | Cause.ALLOCATABLE)
 _BUILT_IN: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _MOST_IN_A_KEY: Final = 62
+_TWO: Final = 2
 _INT64_MAX: Final = (1 << 63) - 1
 
 
@@ -162,7 +163,17 @@ class NodeResourcesFit:
                     return False
             return True
 
-        return passes
+        if len(needs) != _TWO:
+            return passes
+        (there, taken, want), (there_too, taken_too, want_too) = needs
+
+        def passes_both(row: int) -> bool:
+            free, other = there[row] - taken[row], there_too[row] - taken_too[row]
+            if want <= free <= _INT64_MAX and want_too <= other <= _INT64_MAX:
+                return counts[row] < limits[row]
+            return passes(row)
+
+        return passes_both
 
     def _usages(self, pod: PodInfo, nodes: NodeColumns) -> list[Usage]:
         return [
