@@ -41,7 +41,7 @@ def decide(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Decision:
     """
     try:
         known = framework.known(pod, snapshot)
-        wide = known.wide_filters or known.wide_scorers or framework.tiered
+        wide = known.terms.wide or known.wide_scorers or framework.tiered
         if wide or len(snapshot.nominations):
             by_groups = known.grouped is not None and not framework.tiered
             if by_groups and not len(snapshot.nominations):
@@ -61,8 +61,7 @@ def decide(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Decision:
             return _single(pod, snapshot, framework, row)
         if known.bad is not None:
             raise known.bad
-        key = known.cells[row]
-        total = (key >> TIE_BITS) / FRACTION if known.whole else known.total(row)
+        total = framework.total(known, pod, snapshot, row)
     except Unfit as unfit:
         rejections = Rejections(unfit.fit_error.nodes, ended=unfit.fit_error)
         return _unplaced(pod, snapshot, framework, rejections=rejections)
@@ -91,14 +90,14 @@ def _decision(
     work_out: Callable[[], Details],
 ) -> Decision:
     decision = Decision(
-        pod=pod,
-        generation=snapshot.generation,
-        bundle=framework.bundle,
-        evaluated=snapshot.nodes.count,
-        node=snapshot.nodes.name(row),
-        row=row,
-        feasible=feasible,
-        total=total,
+        pod,
+        snapshot.generation,
+        framework.bundle,
+        snapshot.nodes.count,
+        snapshot.nodes.name(row),
+        row,
+        feasible,
+        total,
         work_out=work_out,
     )
     if framework.wants_scores:
@@ -127,9 +126,8 @@ def _choose_by_groups(
         candidates = np.flatnonzero(keys >= 0)
         return _details(pod, snapshot, framework, row, candidates, keys[candidates])
 
-    return _decision(
-        pod, snapshot, framework, row, feasible, int(keys[row] >> TIE_BITS) / FRACTION, work_out
-    )
+    total = int(keys[row] >> TIE_BITS) / FRACTION + known.base
+    return _decision(pod, snapshot, framework, row, feasible, total, work_out)
 
 
 def conclude(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Decision:
@@ -166,7 +164,7 @@ def _choose_widely(
         framework,
         row,
         len(candidates),
-        int(keys[best] >> TIE_BITS) / FRACTION,
+        int(keys[best] >> TIE_BITS) / FRACTION + known.base,
         lambda: _details(pod, snapshot, framework, row, candidates, keys),
     )
 

@@ -118,6 +118,7 @@ class CacheSnapshot:
         "layout",
         "namespaces",
         "nodes",
+        "nodes_generation",
         "nominations",
         "now",
         "pods",
@@ -130,6 +131,7 @@ class CacheSnapshot:
         self.now = now
         self.signals = signals
         self.generation = cache.generation
+        self.nodes_generation = cache.nodes_generation
         self.layout = cache.layout
         self.nodes = cache.nodes
         self.pods = cache.pods
@@ -181,7 +183,7 @@ class Overlay(CacheSnapshot):
             setattr(self, name, getattr(over, name))
         self._over = over
         self._row = row
-        self.generation = next(self._cache.what_ifs)
+        self.generation = self.nodes_generation = next(self._cache.what_ifs)
         pods = over.pods
         if not isinstance(pods, PodsOver):
             pods = PodsOver(pods, self._cache.pod_row, {}, ())
@@ -219,6 +221,7 @@ class Cache:
         self._stores: dict[str, ObjectStore] = {}
         self.topology = TopologyCounts(self._placed)
         self.generation = 0
+        self.nodes_generation = 0
         self._log = np.zeros(LOG_ROWS, dtype=np.intp)
         self._log_rows = self._log.data
         self._log_causes = np.zeros(LOG_ROWS, dtype=np.int64)
@@ -263,7 +266,12 @@ class Cache:
             places = np.arange(start, end) % LOG_ROWS
             return _each_once(self._log[places], self._log_causes[places])
         rows, causes = self._log[start:end], self._log_causes[start:end]
-        return (rows, causes) if behind == 1 else _each_once(rows, causes)
+        if behind == 1:
+            return rows, causes
+        if self.nodes_generation <= generation:  # pods alone, for which there is one cause
+            rows = np.array(sorted(set(rows.tolist())), np.intp)
+            return rows, causes[: len(rows)]
+        return _each_once(rows, causes)
 
     def is_assumed(self, uid: str) -> bool:
         """True between `assume` and the watch's confirmation (or `forget`)."""
@@ -521,6 +529,8 @@ class Cache:
         self._log_rows[place] = row
         self._log_why[place] = causes
         self.generation += 1
+        if causes != _POD:
+            self.nodes_generation = self.generation
 
 
 def _each_once(rows: NDArray[np.intp], causes: NDArray[np.int64]) -> Changes:

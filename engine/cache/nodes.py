@@ -33,6 +33,7 @@ _Amounts = tuple[ResourceList, ResourceList]
 _ALWAYS: Final = (CPU, MEMORY, EPHEMERAL_STORAGE, PODS)
 _NONE: Final[_Amounts] = {}, {}
 
+_WRAPS: Final = 1 << 63
 _DERIVED_BYTES: Final = 64 << 20
 _FEW_SETS: Final = 64
 MOST_RESOURCES: Final = 64
@@ -290,13 +291,9 @@ class NodeTable:
             if found is None:
                 self._add_sparse(resource, row, sign * amount)
             else:
-                cell = found.requested.cell
-                cell[row] = wrap_int64(cell[row] + sign * amount)
-        for cell, amount in (
-            (self._nonzero_cpu.cell, pod.nonzero_cpu),
-            (self._nonzero_memory.cell, pod.nonzero_memory),
-        ):
-            cell[row] = wrap_int64(cell[row] + sign * amount)
+                _add(found.requested.cell, row, sign * amount)
+        _add(self._nonzero_cpu.cell, row, sign * pod.nonzero_cpu)
+        _add(self._nonzero_memory.cell, row, sign * pod.nonzero_memory)
         self._pod_count.cell[row] += sign
         ports = host_ports(pod.pod)
         if ports:
@@ -466,3 +463,9 @@ def _amounts(node: Node) -> _Amounts:
 
 def _images(node: Node | None) -> Sequence[ContainerImage]:
     return () if node is None else node.status.images or ()
+
+
+def _add(cells: memoryview[int], row: int, amount: int) -> None:
+    """Adds as Go does, in 64 bits that wrap."""
+    total = cells[row] + amount
+    cells[row] = total if -_WRAPS <= total < _WRAPS else wrap_int64(total)

@@ -150,7 +150,7 @@ class Details:
     rejected: Mapping[str, int] | None = None
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
+@dataclass(slots=True, eq=False)
 class Decision:
     """The outcome of one cycle.
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -116,8 +117,7 @@ class GroupedScore(Grouped, Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class PreFilterResult:
+class PreFilterResult(msgspec.Struct, frozen=True, eq=False):
     """How a plugin filters for one class of pods.
 
     `status` not ok (and not Skip) ends the cycle; Skip leaves the plugin's filter out. `rows`, if
@@ -143,8 +143,7 @@ class PreFilterResult:
     grouped: GroupedFilter | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PreScoreResult:
+class PreScoreResult(msgspec.Struct, frozen=True, eq=False):
     """How a plugin scores for one class of pods; see `PreFilterResult` for what it depends on.
 
     With a scope of ROW `score` is asked about any rows, feasible or not; otherwise about the
@@ -166,8 +165,7 @@ SKIP_FILTER: Final = PreFilterResult(Status.SKIP)
 SKIP_SCORE: Final = PreScoreResult(Status.SKIP)
 
 
-@dataclass(frozen=True, slots=True)
-class Verdicts:
+class Verdicts(msgspec.Struct, frozen=True, eq=False):
     """One plugin's answer about the rows asked: who passes, and on demand why not.
 
     `passed` is bool with one entry a row asked, None when all pass. `groups()` gives the reasons of

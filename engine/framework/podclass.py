@@ -1,205 +1,127 @@
 """What is known of one class of pods: a sort key for every node, kept up to date by changed rows.
 
 The key of a node is its total score, in steps of 1/65,536, and behind it the node's place in the
-class's order of ties; negative where the pod cannot go. Choosing a node is finding the highest key.
+class's order of ties; `NOWHERE` where the pod cannot go. Choosing a node is finding the highest
+key. What every node is given alike (`base`) is in no key.
 
 What plugins answer by row is baked into the keys. Masks and raw scores that do not depend on the
-pod but through a plugin's `shared` key are kept once for all classes (`Shared`). What looks further
-than a row and the set of feasible nodes is not in the keys: it is asked in every cycle (`wide`).
+pod but through a plugin's `shared` key are kept once for all classes (`sharing`). What looks
+further than a row and the set of feasible nodes is not in the keys: it is asked in every cycle.
 
-A class asks plugins and decides nothing; `Framework` does.
+A class asks plugins and decides nothing; it is made by `classes`, filled by `filling`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.framework.asking import Filtering, Scoring, Terms
 from engine.framework.decision import Rejections
-from engine.framework.interface import (
-    MAX_SCORE,
-    Normalization,
-    Points,
-    PreFilterResult,
-    PreScoreResult,
-    Scores,
-    Version,
-)
+from engine.framework.derived import Place
+from engine.framework.interface import MAX_SCORE, Scores
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import BoolColumn, Cause, IntColumn, Rows, Snapshot
+from engine.framework.sharing import Shared
+from engine.framework.snapshot import IntColumn, Snapshot
 
 if TYPE_CHECKING:
     from engine.framework.grouped import GroupedChoice
 
 TIE_BITS: Final = 20
-"""Nodes beyond 2^20 share places in the order of ties."""
 TIE_MASK: Final = (1 << TIE_BITS) - 1
 FRACTION: Final = 1 << 16
 UNIT: Final = FRACTION << TIE_BITS
 """One point of score in a key."""
 NOWHERE: Final = -(1 << 62)
-"""The key of a node where the pod cannot go; stays negative whatever scores are added."""
+"""The key of a node where the pod cannot go; negative whatever scores are added."""
 
 
 class OutOfRange(Exception):  # noqa: N818 - an answer that ends an update, not a fault of ours
     """A score of a feasible node is outside 0..100."""
 
 
-class Shared:
-    """A mask or raw scores of all rows, for all classes with the plugin's `shared` key."""
-
-    __slots__ = (
-        "answers",
-        "causes",
-        "cells",
-        "column",
-        "generation",
-        "layout",
-        "normal",
-        "shape",
-        "uniform",
-    )
-
-    def __init__(self, causes: Cause) -> None:
-        self.causes = int(causes)
-        self.layout = self.generation = -1
-        self.column: NDArray[Any] = np.empty(0)
-        self.cells: memoryview[Any] = memoryview(b"")
-        self.uniform = False
-        """All True, or all 0: there is nothing to look up."""
-        self.answers = 0
-        """Counts changes of any answer."""
-        self.shape = 0
-        """Counts what makes `cells` or `uniform` another."""
-        self.normal: dict[float, NDArray[np.float64]] = {}
-        """Normalised by an extremum."""
-
-    def refresh(self, snapshot: Snapshot, ask: Callable[[Rows], NDArray[Any]]) -> None:
-        """Brings it up to the snapshot."""
-        if self.generation == snapshot.generation and self.layout == snapshot.layout:
-            return
-        size = snapshot.nodes.size
-        changes = None
-        if self.layout == snapshot.layout:
-            changes = snapshot.changes_since(self.generation)
-        self.generation, self.layout = snapshot.generation, snapshot.layout
-        if changes is None:
-            self.column = np.array(ask(slice(0, size)))
-            self.cells = self.column.data
-            self.shape += 1
-            self._settled()
-            return
-        rows, causes = changes
-        rows = rows[(causes & self.causes) != 0]
-        if not len(rows):
-            return
-        fresh = ask(rows)
-        if self.column[rows].tobytes() != fresh.tobytes():
-            self.column[rows] = fresh
-            self._settled()
-
-    def _settled(self) -> None:
-        self.answers += 1
-        self.normal.clear()
-        is_mask = self.column.dtype == np.bool_
-        uniform = bool(self.column.all()) if is_mask else not self.column.any()
-        if uniform != self.uniform:
-            self.uniform = uniform
-            self.shape += 1
-
-
-@dataclass(frozen=True, slots=True)
-class Filtering:
-    """One plugin's filter for a class."""
-
-    name: str
-    points: Points
-    result: PreFilterResult
-    shared: Shared | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Scoring:
-    """One plugin's score for a class."""
-
-    name: str
-    points: Points
-    weight: float
-    result: PreScoreResult
-    shared: Shared | None = None
-
-
 class Lookup:
     """Scores that are looked up by row: normalised over the feasible nodes, or made of them."""
 
-    __slots__ = ("cells", "column", "raw", "scoring", "top", "weight")
+    __slots__ = ("cells", "column", "many", "raw", "scoring", "top", "weight")
 
     def __init__(
         self,
         scoring: Scoring,
         column: Scores,
-        raw: Scores | None,
-        top: float,
-        weight: float | None = None,
+        weight: float,
+        raw: Scores | None = None,
+        top: float = 0.0,
+        many: int = 0,
     ) -> None:
         self.scoring = scoring
-        self.weight = scoring.weight if weight is None else weight
+        self.weight = weight
         self.column = column
         self.cells: memoryview[Any] = column.data
         self.raw = raw
         """What was normalised; None: the scores are made of the feasible nodes."""
         self.top = top
         """The highest raw score of a feasible node, by which it was normalised."""
+        self.many = many
+        """How many feasible nodes have it."""
+
+    def stands(self, came: Iterable[int], went: Iterable[int]) -> bool:
+        """Whether it is as it was after these rows became feasible, or ceased to be."""
+        raw, top = self.raw, self.top
+        if raw is None:
+            return False
+        for row in came:
+            if raw[row] > top:
+                return False
+            self.many += bool(raw[row] == top)
+        for row in went:
+            self.many -= bool(raw[row] == top)
+        return self.many > 0 or top == 0.0
 
 
 class PodClass:
-    """See the module. Made, filled and brought up to date by `framework.runtime`."""
+    """See the module."""
 
     __slots__ = (
         "allowed",
-        "allowed_by",
         "bad",
         "base",
         "causes",
         "cells",
         "column",
         "feasible",
-        "filters",
-        "generation",
         "grouped",
-        "key",
-        "layout",
         "lookups",
         "offset",
-        "owner",
+        "place",
         "row",
         "scorers",
+        "shared_causes",
         "shared_stamp",
+        "terms",
+        "ties",
         "total",
         "touched",
         "unfit",
         "uniform",
         "used",
-        "versions",
         "whole",
-        "wide_filters",
         "wide_scorers",
     )
 
-    def __init__(self, key: tuple[Hashable, ...] | None, owner: object, offset: int) -> None:
-        self.key = key
-        self.owner: object = owner
-        """The framework that keeps it; None once it does not."""
+    def __init__(self, offset: int) -> None:
         self.offset = offset
-        """Where the class begins in the order of ties."""
+        """How the class turns the order of ties."""
+        self.ties = 0
+        """Which order of ties the keys have."""
         self.used = 0
-        self.layout = self.generation = -1
-        self.filters: list[Filtering] = []
-        self.wide_filters: list[Filtering] = []
+        self.place = Place()
+        self.terms = Terms()
+        self.allowed: NDArray[np.intp] | None = None
+        """The only rows worth asking about."""
         self.scorers: list[Scoring] = []
         self.wide_scorers: list[Scoring] = []
         self.grouped: GroupedChoice | None = None
@@ -208,15 +130,14 @@ class PodClass:
         self.uniform: list[Scoring] = []
         """Scores that are the same on all nodes; they are in `base`."""
         self.base = 0.0
-        self.allowed: BoolColumn | None = None
-        self.allowed_by: tuple[str, ...] = ()
-        self.versions: list[tuple[str, Version, Hashable]] = []
         self.causes = 0
         """Changes of a row that can change its key."""
         self.touched = 0
         """Changes of any row after which the scores of all have to be asked again."""
         self.column: IntColumn = np.empty(0, dtype=np.int64)
         self.cells: memoryview[Any] = self.column.data
+        self.shared_causes = 0
+        """Changes of a row that can change what it shares with other classes."""
         self.shared_stamp = 0
         """The `stamp` with which the keys were made."""
         self.feasible = 0
@@ -226,87 +147,56 @@ class PodClass:
         """Why it fits nowhere, until something moves that could change that."""
         self.bad: Exception | None = None
         """What is to be raised if it comes to scoring."""
-        self.row: Callable[[int], int] = _unknown
-        self.total: Callable[[int], float] = _unknown
+        self.row: Callable[[int], int] | None = None
+        """The key of a single row; None: to be made."""
+
+    def baked(self) -> list[Scoring]:
+        """The scores that are in the keys."""
+        return [*self.scorers, *self.uniform, *(lookup.scoring for lookup in self.lookups)]
+
+    def shared(self) -> list[Shared]:
+        """What it keeps together with other classes."""
+        masks = [one.shared for one in self.terms.by_row]
+        scores = [one.shared for one in self.baked()]
+        return [one for one in (*masks, *scores) if one is not None]
 
     def stamp(self) -> int:
-        """Changes when its keys have to be made anew for what it shares with other classes."""
-        stamp = 0
-        for filtering in self.filters:
-            if filtering.shared is not None:
-                stamp += filtering.shared.shape
-        for scoring in self.baked():
-            if scoring.shared is not None:
-                stamp += scoring.shared.shape + scoring.shared.answers
-        return stamp
-
-    def shared(self) -> Iterator[Shared]:
-        """What it keeps together with other classes."""
-        for filtering in self.filters:
-            if filtering.shared is not None:
-                yield filtering.shared
-        for scoring in self.baked():
-            if scoring.shared is not None:
-                yield scoring.shared
-
-    def baked(self) -> Iterator[Scoring]:
-        """The scores that are in the keys."""
-        yield from self.scorers
-        yield from self.uniform
-        for lookup in self.lookups:
-            yield lookup.scoring
+        """Changes when all keys have to be made anew for what it shares with other classes."""
+        shared = [lookup.scoring.shared for lookup in self.lookups]
+        odd = [one for one in self.uniform if one.shared is not None and not one.shared.uniform]
+        return sum([one.answers for one in shared if one is not None]) - len(odd)
 
 
-def _unknown(row: int) -> int:
-    raise LookupError(f"row {row} of a class that was never filled")
+def row_of(
+    known: PodClass, pod: PodInfo, snapshot: Snapshot, ties: IntColumn
+) -> Callable[[int], int]:
+    """Makes what gives the key of a single row, as the full pass does.
 
-
-def bind_rows(known: PodClass, pod: PodInfo, snapshot: Snapshot, ties: IntColumn) -> None:
-    """Makes `row`, the key of a single row, and `total`, the total score behind it.
-
-    Both give what the full pass gives, and are valid while `layout` and the lookups stay.
+    It is good while `layout`, what is shared and the look-ups stay.
     """
-    passes, total = _passes(known, pod, snapshot), _total(known, pod, snapshot)
-    offset, places = known.offset, ties.data
-
-    def row(r: int) -> int:
-        if not passes(r):
-            return NOWHERE
-        return (int(total(r) * FRACTION) << TIE_BITS) + ((places[r] + offset) & TIE_MASK)
-
-    known.row, known.total = row, total
-
-
-def _passes(known: PodClass, pod: PodInfo, snapshot: Snapshot) -> Callable[[int], bool]:
+    filters = known.terms.by_row
     masks = [snapshot.nodes.present.data]
-    masks += [f.shared.cells for f in known.filters if f.shared and not f.shared.uniform]
-    if known.allowed is not None:
-        masks.append(known.allowed.data)
-    checks = [_check(f, pod, snapshot) for f in known.filters if f.shared is None]
-
-    def passes(r: int) -> bool:
-        for mask in masks:
-            if not mask[r]:
-                return False
-        for check in checks:  # noqa: SIM110 - a generator would cost as much as the checks
-            if not check(r):
-                return False
-        return True
-
-    return passes
-
-
-def _total(known: PodClass, pod: PodInfo, snapshot: Snapshot) -> Callable[[int], float]:
+    masks += [f.shared.cells for f in filters if f.shared and not f.shared.uniform]
+    checks = [_check(f, pod, snapshot) for f in filters if f.shared is None]
     scores = [
-        (s.weight, _score(s, pod, snapshot))
+        (_plain(s.weight), _score(s, pod, snapshot))
         for s in known.scorers
         if s.shared is None or not s.shared.uniform
     ]
     lookups = [(one.weight, one.cells) for one in known.lookups]
-    base = known.base
+    allowed = None if known.allowed is None else frozenset(known.allowed.tolist())
+    turn, places = known.offset, ties.data
 
-    def total(r: int) -> float:
-        total = base
+    def row(r: int) -> int:
+        for mask in masks:
+            if not mask[r]:
+                return NOWHERE
+        if allowed is not None and r not in allowed:
+            return NOWHERE
+        for check in checks:
+            if not check(r):
+                return NOWHERE
+        total: float = 0
         for weight, score in scores:
             one = score(r)
             if not 0 <= one <= MAX_SCORE:
@@ -314,9 +204,24 @@ def _total(known: PodClass, pod: PodInfo, snapshot: Snapshot) -> Callable[[int],
             total += weight * one
         for weight, cells in lookups:
             total += weight * cells[r]
-        return total
+        return (int(total * FRACTION) << TIE_BITS) | (places[r] ^ turn)
 
+    return row
+
+
+def total_of(known: PodClass, pod: PodInfo, snapshot: Snapshot, row: int) -> float:
+    """The exact total score of a feasible row."""
+    total = known.base
+    for scoring in known.scorers:
+        total += scoring.weight * _score(scoring, pod, snapshot)(row)
+    for lookup in known.lookups:
+        total += lookup.weight * lookup.cells[row]
     return total
+
+
+def _plain(weight: float) -> float:
+    """As a whole number if it is one: sums of these are quicker."""
+    return int(weight) if weight == int(weight) else weight
 
 
 def _check(filtering: Filtering, pod: PodInfo, snapshot: Snapshot) -> Callable[[int], bool]:
@@ -349,23 +254,7 @@ def _score(scoring: Scoring, pod: PodInfo, snapshot: Snapshot) -> Callable[[int]
     return score
 
 
-def keys_of(totals: Scores, ties: IntColumn, offset: int, *, whole: bool) -> IntColumn:
-    """(n,) keys of totals; `ties` are the places of the same rows."""
-    if whole:
-        keys = (totals * UNIT).astype(np.int64)
-    else:
-        keys = (totals * FRACTION).astype(np.int64)
-        keys <<= TIE_BITS
-    keys += (ties + offset) & TIE_MASK
-    return keys
-
-
-def normalized(how: Normalization, raw: Scores, top: float) -> Scores:
-    """Raw scores -> 0..100, by the highest of the feasible nodes; see `Normalization`.
-
-    Source: kubernetes plugins/helper/normalize_score.go.
-    """
-    if top == 0.0:
-        return raw if how is Normalization.BY_MAX else np.full(len(raw), float(MAX_SCORE))
-    share: Scores = np.trunc(raw * MAX_SCORE / top)
-    return share if how is Normalization.BY_MAX else MAX_SCORE - share
+def steps_of(totals: Scores) -> IntColumn:
+    """Total scores as they stand in keys, without ties."""
+    steps: IntColumn = (totals * FRACTION).astype(np.int64) << TIE_BITS
+    return steps

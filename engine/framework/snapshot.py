@@ -359,6 +359,11 @@ class Snapshot(Protocol):
         ...
 
     @property
+    def nodes_generation(self) -> int:
+        """The generation of the last change that was of more than a node's pods."""
+        ...
+
+    @property
     def layout(self) -> int:
         """Changes when rows are added, freed or reused, or a column moves.
 

@@ -14,16 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from engine.framework.decision import Rejection, Rejections
 from engine.framework.interface import Room, Rooms, Scope, Verdicts
-from engine.framework.podclass import Filtering
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Cause, Snapshot
+
+if TYPE_CHECKING:
+    from engine.framework.asking import Filtering
 
 _POD = int(Cause.POD)
 Guard = Callable[..., Any]
@@ -228,7 +231,7 @@ class Stand:
         for one, state in zip(trial.filters, self._states, strict=True):
             moved = one
             if one.points.with_pod is not None:
-                moved = replace(one, result=replace(one.result, state=state))
+                moved = one._replace(result=structs.replace(one.result, state=state))
             verdicts = trial.ask(moved, self._over, rows)
             if verdicts.passed is not None and not verdicts.passed[0]:
                 status = next(status for status, positions in verdicts.groups() if len(positions))

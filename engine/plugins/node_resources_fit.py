@@ -57,7 +57,7 @@ from engine.framework.snapshot import (
 )
 from engine.framework.status import Status, unresolvable, unschedulable
 from engine.objects import Node, Pod
-from engine.plugins.allocation import Scorer, ScoringStrategy, Usage
+from engine.plugins.allocation import Scorer, ScoringStrategy, Usage, used_of
 from engine.quantity import resource_amount, wrap_int64
 
 NAME: Final = "NodeResourcesFit"
@@ -66,6 +66,7 @@ _ROOM: Final = PreFilterResult(causes=Cause.POD | Cause.ALLOCATABLE)
 _ALLOCATION: Final = PreScoreResult(causes=Cause.POD | Cause.ALLOCATABLE)
 _BUILT_IN: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _MOST_IN_A_KEY: Final = 62
+_TWO: Final = 2
 _INT64_MAX: Final = (1 << 63) - 1
 
 
@@ -91,6 +92,8 @@ class NodeResourcesFit:
         args = args or NodeResourcesFitArgs()
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
+        self._ignores_some = bool(self._ignored or self._ignored_groups)
+        self._free = np.empty(0, np.int64)
         self._scorer = Scorer(args.scoring_strategy or ScoringStrategy())
 
     name: Final = NAME
@@ -121,7 +124,7 @@ class NodeResourcesFit:
         return [
             (nodes.allocatable(resource), nodes.requested(resource), amount)
             for resource, amount in pod.filter_requests.items()
-            if amount > 0 and not self._ignores(resource)
+            if amount > 0 and not (self._ignores_some and self._ignores(resource))
         ]
 
     def _rooms(self, pod: PodInfo, snapshot: Snapshot) -> Sequence[Room]:
@@ -137,8 +140,12 @@ class NodeResourcesFit:
         """Rejects nodes without room for one more pod, or for what it requests."""
         nodes = snapshot.nodes
         passed = nodes.pod_count[rows] < nodes.allocatable(PODS)[rows]
+        if len(self._free) != len(passed):
+            self._ignores_some = bool(self._ignored or self._ignored_groups)
+        self._free = np.empty(len(passed), np.int64)
         for allocatable, requested, amount in self._needs(pod, nodes):
-            passed &= (allocatable[rows] - requested[rows]) >= amount
+            np.subtract(allocatable[rows], requested[rows], out=self._free)
+            passed &= self._free >= amount
         return Verdicts(passed, lambda: self._reasons(pod, nodes, rows, passed))
 
     def _filter_row(self, state: State, pod: PodInfo, snapshot: Snapshot) -> Callable[[int], bool]:
@@ -152,15 +159,25 @@ class NodeResourcesFit:
             for allocatable, requested, amount in needs:
                 free = allocatable[row] - requested[row]
                 # Beyond 64 bits the difference wraps, as Go's does.
-                if (free < amount or free > _INT64_MAX) and wrap_int64(free) < amount:
+                if not amount <= free <= _INT64_MAX and wrap_int64(free) < amount:
                     return False
             return True
 
-        return passes
+        if len(needs) != _TWO:
+            return passes
+        (there, taken, want), (there_too, taken_too, want_too) = needs
+
+        def passes_both(row: int) -> bool:
+            free, other = there[row] - taken[row], there_too[row] - taken_too[row]
+            if want <= free <= _INT64_MAX and want_too <= other <= _INT64_MAX:
+                return counts[row] < limits[row]
+            return passes(row)
+
+        return passes_both
 
     def _usages(self, pod: PodInfo, nodes: NodeColumns) -> list[Usage]:
         return [
-            (i, nodes.allocatable(resource), _used(nodes, resource), request)
+            (i, nodes.allocatable(resource), used_of(nodes, resource), request)
             for i, resource in enumerate(self._scorer.resources)
             for request in (pod.score_requests.get(resource, 0),)
             if is_counted(resource) and (request or not is_scalar_resource(resource))
@@ -168,6 +185,9 @@ class NodeResourcesFit:
 
     def _score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
         """How well the pod fits, by the strategy."""
+        quick = self._scorer.quick(pod.score_requests, snapshot, rows)
+        if quick is not None:
+            return quick
         nodes = snapshot.nodes
         usages = self._usages(pod, nodes)
         if not usages:
@@ -175,12 +195,10 @@ class NodeResourcesFit:
         return self._scorer.scores([(i, a[rows], used[rows], add) for i, a, used, add in usages])
 
     def _score_row(self, state: State, pod: PodInfo, snapshot: Snapshot) -> Callable[[int], float]:
-        scorer = self._scorer
-        usages = [(i, a.data, u.data, add) for i, a, u, add in self._usages(pod, snapshot.nodes)]
-        return lambda row: scorer.score([(i, a[row], u[row], add) for i, a, u, add in usages])
+        return self._scorer.row(self._usages(pod, snapshot.nodes))
 
     def _ignores(self, resource: str) -> bool:
-        if not (self._ignored or self._ignored_groups) or not is_extended_resource(resource):
+        if not is_extended_resource(resource):
             return False
         return resource in self._ignored or resource.partition("/")[0] in self._ignored_groups
 
@@ -248,14 +266,6 @@ def _patterns(flags: Sequence[BoolColumn]) -> list[tuple[list[bool], NDArray[np.
         (table[:, position].tolist(), np.flatnonzero(group == number))
         for number, position in enumerate(first)
     ]
-
-
-def _used(nodes: NodeColumns, resource: str) -> IntColumn:
-    if resource == CPU:
-        return nodes.nonzero_cpu
-    if resource == MEMORY:
-        return nodes.nonzero_memory
-    return nodes.requested(resource)
 
 
 # ---- hints -----------------------------------------------------------------------------------

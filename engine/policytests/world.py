@@ -305,6 +305,7 @@ class _OtherPods:
         self.pods = pods
         self.now = snapshot.now
         self.generation = snapshot.generation
+        self.nodes_generation = snapshot.nodes_generation
         self.layout = snapshot.layout
         self.nominations = snapshot.nominations
         self.objects = snapshot.objects

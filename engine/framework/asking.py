@@ -1,0 +1,360 @@
+"""The plugins of a profile, asked in order about one pod; nothing is kept of their answers.
+
+What they answer for a class of pods is a record (`Terms`); with it they are asked about any rows.
+This is the one place of the core that catches any exception: a plugin's fault becomes a Status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Final, NamedTuple, ParamSpec, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.framework.decision import FitError, Rejections
+from engine.framework.interface import (
+    MAX_SCORE,
+    SKIP_FILTER,
+    Normalization,
+    Points,
+    PreFilterResult,
+    PreScoreResult,
+    Scope,
+    Scores,
+    Version,
+)
+from engine.framework.podinfo import PodInfo
+from engine.framework.sharing import Shared
+from engine.framework.snapshot import BoolColumn, Rows, Snapshot
+from engine.framework.status import Code, Status, unresolvable
+from engine.framework.trials import Trials
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+Candidates = NDArray[np.intp]
+
+
+class PluginError(Exception):
+    """A plugin raised; `status` is what the pod is told."""
+
+    def __init__(self, plugin: str, point: str, cause: Exception) -> None:
+        super().__init__(f"running {point} plugin {plugin!r}: {type(cause).__name__}: {cause}")
+        self.status = Status(Code.ERROR, (str(self),), plugin)
+
+
+class Unfit(Exception):  # noqa: N818 - an answer that ends the cycle, not a fault
+    """No node fits, known before the nodes were asked."""
+
+    def __init__(self, fit_error: FitError) -> None:
+        super().__init__(fit_error.message())
+        self.fit_error = fit_error
+
+
+class Filtering(NamedTuple):
+    """One plugin's filter for a class; `shared` is its mask if other classes have the same."""
+
+    name: str
+    points: Points
+    result: PreFilterResult
+    shared: Shared | None = None
+
+
+class Scoring(NamedTuple):
+    """One plugin's score for a class; `shared` are its raw scores if others have the same."""
+
+    name: str
+    points: Points
+    weight: float
+    result: PreScoreResult
+    shared: Shared | None = None
+
+
+class Terms:
+    """What PreFilter said: who filters, by row and widely, and which rows are worth asking about.
+
+    `versions` are what the answers depend on besides rows.
+    """
+
+    __slots__ = ("allowed", "allowed_by", "by_row", "versions", "wide")
+
+    def __init__(self) -> None:
+        self.by_row: list[Filtering] = []
+        self.wide: list[Filtering] = []
+        self.allowed: BoolColumn | None = None
+        self.allowed_by: tuple[str, ...] = ()
+        self.versions: list[tuple[str, Version, Hashable]] = []
+
+
+class Asking:
+    """See the module. `on_fault` is told of every exception of a plugin."""
+
+    def __init__(
+        self,
+        filters: Sequence[tuple[str, Points]],
+        scorers: Sequence[tuple[str, Points, float]],
+        on_fault: Callable[[PluginError], None],
+    ) -> None:
+        self._on_fault = on_fault
+        self.filters = filters
+        self.scorers = scorers
+        self._order = {name: number for number, (name, _) in enumerate(filters)}
+
+    def guard(
+        self, plugin: str, point: str, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
+    ) -> _T:
+        """Calls a plugin.
+
+        Raises:
+            PluginError: it raised.
+        """
+        try:
+            return call(*args, **kwargs)
+        except Exception as cause:
+            raise self.fault(plugin, point, cause) from cause
+
+    def fault(self, plugin: str, point: str, cause: Exception) -> PluginError:
+        """What to raise for an exception of a plugin; counts it."""
+        if isinstance(cause, PluginError):
+            return cause
+        fault = PluginError(plugin, point, cause)
+        fault.__cause__ = cause
+        self._on_fault(fault)
+        return fault
+
+    # ---- once a class ------------------------------------------------------------------------
+
+    def terms(self, pod: PodInfo, snapshot: Snapshot) -> Terms:
+        """Asks PreFilter.
+
+        Raises:
+            Unfit: a PreFilter rejected the pod.
+            PluginError: a plugin raised.
+        """
+        terms = Terms()
+        wanted: frozenset[str] | None = None
+        for name, points in self.filters:
+            result = self._pre_filter(name, points, pod, snapshot)
+            if result is SKIP_FILTER:
+                continue
+            if result.version is not None:
+                self.keep_version(terms.versions, name, result.version, snapshot)
+            if result.status.code is Code.SKIP:
+                continue
+            if result.rows is not None:
+                names = self.guard(name, "PreFilter", self._allow, terms, name, result, snapshot)
+                wanted = names if wanted is None else wanted & names
+                if not wanted:
+                    left_out = unresolvable(_left_out(terms.allowed_by))
+                    raise _end(left_out, snapshot, terms.allowed_by)
+            if points.filter is not None and result.rejects:
+                kind = terms.by_row if result.scope is Scope.ROW else terms.wide
+                kind.append(Filtering(name, points, result))
+        return terms
+
+    def _pre_filter(
+        self, name: str, points: Points, pod: PodInfo, snapshot: Snapshot
+    ) -> PreFilterResult:
+        if points.pre_filter is None:
+            return _ROWS
+        try:
+            result = points.pre_filter(pod, snapshot)
+        except Exception as cause:
+            raise self.fault(name, "PreFilter", cause) from cause
+        code = result.status.code
+        if code is not Code.SUCCESS and code is not Code.SKIP:
+            raise _end(result.status.by(name), snapshot)
+        return result
+
+    def _allow(
+        self, terms: Terms, name: str, result: PreFilterResult, snapshot: Snapshot
+    ) -> frozenset[str]:
+        terms.allowed_by = (*terms.allowed_by, name)
+        allowed = np.zeros(snapshot.nodes.size, dtype=np.bool_)
+        allowed[result.rows] = True
+        terms.allowed = allowed if terms.allowed is None else terms.allowed & allowed
+        if result.names is not None:
+            return result.names
+        assert result.rows is not None
+        return frozenset(map(snapshot.nodes.name, result.rows))
+
+    def scorings(
+        self,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        versions: list[tuple[str, Version, Hashable]],
+    ) -> list[Scoring]:
+        """Asks PreScore: those with a say, in order. What they depend on goes to `versions`.
+
+        Raises:
+            PluginError: a plugin raised, or says that it cannot score the pod.
+        """
+        found: list[Scoring] = []
+        for name, points, weight in self.scorers:
+            result = _ANY_ROWS
+            if points.pre_score is not None:
+                try:
+                    result = points.pre_score(pod, snapshot)
+                except Exception as cause:
+                    raise self.fault(name, "PreScore", cause) from cause
+            if result.version is not None:
+                self.keep_version(versions, name, result.version, snapshot)
+            code = result.status.code
+            if code is Code.SUCCESS:
+                found.append(Scoring(name, points, weight, result))
+            elif code is not Code.SKIP:
+                said = RuntimeError(" ".join(result.status.reasons))
+                raise PluginError(name, "PreScore", said)
+        return found
+
+    def keep_version(
+        self,
+        versions: list[tuple[str, Version, Hashable]],
+        name: str,
+        version: Version,
+        snapshot: Snapshot,
+    ) -> None:
+        """Remembers what of the cluster an answer depends on."""
+        value = self.guard(name, "PreFilter", version, snapshot)
+        versions.append((name, version, value))
+
+    # ---- about rows --------------------------------------------------------------------------
+
+    def mask(
+        self, filtering: Filtering, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> BoolColumn | None:
+        """Which of the rows a plugin lets pass; None: all."""
+        ask = filtering.points.filter
+        assert ask is not None
+        try:
+            return ask(filtering.result.state, pod, snapshot, rows).passed
+        except Exception as cause:
+            raise self.fault(filtering.name, "Filter", cause) from cause
+
+    def raw(self, scoring: Scoring, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores | None:
+        """A plugin's raw scores of the rows; None: it abstains."""
+        ask = scoring.points.score
+        assert ask is not None
+        try:
+            return ask(scoring.result.state, pod, snapshot, rows)
+        except Exception as cause:
+            raise self.fault(scoring.name, "Score", cause) from cause
+
+    def normalized(self, scoring: Scoring, raw: Scores) -> Scores:
+        """Raw scores of all feasible nodes as 0..100.
+
+        Raises:
+            PluginError: the plugin raised, or a score is outside 0..100.
+        """
+        how = scoring.result.normalization
+        normal = raw
+        if how is Normalization.CUSTOM:
+            ask = scoring.points.normalize
+            assert ask is not None
+            normal = self.guard(scoring.name, "NormalizeScore", ask, scoring.result.state, raw)
+        elif how is not Normalization.NONE:
+            normal = by_top(how, raw, float(raw.max(initial=0.0)))
+        if normal.min(initial=0.0) < 0 or normal.max(initial=0.0) > MAX_SCORE:
+            raise self.out_of_range(scoring.name)
+        return normal
+
+    @staticmethod
+    def out_of_range(name: str) -> PluginError:
+        """What is raised for scores that nobody can use."""
+        cause = ValueError("a score is outside 0..100: amounts too large to be scored in 64 bits?")
+        return PluginError(name, "NormalizeScore", cause)
+
+    # ---- whole questions ---------------------------------------------------------------------
+
+    def verdicts(self, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp]) -> BoolColumn:
+        """Which of the rows can take the pod, promises apart.
+
+        Raises:
+            PluginError: a plugin raised.
+        """
+        try:
+            terms = self.terms(pod, snapshot)
+        except Unfit:
+            return np.zeros(len(rows), dtype=np.bool_)
+        passed = snapshot.nodes.present[rows]
+        if terms.allowed is not None:
+            passed &= terms.allowed[rows]
+        for filtering in (*terms.by_row, *terms.wide):
+            own = self.mask(filtering, pod, snapshot, rows)
+            if own is not None:
+                passed &= own
+        return passed
+
+    def trial(self, pod: PodInfo, snapshot: Snapshot) -> Trials:
+        """Asks what-if questions about rows.
+
+        Raises:
+            Unfit: a PreFilter rejected the pod.
+            PluginError: a plugin raised.
+        """
+        terms = self.terms(pod, snapshot)
+        filters = sorted((*terms.by_row, *terms.wide), key=lambda one: self._order[one.name])
+        return Trials(pod, snapshot, filters, terms.allowed, terms.allowed_by, self.guard)
+
+    def rejections(self, pod: PodInfo, snapshot: Snapshot) -> Rejections:
+        """Why each node is rejected that is.
+
+        Raises:
+            PluginError: a plugin raised.
+        """
+        try:
+            return self.trial(pod, snapshot).rejections()
+        except Unfit as unfit:
+            return Rejections(unfit.fit_error.nodes, ended=unfit.fit_error)
+
+    def scores(
+        self, pod: PodInfo, snapshot: Snapshot, candidates: Candidates
+    ) -> list[tuple[str, float, Scores, Scores]]:
+        """Per plugin with a say: name, weight, raw and normalised scores of the candidates.
+
+        Raises:
+            PluginError: a plugin raised, or a normalised score of it is outside 0..100.
+        """
+        answers = []
+        for scoring in self.scorings(pod, snapshot, []):
+            raw = self.raw(scoring, pod, snapshot, candidates)
+            if raw is not None:
+                raw = raw.copy()
+                normal = self.normalized(scoring, raw)
+                answers.append((scoring.name, scoring.weight, raw, normal))
+        return answers
+
+
+_ROWS: Final = PreFilterResult()
+_ANY_ROWS: Final = PreScoreResult()
+
+
+def by_top(how: Normalization, raw: Scores, top: float) -> Scores:
+    """Raw scores -> 0..100, by the highest of the feasible nodes; see `Normalization`.
+
+    Source: kubernetes plugins/helper/normalize_score.go.
+    """
+    if top == 0.0:
+        return raw if how is Normalization.BY_MAX else np.full(len(raw), float(MAX_SCORE))
+    share: Scores = np.trunc(raw * MAX_SCORE / top)
+    return share if how is Normalization.BY_MAX else MAX_SCORE - share
+
+
+def _left_out(plugins: Sequence[str]) -> str:
+    if len(plugins) == 1:
+        return f"node(s) didn't satisfy plugin {plugins[0]}"
+    return f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins))}] simultaneously"
+
+
+def _end(status: Status, snapshot: Snapshot, plugins: Sequence[str] = ()) -> Exception:
+    if status.code is Code.ERROR:
+        return PluginError(status.plugin, "PreFilter", RuntimeError(" ".join(status.reasons)))
+    message = ", ".join(status.reasons)
+    by = frozenset(plugins or (status.plugin,))
+    never = status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    return Unfit(FitError(snapshot.nodes.count, {}, message, by, unresolvable=never))
+
+
+def count_of(rows: Rows) -> int:
+    """How many rows are asked about."""
+    return rows.stop - rows.start if isinstance(rows, slice) else len(rows)

@@ -1,0 +1,152 @@
+"""Classes of pods by what plugins read of them, as many as their bytes allow.
+
+A pod that waits has the name of its class (`ClassName`) and not the class, so that a class which
+is not used any more, or whose profile is no longer in force, is not kept alive by pods.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Sequence
+from typing import Final, NamedTuple
+from weakref import WeakValueDictionary
+
+from engine.framework.asking import Asking
+from engine.framework.interface import UNSHARED, Points, Version
+from engine.framework.podclass import PodClass
+from engine.framework.podinfo import PodInfo
+from engine.framework.sharing import Sharing
+from engine.framework.snapshot import Snapshot
+from engine.framework.ties import turn_of
+
+_LEAST_CLASSES: Final = 16
+_MOST_CLASSES: Final = 4096
+_MOST_NEW: Final = 256
+_BYTES_A_KEY: Final = 8
+_KEPT: Final = "class"
+
+
+class ClassName:
+    """What tells a class from others, once for all its pods."""
+
+    __slots__ = ("__weakref__", "key", "owner", "turn")
+
+    def __init__(self, key: tuple[Hashable, ...], owner: object, turn: int) -> None:
+        self.key = key
+        self.owner = owner
+        self.turn = turn
+
+
+class _Kept(NamedTuple):
+    """What a pod remembers: its class, and what its key depended on besides."""
+
+    name: ClassName
+    stamp: tuple[Hashable, ...]
+
+
+class Classes:
+    """The classes of one profile, least recently used ones leave first."""
+
+    def __init__(
+        self,
+        plugins: Sequence[tuple[str, Points]],
+        asking: Asking,
+        sharing: Sharing,
+        *,
+        seed: int,
+        most_bytes: int,
+    ) -> None:
+        keyed = [(name, p) for name, p in plugins if p.filter or p.pre_filter or p.score]
+        self._asking = asking
+        self._sharing = sharing
+        self._keys = [(name, p.class_key) for name, p in keyed]
+        self._seed = seed
+        self._most_bytes = most_bytes
+        self._versions: list[tuple[str, Version]] = []
+        """What keys depend on besides the pod."""
+        self.keys_move = any(points.key_moves for _, points in keyed)
+        self._keep_names = bool(most_bytes)
+        for name, points in keyed:
+            if points.key_version is not None:
+                self._versions.append((name, points.key_version))
+            if points.key_moves:
+                self._keep_names = False
+        self._owner = object()
+        self._names: WeakValueDictionary[tuple[Hashable, ...], ClassName] = WeakValueDictionary()
+        self._classes: dict[ClassName, PodClass] = {}
+        self._uses = 0
+        # Those that were new last, with the use that made them.
+        self._new: deque[tuple[ClassName, int]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._classes)
+
+    def key(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Hashable, ...] | None:
+        """What tells the pod's class: pods with equal keys get equal answers. None: unlike any.
+
+        Raises:
+            PluginError: a plugin raised.
+        """
+        guard = self._asking.guard
+        key = tuple([guard(name, "PreFilter", ask, pod, snapshot) for name, ask in self._keys])
+        return None if UNSHARED in key else key
+
+    def name(self, pod: PodInfo, snapshot: Snapshot) -> ClassName | None:
+        """The name of the pod's class, remembered by the pod. None: it is unlike any.
+
+        Raises:
+            PluginError: a plugin raised.
+        """
+        stamp: tuple[Hashable, ...] = ()
+        for plugin, version in self._versions:
+            try:
+                stamp = (*stamp, version(snapshot))
+            except Exception as cause:
+                raise self._asking.fault(plugin, "PreFilter", cause) from cause
+        kept = pod.keys.get(_KEPT)
+        if type(kept) is _Kept and kept.name.owner is self._owner and kept.stamp == stamp:
+            return kept.name
+        key = self.key(pod, snapshot)
+        if key is None:
+            return None
+        found = self._names.get(key)
+        if found is None:
+            found = self._names[key] = ClassName(key, self._owner, turn_of(self._seed, key))
+        if self._keep_names:
+            pod.keys[_KEPT] = _Kept(found, stamp)
+        return found
+
+    def of(self, pod: PodInfo, snapshot: Snapshot) -> PodClass:
+        """The pod's class; a new one has to be filled.
+
+        Raises:
+            PluginError: a plugin raised.
+        """
+        name = self.name(pod, snapshot)
+        if name is None or not self._most_bytes:
+            return PodClass(turn_of(self._seed, None if name is None else name.key))
+        self._uses += 1
+        found = self._classes.get(name)
+        if found is None:
+            self._make_room(snapshot.nodes.size)
+            found = self._classes[name] = PodClass(name.turn)
+            self._new.append((name, self._uses))
+        found.used = self._uses
+        return found
+
+    def _make_room(self, size: int) -> None:
+        """Forgets the classes used longest ago once they are too many for their bytes."""
+        most = self._most_bytes // (max(1, size) * _BYTES_A_KEY)
+        most = min(_MOST_CLASSES, max(_LEAST_CLASSES, most))
+        if len(self._new) >= min(_MOST_NEW, most // 2):
+            # What no second pod asked for gives its memory to the next that are new.
+            name, use = self._new.popleft()
+            known = self._classes.get(name)
+            if known is not None and known.used == use:
+                del self._classes[name]
+        if len(self._classes) < most:
+            return
+        by_use = sorted(self._classes, key=lambda name: self._classes[name].used)
+        for old in by_use[: len(by_use) - most + 1 + most // 8]:
+            del self._classes[old]
+        self._sharing.keep(s for one in self._classes.values() for s in one.shared())

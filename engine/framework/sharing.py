@@ -1,0 +1,92 @@
+"""What several classes of pods keep together: masks, raw scores, scores of a set of nodes.
+
+Knows keys and columns; asks nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.framework.derived import Derived
+from engine.framework.interface import Scores
+from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
+
+_MOST_SETS: Final = 64
+_MOST_OF_A_SET: Final = 16
+
+
+class Shared(Derived):
+    """A mask or raw scores of all rows, for all classes with the plugin's `shared` key."""
+
+    __slots__ = ("answers", "normal", "uniform")
+
+    def __init__(self, causes: Cause) -> None:
+        super().__init__(causes)
+        self.uniform = True
+        """All True, or all 0: there is nothing to look up."""
+        self.answers = 0
+        """Counts changes of any answer."""
+        self.normal: dict[float, Scores] = {}
+        """Normalised by an extremum."""
+
+    def refresh(self, snapshot: Snapshot, ask: Callable[[Rows], NDArray[Any]]) -> bool:
+        """See `Derived.refresh`."""
+        moved = super().refresh(snapshot, ask)
+        if moved:
+            self.answers += 1
+            self.normal.clear()
+            is_mask = self.column.dtype == np.bool_
+            self.uniform = bool(self.column.all()) if is_mask else not self.column.any()
+        return moved
+
+
+class FeasibleSet:
+    """Some rows, and the scores that were made of them, by who made them and of what."""
+
+    __slots__ = ("rows", "scores")
+
+    def __init__(self, passed: BoolColumn) -> None:
+        self.rows = np.flatnonzero(passed)
+        self.scores: dict[Hashable, tuple[Scores, float]] = {}
+        """Column of all rows, 0 outside of the set, and its weight: 0 if the plugin abstains."""
+
+    def keep(self, key: Hashable, column: Scores, weight: float) -> None:
+        """Keeps the scores that were made of the set."""
+        if len(self.scores) >= _MOST_OF_A_SET:
+            self.scores.clear()
+        self.scores[key] = column, weight
+
+
+class Sharing:
+    """What is shared, by plugin and its key."""
+
+    def __init__(self) -> None:
+        self._shared: dict[Hashable, Shared] = {}
+        self._sets: dict[bytes, FeasibleSet] = {}
+
+    def of(self, name: str, point: str, key: Hashable, causes: Cause) -> Shared:
+        """The column of a plugin for this key; new ones are empty."""
+        found = self._shared.get((name, point, key))
+        if found is None:
+            found = self._shared[name, point, key] = Shared(causes)
+        return found
+
+    def feasible(self, passed: BoolColumn) -> FeasibleSet:
+        """The set of these rows: the same for classes that can go to the same nodes."""
+        key = passed.tobytes()
+        found = self._sets.pop(key, None)
+        if found is None:
+            if len(self._sets) >= _MOST_SETS:
+                del self._sets[next(iter(self._sets))]
+            found = FeasibleSet(passed)
+        self._sets[key] = found
+        return found
+
+    def keep(self, used: Iterable[Shared]) -> None:
+        """Forgets what none of these is."""
+        in_use = {id(one) for one in used}
+        self._shared = {key: one for key, one in self._shared.items() if id(one) in in_use}

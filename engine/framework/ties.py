@@ -1,0 +1,70 @@
+"""The order of nodes with equal scores: a place for each by a hash of its name, and nothing else.
+
+Equal in every process, whatever the order in which nodes came. Each class of pods turns the order
+in its own way, by an exclusive or.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable
+
+import numpy as np
+
+from engine.framework.podclass import TIE_BITS, TIE_MASK
+from engine.framework.snapshot import IntColumn, Snapshot
+
+_HASH_BITS = 64
+
+
+class Ties:
+    """(N,) places of the rows; `version` counts changes for rows that were there before."""
+
+    __slots__ = ("_stamp", "places", "version")
+
+    def __init__(self) -> None:
+        self.places: IntColumn = np.empty(0, dtype=np.int64)
+        self.version = 0
+        self._stamp = (-1, -1)
+
+    def of(self, snapshot: Snapshot) -> IntColumn:
+        """The places as of the snapshot."""
+        stamp = snapshot.layout, snapshot.nodes.size
+        if stamp != self._stamp:
+            before, self.places = self.places, places_of(snapshot)
+            if not np.array_equal(before, self.places[: len(before)]):
+                self.version += 1
+            self._stamp = stamp
+        return self.places
+
+
+def places_of(snapshot: Snapshot) -> IntColumn:
+    """The first bits of the hash, or the next free place: a node that comes moves few others.
+
+    Nodes beyond 2^20 share places. Rows without a node have any.
+    """
+    keys = snapshot.nodes.tie_keys
+    rows = np.flatnonzero(snapshot.nodes.present)
+    order = rows[np.argsort(keys[rows], kind="stable")]
+    number = np.arange(len(order))
+    wanted = (keys[order] >> np.uint64(_HASH_BITS - TIE_BITS)).astype(np.int64)
+    placed = np.maximum.accumulate(wanted - number) + number
+    placed = np.minimum(placed, TIE_MASK - number[::-1])
+    places = np.zeros(snapshot.nodes.size, dtype=np.int64)
+    places[order] = np.maximum(placed, 0)
+    return places
+
+
+def turn_of(seed: int, key: Hashable) -> int:
+    """How a class turns the order."""
+    text = f"{seed}\0{_stable(key)}"
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest()) & TIE_MASK
+
+
+def _stable(key: Hashable) -> str:
+    """The key as text, the same in every process: sets have no order of their own."""
+    if isinstance(key, tuple):
+        return f"({','.join(map(_stable, key))})"
+    if isinstance(key, frozenset):
+        return f"{{{','.join(sorted(map(_stable, key)))}}}"
+    return repr(key)

@@ -1,0 +1,313 @@
+"""Classes of pods: every step equals a full pass, whatever plugins answer, and costs little."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tracemalloc
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.cache import Cache
+from engine.cycle import decide
+from engine.framework.interface import (
+    UNSHARED,
+    Normalization,
+    Points,
+    PreFilterResult,
+    PreScoreResult,
+    Scope,
+    Verdicts,
+)
+from engine.framework.profile import Profile, Weighted
+from engine.framework.runtime import Framework
+from engine.framework.snapshot import Cause
+from engine.framework.status import Status, unschedulable
+from engine.plugins.registry import default_plugins
+from tests.builders import make_node, make_pod
+from tests.effort import examples
+
+ZONES = ("a", "b", "c")
+
+
+def zone_of(node):
+    return float((node.metadata.labels or {}).get("z", "0"))
+
+
+@dataclass
+class Odd:
+    """A plugin that filters and scores by what it is told to read, as it is told to say so."""
+
+    name: str
+    reads: str
+    filters: str
+    scores: str
+    how: Normalization
+    shared: bool
+    keyed: int
+
+    def points(self):
+        return Points(
+            class_key=self.key,
+            pre_filter=self.pre_filter if self.filters else None,
+            filter=self.filter if self.filters else None,
+            pre_score=self.pre_score if self.scores else None,
+            score=self.score if self.scores else None,
+            normalize=(lambda state, scores: np.maximum(100.0 - scores, 0.0)),
+            tiers=self.tiers if self.keyed == 3 and self.shared else None,
+        )
+
+    def key(self, pod, snapshot):
+        return UNSHARED if self.keyed == 0 and pod.priority == 3 else pod.priority % self.keyed_by
+
+    @property
+    def keyed_by(self):
+        return max(1, self.keyed)
+
+    def number(self, pod):
+        return pod.priority % self.keyed_by
+
+    @property
+    def causes(self):
+        return {"pods": Cause.POD, "zone": Cause.LABELS, "both": Cause.POD | Cause.LABELS}[
+            self.reads
+        ]
+
+    def column(self, snapshot, rows):
+        nodes = snapshot.nodes
+        zone = nodes.number("test z", zone_of)[rows]
+        pods = nodes.pod_count[rows].astype(np.float64)
+        return {"pods": pods, "zone": zone, "both": pods * 2 + zone}[self.reads]
+
+    def version(self, snapshot):
+        return len(snapshot.namespaces)
+
+    def said(self, kind, scope, snapshot, pod, **more):
+        by_row = scope == "row"
+        shared = self.number(pod) if self.shared and scope != "all" else None
+        scopes = {"row": Scope.ROW, "feasible": Scope.FEASIBLE, "all": Scope.ALL}
+        version = self.version if self.keyed == 2 or not by_row else None
+        if version is not None and shared is not None:
+            shared = shared, version(snapshot)
+        return kind(scope=scopes[scope], causes=self.causes, version=version, shared=shared, **more)
+
+    def pre_filter(self, pod, snapshot):
+        if self.number(pod) == 2:
+            return PreFilterResult(Status.SKIP)
+        allowed = np.flatnonzero(snapshot.nodes.present)[::2] if self.number(pod) == 1 else None
+        if self.filters == "some" and allowed is not None:
+            return PreFilterResult(rows=allowed, causes=Cause.ANY, version=lambda s: s.layout)
+        return self.said(PreFilterResult, "all" if self.filters == "all" else "row", snapshot, pod)
+
+    def filter(self, state, pod, snapshot, rows):
+        values = self.column(snapshot, rows)
+        if self.filters == "all":
+            values = values + snapshot.nodes.pod_count.max(initial=0) // 4
+        most = 5.0 + self.number(pod) + len(snapshot.namespaces) * (self.keyed == 2)
+        return Verdicts.uniform(values < most, unschedulable(self.name))
+
+    def pre_score(self, pod, snapshot):
+        how = Normalization.NONE if self.scores == "feasible" else self.how
+        return self.said(PreScoreResult, self.scores, snapshot, pod, normalization=how)
+
+    def score(self, state, pod, snapshot, rows):
+        values = self.column(snapshot, rows) + self.number(pod)
+        if self.keyed == 2 or self.scores != "row":
+            values = values + len(snapshot.namespaces)
+        if self.scores != "row" and len(values):
+            values = values - values.min()
+        return np.minimum(values * 7.5, 100.0)
+
+    def tiers(self, pod, snapshot, candidates):
+        return [snapshot.nodes.pod_count[candidates] < 2]
+
+
+odd = st.builds(
+    Odd,
+    name=st.just(""),
+    reads=st.sampled_from(["pods", "zone", "both"]),
+    filters=st.sampled_from(["", "row", "row", "some", "all"]),
+    scores=st.sampled_from(["", "row", "row", "feasible", "all"]),
+    how=st.sampled_from(Normalization),
+    shared=st.booleans(),
+    keyed=st.integers(0, 3),
+)
+events = st.lists(
+    st.one_of(
+        *[st.tuples(st.just("schedule"), st.integers(0, 3))] * 6,
+        st.tuples(st.just("node"), st.integers(0, 30), st.integers(0, 4)),
+        st.tuples(st.sampled_from(["gone", "cordon"]), st.integers(0, 30)),
+        st.tuples(st.just("nodes"), st.integers(1, 40)),
+        st.tuples(st.just("pods"), st.integers(1, 40), st.integers(0, 30)),
+        st.tuples(st.just("free"), st.integers(0, 40)),
+        st.tuples(st.just("namespace")),
+    ),
+    min_size=8,
+    max_size=30,
+)
+
+
+def happen(cache, event, number):
+    match event:
+        case ("node", index, zone):
+            cache.add_node(make_node(f"n{index}", cpu="40", labels={"z": f"{zone}"}))
+        case ("nodes", count):
+            for index in range(count):
+                cache.add_node(make_node(f"n{index}", cpu="40", labels={"z": f"{index % 3}"}))
+        case ("gone", index):
+            cache.remove_node(f"n{index}")
+        case ("cordon", index):
+            cache.add_node(make_node(f"n{index}", cpu="40", unschedulable=True))
+        case ("pods", count, first):
+            for index in range(count):
+                name = f"n{(first + index) % 31}"
+                cache.add_pod(make_pod(f"x{number}-{index}", cpu="1", node=name), name)
+        case ("free", index):
+            cache.remove_pod(f"uid-default-x{number - 1}-{index}")
+        case ("namespace",):
+            cache.namespaces[f"ns{number}"] = None
+
+
+def told(decision):
+    return (
+        decision.node,
+        decision.feasible,
+        decision.total,
+        decision.ties,
+        decision.scores,
+        decision.fit_error and decision.fit_error.message(),
+        decision.error,
+    )
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(st.lists(odd, max_size=3), events)
+def test_every_step_equals_a_full_pass(zoo, happenings):
+    for number, plugin in enumerate(zoo):
+        plugin.name = f"Odd{number}"
+    plugins = (*default_plugins(), *(Weighted(one, 1.0 + i) for i, one in enumerate(zoo)))
+    profile = Profile("berth", plugins)
+    kept, cache = Framework(profile), Cache()
+    for number, event in enumerate([("nodes", 25), *happenings]):
+        happen(cache, event, number)
+        if event[0] != "schedule":
+            continue
+        pod = make_pod(f"p{number}", cpu="1", priority=event[1])
+        snapshot = cache.snapshot(0.0)
+        found = told(decide(pod, snapshot, kept))
+        assert found == told(decide(pod, snapshot, Framework(profile, memo_bytes=0)))
+        if found[0] is not None:
+            cache.assume(pod, found[0])
+
+
+SCRIPT = """
+import sys
+from tests.engine.test_classes import chosen
+print(chosen(int(sys.argv[1])))
+"""
+
+
+def chosen(first):
+    """Where pods go in a cluster whose nodes came in one order or another, all with equal room."""
+    cache, count = Cache(), 300
+    for i in range(count):
+        cache.add_node(make_node(f"node-{(first + i * 7) % count}"))
+    framework = Framework(Profile("berth", default_plugins(), seed=7))
+    found = []
+    for i in range(20):
+        spec = {"tolerations": [{"key": "k", "operator": "Exists"}], "nodeSelector": {}}
+        pod = make_pod(f"p{i}", cpu="100m", labels={"a": "b"}, spec=spec if i % 2 else None)
+        decision = decide(pod, cache.snapshot(0.0), framework)
+        cache.assume(pod, decision.node)
+        found.append(decision.node)
+    return found
+
+
+def test_ties_fall_alike_in_every_process_and_in_whatever_order_nodes_came():
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", SCRIPT, str(first)],
+            env={**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for first, seed in ((0, "1"), (123, "2"))
+    }
+    assert len(said) == 1
+
+
+# ---- what it costs -------------------------------------------------------------------------------
+
+
+def known_class(nodes):
+    cache = Cache()
+    for i in range(nodes):
+        cache.add_node(make_node(f"n{i}", cpu="64", memory="256Gi"))
+    framework = Framework(Profile("berth", default_plugins()))
+    for i in range(40):
+        pod = make_pod(f"w{i}", cpu="100m", memory="64Mi")
+        cache.assume(pod, decide(pod, cache.snapshot(0.0), framework).node)
+    pod = make_pod("p", cpu="100m", memory="64Mi")
+    framework.pre_enqueue(pod, cache.snapshot(0.0))
+    return cache, framework, pod
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="other versions count calls otherwise")
+def test_a_known_class_with_one_changed_row_takes_few_calls():
+    cache, framework, pod = known_class(100)
+    snapshot, calls = cache.snapshot(0.0), []
+    sys.setprofile(lambda frame, event, _: calls.append(frame) if event == "call" else None)
+    try:
+        decision = decide(pod, snapshot, framework)
+    finally:
+        sys.setprofile(None)
+    assert decision.node is not None
+    names = [call.f_code.co_qualname for call in calls]
+    assert len(names) <= 40, names
+
+
+def test_a_known_class_with_one_changed_row_allocates_nothing_of_the_size_of_the_cluster():
+    nodes = 20_000
+    cache, framework, pod = known_class(nodes)
+    snapshot = cache.snapshot(0.0)
+    tracemalloc.start()
+    try:
+        decide(pod, snapshot, framework)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < nodes
+
+
+def test_a_class_takes_a_key_a_node():
+    nodes, classes = 5_000, 50
+    cache, framework, _ = known_class(nodes)
+    pods = [make_pod(f"c{i}", cpu=f"{200 + i}m") for i in range(classes)]
+    snapshot = cache.snapshot(0.0)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for pod in pods:
+            framework.known(pod, snapshot)
+        after, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (after - before) / classes <= 8 * nodes + (8 << 10)
+
+
+def test_a_node_that_joins_drops_no_class():
+    cache, framework, pod = known_class(200)
+    known = framework.known(pod, cache.snapshot(0.0))
+    asked = []
+    framework._filling._fill = lambda *_: asked.append(1)
+    cache.add_node(make_node("new", cpu="64", memory="256Gi"))
+    cache.remove_node("n3")
+    assert framework.known(pod, cache.snapshot(0.0)) is known
+    assert not asked
+    assert known.feasible == 200
