@@ -483,7 +483,7 @@ _CALLS: Final = MappingProxyType(
         "clampmax": "min({0}, {1})", "clampmin": "max({0}, {1})",
         "ceiling": "ceil({0})", "trunc": "floor({0})", "truncate": "floor({0})",
         "power": "pow({0}, {1})", "fmod": "mod({0}, {1})", "modulo": "mod({0}, {1})",
-        "log": "log2({0})", "ln": "log2({0})", "fabs": "abs({0})", "absolute": "abs({0})",
+        "log": "(log2({0}) / log2(2.718281828))", "ln": "(log2({0}) / log2(2.718281828))", "fabs": "abs({0})", "absolute": "abs({0})",
         "uppercase": "upper({0})", "toupper": "upper({0})", "upperascii": "upper({0})",
         "lowercase": "lower({0})", "tolower": "lower({0})", "lowerascii": "lower({0})",
         "concat": "join({*})", "format": "join({*})", "concatenate": "join({*})",
@@ -655,6 +655,8 @@ def _of_owner(owner: str, method: str, args: Sequence[str]) -> Spelling | None:
 
 def _in_order(form: str, parts: list[str]) -> list[str]:
     """Returns the arguments with what is tested in front: `regex("^a", pod.name)`."""
+    if form == "{1} matches {0}" and len(parts) > 1:
+        return _in_order("{0} matches {1}", parts[1::-1])[::-1]
     texts = re.fullmatch(r"\{0\} (matches|like|contains|starts with|ends with) \{1\}", form)
     if texts is None or not parts[1:] or parts[2:]:
         return parts

@@ -13,8 +13,8 @@ from dsl import syntax as s
 from dsl.diagnostics import Diagnostic
 from dsl.parser.automaton import Automaton
 from dsl.parser.lexemes import lexemes_of
-from dsl.parser.reading import Tell, depth_refusal, reaches, read, tell_policy
-from dsl.parser.refusal import Refusal
+from dsl.parser.reading import depth_refusal, reaches, read
+from dsl.parser.refusal import Meant, Refusal
 from dsl.parser.tables import load_tables
 from dsl.source import MAX_DEPTH, MAX_ITEMS, SourceFile, Span
 
@@ -52,8 +52,10 @@ class _StopError(Exception):
 class StatementReader:
     """Parses one statement or one expression at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, meant: Meant | None = None) -> None:
+        """Makes a reader; `meant` says how calls of other languages are written here."""
         self._loaded: Automaton | None = None
+        self._meant = meant
 
     def warm(self) -> None:
         """Reads the tables if they are not there yet, and makes the scanner of every state."""
@@ -68,13 +70,13 @@ class StatementReader:
         self, source: SourceFile, span: Span, keep: Kept | None = None
     ) -> tuple[s.Statement | None, list[Diagnostic]]:
         """Reads one statement of a policy; see `built`."""
-        return self.built(source, span, ("start", _statement, tell_policy), keep)
+        return self.built(source, span, ("start", _statement), keep)
 
     def built(
         self,
         source: SourceFile,
         span: Span,
-        how: "tuple[str, Callable[[_Builder, Raw], _T], Tell]",
+        how: "tuple[str, Callable[[_Builder, Raw], _T]]",
         keep: Kept | None = None,
     ) -> tuple[_T | None, list[Diagnostic]]:
         """Reads the text under a span; with None there is at least one finding.
@@ -82,16 +84,14 @@ class StatementReader:
         Args:
             source: the file.
             span: the text in it.
-            how: the start symbol, what turns Lark's tree into ours, what names mistakes.
+            how: the start symbol, what turns Lark's tree into ours.
             keep: gets the words of the text, if it can be read.
         """
-        start, make, tell = how
+        start, make = how
         builder = _Builder(self, source, span.start)
         text = source.slice(span)
         words: list[Token] | None = None if keep is None else []
-        tree = self._read(
-            builder, text if text.endswith("\n") else text + "\n", (start, tell), words
-        )
+        tree = self._read(builder, text if text.endswith("\n") else text + "\n", start, words)
         if tree is None:
             return None, builder.found
         if keep is not None and words is not None:
@@ -113,7 +113,7 @@ class StatementReader:
         """Reads the text under a span as an expression; `text` replaces it (escapes read)."""
         builder = _Builder(self, source, span.start)
         text = source.slice(span) if text is None else text
-        tree = self._read(builder, text, ("expr", tell_policy))
+        tree = self._read(builder, text, "expr")
         if tree is None:
             return None, builder.found
         try:
@@ -126,10 +126,10 @@ class StatementReader:
         self,
         builder: "_Builder",
         text: str,
-        how: tuple[str, Tell],
+        start: str,
         words: list[Token] | None = None,
     ) -> Raw:
-        tree, found = read(self._automaton(), text, *how, words)
+        tree, found = read(self._automaton(), text, start, words, self._meant)
         for refusal in found:
             builder.report(refusal)
         return tree

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from dsl.diagnostics import render
 from dsl.functions import parse_time
 from dsl.parser.build import StatementReader
-from dsl.parser.complaints.of_tests import beside, findings
 from dsl.parser.layout import cut
 from dsl.parser.tests import parse_test
-from dsl.parser.testwords import ATTRIBUTES, EXPECTATIONS, GIVEN, HEADS, KEYED, PLAIN
+from dsl.parser.statements import GIVEN, HEADS
+from dsl.policytest.words import ATTRIBUTES, EXPECTATIONS, KEYED, PLAIN
 from dsl.policytest import Rejection, judge, read_suite
 from dsl.source import make_source
 from tests.effort import examples

@@ -13,26 +13,11 @@ from dsl.functions import parse_duration, parse_quantity, parse_time
 from dsl.schema import QOS
 from dsl.types import is_missing
 
-#: What may stand in column 1, and after `given`.
-HEADS: Final = (
-    "use", "now", "node", "running", "finished", "pending", "namespace", "workload", "group",
-    "quota", "pdb", "metric", "test",
-)  # fmt: skip
-GIVEN: Final = (
-    "pod", "node", "running", "finished", "pending", "namespace", "workload", "group", "metric",
-    "param", "now",
-)  # fmt: skip
-#: Words that start an expectation elsewhere.
-EXPECTS: Final = frozenset(
-    {"assert", "asserts", "should", "must", "then", "verify", "check", "require", "expected"}
-)
 #: Attributes written NAME KEY=VALUE.
 KEYED: Final = (
     "label", "annotation", "request", "limit", "resource", "taint", "toleration", "condition",
     "node_selector", "min", "max", "image_size",
 )  # fmt: skip
-#: Pods of a test need no name.
-UNNAMED: Final = ("pod", "pending")
 DEFAULT_NOW: Final = "2025-03-01T10:00:00Z"
 MAX_PODS: Final = 10_000
 MAX_DIGITS: Final = 10

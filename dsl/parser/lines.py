@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from dsl.diagnostics import Diagnostic, Fix
-from dsl.parser.complaints.openings import declaring_word, known_word
 from dsl.parser.refusal import Refusal
-from dsl.parser.statements import DECLARATIONS, STATEMENTS, is_statement
+from dsl.parser.statements import DECLARATIONS, STATEMENTS, is_statement, known_word
 from dsl.source import SourceFile, Span
 
 #: First lines of texts that are no policies at all.
@@ -41,8 +40,8 @@ def wrong_language(text: str, name: str) -> Refusal:
     end = len(first.group()) if first is not None else 1
     if name == _MERGE:
         help_ = "keep one of the two sides, and leave out the lines  <<<<<<<  =======  >>>>>>>"
-        return Refusal("P004", "a merge was not finished here", 0, end, helps=(help_,))
-    return Refusal("P004", f"this looks like {name}, and is no policy", 0, end, helps=(_SHAPE,))
+        return Refusal("P010", "a merge was not finished here", 0, end, helps=(help_,))
+    return Refusal("P010", f"this looks like {name}, and is no policy", 0, end, helps=(_SHAPE,))
 
 
 def is_ours(text: str) -> bool:
@@ -133,10 +132,51 @@ def declares(text: str) -> tuple[str, ...]:
         return ()
     word, colon, name = found.groups()
     if word not in DECLARATIONS:
-        gives = _GIVES.match(text, found.end()) is not None
-        if colon or word in STATEMENTS or not (gives or declaring_word(word)):
+        if colon or word in STATEMENTS or _GIVES.match(text, found.end()) is None:
             return ()
     elif word == "use":
         return ()
     parts = tuple(name.split("-"))
     return ("_".join(parts), *(parts if parts[1:] else ()))
+
+
+# ---- test files
+
+_CONFLICT: Final = re.compile(r"(?m)^(?:<{7}|={7}|>{7})(?=[ \t\n]|\Z)[^\n]*")
+_OTHERS: Final = (
+    (r"(?m)^[ \t]*(?:Feature|Background|Scenario(?: Outline)?):[^\n]*", "Gherkin"),
+    (r"(?m)^(?:---[ \t]*$|apiVersion[ \t]*:|kind[ \t]*:[ \t]*[A-Z])[^\n]*", "YAML"),
+    (r"(?m)^[\w.-]+:[ \t]*(?:#[^\n]*)?\n[ \t]*-[ \t]", "YAML"),
+    (r"(?m)^[\w.-]+:[ \t]*(?:#[^\n]*)?\n[ \t]+(?!given|expect|label|annotation)[\w.-]+:(?:[ \t]|$)",
+     "YAML"),
+    (r"\A\s*[{\[][ \t]*(?:\"[^\"\n]*\"[ \t]*:[^\n]*)?(?:\n|\Z)", "JSON"),
+    (r"(?m)^(?:import (?:pytest|unittest)|from [\w.]+ import )[^\n]*", "Python"),
+    (r"(?m)^package [a-z]\w*$", "Go or Rego"),
+)  # fmt: skip
+_TEST_SHAPE: Final = 'a test file is lines such as  use p,  node: a cpu 4  and  test: "t"'
+
+
+def no_test_file(text: str) -> Refusal | None:
+    """Returns what a file is instead of tests; None where it may be tests.
+
+    Args:
+        text: the file, texts and comments blanked out.
+    """
+    conflict = _CONFLICT.search(text)
+    if conflict is not None:
+        help_ = "keep what should stay and remove the lines `<<<<<<<`, `=======` and `>>>>>>>`"
+        message = "git has left two versions of these lines"
+        return Refusal("P010", message, *_first(conflict), helps=(help_,))
+    for sign, name in _OTHERS:
+        found = re.search(sign, text)
+        if found is not None:
+            message = f"this looks like {name}, and is no test"
+            return Refusal("P010", message, *_first(found), helps=(_TEST_SHAPE,))
+    return None
+
+
+def _first(found: re.Match[str]) -> tuple[int, int]:
+    """Returns the first line of what was found."""
+    line = found.group().split("\n", 1)[0]
+    start = found.start() + len(line) - len(line.lstrip())
+    return start, max(found.start() + len(line.rstrip()), start + 1)
