@@ -17,7 +17,7 @@ and `{*}` for all that is replaced.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
@@ -159,26 +159,26 @@ class Matcher:
 
 def _fits(where: str, here: frozenset[str]) -> bool:
     wanted = {one for one in where.split() if one != "head"}
-    return not wanted and "test" not in here or not here.isdisjoint(wanted)
+    return (not wanted and "test" not in here) or not here.isdisjoint(wanted)
 
 
 def _form(row: Row, code: str, order: int) -> _Form:
     parts: list[str] = []
-    start, end, place = 0, -1, -1
+    start, end, place, whole = 0, -1, -1, False
     for one in row.form.split():
         if one == ">>":
             start = len(parts)
         elif one == "<<":
             end = len(parts)
         elif one == "@":
-            place = -2
+            whole = True
         else:
             if one.startswith("@"):
                 place, one = len(parts), one[1:]
             parts.append(one)
     lead = next((n for n, one in enumerate(parts) if not _is_slot(one)), -1)
     shown = start if start else max(lead, 0)
-    place = start if place == -2 else shown if place < 0 else place
+    place = start if whole else shown if place < 0 else place
     end = len(parts) if end < 0 else end
     return _Form(row, code, order, tuple(parts), (start, end, place), lead)
 
@@ -467,7 +467,7 @@ def _joined(text: str, _: str) -> str:
     return ", ".join(one if n % 2 else in_quotes(one) for n, one in enumerate(parts) if one)
 
 
-_CHANGES: Final = {
+_CHANGES: Final[dict[str, Callable[[str, str], str]]] = {
     "bare": lambda text, _: bare(text),
     "quote": lambda text, _: in_quotes(text),
     "glob": lambda text, _: in_quotes(bare(text).replace("%", "*")),

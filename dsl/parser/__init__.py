@@ -55,6 +55,7 @@ class Parser:
             source: the file.
             keep: gets the words of each statement that can be read.
         """
+        self._reader.begin()
         chunks, problems = cut(source)
         for problem in problems:
             yield None, (problem_diagnostic(source, problem),)

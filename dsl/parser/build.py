@@ -26,6 +26,8 @@ Kept = list[tuple[s.Lexeme, ...]]
 _LEAVES: Final = ("true", "false", "name", "bare_agg", "field")
 _WRAPPERS: Final = ("word", "lit", "key", "num", "glob", "members", "set_ref")
 _ESCAPES: Final = {'\\"': '"', "\\\\": "\\", "\\n": "\n", "\\t": "\t"}
+#: Wrong statements of a file of which it is tried what may be meant: each costs many readings.
+_MAX_TRIED: Final = 40
 _ESCAPE: Final = re.compile(r"\\.", re.DOTALL)
 _PART_WORDS: Final = """
     keys never victims victim_order pick victim_limit across topo skew hard peers_by weight allow
@@ -56,6 +58,11 @@ class StatementReader:
         """Makes a reader; `meant` says how calls of other languages are written here."""
         self._loaded: Automaton | None = None
         self._meant = meant
+        self._wrong = 0
+
+    def begin(self) -> None:
+        """Begins a file: of its first wrong statements it is tried what may be meant."""
+        self._wrong = 0
 
     def warm(self) -> None:
         """Reads the tables if they are not there yet, and makes the scanner of every state."""
@@ -103,9 +110,9 @@ class StatementReader:
             return None, builder.found
         return (None if builder.fatal else made), builder.found
 
-    def reads(self, text: str) -> bool:
+    def reads(self, text: str, start: str = "start") -> bool:
         """Whether a text is a statement as far as the grammar goes."""
-        return reaches(self._automaton(), text, "start") > len(text)
+        return reaches(self._automaton(), text, start) > len(text)
 
     def expression(
         self, source: SourceFile, span: Span, text: str | None = None
@@ -129,7 +136,9 @@ class StatementReader:
         start: str,
         words: list[Token] | None = None,
     ) -> Raw:
-        tree, found = read(self._automaton(), text, start, words, self._meant)
+        tries = self._wrong < _MAX_TRIED
+        tree, found = read(self._automaton(), text, start, words, self._meant, tries=tries)
+        self._wrong += bool(found)
         for refusal in found:
             builder.report(refusal)
         return tree

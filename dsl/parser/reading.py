@@ -29,10 +29,12 @@ def read(
     start: str,
     words: list[Token] | None = None,
     meant: Meant | None = None,
+    *,
+    tries: bool = True,
 ) -> tuple[Any, list[Refusal]]:
     """Returns Lark's tree, or None and what is wrong; places are those of the text given.
 
-    With a tree, `words` gets every word of the text.
+    With a tree, `words` gets every word of the text; without `tries` nothing else is read.
     """
     deep = too_deep(text)
     if deep is not None:
@@ -44,7 +46,8 @@ def read(
         tree, stop = automaton.read(now, start, words)
         if stop is None:
             return (None if found else tree), found
-        far = (lambda one: reaches(automaton, one, start)) if len(text) < _MAX_TRIED else None
+        tries = tries and len(text) < _MAX_TRIED
+        far = (lambda one: reaches(automaton, one, start)) if tries else None
         # What is known of other languages is loaded when something is wrong, not before.
         from dsl.parser.repair import tell  # noqa: PLC0415 - see above
 
@@ -57,8 +60,8 @@ def read(
                 far,
                 automaton.spelt,
                 meant,
-                _fits(automaton, now, start),
-            )  # fmt: skip
+                _fits(automaton, now, start) if tries else None,
+            )
         )
         back = _as_written(refusal, edits)
         if back is None or (found and back.start <= found[-1].start):

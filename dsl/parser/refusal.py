@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from dsl.diagnostics import Diagnostic, Fix
 from dsl.source import SourceFile, Span
 
-
 #: How a call of another language is written here, by its name and the texts of its arguments: the
 #: text or nothing, whether it is sure, and what there is to know.
 Meant = Callable[[str, Sequence[str]], tuple[str, bool, str]]

@@ -30,7 +30,7 @@ _WORDS: Final = frozenset((*STATEMENTS, *DECLARATIONS))
 #: What makes a word the opposite of the one it looks like.
 _NEGATION: Final = re.compile(r"(?:un|not|non)", re.IGNORECASE)
 #: Edits that are tried at most, and the length of what is looked at around a place.
-_MOST_TRIED: Final = 60
+_MOST_TRIED: Final = 24
 _WINDOW: Final = 1000
 #: A part of a help that stands for something of the author's.
 _PLACEHOLDER: Final = re.compile(r"\b(?:KEY|NAME|VALUE|CONDITION|EXPRESSION|PARAM)\b")
@@ -57,23 +57,28 @@ def tell(halt: Halt) -> Refusal:
     if len(halt.text) > 2 * _WINDOW:
         # Of a long statement nothing is tried, and only what is near is looked at.
         return closed(place) or told(place_of(halt, shift, halt.start + _WINDOW)).shifted(shift)
-    best = min(_tried(place), default=None)
+    best = _best(place)
     unclosed = closed(place)
-    if best is not None and (unclosed is None or (best[0] == 0 and best[1] <= 1)):
-        return best[-1].refusal
+    if best is not None and (unclosed is None or (best[0] == 0 and best[1].cost < _ALL)):
+        return best[1].refusal
     return unclosed or _hinted(place) or told(place)
 
 
-def _tried(place: Place) -> Iterator[tuple[int, int, int, int, Edit]]:
-    """Yields the edits that let reading go on: what is left unread, cost and order first."""
-    for count, edit in enumerate(_edits(place)):
-        if count == _MOST_TRIED:
-            return
+def _best(place: Place) -> tuple[int, Edit] | None:
+    """Returns the edit with which the least is left unread, and that; cheap ones first."""
+    if place.read is None:
+        return None
+    best: tuple[int, Edit] | None = None
+    edits = sorted(_edits(place), key=lambda one: (one.cost, one.order))
+    for edit in edits[:_MOST_TRIED]:
         if place.text[edit.start : edit.end] == edit.better:
             continue
         left = _left(place, edit)
-        if left is not None:
-            yield left, edit.cost, edit.order, count, edit
+        if left is not None and (best is None or left < best[0]):
+            best = left, edit
+            if left == 0:
+                break
+    return best
 
 
 def _left(place: Place, edit: Edit) -> int | None:
@@ -104,8 +109,9 @@ def _edits(place: Place) -> Iterator[Edit]:
     yield from _digits(place)
     yield from _rows(place)
     yield from _spellings(place)
-    yield from _spare(place)
-    yield from _missing(place)
+    if place.start > 0 or place.alone:
+        yield from _spare(place)
+        yield from _missing(place)
 
 
 # ---- rows of the table
@@ -277,6 +283,7 @@ def _spelt(place: Place, at: tuple[int, int], better: str, code: str, message: s
     return Edit(*at, better, refusal, min(cost, _ALL), _LAST)
 
 
+_BINDS: Final = re.compile(r"\b(?:and|or|not|if)\b|->|\?\?|[*/]|(?<=[ \t])[+-](?=[ \t])")
 _TWICE: Final = re.compile(r"\b([a-z]+)[ \t]+(\1)[ \t]+\Z")
 
 
@@ -296,7 +303,10 @@ def _spare(place: Place) -> Iterator[Edit]:
         code = None
     message = f"`{place.met}` {'closes nothing' if code == 'P002' else 'does not fit here'}"
     if code is not None and alone is not None:
-        refusal = Refusal(code, message, *at, helps=("leave it out",), fix="")
+        # Where there are operators a bracket may decide what belongs together.
+        sure = code != "P002" or not set(_BINDS.findall(place.bare[: at[0]]))
+        fix = "" if sure else None
+        refusal = Refusal(code, message, *at, helps=("leave it out",), fix=fix)
         yield Edit(*at, "", refusal, 2)
     else:
         yield Edit(*at, "", Refusal("P001", message, *at, helps=("leave it out?",)), _ALL + 2)
@@ -318,8 +328,10 @@ def _missing(place: Place) -> Iterator[Edit]:
         )  # fmt: skip
         if sign not in ")]([":
             yield Edit(back, back, better, refusal, 2)
-    for word in place.fitting():
-        if word.islower() and place.met:
+    first = ("of", "then", "->") if "." in place.met else ("of", "then", "is", "contains", "->")
+    fitting = [*place.fitting(), *(("->",) if "_ARROW" in place.accepts else ())]
+    for word in sorted(fitting, key=lambda one: first.index(one) if one in first else len(first)):
+        if place.met and (word.islower() or word == "->"):
             refusal = Refusal(
                 "P023", f"no `{word}` stands in front of `{place.met}`", place.start, place.end,
                 helps=(f"did you mean  {word} {place.met}",),

@@ -12,7 +12,7 @@ STATEMENTS: Final = (
     "quota",
 )  # fmt: skip
 DECLARATIONS: Final = ("let", "param", "metric", "use")
-#: What lines of a test file start with, what may stand behind `given`, and what needs no name there.
+#: What lines of a test file start with, what may stand behind `given`, and what needs no name.
 HEADS: Final = (
     "use", "now", "node", "running", "finished", "pending", "namespace", "workload", "group",
     "quota", "pdb", "metric", "test",

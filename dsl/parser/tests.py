@@ -27,12 +27,13 @@ def parse_test(
         keep: gets the words of each statement that can be read.
     """
     reader = reader or StatementReader()
+    reader.begin()
     chunks, problems = cut(source)
     found = [_of_problem(source, one) for one in problems]
     statements: list[t.TestStatement] = []
     behind = False
     for chunk in chunks:
-        early = _early(source, chunk.span, behind=behind)
+        early = _early(source, chunk.span, reader, behind=behind)
         behind = behind or source.slice(chunk.span).startswith("test")
         if early is not None:
             found.append(early)
@@ -205,7 +206,9 @@ def blank_out(found: re.Match[str]) -> str:
 _GIVEN: Final = re.compile(r"^(?:test:.*?)?[ \t]*\bgiven[ \t]+([\w-]+)", re.MULTILINE)
 
 
-def _early(source: SourceFile, span: Span, *, behind: bool) -> Diagnostic | None:
+def _early(
+    source: SourceFile, span: Span, reader: StatementReader, *, behind: bool
+) -> Diagnostic | None:
     """A clause in column 1; `given pods`, of which the grammar would take the `pod`."""
     text = source.slice(span)
     clause = re.match(r"(?:given|expect)\b", text)
@@ -224,7 +227,8 @@ def _early(source: SourceFile, span: Span, *, behind: bool) -> Diagnostic | None
             near = closest(found[1], GIVEN)
             help_ = f"did you mean `{near}`?" if near else f"given takes {', '.join(GIVEN)}"
             place = Span(span.start + found.start(1), span.start + found.end(1))
-            fix = Fix(place, near) if near else None
+            better = f"{text[: found.start(1)]}{near}{text[found.end(1) :]}\n"
+            fix = Fix(place, near) if near and reader.reads(better, "testfile") else None
             message = f"there is no `given {found[1]}`"
             return Diagnostic("P016", message, source, place, helps=(help_,), fix=fix)
     return None

@@ -6,7 +6,6 @@ their partner are told of here too: what they hide makes all else unsure.
 
 import re
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct
@@ -119,6 +118,8 @@ def _blank(found: re.Match[str]) -> str:
 
 def closed(place: Place) -> Refusal | None:
     """A quote or a bracket without its partner, in front of where reading stopped."""
+    if place.start == 0 and not place.alone:
+        return None
     return _open_text(place) or _open_bracket(place)
 
 
@@ -207,11 +208,16 @@ def told(place: Place) -> Refusal:
     if place.kind == "end":
         last = re.search(r"(->|[<>=!]=|[A-Za-z_$][\w./-]*|\d[\w.%]*|\S)\Z", place.before)
         word = last.group() if last else ""
-        helps = (f"{wants} is needed",) if wants else ()
-        helps = (f"write for example  {shape}",) if shape and not helps else helps
+        helps: tuple[str, ...] = (f"{wants} is needed",) if wants else ()
+        if shape and not wants:
+            helps = (f"write for example  {shape}",)
         message = f"nothing follows `{word}`" if word else "the statement ends too early"
         start = place.start - len(word)
         return Refusal("P009", message, start, max(place.start, start + 1), helps=helps)
+    if place.start == 0 and not place.alone:
+        help_ = "a statement starts with its word in column 1:  filter: CONDITION"
+        message = f"no statement starts with `{place.met}`"
+        return Refusal("P004", message, 0, place.end, helps=(help_,))
     met = place.met if place.met.isprintable() and "`" not in place.met else "this"
     helps = (f"{wants} fits here",) if wants else ()
     if not wants and shape:

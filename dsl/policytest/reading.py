@@ -13,20 +13,6 @@ from dsl.foreign import closest
 from dsl.functions import parse_duration, parse_number, parse_time
 from dsl.parser.build import StatementReader
 from dsl.parser.tests import parse_test
-from dsl.policytest.words import (
-    ATTRIBUTES,
-    CHOICES,
-    DEFAULT_NOW,
-    EXAMPLES,
-    EXPECTATIONS,
-    KEYED,
-    SPAN,
-    TEXT,
-    TEXTS,
-    Plain,
-    Shape,
-    read_value,
-)
 from dsl.policytest.attributes import OF_GIVEN, OF_NODES
 from dsl.policytest.model import (
     Case,
@@ -41,6 +27,20 @@ from dsl.policytest.model import (
     pod_names,
     same_object,
 )  # fmt: skip
+from dsl.policytest.words import (
+    ATTRIBUTES,
+    CHOICES,
+    DEFAULT_NOW,
+    EXAMPLES,
+    EXPECTATIONS,
+    KEYED,
+    SPAN,
+    TEXT,
+    TEXTS,
+    Plain,
+    Shape,
+    read_value,
+)
 from dsl.source import SourceFile, Span, read_source
 from dsl.types import is_missing
 
@@ -440,7 +440,7 @@ class _Reader:
     def _unknown(self, name: str, span: Span, known: Mapping[str, object], what: str) -> _Refused:
         near = closest(name, [*known, *_CLAUSES])
         help_ = _did_you_mean(near) or f"there are {listed(sorted(known))}"
-        fix = Fix(span, near) if near is not None else None
+        fix = Fix(span, near) if near in known else None
         return self._refuse("P701", f"{what} `{name}`", span, help_, fix=fix)
 
     def _not(self, kind: str, name: str, value: t.Operand) -> _Refused:

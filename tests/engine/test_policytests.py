@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from dsl.collective import Limits, QuotaUse
 from dsl.compiler import Compiler
 from dsl.parser.build import StatementReader
-from dsl.policytest.words import ATTRIBUTES, EXPECTATIONS
 from dsl.policytest import read_suite
+from dsl.policytest.words import ATTRIBUTES, EXPECTATIONS
 from dsl.several.rules import GangParts
 from engine.framework.podinfo import CPU, MEMORY
 from engine.policy.plugin import PolicyPlugin
