@@ -61,9 +61,12 @@ P024: attributes and expectations of test files
   given >> :                          ""                    `given` takes no colon  [test]
   use K >> W =|: A  (W = A)  values of parameters stand in parentheses  [test use]
 P005: colons
+  let W >> << N                       =~                    a value is given by `=`  [let]
+  let W >> << P                       =~                    a value is given by `=`  [let]
+  metric W >> << promql|annotation|usage|object  =~  a value is given by `=`  [metric]
+  let W >> : W2 =                     ~=                    a `let` has no type  [let]
   let|param|metric W >> :=|==         =                     a value is given by `=`
   let|metric W >> :                   ~=                    a value is given by `=`
-  let|metric W >> << A                =~                    a value is given by `=`  [let metric]
   param W >> W2                       : W2                  a type stands behind a colon  [param]
   use >> :                            ""                    `use` takes no colon  [use test]
   test T :                            test: T               `test` needs a colon  [head test]
@@ -128,6 +131,7 @@ P020: lists and ranges
   in N .. N2  from N to N2  bounds are said by `from` and `to`  [param]
   between N and|to N2  from N to N2  bounds are said by `from` and `to`  [param]
 P021: queries of Prometheus
+  promql >> ( T )                     T                     a query stands in quotes  [metric]
   metric W = >> prometheus|query|prom|expr T  promql T              %source  [metric]
   by >> ( W )  W  one label is named, without brackets  [metric]
   promql >> Y << %clauses             {Y.quote}             a query stands in quotes  [metric]
@@ -153,6 +157,28 @@ P022: words that are one of a few
   over >> node.zone|pod.zone|node.region|node.name  {2.tail}  `{}` is no topology  [spread]
   zones                               zone                  `{}` is no topology  [spread]
   hosts|hostname|host|nodes           node                  `{}` is no topology  [spread]
+P017: quotes that are missing, or too much
+  like >> K                           {K.quote}             `{}` needs quotes
+  test : >> Z  {Z.quote}  what a test says stands in quotes  [test]
+  now : >> Q                          {Q.quote}             a time stands in quotes  [test]
+  given now >> Q                      {Q.quote}             a time stands in quotes  [test]
+  image|images|name >> Q              {Q.quote}             `{}` needs quotes  [test]
+  node|running|namespace|workload : >> T  {T.bare}              a name has no quotes  [test]
+  status >> T                         {T.bare}              a status has no quotes  [test]
+  @ T X '                             "{T.bare}'{X}"        the apostrophe ends this text
+  @ T X ' X2 '                        "{T.bare}'{X}'{X2}"   the apostrophe ends this text
+  is|contains|with >> Q               {Q.quote}             `{}` needs quotes
+  is not >> Q                         {Q.quote}             `{}` needs quotes
+  O K =|!= >> Q                       {Q.quote}             `{}` needs quotes
+  message|description >> Z            {Z.quote}             a text stands in quotes
+  description : >> Z                  {Z.quote}             a description is a quoted text
+  policy|name : >> T  {T.kebab}  `policy` takes a word without quotes  [policy]
+  policy : >> Q                       {Q.kebab}             `policy` takes one word  [policy]
+  mode : >> T                         {T.bare}              a mode has no quotes  [mode]
+  use >> T                            {T.bare}              `use` takes a name without quotes  [use]
+  param|let|metric >> K << =|:        {K.name}              `{}` is no name: letters, digits and _
+  over >> J  "J"  the key of a label stands in quotes  [spread]
+  spread : >> J  over "J"  the key of a label stands in quotes, behind `over`  [spread]
 P007: numbers
   #GiB|gib|GB|gb|gi|Gb                {N}Gi
   #MiB|mib|MB|mb|mi|Mb                {N}Mi
@@ -182,11 +208,18 @@ P007: numbers
   @ N ' N2                            {N}{N2}               a number has digits and a point only
   time in|is|between T ..|and|to T2   ?                     hours are whole:~~time.hour in 22..5
   time is in T ..|and|to T2           ?                     hours are whole:~~time.hour in 22..5
-  time in|is|between N : N2 %to N3 : N4  time.hour in N..{N3-1}  %hours
-  @ time.hour|time in|between N : N2 %to N3 : N4  time.hour in N..{N3-1}  %hours
+  time in|is|between N : 00|0 %to N3 : 00|0  time.hour in N..{N3-1}  %hours
+  @ time.hour|time in|between N : 00|0 %to N3 : 00|0  time.hour in N..{N3-1}  %hours
   @ now|time >|>= N : N2              time.hour >= N        %hours
   @ now|time <|<= N : N2              time.hour < N         %hours
 P015: words of other languages
+  , then by|asc|desc                  ,                     -  [sort]
+  , then                              ,                     -  [sort]
+  order by                            order                 -  [preempt postFilter quota]
+  X unless X2 << END                  not (X2) -> X         -  [filter require]
+  @ sum ( 1 for W in A )              count(A)              there are no loops here
+  @ sum ( 1 for W in A if X )         count(A where {X.it})  there are no loops here
+  @ sum|avg|min|max|median ( X for W in A )  {1}({X.it} over A)    there are no loops
   contain|contais|has|have|includes|include|containing|holds  contains
   A not contains|like|matches B       not A {3} B
   A not starts|ends with B            not A {3} with B
@@ -227,11 +260,10 @@ P015: words of other languages
   like T                              like {T.glob}
   @ A ilike T                         lower(A) like {T.low}
   adn|plus|aswell|also                and
-  ro|otherwise|xor                    or
+  ro                                  or
   nto|isnt|no                         not
   between N and|to N2                 in N..N2
-  A unless B                          not B -> A
-  then|implies|therefore|must         ->
+  then|implies|must  ->  -  [filter require forbid prefer avoid gate prefilter]
   -> >> then|require|must|demand|only|should|filter|allow|need|needs  ""
   : >> when|where|if|for|that|all|only|select|require|prefer  ""
   : @if X then Z                      : X -> Z
@@ -245,8 +277,6 @@ P015: words of other languages
   lambda W :  ""  there are no functions of your own: write the expression itself
   @ len ( [ W for W2 in A if X ] )    count(A where {X.it})  there are no loops here
   @ any|all ( X for W in A )          {1}(A where {X.it})   there are no loops
-  @ sum ( 1 for W in A )              count(A)              there are no loops here
-  @ sum ( 1 for W in A if X )         count(A where {X.it})  there are no loops here
   @ every W in A { X }                all(A where {X.it})   there are no loops here
   @ some W in A { X }                 any(A where {X.it})   there are no loops here
   f T                                 join({T.join})        texts are put together by `join`
@@ -282,14 +312,20 @@ P015: words of other languages
   @ pod.label|pod.labels [ T ]        label T               use `label`  [prebind]
   annotation K                        annotate K            -  [prebind postbind]
   with W =|: A                        (W = A)               -  [use]
-  in|on|of|from|across|by|per|among|through  over
-  if|with|having|when|for|filter|whose  where
   @ $ . W                             pod.W
   @ { . W }                           pod.W
   @ . P                               P
-  @ W .. W2                           W.W2
+  @ pod|node|it|namespace|cluster .. W2  {1}.W2
   @ P .                               P
+  if|with|having|when|filter|whose    where
+  in|on|of|from|across|by|per|among|through|for  over
 P014: signs of other languages
+  like >> K %                         K*                    any text is `*` in a pattern
+  like >> % K                         *K                    any text is `*` in a pattern
+  A // P                              floor(A / P)
+  > =                                 >=
+  < =                                 <=
+  ! =                                 !=
   &&|&                                and
   ||                                  or
   !                                   not
@@ -322,7 +358,8 @@ P014: signs of other languages
   like >> % K %                       *K*                   any text is `*` in a pattern
   ` X `                               X
   // Z                                # Z                   a comment starts with `#`  [any]
-  /* X */                             # X                   a comment starts with `#`  [any]
+  /* X */ << END                      # X                   a comment starts with `#`  [any]
+  /* X */  ""  a comment starts with `#`, and ends the line  [any]
   -- Z                                # Z                   a comment starts with `#`  [any]
   @ { { . X } }                       ?                     %param
   @ $ { W }                           ?                     %param
@@ -331,28 +368,6 @@ P014: signs of other languages
   : >> { X : X2 }  ?  join conditions by `and`, and indent the next line
   : @- X - Z  : X and Z  a statement has no list items: conditions are joined
   : >> - Z                            Z                     a statement has no list items
-P017: quotes that are missing, or too much
-  test : >> Z  {Z.quote}  what a test says stands in quotes  [test]
-  now : >> Q                          {Q.quote}             a time stands in quotes  [test]
-  given now >> Q                      {Q.quote}             a time stands in quotes  [test]
-  image|images|name >> Q              {Q.quote}             `{}` needs quotes  [test]
-  node|running|namespace|workload : >> T  {T.bare}              a name has no quotes  [test]
-  status >> T                         {T.bare}              a status has no quotes  [test]
-  @ T X '                             "{T.bare}'{X}"        the apostrophe ends this text
-  @ T X ' X2 '                        "{T.bare}'{X}'{X2}"   the apostrophe ends this text
-  is|contains|with|== >> Q            {Q.quote}             `{}` needs quotes
-  is not >> Q                         {Q.quote}             `{}` needs quotes
-  like >> Q                           {Q.quote}             `{}` needs quotes
-  O K =|!= >> Q                       {Q.quote}             `{}` needs quotes
-  message|description >> Z            {Z.quote}             a text stands in quotes
-  description : >> Z                  {Z.quote}             a description is a quoted text
-  policy|name : >> T  {T.kebab}  `policy` takes a word without quotes  [policy]
-  policy : >> Q                       {Q.kebab}             `policy` takes one word  [policy]
-  mode : >> T                         {T.bare}              a mode has no quotes  [mode]
-  use >> T                            {T.bare}              `use` takes a name without quotes  [use]
-  param|let|metric >> Q << =|:        {Q.name}              `{}` is no name: letters, digits and _
-  over >> K  "K"  the key of a label stands in quotes  [spread]
-  spread : >> K  over "K"  the key of a label stands in quotes, behind `over`  [spread]
 P004: words that start a line elsewhere
   policy|policies|import|include|load|using|testing : << K  use                   -  [head test]
   it|case|describe|scenario|example|spec << :  test                  -  [head test]

@@ -5,7 +5,8 @@ for what may stand between:
 
     A B C D  a value, with its brackets      P  a path of a pod, a node ...    O  its labels
     N  a number      R  a percentage         T  a quoted text                  Q  any run of letters
-    K  a word of letters, digits and -./     W  a word                         V  a word operator
+    K  a word of letters, digits and -./     J  one with a dot or a slash         V  a word operator
+    W  a word
     L  values with commas, two or more       M  the same, or one               S  a statement's word
     X  anything, its brackets closed         Y  the same, no text at first     #x  a number of x
     Z  the rest of the line, from a word
@@ -32,7 +33,8 @@ _OWNERS: Final = frozenset(
 )
 _LABELS: Final = re.compile(r"(?:pod|node|namespace|workload|it)\.(?:label|annotation|taint)s?\Z")
 _KEY: Final = re.compile(r"[A-Za-z0-9$_](?:[\w./-]*\w)?")
-_RUN: Final = re.compile(r"(?!->)[\w.%*/$-](?:[^\s\"'()\[\],#]*[^\s\"'()\[\],#;])?")
+_RUN: Final = re.compile(r"(?!->)[\w.-](?:[^\s\"'()\[\],#*%|{}$=]*[^\s\"'()\[\],#*%|{}$=;:])?")
+_DOTTED: Final = re.compile(r"[\w-]+[./][\w./-]*\w")
 _COUNTED: Final = re.compile(r"(\d[\d_]*(?:\.\d+)?)([A-Za-z]*)\Z")
 _WORD_OPERATORS: Final = frozenset({"is", "contains", "starts", "ends", "like", "matches"})
 _PAIRS: Final = {"(": ")", "[": "]", "{": "}"}
@@ -244,7 +246,7 @@ class _Matching:
             return self._literal(part, i)
         if i >= len(self.tokens):
             return ()
-        if part[0] == "X" or (part[0] == "Y" and self.quoted(i) is None):
+        if part[0] == "X" or (part[0] == "Y" and self.tokens[i].text[0].isalpha()):
             return self._anything(i)
         if part[0] == "Y":
             return ()
@@ -311,6 +313,9 @@ class _Matching:
     def run(self, i: int) -> int | None:
         return self._spelled(_RUN, i)
 
+    def dotted(self, i: int) -> int | None:
+        return self._spelled(_DOTTED, i)
+
     def key(self, i: int) -> int | None:
         return self._spelled(_KEY, i)
 
@@ -367,6 +372,10 @@ class _Matching:
             return None
         line = self.text.find("\n", self.tokens[i].start)
         stop = len(self.text) if line < 0 else line
+        if re.match(
+            r"//|--", self.text[: self.tokens[i].start].rstrip()[-2:]
+        ) is None and re.search(r"[\"']", self.text[self.tokens[i].start : stop]):
+            return None
         return next((n for n in range(i, len(self.tokens)) if self.tokens[n].start >= stop),
                     len(self.tokens))  # fmt: skip
 
@@ -484,6 +493,7 @@ _CHANGES: Final[dict[str, Callable[[str, str], str]]] = {
 _ENDS: Final = {
     **dict.fromkeys("ABCD", _Matching.value), "P": _Matching.path, "O": _Matching.labels,
     "N": _Matching.number, "R": _Matching.percentage, "T": _Matching.quoted, "Q": _Matching.run,
-    "K": _Matching.key, "W": _Matching.word, "V": _Matching.operator, "L": _Matching.listed,
+    "K": _Matching.key,
+    "J": _Matching.dotted, "W": _Matching.word, "V": _Matching.operator, "L": _Matching.listed,
     "M": _Matching.several, "S": _Matching.statement, "Z": _Matching.rest,
 }  # fmt: skip

@@ -27,6 +27,10 @@ _SAYS: Final = {
     "P014": "`{}` is not an operator here",
 }
 _WORDS: Final = frozenset((*STATEMENTS, *DECLARATIONS))
+#: Words that are close to those of the grammar, and are words.
+_ENGLISH: Final = frozenset(
+    {"for", "the", "an", "at", "on", "no", "so", "do", "it", "as", "has", "xor"}
+)
 #: What makes a word the opposite of the one it looks like.
 _NEGATION: Final = re.compile(r"(?:un|not|non)", re.IGNORECASE)
 #: Edits that are tried at most, and the length of what is looked at around a place.
@@ -269,7 +273,7 @@ def _near(place: Place, at: tuple[int, int], fitting: list[str]) -> Iterator[Edi
     if re.fullmatch(r"[A-Za-z_]+", met) is None:
         return
     near = next((one for one in fitting if one.lower() == met.lower()), None)
-    if near is None and met.lower() not in place.keywords:
+    if near is None and met.lower() not in place.keywords | _ENGLISH:
         near = closest(met, fitting)
         if near is not None and bool(_NEGATION.match(near)) != bool(_NEGATION.match(met)):
             near = None
@@ -305,9 +309,12 @@ def _spare(place: Place) -> Iterator[Edit]:
     if code is not None and alone is not None:
         # Where there are operators a bracket may decide what belongs together.
         sure = code != "P002" or not set(_BINDS.findall(place.bare[: at[0]]))
-        fix = "" if sure else None
+        # `node.label =a`: what is missing is in front.
+        sure = sure and not re.search(r"\.(?:label|annotation|taint)s?\s*\Z", place.bare[: at[0]])
+        better = " " if re.match(r"\w\W\w", place.bare[max(at[0] - 1, 0) :]) else ""
+        fix = better if sure else None
         refusal = Refusal(code, message, *at, helps=("leave it out",), fix=fix)
-        yield Edit(*at, "", refusal, 2)
+        yield Edit(*at, better, refusal, 2)
     else:
         yield Edit(*at, "", Refusal("P001", message, *at, helps=("leave it out?",)), _ALL + 2)
 
@@ -322,9 +329,11 @@ def _missing(place: Place) -> Iterator[Edit]:
         back = len(place.before) if sign in ",:)]" else at
         better = f"{sign} " if sign in ":=" and back == at else sign
         message = f"no `{sign}` stands in front of `{place.met}`" if place.met else f"no `{sign}`"
+        sure = _parts(place) if sign == "," else sign != "=" or "=" not in place.bare[at:]
         refusal = Refusal(
             "P023", message, place.start, max(place.end, place.start + 1),
-            helps=(f"write  {sign} {place.met}".rstrip(),), fix=better, fix_at=(back, back),
+            helps=(f"write  {sign} {place.met}".rstrip(),), fix=better if sure else None,
+            fix_at=(back, back),
         )  # fmt: skip
         if sign not in ")]([":
             yield Edit(back, back, better, refusal, 2)
@@ -337,6 +346,20 @@ def _missing(place: Place) -> Iterator[Edit]:
                 helps=(f"did you mean  {word} {place.met}",),
             )  # fmt: skip
             yield Edit(at, at, f"{word} ", refusal, _ALL + 1)
+
+
+def _parts(place: Place) -> bool:
+    """Whether two parts of a list stand side by side for sure, and nothing else is meant."""
+    found = re.search(r"([\w.$/-]+|\S)\Z", place.before)
+    before, met = found[1] if found is not None else "", place.met
+    opened = [one for one in re.sub(r"\([^()]*\)|\[[^\[\]]*\]", "", place.before) if one in "(["]
+    if opened:
+        return opened[-1] == "[" and not {before, met} & place.keywords
+    if place.keyword == "quota" and before[:1].isdigit():
+        return True
+    first = re.search(r":\s*\S+\Z", place.before) is not None
+    ended = (before in ("asc", "desc") and not first) or "." in before or before[:1] in "\"'])"
+    return ended and ("." in met or met[:1] in "\"'" or (before[:1] == '"' and met == "event"))
 
 
 def _indented(place: Place) -> Refusal | None:

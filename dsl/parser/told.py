@@ -123,6 +123,12 @@ def closed(place: Place) -> Refusal | None:
     return _open_text(place) or _open_bracket(place)
 
 
+#: Words that may be part of a text, or end it.
+_CLAUSE: Final = re.compile(
+    r"\b(?:and|or|by|every|stale|default|unit|status|message|weight|missing|normalize|where)\b"
+)
+
+
 def _open_text(place: Place) -> Refusal | None:
     plain = QUOTED_OR_COMMENT.sub(lambda found: " " * len(found.group()), place.text)
     found = re.search(r'"""|"|\'', plain)
@@ -144,7 +150,10 @@ def _open_text(place: Place) -> Refusal | None:
             helps=(f"write  {line[:-1]}{sign}",), fix=sign, fix_at=(ends[0], ends[0] + 1),
         )  # fmt: skip
     fits = [one for one in ends if place.read is None or _heals(place, one, one, sign)]
-    fix_at = (fits[0], fits[0]) if len({place.text[at:one].rstrip() for one in fits}) == 1 else None
+    sure = len({place.text[at:one].rstrip() for one in fits}) == 1
+    if sure and _CLAUSE.search(place.text, at, fits[0]):
+        sure = False
+    fix_at = (fits[0], fits[0]) if sure else None
     return Refusal(
         "P002", "this text is never closed", at, at + len(sign),
         helps=(f"write  {place.text[at : (fits or ends or [at])[0]]}{sign}",),
@@ -188,6 +197,7 @@ def _open_bracket(place: Place) -> Refusal | None:
 
 def told(place: Place) -> Refusal:
     """Says what does not fit, or that something is missing."""
+    helps: tuple[str, ...]
     head = re.match(r"[A-Za-z_][\w-]*", place.text)
     if head is not None and not place.alone and place.start <= head.end() + 1:
         if place.of_test:
@@ -196,9 +206,10 @@ def told(place: Place) -> Refusal:
                 help_ = f"it has {', '.join(HEADS)}"
                 return Refusal("P004", message, *head.span(), helps=(help_,))
         elif is_statement(head.group()) and not re.match(r"[ \t]*:", place.text[head.end() :]):
-            helps = (f"write  {head.group()}: ...",)
             if head.group() not in DECLARATIONS:
-                return Refusal("P005", f"`{head.group()}` needs a colon", *head.span(), helps=helps)
+                helps = (f"write  {head.group()}: ...",)
+                message = f"`{head.group()}` needs a colon"
+                return Refusal("P005", message, *head.span(), helps=helps)
         elif not is_statement(head.group()):
             message = f"there is no statement `{head.group()}`"
             help_ = "a statement starts with its word in column 1:  filter: CONDITION"
@@ -208,7 +219,7 @@ def told(place: Place) -> Refusal:
     if place.kind == "end":
         last = re.search(r"(->|[<>=!]=|[A-Za-z_$][\w./-]*|\d[\w.%]*|\S)\Z", place.before)
         word = last.group() if last else ""
-        helps: tuple[str, ...] = (f"{wants} is needed",) if wants else ()
+        helps = (f"{wants} is needed",) if wants else ()
         if shape and not wants:
             helps = (f"write for example  {shape}",)
         message = f"nothing follows `{word}`" if word else "the statement ends too early"

@@ -440,7 +440,7 @@ class _Reader:
     def _unknown(self, name: str, span: Span, known: Mapping[str, object], what: str) -> _Refused:
         near = closest(name, [*known, *_CLAUSES])
         help_ = _did_you_mean(near) or f"there are {listed(sorted(known))}"
-        fix = Fix(span, near) if near in known else None
+        fix = Fix(span, near) if near is not None and near in known else None
         return self._refuse("P701", f"{what} `{name}`", span, help_, fix=fix)
 
     def _not(self, kind: str, name: str, value: t.Operand) -> _Refused:
