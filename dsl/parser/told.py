@@ -197,44 +197,39 @@ def _open_bracket(place: Place) -> Refusal | None:
 
 def told(place: Place) -> Refusal:
     """Says what does not fit, or that something is missing."""
-    helps: tuple[str, ...]
-    head = re.match(r"[A-Za-z_][\w-]*", place.text)
-    if head is not None and not place.alone and place.start <= head.end() + 1:
-        if place.of_test:
-            if head.group() not in HEADS:
-                message = f"a test file has no line `{head.group()}`"
-                help_ = f"it has {', '.join(HEADS)}"
-                return Refusal("P004", message, *head.span(), helps=(help_,))
-        elif is_statement(head.group()) and not re.match(r"[ \t]*:", place.text[head.end() :]):
-            if head.group() not in DECLARATIONS:
-                helps = (f"write  {head.group()}: ...",)
-                message = f"`{head.group()}` needs a colon"
-                return Refusal("P005", message, *head.span(), helps=helps)
-        elif not is_statement(head.group()):
-            message = f"there is no statement `{head.group()}`"
-            help_ = "a statement starts with its word in column 1:  filter: CONDITION"
-            return Refusal("P004", message, *head.span(), helps=(help_,))
-    wants = _wants(place)
-    shape = SHAPES.get(place.keyword)
+    head = _head(place)
+    if head is not None:
+        return head
+    wants, shape = _wants(place), SHAPES.get(place.keyword)
+    verb = "is needed" if place.kind == "end" else "fits here"
+    helps: tuple[str, ...] = (f"{wants} {verb}",) if wants else ()
+    if shape and not wants:
+        helps = (f"write for example  {shape}",)
     if place.kind == "end":
         last = re.search(r"(->|[<>=!]=|[A-Za-z_$][\w./-]*|\d[\w.%]*|\S)\Z", place.before)
         word = last.group() if last else ""
-        helps = (f"{wants} is needed",) if wants else ()
-        if shape and not wants:
-            helps = (f"write for example  {shape}",)
         message = f"nothing follows `{word}`" if word else "the statement ends too early"
         start = place.start - len(word)
         return Refusal("P009", message, start, max(place.start, start + 1), helps=helps)
-    if place.start == 0 and not place.alone:
+    met = f"`{place.met}`" if place.met.isprintable() and "`" not in place.met else "this"
+    return Refusal("P001", f"{met} does not fit here", place.start, place.end, helps=helps)
+
+
+def _head(place: Place) -> Refusal | None:
+    """Tells of the word that a statement starts with, where that is what does not fit."""
+    head = re.match(r"[A-Za-z_][\w-]*", place.text)
+    if place.alone or place.start > (head.end() + 1 if head is not None else 0):
+        return None
+    word, end = (head.group(), head.end()) if head is not None else (place.met, place.end)
+    if place.of_test:
+        message, help_ = f"a test file has no line `{word}`", f"it has {', '.join(HEADS)}"
+        return None if word in HEADS else Refusal("P004", message, 0, end, helps=(help_,))
+    if not is_statement(word):
         help_ = "a statement starts with its word in column 1:  filter: CONDITION"
-        message = f"no statement starts with `{place.met}`"
-        return Refusal("P004", message, 0, place.end, helps=(help_,))
-    met = place.met if place.met.isprintable() and "`" not in place.met else "this"
-    helps = (f"{wants} fits here",) if wants else ()
-    if not wants and shape:
-        helps = (f"write for example  {shape}",)
-    message = f"`{met}` does not fit here" if met != "this" else "this does not fit here"
-    return Refusal("P001", message, place.start, place.end, helps=helps)
+        return Refusal("P004", f"there is no statement `{word}`", 0, end, helps=(help_,))
+    if word in DECLARATIONS or re.match(r"[ \t]*:", place.text[end:]):
+        return None
+    return Refusal("P005", f"`{word}` needs a colon", 0, end, helps=(f"write  {word}: ...",))
 
 
 def _wants(place: Place) -> str:
