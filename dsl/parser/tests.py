@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from dsl import testsyntax as t
 from dsl.diagnostics import Diagnostic, Fix, Severity
-from dsl.parser.build import Kept, Raw, StatementReader, _Builder
+from dsl.parser.build import _Builder, Kept, StatementReader
+from dsl.parser.expressions import Raw
 from dsl.parser.layout import cut
 from dsl.parser.refusal import Refusal
 from dsl.parser.statements import GIVEN, UNNAMED
