@@ -31,7 +31,9 @@ _TOKEN: Final = re.compile(
 _OWNERS: Final = frozenset(
     {"pod", "node", "it", "namespace", "workload", "cluster", "group", "quota", "zone", "region"}
 )
-_LABELS: Final = re.compile(r"(?:pod|node|namespace|workload|it)\.(?:label|annotation|taint)s?\Z")
+_LABELS: Final = re.compile(
+    r"(?:pod|node|workload|it|(?:it\.)?namespace)\.(?:label|annotation|taint)s?\Z"
+)
 _KEY: Final = re.compile(r"[A-Za-z0-9$_](?:[\w./-]*\w)?")
 _RUN: Final = re.compile(r"(?!->)[\w.-](?:[^\s\"'()\[\],#*%|{}$=]*[^\s\"'()\[\],#*%|{}$=;:])?")
 _DOTTED: Final = re.compile(r"[\w-]+[./][\w./-]*\w")

@@ -12,7 +12,7 @@ from lark import Token, Tree
 from dsl import syntax as s
 from dsl.diagnostics import Diagnostic
 from dsl.parser.automaton import Automaton
-from dsl.parser.expressions import _Expressions, Raw, StopError
+from dsl.parser.expressions import Raw, StopError, _Expressions
 from dsl.parser.lexemes import lexemes_of
 from dsl.parser.reading import reaches, read
 from dsl.parser.refusal import Meant, Refusal

@@ -272,6 +272,12 @@ def _near(place: Place, at: tuple[int, int], fitting: list[str]) -> Iterator[Edi
     met = place.text[slice(*at)]
     if re.fullmatch(r"[A-Za-z_]+", met) is None:
         return
+    glued = next((one for one in fitting if met.startswith(one) and len(met) > len(one) + 1), None)
+    if glued is not None:
+        better = f"{glued} {met.removeprefix(glued)}"
+        refusal = Refusal("P023", f"no blank stands in `{met}`", *at,
+                          helps=(f"did you mean  {better}",))  # fmt: skip
+        yield Edit(*at, better, refusal, _ALL)
     near = next((one for one in fitting if one.lower() == met.lower()), None)
     if near is None and met.lower() not in place.keywords | _ENGLISH:
         near = closest(met, fitting)
@@ -330,9 +336,10 @@ def _missing(place: Place) -> Iterator[Edit]:
         better = f"{sign} " if sign in ":=" and back == at else sign
         message = f"no `{sign}` stands in front of `{place.met}`" if place.met else f"no `{sign}`"
         sure = _parts(place) if sign == "," else sign != "=" or "=" not in place.bare[at:]
+        told = "write" if sure else "did you mean"
         refusal = Refusal(
             "P023", message, place.start, max(place.end, place.start + 1),
-            helps=(f"write  {sign} {place.met}".rstrip(),), fix=better if sure else None,
+            helps=(f"{told}  {sign} {place.met}".rstrip(),), fix=better if sure else None,
             fix_at=(back, back),
         )  # fmt: skip
         if sign not in ")]([":

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dsl import testsyntax as t
 from dsl.diagnostics import Diagnostic, Fix, Severity
-from dsl.parser.build import _Builder, Kept, StatementReader
+from dsl.parser.build import Kept, StatementReader, _Builder
 from dsl.parser.expressions import Raw
 from dsl.parser.layout import cut
 from dsl.parser.refusal import Refusal

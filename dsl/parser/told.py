@@ -19,6 +19,9 @@ _CLASSES: Final = {
     "NAME": "a name", "GLOB": "a pattern", "QUANT": "a number", "PERCENT": "a percentage",
     "PARAM": "a parameter", "UNIT": "a unit",
 }  # fmt: skip
+#: Kinds of words that are one of a few, and of those that are not.
+_CLOSED: Final = frozenset({"MODE", "TYPE", "NORM", "STATUS_CODE"})
+_OPEN: Final = frozenset({"WORD", "NAME", "QUANT"})
 _OPERATORS: Final = frozenset({"PLUS", "MINUS", "STAR", "SLASH"})
 _MAX_SHOWN: Final = 6
 _WORD: Final = re.compile(r"[A-Za-z_$][\w.]*|\d[\w.%]*|[&|=<>!~?*^+%-]+")
@@ -212,7 +215,8 @@ def told(place: Place) -> Refusal:
         start = place.start - len(word)
         return Refusal("P009", message, start, max(place.start, start + 1), helps=helps)
     met = f"`{place.met}`" if place.met.isprintable() and "`" not in place.met else "this"
-    return Refusal("P001", f"{met} does not fit here", place.start, place.end, helps=helps)
+    code = "P022" if place.accepts & _CLOSED and not place.accepts & _OPEN else "P001"
+    return Refusal(code, f"{met} does not fit here", place.start, place.end, helps=helps)
 
 
 def _head(place: Place) -> Refusal | None:

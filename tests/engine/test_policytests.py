@@ -442,6 +442,13 @@ def test_parameters(run):
     assert "has a parameter `pol`" in results[4].message
 
 
+def test_an_old_code_is_expected_and_the_new_one_said(run):
+    tests = 'test: "t"\n  expect error P001\ntest: "u"\n  expect error P002\n'
+    results = run(tests, head="use p\n", p="filter: pod.name startswith a\n")
+    assert [one.outcome for one in results] == ["passed", "failed"]
+    assert results[0].message == "P001 is P015 now"
+
+
 def test_a_policy_with_errors_is_an_error_of_each_test(run):
     tests = 'test: "t"\n  given pod\n  expect best a\ntest: "u"\n  expect error P101\n'
     results = run(tests, p="filter: node.lable[x] is y\n")
