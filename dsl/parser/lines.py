@@ -9,7 +9,7 @@ from typing import Final
 
 from dsl.diagnostics import Diagnostic, Fix
 from dsl.parser.refusal import Refusal
-from dsl.parser.statements import DECLARATIONS, STATEMENTS, is_statement, known_word
+from dsl.parser.statements import STATEMENTS, is_statement, known_word
 from dsl.source import SourceFile, Span
 
 #: First lines of texts that are no policies at all.
@@ -106,38 +106,27 @@ def continued(source: SourceFile, first: Span, line: Span) -> Diagnostic:
     )
 
 
+#: `share = 5`, `let "heat" = 5`, `metrics heat: number = ...`, `let a-b`.
 _DECLARES: Final = re.compile(
-    r"([A-Za-z]+)(?:[ \t]+\1(?=[ \t]+\w))?[ \t]*(:?)[ \t]*\$?([A-Za-z_]\w*(?:-\w+)*)"
+    r"(?:([A-Za-z]+)[ \t]+)??\$?[\"']?([A-Za-z_]\w*(?:-\w+)*)[\"']?[ \t]*(?:\([^()\n]*\)[ \t]*)?"
+    r"(?::[ \t]*\w[\w ]*)?:?=(?!=)"
 )
-#: `share = 5`, `let a = 1, b = 2`, `function f(x) = x*2`, `let "heat" = 5`.
-_BARE: Final = re.compile(
-    r"(?:(?:function|func|fn|def|let|metric|param)[ \t]+)?[\"']?([A-Za-z_]\w*)[\"']?[ \t]*"
-    r"(?:\([^()\n]*\)[ \t]*)?:?=(?!=)"
-)
-_SEVERAL: Final = re.compile(r"let[ \t]+(\w+)[ \t]*=[^,\n]*((?:,[ \t]*\w+[ \t]*=[^=,\n][^,\n]*)+)")
-_ALSO: Final = re.compile(r",[ \t]*(\w+)[ \t]*=")
-_GIVES: Final = re.compile(r"[ \t]*(?::[ \t]*\w[\w ]*)?:?=(?!=)")
+_BARE: Final = re.compile(r"(?:let|param|metric)(?:[ \t]+|:[ \t]*)\$?([A-Za-z_]\w*(?:-\w+)*)")
+_ALSO: Final = re.compile(r",[ \t]*(\w+)[ \t]*=(?!=)")
 
 
 def declares(text: str) -> tuple[str, ...]:
     """Returns the names that a line declares which cannot be read; of `a-b` its parts too."""
-    several = _SEVERAL.match(text)
-    if several is not None:
-        return (several[1], *(one[1] for one in _ALSO.finditer(several[2])))
-    bare = _BARE.match(text)
-    if bare is not None and bare[1] not in STATEMENTS:
-        return (bare[1],)
-    found = _DECLARES.match(text)
-    if found is None:
+    found, bare = _DECLARES.match(text), _BARE.match(text)
+    if found is None and bare is None:
         return ()
-    word, colon, name = found.groups()
-    if word not in DECLARATIONS:
-        if colon or word in STATEMENTS or _GIVES.match(text, found.end()) is None:
-            return ()
-    elif word == "use":
+    word = found[1] if found is not None else "let"
+    name = found[2] if found is not None else bare[1] if bare is not None else ""
+    if word in STATEMENTS or word == "use" or name in STATEMENTS:
         return ()
-    parts = tuple(name.split("-"))
-    return ("_".join(parts), *(parts if parts[1:] else ()))
+    parts = name.split("-")
+    also = _ALSO.findall(text) if text.startswith("let") else []
+    return ("_".join(parts), *(parts if parts[1:] else ()), *also)
 
 
 # ---- test files

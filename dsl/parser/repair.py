@@ -277,7 +277,8 @@ def _near(place: Place, at: tuple[int, int], fitting: list[str]) -> Iterator[Edi
         better = f"{glued} {met.removeprefix(glued)}"
         refusal = Refusal("P023", f"no blank stands in `{met}`", *at,
                           helps=(f"did you mean  {better}",))  # fmt: skip
-        yield Edit(*at, better, refusal, _ALL)
+        clear = re.match(r"[0-9]|\w+\.", met.removeprefix(glued)) is not None
+        yield Edit(*at, better, refusal, _ALL if clear else _ALL + 2)
     near = next((one for one in fitting if one.lower() == met.lower()), None)
     if near is None and met.lower() not in place.keywords | _ENGLISH:
         near = closest(met, fitting)
