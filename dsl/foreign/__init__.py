@@ -8,11 +8,10 @@ from functools import cache
 from dsl.foreign.forms import rows
 from dsl.foreign.matcher import Match as Match
 from dsl.foreign.matcher import Matcher, Row
-from dsl.foreign.matcher import in_quotes as in_quotes
 from dsl.foreign.nearest import closest as closest
 from dsl.foreign.nearest import edit_distance as edit_distance
 
-__all__ = ["Match", "Row", "closest", "edit_distance", "forms", "in_quotes"]
+__all__ = ["Match", "Row", "closest", "edit_distance", "forms"]
 
 
 @cache

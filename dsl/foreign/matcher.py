@@ -13,14 +13,16 @@ for what may stand between:
 
 `>>` is where what is replaced starts, `<<` where it ends; `@` stands before what is underlined
 (otherwise the first word or sign), and alone for all of it. `END` is the end of the text. What is
-put there names the letters again, `{A.how}` with a change of `_CHANGES`, `{2}` for the second part
+put there names the letters again, `{A.how}` with a change of `CHANGES`, `{2}` for the second part
 and `{*}` for all that is replaced.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Final, NamedTuple
+
+from dsl.foreign.changes import CHANGES, reckoned
 
 _TOKEN: Final = re.compile(
     r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|(?P<comment>#[^\n]*)'
@@ -42,6 +44,8 @@ _WORD_OPERATORS: Final = frozenset({"is", "contains", "starts", "ends", "like", 
 _PAIRS: Final = {"(": ")", "[": "]", "{": "}"}
 #: Tokens in front of a place, and behind it, among which a form may start.
 _BEFORE, _BEHIND = 60, 2
+#: Parts of forms that are tried around one place, whatever the text.
+_MOST_STEPS: Final = 1500
 #: Lengths that are tried of what may be anything.
 _MOST: Final = 40
 _SLOT: Final = re.compile(
@@ -137,21 +141,14 @@ class Matcher:
             where: the statement's word, and `test` where it is one of a test file.
             words: the words that statements start with.
         """
-        tokens = tokens_of(text)
+        tokens, steps = tokens_of(text), [_MOST_STEPS]
         here = next((n for n, one in enumerate(tokens) if one.end > at), len(tokens))
-        first = max(0, here - _BEFORE)
-        last = min(len(tokens), here + _BEHIND)
-        for n in range(first, last + 1):
+        # Nearest first: of a text that takes too long the rest is left.
+        near = range(max(0, here - _BEFORE), min(len(tokens), here + _BEHIND) + 1)
+        for n in sorted(near, key=lambda one: abs(one - here)):
             for form in self._at(tokens, n):
-                if not _fits(form.row.where, where):
-                    continue
-                match = _Matching(text, tokens, words, form)
-                for found in match.starting(n):
-                    behind = (
-                        at - len(text[found.end : at]) if text[found.end : at].isspace() else at
-                    )
-                    if found.start <= behind <= max(found.end, found.start + 1):
-                        yield found
+                if _fits(form.row.where, where):
+                    yield from _Matching(text, tokens, words, form, steps).starting(n, at)
 
     def _at(self, tokens: Sequence[Token], n: int) -> Iterable[_Form]:
         if n == len(tokens):
@@ -203,17 +200,27 @@ class _Matching:
     """One form against the tokens of one text."""
 
     def __init__(
-        self, text: str, tokens: Sequence[Token], words: frozenset[str], form: _Form
+        self,
+        text: str,
+        tokens: Sequence[Token],
+        words: frozenset[str],
+        form: _Form,
+        steps: list[int],
     ) -> None:
         self.text, self.tokens, self.words, self.form = text, tokens, words, form
+        self.steps = steps
 
-    def starting(self, n: int) -> Iterator[Match]:
-        """Yields the matches whose first word or sign is the token `n`."""
+    def starting(self, n: int, place: int) -> Iterator[Match]:
+        """Yields the matches whose first word or sign is the token `n`, and that touch a place."""
+        first, last, _ = self.form.marks
         for i in self._starts(n):
             if self.form.row.where.startswith("head") and i:
                 continue
             for at in self._match(i, 0, (i,)):
-                if self.form.lead < 0 or at[self.form.lead] == n:
+                start = self._start(at[first])
+                end = max(start + 1, self.tokens[at[last] - 1].end if at[last] else 0)
+                touches = start <= place and not self.text[end:place].strip()
+                if touches and (self.form.lead < 0 or at[self.form.lead] == n):
                     yield self._made(at)
 
     def _starts(self, n: int) -> Iterator[int]:
@@ -241,6 +248,9 @@ class _Matching:
             yield at
             return
         for end in self._ends(self.form.parts[part], i):
+            self.steps[0] -= 1
+            if self.steps[0] < 0:
+                return
             yield from self._match(end, part + 1, (*at, end))
 
     def _ends(self, part: str, i: int) -> Iterable[int]:
@@ -431,17 +441,11 @@ class _Matching:
         else:
             return found[0]
         if found[4]:
-            return _reckoned(text, found[4])
+            return reckoned(text, found[4])
         if not found[2]:
             return text
         with_names = {one: self._slice(n, at) for n, one in enumerate(parts) if one == "W"}
-        return _CHANGES[found[2]](text, with_names.get("W", ""))
-
-
-def _reckoned(text: str, by: str) -> str:
-    number = int(text) if text.isdigit() else 0
-    sign, other = by[0], int(by[1:])
-    return str(number * other if sign == "*" else number + other if sign == "+" else number - other)
+        return CHANGES[found[2]](text, with_names.get("W", ""))
 
 
 def _apart(text: str, start: int, end: int, better: str) -> str:
@@ -453,45 +457,6 @@ def _apart(text: str, start: int, end: int, better: str) -> str:
     return better
 
 
-def bare(text: str) -> str:
-    """Returns a text without its quotes."""
-    return text[1:-1] if text[:1] in ("'", '"') else text
-
-
-def in_quotes(text: str) -> str:
-    """Returns a text in quotes, those that it does not hold itself."""
-    if text[:1] in ("'", '"') and text[-1:] == text[:1] and len(text) > 1:
-        return text
-    return f"'{text}'" if '"' in text else f'"{text}"'
-
-
-def _searched(text: str, _: str) -> str:
-    """A pattern that may be found anywhere, as one of the whole text."""
-    inner = bare(text)
-    head = "" if inner.startswith(("^", ".*")) else ".*"
-    tail = "" if inner.endswith(("$", ".*")) else ".*"
-    return f"{text[0]}{head}{inner}{tail}{text[0]}"
-
-
-def _joined(text: str, _: str) -> str:
-    parts = re.split(r"\{([^{}]*)\}", bare(text))
-    return ", ".join(one if n % 2 else in_quotes(one) for n, one in enumerate(parts) if one)
-
-
-_CHANGES: Final[dict[str, Callable[[str, str], str]]] = {
-    "bare": lambda text, _: bare(text),
-    "quote": lambda text, _: in_quotes(text),
-    "glob": lambda text, _: in_quotes(bare(text).replace("%", "*")),
-    "low": lambda text, _: text.lower(),
-    "tail": lambda text, _: text.rpartition(".")[2],
-    "one": lambda text, _: text.removesuffix("s"),
-    "name": lambda text, _: re.sub(r"\W", "_", text.lstrip("$")),
-    "kebab": lambda text, _: re.sub(r"[^\w.-]+", "-", bare(text)).strip("-"),
-    "search": _searched,
-    "join": _joined,
-    "it": lambda text, name: re.sub(rf"\b{re.escape(name)}\.", "it.", text),
-    "file": lambda text, _: bare(text).removesuffix(".policy"),
-}
 _ENDS: Final = {
     **dict.fromkeys("ABCD", _Matching.value), "P": _Matching.path, "O": _Matching.labels,
     "N": _Matching.number, "R": _Matching.percentage, "T": _Matching.quoted, "Q": _Matching.run,

@@ -33,8 +33,9 @@ _ENGLISH: Final = frozenset(
 )
 #: What makes a word the opposite of the one it looks like.
 _NEGATION: Final = re.compile(r"(?:un|not|non)", re.IGNORECASE)
-#: Edits that are tried at most, and the length of what is looked at around a place.
+#: Edits that are tried at most, the letters that are read for it, and how far around is looked.
 _MOST_TRIED: Final = 24
+_MOST_READ: Final = 6000
 _WINDOW: Final = 1000
 #: A part of a help that stands for something of the author's.
 _PLACEHOLDER: Final = re.compile(r"\b(?:KEY|NAME|VALUE|CONDITION|EXPRESSION|PARAM)\b")
@@ -74,7 +75,8 @@ def _best(place: Place) -> tuple[int, Edit] | None:
         return None
     best: tuple[int, Edit] | None = None
     edits = sorted(_edits(place), key=lambda one: (one.cost, one.order))
-    for edit in edits[:_MOST_TRIED]:
+    # Each try reads the statement: of a long one there are fewer.
+    for edit in edits[: max(4, min(_MOST_TRIED, _MOST_READ // len(place.text)))]:
         if place.text[edit.start : edit.end] == edit.better:
             continue
         left = _left(place, edit)
