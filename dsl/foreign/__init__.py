@@ -11,10 +11,10 @@ from dsl.foreign.matcher import Matcher, Row
 from dsl.foreign.nearest import closest as closest
 from dsl.foreign.nearest import edit_distance as edit_distance
 
-__all__ = ["Match", "Row", "closest", "edit_distance", "forms"]
+__all__ = ["Match", "Row", "closest", "edit_distance", "known_forms"]
 
 
 @cache
-def forms() -> Matcher:
+def known_forms() -> Matcher:
     """Returns the rows of the table, ready to be matched; made when something is wrong."""
     return Matcher(rows())

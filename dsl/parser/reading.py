@@ -46,7 +46,7 @@ def read(
         tree, stop = automaton.read(now, start, words)
         if stop is None:
             return (None if found else tree), found
-        tries = tries and len(text) < _MAX_TRIED
+        tries = tries and len(text) * (2 * len(found) + 1) < _MAX_TRIED
         far = (lambda one: reaches(automaton, one, start)) if tries else None
         # What is known of other languages is loaded when something is wrong, not before.
         from dsl.parser.repair import tell  # noqa: PLC0415 - see above

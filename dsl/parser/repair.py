@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from dsl.foreign import Match, closest, edit_distance, forms
+from dsl.foreign import Match, closest, edit_distance, known_forms
 from dsl.parser.refusal import Halt, Meant, Refusal
 from dsl.parser.statements import DECLARATIONS, HEADS, STATEMENTS, known_word
 from dsl.parser.told import Place, closed, place_of, told
@@ -126,7 +126,7 @@ def _edits(place: Place) -> Iterator[Edit]:
 def _rows(place: Place) -> Iterator[Edit]:
     where = frozenset((place.keyword, "any", *(("test",) if place.of_test else ())))
     words = frozenset() if place.of_test else _WORDS
-    for match in forms().around(place.text, place.start, where, words):
+    for match in known_forms().around(place.text, place.start, where, words):
         if match.better or match.row.sure:
             sure = match.row.sure and _PLACEHOLDER.search(match.row.better) is None
             cost = 1 if match.row.where in ("", "any") else 0
@@ -153,7 +153,7 @@ def _hinted(place: Place) -> Refusal | None:
     where = frozenset((place.keyword, "any", *(("test",) if place.of_test else ())))
     found = [
         one
-        for one in forms().around(place.text, place.start, where, _WORDS)
+        for one in known_forms().around(place.text, place.start, where, _WORDS)
         if not one.row.sure
         and (not one.row.where.startswith("head") or place.start <= one.place[1])
     ]
