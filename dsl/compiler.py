@@ -81,6 +81,14 @@ _SLOTS: Final = {
 }
 
 
+def _meant(name: str, args: Sequence[str]) -> tuple[str, bool, str]:
+    """Says how a call of another language is written here."""
+    # Loaded when something is wrong, not before.
+    from dsl.spelling import call_for  # noqa: PLC0415 - see above
+
+    return call_for(name, args) or ("", False, "")
+
+
 class CompileResult(Struct, frozen=True):
     """What a compile gives: plans only when nothing is wrong.
 
@@ -109,7 +117,7 @@ class Compiler:
     """
 
     def __init__(self, memo: Memo | None = None, plugins: Collection[str] = ()) -> None:
-        self._parser = Parser()
+        self._parser = Parser(_meant)
         self._plugins = plugins
         self._memo = memo or Memo()
 

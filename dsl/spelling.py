@@ -5,10 +5,12 @@ tree.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from dsl.foreign import closest as closest
+from dsl.foreign import edit_distance
 from dsl.functions import AGGREGATES as AGGREGATES
 from dsl.functions import FUNCTIONS
 from dsl.schema import CATALOGUE, FIELDS, KUBERNETES_PATHS, PLURALS, POD_SETS
@@ -37,42 +39,6 @@ class Spelling(NamedTuple):
 
 
 # ---- close names
-
-
-def closest(name: str, names: Iterable[str]) -> str | None:
-    """Returns the nearest of the names within edit distance 2, None if there is none."""
-    best, best_distance = None, _MAX_DISTANCE + 1
-    low, size = name.lower(), len(name)
-    letters = set(low)
-    for other in names:
-        # An edit adds a letter and takes one at most. A file may hold thousands of names that are
-        # unknown, so what is far away must cost next to nothing.
-        if abs(len(other) - size) >= best_distance:
-            continue
-        lower = other.lower()
-        if len(letters.symmetric_difference(lower)) > 2 * (best_distance - 1):
-            continue
-        distance = 0 if lower == low else edit_distance(low, lower)
-        if distance < best_distance and distance * 2 < max(size, 1):
-            best, best_distance = other, distance
-            if not distance:
-                break
-    return best
-
-
-def edit_distance(left: str, right: str) -> int:
-    """Returns how many insertions, deletions, changes or swaps lead from one to the other."""
-    older: list[int] = []
-    before: list[int] = []
-    row = list(range(len(right) + 1))
-    for i, a in enumerate(left, 1):
-        older, before, row = before, row, [i]
-        for j, b in enumerate(right, 1):
-            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
-            if i > 1 and j > 1 and a == right[j - 2] and left[i - 2] == b:
-                cost = min(cost, older[j - 2] + 1)
-            row.append(cost)
-    return row[-1]
 
 
 def closest_field(name: str) -> str | None:
@@ -154,7 +120,6 @@ _PARTS: Final = MappingProxyType(
 )  # fmt: skip
 _SIZES: Final = ("count", "size", "length", "len", "number", "total")
 _METRICS: Final = ("metric", "metrics", "prometheus", "usage", "stats")
-_POD_COUNT: Final = "count(node.pods)"
 #: What is meant by names of others, each an owner and what is left of the path.
 _MEANT: Final = {
     "now - pod.created": "pod.age",
@@ -282,7 +247,6 @@ _CONCEPTS: Final = MappingProxyType(
 )
 #: What a field of the cluster's state is not, and where it is instead.
 _PENDING: Final = "the pod to place is always pending; of other pods ask `it.phase`"
-_TESTS_OF_LABELS: Final = ("label", "annotation", "taint")
 
 
 def field_for(path: str, key: str | None = None) -> Spelling | None:
@@ -483,7 +447,8 @@ _CALLS: Final = MappingProxyType(
         "clampmax": "min({0}, {1})", "clampmin": "max({0}, {1})",
         "ceiling": "ceil({0})", "trunc": "floor({0})", "truncate": "floor({0})",
         "power": "pow({0}, {1})", "fmod": "mod({0}, {1})", "modulo": "mod({0}, {1})",
-        "log": "log2({0})", "ln": "log2({0})", "fabs": "abs({0})", "absolute": "abs({0})",
+        **dict.fromkeys(("log", "ln"), "(log2({0}) / log2(2.718281828))"),
+        "fabs": "abs({0})", "absolute": "abs({0})",
         "uppercase": "upper({0})", "toupper": "upper({0})", "upperascii": "upper({0})",
         "lowercase": "lower({0})", "tolower": "lower({0})", "lowerascii": "lower({0})",
         "concat": "join({*})", "format": "join({*})", "concatenate": "join({*})",
@@ -655,6 +620,8 @@ def _of_owner(owner: str, method: str, args: Sequence[str]) -> Spelling | None:
 
 def _in_order(form: str, parts: list[str]) -> list[str]:
     """Returns the arguments with what is tested in front: `regex("^a", pod.name)`."""
+    if form == "{1} matches {0}" and len(parts) > 1:
+        return _in_order("{0} matches {1}", parts[1::-1])[::-1]
     texts = re.fullmatch(r"\{0\} (matches|like|contains|starts with|ends with) \{1\}", form)
     if texts is None or not parts[1:] or parts[2:]:
         return parts

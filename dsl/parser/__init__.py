@@ -10,6 +10,7 @@ from typing import Final
 from dsl.diagnostics import Diagnostic, Fix, Severity
 from dsl.parser.build import Kept, StatementReader
 from dsl.parser.layout import Chunk, cut
+from dsl.parser.refusal import Meant
 from dsl.parser.statements import is_statement
 from dsl.parser.tests import parse_test
 from dsl.source import SourceFile, Span, TextProblem
@@ -37,8 +38,9 @@ def problem_diagnostic(source: SourceFile, problem: TextProblem) -> Diagnostic:
 class Parser:
     """Reads policy files; holds the tables of the grammar."""
 
-    def __init__(self) -> None:
-        self._reader = StatementReader()
+    def __init__(self, meant: Meant | None = None) -> None:
+        """Makes a parser; `meant` says how calls of other languages are written here."""
+        self._reader = StatementReader(meant)
 
     def warm(self) -> None:
         """Makes now, in a twentieth of a second, what is made when a statement needs it."""
@@ -53,6 +55,7 @@ class Parser:
             source: the file.
             keep: gets the words of each statement that can be read.
         """
+        self._reader.begin()
         chunks, problems = cut(source)
         for problem in problems:
             yield None, (problem_diagnostic(source, problem),)
@@ -134,27 +137,27 @@ class Parser:
 def _is_ours(text: str) -> bool:
     if is_statement(text):
         return True
-    from dsl.parser.complaints.lines import is_ours  # noqa: PLC0415 - see above
+    from dsl.parser.lines import is_ours  # noqa: PLC0415 - see above
 
     return is_ours(text)
 
 
 def _with_tail(source: SourceFile, chunks: Sequence[Chunk]) -> tuple[int, Chunk]:
     """Returns how many lines of list items or braces belong to the first, and it with them."""
-    from dsl.parser.complaints.lines import tail  # noqa: PLC0415 - see above
+    from dsl.parser.lines import tail  # noqa: PLC0415 - see above
 
     count = tail([source.slice(one.span) for one in chunks])
     return count, Chunk(Span(chunks[0].span.start, chunks[count].span.end))
 
 
 def _is_foreign(text: str) -> bool:
-    from dsl.parser.complaints.lines import foreign  # noqa: PLC0415 - see above
+    from dsl.parser.lines import foreign  # noqa: PLC0415 - see above
 
     return foreign(text) is not None
 
 
 def _broken(source: SourceFile, chunk: Chunk) -> Broken:
-    from dsl.parser.complaints.lines import declares  # noqa: PLC0415 - see above
+    from dsl.parser.lines import declares  # noqa: PLC0415 - see above
 
     return Broken(chunk.span, declares(source.slice(chunk.span)))
 
@@ -171,7 +174,7 @@ def _stray(
         lost: whether the line before was no statement.
         broken: whether the line before could not be read.
     """
-    from dsl.parser.complaints import lines  # noqa: PLC0415 - see above
+    from dsl.parser import lines  # noqa: PLC0415 - see above
 
     text = source.slice(chunk.span)
     ours = lines.is_ours(text)
@@ -191,7 +194,7 @@ def _run_together(
     source: SourceFile, chunks: Sequence[Chunk]
 ) -> tuple[Broken, tuple[Diagnostic, ...]]:
     """Returns what is said of a statement that goes on in column 1."""
-    from dsl.parser.complaints.lines import continued  # noqa: PLC0415 - see above
+    from dsl.parser.lines import continued  # noqa: PLC0415 - see above
 
     first, *rest = chunks
     return _broken(source, first), tuple(continued(source, first.span, one.span) for one in rest)

@@ -7,6 +7,7 @@ node's place from those of its children each time. Same trees, same places, a th
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from lark import Lark, Token, Tree
@@ -17,6 +18,9 @@ END: Final = "$END"
 _BLANKS: Final = " \t"
 #: Whether a word is longer than the keyword it starts with; Lark would stop within `isolated`.
 _GOES_ON: Final = re.compile(r"\w").match
+
+#: The pattern of a kind of word that is one of a few.
+_WORDS: Final = re.compile(r"\(([a-z |]+)\)\(\?!")
 
 _Place = tuple[int, int]
 
@@ -116,6 +120,7 @@ class Automaton:
 
     def __init__(self, tables: Lark) -> None:
         parts: Any = tables.parser
+        self._terminals = tables.terminals
         self._lexers = parts.lexer.lexers
         self._table = parts.parser.parser.parse_table
         self._callbacks = parts.parser.parser.callbacks
@@ -125,6 +130,18 @@ class Automaton:
         self._climbs: dict[tuple[int, int, str], int] = {}
         #: Knows all words of the grammar, whatever the state.
         self._anywhere = _row(parts.lexer.root_lexer, {})
+
+    @cached_property
+    def spelt(self) -> Mapping[str, tuple[str, ...]]:
+        """The words and signs that each name of the grammar stands for, where it is a few."""
+        found = {}
+        for one in self._terminals:
+            words = _WORDS.match(re.sub(r"\[[^\]]*\]\+", " ", one.pattern.value))
+            if one.pattern.type == "str":
+                found[str(one.name)] = (str(one.pattern.value),)
+            elif words is not None:
+                found[str(one.name)] = tuple(words[1].split("|"))
+        return found
 
     def warm(self) -> None:
         """Makes the rows of all states, which otherwise are made when first asked for."""

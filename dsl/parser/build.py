@@ -5,28 +5,25 @@ Lark's objects do not leave this module.
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, Final, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 from lark import Token, Tree
 
 from dsl import syntax as s
 from dsl.diagnostics import Diagnostic
 from dsl.parser.automaton import Automaton
+from dsl.parser.expressions import Raw, StopError, _Expressions
 from dsl.parser.lexemes import lexemes_of
-from dsl.parser.reading import Tell, depth_refusal, reaches, read, tell_policy
-from dsl.parser.refusal import Refusal
+from dsl.parser.reading import reaches, read
+from dsl.parser.refusal import Meant, Refusal
 from dsl.parser.tables import load_tables
-from dsl.source import MAX_DEPTH, MAX_ITEMS, SourceFile, Span
+from dsl.source import SourceFile, Span
 
-#: A node of Lark's tree; its stubs say little more.
-Raw = Any
 _T = TypeVar("_T")
 #: The words of each statement that was read.
 Kept = list[tuple[s.Lexeme, ...]]
-_LEAVES: Final = ("true", "false", "name", "bare_agg", "field")
-_WRAPPERS: Final = ("word", "lit", "key", "num", "glob", "members", "set_ref")
-_ESCAPES: Final = {'\\"': '"', "\\\\": "\\", "\\n": "\n", "\\t": "\t"}
-_ESCAPE: Final = re.compile(r"\\.", re.DOTALL)
+#: Wrong statements of a file of which it is tried what may be meant: each costs many readings.
+_MAX_TRIED: Final = 40
 _PART_WORDS: Final = """
     keys never victims victim_order pick victim_limit across topo skew hard peers_by weight allow
     reject wait_until wait_then message status annotate set_label event bind_default bind_with
@@ -41,19 +38,18 @@ _RESOURCE: Final = re.compile(
 )
 
 
-class _StopError(Exception):
-    """A limit was met while the tree was built; never leaves this module."""
-
-    def __init__(self, refusal: Refusal) -> None:
-        super().__init__(refusal.message)
-        self.refusal = refusal
-
-
 class StatementReader:
     """Parses one statement or one expression at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, meant: Meant | None = None) -> None:
+        """Makes a reader; `meant` says how calls of other languages are written here."""
         self._loaded: Automaton | None = None
+        self._meant = meant
+        self._wrong = 0
+
+    def begin(self) -> None:
+        """Begins a file: of its first wrong statements it is tried what may be meant."""
+        self._wrong = 0
 
     def warm(self) -> None:
         """Reads the tables if they are not there yet, and makes the scanner of every state."""
@@ -68,13 +64,13 @@ class StatementReader:
         self, source: SourceFile, span: Span, keep: Kept | None = None
     ) -> tuple[s.Statement | None, list[Diagnostic]]:
         """Reads one statement of a policy; see `built`."""
-        return self.built(source, span, ("start", _statement, tell_policy), keep)
+        return self.built(source, span, ("start", _statement), keep)
 
     def built(
         self,
         source: SourceFile,
         span: Span,
-        how: "tuple[str, Callable[[_Builder, Raw], _T], Tell]",
+        how: "tuple[str, Callable[[_Builder, Raw], _T]]",
         keep: Kept | None = None,
     ) -> tuple[_T | None, list[Diagnostic]]:
         """Reads the text under a span; with None there is at least one finding.
@@ -82,43 +78,41 @@ class StatementReader:
         Args:
             source: the file.
             span: the text in it.
-            how: the start symbol, what turns Lark's tree into ours, what names mistakes.
+            how: the start symbol, what turns Lark's tree into ours.
             keep: gets the words of the text, if it can be read.
         """
-        start, make, tell = how
-        builder = _Builder(self, source, span.start)
+        start, make = how
+        builder = _Builder(self.expression, source, span.start)
         text = source.slice(span)
         words: list[Token] | None = None if keep is None else []
-        tree = self._read(
-            builder, text if text.endswith("\n") else text + "\n", (start, tell), words
-        )
+        tree = self._read(builder, text if text.endswith("\n") else text + "\n", start, words)
         if tree is None:
             return None, builder.found
         if keep is not None and words is not None:
             keep.append(lexemes_of(tree, words, span.start))
         try:
             made = make(builder, tree)
-        except _StopError as stop:
+        except StopError as stop:
             builder.report(stop.refusal)
             return None, builder.found
         return (None if builder.fatal else made), builder.found
 
-    def reads(self, text: str) -> bool:
+    def reads(self, text: str, start: str = "start") -> bool:
         """Whether a text is a statement as far as the grammar goes."""
-        return reaches(self._automaton(), text, "start") > len(text)
+        return reaches(self._automaton(), text, start) > len(text)
 
     def expression(
         self, source: SourceFile, span: Span, text: str | None = None
     ) -> tuple[s.Expr | None, list[Diagnostic]]:
         """Reads the text under a span as an expression; `text` replaces it (escapes read)."""
-        builder = _Builder(self, source, span.start)
+        builder = _Builder(self.expression, source, span.start)
         text = source.slice(span) if text is None else text
-        tree = self._read(builder, text, ("expr", tell_policy))
+        tree = self._read(builder, text, "expr")
         if tree is None:
             return None, builder.found
         try:
             return builder.expr(tree), builder.found
-        except _StopError as stop:
+        except StopError as stop:
             builder.report(stop.refusal)
             return None, builder.found
 
@@ -126,10 +120,12 @@ class StatementReader:
         self,
         builder: "_Builder",
         text: str,
-        how: tuple[str, Tell],
+        start: str,
         words: list[Token] | None = None,
     ) -> Raw:
-        tree, found = read(self._automaton(), text, *how, words)
+        tries = self._wrong < _MAX_TRIED
+        tree, found = read(self._automaton(), text, start, words, self._meant, tries=tries)
+        self._wrong += bool(found)
         for refusal in found:
             builder.report(refusal)
         return tree
@@ -139,33 +135,8 @@ def _statement(builder: "_Builder", tree: Raw) -> s.Statement:
     return builder.statement(tree.children[0])
 
 
-class _Builder:
-    """Turns the tree of one statement into ours; positions become those of the file."""
-
-    def __init__(self, reader: StatementReader, source: SourceFile, base: int) -> None:
-        self.reader = reader
-        self.source = source
-        self.base = base
-        self.found: list[Diagnostic] = []
-        self.fatal = False
-        self.depth = 0
-
-    # ---- places and findings
-
-    def report(self, refusal: Refusal) -> None:
-        """Adds a finding whose places count from the start of the statement."""
-        self.fatal = True
-        size = len(self.source.text)
-        self.found.append(refusal.diagnostic(self.source, self.base, size))
-
-    def span(self, node: Raw) -> Span:
-        if isinstance(node, Token):
-            start = node.start_pos or 0
-            return Span(self.base + start, self.base + (node.end_pos or start))
-        meta = node.meta
-        if meta.empty:
-            return Span(self.base, self.base)
-        return Span(self.base + meta.start_pos, self.base + meta.end_pos)
+class _Builder(_Expressions):
+    """Turns the tree of one statement into ours."""
 
     # ---- statements
 
@@ -362,299 +333,6 @@ class _Builder:
             words.append(s.Word(span, "reverse"))
         return s.Clause(span, "normalize", tuple(words))
 
-    def template(self, token: Raw) -> s.Template:
-        raw = str(token)
-        span = self.span(token)
-        mark = 3 if raw.startswith('"""') else 1
-        if raw.startswith("'"):
-            return s.Template(span, (raw[1:-1],))
-        parts: list[str | s.Expr] = []
-        text = ""
-        at, end = mark, len(raw) - mark
-        while at < end:
-            char = raw[at]
-            if raw[at : at + 2] in ("{{", "}}"):
-                text += char
-                at += 2
-            elif char == "\\":
-                text += self._escape(raw[at : at + 2], span.start + at)
-                at += 2
-            elif char == "{":
-                close = _closing(raw, at, end)
-                expr = self._hole(raw, span.start, at, close) if close > 0 else None
-                if close < 0:
-                    self.report(_hole_refusal("`{` has no `}`", span, at, self.base))
-                    break
-                parts.extend([text] if text else [])
-                parts.extend([expr] if expr is not None else [])
-                text = ""
-                at = close + 1
-            elif char == "}":
-                self.report(_hole_refusal("`}` has no `{`", span, at, self.base))
-                break
-            else:
-                text += char
-                at += 1
-        if text:
-            parts.append(text)
-        return s.Template(span, tuple(parts))
-
-    def _hole(self, raw: str, start: int, at: int, close: int) -> s.Expr | None:
-        inner = raw[at + 1 : close]
-        span = Span(start + at + 1, start + close)
-        if not inner.strip():
-            self.report(_hole_refusal("`{}` is empty", Span(start, start), at, self.base))
-            return None
-        plain = _ESCAPE.sub(lambda found: _ESCAPES.get(found.group(), found.group()), inner)
-        expr, found = self.reader.expression(self.source, span, plain)
-        self.found.extend(found)
-        self.fatal = self.fatal or bool(found)
-        return expr
-
-    def quoted(self, token: Raw) -> str:
-        """Returns the text between quotes, its escapes read."""
-        raw = str(token)
-        if raw.startswith('"""'):
-            inner, shift = raw[3:-3], 3
-        elif raw.startswith("'"):
-            return raw[1:-1]
-        else:
-            inner, shift = raw[1:-1], 1
-        start = self.span(token).start + shift
-        return _ESCAPE.sub(lambda found: self._escape(found.group(), start + found.start()), inner)
-
-    def _escape(self, escape: str, at: int) -> str:
-        if escape not in _ESCAPES:
-            self.report(
-                Refusal(
-                    "P008",
-                    f"`{escape}` means nothing in a quoted text",
-                    at - self.base,
-                    at - self.base + len(escape),
-                    helps=(
-                        'a quoted text knows \\" \\\\ \\n \\t;'
-                        " single quotes take everything as it is",
-                    ),
-                )
-            )
-        return _ESCAPES.get(escape, escape)
-
-    # ---- expressions
-
-    def expr(self, node: Raw) -> Raw:
-        """Returns our tree of one of Lark's; untyped because Lark's trees are."""
-        while isinstance(node, Tree) and node.data in _WRAPPERS:
-            node = node.children[0]
-        if isinstance(node, Token):
-            return self._token(node)
-        build: Callable[[Raw], s.Expr] = getattr(self, f"ex_{node.data}")
-        if node.data in _LEAVES:
-            return build(node)
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            span = self.span(node)
-            raise _StopError(depth_refusal(span.start - self.base, span.start - self.base + 1))
-        try:
-            return build(node)
-        finally:
-            self.depth -= 1
-
-    def _token(self, token: Token) -> s.Expr:
-        span = self.span(token)
-        text = str(token)
-        if token.type == "QUANT":
-            return s.Number(span, text)
-        if token.type == "PERCENT":
-            return s.Percent(span, text)
-        if token.type == "STRING":
-            return s.Text(span, self.quoted(token))
-        if token.type == "PARAM":
-            return s.Param(span, text[1:])
-        return s.Word(span, text)
-
-    def _inner(self, tree: Raw) -> s.Expr:
-        return cast("s.Expr", self.expr(tree.children[0]))
-
-    def ex_words(self, tree: Raw) -> s.Words:
-        return self.words(tree)
-
-    def words(self, tree: Raw) -> s.Words:
-        """Returns a list of words; refuses one that is too long."""
-        items = [one for one in tree.children if one is not None]
-        if len(items) > MAX_ITEMS:
-            span = self.span(items[MAX_ITEMS])
-            raise _StopError(
-                Refusal(
-                    "P006",
-                    f"a list holds at most {MAX_ITEMS} items",
-                    span.start - self.base,
-                    span.end - self.base,
-                    helps=("give the nodes or pods a label, and test that",),
-                )
-            )
-        return s.Words(self.span(tree), tuple(self.expr(one) for one in items))
-
-    def ex_range(self, tree: Raw) -> s.Range:
-        low, high = (self.expr(one) for one in tree.children)
-        return s.Range(self.span(tree), low, high)
-
-    def ex_true(self, tree: Raw) -> s.Bool:
-        return s.Bool(self.span(tree), value=True)
-
-    def ex_false(self, tree: Raw) -> s.Bool:
-        return s.Bool(self.span(tree), value=False)
-
-    def ex_name(self, tree: Raw) -> s.Name:
-        return s.Name(self.span(tree), str(tree.children[0]))
-
-    def ex_call(self, tree: Raw) -> s.Call:
-        name, *args = tree.children
-        built = tuple(self.expr(one) for one in args if one is not None)
-        return s.Call(self.span(tree), str(name), self.span(name), built)
-
-    def ex_field(self, tree: Raw) -> s.Field:
-        path, _, key, tail = tree.children
-        return s.Field(
-            self.span(tree),
-            str(path),
-            self.expr(key) if key is not None else None,
-            None,
-            str(tail) if tail is not None else "",
-        )
-
-    def ex_keyed_name(self, tree: Raw) -> s.Field:
-        name, _, key = tree.children
-        return s.Field(self.span(tree), str(name), self.expr(key))
-
-    def ex_field_computed(self, tree: Raw) -> s.Field:
-        path, _, key, tail = tree.children
-        text = str(tail) if tail is not None else ""
-        return s.Field(self.span(tree), str(path), None, self.expr(key), text)
-
-    def ex_bare_agg(self, tree: Raw) -> s.BareAggregate:
-        return s.BareAggregate(self.span(tree), str(tree.children[0].children[0]))
-
-    def ex_agg(self, tree: Raw) -> s.Aggregate:
-        name, *args, over, where = tree.children
-        return s.Aggregate(
-            self.span(tree),
-            str(name.children[0]),
-            tuple(self.expr(one) for one in args),
-            self.expr(over) if over is not None else None,
-            self.expr(where) if where is not None else None,
-        )
-
-    def ex_if_(self, tree: Raw) -> s.If:
-        span = self.span(tree)
-        branches = []
-        while True:
-            cond, then, other = tree.children
-            branches.append((self.expr(cond), self.expr(then)))
-            if isinstance(other, Tree) and other.data == "if_" and len(branches) < MAX_ITEMS:
-                tree = other
-                continue
-            return s.If(span, tuple(branches), self.expr(other))
-
-    def ex_or_expr(self, tree: Raw) -> s.Logical:
-        return s.Logical(self.span(tree), "or", tuple(self.expr(one) for one in tree.children))
-
-    def ex_and_expr(self, tree: Raw) -> s.Logical:
-        return s.Logical(self.span(tree), "and", tuple(self.expr(one) for one in tree.children))
-
-    def ex_not_(self, tree: Raw) -> s.Not:
-        return s.Not(self.span(tree), self._inner(tree))
-
-    def _chain(self, tree: Raw) -> s.Chain:
-        span = self.span(tree)
-        signs = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
-        family = ("add", "sub") if tree.data in ("add", "sub") else ("mul", "div")
-        operators: list[str] = []
-        operands: list[Raw] = []
-        node: Raw = tree
-        # A chain leans to the left; walking it down keeps the recursion flat. A parenthesised
-        # chain of the same family on the left has the same meaning, so it may join.
-        while isinstance(node, Tree) and node.data in family:
-            left, right = node.children
-            operators.append(signs[str(node.data)])
-            operands.append(right)
-            node = left
-        operands.append(node)
-        built = tuple(self.expr(one) for one in reversed(operands))
-        return s.Chain(span, tuple(reversed(operators)), built)
-
-    ex_add = ex_sub = ex_mul = ex_div = _chain
-
-    def ex_neg(self, tree: Raw) -> s.Negative:
-        return s.Negative(self.span(tree), self._inner(tree))
-
-    def ex_percent_of(self, tree: Raw) -> s.PercentOf:
-        percent, operand = (self.expr(one) for one in tree.children)
-        return s.PercentOf(self.span(tree), percent, operand)
-
-    def ex_fallback(self, tree: Raw) -> s.Fallback:
-        span = self.span(tree)
-        operands = []
-        node: Raw = tree
-        while isinstance(node, Tree) and node.data == "fallback":
-            first, node = node.children
-            operands.append(self.expr(first))
-        return s.Fallback(span, (*operands, self.expr(node)))
-
-    def ex_compare(self, tree: Raw) -> s.Compare:
-        left, operator, right = tree.children
-        return s.Compare(
-            self.span(tree), str(operator), self.span(operator), self.expr(left), self.expr(right)
-        )
-
-    def ex_text_test(self, tree: Raw) -> s.TextTest:
-        left, operator, right = tree.children
-        word = " ".join(str(operator).split())
-        return s.TextTest(self.span(tree), word, self.expr(left), self.expr(right))
-
-    def ex_like(self, tree: Raw) -> s.TextTest:
-        left, right = tree.children
-        return s.TextTest(self.span(tree), "like", self.expr(left), self.expr(right))
-
-    def ex_matches(self, tree: Raw) -> s.TextTest:
-        left, right = tree.children
-        return s.TextTest(self.span(tree), "matches", self.expr(left), self.expr(right))
-
-    def _in(self, tree: Raw) -> s.In:
-        left, members = tree.children
-        return s.In(
-            self.span(tree), self.expr(left), self.expr(members), negated=tree.data == "not_in"
-        )
-
-    ex_is_in = ex_not_in = _in
-
-    def _is(self, tree: Raw) -> s.Is:
-        left, right = tree.children
-        return s.Is(
-            self.span(tree), self.expr(left), self.expr(right), negated=tree.data == "is_not"
-        )
-
-    ex_is_ = ex_is_not = _is
-
-    def _is_missing(self, tree: Raw) -> s.IsMissing:
-        return s.IsMissing(self.span(tree), self._inner(tree), negated=tree.data == "is_present")
-
-    ex_is_missing = ex_is_present = _is_missing
-
-    def _label(self, tree: Raw) -> s.LabelTest:
-        path, key, *rest = tree.children
-        operator, value = "", None
-        if tree.data == "label_test":
-            operator = str(rest[0].children[0])
-            value = self.expr(rest[1])
-        elif tree.data in ("label_in", "label_not_in"):
-            operator = "in" if tree.data == "label_in" else "not in"
-            value = self.expr(rest[0])
-        return s.LabelTest(
-            self.span(tree), str(path), self.span(path), self.expr(key), operator, value
-        )
-
-    ex_has_label = ex_label_test = ex_label_in = ex_label_not_in = _label
-
 
 def _turned(amount: s.Amount) -> bool:
     """Whether a number stands where a resource is named, and a resource where its amount is."""
@@ -662,28 +340,3 @@ def _turned(amount: s.Amount) -> bool:
     if not isinstance(key, s.Word) or not isinstance(value, s.Word | s.Text):
         return False
     return key.value[:1].isdigit() and _RESOURCE.match(value.value) is not None
-
-
-def _closing(raw: str, at: int, end: int) -> int:
-    """Returns where the brace opened at `at` closes, minding quotes; -1 if nowhere."""
-    quote = ""
-    for place in range(at + 1, end):
-        char = raw[place]
-        if quote:
-            quote = "" if char == quote else quote
-        elif char in "\"'":
-            quote = char
-        elif char == "}":
-            return place
-    return -1
-
-
-def _hole_refusal(message: str, span: Span, at: int, base: int) -> Refusal:
-    place = span.start + at - base
-    return Refusal(
-        "P013",
-        f"{message} in this message",
-        place,
-        place + 1,
-        helps=("write `{expression}`, or `{{` and `}}` for braces",),
-    )

@@ -13,7 +13,7 @@ from lark import Token
 from msgspec.structs import replace
 
 from dsl.parser.automaton import END, Automaton, Stop
-from dsl.parser.refusal import Halt, Refusal
+from dsl.parser.refusal import Halt, Meant, Refusal
 from dsl.source import MAX_DEPTH
 
 _BRACKETS: Final = re.compile(r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[(\[)\]]')
@@ -23,24 +23,18 @@ _MAX_FOUND: Final = 8
 _MAX_TRIED: Final = 4000
 
 
-#: Names what is wrong where reading stopped.
-Tell = Callable[[Halt], Refusal]
-
-
-def tell_policy(halt: Halt) -> Refusal:
-    """Names what is wrong with a policy's statement."""
-    # What is known of other languages is loaded when something is wrong, not before.
-    from dsl.parser.complaints.order import complain  # noqa: PLC0415 - see above
-
-    return complain(halt)
-
-
 def read(
-    automaton: Automaton, text: str, start: str, tell: Tell, words: list[Token] | None = None
+    automaton: Automaton,
+    text: str,
+    start: str,
+    words: list[Token] | None = None,
+    meant: Meant | None = None,
+    *,
+    tries: bool = True,
 ) -> tuple[Any, list[Refusal]]:
     """Returns Lark's tree, or None and what is wrong; places are those of the text given.
 
-    With a tree, `words` gets every word of the text.
+    With a tree, `words` gets every word of the text; without `tries` nothing else is read.
     """
     deep = too_deep(text)
     if deep is not None:
@@ -52,8 +46,23 @@ def read(
         tree, stop = automaton.read(now, start, words)
         if stop is None:
             return (None if found else tree), found
-        far = (lambda one: reaches(automaton, one, start)) if len(text) < _MAX_TRIED else None
-        refusal = tell(Halt(now, *_met(stop, now), alone=start == "expr", read=far))
+        tries = tries and len(text) * (2 * len(found) + 1) < _MAX_TRIED
+        far = (lambda one: reaches(automaton, one, start)) if tries else None
+        # What is known of other languages is loaded when something is wrong, not before.
+        from dsl.parser.repair import tell  # noqa: PLC0415 - see above
+
+        refusal = tell(
+            Halt(
+                now,
+                *_met(stop, now),
+                start == "expr",
+                start == "testfile",
+                far,
+                automaton.spelt,
+                meant,
+                _fits(automaton, now, start) if tries else None,
+            )
+        )
         back = _as_written(refusal, edits)
         if back is None or (found and back.start <= found[-1].start):
             break
@@ -69,32 +78,20 @@ def read(
         first, last, better = repair
         now = now[:first] + better + now[last:]
         edits.append(repair)
-    if (
-        len(edits) == 1
-        and refusal.repair is None
-        and _leads_nowhere(found[0], edits[0], now, stop.start)
-    ):
-        return None, [replace(found[0], helps=(), fix=None, fix_at=None)]
+    if edits and found[0].repair is not None:
+        # What is left cannot be read: nobody knows whether it was meant so.
+        return None, [replace(found[0], fix=None, fix_at=None)]
     return None, found[:1]
 
 
-#: What parts one phrase from the next.
-_PARTS: Final = re.compile(
-    r"->|[,\n:()\[\]{}|]|(?<![\w.])(?:and|or|not)(?![\w.])|[\w.$\"'-]+[ \t]+[\w$]"
-)
-#: What is said where the one thing known of a word is another that fits.
-_GUESSED: Final = ("does not fit here", "is not an operator here")
+def _fits(automaton: Automaton, text: str, start: str) -> Callable[[int], frozenset[str]]:
+    """Returns what says which words could stand at a place of a text."""
 
+    def fits(at: int) -> frozenset[str]:
+        _, stop = automaton.read(text[:at], start)
+        return stop.accepts() if stop is not None and stop.kind == END else frozenset()
 
-def _leads_nowhere(found: Refusal, edit: tuple[int, int, str], now: str, stop: int) -> bool:
-    """Whether a replaced word is followed at once by what nobody understands.
-
-    Half a phrase of another language was taken for a word of this one: what it should be is not
-    known, and neither is what is left of it.
-    """
-    start, _, better = edit
-    gap = now[start + len(better) : stop]
-    return found.message.endswith(_GUESSED) and _PARTS.search(gap) is None
+    return fits
 
 
 def _covers(repair: tuple[int, int, str], edits: list[tuple[int, int, str]]) -> bool:

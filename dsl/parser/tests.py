@@ -5,18 +5,16 @@ expectations there are is `policytest`'s business.
 """
 
 import re
-from collections.abc import Iterable
-from functools import partial
 from typing import Any, Final
 
 from dsl import testsyntax as t
 from dsl.diagnostics import Diagnostic, Fix, Severity
-from dsl.parser.build import Kept, Raw, StatementReader, _Builder
+from dsl.parser.build import Kept, StatementReader, _Builder
+from dsl.parser.expressions import Raw
 from dsl.parser.layout import cut
-from dsl.parser.refusal import Halt, Refusal
-from dsl.parser.testwords import EXPECTATIONS, EXPECTS, GIVEN, UNNAMED
+from dsl.parser.refusal import Refusal
+from dsl.parser.statements import GIVEN, UNNAMED
 from dsl.source import QUOTED_OR_COMMENT, SourceFile, Span, TextProblem
-from dsl.spelling import closest
 
 
 def parse_test(
@@ -30,31 +28,24 @@ def parse_test(
         keep: gets the words of each statement that can be read.
     """
     reader = reader or StatementReader()
+    reader.begin()
     chunks, problems = cut(source)
     found = [_of_problem(source, one) for one in problems]
     statements: list[t.TestStatement] = []
+    behind = False
     for chunk in chunks:
-        run_on = _run_on(source, chunk.span)
-        if run_on is not None and run_on.fix is not None:
-            found.append(run_on.diagnostic(source, chunk.span.start, len(source.text)))
+        early = _early(source, chunk.span, reader, behind=behind)
+        behind = behind or source.slice(chunk.span).startswith("test")
+        if early is not None:
+            found.append(early)
             continue
-        if run_on is not None:
-            # Loaded when something is wrong, not before.
-            from dsl.parser.complaints.of_tests import complain_early  # noqa: PLC0415 - see above
-
-            text = source.slice(chunk.span)
-            early = complain_early(text, source.text, run_on)
-            size = len(source.text)
-            found.extend(one.diagnostic(source, chunk.span.start, size) for one in early)
-            continue
-        how = "testfile", _statement, partial(_complain, source, chunk.span.start)
-        made, findings = reader.built(source, chunk.span, how, keep)
+        made, findings = reader.built(source, chunk.span, ("testfile", _statement), keep)
         found.extend(findings)
         if made is not None:
             statements.append(made)
     if found:
         # Loaded when something is wrong, not before.
-        from dsl.parser.complaints.files import no_test_file  # noqa: PLC0415 - see above
+        from dsl.parser.lines import no_test_file  # noqa: PLC0415 - see above
 
         other = no_test_file(QUOTED_OR_COMMENT.sub(blank_out, source.text))
         if other is not None:
@@ -203,74 +194,6 @@ _PLAIN: Final = (
 )
 
 
-def _complain(source: SourceFile, start: int, halt: Halt) -> Refusal:
-    # Loaded when something is wrong, not before.
-    from dsl.parser.complaints.of_tests import complain_of_test  # noqa: PLC0415 - see above
-
-    return complain_of_test(halt, source.text, start)
-
-
-_EXPECTED: Final = f"a test expects {', '.join(EXPECTATIONS)}"
-
-
-# ---- what the grammar would take, and read as something else
-
-
-def _run_on(source: SourceFile, span: Span) -> Refusal | None:
-    """`given pods`: where only words may stand, the grammar would take the `pod` of it."""
-    text = source.slice(span)
-    bare = QUOTED_OR_COMMENT.sub(blank_out, text)
-    for found in re.finditer(r"^(?:test:.*?)?[ \t]*\bgiven[ \t]+([\w-]+)", bare, re.MULTILINE):
-        if found.group(1) not in GIVEN:
-            return no_given(found.start(1), found.group(1))
-    return _no_expectation(bare) or _said_where(bare) or _name_alone(bare)
-
-
-def _no_expectation(bare: str) -> Refusal | None:
-    """`assert feasible [a]`, `should be ...`, `expect` or `expect gated` with nothing behind it."""
-    if not bare.startswith("test"):
-        return None
-    for found in re.finditer(r"^[ \t]+(\w+):?[ \t]+(\w+)\b", bare, re.MULTILINE):
-        # The same words may be values of a line that continues the one above.
-        if found.group(1) in EXPECTS and found.group(2) in (*EXPECTATIONS, "be", "not", "that"):
-            message = f"`{found.group(1)}` does not fit here"
-            return refuse(*found.span(1), "P001", message, "did you mean `expect`?")
-    for found in re.finditer(r"(?m)^[ \t]+(expect)[ \t]*\n\s*(?:given|expect)[ \t]+\w", bare):
-        return refuse(*found.span(1), "P009", "nothing follows `expect`", _EXPECTED)
-    for found in re.finditer(r"\bexpect[ \t]+([\w-]+)[ \t]*\n\s*(?:given|expect)[ \t]+\w", bare):
-        message = f"nothing follows `{found.group(1)}`"
-        return refuse(*found.span(1), "P009", message, _EXPECTED)
-    return None
-
-
-def _said_where(bare: str) -> Refusal | None:
-    """`running onn1`: on which node the pod is."""
-    for found in re.finditer(r"\b(running|finished)\b:?[ \t]+(on[\w-]+)", bare):
-        better = f"on {found.group(2).removeprefix('on')}"
-        what = f"`{found.group(1)}` says on which node the pod is"
-        return Refusal("P009", what, *found.span(2), helps=(f"write  {better}",), fix=better)
-    return None
-
-
-def _name_alone(bare: str) -> Refusal | None:
-    """`given pod x` and a line of its own below: that line would be read as the value of `x`."""
-    form = r"\bgiven[ \t]+(pod|pending)[ \t]+([\w.-]+)[ \t]*\n\s*(?:given|expect)[ \t]+\w"
-    for found in re.finditer(form, bare):
-        kind, word = found.groups()
-        help_ = f"write  given {kind} name {word}"
-        return refuse(*found.span(2), "P009", f"nothing follows `{word}`", help_)
-    return None
-
-
-def no_given(start: int, met: str) -> Refusal:
-    """Refuses what no `given` can be of."""
-    end = start + max(len(met), 1)
-    near = closest(met, GIVEN) if met else None
-    what = f"there is no `given {met}`" if met else "nothing follows `given`"
-    help_ = f"did you mean `{near}`?" if near else f"given takes {listed(list(GIVEN))}"
-    return refuse(start, end, "P001", what, help_)
-
-
 def blank_out(found: re.Match[str]) -> str:
     """Blanks out a comment, or the inside of a text."""
     text = found.group()
@@ -279,12 +202,34 @@ def blank_out(found: re.Match[str]) -> str:
     return '"' + "_" * (len(text) - 2) + '"'
 
 
-def refuse(start: int, end: int, code: str, message: str, *helps: str) -> Refusal:
-    """Refuses a stretch of the statement's text."""
-    return Refusal(code, message, start, end, helps=helps)
+# ---- what is told before the grammar is asked
+
+_GIVEN: Final = re.compile(r"^(?:test:.*?)?[ \t]*\bgiven[ \t]+([\w-]+)", re.MULTILINE)
 
 
-def listed(words: Iterable[str]) -> str:
-    """Returns words as a list of English."""
-    *most, last = words
-    return f"{', '.join(most)} and {last}" if most else last
+def _early(
+    source: SourceFile, span: Span, reader: StatementReader, *, behind: bool
+) -> Diagnostic | None:
+    """A clause in column 1; `given pods`, of which the grammar would take the `pod`."""
+    text = source.slice(span)
+    clause = re.match(r"(?:given|expect)\b", text)
+    if clause is not None:
+        help_ = "indent it under its test" if behind else 'write above it  test: "what must hold"'
+        word = Span(span.start, span.start + clause.end())
+        fix = Fix(Span(span.start, span.start), "  ") if behind else None
+        return Diagnostic("P012", f"`{clause.group()}` stands in a test", source, word,
+                          helps=(help_,), fix=fix)  # fmt: skip
+    bare = QUOTED_OR_COMMENT.sub(lambda found: "_" * len(found.group()), text)
+    for found in _GIVEN.finditer(bare) if bare.startswith("test") else ():
+        if found[1] not in GIVEN:
+            # What knows of close names is loaded when something is wrong, not before.
+            from dsl.foreign.nearest import closest  # noqa: PLC0415 - see above
+
+            near = closest(found[1], GIVEN)
+            help_ = f"did you mean `{near}`?" if near else f"given takes {', '.join(GIVEN)}"
+            place = Span(span.start + found.start(1), span.start + found.end(1))
+            better = f"{text[: found.start(1)]}{near}{text[found.end(1) :]}\n"
+            fix = Fix(place, near) if near and reader.reads(better, "testfile") else None
+            message = f"there is no `given {found[1]}`"
+            return Diagnostic("P016", message, source, place, helps=(help_,), fix=fix)
+    return None

@@ -3,7 +3,7 @@
 from typing import Final
 
 from dsl.functions import parse_time
-from dsl.parser.testwords import DEFAULT_NOW
+from dsl.policytest.words import DEFAULT_NOW
 
 NOW: Final = parse_time(DEFAULT_NOW)
 OF_NODES: Final = ("feasible", "rejected", "score", "best", "nominated")

@@ -3,29 +3,16 @@
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dsl import testsyntax as t
-from dsl.checker.scope import closest
 from dsl.diagnostics import Diagnostic, Fix, Severity, sort_key
+from dsl.foreign import closest
 from dsl.functions import parse_duration, parse_number, parse_time
 from dsl.parser.build import StatementReader
 from dsl.parser.tests import parse_test
-from dsl.parser.testwords import (
-    ATTRIBUTES,
-    CHOICES,
-    DEFAULT_NOW,
-    EXAMPLES,
-    EXPECTATIONS,
-    KEYED,
-    SPAN,
-    TEXT,
-    TEXTS,
-    Plain,
-    Shape,
-    read_value,
-)
 from dsl.policytest.attributes import OF_GIVEN, OF_NODES
 from dsl.policytest.model import (
     Case,
@@ -40,11 +27,22 @@ from dsl.policytest.model import (
     pod_names,
     same_object,
 )  # fmt: skip
+from dsl.policytest.words import (
+    ATTRIBUTES,
+    CHOICES,
+    DEFAULT_NOW,
+    EXAMPLES,
+    EXPECTATIONS,
+    KEYED,
+    SPAN,
+    TEXT,
+    TEXTS,
+    Plain,
+    Shape,
+    read_value,
+)
 from dsl.source import SourceFile, Span, read_source
 from dsl.types import is_missing
-
-if TYPE_CHECKING:
-    from dsl.parser.complaints.pieces import Beside
 
 
 def read_suite(name: str, data: str | bytes, reader: StatementReader | None = None) -> Suite:
@@ -101,10 +99,6 @@ class _Reader:
         self.found = list(found)
         # A node whose line could not be read is no node, and naming it no second mistake.
         self._lost = _declared(source, found)
-        #: The statement that is being read.
-        self._within = Span(0, 0)
-        #: What the file says besides that statement.
-        self._known: tuple[Span, Beside] | None = None
 
     def suite(self, file: t.TestFile) -> Suite:
         """Returns the whole file's model."""
@@ -112,7 +106,6 @@ class _Reader:
         base = Cluster()
         tests: list[t.TestCase] = []
         for statement in file.statements:
-            self._within = statement.span
             if isinstance(statement, t.UseStatement):
                 uses.extend(self._use(statement))
             elif isinstance(statement, t.TestCase):
@@ -195,10 +188,8 @@ class _Reader:
             case t.NowSetting():
                 now = parse_time(node.time.text)
                 if is_missing(now):
-                    before = len(self.found)
                     help_ = f'write  "{DEFAULT_NOW}"'
                     self._report("P702", "this is not a time", node.time.span, help_)
-                    self._better(node.span, before)
                     return cluster
                 return replace(cluster, now=now)
             case t.MetricSetting():
@@ -211,47 +202,20 @@ class _Reader:
     def _metric(self, cluster: Cluster, node: t.MetricSetting) -> Cluster:
         keys = tuple(one.text for one in node.keys.items) if node.keys else ()
         if isinstance(node.value, t.Values) or not _is_sample(node.value.text):
-            before = len(self.found)
             help_ = _sample_help(node.value)
             self._report("P702", "the value of a metric is a number", node.value.span, help_)
-            self._better(node.span, before)
             return cluster
         setting = Setting(node.name.text, keys, node.value.text)
         others = [one for one in cluster.settings if (one.name, one.keys) != (setting.name, keys)]
         return replace(cluster, settings=(*others, setting))
 
-    def _better(self, span: Span, before: int) -> bool:
-        """Says what is wrong with a clause in place of what its reading found; whether it could.
-
-        One slip may be read as several: the next word as a value, the one behind as an attribute.
-        """
-        from dsl.parser.complaints.of_tests import beside, findings  # noqa: PLC0415 - rarely needed
-
-        if self._known is None or self._known[0] != self._within:
-            statement = self.source.slice(self._within)
-            self._known = self._within, beside(self.source.text, statement)
-        told = list(findings(self.source.slice(span), self._known[1]))
-        if not told:
-            return False
-        self.found[before:] = [one for one in self.found[before:] if not one.is_error]
-        # Names of a clause that could not be read may be those of nodes, or be none.
-        self._lost.update(_NAME.findall(self.source.slice(span)))
-        size = len(self.source.text)
-        self.found.extend(one.diagnostic(self.source, span.start, size) for one in told)
-        return True
-
     def _thing(self, node: t.Fixture) -> Thing:
         plain: dict[str, Plain] = {}
         maps: dict[str, dict[str, str]] = {}
         metrics: dict[str, Sample] = {}
-        before, wrong = len(self.found), False
         for attr in node.attrs:
-            try:
+            with suppress(_Refused):
                 self._attr(node.kind, attr, plain, maps, metrics)
-            except _Refused:
-                wrong = True
-        if wrong:
-            self._better(node.span, before)
         name = node.name.text if node.name is not None else str(plain.get("name", ""))
         on = ""
         if node.kind in ("running", "finished"):
@@ -341,13 +305,9 @@ class _Reader:
             else:
                 cluster = self._given(cluster, one)
         expected = []
-        self._within = node.span
         for wanted in node.expected:
-            before = len(self.found)
-            try:
+            with suppress(_Refused):
                 expected.append(self._expected(wanted, cluster))
-            except _Refused:
-                self._better(wanted.span, before)
         case = Case(
             node.name.text, self._line(node.span), node.span, cluster, params, tuple(expected)
         )
@@ -391,9 +351,7 @@ class _Reader:
         name = node.name.text
         shape = EXPECTATIONS.get(name)
         if shape is None:
-            message = f"there is no expectation `{name}`"
-            help_ = f"a test expects {listed(tuple(EXPECTATIONS))}"
-            raise self._refuse("P701", message, node.name.span, help_)
+            raise self._unknown(name, node.name.span, EXPECTATIONS, "there is no expectation")
         text = " ".join(self.source.slice(node.span).split())
         made = Expected(name, node.span, self._line(node.span), text)
         made = self._subject(made, shape, node)
@@ -482,7 +440,8 @@ class _Reader:
     def _unknown(self, name: str, span: Span, known: Mapping[str, object], what: str) -> _Refused:
         near = closest(name, [*known, *_CLAUSES])
         help_ = _did_you_mean(near) or f"there are {listed(sorted(known))}"
-        return self._refuse("P701", f"{what} `{name}`", span, help_)
+        fix = Fix(span, near) if near is not None and near in known else None
+        return self._refuse("P701", f"{what} `{name}`", span, help_, fix=fix)
 
     def _not(self, kind: str, name: str, value: t.Operand) -> _Refused:
         shown = " ".join(self.source.slice(value.span).split())
@@ -490,8 +449,10 @@ class _Reader:
         helps = (f"write something like {example}",) if example else ()
         return self._refuse("P702", f"`{name}` is {kind}, not `{shown}`", value.span, *helps)
 
-    def _refuse(self, code: str, message: str, span: Span, *helps: str) -> _Refused:
-        self._report(code, message, span, *helps)
+    def _refuse(
+        self, code: str, message: str, span: Span, *helps: str, fix: Fix | None = None
+    ) -> _Refused:
+        self._report(code, message, span, *helps, fix=fix)
         return _Refused()
 
 

@@ -8,6 +8,8 @@ from importlib.resources.abc import Traversable
 
 import click
 
+from dsl.codes import OLD
+
 _CODE = re.compile(r"P[0-9]{3}")
 
 
@@ -26,3 +28,6 @@ def command(code: str) -> None:
     if not _CODE.fullmatch(code) or not page.is_file():
         raise click.ClickException(f"{code} is no code of the policy language; they look like P203")
     click.echo(page.read_text("utf-8").rstrip())
+    for new in OLD.get(code, ()):
+        title = (pages() / f"{new}.md").read_text("utf-8").splitlines()[0].removeprefix("# ")
+        click.echo(f"Part of it has a code of its own now: {title}")

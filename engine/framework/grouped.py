@@ -141,6 +141,10 @@ class GroupedChoice:
         self._add(steps, column, moved)
         return self._buffer, sum(live)
 
+    def forget(self) -> None:
+        """The column was written to without a word about which rows."""
+        self._column = None
+
     def _add(self, steps: list[int], column: IntColumn, moved: Moved) -> None:
         """Makes `_buffer`: of the rows that changed, if the steps of all others stand."""
         buffer, groups, before = self._buffer, self._together.column, self._steps

@@ -9,8 +9,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from dsl.codes import become
 from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic, render
+from dsl.foreign import closest
 from dsl.parser.build import StatementReader
 from dsl.plan import DOMAINS, RuleBase, SortRule
 from dsl.policytest import (
@@ -25,7 +27,6 @@ from dsl.policytest import (
 )
 from dsl.several.rules import GangParts
 from dsl.source import MAX_BYTES, Span
-from dsl.spelling import closest
 from engine.framework.runtime import PluginError
 from engine.policy.podreads import UnreadFieldError
 from engine.policytests.answers import ByColumns, rules_of
@@ -303,6 +304,9 @@ def _refusal(expected: Expected, used: list[Used] | Refused) -> tuple[str, str]:
     codes = sorted({one.code for one in used.diagnostics})
     if wanted in codes:
         return PASSED, ""
+    new = [one for one in become(wanted) if one in codes]
+    if new:
+        return PASSED, f"{wanted} is {new[0]} now"
     text = f"{expected.text}\nthe policy is refused with {', '.join(codes)}\n"
     return FAILED, text + render(used.diagnostics)
 

@@ -5,6 +5,8 @@ import re
 from functools import cache
 from pathlib import Path
 
+from tests.scoreboard.__main__ import cases
+
 ROOT = Path(__file__).parents[2]
 _STARTS = (
     "applies to|avoid|bind|description|filter|first|forbid|gang|gate|language|mode|normalize|order"
@@ -27,10 +29,7 @@ def policies():
         found |= dict.fromkeys(re.findall(r"(?s)```policy\n(.*?)```", text))
     examples = (ROOT / "tests" / "dsl" / "data" / "examples.txt").read_text(encoding="utf-8")
     found |= dict.fromkeys(re.split(r"(?m)^=== .*\n", examples)[1:])
-    for path in sorted((ROOT / "tests" / "dsl" / "wrong").glob("*.txt")):
-        if path.stem != "policytest":
-            cases = re.findall(r"(?ms)^====\n(.*?)^>>>>$", path.read_text(encoding="utf-8"))
-            found |= dict.fromkeys(cases)
+    found |= dict.fromkeys(f"{one.text}\n" for one in cases() if one.origin != "tests")
     for folder in ("examples", "policies"):
         for path in sorted((ROOT / folder).rglob("*.policy")):
             found.setdefault(path.read_text(encoding="utf-8"))

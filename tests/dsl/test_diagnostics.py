@@ -41,12 +41,12 @@ GOLDEN = {
     "word.policy": (
         "filter: pod.namespace prod -> node.label a=b\n",
         """\
-        error[P001]: `prod` does not fit here
+        error[P023]: no `is` stands in front of `prod`
          --> word.policy:1:23
           |
         1 | filter: pod.namespace prod -> node.label a=b
           |                       ^^^^
-          = help: write  pod.namespace is prod
+          = help: did you mean  is prod
         """,
     ),
     "ns.policy": (

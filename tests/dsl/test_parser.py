@@ -2,6 +2,8 @@
 
 import inspect
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from dsl import syntax as s
 from dsl.parser import Parser
 from dsl.parser.build import _Builder
+from dsl.parser.expressions import _OF_PARTS
 from dsl.parser.tables import build_tables, grammar_text, load_tables, write_tables
 from dsl.source import make_source, read_source
 
@@ -78,6 +81,7 @@ def test_no_literal_hides_a_pattern_in_any_state():
 def test_every_expression_of_the_grammar_has_a_builder():
     tables = load_tables()
     built = {name for name, _ in inspect.getmembers(_Builder)}
+    built |= {f"ex_{name}" for name in _OF_PARTS}
     made = {str(one.alias or one.origin.name) for one in tables.rules}
     inside = {
         "add",
@@ -228,3 +232,28 @@ def test_all_parsers_of_a_process_read_the_tables_once():
 )
 def test_characters_of_one_kind_are_told_of_a_few_times(text, findings):
     assert len(read_source("a.policy", text)[1]) == findings
+
+
+def test_a_policy_that_is_right_loads_nothing_of_what_is_wrong():
+    code = """
+import sys
+from pathlib import Path
+from dsl.parser import Parser
+from dsl.parser.tests import parse_test
+from dsl.source import make_source
+
+def loaded():
+    return [one for one in sys.modules if one.startswith(("dsl.foreign", "dsl.parser.repair"))]
+
+def read(text):
+    return list(Parser().statements(make_source("a.policy", text)))
+
+for one in sorted(Path("policies").glob("*.policy"))[::4]:
+    assert not any(found for _, found in read(one.read_text("utf-8"))), one
+for one in sorted(Path("policies").glob("*.policytest"))[::4]:
+    assert not parse_test(make_source(one.name, one.read_text("utf-8")))[1], one
+assert not loaded(), loaded()
+assert read("filter: node.ready &&")[0][1]
+assert loaded()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[2])

@@ -1,8 +1,6 @@
 """Test files: what is read, what is refused and how, what merges, what holds."""
 
-import re
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -11,11 +9,10 @@ from hypothesis import strategies as st
 from dsl.diagnostics import render
 from dsl.functions import parse_time
 from dsl.parser.build import StatementReader
-from dsl.parser.complaints.of_tests import beside, findings
-from dsl.parser.layout import cut
+from dsl.parser.statements import GIVEN, HEADS
 from dsl.parser.tests import parse_test
-from dsl.parser.testwords import ATTRIBUTES, EXPECTATIONS, GIVEN, HEADS, KEYED, PLAIN
 from dsl.policytest import Rejection, judge, read_suite
+from dsl.policytest.words import ATTRIBUTES, EXPECTATIONS, KEYED, PLAIN
 from dsl.source import make_source
 from tests.effort import examples
 
@@ -39,19 +36,8 @@ WRONG = [
     ("nodes: a\n", "P004", "nodes", "did you mean `node`?"),
     ("Node: a\n", "P004", "Node", "did you mean `node`?"),
     ("cluster: a\n", "P004", "cluster", "use, now, node"),
-    ("filter: node.ready\n", "P004", "filter", "use NAME"),
-    ("applies to: x\n", "P004", "applies", "use NAME"),
     ("node a cpu 4\n", "P005", "node", "node:"),
-    ("node:\n", "P009", "", "node: NAME cpu 4"),
-    ("node: cpu=4\n", "P009", "cpu", "node: NAME cpu VALUE"),
-    ("node: a cpu=4\n", "P001", "cpu=4", "cpu 4"),
-    ("node: a cpu: 4\n", "P001", "cpu: 4", "cpu 4"),
-    ("node: a cpu\n", "P009", "cpu", "cpu VALUE"),
-    ("node: a label zone\n", "P001", "label zone", "label zone=VALUE"),
-    ("node: a label zone: z1\n", "P001", "label zone: z1", "label zone=z1"),
-    ("node: a, b\n", "P001", "a, b", "a line for each"),
     ("node: a cpus 4\n", "P701", "cpus", "did you mean `cpu`?"),
-    ("node: a flavour 4\n", "P701", "flavour 4", "metric flavour 4   or   label flavour=4"),
     ("node: a cpu four\n", "P702", "four", "500m, 4 or 8Gi"),
     ("node: a cpu -1\n", "P702", "-1", "500m, 4 or 8Gi"),
     ("node: a cpu [1, 2]\n", "P702", "[1, 2]", "500m"),
@@ -59,17 +45,12 @@ WRONG = [
     ("node: a pods 1.5\n", "P702", "1.5", "3"),
     ("node: a ready yes\n", "P702", "yes", ""),
     ('node: a created "yesterday"\n', "P702", '"yesterday"', "2025-03-01T10:00:00Z"),
-    ("node: a created 2025-03-01T10:00:00Z\n", "P001", "2025-03-01T10:00:00Z", '"2025-03-01T'),
     ("node: a metric load high\n", "P702", "high", ""),
     ("node: a metric load 1 age soon\n", "P702", "soon", "30s"),
     ("node: a\nnode: a cpu 4\n", "P703", "node: a cpu 4", "given node a"),
-    ("now: 2025-03-01T10:00:00Z\n", "P001", "2025-03-01T10:00:00Z", '"2025-03-01T10:00:00Z"'),
     ('now: "noon"\n', "P702", '"noon"', "2025-03-01T10:00:00Z"),
-    ("running: a name web\n", "P009", "a", "on a"),
     ("running: on z name web\n", "P701", "z", "nodes are a and b"),
-    ("running: on a qos guaranteed\n", "P702", "guaranteed", "did you mean `Guaranteed`?"),
     ("running: on a qos Best\n", "P702", "Best", "Guaranteed, Burstable or BestEffort"),
-    ("running: on a image nginx:1.25\n", "P001", "nginx:1.25", '"nginx:1.25"'),
     ("running: on a count 0\n", "P702", "0", "3"),
     (
         "running: on a name web\nrunning: on b name web\n",
@@ -77,50 +58,24 @@ WRONG = [
         "running: on b name web",
         "given running",
     ),
-    ("metric: load 5\n", "P005", "load 5", "load = 5"),
     ("metric: load = high\n", "P702", "high", ""),
     ("expect feasible [a]\n", "P012", "expect", "write above it"),
     ("given pod name p\n", "P012", "given", "write above it"),
     ("use\n", "P009", "use", ""),
     ("use p weight -1\n", "P702", "-1", ""),
     ('use "p\n', "P002", '"', ""),
-    ("  node: c\n", "P012", "node", "given node"),
-    ("test: all nodes\n", "P009", "all nodes", '"all nodes"'),
     ("node: a label x=“y\n", "P003", "“", '"'),
 ]
 WRONG_IN_TEST = [
-    ("  node: c\n", "P012", "node", "given node ..."),
-    ("  givn pod name p\n", "P001", "givn", "did you mean `given`?"),
-    ("  expct feasible [a]\n", "P001", "expct", "did you mean `expect`?"),
-    ("  given\n", "P001", "given", "given pod name p"),
-    ("  given pods name p\n", "P001", "pods", "did you mean `pod`?"),
-    ("  given running a name x\n", "P009", "a", "on a"),
     ("  given pod name $x\n", "P001", "$x", "the value itself"),
     ("  given pod label a=(b)\n", "P001", "b", "the value itself"),
     ('  given pod name "p\n', "P002", '"', ""),
-    ("  expect\n", "P009", "expect", "feasible, rejected, score"),
-    ("  expect feasible a, b\n", "P001", "a, b", "[a, b]"),
-    ("  expect feasible a\n", "P702", "a", "[a]"),
     ("  expect feasible [a\n", "P002", "[", ""),
     ("  expect feasable [a]\n", "P701", "feasable", "did you mean `feasible`?"),
-    (
-        "  expect placed [a]\n",
-        "P701",
-        "placed [a]",
-        "best a",
-    ),
     ("  expect feasible [c]\n", "P701", "c", "the nodes are a and b"),
     ("  expect best z\n", "P701", "z", "the nodes are a and b"),
-    ("  expect best [a]\n", "P702", "[a]", "write  a"),
     ("  expect score a\n", "P702", "a", "a 75"),
     ("  expect score a high\n", "P702", "high", "75"),
-    ("  expect best a 5\n", "P702", "5", "leave `5` out"),
-    ("  expect skipped first\n", "P702", "first", "write  1"),
-    ("  expect skipped 0\n", "P702", "0", "write  1"),
-    ("  expect permit maybe\n", "P702", "maybe", "allow   or   reject"),
-    ('  expect feasible [a] message "x"\n', "P702", 'message "x"', "rejected, permit, gated"),
-    ("  expect rejected [a] message hello\n", "P001", "hello", '"hello"'),
-    ('  expect rejected [a] mesage "x"\n', "P001", "mesage", "did you mean `message`?"),
     ("  expect order [p, q]\n", "P701", "q", "given are p"),
     ("  expect error P101\n  expect feasible [a]\n", "P703", "expect error P101", ""),
     (
@@ -466,20 +421,3 @@ def test_words_of_other_tools_may_be_names():
 def test_the_parser_knows_every_attribute():
     names = {name for attributes in ATTRIBUTES.values() for name in attributes}
     assert names == {*KEYED, *PLAIN}
-
-
-def test_nothing_is_said_of_a_clause_that_is_right():
-    """What names the mistakes of a clause is asked about all of a file where one is wrong."""
-    root = Path(__file__).parents[2]
-    texts = [one.read_text("utf-8") for one in sorted((root / "policies").glob("*.policytest"))]
-    for page in sorted((root / "tests/spec").glob("*.md")):
-        blocks = re.findall(r"```policytest\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
-        texts.extend(one for one in blocks if "expect error" not in one)
-    said = []
-    for text in texts:
-        source = make_source("t", text)
-        for chunk in cut(source)[0]:
-            part = source.slice(chunk.span)
-            said.extend((part, one) for one in findings(part, beside(text, part)))
-    assert said == []
-    assert len(texts) >= 100

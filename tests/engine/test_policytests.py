@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from dsl.collective import Limits, QuotaUse
 from dsl.compiler import Compiler
 from dsl.parser.build import StatementReader
-from dsl.parser.testwords import ATTRIBUTES, EXPECTATIONS
 from dsl.policytest import read_suite
+from dsl.policytest.words import ATTRIBUTES, EXPECTATIONS
 from dsl.several.rules import GangParts
 from engine.framework.podinfo import CPU, MEMORY
 from engine.policy.plugin import PolicyPlugin
@@ -440,6 +440,13 @@ def test_parameters(run):
     assert [one.outcome for one in results] == ["passed", "passed", "passed", "failed", "error"]
     assert "the policy is accepted" in results[3].message
     assert "has a parameter `pol`" in results[4].message
+
+
+def test_an_old_code_is_expected_and_the_new_one_said(run):
+    tests = 'test: "t"\n  expect error P001\ntest: "u"\n  expect error P002\n'
+    results = run(tests, head="use p\n", p="filter: pod.name startswith a\n")
+    assert [one.outcome for one in results] == ["passed", "failed"]
+    assert results[0].message == "P001 is P015 now"
 
 
 def test_a_policy_with_errors_is_an_error_of_each_test(run):

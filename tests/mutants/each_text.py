@@ -7,7 +7,7 @@ import hashlib
 
 import pytest
 
-from tests.dsl import test_fixes, test_wrong
+from tests.dsl import test_fixes
 from tests.dsl.corpus import policies
 
 
@@ -15,17 +15,7 @@ def ident(text):
     return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:12]
 
 
-WRONG = [
-    pytest.param(text, expected, test_wrong.of_test(path), id=f"{path.stem}-{ident(text)}")
-    for path in test_wrong.FILES
-    for _, text, expected in test_wrong.cases(path)
-]
 POLICIES = [pytest.param(text, id=ident(text)) for text in policies()]
-
-
-@pytest.mark.parametrize(("text", "expected", "of_test"), WRONG)
-def test_what_is_said(text, expected, of_test):
-    assert test_wrong.shown(test_wrong.found(text, of_test)) == expected
 
 
 @pytest.mark.parametrize("text", POLICIES)

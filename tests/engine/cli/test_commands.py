@@ -226,11 +226,17 @@ def test_check_of_a_test_file_names_the_command_for_it(tmp_path):
 
 
 def test_explain_prints_the_page_of_a_code():
-    page = next(each for each in sorted(pages().iterdir(), key=lambda each: each.name))
-    code = page.name.removesuffix(".md")
+    page, code = pages() / "P203.md", "P203"
     for given in (code, code.lower()):
         result = berth("explain", given)
         assert (result.exit_code, result.stdout) == (0, page.read_text("utf-8").rstrip() + "\n")
+
+
+def test_explain_of_a_code_that_was_split_names_the_new_ones():
+    result = berth("explain", "P004")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("# P004: there is no such statement")
+    assert result.stdout.endswith("a code of its own now: P010: a file of another language\n")
 
 
 def test_explain_of_what_only_the_log_names():

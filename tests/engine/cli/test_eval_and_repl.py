@@ -160,7 +160,7 @@ def test_json(nodes):
         ("node.cpu.fre", "P101", "^^^^^^^^^^^^"),
         ("node.cpu.free > pod.memory", "P203", "^^^^^^^^^^^^^"),
         (")", "P002", "^"),
-        ("cluster..nodes", "P001", "^^^^^^^"),
+        ("cluster..nodes", "P015", "^^^^^^^"),
         ("5m", "P206", "^^"),
         ("node.pods", "P201", "^^^^^^^^^"),
     ],

@@ -1,0 +1,24 @@
+"""Codes of findings that were split: an old code, and what it has become.
+
+A code means one thing. Who asks for an old one (`berth explain`, `expect error` of a policy test,
+a pipeline that looks for it) is answered by the new ones.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+OLD: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "P001": ("P015", "P016", "P017", "P018", "P019", "P020", "P021", "P022", "P023", "P024"),
+        "P004": ("P010",),
+        "P005": ("P023", "P024"),
+        "P009": ("P017", "P018", "P019", "P022", "P023", "P024"),
+        "P014": ("P005", "P015", "P017", "P018", "P019", "P020", "P021", "P023"),
+    }
+)
+
+
+def become(code: str) -> tuple[str, ...]:
+    """Returns a code and what it was split into."""
+    return (code, *OLD.get(code, ()))

@@ -1,0 +1,416 @@
+"""What is written elsewhere and how it is written here: one row a line, see `matcher` for forms.
+
+A row is a form, what to write instead (`""`: nothing, `?`: to be asked, not sure), what is said of
+it (`-`: what is said of its code, `{}` for what is underlined), and in brackets the statements in
+which it holds, `head` for the start of a line, `test` for test files, `any` for both. Two blanks
+part them; `~` is one that would be lost, `%name` a set or a sentence of below. The order of rows
+decides between two that help as much. No row is there for one text alone.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from dsl.foreign.matcher import Row
+
+_SETS: Final = {
+    "keyed": "label|annotation|taint|toleration|condition|node_selector|resource"
+    "|request|limit|min|max|image_size",
+    "head": "node|test|running|finished|pending|namespace|workload|group|quota|pdb|now",
+    "labels": "label|labels|annotation|annotations",
+    "clauses": "by|every|stale|default|unit|END",
+    "to": "..|to|and|-",
+    "op": "==|!=|<|>|<=|>=",
+    "effect": "NoSchedule|NoExecute|PreferNoSchedule",
+    "query": 'a query of Prometheus stands in a metric:  metric NAME = promql "QUERY" by node',
+    "grouped": "a rule is asked of each node by itself: nothing is grouped, ordered or cut off",
+    "param": "texts are not put in from outside: declare  param NAME: string = VALUE",
+    "source": "a metric says where its values come from",
+    "hours": "there are no times of the day, but hours",
+    "holds": "an expectation says what holds",
+}
+_WHERE: Final = {
+    "rules": "score filter require forbid prefer avoid first gate let",
+    "binds": "prebind postbind preBind postBind",
+}
+_TEXT: Final = r"""
+P024: attributes and expectations of test files
+  @ %keyed K = A : W  {1} K=A  taints are given without their effect  [test]
+  @ taint|toleration K : %effect  {1} K=""  taints are given without their effect  [test]
+  @ label|annotation K = A , K2 = A2  {1} K=A {1} K2=A2     each label is said by itself  [test]
+  @ %keyed K : A                      {1} K=A               `{}` is no KEY=VALUE  [test]
+  @ %keyed K A                        {1} K=A               `{}` is no KEY=VALUE  [test]
+  @ %keyed T  {1} {T.bare}  a key and its value are not in quotes  [test]
+  @ %keyed K                          {1} K=VALUE           `{}` has no value  [test]
+  labels|tags << K =                  label                 there is no attribute `{}`  [test]
+  annotations << K =                  annotation            there is no attribute `{}`  [test]
+  taints << K =                       taint                 there is no attribute `{}`  [test]
+  @ metric W = A                      metric W A            an attribute takes no `=`  [test]
+  expect W K >> =|==|:|is             ""                    an expectation has no `{}`  [test]
+  expect W >> =|==|:|is|are|be|to     ""                    an expectation has no `{}`  [test]
+  assert|expects|should|must|verify|check|then|and << W  expect  `{}` starts no line  [test]
+  expect >> not|no feasible << END|given|expect|message|status  feasible none         %holds  [test]
+  expect >> not feasible << [         rejected              %holds  [test]
+  expect >> not gated                 ungated               %holds  [test]
+  expect >> W ( K )                   W K                   an expectation has no brackets  [test]
+  @ W = A                             W A                   an attribute takes no `=`  [test]
+  @ W : A                             W A                   an attribute takes no colon  [test]
+  running|finished : >> K on K2       on K2 name K          first it is said on which node  [test]
+  running|finished : >> << K          on~                   first it is said on which node  [test]
+  given pod|node|running|pending >> :  ""                    `given` takes no colon  [test]
+  given >> :                          ""                    `given` takes no colon  [test]
+  use K >> W =|: A  (W = A)  values of parameters stand in parentheses  [test use]
+P005: colons
+  let W >> << N                       =~                    a value is given by `=`  [let]
+  let W >> << P                       =~                    a value is given by `=`  [let]
+  metric W >> << promql|annotation|usage|object  =~  a value is given by `=`  [metric]
+  let W >> : W2 =                     ~=                    a `let` has no type  [let]
+  let|param|metric W >> :=|==         =                     a value is given by `=`
+  let|metric W >> :                   ~=                    a value is given by `=`
+  param W >> W2                       : W2                  a type stands behind a colon  [param]
+  use >> :                            ""                    `use` takes no colon  [use test]
+  test T :                            test: T               `test` needs a colon  [head test]
+  @ %head                             {1}:                  `{}` needs a colon  [head test]
+  : >> :                              ""                    one colon is enough
+  applies to << A                     applies to:           `{}` needs a colon  [head]
+  @ S =|->|if|when|+=|:=              {S}:                  `{}` needs a colon  [head]
+  @ S { X }                           {S}: X                `{}` needs a colon  [head]
+  @ S                                 {S}:                  `{}` needs a colon  [head]
+P018: what stands in another place
+  : %effect                           ""                    taints are asked without their effect
+  ( >> where  ?  an aggregate names its set first:~~count(node.pods where ...)
+  wait @until  ?  `wait` says how long:~~wait 60s until ...  [permit]
+  V A >> >                            ->                    condition and demand are parted by `->`
+  V A >> : << P                       ->                    condition and demand are parted by `->`
+  O K = A >> : << P                   ->                    condition and demand are parted by `->`
+  V A >> ,                            ?and                  conditions are joined by `and`  [filter]
+  -> >> ->                            ""                    one `->` is enough
+  : >> ->                             ""                    a rule for all pods has no `->`
+  @ -> X ->  and X ->  a rule has one `->`; conditions in front of it are joined
+  weight =|: A Z                      Z weight A            `{}` stands behind the expression
+  weight|missing A Z                  Z {1} A               `{}` stands behind the expression
+  message T Z                         Z message T           `{}` stands behind the expression
+  normalize W Z                       Z normalize W         `{}` stands behind the expression
+  score|first : @most|least  prefer: {3}  `{}` stands behind `prefer:`  [score first]
+  P V A and|or P2 @B                  P V A {4} P2 V B      `{}` is compared with nothing
+  P %op A and|or @%op B               P {2} A {4} P {5} B   `{}` has nothing in front of it
+  P is A and|or @is B                 P is A {4} P is B     `{}` has nothing in front of it
+  O K = A and|or @= B                 O K = A {5} O K = B   `{}` has nothing in front of it
+  O K = A and|or @K2 = B              O K = A {5} O K2 = B  nobody says whose label `{}` is
+  if X @A else B                      if X then A else B    `then` is missing in front of this
+  if X @A << END  if X then A else 0  `then` is missing in front of this  [score]
+  then A << END                       then A else 0         an `else` is needed  [score]
+  A @if X << END                      if X then A else 0    the condition stands in front  [score]
+  @ R >> P                            of P                  no `of` stands in front of `{}`
+  O K >> * N                          ?                     a label test is no number
+  score : O K = A @* B                score: if O K = A then B else 0  a test is no number  [score]
+  prefer : O K = A @N  prefer: O K = A weight N  no `weight` stands in front  [prefer]
+  gang|quota : X >> , << min|max|wait|backoff|elastic  ""                    -  [gang quota]
+  over W >> , W2  \nspread: over W2  each line of `spread` says one thing  [spread]
+P019: labels
+  @ O K =|== O2 K2                    {O.one}[K] == {O2.one}[K2]  a label test compares with a word
+  @ O K != O2 K2                      {O.one}[K] != {O2.one}[K2]  a label test compares with a word
+  @ O K << V                          {O.one}[K]            here the value of a label is needed
+  @ O ( T )                           O[T]                  the key of a label stands in brackets
+  O >> contains K                     K                     a label is asked by its key
+  ( A where >> %labels K              it.{4.one} K          whose label this is stands in front
+  ( A where X and|or >> %labels K     it.{6.one} K          whose label this is stands in front
+  label|labels K = A                  ?node.label K = A     whose label this is stands in front
+P020: lists and ranges
+  in >> ( N .. N2 )                   N..N2                 a range has no brackets
+  in >> [ N .. N2 ]                   N..N2                 a range has no brackets
+  in >> L                             [L]                   a list stands in brackets
+  in >> ( M )                         [M]                   a list stands in square brackets
+  in >> { M }                         [M]                   a list stands in square brackets
+  in >> T                             [{T.bare}]            a list stands in brackets
+  one of >> L                         [L]                   a list stands in brackets
+  N >> ... << N2                      ..                    a range is written with `..`
+  in >> N to|-|through|until N2       N..N2                 a range is written with `..`
+  in >> mon|monday ..|-|to|through fri|friday  [mon, tue, wed, thu, fri]  days stand in a list
+  in >> sat|saturday ..|-|to|through sun|sunday  [sat, sun]            days stand in a list
+  in N .. N2  from N to N2  bounds are said by `from` and `to`  [param]
+  between N and|to N2  from N to N2  bounds are said by `from` and `to`  [param]
+P021: queries of Prometheus
+  promql >> ( T )                     T                     a query stands in quotes  [metric]
+  metric W = >> prometheus|query|prom|expr T  promql T              %source  [metric]
+  by >> ( W )  W  one label is named, without brackets  [metric]
+  promql >> Y << %clauses             {Y.quote}             a query stands in quotes  [metric]
+  metric W = >> T                     promql T              %source  [metric]
+  metric W = >> W2 ( X ) << %clauses  promql {*.quote}      %source  [metric]
+  metric W = >> W2 ( X ) Y << %clauses  promql {*.quote}      %source  [metric]
+  @ W by|without|on ( M ) ( X )       ?                     %query  [rules]
+  @ W ( X ) by|without|on ( M )       ?                     %query  [rules]
+  @ W ( W2 { X } [ X2 ] )             ?                     %query  [rules]
+  @ W ( X , W2 ( W3 { X2 } [ X3 ] ) )  ?                     %query  [rules]
+  @ W { W2 =|=~|!=|!~ X }             ?                     %query  [rules]
+  @ W offset|on|ignoring|group_left|group_right X  ?                     %query  [rules]
+P022: words that are one of a few
+  str|text|word|label                 string                there is no type `{}`  [param]
+  int|integer|float|double|decimal|long  number                there is no type `{}`  [param]
+  boolean|flag                        bool                  there is no type `{}`  [param]
+  list of strings|texts|words         list of string        a list has one type  [param]
+  list of numbers|ints                list of number        a list has one type  [param]
+  list|array << =                     list of string        a list says of what  [param]
+  canary N                            canary {N}%           `{}` is no mode  [mode]
+  linear|minmaxscale|min_max          minmax                there is no scale `{}`
+  min - max                           minmax                there is no scale `{}`
+  over >> node.zone|pod.zone|node.region|node.name  {2.tail}  `{}` is no topology  [spread]
+  zones                               zone                  `{}` is no topology  [spread]
+  hosts|hostname|host|nodes           node                  `{}` is no topology  [spread]
+P017: quotes that are missing, or too much
+  like >> K                           {K.quote}             `{}` needs quotes
+  test : >> Z  {Z.quote}  what a test says stands in quotes  [test]
+  now : >> Q                          {Q.quote}             a time stands in quotes  [test]
+  given now >> Q                      {Q.quote}             a time stands in quotes  [test]
+  image|images|name >> Q              {Q.quote}             `{}` needs quotes  [test]
+  node|running|namespace|workload : >> T  {T.bare}              a name has no quotes  [test]
+  status >> T                         {T.bare}              a status has no quotes  [test]
+  @ T X '                             "{T.bare}'{X}"        the apostrophe ends this text
+  @ T X ' X2 '                        "{T.bare}'{X}'{X2}"   the apostrophe ends this text
+  is|contains|with >> Q               {Q.quote}             `{}` needs quotes
+  is not >> Q                         {Q.quote}             `{}` needs quotes
+  O K =|!= >> Q                       {Q.quote}             `{}` needs quotes
+  message|description >> Z            {Z.quote}             a text stands in quotes
+  description : >> Z                  {Z.quote}             a description is a quoted text
+  policy|name : >> T  {T.kebab}  `policy` takes a word without quotes  [policy]
+  policy : >> Q                       {Q.kebab}             `policy` takes one word  [policy]
+  mode : >> T                         {T.bare}              a mode has no quotes  [mode]
+  use >> T                            {T.bare}              `use` takes a name without quotes  [use]
+  param|let|metric >> K << =|:        {K.name}              `{}` is no name: letters, digits and _
+  over >> J  "J"  the key of a label stands in quotes  [spread]
+  spread : >> J  over "J"  the key of a label stands in quotes, behind `over`  [spread]
+P007: numbers
+  #GiB|gib|GB|gb|gi|Gb                {N}Gi
+  #MiB|mib|MB|mb|mi|Mb                {N}Mi
+  #KiB|kib|KB|kb|ki|Kb                {N}Ki
+  #TiB|tib|TB|tb|ti|Tb                {N}Ti
+  #Gi                                 {N}Gi
+  #Mi                                 {N}Mi
+  #Ki                                 {N}Ki
+  #cores|core|c|vcpu|vcpus|cpus|cpu|u|f  N
+  #millicores|mcpu|mc                 {N}m
+  #m|min|mins|minute|minutes          {N}min
+  #s|sec|secs|second|seconds          {N}s
+  #h|hr|hrs|hour|hours                {N}h
+  #d|day|days                         {N}d
+  #w|week|weeks                       {N*7}d
+  #y|year|years                       {N*365}d
+  #ms|millis|milliseconds             {N}ms
+  #am                                 N
+  #pm                                 {N+12}
+  #h #min|m                           {1}{2}                a duration is one word
+  #d #h                               {1}{2}                a duration is one word
+  @ N %                               {N}%                  a percentage has no blank before its `%`
+  @ . N                               0.N                   a number starts with a digit
+  @ N .                               N                     digits stand behind the point
+  @ + N                               N                     a number has no plus sign
+  @ N , N2                            N.N2                  a number has a point, not a comma
+  @ N ' N2                            {N}{N2}               a number has digits and a point only
+  time in|is|between T ..|and|to T2   ?                     hours are whole:~~time.hour in 22..5
+  time is in T ..|and|to T2           ?                     hours are whole:~~time.hour in 22..5
+  time in|is|between N : 00|0 %to N3 : 00|0  time.hour in N..{N3-1}  %hours
+  @ time.hour|time in|between N : 00|0 %to N3 : 00|0  time.hour in N..{N3-1}  %hours
+  @ now|time >|>= N : N2              time.hour >= N        %hours
+  @ now|time <|<= N : N2              time.hour < N         %hours
+P015: words of other languages
+  , then by|asc|desc                  ,                     -  [sort]
+  , then                              ,                     -  [sort]
+  order by                            order                 -  [preempt postFilter quota]
+  X unless X2 << END                  not (X2) -> X         -  [filter require]
+  @ sum ( 1 for W in A )              count(A)              there are no loops here
+  @ sum ( 1 for W in A if X )         count(A where {X.it})  there are no loops here
+  @ sum|avg|min|max|median ( X for W in A )  {1}({X.it} over A)    there are no loops
+  contain|contais|has|have|includes|include|containing|holds  contains
+  A not contains|like|matches B       not A {3} B
+  A not starts|ends with B            not A {3} with B
+  A does not contain|contains|include B  not A contains B
+  A doesn|doesnt ' t contain|contains|include B  not A contains B
+  startswith|starts_with|beginswith|hasprefix|startwith  starts with
+  begins|beginning|begin with         starts with
+  starts << A                         starts with
+  endswith|ends_with|hassuffix|endwith  ends with
+  ends << A                           ends with
+  equals|equal|eq|equalto             is
+  equals|equal to                     is
+  is equal|equals to                  is
+  is the same as                      is
+  is not equal to                     is not
+  is not in                           not in
+  is not one of                       not in
+  is in|among                         in
+  is one of                           in
+  is greater|bigger|more|larger|higher than  >
+  is less|smaller|fewer|lower than    <
+  is at least                         >=
+  is at most                          <=
+  greater|bigger|more|larger|higher|above|over than  >
+  less|smaller|fewer|lower than       <
+  above|exceeds|gt                    >
+  below|under|lt                      <
+  at least                            >=
+  at most                             <=
+  is null|none|nil|undefined          is missing
+  is not null|none|nil|undefined      is present
+  is true                             is true
+  O K >> exists|present               ""
+  exists|defined|present              is present
+  exists|has A                        A is present
+  @ pod|node|it|namespace has|with label|annotation K  {1}.{3} K
+  regexp|rlike|regex T                matches {T.search}
+  like T                              like {T.glob}
+  @ A ilike T                         lower(A) like {T.low}
+  adn|plus|aswell|also                and
+  ro                                  or
+  nto|isnt|no                         not
+  between N and|to N2                 in N..N2
+  then|implies|must  ->  -  [filter require forbid prefer avoid gate prefilter]
+  -> >> then|require|must|demand|only|should|filter|allow|need|needs  ""
+  : >> when|where|if|for|that|all|only|select|require|prefer  ""
+  : @if X then Z                      : X -> Z
+  : @when|where X then Z              : X -> Z
+  : if X @: Z                         : X -> Z
+  @ case when X then X2 else X3 end   if X then X2 else X3
+  @ A if X else B                     if X then A else B
+  elif|elsif|elseif                   else if
+  @ if X : A else : B                 if X then A else B
+  bool                                ""
+  lambda W :  ""  there are no functions of your own: write the expression itself
+  @ len ( [ W for W2 in A if X ] )    count(A where {X.it})  there are no loops here
+  @ any|all ( X for W in A )          {1}(A where {X.it})   there are no loops
+  @ every W in A { X }                all(A where {X.it})   there are no loops here
+  @ some W in A { X }                 any(A where {X.it})   there are no loops here
+  f T                                 join({T.join})        texts are put together by `join`
+  @ count ( * )                       count(node.pods)
+  @ count|sum|avg|any|all|min|max P   {1}(P)                `{}` takes its value in parentheses
+  @ W ( A ) [ N ]                     item({1}(A), N)       an item of a list is taken by `item`
+  @ W ( A , B ) [ N ]                 item({1}(A, B), N)    an item of a list is taken by `item`
+  group|having|limit|offset|distinct|order|join  ?                     %grouped
+  because|reason|msg|why|saying       message               -  [any]
+  UnschedulableAndUnresolvable|unresolved|permanent  unresolvable
+  default N                           missing N             -  [score prefer]
+  interval|each|step|refresh|poll     every                 -  [metric]
+  maxage|ttl|timeout|expire|expires   stale                 -  [metric]
+  descending|decreasing|down          desc                  -  [sort]
+  ascending|increasing|up             asc                   -  [sort]
+  : >> order by                       ""                    -  [sort]
+  : >> by                             ""                    -  [sort]
+  then by                             ,                     -  [sort]
+  then                                ,                     -  [sort]
+  lowest|less|min|minimum|fewest|smallest|lesser|fewer  least                 -  [prefer avoid]
+  highest|more|max|maximum|largest|biggest|greatest  most                  -  [prefer avoid]
+  least|most of                       {1}                   -  [prefer avoid]
+  least|most the|a                    {1}                   -  [prefer avoid]
+  max skew                            skew                  -  [spread]
+  maxskew|max_skew|difference         skew                  -  [spread]
+  strict|required|must|strictly|donotschedule|mandatory  hard                  -  [spread]
+  deny|refuse|block|forbid|no         reject                -  [permit]
+  permit|yes|ok|accept                allow                 -  [permit]
+  then allow|reject                   , then {2}            -  [permit]
+  @ pod.annotation|pod.annotations [ K ]  annotate K            use `annotate`  [binds]
+  @ pod.annotation|pod.annotations [ T ]  annotate T            use `annotate`  [binds]
+  @ pod.label|pod.labels [ K ]        label K               use `label`  [prebind]
+  @ pod.label|pod.labels [ T ]        label T               use `label`  [prebind]
+  annotation K                        annotate K            -  [prebind postbind]
+  with W =|: A                        (W = A)               -  [use]
+  @ $ . W                             pod.W
+  @ { . W }                           pod.W
+  @ . P                               P
+  @ pod|node|it|namespace|cluster .. W2  {1}.W2
+  @ P .                               P
+  if|with|having|when|filter|whose    where
+  in|on|of|from|across|by|per|among|through|for  over
+P014: signs of other languages
+  like >> K %                         K*                    any text is `*` in a pattern
+  like >> % K                         *K                    any text is `*` in a pattern
+  A // P                              floor(A / P)
+  > =                                 >=
+  < =                                 <=
+  ! =                                 !=
+  &&|&                                and
+  ||                                  or
+  !                                   not
+  ===                                 ==
+  !==|<>|!~                           !=
+  :=                                  =
+  => << N                             >=
+  =>|==>|-->|->>|=>>                  ->
+  - >                                 ->
+  -> X >> ,|; << END                  ""                    a statement ends with its line
+  = >> =                              ""
+  = << P                              ==
+  =~                                  matches
+  ~ T                                 matches {T.search}
+  A <|<= B @<|<= C                    A {2} B and B {4} C   comparisons do not chain
+  A >|>= B @>|>= C                    A {2} B and B {4} C   comparisons do not chain
+  = << A                              is
+  = << N                              ==
+  O K @: A                            O K=A                 a label is tested by `=`
+  @ P : A                             P is A                `:` is not a comparison
+  ; << END                            ""                    a statement ends with its line
+  | << END                            ""                    an indented line continues the statement
+  : >> |  ""  `|` has no meaning here: an indented line continues the statement
+  : >> > -  ""  `>-` has no meaning here: an indented line continues the statement
+  A ** B                              pow(A, B)
+  A ^ B                               pow(A, B)
+  A % B                               mod(A, B)
+  A // N                              floor(A / N)
+  +=                                  ?                     nothing is assigned here
+  like >> % K %                       *K*                   any text is `*` in a pattern
+  ` X `                               X
+  // Z                                # Z                   a comment starts with `#`  [any]
+  /* X */ << END                      # X                   a comment starts with `#`  [any]
+  /* X */  ""  a comment starts with `#`, and ends the line  [any]
+  -- Z                                # Z                   a comment starts with `#`  [any]
+  @ { { . X } }                       ?                     %param
+  @ $ { W }                           ?                     %param
+  X @? X2 : X3                        if X then X2 else X3
+  : >> { X } << END                   X                     there are no braces here
+  : >> { X : X2 }  ?  join conditions by `and`, and indent the next line
+  : @- X - Z  : X and Z  a statement has no list items: conditions are joined
+  : >> - Z                            Z                     a statement has no list items
+P004: words that start a line elsewhere
+  policy|policies|import|include|load|using|testing : << K  use                   -  [head test]
+  it|case|describe|scenario|example|spec << :  test                  -  [head test]
+  time|clock|date|today << :          now                   -  [head test]
+  deny|reject|disallow|block|exclude|ban << :  forbid                -  [head]
+  allow|accept|assert|must|ensure|validate|constraint << :  require               -  [head]
+  allow|deny if                       ?require:             -  [head]
+  if|when|where X :|then|-> Z         filter: X -> Z        -  [head]
+  when|match|where|rule|rules|on|unless|for|if|then|while|return  ?filter               -  [head]
+  nodeselector : K : A                filter: node.label K=A  -  [head]
+  nodeselector|affinity|nodeaffinity  ?require: node.label KEY=VALUE  -  [head]
+  tolerations|taints                  ?filter: node.taint KEY -> pod.label KEY=VALUE  -  [head]
+  name|metadata|module|plugin : << K  policy:               -  [head]
+  var|const|set|define|val|local|final << W =  let                   -  [head]
+  @W :=|= << A                        let W =               a value gets its name by `let`  [head]
+  include|import|load|extends >> T    ?{T.file}             -  [head]
+  include|import|load|extends T       use {T.file}          -  [head]
+  include|import|load|extends K       use K                 -  [head]
+  priority|orderby|sortby|queue       ?sort: pod.priority desc  -  [head]
+  params|parameters|args|config       ?param NAME: string = VALUE  -  [head]
+  scoring|rank|scoreplugin << :       score                 -  [head]
+  normalizescore|normalise|scale << :  normalize             -  [head]
+  preemption|evict << :               preempt               -  [head]
+  distribute|balance << :             spread                -  [head]
+  message|status  ?  it belongs to the rule above: indent it, without a colon  [head]
+  >> - << S                           ""                    a policy has no list items  [head]
+  >> - << A                           ?                     a policy has no list items  [head]
+"""
+
+
+def rows() -> Iterator[tuple[str, Row]]:
+    """Yields the code and the row of each line of the table."""
+    code = ""
+    for line in _TEXT.strip().splitlines():
+        if not line.startswith(" "):
+            code = line[:4]
+            continue
+        parts = re.split(r" {2,}", line.strip())
+        form, better, *rest = (
+            re.sub(r"%([a-z]+)", lambda found: _SETS[found[1]], one) for one in parts
+        )
+        where = rest.pop()[1:-1] if rest and rest[-1].startswith("[") else ""
+        say = rest[0].replace("~", " ") if rest and rest[0] != "-" else ""
+        sure = not better.startswith("?")
+        better = better.removeprefix("?").replace("~", " ").replace(r"\n", "\n").replace('""', "")
+        yield code, Row(form, better, say, _WHERE.get(where, where), sure)

@@ -1,0 +1,466 @@
+"""Rows of the table against a text: which of them fit around a place, and what they put there.
+
+A form is words and signs as they stand in the text, in any case (`a|b`: one of them), and letters
+for what may stand between:
+
+    A B C D  a value, with its brackets      P  a path of a pod, a node ...    O  its labels
+    N  a number      R  a percentage         T  a quoted text                  Q  any run of letters
+    K  a word of letters, digits and -./     J  one with a dot or a slash         V  a word operator
+    W  a word
+    L  values with commas, two or more       M  the same, or one               S  a statement's word
+    X  anything, its brackets closed         Y  the same, no text at first     #x  a number of x
+    Z  the rest of the line, from a word
+
+`>>` is where what is replaced starts, `<<` where it ends; `@` stands before what is underlined
+(otherwise the first word or sign), and alone for all of it. `END` is the end of the text. What is
+put there names the letters again, `{A.how}` with a change of `CHANGES`, `{2}` for the second part
+and `{*}` for all that is replaced.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from typing import Final, NamedTuple
+
+from dsl.foreign.changes import CHANGES, reckoned
+
+_TOKEN: Final = re.compile(
+    r'"""[\s\S]*?"""|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|(?P<comment>#[^\n]*)'
+    r"|\$?[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*|\d\w*(?:\.\d+\w*)?%?"
+    r"|->>|==>|-->|\.\.\.|===|!==|:=|\+=|\*\*|//|/\*|\*/|--|&&|\|\||[=!<>]=|=[>~]|!~|<>|->|<-|\.\."
+    r"|\S"
+)
+_OWNERS: Final = frozenset(
+    {"pod", "node", "it", "namespace", "workload", "cluster", "group", "quota", "zone", "region"}
+)
+_LABELS: Final = re.compile(
+    r"(?:pod|node|workload|it|(?:it\.)?namespace)\.(?:label|annotation|taint)s?\Z"
+)
+_KEY: Final = re.compile(r"[A-Za-z0-9$_](?:[\w./-]*\w)?")
+_RUN: Final = re.compile(r"(?!->)[\w.-](?:[^\s\"'()\[\],#*%|{}$=]*[^\s\"'()\[\],#*%|{}$=;:])?")
+_DOTTED: Final = re.compile(r"[\w-]+[./][\w./-]*\w")
+_COUNTED: Final = re.compile(r"(\d[\d_]*(?:\.\d+)?)([A-Za-z]*)\Z")
+_WORD_OPERATORS: Final = frozenset({"is", "contains", "starts", "ends", "like", "matches"})
+_PAIRS: Final = {"(": ")", "[": "]", "{": "}"}
+#: Tokens in front of a place, and behind it, among which a form may start.
+_BEFORE, _BEHIND = 60, 2
+#: Parts of forms that are tried around one place, whatever the text.
+_MOST_STEPS: Final = 1500
+#: Lengths that are tried of what may be anything.
+_MOST: Final = 40
+_SLOT: Final = re.compile(
+    r"\{(?:([A-Z]\d?|\d|\*)(?:\.(\w+))?|([A-Z]\d?)([-+*]\d+))\}|\b([A-Z]\d?)\b"
+)
+
+
+class Row(NamedTuple):
+    """One form and what it is here.
+
+    Attributes:
+        form: what others write; see above.
+        better: what to write instead.
+        say: what is wrong, where the code does not say it; with `{}` for what is underlined.
+        where: the statements in which it holds, `head` for the start of a line, `test` for tests.
+        sure: whether `better` may replace what was written without a look.
+    """
+
+    form: str
+    better: str
+    say: str = ""
+    where: str = ""
+    sure: bool = True
+
+
+class Match(NamedTuple):
+    """A row that fits: where, what to write there, and what is underlined."""
+
+    code: str
+    row: Row
+    order: int
+    start: int
+    end: int
+    better: str
+    place: tuple[int, int]
+
+
+class Token(NamedTuple):
+    """A word, a sign or a quoted text."""
+
+    text: str
+    start: int
+    end: int
+
+
+class _Form(NamedTuple):
+    """The parts of a row's form; `marks` are where the replaced starts and ends, and the place."""
+
+    row: Row
+    code: str
+    order: int
+    parts: tuple[str, ...]
+    marks: tuple[int, int, int]
+    lead: int
+
+
+def tokens_of(text: str) -> list[Token]:
+    """Returns the words and signs of a text, comments left out."""
+    return [
+        Token(one.group(), *one.span())
+        for one in _TOKEN.finditer(text)
+        if one.lastgroup != "comment"
+    ]
+
+
+class Matcher:
+    """Finds the rows that fit around a place of a text."""
+
+    def __init__(self, table: Iterable[tuple[str, Row]]) -> None:
+        self._by_literal: dict[str, list[_Form]] = {}
+        self._counted: list[_Form] = []
+        self._without: list[_Form] = []
+        for order, (code, row) in enumerate(table):
+            self._add(_form(row, code, order))
+
+    def _add(self, form: _Form) -> None:
+        if form.lead < 0:
+            self._without.append(form)
+        elif form.parts[form.lead].startswith("#"):
+            self._counted.append(form)
+        else:
+            for one in _choices(form.parts[form.lead]):
+                self._by_literal.setdefault(one, []).append(form)
+
+    def around(
+        self, text: str, at: int, where: frozenset[str], words: frozenset[str] = frozenset()
+    ) -> Iterator[Match]:
+        """Yields the rows that fit a stretch of text which touches a place.
+
+        Args:
+            text: the statement.
+            at: where reading stopped.
+            where: the statement's word, and `test` where it is one of a test file.
+            words: the words that statements start with.
+        """
+        tokens, steps = tokens_of(text), [_MOST_STEPS]
+        here = next((n for n, one in enumerate(tokens) if one.end > at), len(tokens))
+        # Nearest first: of a text that takes too long the rest is left.
+        near = range(max(0, here - _BEFORE), min(len(tokens), here + _BEHIND) + 1)
+        for n in sorted(near, key=lambda one: abs(one - here)):
+            for form in self._at(tokens, n):
+                if _fits(form.row.where, where):
+                    yield from _Matching(text, tokens, words, form, steps).starting(n, at)
+
+    def _at(self, tokens: Sequence[Token], n: int) -> Iterable[_Form]:
+        if n == len(tokens):
+            return self._by_literal.get("END", ())
+        text = tokens[n].text
+        counted = self._counted if text[:1].isdigit() else ()
+        return (*self._by_literal.get(text.lower(), ()), *counted, *self._without)
+
+
+def _fits(where: str, here: frozenset[str]) -> bool:
+    wanted = {one for one in where.split() if one != "head"}
+    return (not wanted and "test" not in here) or not here.isdisjoint(wanted)
+
+
+def _form(row: Row, code: str, order: int) -> _Form:
+    parts: list[str] = []
+    start, end, place, whole = 0, -1, -1, False
+    for one in row.form.split():
+        if one == ">>":
+            start = len(parts)
+        elif one == "<<":
+            end = len(parts)
+        elif one == "@":
+            whole = True
+        else:
+            if one.startswith("@"):
+                place, one = len(parts), one[1:]
+            parts.append(one)
+    lead = next((n for n, one in enumerate(parts) if not _is_slot(one)), -1)
+    shown = start if start else max(lead, 0)
+    place = start if whole else shown if place < 0 else place
+    end = len(parts) if end < 0 else end
+    return _Form(row, code, order, tuple(parts), (start, end, place), lead)
+
+
+@cache
+def _choices(part: str) -> tuple[str, ...]:
+    """The words or signs that a part of a form stands for; `END` keeps its case."""
+    words = (part,) if part.strip("|") == "" else part.split("|")
+    return tuple(one if one == "END" else one.lower() for one in words)
+
+
+@cache
+def _is_slot(part: str) -> bool:
+    return re.fullmatch(r"[A-Z]\d?", part) is not None
+
+
+class _Matching:
+    """One form against the tokens of one text."""
+
+    def __init__(
+        self,
+        text: str,
+        tokens: Sequence[Token],
+        words: frozenset[str],
+        form: _Form,
+        steps: list[int],
+    ) -> None:
+        self.text, self.tokens, self.words, self.form = text, tokens, words, form
+        self.steps = steps
+
+    def starting(self, n: int, place: int) -> Iterator[Match]:
+        """Yields the matches whose first word or sign is the token `n`, and that touch a place."""
+        first, last, _ = self.form.marks
+        for i in self._starts(n):
+            if self.form.row.where.startswith("head") and i:
+                continue
+            for at in self._match(i, 0, (i,)):
+                start = self._start(at[first])
+                end = max(start + 1, self.tokens[at[last] - 1].end if at[last] else 0)
+                touches = start <= place and not self.text[end:place].strip()
+                if touches and (self.form.lead < 0 or at[self.form.lead] == n):
+                    yield self._made(at)
+
+    def _starts(self, n: int) -> Iterator[int]:
+        lead, parts = self.form.lead, self.form.parts
+        if lead <= 0:
+            yield n
+        elif parts[0][0] in "XYL":
+            yield self._boundary(n)
+        else:
+            yield from range(n - 1, max(-1, n - _MOST), -1)
+
+    def _boundary(self, n: int) -> int:
+        depth = 0
+        while n > 0:
+            text = self.tokens[n - 1].text
+            depth += (text in ")]}") - (text in "([{")
+            if depth < 0 or (depth == 0 and text in (":", "->", ",")):
+                break
+            n -= 1
+        return n
+
+    def _match(self, i: int, part: int, at: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        """Yields where each part starts, and where the last one ends, as numbers of tokens."""
+        if part == len(self.form.parts):
+            yield at
+            return
+        for end in self._ends(self.form.parts[part], i):
+            self.steps[0] -= 1
+            if self.steps[0] < 0:
+                return
+            yield from self._match(end, part + 1, (*at, end))
+
+    def _ends(self, part: str, i: int) -> Iterable[int]:
+        if not _is_slot(part):
+            return self._literal(part, i)
+        if i >= len(self.tokens):
+            return ()
+        if part[0] == "X" or (part[0] == "Y" and self.tokens[i].text[0].isalpha()):
+            return self._anything(i)
+        if part[0] == "Y":
+            return ()
+        end = _ENDS[part[0]](self, i)
+        return () if end is None else (end,)
+
+    def _literal(self, part: str, i: int) -> Iterable[int]:
+        if i == len(self.tokens):
+            return (i,) if "END" in _choices(part) else ()
+        if part.startswith("#"):
+            return self._number_of(part[1:].split("|"), i)
+        return (i + 1,) if self.tokens[i].text.lower() in _choices(part) else ()
+
+    def _number_of(self, units: Sequence[str], i: int) -> Iterable[int]:
+        found = _COUNTED.match(self.tokens[i].text)
+        if found is None:
+            return ()
+        if found[2]:
+            return (i + 1,) if found[2] in units or found[2].lower() in units else ()
+        follows = self.tokens[i + 1].text if i + 1 < len(self.tokens) else ""
+        return (i + 2,) if follows in units or follows.lower() in units else ()
+
+    # ---- letters
+
+    def _close(self, i: int) -> int | None:
+        close = _PAIRS[self.tokens[i].text]
+        depth = 0
+        for n in range(i, min(len(self.tokens), i + 4 * _MOST)):
+            text = self.tokens[n].text
+            depth += (text in _PAIRS) - (text in _PAIRS.values())
+            if depth == 0:
+                return n + 1 if text == close else None
+        return None
+
+    def value(self, i: int) -> int | None:
+        """A word, a number, a text or brackets, with the brackets that follow at once."""
+        token = self.tokens[i]
+        if token.text == "(":
+            end = self._close(i)
+        elif re.match(r"[\w$\"']", token.text) and token.text not in ("'", '"'):
+            end = i + 1
+        else:
+            return None
+        while end is not None and end < len(self.tokens):
+            follows = self.tokens[end]
+            if follows.start != self.tokens[end - 1].end or follows.text not in "([.":
+                break
+            if follows.text != ".":
+                end = self._close(end)
+            elif end + 1 < len(self.tokens) and re.match(r"\.[a-z]", self.text[follows.start :]):
+                end += 2
+            else:
+                break
+        return end
+
+    def path(self, i: int) -> int | None:
+        """A value that starts with a pod, a node or the like."""
+        owner, dot, _ = self.tokens[i].text.partition(".")
+        return self.value(i) if dot and owner in _OWNERS else None
+
+    def labels(self, i: int) -> int | None:
+        return i + 1 if _LABELS.match(self.tokens[i].text) else None
+
+    def run(self, i: int) -> int | None:
+        return self._spelled(_RUN, i)
+
+    def dotted(self, i: int) -> int | None:
+        return self._spelled(_DOTTED, i)
+
+    def key(self, i: int) -> int | None:
+        return self._spelled(_KEY, i)
+
+    def _spelled(self, form: re.Pattern[str], i: int) -> int | None:
+        found = form.match(self.text, self.tokens[i].start)
+        if found is None:
+            return None
+        n = i
+        while n < len(self.tokens) and self.tokens[n].end <= found.end():
+            n += 1
+        return n if n > i and self.tokens[n - 1].end == found.end() else None
+
+    def _of(self, form: str, i: int) -> int | None:
+        return i + 1 if re.fullmatch(form, self.tokens[i].text) else None
+
+    def number(self, i: int) -> int | None:
+        return self._of(r"\d+(?:\.\d+)?", i)
+
+    def percentage(self, i: int) -> int | None:
+        return self._of(r"\d+(?:\.\d+)?%", i)
+
+    def word(self, i: int) -> int | None:
+        if i == 0 and self.tokens[i].text in self.words:
+            return None
+        return self._of(r"\$?[A-Za-z_][\w.]*", i)
+
+    def quoted(self, i: int) -> int | None:
+        return self._of(r"(?s)\"..*|'..*|\"\"|''", i)
+
+    def statement(self, i: int) -> int | None:
+        return i + 1 if self.tokens[i].text in self.words else None
+
+    def operator(self, i: int) -> int | None:
+        return i + 1 if self.tokens[i].text.lower() in _WORD_OPERATORS else None
+
+    def listed(self, i: int) -> int | None:
+        end = self.several(i)
+        return (
+            end if end is not None and any(one.text == "," for one in self.tokens[i:end]) else None
+        )
+
+    def several(self, i: int) -> int | None:
+        """Values with commas between them."""
+        end = self.key(i) or self.value(i)
+        while end is not None and end + 1 < len(self.tokens) and self.tokens[end].text == ",":
+            follows = self.key(end + 1) or self.value(end + 1)
+            if follows is None:
+                break
+            end = follows
+        return end
+
+    def rest(self, i: int) -> int | None:
+        if not re.match(r"[\w$(-]", self.tokens[i].text):
+            return None
+        line = self.text.find("\n", self.tokens[i].start)
+        stop = len(self.text) if line < 0 else line
+        if re.match(
+            r"//|--", self.text[: self.tokens[i].start].rstrip()[-2:]
+        ) is None and re.search(r"[\"']", self.text[self.tokens[i].start : stop]):
+            return None
+        return next((n for n in range(i, len(self.tokens)) if self.tokens[n].start >= stop),
+                    len(self.tokens))  # fmt: skip
+
+    def _anything(self, i: int) -> Iterator[int]:
+        depth = 0
+        for n in range(i, min(len(self.tokens), i + _MOST)):
+            text = self.tokens[n].text
+            depth += (text in "([{") - (text in ")]}")
+            if depth < 0:
+                return
+            if depth == 0:
+                yield n + 1
+
+    # ---- what is put there
+
+    def _made(self, at: tuple[int, ...]) -> Match:
+        first, last, shown = self.form.marks
+        start = self._start(at[first])
+        end = max(start, self.tokens[at[last] - 1].end if at[last] > at[first] else start)
+        place = start, end
+        if shown != first:
+            begin = self._start(at[shown])
+            place = begin, max(begin, self.tokens[max(at[shown + 1] - 1, 0)].end)
+        better = _SLOT.sub(lambda found: self._filled(found, at), self.form.row.better)
+        if not better and (start == 0 or self.text[start - 1].isspace()):
+            end += len(self.text[end:]) - len(self.text[end:].lstrip(" \t"))
+        better = _apart(self.text, start, end, better)
+        return Match(self.form.code, self.form.row, self.form.order, start, end, better, place)
+
+    def _start(self, n: int) -> int:
+        return self.tokens[n].start if n < len(self.tokens) else len(self.text.rstrip())
+
+    def _slice(self, n: int, at: tuple[int, ...]) -> str:
+        return self.text[self._start(at[n]) : self.tokens[at[n + 1] - 1].end]
+
+    def _filled(self, found: re.Match[str], at: tuple[int, ...]) -> str:
+        name = found[1] or found[3] or found[5]
+        parts = self.form.parts
+        if name == "N" and "N" not in parts:
+            # The number of `#x`.
+            n = next(n for n, one in enumerate(parts) if one.startswith("#"))
+            counted = _COUNTED.match(self.tokens[at[n]].text)
+            text = counted[1] if counted is not None else ""
+        elif name == "*":
+            first, last, _ = self.form.marks
+            text = self.text[self._start(at[first]) : self.tokens[at[last] - 1].end]
+        elif name.isdigit():
+            text = self._slice(int(name) - 1, at)
+        elif name in parts:
+            text = self._slice(parts.index(name), at)
+        else:
+            return found[0]
+        if found[4]:
+            return reckoned(text, found[4])
+        if not found[2]:
+            return text
+        with_names = {one: self._slice(n, at) for n, one in enumerate(parts) if one == "W"}
+        return CHANGES[found[2]](text, with_names.get("W", ""))
+
+
+def _apart(text: str, start: int, end: int, better: str) -> str:
+    """Puts a blank where a word would run into its neighbour."""
+    if better[-1:].isalnum() and re.match(r"[\w$\"']", text[end : end + 1]):
+        better += " "
+    if re.match(r"\w", better) and re.match(r"\w", text[start - 1 : start]) and start:
+        better = f" {better}"
+    return better
+
+
+_ENDS: Final = {
+    **dict.fromkeys("ABCD", _Matching.value), "P": _Matching.path, "O": _Matching.labels,
+    "N": _Matching.number, "R": _Matching.percentage, "T": _Matching.quoted, "Q": _Matching.run,
+    "K": _Matching.key,
+    "J": _Matching.dotted, "W": _Matching.word, "V": _Matching.operator, "L": _Matching.listed,
+    "M": _Matching.several, "S": _Matching.statement, "Z": _Matching.rest,
+}  # fmt: skip

@@ -1,0 +1,350 @@
+"""Expressions, texts and messages: Lark's tree becomes ours; statements are the builder's.
+
+Lark's objects do not leave the package.
+"""
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from lark import Token, Tree
+
+from dsl import syntax as s
+from dsl.diagnostics import Diagnostic
+from dsl.parser.reading import depth_refusal
+from dsl.parser.refusal import Refusal
+from dsl.source import MAX_DEPTH, MAX_ITEMS, SourceFile, Span
+
+#: A node of Lark's tree; its stubs say little more.
+Raw = Any
+#: Reads an expression that stands in a message.
+ReadHole = Callable[[SourceFile, Span, str], tuple[s.Expr | None, list[Diagnostic]]]
+_LEAVES: Final = ("true", "false", "name", "bare_agg", "field")
+_WRAPPERS: Final = ("word", "lit", "key", "num", "glob", "members", "set_ref")
+_ESCAPES: Final = {'\\"': '"', "\\\\": "\\", "\\n": "\n", "\\t": "\t"}
+_ESCAPE: Final = re.compile(r"\\.", re.DOTALL)
+#: Nodes that are made of their span and their parts, in order.
+_OF_PARTS: Final[dict[str, Callable[..., s.Expr]]] = {
+    "true": partial(s.Bool, value=True),
+    "false": partial(s.Bool, value=False),
+    "range": s.Range,
+    "not_": s.Not,
+    "neg": s.Negative,
+    "percent_of": s.PercentOf,
+    "or_expr": lambda span, *parts: s.Logical(span, "or", parts),
+    "and_expr": lambda span, *parts: s.Logical(span, "and", parts),
+    "like": lambda span, left, right: s.TextTest(span, "like", left, right),
+    "matches": lambda span, left, right: s.TextTest(span, "matches", left, right),
+    "is_in": partial(s.In, negated=False),
+    "not_in": partial(s.In, negated=True),
+    "is_": partial(s.Is, negated=False),
+    "is_not": partial(s.Is, negated=True),
+    "is_missing": partial(s.IsMissing, negated=False),
+    "is_present": partial(s.IsMissing, negated=True),
+}
+
+
+class StopError(Exception):
+    """A limit was met while the tree was built; never leaves the package."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
+class _Expressions:
+    """Turns expressions of one statement into ours; positions become those of the file."""
+
+    def __init__(self, hole: ReadHole, source: SourceFile, base: int) -> None:
+        self.hole = hole
+        self.source = source
+        self.base = base
+        self.found: list[Diagnostic] = []
+        self.fatal = False
+        self.depth = 0
+
+    # ---- places and findings
+
+    def report(self, refusal: Refusal) -> None:
+        """Adds a finding whose places count from the start of the statement."""
+        self.fatal = True
+        size = len(self.source.text)
+        self.found.append(refusal.diagnostic(self.source, self.base, size))
+
+    def span(self, node: Raw) -> Span:
+        if isinstance(node, Token):
+            start = node.start_pos or 0
+            return Span(self.base + start, self.base + (node.end_pos or start))
+        meta = node.meta
+        if meta.empty:
+            return Span(self.base, self.base)
+        return Span(self.base + meta.start_pos, self.base + meta.end_pos)
+
+    # ---- texts
+
+    def template(self, token: Raw) -> s.Template:
+        raw = str(token)
+        span = self.span(token)
+        mark = 3 if raw.startswith('"""') else 1
+        if raw.startswith("'"):
+            return s.Template(span, (raw[1:-1],))
+        parts: list[str | s.Expr] = []
+        text = ""
+        at, end = mark, len(raw) - mark
+        while at < end:
+            char = raw[at]
+            if raw[at : at + 2] in ("{{", "}}"):
+                text += char
+                at += 2
+            elif char == "\\":
+                text += self._escape(raw[at : at + 2], span.start + at)
+                at += 2
+            elif char == "{":
+                close = _closing(raw, at, end)
+                expr = self._hole(raw, span.start, at, close) if close > 0 else None
+                if close < 0:
+                    self.report(_hole_refusal("`{` has no `}`", span, at, self.base))
+                    break
+                parts.extend([text] if text else [])
+                parts.extend([expr] if expr is not None else [])
+                text = ""
+                at = close + 1
+            elif char == "}":
+                self.report(_hole_refusal("`}` has no `{`", span, at, self.base))
+                break
+            else:
+                text += char
+                at += 1
+        if text:
+            parts.append(text)
+        return s.Template(span, tuple(parts))
+
+    def _hole(self, raw: str, start: int, at: int, close: int) -> s.Expr | None:
+        inner = raw[at + 1 : close]
+        span = Span(start + at + 1, start + close)
+        if not inner.strip():
+            self.report(_hole_refusal("`{}` is empty", Span(start, start), at, self.base))
+            return None
+        plain = _ESCAPE.sub(lambda found: _ESCAPES.get(found.group(), found.group()), inner)
+        expr, found = self.hole(self.source, span, plain)
+        self.found.extend(found)
+        self.fatal = self.fatal or bool(found)
+        return expr
+
+    def quoted(self, token: Raw) -> str:
+        """Returns the text between quotes, its escapes read."""
+        raw = str(token)
+        if raw.startswith('"""'):
+            inner, shift = raw[3:-3], 3
+        elif raw.startswith("'"):
+            return raw[1:-1]
+        else:
+            inner, shift = raw[1:-1], 1
+        start = self.span(token).start + shift
+        return _ESCAPE.sub(lambda found: self._escape(found.group(), start + found.start()), inner)
+
+    def _escape(self, escape: str, at: int) -> str:
+        if escape not in _ESCAPES:
+            self.report(
+                Refusal(
+                    "P008",
+                    f"`{escape}` means nothing in a quoted text",
+                    at - self.base,
+                    at - self.base + len(escape),
+                    helps=(
+                        'a quoted text knows \\" \\\\ \\n \\t;'
+                        " single quotes take everything as it is",
+                    ),
+                )
+            )
+        return _ESCAPES.get(escape, escape)
+
+    # ---- expressions
+
+    def expr(self, node: Raw) -> Raw:
+        """Returns our tree of one of Lark's; untyped because Lark's trees are."""
+        while isinstance(node, Tree) and node.data in _WRAPPERS:
+            node = node.children[0]
+        if isinstance(node, Token):
+            return self._token(node)
+        if node.data in _LEAVES:
+            return self._built(node)
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            span = self.span(node)
+            raise StopError(depth_refusal(span.start - self.base, span.start - self.base + 1))
+        try:
+            return self._built(node)
+        finally:
+            self.depth -= 1
+
+    def _built(self, node: Raw) -> s.Expr:
+        name = str(node.data)
+        make = _OF_PARTS.get(name)
+        if make is not None:
+            return make(self.span(node), *(self.expr(one) for one in node.children))
+        build: Callable[[Raw], s.Expr] = getattr(self, f"ex_{name}")
+        return build(node)
+
+    def _token(self, token: Token) -> s.Expr:
+        span = self.span(token)
+        text = str(token)
+        if token.type == "QUANT":
+            return s.Number(span, text)
+        if token.type == "PERCENT":
+            return s.Percent(span, text)
+        if token.type == "STRING":
+            return s.Text(span, self.quoted(token))
+        if token.type == "PARAM":
+            return s.Param(span, text[1:])
+        return s.Word(span, text)
+
+    def ex_words(self, tree: Raw) -> s.Words:
+        """Returns a list of words; refuses one that is too long."""
+        items = [one for one in tree.children if one is not None]
+        if len(items) > MAX_ITEMS:
+            span = self.span(items[MAX_ITEMS])
+            raise StopError(
+                Refusal(
+                    "P006",
+                    f"a list holds at most {MAX_ITEMS} items",
+                    span.start - self.base,
+                    span.end - self.base,
+                    helps=("give the nodes or pods a label, and test that",),
+                )
+            )
+        return s.Words(self.span(tree), tuple(self.expr(one) for one in items))
+
+    words = ex_words
+
+    def ex_name(self, tree: Raw) -> s.Name:
+        return s.Name(self.span(tree), str(tree.children[0]))
+
+    def ex_call(self, tree: Raw) -> s.Call:
+        name, *args = tree.children
+        built = tuple(self.expr(one) for one in args if one is not None)
+        return s.Call(self.span(tree), str(name), self.span(name), built)
+
+    def ex_field(self, tree: Raw) -> s.Field:
+        path, _, key, tail = tree.children
+        return s.Field(
+            self.span(tree),
+            str(path),
+            self.expr(key) if key is not None else None,
+            None,
+            str(tail) if tail is not None else "",
+        )
+
+    def ex_keyed_name(self, tree: Raw) -> s.Field:
+        name, _, key = tree.children
+        return s.Field(self.span(tree), str(name), self.expr(key))
+
+    def ex_field_computed(self, tree: Raw) -> s.Field:
+        path, _, key, tail = tree.children
+        text = str(tail) if tail is not None else ""
+        return s.Field(self.span(tree), str(path), None, self.expr(key), text)
+
+    def ex_bare_agg(self, tree: Raw) -> s.BareAggregate:
+        return s.BareAggregate(self.span(tree), str(tree.children[0].children[0]))
+
+    def ex_agg(self, tree: Raw) -> s.Aggregate:
+        name, *args, over, where = tree.children
+        return s.Aggregate(
+            self.span(tree),
+            str(name.children[0]),
+            tuple(self.expr(one) for one in args),
+            self.expr(over) if over is not None else None,
+            self.expr(where) if where is not None else None,
+        )
+
+    def ex_if_(self, tree: Raw) -> s.If:
+        span = self.span(tree)
+        branches = []
+        while True:
+            cond, then, other = tree.children
+            branches.append((self.expr(cond), self.expr(then)))
+            if isinstance(other, Tree) and other.data == "if_" and len(branches) < MAX_ITEMS:
+                tree = other
+                continue
+            return s.If(span, tuple(branches), self.expr(other))
+
+    def _chain(self, tree: Raw) -> s.Chain:
+        span = self.span(tree)
+        signs = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
+        family = ("add", "sub") if tree.data in ("add", "sub") else ("mul", "div")
+        operators: list[str] = []
+        operands: list[Raw] = []
+        node: Raw = tree
+        # A chain leans to the left; walking it down keeps the recursion flat. A parenthesised
+        # chain of the same family on the left has the same meaning, so it may join.
+        while isinstance(node, Tree) and node.data in family:
+            left, right = node.children
+            operators.append(signs[str(node.data)])
+            operands.append(right)
+            node = left
+        operands.append(node)
+        built = tuple(self.expr(one) for one in reversed(operands))
+        return s.Chain(span, tuple(reversed(operators)), built)
+
+    ex_add = ex_sub = ex_mul = ex_div = _chain
+
+    def ex_fallback(self, tree: Raw) -> s.Fallback:
+        span = self.span(tree)
+        operands = []
+        node: Raw = tree
+        while isinstance(node, Tree) and node.data == "fallback":
+            first, node = node.children
+            operands.append(self.expr(first))
+        return s.Fallback(span, (*operands, self.expr(node)))
+
+    def ex_compare(self, tree: Raw) -> s.Compare:
+        left, operator, right = tree.children
+        return s.Compare(
+            self.span(tree), str(operator), self.span(operator), self.expr(left), self.expr(right)
+        )
+
+    def ex_text_test(self, tree: Raw) -> s.TextTest:
+        left, operator, right = tree.children
+        word = " ".join(str(operator).split())
+        return s.TextTest(self.span(tree), word, self.expr(left), self.expr(right))
+
+    def _label(self, tree: Raw) -> s.LabelTest:
+        path, key, *rest = tree.children
+        operator, value = "", None
+        if tree.data == "label_test":
+            operator = str(rest[0].children[0])
+            value = self.expr(rest[1])
+        elif tree.data in ("label_in", "label_not_in"):
+            operator = "in" if tree.data == "label_in" else "not in"
+            value = self.expr(rest[0])
+        return s.LabelTest(
+            self.span(tree), str(path), self.span(path), self.expr(key), operator, value
+        )
+
+    ex_has_label = ex_label_test = ex_label_in = ex_label_not_in = _label
+
+
+def _closing(raw: str, at: int, end: int) -> int:
+    """Returns where the brace opened at `at` closes, minding quotes; -1 if nowhere."""
+    quote = ""
+    for place in range(at + 1, end):
+        char = raw[place]
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "\"'":
+            quote = char
+        elif char == "}":
+            return place
+    return -1
+
+
+def _hole_refusal(message: str, span: Span, at: int, base: int) -> Refusal:
+    place = span.start + at - base
+    return Refusal(
+        "P013",
+        f"{message} in this message",
+        place,
+        place + 1,
+        helps=("write `{expression}`, or `{{` and `}}` for braces",),
+    )

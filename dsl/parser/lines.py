@@ -1,0 +1,171 @@
+"""Lines of a file that are no statements: another language, what runs on, what they declare.
+
+Works on whole lines, before the grammar or where it has given up.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from dsl.diagnostics import Diagnostic, Fix
+from dsl.parser.refusal import Refusal
+from dsl.parser.statements import STATEMENTS, is_statement, known_word
+from dsl.source import SourceFile, Span
+
+#: First lines of texts that are no policies at all.
+_MERGE: Final = "a merge"
+_FOREIGN: Final = (
+    (r"(?:<{7}|={7}|>{7}|\|{7})(?:[ \t]|$)", _MERGE),
+    (r"---[ \t]*$|apiVersion[ \t]*:|kind[ \t]*:[ \t]*[A-Z]", "YAML (a Kubernetes object)"),
+    (r"package[ \t]+[\w.]+[ \t]*$", "Rego or Go"),
+    (r"(default|import)[ \t]+(allow|deny|data|input|rego|future)\b", "Rego"),
+    (r"(deny|allow|violation|warn)(\[.*\])?[ \t]*(contains\b.*)?(if[ \t]*)?\{", "Rego"),
+    (r"(def|class)[ \t]+\w+.*:[ \t]*$|(from[ \t]+\w+[ \t]+)?import[ \t]+\w+[ \t]*$", "Python"),
+    (r"(func|type)[ \t]+[\w(]", "Go"),
+    (r"(?i:select[ \t]+.+[ \t]from[ \t]|create[ \t]+(policy|table)\b)", "SQL"),
+    (r"(acl|use_backend|frontend|backend|server|location)[ \t]+\S", "the configuration of a proxy"),
+)
+_SHAPE: Final = "a policy is lines such as  filter: pod.name contains nginx -> node.label KEY=VALUE"
+
+
+def foreign(text: str) -> str | None:
+    """Returns which language the text of a statement is in, None where it may be ours."""
+    line = text.split("\n", 1)[0].split("#", 1)[0].rstrip()
+    return next((name for sign, name in _FOREIGN if re.match(sign, line)), None)
+
+
+def wrong_language(text: str, name: str) -> Refusal:
+    """Refuses a text that is no policy, once for all of it."""
+    first = re.match(r"\S+", text)
+    end = len(first.group()) if first is not None else 1
+    if name == _MERGE:
+        help_ = "keep one of the two sides, and leave out the lines  <<<<<<<  =======  >>>>>>>"
+        return Refusal("P010", "a merge was not finished here", 0, end, helps=(help_,))
+    return Refusal("P010", f"this looks like {name}, and is no policy", 0, end, helps=(_SHAPE,))
+
+
+def is_ours(text: str) -> bool:
+    """Whether a text starts with the word of a statement, or with one close to it."""
+    if is_statement(text):
+        return True
+    found = re.match(r"[A-Za-z_-]+", text)
+    known = known_word(found.group()) if found is not None else None
+    return (
+        found is not None
+        and known is not None
+        and re.match(r"[ \t]*:", text[found.end() :]) is not None
+    )
+
+
+def is_closing(text: str, *, lost: bool) -> bool:
+    """Whether a line belongs to the one before: it closes its bracket, or is an item of its list.
+
+    Args:
+        text: the line.
+        lost: whether the line before was no statement.
+    """
+    item = re.match(r"-[ \t]+", text)
+    if lost and item is not None and not is_ours(text[item.end() :]):
+        return True
+    return re.fullmatch(r"[\s})\];,]+(?:#[^\n]*\s*)*", text) is not None
+
+
+#: Words of the header that items of Kubernetes have too.
+_SETTING: Final = re.compile(r"-[ \t]*(?:weight|name|order|version|mode)[ \t]*:")
+
+
+def tail(texts: Sequence[str]) -> int:
+    """Returns how many chunks behind the first are its list items, or the brace that it opens."""
+    first, *rest = texts
+    if re.fullmatch(r"[A-Za-z_][\w-]*[ \t]*:[ \t]*(?:#[^\n]*)?\s*", first) is not None:
+        items = 0
+        while items < len(rest) and rest[items].startswith("-") and not (
+            is_ours(rest[items].lstrip("- \t")) and _SETTING.match(rest[items]) is None
+        ):  # fmt: skip
+            items += 1
+        return items
+    opened = re.match(r"[^\n#]*\{[ \t]*(?:#[^\n]*)?\n", first) is not None
+    return 1 if opened and rest and re.fullmatch(r"\}\s*(?:#[^\n]*\s*)*", rest[0]) else 0
+
+
+def continued(source: SourceFile, first: Span, line: Span) -> Diagnostic:
+    """Refuses a line in column 1 that continues the statement above it."""
+    number = source.position(first.start)[0]
+    word = re.match(r"[A-Za-z]*", source.slice(first))
+    name = word.group() if word is not None else "statement"
+    start = re.match(r"[\w.]+|->|\S", source.slice(line))
+    end = line.start + (len(start.group()) if start is not None else 1)
+    return Diagnostic(
+        "P012",
+        f"this line continues the `{name}` of line {number}, so it is indented",
+        source,
+        Span(line.start, end),
+        label="a new statement starts in column 1",
+        helps=("put spaces in front of it",),
+        fix=Fix(Span(line.start, line.start), "  "),
+    )
+
+
+#: `share = 5`, `let "heat" = 5`, `metrics heat: number = ...`, `let a-b`.
+_DECLARES: Final = re.compile(
+    r"(?:([A-Za-z]+)[ \t]+)??\$?[\"']?([A-Za-z_]\w*(?:-\w+)*)[\"']?[ \t]*(?:\([^()\n]*\)[ \t]*)?"
+    r"(?::[ \t]*\w[\w ]*)?:?=(?!=)"
+)
+_BARE: Final = re.compile(r"(?:let|param|metric)(?:[ \t]+|:[ \t]*)\$?([A-Za-z_]\w*(?:-\w+)*)")
+_ALSO: Final = re.compile(r",[ \t]*(\w+)[ \t]*=(?!=)")
+
+
+def declares(text: str) -> tuple[str, ...]:
+    """Returns the names that a line declares which cannot be read; of `a-b` its parts too."""
+    found, bare = _DECLARES.match(text), _BARE.match(text)
+    if found is None and bare is None:
+        return ()
+    word = found[1] if found is not None else "let"
+    name = found[2] if found is not None else bare[1] if bare is not None else ""
+    if word in STATEMENTS or word == "use" or name in STATEMENTS:
+        return ()
+    parts = name.split("-")
+    also = _ALSO.findall(text) if text.startswith("let") else []
+    return ("_".join(parts), *(parts if parts[1:] else ()), *also)
+
+
+# ---- test files
+
+_CONFLICT: Final = re.compile(r"(?m)^(?:<{7}|={7}|>{7})(?=[ \t\n]|\Z)[^\n]*")
+_OTHERS: Final = (
+    (r"(?m)^[ \t]*(?:Feature|Background|Scenario(?: Outline)?):[^\n]*", "Gherkin"),
+    (r"(?m)^(?:---[ \t]*$|apiVersion[ \t]*:|kind[ \t]*:[ \t]*[A-Z])[^\n]*", "YAML"),
+    (r"(?m)^[\w.-]+:[ \t]*(?:#[^\n]*)?\n[ \t]*-[ \t]", "YAML"),
+    (r"(?m)^[\w.-]+:[ \t]*(?:#[^\n]*)?\n[ \t]+(?!given|expect|label|annotation)[\w.-]+:(?:[ \t]|$)",
+     "YAML"),
+    (r"\A\s*[{\[][ \t]*(?:\"[^\"\n]*\"[ \t]*:[^\n]*)?(?:\n|\Z)", "JSON"),
+    (r"(?m)^(?:import (?:pytest|unittest)|from [\w.]+ import )[^\n]*", "Python"),
+    (r"(?m)^package [a-z]\w*$", "Go or Rego"),
+)  # fmt: skip
+_TEST_SHAPE: Final = 'a test file is lines such as  use p,  node: a cpu 4  and  test: "t"'
+
+
+def no_test_file(text: str) -> Refusal | None:
+    """Returns what a file is instead of tests; None where it may be tests.
+
+    Args:
+        text: the file, texts and comments blanked out.
+    """
+    conflict = _CONFLICT.search(text)
+    if conflict is not None:
+        help_ = "keep what should stay and remove the lines `<<<<<<<`, `=======` and `>>>>>>>`"
+        message = "git has left two versions of these lines"
+        return Refusal("P010", message, *_first(conflict), helps=(help_,))
+    for sign, name in _OTHERS:
+        found = re.search(sign, text)
+        if found is not None:
+            message = f"this looks like {name}, and is no test"
+            return Refusal("P010", message, *_first(found), helps=(_TEST_SHAPE,))
+    return None
+
+
+def _first(found: re.Match[str]) -> tuple[int, int]:
+    """Returns the first line of what was found."""
+    line = found.group().split("\n", 1)[0]
+    start = found.start() + len(line) - len(line.lstrip())
+    return start, max(found.start() + len(line.rstrip()), start + 1)

@@ -1,0 +1,387 @@
+"""What is said where reading stopped: the best edit that lets it go on, or what stands there.
+
+Edits are rows of `dsl.foreign` that touch the place and changes of one word or sign to what the
+grammar would have taken. That with which reading gets farthest is told; it is a fix only where the
+row says so, or where letters, their case or a sign were wrong. Knows no schema and no functions.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from dsl.foreign import Match, closest, edit_distance, known_forms
+from dsl.parser.refusal import Halt, Meant, Refusal
+from dsl.parser.statements import DECLARATIONS, HEADS, STATEMENTS, known_word
+from dsl.parser.told import Place, closed, place_of, told
+
+#: Signs that may be missing, as the grammar calls them.
+_SIGNS: Final = {
+    "COMMA": ",", "RPAR": ")", "RSQB": "]", "COLON": ":", "EQUAL": "=", "LPAR": "(", "LSQB": "[",
+}  # fmt: skip
+#: Signs that may be too much.
+_SPARE: Final = {",": "P023", ";": "P023", ":": "P023", "=": "P023", ")": "P002", "]": "P002"}
+#: What is said of a row that says nothing itself.
+_SAYS: Final = {
+    "P004": "there is no statement `{}`",
+    "P007": "`{}` is not a number",
+    "P014": "`{}` is not an operator here",
+}
+_WORDS: Final = frozenset((*STATEMENTS, *DECLARATIONS))
+#: Words that are close to those of the grammar, and are words.
+_ENGLISH: Final = frozenset(
+    {"for", "the", "an", "at", "on", "no", "so", "do", "it", "as", "has", "xor"}
+)
+#: What makes a word the opposite of the one it looks like.
+_NEGATION: Final = re.compile(r"(?:un|not|non)", re.IGNORECASE)
+#: Edits that are tried at most, the letters that are read for it, and how far around is looked.
+_MOST_TRIED: Final = 24
+_MOST_READ: Final = 6000
+_WINDOW: Final = 1000
+#: A part of a help that stands for something of the author's.
+_PLACEHOLDER: Final = re.compile(r"\b(?:KEY|NAME|VALUE|CONDITION|EXPRESSION|PARAM)\b")
+
+
+class Edit(NamedTuple):
+    """Another text for a stretch of the statement, what is said with it, and what it costs."""
+
+    start: int
+    end: int
+    better: str
+    refusal: Refusal
+    cost: int
+    order: int = 0
+
+
+def tell(halt: Halt) -> Refusal:
+    """Names what is wrong where reading stopped."""
+    shift = max(0, halt.start - _WINDOW) if len(halt.text) > 2 * _WINDOW else 0
+    place = place_of(halt)
+    early = _indented(place)
+    if early is not None:
+        return early
+    if len(halt.text) > 2 * _WINDOW:
+        # Of a long statement nothing is tried, and only what is near is looked at.
+        return closed(place) or told(place_of(halt, shift, halt.start + _WINDOW)).shifted(shift)
+    best = _best(place)
+    unclosed = closed(place)
+    if best is not None and (unclosed is None or (best[0] == 0 and best[1].cost < _ALL)):
+        return best[1].refusal
+    return unclosed or _hinted(place) or told(place)
+
+
+def _best(place: Place) -> tuple[int, Edit] | None:
+    """Returns the edit with which the least is left unread, and that; cheap ones first."""
+    if place.read is None:
+        return None
+    best: tuple[int, Edit] | None = None
+    edits = sorted(_edits(place), key=lambda one: (one.cost, one.order))
+    # Each try reads the statement: of a long one there are fewer.
+    for edit in edits[: max(4, min(_MOST_TRIED, _MOST_READ // len(place.text)))]:
+        if place.text[edit.start : edit.end] == edit.better:
+            continue
+        left = _left(place, edit)
+        if left is not None and (best is None or left < best[0]):
+            best = left, edit
+            if left == 0:
+                break
+    return best
+
+
+def _left(place: Place, edit: Edit) -> int | None:
+    """Returns how much cannot be read behind an edit; None where it does not help."""
+    if place.read is None:
+        return None
+    text = place.text[: edit.start] + edit.better + place.text[edit.end :]
+    reached = place.read(text)
+    if reached > len(text):
+        return 0
+    behind = reached - len(edit.better) + edit.end - edit.start
+    helps = reached > edit.start + len(edit.better) - (not edit.better) and (
+        behind > place.start or (behind == place.start and edit.cost == 0)
+    )
+    if not helps or edit.cost > _ALL:
+        return None
+    return len(text) - reached
+
+
+#: Comes behind all rows.
+_LAST: Final = 10_000
+#: An edit that costs more helps only where all can be read with it.
+_ALL: Final = 3
+
+
+def _edits(place: Place) -> Iterator[Edit]:
+    yield from _called(place)
+    yield from _digits(place)
+    yield from _rows(place)
+    yield from _spellings(place)
+    if place.start > 0 or place.alone:
+        yield from _spare(place)
+        yield from _missing(place)
+
+
+# ---- rows of the table
+
+
+def _rows(place: Place) -> Iterator[Edit]:
+    where = frozenset((place.keyword, "any", *(("test",) if place.of_test else ())))
+    words = frozenset() if place.of_test else _WORDS
+    for match in known_forms().around(place.text, place.start, where, words):
+        if match.better or match.row.sure:
+            sure = match.row.sure and _PLACEHOLDER.search(match.row.better) is None
+            cost = 1 if match.row.where in ("", "any") else 0
+            yield Edit(match.start, match.end, match.better, _said(place, match, sure=sure), cost,
+                       match.order)  # fmt: skip
+
+
+def _said(place: Place, match: Match, *, sure: bool) -> Refusal:
+    start, end = match.place
+    under = " ".join(place.text[start:end].split())
+    say = match.row.say or _SAYS.get(match.code, "`{}` does not fit here")
+    better = match.better.strip()
+    help_ = "leave it out" if not better else f"write  {better}"
+    if better and not sure:
+        help_ = f"did you mean  {better}"
+    return Refusal(
+        match.code, say.replace("{}", under), start, max(end, start + 1), helps=(help_,),
+        fix=match.better if sure else None, fix_at=(match.start, match.end),
+    )  # fmt: skip
+
+
+def _hinted(place: Place) -> Refusal | None:
+    """A row that has nothing to write, but something to say."""
+    where = frozenset((place.keyword, "any", *(("test",) if place.of_test else ())))
+    found = [
+        one
+        for one in known_forms().around(place.text, place.start, where, _WORDS)
+        if not one.row.sure
+        and (not one.row.where.startswith("head") or place.start <= one.place[1])
+    ]
+    best = min(found, key=lambda one: (one.start - one.end, one.order), default=None)
+    if best is None:
+        return None
+    start, end = best.place
+    under = " ".join(place.text[start:end].split())
+    message = _SAYS.get(best.code, "`{}` does not fit here").replace("{}", under)
+    help_ = best.row.say or f"did you mean  {best.better}"
+    return Refusal(best.code, message, start, end, helps=(help_,))
+
+
+# ---- one word or sign
+
+
+_PATH: Final = r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*(?:\[[^\[\]]*\])?(?:\.[A-Za-z_]\w*)*"
+_METHOD: Final = re.compile(rf"(?<![\w.$])({_PATH})\.([A-Za-z_]\w*)\s*\Z")
+
+
+def _called(place: Place) -> Iterator[Edit]:
+    """`pod.name.startsWith("a")`: values have no functions of their own."""
+    found = _METHOD.search(place.text, 0, place.start) if place.met == "(" else None
+    arguments = _arguments(place) if found is not None else None
+    if found is None or arguments is None or place.meant is None or found[2] in _LABELLED:
+        return
+    end, parts = arguments
+    size = re.compile(r"\.(?:size|length|len|count)\(\)").match(place.text, end)
+    end = size.end() if size is not None and found[2] == "filter" else end
+    better, sure, note = _meant(place.meant, found[1], found[2], parts)
+    index = re.compile(r"\[(\d+)\]").match(place.text, end)
+    if better and index is not None:
+        end, better = index.end(), f"item({better}, {index[1]})"
+    help_ = f"write  {better}" if better else note
+    span = found.start(), end
+    refusal = Refusal(
+        "P106", f"there is no function `{found[2]}` of a value", *span,
+        helps=(help_,) if help_ else (), fix=better if better and sure else None, fix_at=span,
+    )  # fmt: skip
+    yield Edit(*span, better or "true", refusal, 0)
+
+
+_LABELLED: Final = ("label", "labels", "annotation", "annotations", "taint", "taints")
+#: Functions of CEL and others that go through a list, and what does that here.
+_LOOPS: Final = {
+    "exists": "any", "any": "any", "some": "any", "all": "all", "every": "all", "filter": "count",
+}  # fmt: skip
+_INNER: Final = re.compile(rf"({_PATH})\.([A-Za-z_]\w*)\(([^()]*)\)")
+
+
+def _meant(meant: Meant, owner: str, name: str, parts: list[str]) -> tuple[str, bool, str]:
+    """Returns how a call of a value's function is written here, those in its arguments too."""
+    inner = [
+        _INNER.sub(lambda one: meant(f"{one[1]}.{one[2]}", one[3].split(","))[0] or one[0], part)
+        for part in parts
+    ]
+    if name in _LOOPS and len(parts) > 1 and parts[0].isidentifier():
+        asked = re.sub(rf"\b{parts[0]}\.", "it.", inner[1])
+        return f"{_LOOPS[name]}({owner} where {asked})", True, ""
+    return meant(f"{owner}.{name}", inner)
+
+
+def _arguments(place: Place) -> tuple[int, list[str]] | None:
+    """Returns where the call ends that opens here, and the texts of its arguments."""
+    parts, depth, last = [], 0, place.start + 1
+    for at in range(place.start, len(place.bare)):
+        sign = place.bare[at]
+        depth += (sign in "([{") - (sign in ")]}")
+        if (sign == "," and depth == 1) or depth == 0:
+            parts.append(place.text[last:at].strip())
+            last = at + 1
+        if depth == 0:
+            return at + 1, [one for one in parts if one]
+    return None
+
+
+def _digits(place: Place) -> Iterator[Edit]:
+    """Digits with signs between them, or of another base."""
+    found = re.compile(r"(0[xX][0-9a-fA-F]+|\d+(?:_\d+)+)(?!\w)").match(place.text, place.start)
+    if found is not None:
+        better = str(int(found[1].replace("_", ""), 16 if found[1][1:2] in "xX" else 10))
+        refusal = Refusal("P007", f"`{found[1]}` is not a number", *found.span(),
+                          helps=(f"write  {better}",), fix=better)  # fmt: skip
+        yield Edit(*found.span(), better, refusal, 0)
+
+
+_OWNED: Final = re.compile(
+    r"(?<![\w.$])(pod|node|namespace|workload|it)\.(\w+)[ \t]+(?:[\w./-]+[ \t]*)?\Z"
+)
+
+
+def _spellings(place: Place) -> Iterator[Edit]:
+    """A word in other letters, or with a slip: that of a statement, or one that fits here."""
+    first = re.match(r"[A-Za-z_-]*[A-Za-z_]", place.text)
+    if first is not None and not place.alone and place.start <= first.end() + 1:
+        known = known_word(first.group()) if not place.of_test else closest(first[0], HEADS)
+        if known is not None and known != first.group():
+            end = first.end()
+            to = re.match(r"[ \t]+to\b", place.text[end:]) if known == "applies to" else None
+            end += to.end() if to is not None else 0
+            yield _spelt(place, (0, end), known, "P004", f"there is no statement `{first[0]}`")
+    owned = _OWNED.search(place.text, 0, place.start)
+    kind = closest(owned[2], ("label", "annotation", "taint")) if owned is not None else None
+    if owned is not None and kind is not None and f"{kind}s" != owned[2] != kind:
+        field = f"{owned[1]}.{owned[2]}"
+        at = owned.start(), owned.end(2)
+        yield _spelt(place, at, f"{owned[1]}.{kind}", "P101", f"there is no field `{field}`")
+    word = re.compile(r"[A-Za-z_]+(?=[ \t]+\Z)").search(place.text, 0, place.start)
+    if word is not None and place.fits is not None and word.start() > 0:
+        # The word in front was read as a name: what could have stood there?
+        fitting = place.named(place.fits(word.start()))
+        yield from _near(place, word.span(), fitting)
+    if place.start > 0 or place.alone:
+        yield from _near(place, (place.start, place.end), place.fitting())
+
+
+def _near(place: Place, at: tuple[int, int], fitting: list[str]) -> Iterator[Edit]:
+    met = place.text[slice(*at)]
+    if re.fullmatch(r"[A-Za-z_]+", met) is None:
+        return
+    glued = next((one for one in fitting if met.startswith(one) and len(met) > len(one) + 1), None)
+    if glued is not None:
+        better = f"{glued} {met.removeprefix(glued)}"
+        refusal = Refusal("P023", f"no blank stands in `{met}`", *at,
+                          helps=(f"did you mean  {better}",))  # fmt: skip
+        clear = re.match(r"[0-9]|\w+\.", met.removeprefix(glued)) is not None
+        yield Edit(*at, better, refusal, _ALL if clear else _ALL + 2)
+    near = next((one for one in fitting if one.lower() == met.lower()), None)
+    if near is None and met.lower() not in place.keywords | _ENGLISH:
+        near = closest(met, fitting)
+        if near is not None and bool(_NEGATION.match(near)) != bool(_NEGATION.match(met)):
+            near = None
+    if near is not None and near != met:
+        yield _spelt(place, at, near, "P016", f"`{met}` does not fit here")
+
+
+def _spelt(place: Place, at: tuple[int, int], better: str, code: str, message: str) -> Edit:
+    cost = 1 + edit_distance(place.text[slice(*at)].lower(), better.lower())
+    refusal = Refusal(code, message, *at, helps=(f"did you mean `{better}`?",), fix=better)
+    return Edit(*at, better, refusal, min(cost, _ALL), _LAST)
+
+
+_BINDS: Final = re.compile(r"\b(?:and|or|not|if)\b|->|\?\?|[*/]|(?<=[ \t])[+-](?=[ \t])")
+_TWICE: Final = re.compile(r"\b([a-z]+)[ \t]+(\1)[ \t]+\Z")
+
+
+def _spare(place: Place) -> Iterator[Edit]:
+    """A sign too much, the same word twice; or anything else that all can be read without."""
+    twice = _TWICE.search(place.bare, 0, place.start)
+    if twice is not None:
+        refusal = Refusal("P001", f"`{twice[1]}` does not fit here", *twice.span(2),
+                          helps=("leave one out",), fix="")  # fmt: skip
+        yield Edit(*twice.span(2), "", refusal, 1)
+    if place.kind == "end" or not place.met:
+        return
+    at = place.start, place.end
+    code = _SPARE.get(place.met)
+    alone = re.match(r"[\w\])\"' ]?\Z", place.bare[max(at[0] - 1, 0) : at[0]])
+    if place.met == ":" and re.match(r"\S", place.bare[at[1] :]):
+        code = None
+    message = f"`{place.met}` {'closes nothing' if code == 'P002' else 'does not fit here'}"
+    if code is not None and alone is not None:
+        # Where there are operators a bracket may decide what belongs together.
+        sure = code != "P002" or not set(_BINDS.findall(place.bare[: at[0]]))
+        # `node.label =a`: what is missing is in front.
+        sure = sure and not re.search(r"\.(?:label|annotation|taint)s?\s*\Z", place.bare[: at[0]])
+        better = " " if re.match(r"\w\W\w", place.bare[max(at[0] - 1, 0) :]) else ""
+        fix = better if sure else None
+        refusal = Refusal(code, message, *at, helps=("leave it out",), fix=fix)
+        yield Edit(*at, better, refusal, 2)
+    else:
+        yield Edit(*at, "", Refusal("P001", message, *at, helps=("leave it out?",)), _ALL + 2)
+
+
+def _missing(place: Place) -> Iterator[Edit]:
+    """A sign that is missing in front; or a word without which nothing can be read."""
+    at = place.start if place.kind != "end" else len(place.before)
+    for name in sorted(place.accepts & _SIGNS.keys()):
+        sign = _SIGNS[name]
+        if place.kind == "end" or (sign == "=" and "RELOP" in place.accepts):
+            continue
+        back = len(place.before) if sign in ",:)]" else at
+        better = f"{sign} " if sign in ":=" and back == at else sign
+        message = f"no `{sign}` stands in front of `{place.met}`" if place.met else f"no `{sign}`"
+        sure = _parts(place) if sign == "," else sign != "=" or "=" not in place.bare[at:]
+        told = "write" if sure else "did you mean"
+        refusal = Refusal(
+            "P023", message, place.start, max(place.end, place.start + 1),
+            helps=(f"{told}  {sign} {place.met}".rstrip(),), fix=better if sure else None,
+            fix_at=(back, back),
+        )  # fmt: skip
+        if sign not in ")]([":
+            yield Edit(back, back, better, refusal, 2)
+    first = ("of", "then", "->") if "." in place.met else ("of", "then", "is", "contains", "->")
+    fitting = [*place.fitting(), *(("->",) if "_ARROW" in place.accepts else ())]
+    for word in sorted(fitting, key=lambda one: first.index(one) if one in first else len(first)):
+        if place.met and (word.islower() or word == "->"):
+            refusal = Refusal(
+                "P023", f"no `{word}` stands in front of `{place.met}`", place.start, place.end,
+                helps=(f"did you mean  {word} {place.met}",),
+            )  # fmt: skip
+            yield Edit(at, at, f"{word} ", refusal, _ALL + 1)
+
+
+def _parts(place: Place) -> bool:
+    """Whether two parts of a list stand side by side for sure, and nothing else is meant."""
+    found = re.search(r"([\w.$/-]+|\S)\Z", place.before)
+    before, met = found[1] if found is not None else "", place.met
+    opened = [one for one in re.sub(r"\([^()]*\)|\[[^\[\]]*\]", "", place.before) if one in "(["]
+    if opened:
+        return opened[-1] == "[" and not {before, met} & place.keywords
+    if place.keyword == "quota" and before[:1].isdigit():
+        return True
+    first = re.search(r":\s*\S+\Z", place.before) is not None
+    ended = (before in ("asc", "desc") and not first) or "." in before or before[:1] in "\"'])"
+    return ended and ("." in met or met[:1] in "\"'" or (before[:1] == '"' and met == "event"))
+
+
+def _indented(place: Place) -> Refusal | None:
+    """A statement of its own on an indented line."""
+    line = place.bare.rfind("\n", 0, place.start) + 1
+    known = place.met in _WORDS and re.match(r"[ \t]*:|[ \t]+\w", place.bare[place.end :])
+    if place.of_test:
+        known = place.met in HEADS and re.match(r"[ \t]*:", place.bare[place.end :])
+    if line == 0 or place.bare[line : place.start].strip() or not known:
+        return None
+    return Refusal(
+        "P012", "this line is indented, so it continues the", place.start, place.end,
+        label="a new statement starts in column 1", helps=("remove the leading spaces",), fix="",
+        fix_at=(line, place.start), continues=place.keyword,
+    )  # fmt: skip

@@ -1,0 +1,253 @@
+"""Where nothing is known of a mistake: what stands there, and what could.
+
+Works on text and on what the grammar would have taken; knows no parser. Quotes and brackets without
+their partner are told of here too: what they hide makes all else unsure.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from msgspec import Struct
+
+from dsl.parser.refusal import Halt, Meant, Refusal
+from dsl.parser.statements import DECLARATIONS, HEADS, SHAPES, is_statement
+from dsl.source import QUOTED_OR_COMMENT
+
+_CLASSES: Final = {
+    "_ARROW": "`->`", "RELOP": "a comparison", "STRING": "a quoted text", "WORD": "a word",
+    "NAME": "a name", "GLOB": "a pattern", "QUANT": "a number", "PERCENT": "a percentage",
+    "PARAM": "a parameter", "UNIT": "a unit",
+}  # fmt: skip
+#: Kinds of words that are one of a few, and of those that are not.
+_CLOSED: Final = frozenset({"MODE", "TYPE", "NORM", "STATUS_CODE"})
+_OPEN: Final = frozenset({"WORD", "NAME", "QUANT"})
+_OPERATORS: Final = frozenset({"PLUS", "MINUS", "STAR", "SLASH"})
+_MAX_SHOWN: Final = 6
+_WORD: Final = re.compile(r"[A-Za-z_$][\w.]*|\d[\w.%]*|[&|=<>!~?*^+%-]+")
+
+
+class Place(Struct, frozen=True):
+    """Where reading stopped.
+
+    Attributes:
+        text: the statement, or an expression alone.
+        bare: the same, comments and the insides of texts blanked out.
+        start: where what was met starts.
+        end: where it ends.
+        accepts: what the grammar would have taken.
+        kind: what was met, as the grammar calls it; `end` and `character` besides.
+        met: what stands there: a word, a sign, or nothing at the end.
+        alone: whether the text is an expression, not a statement.
+        of_test: whether it is a statement of a test file.
+        read: says how far a text can be read, where somebody knows.
+        spelt: the words and signs that the grammar's names stand for.
+        meant: says how a call of another language is written here.
+        fits: says what the grammar would have taken at an earlier place.
+    """
+
+    text: str
+    bare: str
+    start: int
+    end: int
+    accepts: frozenset[str]
+    kind: str
+    met: str
+    alone: bool
+    of_test: bool
+    read: Callable[[str], int] | None
+    spelt: Mapping[str, tuple[str, ...]]
+    meant: Meant | None
+    fits: Callable[[int], frozenset[str]] | None
+
+    @property
+    def before(self) -> str:
+        """What stands before, blanked out."""
+        return self.bare[: self.start].rstrip()
+
+    @property
+    def keyword(self) -> str:
+        """The word the statement starts with."""
+        found = None if self.alone else re.match(r"[A-Za-z]+", self.text)
+        return found.group() if found is not None else ""
+
+    @property
+    def keywords(self) -> frozenset[str]:
+        """All words that mean something to the grammar."""
+        return frozenset(one for words in self.spelt.values() for one in words)
+
+    def fitting(self) -> list[str]:
+        """Returns the words that could stand here."""
+        return self.named(self.accepts)
+
+    def named(self, accepts: frozenset[str]) -> list[str]:
+        """Returns the words among what the grammar would take."""
+        words = (one for name in sorted(accepts) for one in self.spelt.get(name, ()))
+        return [one for one in words if one[:1].isalpha()]
+
+
+def place_of(halt: Halt, first: int = 0, last: int | None = None) -> Place:
+    """Returns the place with what stands there, a word whole; of a long text a part."""
+    text = halt.text[first:last]
+    start, end = halt.start - first, halt.end - first
+    bare = QUOTED_OR_COMMENT.sub(_blank, text)
+    met = ""
+    if halt.kind == "end":
+        start = end = len(bare[:start].rstrip()) if start < len(bare) else len(bare.rstrip())
+    else:
+        # Where a keyword is the beginning of a word, the grammar stops within: `desc|ending`.
+        while start > 0 and re.match(r"\w\w", bare[start - 1 : start + 1]):
+            start -= 1
+        found = _WORD.match(text, start)
+        met = found.group().rstrip(".") if found is not None else text[start : max(end, start + 1)]
+        end = max(start + len(met), start + 1)
+    whole = first == 0 and last is None
+    return Place(
+        text, bare, start, end, halt.accepts, halt.kind, met, halt.alone or first > 0,
+        halt.of_test, halt.read if whole else None, halt.spelt, halt.meant,
+        halt.fits if whole else None,
+    )  # fmt: skip
+
+
+def _blank(found: re.Match[str]) -> str:
+    text = found.group()
+    if text.startswith("#"):
+        return " " * len(text)
+    return '"' + "_" * (len(text) - 2) + '"' if len(text) > 1 else text
+
+
+# ---- quotes and brackets
+
+
+def closed(place: Place) -> Refusal | None:
+    """A quote or a bracket without its partner, in front of where reading stopped."""
+    if place.start == 0 and not place.alone:
+        return None
+    return _open_text(place) or _open_bracket(place)
+
+
+#: Words that may be part of a text, or end it.
+_CLAUSE: Final = re.compile(
+    r"\b(?:and|or|by|every|stale|default|unit|status|message|weight|missing|normalize|where)\b"
+)
+
+
+def _open_text(place: Place) -> Refusal | None:
+    plain = QUOTED_OR_COMMENT.sub(lambda found: " " * len(found.group()), place.text)
+    found = re.search(r'"""|"|\'', plain)
+    raw = place.text.find('"""') if place.text.count('"""') % 2 else -1
+    if 0 <= raw <= place.start:
+        return Refusal(
+            "P002", "this text is never closed", raw, raw + 3, helps=('end it with  """',)
+        )
+    if found is None or found.start() > place.start:
+        return None
+    at, sign = found.start(), found.group()
+    line = place.text[at:].split("\n", 1)[0].rstrip()
+    other = {'"': "'", "'": '"'}.get(sign, sign)
+    ends = [at + one.start() for one in re.finditer(r"[\])]*[ \t]*(?:->|\Z)|[\])]+\Z", line)]
+    if line.endswith(other) and line.count(other) == 1:
+        ends = [at + len(line) - 1]
+        return Refusal(
+            "P002", "this text is closed by another quote", at, at + len(sign),
+            helps=(f"write  {line[:-1]}{sign}",), fix=sign, fix_at=(ends[0], ends[0] + 1),
+        )  # fmt: skip
+    fits = [one for one in ends if place.read is None or _heals(place, one, one, sign)]
+    sure = len({place.text[at:one].rstrip() for one in fits}) == 1
+    if sure and _CLAUSE.search(place.text, at, fits[0]):
+        sure = False
+    fix_at = (fits[0], fits[0]) if sure else None
+    return Refusal(
+        "P002", "this text is never closed", at, at + len(sign),
+        helps=(f"write  {place.text[at : (fits or ends or [at])[0]]}{sign}",),
+        fix=sign if fix_at else None, fix_at=fix_at,
+    )  # fmt: skip
+
+
+def _heals(place: Place, start: int, end: int, better: str) -> bool:
+    text = place.text[:start] + better + place.text[end:]
+    return place.read is not None and place.read(text) > len(text)
+
+
+def _open_bracket(place: Place) -> Refusal | None:
+    opened: list[int] = []
+    for at, sign in enumerate(place.bare[: place.start]):
+        if sign in "([":
+            opened.append(at)
+        elif sign in ")]" and opened:
+            opened.pop()
+    if not opened:
+        if place.met not in (")", "]"):
+            return None
+        help_ = f"leave it out, or write `{'(' if place.met == ')' else '['}` where it opens"
+        return Refusal(
+            "P002", f"`{place.met}` closes nothing", place.start, place.end, helps=(help_,)
+        )
+    if place.kind != "end" and place.met != "->":
+        return None
+    sign = place.bare[opened[-1]]
+    close, at = (")" if sign == "(" else "]"), len(place.before)
+    wanted = "RPAR" if sign == "(" else "RSQB"
+    return Refusal(
+        "P002", f"this `{sign}` is never closed", opened[-1], opened[-1] + 1,
+        helps=(f"close it with `{close}`",), fix=close if wanted in place.accepts else None,
+        fix_at=(at, at),
+    )  # fmt: skip
+
+
+# ---- what stands here, and what could
+
+
+def told(place: Place) -> Refusal:
+    """Says what does not fit, or that something is missing."""
+    head = _head(place)
+    if head is not None:
+        return head
+    wants, shape = _wants(place), SHAPES.get(place.keyword)
+    verb = "is needed" if place.kind == "end" else "fits here"
+    helps: tuple[str, ...] = (f"{wants} {verb}",) if wants else ()
+    if shape and not wants:
+        helps = (f"write for example  {shape}",)
+    if place.kind == "end":
+        last = re.search(r"(->|[<>=!]=|[A-Za-z_$][\w./-]*|\d[\w.%]*|\S)\Z", place.before)
+        word = last.group() if last else ""
+        message = f"nothing follows `{word}`" if word else "the statement ends too early"
+        start = place.start - len(word)
+        return Refusal("P009", message, start, max(place.start, start + 1), helps=helps)
+    met = f"`{place.met}`" if place.met.isprintable() and "`" not in place.met else "this"
+    code = "P022" if place.accepts & _CLOSED and not place.accepts & _OPEN else "P001"
+    return Refusal(code, f"{met} does not fit here", place.start, place.end, helps=helps)
+
+
+def _head(place: Place) -> Refusal | None:
+    """Tells of the word that a statement starts with, where that is what does not fit."""
+    head = re.match(r"[A-Za-z_][\w-]*", place.text)
+    if place.alone or place.start > (head.end() + 1 if head is not None else 0):
+        return None
+    word, end = (head.group(), head.end()) if head is not None else (place.met, place.end)
+    if place.of_test:
+        message, help_ = f"a test file has no line `{word}`", f"it has {', '.join(HEADS)}"
+        return None if word in HEADS else Refusal("P004", message, 0, end, helps=(help_,))
+    if not is_statement(word):
+        help_ = "a statement starts with its word in column 1:  filter: CONDITION"
+        return Refusal("P004", f"there is no statement `{word}`", 0, end, helps=(help_,))
+    if word in DECLARATIONS or re.match(r"[ \t]*:", place.text[end:]):
+        return None
+    return Refusal("P005", f"`{word}` needs a colon", 0, end, helps=(f"write  {word}: ...",))
+
+
+def _wants(place: Place) -> str:
+    """Names what the grammar would have taken, shortly."""
+    accepts = place.accepts
+    if {"QUANT", "DOTTED"} <= accepts:
+        return "an expression"
+    if {"WORD", "STRING"} <= accepts:
+        return "a word or a quoted text"
+    names = [_CLASSES[one] for one in sorted(accepts) if one in _CLASSES]
+    known = (one for one in sorted(accepts) if one not in _CLASSES and one not in _OPERATORS)
+    names += [f"`{word}`" for one in known for word in place.spelt.get(one, ()) if word != "??"]
+    if accepts & _OPERATORS:
+        names.append("an operator")
+    if not names or len(names) > _MAX_SHOWN:
+        return ""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
