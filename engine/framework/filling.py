@@ -189,8 +189,9 @@ class Filling:
         if new:
             column = np.concatenate((column, np.full(new, NOWHERE, dtype=np.int64)))
             known.column, known.cells = column, column.data
+        if known.grouped is not None:
+            known.grouped.forget()
         known.row = known.unfit = None
-        known.grouped = _grouped(known)
         known.place.layout = snapshot.layout
         return True
 
