@@ -147,7 +147,8 @@ class PreScoreResult(msgspec.Struct, frozen=True, eq=False):
     """How a plugin scores for one class of pods; see `PreFilterResult` for what it depends on.
 
     With a scope of ROW `score` is asked about any rows, feasible or not; otherwise about the
-    feasible ones. `grouped` gives what score and normalisation give, of a scope of ALL, by groups.
+    feasible ones: with `shared`, classes that can go to the same nodes keep one answer together.
+    `grouped` gives what score and normalisation give, of a scope of ALL, by groups.
     """
 
     status: Status = Status.SUCCESS

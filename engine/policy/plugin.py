@@ -312,6 +312,7 @@ class PolicyPlugin:
                 scope=Scope.FEASIBLE,
                 causes=Cause(0),
                 version=self._versioned,
+                shared=asked.scores,
             )
         return PreScoreResult(state=asked.scores, scope=Scope.ALL)
 
