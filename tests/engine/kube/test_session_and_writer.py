@@ -17,8 +17,8 @@ import yaml
 from aiohttp import web
 
 from engine.clock import ManualClock
-from engine.framework.edge import Binder, BindOutcome, PodReader, PodStatusWriter
-from engine.framework.effects import Bind, SetUnschedulable
+from engine.framework.edge import Binder, BindOutcome, EffectWriter, PodReader, PodStatusWriter
+from engine.framework.effects import Bind, Evict, Patch, SetUnschedulable
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.kube.credentials import ProgramLimits
 from engine.kube.errors import (
@@ -36,6 +36,7 @@ from engine.kube.session import Session
 from engine.kube.wiring import Wiring
 from engine.kube.writer import (
     KubeBinder,
+    KubeEffectWriter,
     KubePodReader,
     KubePodStatusWriter,
     ObjectWriter,
@@ -291,6 +292,62 @@ def test_a_follower_does_not_write() -> None:
             assert gate.wanted == 0
 
     asyncio.run(run())
+
+
+class TestEffectWriter:
+    @staticmethod
+    def written(effect: Evict | Patch, *answers: Answer) -> tuple[str, Script, Wiring]:
+        async def run() -> tuple[str, Script, Wiring]:
+            async with serving(*answers) as script, session_to(script) as session:
+                wires = wiring()
+                writer: EffectWriter = KubeEffectWriter(Gate(session, wires), wires)
+                if isinstance(effect, Evict):
+                    return await writer.evict(effect), script, wires
+                return await writer.patch(effect), script, wires
+
+        return asyncio.run(run())
+
+    def test_a_victim_is_told_before_it_is_deleted_by_its_uid(self) -> None:
+        victim = pod_info(Condition("Ready", "True"))
+        why, script, wires = self.written(Evict(victim, pod_info(), "to make room"), reply(200))
+        told, deleted = script.asked
+        assert (why, wires.telemetry[Count.PODS_EVICTED]) == ("", 1)
+        assert told[:2] == ("PATCH", "/api/v1/namespaces/d/pods/p/status")
+        (condition,) = json.loads(told[2])["status"]["conditions"]
+        wanted = ("DisruptionTarget", "True", "PreemptionByScheduler", "to make room")
+        assert tuple(condition[k] for k in ("type", "status", "reason", "message")) == wanted
+        assert deleted[:2] == ("DELETE", "/api/v1/namespaces/d/pods/p")
+        assert json.loads(deleted[2])["preconditions"] == {"uid": "u1"}
+
+    @pytest.mark.parametrize(
+        ("answers", "calls", "done"),
+        [
+            ([reply(404)], "PATCH", True),
+            ([reply(200), refusal(409, "Precondition failed: UID")], "PATCH DELETE", True),
+            ([refusal(403, "may not")], "PATCH", False),
+            ([reply(200), refusal(500, "broken")], "PATCH DELETE", False),
+        ],
+    )
+    def test_who_is_gone_is_evicted_and_who_is_not_is_said(
+        self, answers: list[Answer], calls: str, *, done: bool
+    ) -> None:
+        why, script, _ = self.written(Evict(pod_info(), pod_info(), "x"), *answers)
+        assert script.calls.startswith(calls)
+        assert (why == "") is done
+
+    def test_patches_of_any_kind(self) -> None:
+        effect = Patch("PersistentVolumeClaim", "d", "data", {"a": 1})
+        why, script, _ = self.written(effect, reply(200))
+        method, path, body, headers = script.asked[0]
+        assert (why, method) == ("", "PATCH")
+        assert path == "/api/v1/namespaces/d/persistentvolumeclaims/data"
+        assert headers["Content-Type"] == "application/merge-patch+json"
+        assert json.loads(body) == {"a": 1}
+        why, script, _ = self.written(
+            Patch("PersistentVolume", "", "pv", {}, "status"), refusal(409, "has changed")
+        )
+        assert script.asked[0][1] == "/api/v1/persistentvolumes/pv/status"
+        assert "has changed" in why
 
 
 class TestPodStatusWriter:
