@@ -117,9 +117,8 @@ def in_zone_turns(nodes: Sequence[Node]) -> list[str]:
     for node in nodes:
         labels = node.metadata.labels or {}
         region, zone = (
-            labels.get(f"topology.kubernetes.io/{key}")
-            or labels.get(f"failure-domain.beta.kubernetes.io/{key}")
-            or ""
+            labels.get(f"failure-domain.beta.kubernetes.io/{key}")
+            or labels.get(f"topology.kubernetes.io/{key}", "")
             for key in ("region", "zone")
         )
         zones.setdefault((region, zone), []).append(node.metadata.name)
@@ -336,6 +335,8 @@ def sequence(case: Mapping[str, Any]) -> Iterator[Answer]:
         out: Answer = {"nodes": order, "preFilter": {"status": None}, "rejectedFirst": {}}
         out |= {"feasible": [], "total": [], "best": []}
         outcome(out, framework, pod, snapshot)
+        if not order:
+            out["message"] = NO_NODES
         step["feasible"] = len(out["feasible"])
         step |= {key: out[key] for key in ("message", "schedulerError") if key in out}
         step["best"], step["bestTotal"] = sorted(out["best"]), max(out["total"], default=0)
