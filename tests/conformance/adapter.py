@@ -252,7 +252,8 @@ def outcome(out: Answer, framework: Framework, pod: PodInfo, snapshot: Snapshot)
     if decision.error is not None:
         out["message"] = " ".join(decision.error.reasons)
         out["schedulerError"] = True
-    if out["preFilter"]["status"] is not None:
+    ended = decision.rejections is not None and decision.rejections.ended is not None
+    if out["preFilter"]["status"] is not None or ended:
         return
     known = framework.known(pod, snapshot)
     rows = framework.candidates(known, pod, snapshot)
@@ -304,6 +305,8 @@ def scores(
             "raw": [whole(raw[i]) for i in order],
             "normalized": [whole(normalized[i]) for i in order],
         }
+    if not framework.scorers:  # then every node has 1
+        totals += 1
     out["total"] = [whole(totals[i]) for i in order]
     out["best"] = [
         name for name, total in zip(names, out["total"], strict=True) if total == max(out["total"])
@@ -338,6 +341,8 @@ def sequence(case: Mapping[str, Any]) -> Iterator[Answer]:
         if not order:
             out["message"] = NO_NODES
         step["feasible"] = len(out["feasible"])
+        if step["feasible"] == 1:  # then scores do not count, were there any
+            out["best"] = out["feasible"]
         step |= {key: out[key] for key in ("message", "schedulerError") if key in out}
         step["best"], step["bestTotal"] = sorted(out["best"]), max(out["total"], default=0)
         if step["best"]:

@@ -88,14 +88,15 @@ class Drawn:
 
     def case(self) -> Json:
         kind = self.chance.choices(KINDS, (5, 3, 2, 2))[0]
-        if self.odds(6):
+        if self.odds(7):
             self.themes = set(self.some(THEMES, 2, 1))
             if kind == "preempt":
                 self.themes.add("resources")
         self.nodes = [f"n{i}" for i in range(self.chance.choice((1, 2, 3, 4, 6)))]
         self.priorities = (0, 0, 1, 5) if kind == "preempt" or self.odds(3) else (0,)
         objects = [self.node(name) for name in self.nodes]
-        objects += [self.bound(f"b{i}") for i in range(self.chance.randint(0, 3 * len(self.nodes)))]
+        most = (5 if kind == "preempt" else 3) * len(self.nodes)
+        objects += [self.bound(f"b{i}") for i in range(self.chance.randint(0, most))]
         objects += self.around()
         out: Json = {"id": f"fuzz-{self.seed}", "kind": kind, "objects": objects}
         if self.odds(2):
@@ -103,7 +104,7 @@ class Drawn:
         if kind == "sequence":
             out["pods"] = [self.pod(f"p{i}") for i in range(self.chance.randint(2, 4))]
             return out
-        out["pod"] = self.pod("new", self.one(0, 5, 9) if kind == "preempt" else None)
+        out["pod"] = self.pod("new", self.one(0, 5, 9, 9, 9) if kind == "preempt" else None)
         if kind == "hint":
             out["rejectedBy"] = self.some(FILTERS, len(FILTERS), 1)
             out["event"] = self.event(objects, out["pod"])
@@ -159,8 +160,8 @@ class Drawn:
                 labels[key] = self.one(*values)
         if self.odds(1):
             labels["failure-domain.beta.kubernetes.io/zone"] = self.one("a", "b")
-        has = {"cpu": self.one("1", "2", "4", "1500m"), "pods": self.one("2", "5", "110")}
-        has["memory"] = self.one("1Gi", "2Gi", "1000Mi", "200Mi", "4Gi")
+        has = {"cpu": self.one("2", "4", "8", "1500m"), "pods": self.one("3", "5", "110")}
+        has["memory"] = self.one("2Gi", "3000Mi", "4Gi", "8Gi")
         spec: Json = {}
         status: Json = {"allocatable": has}
         if "resources" in self.themes:
@@ -212,11 +213,11 @@ class Drawn:
         return out | ({"conditions": [{**why, "reason": reason}]} if reason else {})
 
     def amounts(self) -> Json:
-        out = {"cpu": self.one("100m", "500m", "1", "0", "3"), "memory": self.one("64Mi", "1Gi")}
+        out = {"cpu": self.one("100m", "500m", "1", "0", "2"), "memory": self.one("64Mi", "1Gi")}
         if self.odds(3):
             out.pop(self.one("cpu", "memory"))
-        if "resources" in self.themes and self.odds(3):
-            out |= {key: self.one("0", "1", "2", "2Mi") for key in self.some(EXTENDED, 2)}
+        if "resources" in self.themes and self.odds(1.5):
+            out |= {key: self.one("0", "1", "2", "2Mi") for key in self.some(EXTENDED, 1)}
         return out
 
     def container(self, name: str) -> Json:
@@ -228,7 +229,7 @@ class Drawn:
                 out["resources"] = {"limits": requests}
         if "ports" in self.themes and self.odds(7):
             out["ports"] = self.many(self.port, 2, 1)
-        if "features" in self.themes and self.odds(3):
+        if "features" in self.themes and self.odds(1 if len(self.themes) > 2 else 3):
             rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}
             out |= {"restartPolicy": "Never", "restartPolicyRules": [rule]}
         return out
@@ -243,7 +244,7 @@ class Drawn:
         spec["priority"] = self.one(*self.priorities) if priority is None else priority
         spec |= self.maybe(0.7, preemptionPolicy=lambda: "Never")
         for theme in THEMES:
-            if theme in self.themes and self.odds(6):
+            if theme in self.themes and self.odds(2.5 if len(self.themes) > 2 else 6):
                 getattr(self, f"add_{theme}", lambda _: None)(spec)
         meta: Json = {"name": name, "labels": self.labels(), "creationTimestamp": TIMES[0]}
         meta |= self.maybe(2, namespace=lambda: "other")
@@ -350,7 +351,7 @@ class Drawn:
 
         def terms() -> Json:
             out: Json = {}
-            if self.odds(5):
+            if self.odds(4):
                 out["requiredDuringSchedulingIgnoredDuringExecution"] = self.many(term, 2, 1)
             if self.odds(5):
                 out["preferredDuringSchedulingIgnoredDuringExecution"] = self.many(
@@ -362,7 +363,8 @@ class Drawn:
         into |= self.maybe(5, podAffinity=terms, podAntiAffinity=terms)
 
     def add_volumes(self, spec: Json) -> None:
-        names = self.some([*(f"c{i}" for i in range(5)), "absent"], 2)
+        names = self.some([f"c{i}" for i in range(5)], 2)
+        names += ["absent"] if self.odds(0.5) else []
         volumes = [
             {"name": f"v-{name}", "persistentVolumeClaim": {"claimName": name}} for name in names
         ]
@@ -384,7 +386,7 @@ class Drawn:
         modes = self.one(["ReadWriteOnce"], ["ReadWriteMany"], ["ReadWriteOncePod"])
         size = {"requests": {"storage": self.one("1Gi", "5Gi", "20Gi")}}
         out: Json = {"accessModes": modes, "resources": size}
-        return out | self.maybe(9, storageClassName=lambda: self.one("late", "now", "none", "lost", ""))
+        return out | self.maybe(9, storageClassName=lambda: self.one("late", "late", "now", "none", "none", "lost", ""))
 
     def volumes(self) -> list[Json]:
         out = [
@@ -431,6 +433,8 @@ class Drawn:
             claim["metadata"]["deletionTimestamp"] = TIMES[3]
         if self.odds(0.5):
             claim["status"]["phase"] = "Lost"
+        if self.odds(5) and spec.get("storageClassName") != "none":
+            spec["storageClassName"] = "late"
         if self.odds(4):
             return [claim]
         spec["volumeName"] = f"pv-{name}"

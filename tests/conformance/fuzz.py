@@ -29,6 +29,7 @@ from typing import Any
 from tests.conformance.adapter import answer
 from tests.conformance.compare import COMPARE, Difference, Report
 from tests.conformance.drawn import Json, draw_case
+from tests.conformance.kept import check_kept
 
 HOW = (
     "fuzz-parity needs ORACLE=path of a Go program that links kube-scheduler 1.37.1's own libraries"
@@ -82,8 +83,13 @@ def judge(case: Json, want: Json) -> list[Difference] | None:
         return None
     got = answer(stored(case, want))
     if "error" in got:
-        return [("error", None, got["error"])]
-    return list(COMPARE[case["kind"]](case, want, got, Report("fuzz")))
+        return [(re.sub(r"[\d.]+", "#", f"error {got['error']}")[:60], None, got["error"])]
+    found = list(COMPARE[case["kind"]](case, want, got, Report("fuzz")))
+    try:
+        check_kept(stored(case, want))
+    except AssertionError as fault:
+        found.append((f"kept {fault}"[:60].replace(".", ""), "as when asked anew", "otherwise"))
+    return found
 
 
 # ---- shrinking -----------------------------------------------------------------------------------
@@ -112,14 +118,15 @@ def shrink(case: Json, oracle: Oracle, place: str, seconds: float = 60.0) -> Jso
 
 def kind_of(path: str) -> str:
     """What a difference is about: not which node or step."""
-    return ".".join(path.split(".")[:2] if path.startswith(("score", "filter")) else path.split(".")[:1])
+    first, *rest = path.split(".")
+    return ".".join([first, *rest[:1]] if first in ("score", "filter") else [first, *rest[1:2]])
 
 
 def paths(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Everything that could be dropped; of a list from the end, so that the rest keeps its place."""
     keys = list(value) if isinstance(value, dict) else range(len(value))[::-1]
     for key in keys:
-        if key not in KEPT and (at or key != "event"):
+        if key not in KEPT and (at or key != "event") and (at != ("pods",) or len(value) > 1):
             yield (*at, key)
         if isinstance(value[key], dict | list):
             yield from paths(value[key], (*at, key))
@@ -203,6 +210,7 @@ def rare(counts: Counter[str], cases: int) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description="our decisions against kube-scheduler's")
     parser.add_argument("--cases", type=int, default=OUT_OF)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="at most")
     parser.add_argument("--seed", type=int, default=0, help="of the first case")
     parser.add_argument("--show", type=int, default=5, help="so many differences are shrunk")
     parser.add_argument("--found", type=Path, help="shrunk vectors are added to this file")
@@ -218,9 +226,12 @@ def run(given: argparse.Namespace, oracle: Oracle) -> int:
     counts: Counter[str] = Counter()
     asked: Counter[str] = Counter()
     seen: Counter[str] = Counter()
+    until = time.monotonic() + given.seconds
     ahead = draw_case(given.seed)
     oracle.send(ahead)
     for seed in range(given.seed, given.seed + given.cases):
+        if time.monotonic() > until:
+            break
         case, want = ahead, oracle.receive()
         ahead = draw_case(seed + 1)
         oracle.send(ahead)  # it thinks while we do
@@ -242,7 +253,7 @@ def run(given: argparse.Namespace, oracle: Oracle) -> int:
             show(shrink(case, oracle, place), oracle, given.found)
             oracle.send(ahead)
     print(dict(asked))
-    for line in rare(counts, given.cases):
+    for line in rare(counts, sum(asked[kind] for kind in COMPARE)):
         print("too rare:", line)
     for line in wanted()[1]:
         print(line)
