@@ -67,6 +67,10 @@ class Ranking:
             found = self._values[name] = _read(of, pods, self.table)
         return found
 
+    def keys(self, pods: PodColumns, rows: NDArray[np.intp]) -> list[NDArray[Any]]:
+        """What some pods are ranked by, the first first."""
+        return [one[rows] for one in self._order(pods)]
+
     def __contains__(self, name: str) -> bool:
         """Whether there are such numbers."""
         return name in self._values
@@ -88,7 +92,7 @@ class Ranking:
         """Ranks the pods of some rows anew."""
         pods = snapshot.pods
         node = pods.node[there]
-        keys = [one[there] for one in self._order(pods)]
+        keys = self.keys(pods, there)
         sort = np.lexsort((*reversed(keys), node))
         there, node = there[sort], node[sort]
         rank = np.arange(len(there)) - np.searchsorted(node, node)

@@ -123,8 +123,14 @@ class Plans:
         return self.ranking.values(name, of, self.snapshot.pods)[:, self._columns]
 
     def victims(self, at: int) -> list[PodInfo]:
-        """The pods to evict from a node, the most important first."""
-        return [self.snapshot.pods.pod(row) for row in self.table[self.gone[:, at], at].tolist()]
+        """The pods to evict from a node, the most important first; of equals, protected ones."""
+        gone = self.gone[:, at]
+        rows, protected = self.table[gone, at], self.protected[gone, at]
+        pods = self.snapshot.pods
+        if protected.any():
+            keys = self.ranking.keys(pods, rows)
+            rows = rows[np.lexsort((~protected, *reversed(keys)))]
+        return [pods.pod(row) for row in rows.tolist()]
 
     @property
     def violations(self) -> IntColumn:

@@ -53,7 +53,7 @@ class Trials:
     def rejections(self, but: Container[str] = ()) -> Rejections:
         """Why each node is rejected that is, by filters other than some."""
         present = self.snapshot.nodes.present
-        left, left_out = present.copy(), None
+        left, left_out, nominated = present.copy(), None, -1
         if self.allowed is not None:
             left &= self.allowed
             # The pod's own nominated node is asked whatever a PreFilter says.
@@ -70,7 +70,9 @@ class Trials:
         for filtering in self.filters:
             each += self._rejected(filtering, left) if filtering.name not in but else ()
         count = int(np.count_nonzero(present))
-        return Rejections(count, each, left_out, self.allowed_by)
+        # It is asked first, so who rejects it is named with those who left others out.
+        by = [one.plugin for one in each if nominated >= 0 and nominated in one.rows]
+        return Rejections(count, each, left_out, tuple({*self.allowed_by, *by}))
 
     def _rejected(self, filtering: Filtering, left: BoolColumn) -> Iterator[Rejection]:
         """What the filter rejects of the rows that are left, which are not any longer."""

@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from engine.framework.decision import PostFilterResult, Rejections
 from engine.framework.interface import (
     SKIP_FILTER,
     Points,
@@ -16,10 +17,11 @@ from engine.framework.interface import (
     PreScoreResult,
     Scores,
     State,
+    WhatIf,
 )
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Cause, Rows, Snapshot
-from engine.framework.status import unresolvable
+from engine.framework.status import Code, Status, unresolvable, unschedulable
 
 NAME: Final = "DynamicResources"
 NOT_ALLOCATED: Final = PreFilterResult(
@@ -29,6 +31,8 @@ NOT_ALLOCATED: Final = PreFilterResult(
     )
 )
 
+_NOTHING: Final = PostFilterResult(unschedulable())
+_UNPREPARED: Final = PostFilterResult(Status(Code.ERROR, ("not found",), NAME), message="not found")
 _NO_DIFFERENCE: Final = PreScoreResult(causes=Cause(0), shared=True)
 
 
@@ -39,11 +43,27 @@ class DynamicResources:
 
     def points(self) -> Points:
         """Nothing changes it but another scheduler, or another pod."""
-        return Points(class_key=_claims, pre_filter=_pre_filter, pre_score=_pre_score, score=_score)
+        return Points(
+            class_key=_claims,
+            pre_filter=_pre_filter,
+            pre_score=_pre_score,
+            score=_score,
+            post_filter=_post_filter,
+        )
 
 
 def _claims(pod: PodInfo, snapshot: Snapshot) -> bool:
     return bool(pod.pod.spec.resource_claims)
+
+
+def _post_filter(
+    pod: PodInfo, snapshot: Snapshot, rejections: Rejections, what_if: WhatIf
+) -> PostFilterResult:
+    """Nothing; but kube-scheduler's fails, and preemption is not asked, if it was never prepared.
+
+    That is so where another plugin of its own rejected the pod before the nodes were asked.
+    """
+    return _NOTHING if rejections.ended is None else _UNPREPARED
 
 
 def _pre_score(pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:

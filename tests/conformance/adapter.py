@@ -117,9 +117,8 @@ def in_zone_turns(nodes: Sequence[Node]) -> list[str]:
     for node in nodes:
         labels = node.metadata.labels or {}
         region, zone = (
-            labels.get(f"topology.kubernetes.io/{key}")
-            or labels.get(f"failure-domain.beta.kubernetes.io/{key}")
-            or ""
+            labels.get(f"failure-domain.beta.kubernetes.io/{key}")
+            or labels.get(f"topology.kubernetes.io/{key}", "")
             for key in ("region", "zone")
         )
         zones.setdefault((region, zone), []).append(node.metadata.name)
@@ -253,7 +252,8 @@ def outcome(out: Answer, framework: Framework, pod: PodInfo, snapshot: Snapshot)
     if decision.error is not None:
         out["message"] = " ".join(decision.error.reasons)
         out["schedulerError"] = True
-    if out["preFilter"]["status"] is not None:
+    ended = decision.rejections is not None and decision.rejections.ended is not None
+    if out["preFilter"]["status"] is not None or ended:
         return
     known = framework.known(pod, snapshot)
     rows = framework.candidates(known, pod, snapshot)
@@ -305,6 +305,8 @@ def scores(
             "raw": [whole(raw[i]) for i in order],
             "normalized": [whole(normalized[i]) for i in order],
         }
+    if not framework.scorers:  # then every node has 1
+        totals += 1
     out["total"] = [whole(totals[i]) for i in order]
     out["best"] = [
         name for name, total in zip(names, out["total"], strict=True) if total == max(out["total"])
@@ -336,7 +338,11 @@ def sequence(case: Mapping[str, Any]) -> Iterator[Answer]:
         out: Answer = {"nodes": order, "preFilter": {"status": None}, "rejectedFirst": {}}
         out |= {"feasible": [], "total": [], "best": []}
         outcome(out, framework, pod, snapshot)
+        if not order:
+            out["message"] = NO_NODES
         step["feasible"] = len(out["feasible"])
+        if step["feasible"] == 1:  # then scores do not count, were there any
+            out["best"] = out["feasible"]
         step |= {key: out[key] for key in ("message", "schedulerError") if key in out}
         step["best"], step["bestTotal"] = sorted(out["best"]), max(out["total"], default=0)
         if step["best"]:

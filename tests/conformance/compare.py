@@ -3,9 +3,8 @@
 Only what the real one says nothing by is compared otherwise: reasons of a status, `feasible`,
 `rejectedBy`, `skip` and `events` as sets, scores by node name, internal errors by being there.
 
-Until every plugin of the default profile exists, `total` and `best` are left out, and so are other
-plugins' entries. Where another plugin has a part in what a whole answer says,
-those fields of that case are left out too, and the case is counted as restricted.
+Where a plugin that we do not have has a part in what a whole answer says, those fields of that case
+are left out, its entries too, and the case is counted as restricted.
 
     python -m tests.conformance.compare [SUITE ...]
 """
@@ -139,7 +138,9 @@ def comparable(
         out[name] = answer.get(name, MISSING)
     if answer.get("schedulerError"):
         out["message"] = "(internal)"
-    for name in ("feasible", "rejectedBy"):
+    out["total"] = dict(zip(answer["feasible"], answer.get("total", ()), strict=False))
+    out["best"] = answer.get("best", MISSING)
+    for name in ("feasible", "rejectedBy", "best"):
         if out[name] != MISSING:
             out[name] = sorted(out[name])
     return out
@@ -209,7 +210,9 @@ def compare_sequence(
     report.values += sum(map(leaves, want["steps"]))
     steps = zip(want["steps"], got["steps"], strict=True)
     for number, (theirs, ours) in enumerate(steps):
-        yield from differences(f"steps.{number}", theirs, ours)
+        internal = {"message": "(internal)"} if theirs.get("schedulerError") else {}
+        same = {**ours, **internal} if ours.get("schedulerError") else ours
+        yield from differences(f"steps.{number}", {**theirs, **internal}, same)
 
 
 # ---- preempt ---------------------------------------------------------------------------------

@@ -55,6 +55,8 @@ def preempt(pod: PodInfo, cache: Cache, framework: Framework) -> Answer:
         return out
     rows = potential_rows(snapshot, decision.rejections)
     out["potentialNodes"] = sorted(map(snapshot.nodes.name, rows.tolist()))
+    if decision.rejections.ended is not None:
+        return out if rescue.nominated is None else {**out, "clearsNomination": True}
     plans = DefaultPreemption().plan(pod, snapshot, rows, framework.trial(pod, snapshot))
     names = [snapshot.nodes.name(int(row)) for row in rows]
     for at in np.flatnonzero(plans.helps).tolist():
