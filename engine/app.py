@@ -25,9 +25,9 @@ from engine.clock import Clock
 from engine.config import Settings
 from engine.eventhandlers import EventHandlers, NodeHandler, legible
 from engine.framework.effects import Emit
+from engine.framework.frameworks import Frameworks
 from engine.framework.podinfo import make_pod_info
-from engine.framework.profile import Profile
-from engine.framework.runtime import Framework, PluginError
+from engine.framework.runtime import PluginError
 from engine.framework.snapshot import Snapshot
 from engine.kube.errors import ConfigError as KubeConfigError
 from engine.kube.events import KubeEventSink
@@ -39,8 +39,8 @@ from engine.kube.sharing import EVERYTHING
 from engine.kube.wiring import Wiring
 from engine.kube.writer import KubeBinder, KubeEffectWriter, KubePodStatusWriter
 from engine.objects import Node, Pod
-from engine.plugins.registry import default_plugins
-from engine.policy.chain import framework_of, worlds_of
+from engine.plugins.profiles import make_profiles
+from engine.policy.chain import frameworks_of, worlds_of
 from engine.policy.plugin import Worlds
 from engine.policy.reloader import (
     Bundle,
@@ -53,7 +53,7 @@ from engine.policy.reloader import (
 from engine.policy.sources import ConfigMapSource, FolderSource, Offer, Texts
 from engine.policy.support import new_compiler
 from engine.queue import SchedulingQueue
-from engine.scheduler import Edge, Observer, Scheduler, rules_of
+from engine.scheduler import Edge, Observer, Rulers, Scheduler, rules_of
 from engine.signals.prometheus import PrometheusRefresher, PrometheusSettings
 from engine.signals.spec import SignalSpec
 from engine.signals.store import SignalStore
@@ -67,6 +67,7 @@ _RETRY_FIRST: Final = 1.0
 _RETRY_MOST: Final = 30.0
 _EVENT_NOTE: Final = 1000
 _FLUSH_SECONDS: Final = 2.0
+NO_POLICIES: Final = Bundle("", (), {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,11 @@ class App:
         telemetry: Telemetry | None = None,
         hooks: Hooks | None = None,
     ) -> None:
+        """Makes the plugins of all profiles.
+
+        Raises:
+            ConfigError: a profile cannot be used.
+        """
         self._options = options
         self._clock = clock
         self._hooks = hooks or Hooks()
@@ -111,8 +117,8 @@ class App:
         self.signals = SignalStore(clock=clock)
         berth = self.settings.berth
         self._worlds = worlds_of(ZoneInfo(berth.time_zone), berth.gpu_resources)
-        self._in_tree = default_plugins()
-        plain = Framework(Profile(self.settings.scheduler_name, self._in_tree, berth.seed))
+        self._profiles = make_profiles(self.settings)
+        plain = self.frameworks_of(NO_POLICIES)
         self.queue = SchedulingQueue(
             clock=clock,
             rules=rules_of(plain, self._snapshot),
@@ -169,7 +175,7 @@ class App:
             await session.close()
 
     @property
-    def framework(self) -> Framework | None:
+    def frameworks(self) -> Rulers | None:
         """The rules in force, None before the first."""
         return None if self.scheduler is None else self.scheduler.framework
 
@@ -266,7 +272,7 @@ class App:
         handlers = EventHandlers(
             self.cache,
             self.queue,
-            scheduler_names={self.settings.scheduler_name},
+            scheduler_names={one.scheduler_name for one in self._profiles},
             make_pod_info=make_pod_info,
             on_refused=self._pod_refused,
             on_work=self.scheduler.wake,
@@ -309,8 +315,7 @@ class App:
         self.signals.set_specs([signal_spec(spec) for spec in bundle.metrics])
         if self._recorder is not None:
             self._recorder.rules(bundle.hash, bundle.files, self._recorded_settings())
-        framework = self.framework_of(bundle)
-        self.scheduler.use(framework, changed)
+        self.scheduler.use(self.frameworks_of(bundle), changed)
         log.info(
             'Policies in force source="%s" bundle="%s" policies="%s"',
             self.reloader.title,
@@ -359,15 +364,10 @@ class App:
         now = self._clock.time()
         return self.cache.snapshot(now, self.signals.view(self.cache, now))
 
-    def framework_of(self, bundle: Bundle) -> Framework:
-        """The profile that a bundle makes."""
-        return framework_of(
-            self._in_tree,
-            bundle,
-            scheduler_name=self.settings.scheduler_name,
-            seed=self.settings.berth.seed,
-            worlds=self._worlds,
-            on_fault=self._plugin_failed,
+    def frameworks_of(self, bundle: Bundle) -> Frameworks:
+        """The profiles with the policies of a bundle."""
+        return frameworks_of(
+            self._profiles, bundle, worlds=self._worlds, on_fault=self._plugin_failed
         )
 
     def _refused(self, refusal: Refusal) -> None:

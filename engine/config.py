@@ -2,14 +2,18 @@
 
 A file holds one or two YAML documents: a stock KubeSchedulerConfiguration, of which this version
 reads what `SchedulerDocument` lists and refuses the rest, and a BerthConfiguration. Nothing here
-reads a policy or asks a server.
+reads a policy, makes a plugin or asks a server.
+
+Source: kubernetes pkg/scheduler/apis/config: v1/defaults.go, validation/validation.go.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, TypeVar
+from typing import Annotated, Any, Final, Literal, Self, TypeVar, get_args
 from zoneinfo import ZoneInfo
 
 import yaml
@@ -28,6 +32,23 @@ from pydantic.alias_generators import to_camel
 SCHEDULER_API: Final = "kubescheduler.config.k8s.io/v1"
 BERTH_API: Final = "berth.dev/v1"
 DEFAULT_NAME: Final = "berth"
+_SHARE: Final = ("percentage_of_nodes_to_score",)
+_UNUSED: Final = (
+    "parallelism",
+    "enable_profiling",
+    "enable_contention_profiling",
+    *_SHARE,
+    "delay_cache_until_active",
+)
+_UNUSED_OF_CLIENT: Final = ("accept_content_types", "content_type", "qps", "burst")
+_UNUSED_OF_ELECTION: Final = (
+    "lease_duration",
+    "renew_deadline",
+    "retry_period",
+    "resource_name",
+    "resource_namespace",
+)
+"""Fields that are read and checked, and do not act yet."""
 _DURATION: Final = re.compile(r"(?=.*[1-9])(\d+(ms|min|[smhd]))+", re.ASCII)
 _OBJECT: Final = re.compile(r"[a-z0-9.-]+/[a-z0-9.-]+")
 _UNIT: Final = re.compile(r"[A-Za-z%]*(/s)?")
@@ -117,7 +138,7 @@ class ClientConnection(_Document):
 
     kubeconfig: str | None = None
     accept_content_types: str = ""
-    content_type: str = ""
+    content_type: str = "application/vnd.kubernetes.protobuf"
     qps: Annotated[float, Field(ge=0)] = 50
     burst: int = 100
 
@@ -201,6 +222,13 @@ class ProfileDocument(_Document):
                 raise ValueError(f"{name} has two entries; one is enough")
         return configs
 
+    @property
+    def sorting(self) -> tuple[PluginSet, list[PluginConfig]]:
+        """What says how the queue is sorted."""
+        queue_sort = self.plugins.queue_sort
+        names = {one.name for one in queue_sort.enabled}
+        return queue_sort, [one for one in self.plugin_config if one.name in names]
+
 
 class SchedulerDocument(_Document):
     """A KubeSchedulerConfiguration."""
@@ -221,9 +249,18 @@ class SchedulerDocument(_Document):
 
     @field_validator("profiles")
     @classmethod
-    def _one(cls, profiles: list[ProfileDocument]) -> list[ProfileDocument]:
-        if len(profiles) > 1:
-            raise ValueError(f"this version takes one profile, found {len(profiles)}")
+    def _apart(cls, profiles: list[ProfileDocument]) -> list[ProfileDocument]:
+        names = [one.scheduler_name for one in profiles]
+        for number, one in enumerate(profiles):
+            if len(profiles) > 1 and "scheduler_name" not in one.model_fields_set:
+                raise ValueError(f"number {number} needs a schedulerName, as there are several")
+            if one.scheduler_name in names[:number]:
+                raise ValueError(f"two have the schedulerName {one.scheduler_name!r}")
+            if one.sorting != profiles[0].sorting:
+                raise ValueError(
+                    f"queueSort and its arguments must be the same for all, and {names[0]} and"
+                    f" {names[number]} differ"
+                )
         return profiles
 
     @field_validator("extenders")
@@ -281,12 +318,19 @@ class PrometheusSection(_Document):
     timeout_seconds: float = Field(default=5.0, gt=0, le=60)
 
 
+class ProfileSection(_Document):
+    """What is Berth's own of a profile: the labels of the nodes that it sees."""
+
+    node_selector: dict[str, str] = {}
+
+
 class BerthDocument(_Document):
     """A BerthConfiguration."""
 
     api_version: Literal["berth.dev/v1"] = "berth.dev/v1"
     kind: Literal["BerthConfiguration"] = "BerthConfiguration"
     policies: PoliciesSection = PoliciesSection()
+    profiles: dict[str, ProfileSection] = {}
     metrics: dict[str, MetricSection] = {}
     prometheus: PrometheusSection = PrometheusSection()
     time_zone: Annotated[str, AfterValidator(_zone)] = "UTC"
@@ -295,13 +339,34 @@ class BerthDocument(_Document):
 
 
 class Settings(_Document):
-    """Everything `berth run` was told, files and flags together."""
+    """Everything `berth run` was told, files and flags together.
 
-    scheduler_name: str = DEFAULT_NAME
+    `leader_elect` and `notes`, what is to be said of the file, are about a start and no journal's.
+    """
+
+    profiles: Annotated[tuple[ProfileDocument, ...], Field(min_length=1)] = (
+        ProfileDocument(scheduler_name=DEFAULT_NAME),
+    )
     kubeconfig: str | None = None
     initial_backoff_seconds: float = 1.0
     max_backoff_seconds: float = 10.0
     berth: BerthDocument = BerthDocument()
+    leader_elect: bool = Field(default=False, exclude=True)
+    notes: tuple[str, ...] = Field(default=(), exclude=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_old(cls, given: object) -> object:
+        """Journals of the first version have the name of their only profile."""
+        if not isinstance(given, dict) or "scheduler_name" not in given:
+            return given
+        rest = {key: value for key, value in given.items() if key != "scheduler_name"}
+        return rest | {"profiles": [{"scheduler_name": given["scheduler_name"]}]}
+
+    @property
+    def scheduler_name(self) -> str:
+        """The name of the first profile, often the only one."""
+        return self.profiles[0].scheduler_name
 
 
 def load(path: str | None) -> Settings:
@@ -345,13 +410,32 @@ def load(path: str | None) -> Settings:
 def _settings(scheduler: SchedulerDocument | None, berth: BerthDocument) -> Settings:
     if scheduler is None:
         return Settings(berth=berth)
+    own = {"profiles": tuple(scheduler.profiles)} if scheduler.profiles else {}
     return Settings(
-        scheduler_name=scheduler.profiles[0].scheduler_name if scheduler.profiles else DEFAULT_NAME,
+        **own,
         kubeconfig=scheduler.client_connection.kubeconfig,
         initial_backoff_seconds=scheduler.pod_initial_backoff_seconds,
         max_backoff_seconds=scheduler.pod_max_backoff_seconds,
         berth=berth,
+        leader_elect=scheduler.leader_election.leader_elect,
+        notes=tuple(_without_meaning(scheduler)),
     )
+
+
+def _without_meaning(scheduler: SchedulerDocument) -> Iterator[str]:
+    """A line for each field that says something else than by default, and changes nothing."""
+    sections: list[tuple[str, _Document, Iterable[str]]] = [
+        ("", scheduler, _UNUSED),
+        ("clientConnection.", scheduler.client_connection, _UNUSED_OF_CLIENT),
+        ("leaderElection.", scheduler.leader_election, _UNUSED_OF_ELECTION),
+    ]
+    sections += [(f"profiles.{i}.", one, _SHARE) for i, one in enumerate(scheduler.profiles)]
+    for where, section, names in sections:
+        for name in names:
+            value, default = getattr(section, name), type(section).model_fields[name].default
+            # What is empty or 0 means the default to kube-scheduler.
+            if value != default and (value or default is True):
+                yield f"{where}{to_camel(name)}: {value!r} changes nothing in this version"
 
 
 def parse(source: str, kind: type[_D], document: object) -> _D:
@@ -363,11 +447,34 @@ def parse(source: str, kind: type[_D], document: object) -> _D:
     try:
         return kind.model_validate(document)
     except ValidationError as failed:
-        first = failed.errors()[0]
+        errors = failed.errors()
+        # A field that is missing may be there, misspelt.
+        first = next((one for one in errors if one["type"] == "extra_forbidden"), errors[0])
         what = first["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
         what = _WORDS.get(first["type"], what)
+        if first["type"] == "extra_forbidden":
+            what += nearest(str(first["loc"][-1]), _fields_at(kind, first["loc"][:-1]))
         where = ".".join(str(part) for part in first["loc"] if part != "[key]")
         raise ConfigError(": ".join(filter(None, (source, where, what)))) from failed
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`; did you mean ...?` with the known names like this one, empty if there are none."""
+    like = get_close_matches(name, known)
+    return f"; did you mean {' or '.join(like)}?" if like else ""
+
+
+def _fields_at(kind: object, place: Sequence[int | str]) -> list[str]:
+    """The fields of what is at a place of a document, as they are written."""
+    for part in place:
+        if isinstance(kind, type) and issubclass(kind, _Document):
+            fields = {field.alias: field.annotation for field in kind.model_fields.values()}
+            kind = fields.get(str(part))
+        else:
+            kind = get_args(kind)[-1] if get_args(kind) else None
+    if isinstance(kind, type) and issubclass(kind, _Document):
+        return [str(field.alias) for field in kind.model_fields.values()]
+    return []
 
 
 class _StrictLoader(yaml.SafeLoader):

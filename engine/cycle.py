@@ -63,7 +63,7 @@ def decide(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Decision:
             raise known.bad
         total = framework.total(known, pod, snapshot, row)
     except Unfit as unfit:
-        rejections = Rejections(unfit.fit_error.nodes, ended=unfit.fit_error)
+        rejections = framework.ended(unfit, snapshot)
         return _unplaced(pod, snapshot, framework, rejections=rejections)
     except PluginError as fault:
         return _unplaced(pod, snapshot, framework, error=fault.status)

@@ -39,6 +39,7 @@ from engine.framework.decision import Decision, Placed
 from engine.framework.edge import Binder, BindOutcome, EffectWriter, EventSink, PodStatusWriter
 from engine.framework.effects import Bind, Evict, Patch, SetUnschedulable, pod_event
 from engine.framework.events import Action, ClusterEvent, Resource
+from engine.framework.frameworks import Frameworks
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Signals, Snapshot
@@ -83,6 +84,8 @@ class Background(Protocol):
 
 
 Observer = Callable[[Placed], None]
+Rulers = Framework | Frameworks
+"""What decides: one framework for all pods, or one for the pods of each profile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +102,8 @@ class Edge:
     pause: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
-def rules_of(framework: Framework, newest: Callable[[], Snapshot]) -> Rules:
-    """What the queue asks of a profile, each time about the newest snapshot."""
+def rules_of(framework: Rulers, newest: Callable[[], Snapshot]) -> Rules:
+    """What the queue asks of the profiles, each time about the newest snapshot."""
     return Rules(
         lambda pod, queued_at: framework.sort_key(pod, queued_at, newest()),
         lambda pod: framework.pre_enqueue(pod, newest()),
@@ -112,14 +115,14 @@ def rules_of(framework: Framework, newest: Callable[[], Snapshot]) -> Rules:
     )
 
 
-def _alike(framework: Framework, pod: PodInfo, snapshot: Snapshot) -> Hashable:
+def _alike(framework: Rulers, pod: PodInfo, snapshot: Snapshot) -> Hashable:
     """Pods of which one can be tried for all; None: nobody can be for this one.
 
     Keys that move are not those by which pods were rejected some time ago. Whom a pod may evict is
     no matter of its class.
     """
     key = None if framework.keys_move else framework.class_key(pod, snapshot)
-    if key is None or not framework.rescues:
+    if key is None or not framework.of(pod).rescues:
         return key
     return key, pod.priority, pod.pod.spec.preemption_policy
 
@@ -148,7 +151,7 @@ class Scheduler:
         *,
         cache: Cache,
         queue: SchedulingQueue,
-        framework: Framework | None,
+        framework: Rulers | None,
         edge: Edge,
         signals: SignalSource,
         clock: Clock,
@@ -193,11 +196,11 @@ class Scheduler:
         """
         self._wake.set()
 
-    def use(self, framework: Framework, changed: frozenset[str] | None) -> None:
+    def use(self, framework: Rulers, changed: frozenset[str] | None) -> None:
         """Puts new rules in force between two cycles.
 
         Args:
-            framework: the new profile with its bundle.
+            framework: the new profiles with their bundle.
             changed: plugins whose rules changed or went; pods they rejected are tried again;
                 None means all.
         """
@@ -263,7 +266,7 @@ class Scheduler:
             queued = self._queue.pop()
             if queued is None:
                 return busy
-            self.schedule_one(queued, self.framework)
+            self.schedule_one(queued, self.framework.of(queued.pod))
             if self._clock.monotonic() >= deadline:
                 return True
         return busy

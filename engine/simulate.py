@@ -19,8 +19,8 @@ import numpy as np
 from engine.cache import Cache
 from engine.cycle import conclude
 from engine.framework.decision import Decision, Placed
+from engine.framework.frameworks import Frameworks
 from engine.framework.podinfo import PodInfo, make_pod_info
-from engine.framework.runtime import Framework
 from engine.framework.snapshot import (
     CodeColumn,
     Dictionary,
@@ -281,11 +281,11 @@ class ReplayReport:
     """The cache as it was at the journal's end."""
 
 
-FrameworkOf = Callable[[Mapping[str, str], Mapping[str, str]], Framework]
-"""(files, settings) of a bundle -> the framework that was in force."""
+FrameworksOf = Callable[[Mapping[str, str], Mapping[str, str]], Frameworks]
+"""(files, settings) of a bundle -> the frameworks that were in force."""
 
 
-def replay(path: Path, framework_of: FrameworkOf) -> ReplayReport:
+def replay(path: Path, frameworks_of: FrameworksOf) -> ReplayReport:
     """Makes every decision of a journal again from what it was made from.
 
     A last line without its end was cut off when the writer was killed: it is left out.
@@ -293,7 +293,7 @@ def replay(path: Path, framework_of: FrameworkOf) -> ReplayReport:
     Raises:
         ValueError: the file is no journal; the message names the line.
     """
-    again = _Replay(framework_of)
+    again = _Replay(frameworks_of)
     number = 0
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
@@ -313,10 +313,10 @@ def replay(path: Path, framework_of: FrameworkOf) -> ReplayReport:
 class _Replay:
     """A journal read so far."""
 
-    def __init__(self, framework_of: FrameworkOf) -> None:
+    def __init__(self, frameworks_of: FrameworksOf) -> None:
         self.report = ReplayReport()
-        self._framework_of = framework_of
-        self._framework: Framework | None = None
+        self._frameworks_of = frameworks_of
+        self._frameworks: Frameworks | None = None
         self._signals = _RecordedSignals(self.report.cache.nodes)
         self._decode = msgspec.json.Decoder(Entry).decode
 
@@ -334,7 +334,7 @@ class _Replay:
                 if not 1 <= entry.format <= FORMAT:
                     raise ValueError(f"this version reads format {FORMAT}, not {entry.format}")
             case "rules":
-                self._framework = self._framework_of(entry.files or {}, entry.settings or {})
+                self._frameworks = self._frameworks_of(entry.files or {}, entry.settings or {})
             case "signals":
                 self._signals.replace(entry.signals or {}, entry.sampled or {}, entry.values or {})
             case "decision":
@@ -343,12 +343,12 @@ class _Replay:
                 _apply(entry, self.report.cache)
 
     def _decide(self, number: int, entry: Entry) -> None:
-        if self._framework is None:
+        if self._frameworks is None:
             raise ValueError("a decision before any rules")
         pod = make_pod_info(_needed(entry.pod))
         self._signals.now = entry.now
         snapshot = self.report.cache.snapshot(entry.now, self._signals)
-        decision = conclude(pod, snapshot, self._framework)
+        decision = conclude(pod, snapshot, self._frameworks.of(pod))
         was: tuple[object, ...] = (entry.chosen, entry.total, entry.feasible, entry.message)
         was += (entry.bundle, entry.victims)
         now: tuple[object, ...] = (

@@ -93,12 +93,12 @@ class Story:
         """An observer of decisions."""
         self._seen.seconds.append(placed.seconds)
         pod = placed.decision.pod
-        framework = self._app.framework
-        if placed.decision.node is None or framework is None:
+        frameworks = self._app.frameworks
+        if placed.decision.node is None or frameworks is None:
             self._seen.messages[pod.name] = placed.decision.message
             return
         self._seen.decided_at[pod.name] = self._clock.monotonic()
-        why = tuple(map(str, rules_of(placed, framework)))
+        why = tuple(map(str, rules_of(placed, frameworks.of(pod))))
         self._seen.rows[pod.name] = Row(pod.name, placed.decision.node, why)
 
     def accepted(self, bundle: Bundle) -> None:

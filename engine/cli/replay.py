@@ -9,41 +9,39 @@ from pathlib import Path
 import click
 
 from dsl.compiler import Compiler
-from engine.app import settings_worlds
-from engine.config import Settings
+from engine.app import NO_POLICIES, settings_worlds
+from engine.config import ConfigError, Settings
 from engine.display import plain
-from engine.framework.runtime import Framework
-from engine.plugins.registry import default_plugins
-from engine.policy.chain import framework_of
+from engine.framework.frameworks import Frameworks
+from engine.plugins.profiles import make_profiles
+from engine.policy import chain
 from engine.policy.reloader import Bundle, compile_at_once, compile_settings
 from engine.policy.support import new_compiler
-from engine.simulate import FrameworkOf, replay
+from engine.simulate import FrameworksOf, replay
 
 
-def frameworks_of(compiler: Compiler) -> FrameworkOf:
-    """What makes the framework of a journal's rules and settings, for `simulate.replay`.
+def frameworks_of(compiler: Compiler) -> FrameworksOf:
+    """What makes the frameworks of a journal's rules and settings, for `simulate.replay`.
 
-    It raises click.ClickException for rules that this version refuses, and ValueError for settings
-    that are none.
+    It raises click.ClickException for rules and profiles that this version refuses, and ValueError
+    for settings that are none.
     """
 
-    def framework(files: Mapping[str, str], settings: Mapping[str, str]) -> Framework:
+    def frameworks(files: Mapping[str, str], settings: Mapping[str, str]) -> Frameworks:
         read = Settings.model_validate_json(settings.get("settings", ""))
-        bundle = Bundle("", (), {})
+        bundle = NO_POLICIES
         if files:
             made = compile_at_once(compiler, files, compile_settings(read.berth))
             if not isinstance(made, Bundle):
                 raise click.ClickException(made.text)
             bundle = made
-        return framework_of(
-            default_plugins(),
-            bundle,
-            scheduler_name=read.scheduler_name,
-            seed=read.berth.seed,
-            worlds=settings_worlds(read),
-        )
+        try:
+            profiles = make_profiles(read)
+        except ConfigError as wrong:
+            raise click.ClickException(str(wrong)) from wrong
+        return chain.frameworks_of(profiles, bundle, worlds=settings_worlds(read))
 
-    return framework
+    return frameworks
 
 
 @click.command("replay", help="Make the decisions of a journal again and compare.")

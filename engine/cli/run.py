@@ -24,6 +24,12 @@ from engine.cli.stopping import until_told
 @click.option("--policies", metavar="DIR", help="Folder of .policy files.")
 @click.option("--policy-configmap", metavar="NS/NAME", help="ConfigMap of NAME.policy keys.")
 @click.option("--scheduler-name", metavar="NAME", help="Name that pods ask for.  [default: berth]")
+@click.option(
+    "--leader-elect",
+    type=bool,
+    metavar="BOOL",
+    help="Whether several replicas elect a leader; only false works yet.",
+)
 @click.option("--prometheus-url", metavar="URL", help="Where metrics are asked for.")
 @click.option(
     "--record",
@@ -32,9 +38,17 @@ from engine.cli.stopping import until_told
     help="Write a journal that `berth replay` can check.",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Log more.")
-def command(*, config: str | None, record: Path | None, verbose: bool, **flags: str | None) -> None:
+def command(
+    *,
+    config: str | None,
+    record: Path | None,
+    verbose: bool,
+    leader_elect: bool | None,
+    **flags: str | None,
+) -> None:
     """Runs until SIGTERM or SIGINT, then ends cleanly."""
     from engine.config import ConfigError, load
+    from engine.plugins.profiles import make_profiles
 
     log_to_stderr(
         logging.DEBUG if verbose else logging.INFO,
@@ -43,8 +57,12 @@ def command(*, config: str | None, record: Path | None, verbose: bool, **flags: 
     try:
         settings = load(config)
         settings = _with_flags(settings, flags)
+        _refuse_election(settings, leader_elect)
+        make_profiles(settings, config)  # before a journal is overwritten
     except ConfigError as wrong:
         raise click.ClickException(str(wrong)) from wrong
+    for note in settings.notes:
+        logging.getLogger("engine").warning("%s: %s", config, note)
     _warn_of_folder(settings.berth.policies.dir)
     with contextlib.ExitStack() as open_files:
         try:
@@ -85,8 +103,32 @@ def _with_flags(settings: Any, flags: dict[str, str | None]) -> Any:  # noqa: AN
         berth = berth.model_copy(update={"prometheus": prometheus})
     update: dict[str, Any] = {"berth": berth}
     if flags["scheduler_name"]:
-        update["scheduler_name"] = flags["scheduler_name"]
+        if len(settings.profiles) > 1:
+            raise ConfigError("--scheduler-name is for one profile, and the file has several")
+        [only] = settings.profiles
+        named = only.model_copy(update={"scheduler_name": flags["scheduler_name"]})
+        update["profiles"] = (named,)
     return settings.model_copy(update=update)
+
+
+def _refuse_election(settings: Any, flag: bool | None) -> None:  # noqa: ANN401, FBT001 - see engine.cli; the flag is a boolean
+    """Two schedulers that both believe in an election would decide about the same pods.
+
+    Raises:
+        ConfigError: the file or the flag wants one.
+    """
+    from engine.config import ConfigError
+
+    if settings.leader_elect if flag is None else flag:
+        where = (
+            "leaderElection.leaderElect is true (its default)"
+            if flag is None
+            else "--leader-elect=true"
+        )
+        raise ConfigError(
+            f"{where}, and this version elects no leader: run one process, with"
+            " `leaderElection: {leaderElect: false}` in the file or --leader-elect=false"
+        )
 
 
 def _warn_of_folder(folder: str | None) -> None:

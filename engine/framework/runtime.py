@@ -38,6 +38,8 @@ from engine.framework.sharing import Sharing
 from engine.framework.snapshot import BoolColumn, IntColumn, Snapshot
 from engine.framework.status import Code, Status, unschedulable
 from engine.framework.trials import Trials
+from engine.framework.view import NAME as VIEW
+from engine.framework.view import View
 
 __all__ = ["MEMO_BYTES", "Candidates", "Framework", "PluginError", "Unfit"]
 
@@ -73,7 +75,11 @@ class Framework:
         """
         self.profile = profile
         self.bundle = bundle
-        self.plugins = tuple([(w.plugin.name, w.plugin.points()) for w in profile.plugins])
+        named = [(w.plugin.name, w.plugin.points()) for w in profile.plugins]
+        self._view = View(profile.node_selector) if profile.node_selector else None
+        if self._view is not None:
+            named.insert(0, (self._view.name, self._view.points()))
+        self.plugins = tuple(named)
         weight_of = {w.plugin.name: w.weight for w in profile.plugins}
         plugins, at = self.plugins, self._at
         self._pre_enqueuers = [(n, p.pre_enqueue) for n, p in at("preEnqueue") if p.pre_enqueue]
@@ -113,8 +119,12 @@ class Framework:
         names = self.profile.order.get(point)
         if names is None:
             return self.plugins
-        rank = {name: number for number, name in enumerate(names)}
+        rank = {name: number for number, name in enumerate(names)} | {VIEW: -1}
         return sorted(self.plugins, key=lambda one: rank.get(one[0], len(rank)))
+
+    def of(self, pod: PodInfo) -> Framework:  # noqa: ARG002 - the only one decides for all
+        """See `Frameworks.of`."""
+        return self
 
     # ---- around the queue --------------------------------------------------------------------
 
@@ -284,7 +294,13 @@ class Framework:
 
     def rejections(self, pod: PodInfo, snapshot: Snapshot) -> Rejections:
         """See `Asking.rejections`."""
-        return self._asking.rejections(pod, snapshot)
+        found = self._asking.rejections(pod, snapshot)
+        return found if self._view is None else self._view.told(found, snapshot)
+
+    def ended(self, unfit: Unfit, snapshot: Snapshot) -> Rejections:
+        """What a PreFilter that rejects the pod says of the nodes."""
+        found = Rejections(unfit.fit_error.nodes, ended=unfit.fit_error)
+        return found if self._view is None else self._view.told(found, snapshot)
 
     def unfit(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> Rejections:
         """`rejections`, worked out once a class while nothing has changed that it depends on.

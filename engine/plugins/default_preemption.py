@@ -129,11 +129,12 @@ class DefaultPreemption:
         self, pod: PodInfo, snapshot: Snapshot, rejections: Rejections, what_if: WhatIf
     ) -> PostFilterResult:
         rows = potential_rows(snapshot, rejections)
+        nodes = rejections.fit_error().nodes
         if not len(rows):
-            return _hopeless(snapshot, rows, {})
+            return _hopeless(nodes, 0, {})
         if rejections.ended is not None:
             # What a PreFilter says of all nodes is not asked again without some pods.
-            return _hopeless(snapshot, rows, {rejections.ended.pre_filter_message: len(rows)})
+            return _hopeless(nodes, nodes, {rejections.ended.pre_filter_message: nodes})
         plans = self.plan(pod, snapshot, rows, what_if(pod, snapshot))
         at = choose(plans)
         if at is not None:
@@ -141,7 +142,7 @@ class DefaultPreemption:
         if plans.idle.any():
             words = "preemption: expected at least one victim pod on a node"
             return PostFilterResult(Status(Code.ERROR, (words,), NAME), message=words)
-        return _hopeless(snapshot, rows, plans.reasons)
+        return _hopeless(nodes, len(rows), plans.reasons)
 
 
 def _gate(pod: PodInfo, snapshot: Snapshot) -> Status:
@@ -220,13 +221,10 @@ def _found(pod: PodInfo, snapshot: Snapshot, plans: Plans, at: int) -> PostFilte
     )
 
 
-def _hopeless(
-    snapshot: Snapshot, rows: NDArray[np.intp], reasons: Mapping[str, int]
-) -> PostFilterResult:
-    nodes = int(np.count_nonzero(snapshot.nodes.present))
+def _hopeless(nodes: int, asked: int, reasons: Mapping[str, int]) -> PostFilterResult:
     every = dict(reasons)
-    if len(rows) < nodes:
-        every[_NOT_HELPFUL] = nodes - len(rows)
+    if asked < nodes:
+        every[_NOT_HELPFUL] = nodes - asked
     words = f"preemption: {FitError(nodes, every).message()}"
     return PostFilterResult(unschedulable(words), nominated="", message=words)
 

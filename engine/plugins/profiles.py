@@ -11,9 +11,17 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from engine.config import EnabledPlugin, PluginSet, ProfileDocument
+from engine.config import (
+    ConfigError,
+    EnabledPlugin,
+    PluginSet,
+    ProfileDocument,
+    Settings,
+    nearest,
+)
 from engine.framework.interface import Plugin, Points
 from engine.framework.profile import Profile, Weighted
+from engine.framework.runtime import Framework
 from engine.plugins.registry import DEFAULT_WEIGHTS, make_plugin
 
 _ALL: Final = "*"
@@ -53,6 +61,32 @@ class Restricted:
         """See `Plugin.points`."""
         without: dict[str, Any] = dict.fromkeys(self.off)
         return replace(self.plugin.points(), **without)
+
+
+def make_profiles(settings: Settings, source: str | None = None) -> list[Profile]:
+    """The profiles of a process, with new plugins; `source` is the file, to be named.
+
+    Raises:
+        ConfigError: one of them cannot be used; one line with the place.
+    """
+    head = f"{source}: " if source else ""
+    names = [one.scheduler_name for one in settings.profiles]
+    for name in settings.berth.profiles:
+        if name not in names:
+            raise ConfigError(f"{head}profiles.{name}: no such profile{nearest(name, names)}")
+    made: list[Profile] = []
+    sorters = set()
+    for number, document in enumerate(settings.profiles):
+        try:
+            profile = make_profile(document, settings.berth.seed)
+            sorters.add(Framework(profile).sorter.name)
+            if len(sorters) > 1:
+                raise ValueError("queueSort must be the same for all profiles")  # noqa: TRY301 - as what else is wrong with one
+        except ValueError as wrong:
+            raise ConfigError(f"{head}profiles.{number}: {wrong}") from wrong
+        own = settings.berth.profiles.get(profile.scheduler_name)
+        made.append(profile if own is None else replace(profile, node_selector=own.node_selector))
+    return made
 
 
 def make_profile(document: ProfileDocument, seed: int = 0) -> Profile:

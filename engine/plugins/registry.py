@@ -12,8 +12,10 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from engine.config import nearest
 from engine.framework.interface import Plugin
 from engine.framework.profile import Weighted
+from engine.plugins import out_of_tree
 from engine.plugins.balanced_allocation import BalancedAllocation, BalancedAllocationArgs
 from engine.plugins.default_binder import DefaultBinder
 from engine.plugins.default_preemption import DefaultPreemption, DefaultPreemptionArgs
@@ -66,15 +68,20 @@ DEFAULT_WEIGHTS: Final[Mapping[str, int]] = {
 
 
 def make_plugin(name: str, args: Arguments | None = None) -> Plugin:
-    """A new plugin.
+    """A new plugin: ours, or of another package if we have none of that name.
 
     Raises:
         ValueError: there is no plugin of that name, or the arguments are not valid for it.
     """
     make = _FACTORIES.get(name)
-    if make is None:
-        raise ValueError(f"no plugin is named {name!r}")
-    return make(args or {})
+    try:
+        plugin = out_of_tree.load(name, args or {}) if make is None else make(args or {})
+    except ValueError as wrong:
+        raise ValueError(f"plugin {name!r}: {wrong}") from wrong
+    if plugin is None:
+        like = nearest(name, {*_FACTORIES, *out_of_tree.names()})
+        raise ValueError(f"no plugin is named {name!r}{like}")
+    return plugin
 
 
 def default_plugins(args: Mapping[str, Arguments] | None = None) -> tuple[Weighted, ...]:

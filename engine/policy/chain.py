@@ -1,37 +1,65 @@
-"""A bundle and the in-tree plugins as one profile's framework: what decides, in order."""
+"""A bundle and the plugins of profiles as frameworks: what decides, in order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import tzinfo
 
+from engine.framework.frameworks import Frameworks
 from engine.framework.profile import Profile, Weighted
-from engine.framework.runtime import Framework, PluginError
+from engine.framework.runtime import MEMO_BYTES, Framework, PluginError
+from engine.plugins.profiles import Restricted
 from engine.policy.plugin import PolicyPlugin, Worlds
 from engine.policy.reloader import Bundle
 
 
-def framework_of(
-    in_tree: Sequence[Weighted],
+def frameworks_of(
+    profiles: Sequence[Profile],
     bundle: Bundle,
     *,
-    scheduler_name: str,
-    seed: int,
     worlds: Worlds,
     on_fault: Callable[[PluginError], None] | None = None,
-) -> Framework:
-    """In-tree plugins first, then policies by (order, name); policies that are off have no say."""
+) -> Frameworks:
+    """A profile's plugins first, then policies by (order, name), the same ones for all profiles.
+
+    Policies that are off have no say.
+
+    Raises:
+        ValueError: see `Framework`.
+    """
     enforced = sorted(
         (plan for plan in bundle.plans if plan.mode == "enforce"),
         key=lambda plan: (plan.order, plan.name),
     )
     policies = [Weighted(PolicyPlugin(plan, worlds), plan.weight) for plan in enforced]
-    if any(plan.sorts for plan in enforced):
-        in_tree = [one for one in in_tree if one.plugin.points().sort_key is None]
-    profile = Profile(scheduler_name, (*in_tree, *policies), seed)
-    return Framework(profile, bundle=bundle.hash, on_fault=on_fault)
+    own = _unsorted if any(plan.sorts for plan in enforced) else tuple
+    return Frameworks(
+        [
+            Framework(
+                replace(one, plugins=(*own(one.plugins), *policies)),
+                bundle=bundle.hash,
+                on_fault=on_fault,
+                memo_bytes=MEMO_BYTES // len(profiles),
+            )
+            for one in profiles
+        ]
+    )
+
+
+def framework_of(profile: Profile, bundle: Bundle, *, worlds: Worlds) -> Framework:
+    """`frameworks_of`, of a single profile."""
+    [only] = frameworks_of([profile], bundle, worlds=worlds)
+    return only
+
+
+def _unsorted(plugins: Sequence[Weighted]) -> tuple[Weighted, ...]:
+    """The same, without a say in the order of the queue."""
+    return tuple(
+        replace(one, plugin=Restricted(one.plugin, frozenset({"sort_key"}))) for one in plugins
+    )
 
 
 def worlds_of(zone: tzinfo, gpus: Sequence[str]) -> Worlds:
-    """What all policies of a profile share."""
+    """What all policies of a process share."""
     return Worlds(zone, gpus)

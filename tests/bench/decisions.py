@@ -144,7 +144,7 @@ def framework_with(bundle: Bundle | None) -> Framework:
     if bundle is None:
         return Framework(Profile("berth", default_plugins()))
     worlds = worlds_of(ZoneInfo("UTC"), BerthDocument().gpu_resources)
-    return framework_of(default_plugins(), bundle, scheduler_name="berth", seed=0, worlds=worlds)
+    return framework_of(Profile("berth", default_plugins()), bundle, worlds=worlds)
 
 
 # ---- one pass ------------------------------------------------------------------------------------

@@ -230,14 +230,19 @@ class Drawn:
         if "ports" in self.themes and self.odds(7):
             out["ports"] = self.many(self.port, 2, 1)
         if "features" in self.themes and self.odds(1 if len(self.themes) > 2 else 3):
-            rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}
+            rule = {
+                "action": "RestartAllContainers",
+                "exitCodes": {"operator": "In", "values": [1]},
+            }
             out |= {"restartPolicy": "Never", "restartPolicyRules": [rule]}
         return out
 
     def port(self) -> Json:
         out: Json = {"containerPort": 80, "protocol": self.one("TCP", "UDP", "SCTP")}
         out |= self.maybe(8, hostPort=lambda: self.one(80, 81))
-        return out | self.maybe(5, hostIP=lambda: self.one("0.0.0.0", "127.0.0.1", "::", "10.0.0.1"))
+        return out | self.maybe(
+            5, hostIP=lambda: self.one("0.0.0.0", "127.0.0.1", "::", "10.0.0.1")
+        )
 
     def pod(self, name: str, priority: int | None = None) -> Json:
         spec: Json = {"containers": [self.container(f"c{i}") for i in range(self.one(1, 1, 2))]}
@@ -258,7 +263,9 @@ class Drawn:
 
     def add_taints(self, spec: Json) -> None:
         def toleration() -> Json:
-            out = self.maybe(8, key=lambda: self.taint()["key"], effect=lambda: self.taint()["effect"])
+            out = self.maybe(
+                8, key=lambda: self.taint()["key"], effect=lambda: self.taint()["effect"]
+            )
             if "key" not in out or self.odds(5):
                 return out | {"operator": "Exists"}
             return out | self.maybe(7, value=lambda: self.one("v", "w"))
@@ -386,7 +393,9 @@ class Drawn:
         modes = self.one(["ReadWriteOnce"], ["ReadWriteMany"], ["ReadWriteOncePod"])
         size = {"requests": {"storage": self.one("1Gi", "5Gi", "20Gi")}}
         out: Json = {"accessModes": modes, "resources": size}
-        return out | self.maybe(9, storageClassName=lambda: self.one("late", "late", "now", "none", "none", "lost", ""))
+        return out | self.maybe(
+            9, storageClassName=lambda: self.one("late", "late", "now", "none", "none", "lost", "")
+        )
 
     def volumes(self) -> list[Json]:
         out = [
@@ -445,7 +454,9 @@ class Drawn:
 
     def volume(self, name: str) -> Json:
         spec: Json = {"capacity": {"storage": self.one("1Gi", "5Gi", "20Gi", "21Gi")}}
-        spec["accessModes"] = self.some(("ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"), 2, 1)
+        spec["accessModes"] = self.some(
+            ("ReadWriteOnce", "ReadWriteMany", "ReadWriteOncePod"), 2, 1
+        )
         spec["storageClassName"] = self.one("late", "now", "none", "none")
         source: list[Json] = [
             {"csi": {"driver": CSI, "volumeHandle": self.one(name, "same")}},
@@ -464,7 +475,9 @@ class Drawn:
     def owner(self, kind: str) -> Json:
         selector: Any = {APP: self.one("a", "b")}
         if kind == "Service":
-            return self.named(kind, "svc", meta={"namespace": "default"}, spec={"selector": selector})
+            return self.named(
+                kind, "svc", meta={"namespace": "default"}, spec={"selector": selector}
+            )
         template = {"metadata": {"labels": selector}, "spec": {"containers": [{"name": "c"}]}}
         spec = {"selector": {"matchLabels": selector}, "template": template, "replicas": 1}
         spec |= {"serviceName": "svc"} if kind == "StatefulSet" else {}
@@ -506,20 +519,31 @@ class Drawn:
         strategy: Json = {"type": self.one("LeastAllocated", "MostAllocated")}
         names = ["cpu", *self.some(("memory", *EXTENDED[:1]), 2)]
         if self.odds(4):
-            strategy = {"type": "RequestedToCapacityRatio", "requestedToCapacityRatio": {"shape": shape}}
+            strategy = {
+                "type": "RequestedToCapacityRatio",
+                "requestedToCapacityRatio": {"shape": shape},
+            }
         strategy["resources"] = [resource(name) for name in names]
         constraint = {"maxSkew": 1, "topologyKey": ZONE}
         constraint["whenUnsatisfiable"] = self.one("DoNotSchedule", "ScheduleAnyway")
-        terms = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]}
+        terms = {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "Exists"}]}]
+        }
         return [
             ("NodeResourcesFit", {"scoringStrategy": strategy, "ignoredResources": [EXTENDED[0]]}),
             ("NodeResourcesFit", {"scoringStrategy": strategy}),
-            ("NodeResourcesBalancedAllocation", {"resources": [{"name": n, "weight": 1} for n in names]}),
+            (
+                "NodeResourcesBalancedAllocation",
+                {"resources": [{"name": n, "weight": 1} for n in names]},
+            ),
             ("PodTopologySpread", {"defaultingType": "List", "defaultConstraints": [constraint]}),
             ("PodTopologySpread", {"defaultingType": "List"}),
             ("InterPodAffinity", {"hardPodAffinityWeight": self.one(0, 1, 100)}),
             ("InterPodAffinity", {"ignorePreferredTermsOfExistingPods": True}),
-            ("NodeAffinity", {"addedAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}),
+            (
+                "NodeAffinity",
+                {"addedAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}},
+            ),
             ("VolumeBinding", {"bindTimeoutSeconds": 1, "shape": shape}),
         ]
 
@@ -543,8 +567,11 @@ class Drawn:
             if key in other:
                 new[key] = other[key]
         old = {**new, **other}
-        old["metadata"] = {**new["metadata"]} | self.maybe(5, labels=lambda: other["metadata"]["labels"]) \
-            if "labels" in other["metadata"] else new["metadata"]
+        old["metadata"] = (
+            {**new["metadata"]} | self.maybe(5, labels=lambda: other["metadata"]["labels"])
+            if "labels" in other["metadata"]
+            else new["metadata"]
+        )
         assert name == old["metadata"]["name"]
         return {"resource": kind, "action": action, "old": old, "new": new}
 
@@ -555,7 +582,11 @@ class Drawn:
             case "Node":
                 return self.node(name)
             case "Pod":
-                return self.bound(name) if "nodeName" in one["spec"] else self.named("Pod", name, **self.pod(name))
+                return (
+                    self.bound(name)
+                    if "nodeName" in one["spec"]
+                    else self.named("Pod", name, **self.pod(name))
+                )
             case _:
                 made = {(o["kind"], o["metadata"]["name"]): o for o in self.volumes()}
                 return made.get((kind, name), one)

@@ -38,7 +38,18 @@ HOW = (
 )
 LIST = Path(__file__).parent / "reached.txt"
 OFTEN, OUT_OF = 100, 20_000
-KEPT = {"id", "kind", "apiVersion", "pod", "pods", "objects", "name", "namespace", "containers", "spec"}
+KEPT = {
+    "id",
+    "kind",
+    "apiVersion",
+    "pod",
+    "pods",
+    "objects",
+    "name",
+    "namespace",
+    "containers",
+    "spec",
+}
 KEPT |= {"metadata", "persistentVolumeClaim", "claimName", "topologyKey", "operator", "nodeName"}
 ECHOED = ("objects", "pod", "pods", "event")
 
@@ -172,7 +183,9 @@ def reached(want: Mapping[str, Any]) -> set[str]:
     out |= {f"hint {plugin} {said.split(':')[0]}" for plugin, said in want.get("hints", {}).items()}
     out |= {f"event {event}" for event in want.get("events", ())}
     if text := want.get("postFilterMessage"):
-        out |= {f"preempt {re.sub('[0-9]+', '#', part)}" for part in re.split(", |: ", text.rstrip("."))}
+        out |= {
+            f"preempt {re.sub('[0-9]+', '#', part)}" for part in re.split(", |: ", text.rstrip("."))
+        }
     for one in want.get("candidates", {}).values():
         out.add(f"preempt {'violates' if one['pdbViolations'] else 'keeps'} budgets")
     out |= {"preempt tied"} if len(want.get("tied", ())) > 1 else set()
@@ -273,7 +286,10 @@ def show(case: Json, oracle: Oracle, into: Path | None) -> None:
 
 def record(case: Json, want: Json, into: Path) -> None:
     """Adds a vector to a suite: the case as stored, the answer without what it echoes."""
-    vector = {"case": stored(case, want), "expect": {k: v for k, v in want.items() if k not in ECHOED}}
+    vector = {
+        "case": stored(case, want),
+        "expect": {k: v for k, v in want.items() if k not in ECHOED},
+    }
     old = gzip.decompress(into.read_bytes()) if into.exists() else b""
     into.write_bytes(gzip.compress(old + json.dumps(vector).encode() + b"\n", mtime=0))
 

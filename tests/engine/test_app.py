@@ -28,11 +28,11 @@ FAST = Pace(kubelet_seconds=0.01, signal_seconds=0.01, bookmark_seconds=0.5)
 class Process:
     """A scheduler and its cluster, and what may be asked of them."""
 
-    def __init__(self, cluster, settings, kubeconfig):
+    def __init__(self, cluster, settings, kubeconfig, journal=None):
         self.cluster = cluster
         self.bundles, self.refusals, self.placed = [], [], []
         hooks = Hooks([self._placed], [self.bundles.append], [self.refusals.append])
-        options = RunOptions(settings, kubeconfig)
+        options = RunOptions(settings, kubeconfig, journal)
         self.app = App(options, clock=SystemClock(), hooks=hooks)
         self.stop = asyncio.Event()
         self.task = asyncio.get_running_loop().create_task(self.app.run(self.stop))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.cli.run import _with_flags
+from engine.cli.run import _refuse_election, _with_flags
 from engine.config import (
     BERTH_API,
     SCHEDULER_API,
@@ -156,8 +156,34 @@ def test_two_documents_in_any_order(load_text):
 
 
 def test_settings_survive_a_journal(load_text):
-    settings = load_text(ALL)
+    profiles = "profiles: [{schedulerName: a, plugins: {filter: {}}}, {schedulerName: b}]\n"
+    settings = load_text(f"{STOCK}leaderElection: {{leaderElect: false}}\n{profiles}---\n{ALL}")
+    assert [one.scheduler_name for one in settings.profiles] == ["a", "b"]
     assert Settings.model_validate_json(settings.model_dump_json()) == settings
+    old = Settings.model_validate_json('{"scheduler_name": "mine", "kubeconfig": null}')
+    assert [one.scheduler_name for one in old.profiles] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("line", "notes"),
+    [
+        ("parallelism: 16", []),
+        ("parallelism: 3", ["parallelism: 3"]),
+        ("percentageOfNodesToScore: 0", []),
+        ("percentageOfNodesToScore: 50", ["percentageOfNodesToScore: 50"]),
+        ("profiles: [{percentageOfNodesToScore: 5}]", ["profiles.0.percentageOfNodesToScore: 5"]),
+        ("clientConnection: {qps: 50, burst: 100, contentType: ''}", []),
+        ("clientConnection: {qps: 5, burst: 7}", ["clientConnection.qps: 5.0",
+                                                  "clientConnection.burst: 7"]),
+        ("leaderElection: {leaseDuration: 20s, resourceLock: leases}",
+         ["leaderElection.leaseDuration: '20s'"]),
+        ("enableProfiling: false", ["enableProfiling: False"]),
+        ("delayCacheUntilActive: true", ["delayCacheUntilActive: True"]),
+    ],
+)  # fmt: skip
+def test_what_changes_nothing_yet_is_told_once(line, notes, load_text):
+    told = [f"{note} changes nothing in this version" for note in notes]
+    assert list(load_text(f"{STOCK}{line}\n").notes) == told
 
 
 # ---- what is not understood ----------------------------------------------------------------------
@@ -221,11 +247,32 @@ def test_one_line_says_where_and_what(line, said, refused):
         ("extenders: [{urlPrefix: x}]", "extenders: this version calls no extenders"),
         ("podInitialBackoffSeconds: 0", "podInitialBackoffSeconds: must be greater than 0"),
         ("podInitialBackoffSeconds: 11", "podMaxBackoffSeconds is less than podInitialBackoff"),
-        ("profiles: [{}, {}]", "profiles: this version takes one profile, found 2"),
+        ("profiles: [{schedulerName: a}, {}]", "profiles: number 1 needs a schedulerName"),
+        (
+            "profiles: [{schedulerName: a}, {schedulerName: a}]",
+            "profiles: two have the schedulerName 'a'",
+        ),
+        (
+            "profiles: [{schedulerName: a}, {schedulerName: b, plugins: {queueSort: {disabled:"
+            " [{name: PrioritySort}]}}}]",
+            "profiles: queueSort and its arguments must be the same for all, and a and b differ",
+        ),
+        (
+            "profiles: [{plugins: {filter: {enabled: [{nam: NodeName}]}}}]",
+            "profiles.0.plugins.filter.enabled.0.nam: this field is unknown, or not in this version"
+            " yet; did you mean name?",
+        ),
+        (
+            "parallelisms: 1",
+            "parallelisms: this field is unknown, or not in this version yet; did"
+            " you mean parallelism?",
+        ),
+        ("percentageOfNodesToScore: 101", "percentageOfNodesToScore: must be less than or equal"),
         ("profiles: [{schedulerName: ''}]", "profiles.0.schedulerName: String should have"),
         (
             "profiles: [{plugins: {filters: {}}}]",
-            "profiles.0.plugins.filters: this field is unknown",
+            "profiles.0.plugins.filters: this field is unknown, or not in this version yet; did you"
+            " mean filter or preFilter?",
         ),
     ],
 )
@@ -307,6 +354,25 @@ def test_flags_win_over_the_file(load_text):
     assert settings.berth.seed == 7
     back = flags(settings, policy_configmap="a/b")
     assert (back.berth.policies.dir, back.berth.policies.config_map) == (None, "a/b")
+
+
+def test_a_leader_is_not_elected_in_silence(load_text):
+    off = load_text(f"{STOCK}leaderElection: {{leaderElect: false}}\n")
+    for settings, flag in ((Settings(), None), (off, None), (load_text(STOCK), False)):
+        _refuse_election(settings, flag)
+    for settings, flag, what in (
+        (load_text(STOCK), None, "leaderElection.leaderElect is true"),
+        (off, True, "--leader-elect=true, and"),
+    ):
+        with pytest.raises(ConfigError, match=what) as error:
+            _refuse_election(settings, flag)
+        assert "{leaderElect: false}` in the file or --leader-elect=false" in str(error.value)
+
+
+def test_the_name_is_of_the_only_profile(load_text):
+    several = load_text(f"{STOCK}profiles: [{{schedulerName: a}}, {{schedulerName: b}}]\n")
+    with pytest.raises(ConfigError, match="the file has several"):
+        flags(several, scheduler_name="c")
 
 
 @pytest.mark.parametrize(

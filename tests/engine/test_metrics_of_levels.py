@@ -17,7 +17,7 @@ from engine.policy.world import DEFAULT_GPUS, PodSubject, SnapshotWorld
 from engine.signals.store import Series
 from tests.builders import make_node, make_pod, pod_object
 from tests.effort import examples
-from tests.engine.test_simulate import FRAMEWORK_OF, Recording
+from tests.engine.test_simulate import FRAMEWORKS_OF, Recording
 
 ZONE = "topology.kubernetes.io/zone"
 POLICY = """\
@@ -85,7 +85,7 @@ class Levels(Recording):
         return self.cache.snapshot(now, self.store.view(self.cache, now))
 
     def place(self, name, namespace, workload):
-        fresh = FRAMEWORK_OF({"p.policy": POLICY}, {"settings": "{}"})
+        [fresh] = FRAMEWORKS_OF({"p.policy": POLICY}, {"settings": "{}"})
         pod = owned(name, namespace, workload)
         again = decide(pod, self.view(), fresh)
         self.placed(pod)

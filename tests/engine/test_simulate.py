@@ -36,7 +36,7 @@ FILES = {
     "room.policy": "filter: pod.cpu > 0.5 -> count(node.pods) < 2\nprefer: time.minute in 0..30\n",
     "home.policy": "filter: namespace.label closed=yes -> node.name is n1\n",
 }
-FRAMEWORK_OF = frameworks_of(compiler())
+FRAMEWORKS_OF = frameworks_of(compiler())
 OTHER = {"network.policy": b"\xef\xbb\xbfscore: node.cpu.free normalize minmax\r\n"}
 
 
@@ -64,7 +64,7 @@ class Recording:
         self.store.set_specs([signal_spec(spec) for spec in made.metrics])
         recorded = {"settings": self.settings.model_dump_json()}
         self.recorder.rules(made.hash, made.files, recorded)
-        self.framework = FRAMEWORK_OF(made.files, recorded)
+        [self.framework] = FRAMEWORKS_OF(made.files, recorded)
         assert self.framework.bundle == made.hash
 
     def sample(self, values, age=0.0):
@@ -90,7 +90,7 @@ class Recording:
 
     def replayed(self, path):
         path.write_bytes(self.out.getvalue())
-        return replay(path, FRAMEWORK_OF)
+        return replay(path, FRAMEWORKS_OF)
 
 
 def recorded():
@@ -329,7 +329,7 @@ def journal(tmp_path):
 )
 def test_a_decision_that_was_changed_is_noticed_with_its_line(to, journal):
     line = journal("decision", **to)
-    report = replay(journal.path, FRAMEWORK_OF)
+    report = replay(journal.path, FRAMEWORKS_OF)
     assert report.equal == report.decisions - 1
     (difference,) = report.differences
     assert difference.startswith(f"line {line}: default/web-0: was ")
@@ -341,7 +341,7 @@ def test_a_sample_that_was_changed_is_noticed(journal):
         if '"signals"' in line and '"n1":5.0' in line:
             lines[number] = line.replace('"n1":5.0', '"n1":500.0')
     journal.path.write_text("\n".join(lines), "utf-8")
-    assert replay(journal.path, FRAMEWORK_OF).differences
+    assert replay(journal.path, FRAMEWORKS_OF).differences
 
 
 @pytest.mark.parametrize(
@@ -362,7 +362,7 @@ def test_a_sample_that_was_changed_is_noticed(journal):
 def test_a_line_that_does_not_follow_is_named(what, to, said, journal):
     line = journal(what, **to)
     with pytest.raises(ValueError, match=said) as error:
-        replay(journal.path, FRAMEWORK_OF)
+        replay(journal.path, FRAMEWORKS_OF)
     message = str(error.value)
     assert "\n" not in message
     if said != "a decision before any rules":
@@ -374,7 +374,7 @@ def test_a_pod_assumed_twice_is_named(journal):
     twice = next(number for number, line in enumerate(lines) if '"assume"' in line)
     journal.path.write_text("\n".join([*lines[: twice + 1], lines[twice], ""]), "utf-8")
     with pytest.raises(ValueError, match=f":{twice + 2}: .* is already on "):
-        replay(journal.path, FRAMEWORK_OF)
+        replay(journal.path, FRAMEWORKS_OF)
 
 
 # ---- the command ---------------------------------------------------------------------------------

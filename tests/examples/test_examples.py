@@ -21,6 +21,7 @@ from engine.cycle import decide
 from engine.embedded import EmbeddedCluster, Pace
 from engine.framework.decision import Decision, Placed
 from engine.framework.podinfo import PodInfo, make_pod_info
+from engine.framework.profile import Profile
 from engine.plugins.registry import default_plugins
 from engine.policy.chain import framework_of, worlds_of
 from engine.policy.reloader import Bundle, compile_at_once, compile_settings
@@ -63,10 +64,8 @@ def tried(
     for other in placed or []:
         cache.add_pod(other, other.pod.spec.node_name)
     framework = framework_of(
-        default_plugins(),
+        Profile("berth", default_plugins()),
         bundle_of(name, settings),
-        scheduler_name="berth",
-        seed=0,
         worlds=worlds_of(ZoneInfo("UTC"), (GPU,)),
     )
     return decide(waiting, cache.snapshot(now), framework)

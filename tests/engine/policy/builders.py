@@ -10,7 +10,7 @@ import numpy as np
 
 from dsl.compiler import Compiler
 from engine.config import BerthDocument
-from engine.framework.profile import Weighted
+from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import MEMO_BYTES, Framework
 from engine.plugins.registry import default_plugins
 from engine.policy.chain import framework_of, worlds_of
@@ -48,10 +48,8 @@ def chain(
 ) -> Framework:
     """The default plugins, or those given, and these policies."""
     made = framework_of(
-        default_plugins() if in_tree is None else in_tree,
+        Profile("berth", tuple(default_plugins() if in_tree is None else in_tree), seed),
         compiled(files, **berth),
-        scheduler_name="berth",
-        seed=seed,
         worlds=worlds_of(ZoneInfo(zone), ("nvidia.com/gpu", "amd.com/gpu")),
     )
     return Framework(made.profile, bundle=made.bundle, memo_bytes=memo_bytes)

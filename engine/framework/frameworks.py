@@ -1,0 +1,78 @@
+"""The frameworks of a process, one a profile: which of them is asked about a pod.
+
+They share the queue, and with it the plugin that sorts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any
+
+from engine.framework.events import ClusterEventWithHint, HintFn, QueueingHint, Seen
+from engine.framework.podinfo import PodInfo
+from engine.framework.runtime import Framework
+from engine.framework.snapshot import Snapshot
+from engine.framework.status import Status
+
+
+class Frameworks:
+    """All that the queue asks of a `Framework`, asked of the one whose pod it is."""
+
+    def __init__(self, frameworks: Sequence[Framework]) -> None:
+        """At least one, each of another scheduler name, all with the same bundle."""
+        self._first = frameworks[0]
+        self._by_name = {one.profile.scheduler_name: one for one in frameworks}
+        self.bundle = self._first.bundle
+        self.sorter = self._first.sorter
+        """The plugin that sorts the queue."""
+        self.gates_move = any(one.gates_move for one in frameworks)
+        """Whether PreEnqueue looks at more than the pod."""
+        self.keys_move = any(one.keys_move for one in frameworks)
+        """Whether `class_key` looks at more than the pod."""
+
+    def __iter__(self) -> Iterator[Framework]:
+        """In the order of the profiles."""
+        return iter(self._by_name.values())
+
+    def of(self, pod: PodInfo) -> Framework:
+        """The one that decides for the pod: by name, the first for a pod that names none."""
+        return self._by_name.get(pod.pod.spec.scheduler_name, self._first)
+
+    def sort_key(self, pod: PodInfo, queued_at: float, snapshot: Snapshot) -> tuple[Any, ...]:
+        """See `Framework.sort_key`."""
+        return self._first.sort_key(pod, queued_at, snapshot)
+
+    def pre_enqueue(self, pod: PodInfo, snapshot: Snapshot) -> Status:
+        """See `Framework.pre_enqueue`."""
+        return self.of(pod).pre_enqueue(pod, snapshot)
+
+    def turns_at(self, pod: PodInfo, snapshot: Snapshot, plugins: frozenset[str]) -> float:
+        """See `Framework.turns_at`."""
+        return self.of(pod).turns_at(pod, snapshot, plugins)
+
+    def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
+        """See `Framework.class_key`; pods of two profiles are of two classes."""
+        framework = self.of(pod)
+        key = framework.class_key(pod, snapshot)
+        return None if key is None else (framework.profile.scheduler_name, key)
+
+    def hints(self) -> Mapping[str, Sequence[ClusterEventWithHint]]:
+        """See `Framework.hints`; each speaks for the pods of its profile alone."""
+        if len(self._by_name) == 1:
+            return self._first.hints()
+        found: dict[str, list[ClusterEventWithHint]] = {}
+        for framework in self:
+            for plugin, registered in framework.hints().items():
+                found.setdefault(plugin, []).extend(
+                    ClusterEventWithHint(one.event, self._only(framework, one.hint))
+                    for one in registered
+                )
+        return found
+
+    def _only(self, framework: Framework, hint: HintFn | None) -> HintFn:
+        def ask(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
+            if self.of(pod) is not framework:
+                return QueueingHint.SKIP
+            return QueueingHint.QUEUE if hint is None else hint(pod, before, after, snapshot)
+
+        return ask
