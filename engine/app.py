@@ -40,6 +40,7 @@ from engine.kube.wiring import Wiring
 from engine.kube.writer import KubeBinder, KubeEffectWriter, KubePodStatusWriter
 from engine.objects import Node, Pod
 from engine.plugins.profiles import make_profiles
+from engine.plugins.registry import is_in_tree
 from engine.policy.chain import frameworks_of, worlds_of
 from engine.policy.plugin import Worlds
 from engine.policy.reloader import (
@@ -255,10 +256,11 @@ class App:
         scheduler.add_background(self.reloader)
 
     def _read_of_pods(self) -> frozenset[str]:
-        """What of pods on nodes is read: policies may read all of it, and new ones may come."""
+        """What of pods on nodes is read: policies and others' plugins may read all of it."""
         policies = self.settings.berth.policies
+        plugins = (one.plugin.name for profile in self._profiles for one in profile.plugins)
         with_source = policies.config_map is not None or policies.dir is not None
-        return EVERYTHING if with_source else frozenset()
+        return EVERYTHING if with_source or not all(map(is_in_tree, plugins)) else frozenset()
 
     def _source(self, offer: Offer) -> ConfigMapSource | FolderSource:
         policies = self.settings.berth.policies

@@ -43,13 +43,13 @@ def _made(entry: EntryPoint, args: Mapping[str, Any]) -> Plugin:
         raise ValueError(f"{where} cannot be loaded: {_words(broken)}") from broken
     try:
         plugin = make(args)
-        points = plugin.points()
+        points, called = plugin.points(), plugin.name
     except Exception as broken:
         raise ValueError(f"{where} fails: {_words(broken)}") from broken
     if not isinstance(points, Points):
         raise ValueError(f"{where} gives no Points but {type(points).__name__}")  # noqa: TRY004 - all that is wrong with a plugin is a ValueError
-    if plugin.name != entry.name:
-        raise ValueError(f"{where} calls itself {plugin.name!r}")
+    if called != entry.name:
+        raise ValueError(f"{where} calls itself {called!r}")
     made: Plugin = plugin
     return made
 

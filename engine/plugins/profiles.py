@@ -26,7 +26,7 @@ from engine.plugins.registry import DEFAULT_WEIGHTS, make_plugin
 
 _ALL: Final = "*"
 _BINDER: Final = "DefaultBinder"
-_FIELDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+FIELDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "preEnqueue": ("pre_enqueue",),
         "queueSort": ("sort_key",),
@@ -101,11 +101,11 @@ def make_profile(document: ProfileDocument, seed: int = 0) -> Profile:
         plugins.multi_point,
     )
     arguments = {one.name: one.args for one in document.plugin_config}
-    named = [one for point in _FIELDS for one in plugins.at(point).enabled]
+    named = [one for point in FIELDS for one in plugins.at(point).enabled]
     made = {one.name: make_plugin(one.name, arguments.get(one.name)) for one in (*multi, *named)}
     for name in arguments.keys() - made.keys():
         make_plugin(name, arguments[name])  # kube-scheduler checks them all the same
-    at = {point: _at_point(point, plugins.at(point), multi, made) for point in _FIELDS}
+    at = {point: _at_point(point, plugins.at(point), multi, made) for point in FIELDS}
     if not at["bind"]:
         raise ValueError("at least one bind plugin is needed")
     order = [one.name for one in multi]
@@ -139,14 +139,14 @@ def _at_point(
 ) -> list[EnabledPlugin]:
     """Who is asked there: named for it and by multiPoint, then by multiPoint alone, then others."""
     for one in own.enabled:
-        if not _extends(made[one.name], point):
+        if not extends(made[one.name], point):
             raise ValueError(f"plugins.{point}: plugin {one.name!r} has no such point")
     off = {one.name for one in own.disabled}
     by_name = {one.name: one for one in own.enabled}
     if len(by_name) < len(own.enabled):
         raise ValueError(f"plugins.{point}: a plugin is enabled twice")
     everywhere = [one for one in multi if _ALL not in off and one.name not in off]
-    everywhere = [one for one in everywhere if _extends(made[one.name], point)]
+    everywhere = [one for one in everywhere if extends(made[one.name], point)]
     both = {one.name for one in everywhere} & by_name.keys()
     return [
         *(one for one in own.enabled if one.name in both),
@@ -155,17 +155,18 @@ def _at_point(
     ]
 
 
-def _extends(plugin: Plugin, point: str) -> bool:
+def extends(plugin: Plugin, point: str) -> bool:
+    """Whether the plugin has the point, by its name in a configuration."""
     if plugin.name == _BINDER:
         return point == "bind"
     points = plugin.points()
-    return any(getattr(points, field) is not None for field in _FIELDS[point])
+    return any(getattr(points, field) is not None for field in FIELDS[point])
 
 
 def _restricted(plugin: Plugin, at: Mapping[str, Sequence[EnabledPlugin]]) -> Plugin:
     off = [
         field
-        for point, fields in _FIELDS.items()
+        for point, fields in FIELDS.items()
         if all(one.name != plugin.name for one in at[point])
         for field in fields
         if getattr(plugin.points(), field) is not None

@@ -84,6 +84,11 @@ def make_plugin(name: str, args: Arguments | None = None) -> Plugin:
     return plugin
 
 
+def is_in_tree(name: str) -> bool:
+    """Whether the plugin of that name is one of ours."""
+    return name in _FACTORIES
+
+
 def default_plugins(args: Mapping[str, Arguments] | None = None) -> tuple[Weighted, ...]:
     """The default profile's plugins, new ones; `args` by plugin name.
 

@@ -1,0 +1,95 @@
+"""The default profile is kube-scheduler's, as that prints it; what is missing is named here."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.config import ProfileDocument
+from engine.framework.events import Action, ClusterEvent, Resource
+from engine.framework.runtime import Framework
+from engine.plugins.profiles import FIELDS, extends, make_profile
+from engine.plugins.registry import DEFAULT_WEIGHTS, make_plugin
+
+THEIRS = json.loads((Path(__file__).parent / "data" / "default-profile.json").read_text("utf-8"))
+NOT_THERE = {
+    # DynamicResources holds pods with resource claims back, and has a place; no more.
+    *((point, "DynamicResources") for point in ("filter", "postFilter", "preBind")),
+    *((point, "DynamicResources") for point in ("preEnqueue", "reserve", "podGroupPostFilter")),
+    # Groups of pods and where they are put together.
+    ("podGroupPostFilter", "DefaultPreemption"),
+    ("placementScore", "NodeResourcesFit"),
+}
+MORE = {("preScore", "DynamicResources"), ("preScore", "ImageLocality")}
+"""Where we say what a score depends on."""
+NO_EVENTS = {"DynamicResources"}
+NO_EVENT = {("NodeResourcesFit", "resource.k8s.io/DeviceClass/Add|Update")}
+NO_ARGUMENTS = {"DynamicResources"}
+ALWAYS = " (no hint: always Queue)"
+OURS = make_profile(ProfileDocument())
+
+
+def name_of(one):
+    return one if isinstance(one, str) else one["name"]
+
+
+def test_the_plugins_in_order_with_their_weights():
+    theirs = {name_of(one): 1 for one in THEIRS["multiPoint"]}
+    theirs |= {one["name"]: one["weight"] for one in THEIRS["multiPoint"] if "name" in one}
+    assert list(DEFAULT_WEIGHTS.items()) == list(theirs.items())
+    assert [one.plugin.name for one in OURS.plugins] == list(theirs)
+    scores = {one["name"]: one["weight"] for one in THEIRS["extensionPoints"]["score"]}
+    assert {name: weight for name, _, weight in Framework(OURS).scorers} == scores
+    assert not OURS.order
+
+
+@pytest.mark.parametrize("point", sorted(THEIRS["extensionPoints"].keys() | FIELDS))
+def test_who_is_asked_at_a_point(point):
+    theirs = [name_of(one) for one in THEIRS["extensionPoints"].get(point, ())]
+    ours = [
+        one.plugin.name for one in OURS.plugins if point in FIELDS and extends(one.plugin, point)
+    ]
+    missing = {(point, name) for name in theirs if name not in ours}
+    assert missing == {one for one in NOT_THERE if one[0] == point}
+    assert {(point, name) for name in ours if name not in theirs} <= MORE
+    assert [name for name in ours if name in theirs] == [name for name in theirs if name in ours]
+
+
+@pytest.mark.parametrize("name", DEFAULT_WEIGHTS)
+def test_what_wakes_the_pods_that_a_plugin_rejected(name):
+    events = THEIRS["events"].get(name, ()) if name not in NO_EVENTS else ()
+    theirs = [event_of(one) for one in events if (name, one) not in NO_EVENT]
+    ours = [(one.event, one.hint is None) for one in make_plugin(name).points().events]
+    assert sorted(ours, key=str) == sorted(theirs, key=str)
+
+
+def event_of(text):
+    resource, _, actions = text.removesuffix(ALWAYS).rpartition("/")
+    known = {str(ClusterEvent(Resource.NODE, one)).partition("/")[2]: one for one in Action}
+    action = Action(0)
+    for word in actions.split("|"):
+        action |= Action.UPDATE if word == "Update" else known[word]
+    event = ClusterEvent(Resource(resource.rpartition("/")[2]), action)
+    return event, text.endswith(ALWAYS)
+
+
+@pytest.mark.parametrize("name", sorted(THEIRS["defaultArgs"].keys() - NO_ARGUMENTS))
+def test_the_arguments_by_default(name):
+    assert state(make_plugin(name)) == state(make_plugin(name, THEIRS["defaultArgs"][name]))
+
+
+def state(of):
+    """What an object is made of, to be compared."""
+    if isinstance(of, np.ndarray):
+        return of.tolist()
+    if type(of).__module__.startswith("engine."):
+        fields = getattr(of, "__dict__", None) or {
+            name: getattr(of, name) for name in getattr(of, "__slots__", ()) if hasattr(of, name)
+        }
+        return type(of), {name: state(value) for name, value in fields.items()}
+    if isinstance(of, list | tuple):
+        return [state(one) for one in of]
+    return of
