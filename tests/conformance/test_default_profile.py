@@ -81,15 +81,27 @@ def test_the_arguments_by_default(name):
     assert state(make_plugin(name)) == state(make_plugin(name, THEIRS["defaultArgs"][name]))
 
 
+def test_arguments_make_a_difference_to_the_test():
+    for name, args in {
+        "DefaultPreemption": {"minCandidateNodesAbsolute": 3},
+        "InterPodAffinity": {"hardPodAffinityWeight": 2},
+        "NodeResourcesBalancedAllocation": {"resources": [{"name": "cpu", "weight": 1}]},
+        "NodeResourcesFit": {"scoringStrategy": {"type": "MostAllocated"}},
+        "PodTopologySpread": {"defaultingType": "List"},
+        "VolumeBinding": {"bindTimeoutSeconds": 5},
+    }.items():
+        assert state(make_plugin(name)) != state(make_plugin(name, args)), name
+
+
 def state(of):
     """What an object is made of, to be compared."""
     if isinstance(of, np.ndarray):
         return of.tolist()
+    if isinstance(of, list | tuple):
+        return [state(one) for one in of]
     if type(of).__module__.startswith("engine."):
         fields = getattr(of, "__dict__", None) or {
             name: getattr(of, name) for name in getattr(of, "__slots__", ()) if hasattr(of, name)
         }
         return type(of), {name: state(value) for name, value in fields.items()}
-    if isinstance(of, list | tuple):
-        return [state(one) for one in of]
     return of

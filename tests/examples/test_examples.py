@@ -22,6 +22,7 @@ from engine.embedded import EmbeddedCluster, Pace
 from engine.framework.decision import Decision, Placed
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.profile import Profile
+from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import default_plugins
 from engine.policy.chain import framework_of, worlds_of
 from engine.policy.reloader import Bundle, compile_at_once, compile_settings
@@ -96,6 +97,10 @@ def test_every_yaml_file_is_yaml(path):
 def test_the_configuration_loads_and_means_what_it_says():
     settings = load(str(EXAMPLES / "config.yaml"))
     assert settings.scheduler_name == "berth"
+    assert (settings.leader_elect, settings.notes) == (False, ())
+    plain, packed = make_profiles(settings)
+    assert (packed.scheduler_name, packed.node_selector) == ("berth-packed", {"pool": "batch"})
+    assert not plain.node_selector
     assert settings.kubeconfig == "/etc/berth/kubeconfig"
     assert settings.berth.policies.config_map == "berth-system/policies"
     assert settings.berth.time_zone == "Europe/Berlin"
