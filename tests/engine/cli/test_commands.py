@@ -276,6 +276,35 @@ def test_run_refuses_what_it_cannot_use_in_one_line(args, said, file):
 
 
 @pytest.mark.parametrize(
+    ("text", "args", "said"),
+    [
+        ("", [], "leaderElection.leaderElect is true (its default), and this version elects no"),
+        ("", ["--leader-elect=true"], "--leader-elect=true, and this version elects no leader"),
+        (
+            "profiles: [{plugins: {filter: {enabled: [{name: NodePort}]}}}]",
+            ["--leader-elect=false"],
+            "f.yaml: profiles.0: no plugin is named 'NodePort'; did you mean NodePorts?",
+        ),
+        (
+            "profiles: [{schedulerName: a}, {schedulerName: b}]",
+            ["--leader-elect=false", "--scheduler-name=c"],
+            "--scheduler-name is for one profile",
+        ),
+    ],
+)
+def test_run_refuses_a_configuration_before_it_overwrites_a_journal(text, args, said, tmp_path):
+    path, journal = tmp_path / "f.yaml", tmp_path / "journal"
+    head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    path.write_text(head + text)
+    journal.write_text("kept")
+    result = berth("run", "--config", str(path), "--record", str(journal), *args)
+    assert (result.exit_code, journal.read_text()) == (1, "kept")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Error: ")
+    assert said in line
+
+
+@pytest.mark.parametrize(
     ("folder", "said"),
     [
         ("here", "has no file whose name ends in .policy"),
