@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import FunctionType
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from engine.plugins.registry import DEFAULT_WEIGHTS, make_plugin
 THEIRS = json.loads((Path(__file__).parent / "data" / "default-profile.json").read_text("utf-8"))
 NOT_THERE = {
     # DynamicResources holds pods with resource claims back, and has a place; no more.
-    *((point, "DynamicResources") for point in ("filter", "postFilter", "preBind")),
+    *((point, "DynamicResources") for point in ("filter", "preBind")),
     *((point, "DynamicResources") for point in ("preEnqueue", "reserve", "podGroupPostFilter")),
     # Groups of pods and where they are put together.
     ("podGroupPostFilter", "DefaultPreemption"),
@@ -97,6 +98,8 @@ def state(of):
     """What an object is made of, to be compared."""
     if isinstance(of, np.ndarray):
         return of.tolist()
+    if isinstance(of, FunctionType):
+        return of.__qualname__
     if isinstance(of, list | tuple):
         return [state(one) for one in of]
     if type(of).__module__.startswith("engine."):
