@@ -7,7 +7,7 @@ DEV := $(VENV)/.dev-stamp
 WORKERS ?= 2
 FUZZ_SECONDS ?= 1800
 
-.PHONY: help setup demo check test test-long mutants bench bench-engine scoreboard spec golden format clean
+.PHONY: help setup demo check test test-long fuzz-parity mutants bench bench-engine scoreboard spec golden format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -43,6 +43,9 @@ test: check ## everything that gates, real API server and Prometheus included
 test-long: $(DEV) ## many more examples and seeds, half an hour of fuzzing (FUZZ_SECONDS)
 	@EFFORT=20 $(BIN)/pytest --timeout 3600 -q -n $(WORKERS) -m "not cluster and not bench"
 	@$(BIN)/python -m tests.fuzz --seconds $(FUZZ_SECONDS)
+
+fuzz-parity: $(DEV) ## random cases against kube-scheduler's own libraries (ORACLE=program, CASES, SEED)
+	@ORACLE=$(ORACLE) $(BIN)/python -m tests.conformance.fuzz --cases $(or $(CASES),20000) --seed $(or $(SEED),0)
 
 mutants: $(DEV) ## would a test notice a small change of plan, lowering or checker? an hour or more
 	@$(BIN)/python -m tests.mutants $(MUTANTS)

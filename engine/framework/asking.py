@@ -146,7 +146,7 @@ class Asking:
                 wanted = names if wanted is None else wanted & names
                 if not wanted:
                     left_out = unresolvable(_left_out(terms.allowed_by))
-                    raise _end(left_out, snapshot, terms.allowed_by)
+                    raise self._end(left_out, snapshot, terms.allowed_by)
             if points.filter is not None and result.rejects:
                 kind = terms.by_row if result.scope is Scope.ROW else terms.wide
                 kind.append(Filtering(name, points, result))
@@ -163,8 +163,18 @@ class Asking:
             raise self.fault(name, "PreFilter", cause) from cause
         code = result.status.code
         if code is not Code.SUCCESS and code is not Code.SKIP:
-            raise _end(result.status.by(name), snapshot)
+            raise self._end(result.status.by(name), snapshot)
         return result
+
+    def _end(self, status: Status, snapshot: Snapshot, plugins: Sequence[str] = ()) -> Exception:
+        if status.code is Code.ERROR:
+            return PluginError(status.plugin, "PreFilter", RuntimeError(" ".join(status.reasons)))
+        message = ", ".join(status.reasons)
+        never = status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+        by = frozenset(plugins or (status.plugin,))
+        last = max(self._order[name] for name in by)
+        unasked = frozenset([name for name, _ in self.filters[last + 1 :]])
+        return Unfit(FitError(snapshot.nodes.count, {}, message, by, never, unasked))
 
     def _allow(
         self, terms: Terms, name: str, result: PreFilterResult, snapshot: Snapshot
@@ -200,6 +210,8 @@ class Asking:
             if result.version is not None:
                 self.keep_version(versions, name, result.version, snapshot)
             code = result.status.code
+            if code is Code.SUCCESS and points.score is None:
+                continue  # only its score is off
             if code is Code.SUCCESS:
                 found.append(Scoring(name, points, weight, result))
             elif code is not Code.SKIP:
@@ -344,15 +356,6 @@ def _left_out(plugins: Sequence[str]) -> str:
     if len(plugins) == 1:
         return f"node(s) didn't satisfy plugin {plugins[0]}"
     return f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(plugins))}] simultaneously"
-
-
-def _end(status: Status, snapshot: Snapshot, plugins: Sequence[str] = ()) -> Exception:
-    if status.code is Code.ERROR:
-        return PluginError(status.plugin, "PreFilter", RuntimeError(" ".join(status.reasons)))
-    message = ", ".join(status.reasons)
-    by = frozenset(plugins or (status.plugin,))
-    never = status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
-    return Unfit(FitError(snapshot.nodes.count, {}, message, by, unresolvable=never))
 
 
 def count_of(rows: Rows) -> int:

@@ -34,6 +34,8 @@ class FitError:
     plugins: frozenset[str] = frozenset()
     unresolvable: bool = False
     """A PreFilter has said that evicting pods would help on no node."""
+    unasked: frozenset[str] = frozenset()
+    """Plugins whose turn did not come, as a PreFilter ended the cycle."""
 
     def message(self) -> str:
         """The text of the FailedScheduling event, as kube-scheduler words it."""

@@ -92,8 +92,12 @@ class Framework:
         self._post_filters = [(n, p.post_filter) for n, p in at("postFilter") if p.post_filter]
         self._actors = Actors(plugins)
         self.filters = tuple([one for one in at("filter") if one[1].filter or one[1].pre_filter])
-        self.scorers = tuple([(*one, weight_of[one[0]]) for one in at("score") if one[1].score])
-        self._asking = Asking(self.filters, self.scorers, on_fault or _log_fault)
+        asked = [
+            (*one, weight_of[one[0]]) for one in at("score") if one[1].score or one[1].pre_score
+        ]
+        self.scorers = tuple([one for one in asked if one[1].score])
+        # An error of PreScore counts even where only the plugin's score is off.
+        self._asking = Asking(self.filters, asked if self.scorers else (), on_fault or _log_fault)
         self._guard = self._asking.guard
         if sum(weight for *_, weight in self.scorers) * MAX_SCORE * UNIT >= -NOWHERE:
             raise ValueError("the weights of all plugins together must stay below 671,088")

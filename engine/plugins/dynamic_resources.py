@@ -61,9 +61,10 @@ def _post_filter(
 ) -> PostFilterResult:
     """Nothing; but kube-scheduler's fails, and preemption is not asked, if it was never prepared.
 
-    That is so where another plugin of its own rejected the pod before the nodes were asked.
+    That is so where another plugin's PreFilter ended the cycle before its own was asked.
     """
-    return _NOTHING if rejections.ended is None else _UNPREPARED
+    ended = rejections.ended
+    return _UNPREPARED if ended is not None and NAME in ended.unasked else _NOTHING
 
 
 def _pre_score(pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:

@@ -1,6 +1,6 @@
 """Random cases put to kube-scheduler's own libraries and to our engine: zero differences.
 
-    ORACLE=path python -m tests.conformance.fuzz [--cases N] [--seed FIRST] [--show N] [--found FILE]
+    ORACLE=path python -m tests.conformance.fuzz [--cases N] [--seed FIRST] [--found FILE]
 
 The oracle is a program that answers the cases on standard input (JSON Lines) on standard output,
 in the protocol of the recorded suites. It also brings the objects into the form in which an API
@@ -134,7 +134,7 @@ def kind_of(path: str) -> str:
 
 
 def paths(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Everything that could be dropped; of a list from the end, so that the rest keeps its place."""
+    """Everything that could be dropped; of a list from the end, so the rest keeps its place."""
     keys = list(value) if isinstance(value, dict) else range(len(value))[::-1]
     for key in keys:
         if key not in KEPT and (at or key != "event") and (at != ("pods",) or len(value) > 1):

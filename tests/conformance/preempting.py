@@ -9,9 +9,10 @@ import numpy as np
 
 from engine.cache import Cache
 from engine.cycle import conclude
-from engine.framework.decision import NO_NODES
+from engine.framework.decision import NO_NODES, PostFilterResult
 from engine.framework.podinfo import PodInfo
-from engine.framework.runtime import Framework
+from engine.framework.runtime import Framework, PluginError
+from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code
 from engine.plugins.default_preemption import (
     DefaultPreemption,
@@ -32,6 +33,7 @@ def preempt(pod: PodInfo, cache: Cache, framework: Framework) -> Answer:
         return {**out, "gated": True}
     decision = conclude(pod, snapshot, framework)
     if decision.error is not None:
+        out["feasible"] = _fitting(framework, pod, snapshot)
         return {**out, "schedulerError": True, "message": decision.message}
     if decision.node is not None:
         known = framework.known(pod, snapshot)
@@ -55,8 +57,22 @@ def preempt(pod: PodInfo, cache: Cache, framework: Framework) -> Answer:
         return out
     rows = potential_rows(snapshot, decision.rejections)
     out["potentialNodes"] = sorted(map(snapshot.nodes.name, rows.tolist()))
-    if decision.rejections.ended is not None:
-        return out if rescue.nominated is None else {**out, "clearsNomination": True}
+    if decision.rejections.ended is None:
+        _search(out, pod, snapshot, framework, rows, rescue)
+    elif rescue.nominated is not None:
+        out["clearsNomination"] = True
+    return out
+
+
+def _search(
+    out: Answer,
+    pod: PodInfo,
+    snapshot: Snapshot,
+    framework: Framework,
+    rows: Any,
+    rescue: PostFilterResult,
+) -> None:
+    """Who would go from each node, and which is chosen."""
     plans = DefaultPreemption().plan(pod, snapshot, rows, framework.trial(pod, snapshot))
     names = [snapshot.nodes.name(int(row)) for row in rows]
     for at in np.flatnonzero(plans.helps).tolist():
@@ -70,7 +86,15 @@ def preempt(pod: PodInfo, cache: Cache, framework: Framework) -> Answer:
         assert rescue.nominated == names[best]
         assert [one.pod.key for one in rescue.evictions] == [v.key for v in plans.victims(best)]
         out["chosen"] = out["nominated"] = names[best]
-    return out
+
+
+def _fitting(framework: Framework, pod: PodInfo, snapshot: Snapshot) -> list[str]:
+    """The nodes that fit although the cycle failed; if it failed by scores, there are some."""
+    try:
+        rows = framework.candidates(framework.known(pod, snapshot), pod, snapshot)
+    except PluginError:
+        return []
+    return [snapshot.nodes.name(int(row)) for row in rows]
 
 
 def compare_preempt(want: Answer, got: Answer) -> Iterator[tuple[str, Any, Any]]:

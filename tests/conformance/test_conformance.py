@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.compare import DATA, check
+from tests.conformance.compare import DATA, check, read
+from tests.conformance.kept import check_kept
 
 OWN = {
     "nodename": 120,
@@ -36,3 +37,10 @@ def test_suite_has_no_differences(suite: str) -> None:
     assert not report.differing
     assert len(report.restricted) <= RESTRICTED.get(suite, 0)
     assert report.cases == OWN.get(suite, report.cases)
+
+
+@pytest.mark.parametrize("suite", ["mix-1", "spread", "interpod", "nominated", "sequence", "found"])
+def test_memo_says_what_plugins_say(suite: str) -> None:
+    for vector in list(read(suite))[:: 10 if suite != "found" else 1]:
+        if vector["case"]["kind"] != "hint":
+            check_kept(vector["case"])
