@@ -106,6 +106,7 @@ class Drawn:
             return out
         out["pod"] = self.pod("new", self.one(0, 5, 9, 9, 9) if kind == "preempt" else None)
         if kind == "hint":
+            out["pod"]["spec"].pop("nodeName", None)
             out["rejectedBy"] = self.some(FILTERS, len(FILTERS), 1)
             out["event"] = self.event(objects, out["pod"])
         return out
@@ -562,6 +563,7 @@ class Drawn:
         if kind == "Pod" and self.odds(2):
             own = self.named("Pod", "new", **pod)
             changed = self.pod("new") | {"metadata": {**pod["metadata"], "labels": self.labels()}}
+            changed["spec"].pop("nodeName", None)
             return {"resource": kind, "action": action, "old": own, "new": {**own, **changed}}
         for key in self.some(list(set(new) - {"metadata", "kind", "apiVersion"}), 2):
             if key in other:
