@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeVar, get_args
 from zoneinfo import ZoneInfo
@@ -28,6 +27,8 @@ from pydantic import (
     model_validator,
 )
 from pydantic.alias_generators import to_camel
+
+from engine.spelling import nearest
 
 SCHEDULER_API: Final = "kubescheduler.config.k8s.io/v1"
 BERTH_API: Final = "berth.dev/v1"
@@ -456,12 +457,6 @@ def parse(source: str, kind: type[_D], document: object) -> _D:
             what += nearest(str(first["loc"][-1]), _fields_at(kind, first["loc"][:-1]))
         where = ".".join(str(part) for part in first["loc"] if part != "[key]")
         raise ConfigError(": ".join(filter(None, (source, where, what)))) from failed
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean ...?` with the known names like this one, empty if there are none."""
-    like = get_close_matches(name, known)
-    return f"; did you mean {' or '.join(like)}?" if like else ""
 
 
 def _fields_at(kind: object, place: Sequence[int | str]) -> list[str]:

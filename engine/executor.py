@@ -88,12 +88,16 @@ class Executor:
 
     async def carry_out(self, effects: Sequence[Effect]) -> Status:
         """One after the other, as long as each succeeds. Undone by itself if one does not."""
+        status = Status.SUCCESS
         for effect in effects:
-            status = failed(self._cancelled) if self._cancelled else await self._one(effect)
-            if not status.ok:
-                self.undo()
-                return status
-        return failed(self._cancelled) if self._cancelled else Status.SUCCESS
+            if not status.ok or self._cancelled:
+                break
+            status = await self._one(effect)
+        if self._cancelled and status.ok:
+            status = failed(self._cancelled)
+        if not status.ok:
+            self.undo()
+        return status
 
     def cancel(self, why: str) -> None:
         """Ends it at the next effect, or while it waits."""

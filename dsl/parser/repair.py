@@ -76,7 +76,7 @@ def _best(place: Place) -> tuple[int, Edit] | None:
     best: tuple[int, Edit] | None = None
     edits = sorted(_edits(place), key=lambda one: (one.cost, one.order))
     # Each try reads the statement: of a long one there are fewer.
-    for edit in edits[: max(4, min(_MOST_TRIED, _MOST_READ // len(place.text)))]:
+    for edit in edits[: max(4, min(_MOST_TRIED, _MOST_READ // max(1, len(place.text))))]:
         if place.text[edit.start : edit.end] == edit.better:
             continue
         left = _left(place, edit)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from engine.framework.interface import Plugin
+from engine.framework.interface import Plugin, Points
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +15,24 @@ class Weighted:
 
     plugin: Plugin
     weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Restricted:
+    """A plugin that the profile does not have at some of its points."""
+
+    plugin: Plugin
+    off: frozenset[str]
+
+    @property
+    def name(self) -> str:
+        """See `Plugin.name`."""
+        return self.plugin.name
+
+    def points(self) -> Points:
+        """See `Plugin.points`."""
+        without: dict[str, Any] = dict.fromkeys(self.off)
+        return replace(self.plugin.points(), **without)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ framework/runtime/framework.go (expandMultiPointPlugins).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from engine.config import (
     ConfigError,
@@ -17,12 +17,12 @@ from engine.config import (
     PluginSet,
     ProfileDocument,
     Settings,
-    nearest,
 )
-from engine.framework.interface import Plugin, Points
-from engine.framework.profile import Profile, Weighted
+from engine.framework.interface import Plugin
+from engine.framework.profile import Profile, Restricted, Weighted
 from engine.framework.runtime import Framework
 from engine.plugins.registry import DEFAULT_WEIGHTS, make_plugin
+from engine.spelling import nearest
 
 _ALL: Final = "*"
 _BINDER: Final = "DefaultBinder"
@@ -43,24 +43,6 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     }
 )
 """The points of a configuration, and what of `Points` they are."""
-
-
-@dataclass(frozen=True, slots=True)
-class Restricted:
-    """A plugin that the profile does not have at some of its points."""
-
-    plugin: Plugin
-    off: frozenset[str]
-
-    @property
-    def name(self) -> str:
-        """See `Plugin.name`."""
-        return self.plugin.name
-
-    def points(self) -> Points:
-        """See `Plugin.points`."""
-        without: dict[str, Any] = dict.fromkeys(self.off)
-        return replace(self.plugin.points(), **without)
 
 
 def make_profiles(settings: Settings, source: str | None = None) -> list[Profile]:

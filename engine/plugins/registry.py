@@ -12,7 +12,6 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from engine.config import nearest
 from engine.framework.interface import Plugin
 from engine.framework.profile import Weighted
 from engine.plugins import out_of_tree
@@ -36,6 +35,7 @@ from engine.plugins.volumes.binding import VolumeBinding, VolumeBindingArgs
 from engine.plugins.volumes.limits import NodeVolumeLimits
 from engine.plugins.volumes.restrictions import VolumeRestrictions
 from engine.plugins.volumes.zone import VolumeZone
+from engine.spelling import nearest
 
 Arguments = Mapping[str, Any]
 """`pluginConfig[].args` as parsed from the configuration file."""

@@ -7,9 +7,8 @@ from dataclasses import replace
 from datetime import tzinfo
 
 from engine.framework.frameworks import Frameworks
-from engine.framework.profile import Profile, Weighted
+from engine.framework.profile import Profile, Restricted, Weighted
 from engine.framework.runtime import MEMO_BYTES, Framework, PluginError
-from engine.plugins.profiles import Restricted
 from engine.policy.plugin import PolicyPlugin, Worlds
 from engine.policy.reloader import Bundle
 

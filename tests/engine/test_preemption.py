@@ -152,8 +152,8 @@ async def test_a_pod_being_deleted_keeps_its_promise_until_it_is_gone():
 async def test_equal_pods_that_fit_nowhere_are_worked_out_once():
     world = World()
     asked = []
-    trial = world.framework.trial
-    world.framework.trial = lambda *args: asked.append(0) or trial(*args)
+    rejections = world.framework.rejections
+    world.framework.rejections = lambda *args: asked.append(0) or rejections(*args)
     for number in range(50):
         world.comes(f"p{number}", cpu="99")
     await settle(world)

@@ -333,7 +333,7 @@ def test_the_demo_does_what_it_promises():
     result = process("-m", "engine", "demo", "--plain")
     assert (result.returncode, result.stderr) == (0, "")
     shown = result.stdout
-    assert re.findall(r"^(\d)\. ", shown, re.MULTILINE) == list("123456")
+    assert re.findall(r"^(\d)\. ", shown, re.MULTILINE) == list("1234567")
     assert "error[P101]: there is no field `node.lable`" in shown
     assert re.search(r"^ +\| +\^{10}$", shown, re.MULTILINE)
     assert "300 of 300 bound" in shown
@@ -341,7 +341,7 @@ def test_the_demo_does_what_it_promises():
     assert len(nginx) == 3
     assert all(re.match(r"demo\.policy:1 filter: 6 of 12 nodes pass; ", why) for why in nginx)
     assert "All of it happened, checked against the cluster's own state." in shown
-    for fact in ("pods bound       310", "pods/s in the burst", "one decision", "edit to obeyed"):
+    for fact in ("pods bound       311", "pods/s in the burst", "one decision", "edit to obeyed"):
         assert fact in shown
     assert str(ROOT) not in shown
     assert "Traceback" not in shown
