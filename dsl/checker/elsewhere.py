@@ -16,6 +16,13 @@ from dsl.types import Kind
 #: Sets of nodes, and how one of a label starts.
 _NODES: Final = "|".join(("nodes", "candidates", *map(re.escape, NODE_SETS), "nodes_in"))
 #: Statements that know of no node.
+# Of thousands of mistakes each looks at what stands near: a whole file each is seconds.
+_NEAR: Final = 24
+_FAR: Final = 400
+_CALLED: Final = re.compile(rf"\b({'|'.join(AGGREGATES)})\([ \t]*\Z")
+_IN_A_SET: Final = re.compile(
+    r"[ \t]+in[ \t]+([\w.]+)(?:[ \t]+where[ \t]+([^()\n]*(?:\([^()\n]*\)[^()\n]*)*))?\)"
+)
 _EARLY: Final = ("gate", "preEnqueue", "prefilter", "preFilter", "sort", "queueSort", "quota")
 #: Words that start a statement, said as the outcome of a rule.
 _OUTCOMES: Final = {
@@ -82,12 +89,12 @@ def values_of_pods(scope: Scope, node: s.Field) -> str | None:
         counted = each == "node" and field in ("node.count", "node.size", "node.length")
         return f"write  count({owner})" if counted else None
     text = scope.source.text
-    bare = QUOTED_OR_COMMENT.sub(lambda found: "_" * len(found.group()), text)
-    call = re.search(rf"\b({'|'.join(AGGREGATES)})\([ \t]*\Z", bare[: node.span.start])
+    call = _called(text, node.span)
     if call is None:
         return f"a value of each of them is asked in an aggregate:  sum({field} over {owner})"
-    close = _closing(bare, node.span.end)
-    rest = " ".join(text[node.span.end : close].split())
+    after = text[node.span.end : node.span.end + _FAR]
+    bare = QUOTED_OR_COMMENT.sub(lambda found: "_" * len(found.group()), after)
+    rest = " ".join(after[: _closing(bare, 0)].split())
     where = f" {rest}" if rest.startswith("where ") else ""
     if call[1] in ("count", "any", "all"):
         return f"write  {call[1]}({owner} where {field} ...)"
@@ -101,6 +108,11 @@ def _of_domain(path: str) -> str | None:
     if f"{domain}.nodes" not in NODE_SETS or spec is None or not spec.type.is_number:
         return None
     return f"what the nodes of a {domain} have in all is  sum({spec.name} over {domain}.nodes)"
+
+
+def _called(text: str, span: Span) -> re.Match[str] | None:
+    """Returns the aggregate whose first word a place is."""
+    return _CALLED.search(text, max(0, span.start - _NEAR), span.start)
 
 
 def _closing(bare: str, at: int) -> int:
@@ -174,7 +186,8 @@ def compared(scope: Scope, field: str, span: Span) -> bool:
     sign = r"[ \t]*(?:[!=<>]=|[<>])[ \t]*"
     if re.compile(rf"{sign}{path}(?![\w.\[])").match(text, span.end) is not None:
         return True
-    return re.search(rf"(?<![\w.]){path}{sign}\Z", text[: span.start]) is not None
+    near = text[max(0, span.start - _FAR) : span.start]
+    return re.search(rf"(?<![\w.]){path}{sign}\Z", near) is not None
 
 
 def without_set(scope: Scope, spec: FieldSpec, span: Span) -> str:
@@ -211,18 +224,12 @@ def without_set(scope: Scope, spec: FieldSpec, span: Span) -> str:
 def variable(scope: Scope, node: s.Name) -> str:
     """Returns the aggregate of `count(p in node.pods where p.ready)`, "" for other names."""
     text = scope.source.text
-    start = _start_of_statement(scope, node.span.start)
-    end = text.find("\n", node.span.end)
-    line = text[start : end if end >= 0 else len(text)]
-    found = re.search(
-        rf"\b({'|'.join(AGGREGATES)})\([ \t]*{node.name}[ \t]+in[ \t]+([\w.]+)"
-        r"(?:[ \t]+where[ \t]+([^()]*(?:\([^()]*\)[^()]*)*))?\)",
-        line,
-    )
-    if found is None or found[2] not in POD_SETS:
+    before = _called(text, node.span)
+    found = _IN_A_SET.match(text, node.span.end)
+    if before is None or found is None or found[1] not in POD_SETS:
         return ""
-    where = re.sub(rf"\b{node.name}\.", "it.", found[3] or "")
-    return f"{found[1]}({found[2]}{f' where {where}' if where else ''})"
+    where = re.sub(rf"\b{node.name}\.", "it.", found[2] or "")
+    return f"{before[1]}({found[1]}{f' where {where}' if where else ''})"
 
 
 def weekdays(scope: Scope, node: s.Name) -> str | None:
@@ -230,7 +237,7 @@ def weekdays(scope: Scope, node: s.Name) -> str | None:
     if node.name not in DAYS:
         return None
     text = scope.source.text
-    if re.search(r"\w-\Z", text[: node.span.start]) is not None:
+    if re.search(r"\w-\Z", text[max(0, node.span.start - 2) : node.span.start]) is not None:
         return ""
     whole = re.compile(r"\w{3}-\w{3}(?!\w)").match(text, node.span.start)
     return days(whole.group()) or None if whole is not None else None

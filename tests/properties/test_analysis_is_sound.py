@@ -508,35 +508,35 @@ def test_what_is_said_of_right_sides_holds_in_all_worlds(text):
 
 
 @pytest.mark.slow
-@settings(SETTINGS, max_examples=600)
+@settings(SETTINGS, max_examples=examples(300))
 @given(two_that_decide())
 def test_lines_that_never_decide_long(text):
     check_decided(text)
 
 
 @pytest.mark.slow
-@settings(SETTINGS, max_examples=600)
+@settings(SETTINGS, max_examples=examples(300))
 @given(told())
 def test_right_sides_long(text):
     check_told(text)
 
 
 @pytest.mark.slow
-@settings(SETTINGS, max_examples=4000)
+@settings(SETTINGS, max_examples=examples(1000))
 @given(condition(3))
 def test_never_and_always_long(text):
     check_condition(text)
 
 
 @pytest.mark.slow
-@settings(SETTINGS, max_examples=4000)
+@settings(SETTINGS, max_examples=examples(1000))
 @given(two_rules())
 def test_implied_and_contradicting_long(rules):
     check_rules(rules)
 
 
 @pytest.mark.slow
-@settings(SETTINGS, max_examples=2000)
+@settings(SETTINGS, max_examples=examples(500))
 @given(number(4))
 def test_bounds_long(text):
     check_bounds(text)
