@@ -46,7 +46,8 @@ class Acting(Struct, frozen=True):
 
 #: Owners of fields, and fields, that no object or table of this scheduler holds.
 _LATER: Final = (
-    "queue.pods", "pod.previous_node", "workload.", "group.", "quota.", "node.nominated",
+    "queue.pods", "pod.previous_node", "workload.", "group.size", "group.assigned",
+    "group.reserved", "group.waiting", "quota.", "node.nominated",
     "node.finished", "node.heartbeat", "node.volumes.", "it.finished_at", "it.quota.", "victims.",
     *OF_THE_QUEUE,
 )  # fmt: skip
@@ -155,7 +156,7 @@ def _beyond(plan: Plan) -> Iterator[tuple[RuleBase, str]]:
 
 def _forms(plan: Plan) -> Iterator[tuple[RuleBase, str, str]]:
     """The statements of which this scheduler may not act on all forms, and how each is written."""
-    for rule in (*plan.preempts, *plan.gangs, *plan.quotas):
+    for rule in (*plan.preempts, *plan.quotas):
         point = rule.text.partition(":")[0]
         yield rule, point, f"{point}:"
     for permit in plan.permits:
