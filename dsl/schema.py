@@ -205,6 +205,18 @@ def _pod() -> Iterator[FieldSpec]:
     yield FieldSpec("pod.first_attempt_at", TIME, level, doc, optional=True)
     doc = "how often it has been tried; in a running scheduler *later*"
     yield FieldSpec("pod.attempts", NUMBER, level, doc, optional=True)
+    for name, of, doc in (
+        ("group.name", TEXT, "name of the pod's group"),
+        ("group.min_member", NUMBER, "members the group needs"),
+        ("group.size", NUMBER, "members there are"),
+        ("group.assigned", NUMBER, "members bound"),
+        ("group.reserved", NUMBER, "members bound or assumed"),
+        ("group.waiting", NUMBER, "members waiting in permit"),
+        ("group.schedule_timeout", DURATION, "how long its members wait, if its object says so"),
+        ("group.created", TIME, "when the group was created"),
+        ("group.last_failure", TIME, "when the group last failed"),
+    ):
+        yield FieldSpec(name, of, level, doc, optional=True, changes=True, wakes=("groups",))
     later = (
         ("pod.previous_node", TEXT, "node of its predecessor"),
         ("workload.label", TEXT, "label of the pod's workload"),
@@ -228,18 +240,6 @@ def _pod() -> Iterator[FieldSpec]:
             optional=of is not BOOL,
             changes=name.startswith("quota."),
         )
-    for name, of, doc in (
-        ("group.name", TEXT, "name of the pod's group"),
-        ("group.min_member", NUMBER, "members the group needs"),
-        ("group.size", NUMBER, "members there are"),
-        ("group.assigned", NUMBER, "members bound"),
-        ("group.reserved", NUMBER, "members bound or assumed"),
-        ("group.waiting", NUMBER, "members waiting in permit"),
-        ("group.schedule_timeout", DURATION, "how long its members wait, if its object says so"),
-        ("group.created", TIME, "when the group was created"),
-        ("group.last_failure", TIME, "when the group last failed"),
-    ):
-        yield FieldSpec(name, of, level, doc, optional=True, changes=True, wakes=("groups",))
     yield FieldSpec("namespace.name", TEXT, level, "namespace of the pod", letters=NAME)
     for part in ("label", "annotation"):
         yield FieldSpec(

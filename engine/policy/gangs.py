@@ -15,7 +15,7 @@ from dsl.collective import GangTerms
 from dsl.plan import GangRule, Subject, World
 from dsl.types import MISSING
 from engine.collective.gangs import code_column, domain_words, gang_name, title
-from engine.framework.events import Action, ClusterEvent, ClusterEventWithHint, Resource
+from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.gang import Membership
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
@@ -26,9 +26,9 @@ GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 #: What can change the terms of a gang that could not start. That a member comes is no event: it is
 #: tried together with all others.
 EVENTS: Final = (
-    ClusterEventWithHint(ClusterEvent(Resource.POD_GROUP, Action.ALL)),
-    ClusterEventWithHint(ClusterEvent(Resource.SCHEDULING_POD_GROUP, Action.ALL)),
-    ClusterEventWithHint(ClusterEvent(Resource.TARGET_POD, Action.UPDATE)),
+    ClusterEvent(Resource.POD_GROUP, Action.ALL),
+    ClusterEvent(Resource.SCHEDULING_POD_GROUP, Action.ALL),
+    ClusterEvent(Resource.TARGET_POD, Action.UPDATE),
 )
 Asked = Callable[[PodInfo, Snapshot], tuple[Subject, World]]
 
