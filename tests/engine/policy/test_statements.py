@@ -202,7 +202,6 @@ async def test_a_dry_run_binds_nothing_and_says_so():
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("gang: by pod.label[app] min 2\n", "gang:"),
         ("quota: by pod.namespace max cpu 2\n", "quota:"),
         ("preempt: never\n", "preempt:"),
         ("prebind: label example.com/a = node.name\n", "prebind: label"),
