@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from dsl.plan import OF_NODES, Effect, FilterRule, Parts, Plan, RuleBase, Stop
 from dsl.schema import FIELDS
 from engine.framework.decision import Decision
-from engine.framework.effects import Emit, pod_event
+from engine.framework.effects import Emit, Patch, pod_event, set_on_pod
 from engine.framework.events import (
     Action,
     ClusterEvent,
@@ -368,8 +368,11 @@ class PolicyPlugin:
     def _pre_bind(self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision) -> PreBound:
         subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
         done = self.plan.prebind(subject, world, row, _results(decision))
-        annotations = {one.key: one.text for one in done if one.kind == "annotate"}
-        return PreBound(annotations=annotations, events=tuple(_told(self.plan, pod, done)))
+        return PreBound(
+            annotations=_set(done, "annotate"),
+            labels=_set(done, "label"),
+            events=tuple(_told(self.plan, pod, done)),
+        )
 
     def _bind(self, pod: PodInfo, snapshot: Snapshot) -> Binding:
         rule = self.plan.binder(self._subject(pod, snapshot), self._worlds.of(snapshot))
@@ -379,10 +382,12 @@ class PolicyPlugin:
 
     def _post_bind(
         self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision
-    ) -> Sequence[Emit]:
+    ) -> Sequence[Emit | Patch]:
         subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
         done = self.plan.postbind(subject, world, row, _results(decision))
-        return _told(self.plan, pod, done)
+        labels, annotations = _set(done, "label"), _set(done, "annotate")
+        told = _told(self.plan, pod, done)
+        return [*told, set_on_pod(pod, labels, annotations)] if labels or annotations else told
 
     # ---- told
 
@@ -471,6 +476,10 @@ def status_of(stop: Stop) -> Status:
 def _results(decision: Decision) -> dict[str, float]:
     scores = {f"score[{one.plugin}]": one.normalized for one in decision.scores}
     return {"score.total": decision.total} | scores
+
+
+def _set(done: Sequence[Effect], kind: str) -> dict[str, str]:
+    return {one.key: one.text for one in done if one.kind == kind}
 
 
 def _told(plan: Plan, pod: PodInfo, done: Sequence[Effect]) -> list[Emit]:

@@ -52,8 +52,7 @@ _LATER: Final = (
 )  # fmt: skip
 _STATEMENTS: Final = frozenset(
     {"gate", "sort", "prefilter", "filter", "forbid", "score", "prefer", "avoid", "spread", "first",
-     "reserve", "permit", "bind: default", "bind: dry", "prebind: annotate", "prebind: event",
-     "postbind: event"}
+     "reserve", "permit", "bind: default", "bind: dry", "prebind", "postbind"}
 )  # fmt: skip
 ACTS_ON: Final = Acting(
     plugins=frozenset(
@@ -158,10 +157,6 @@ def _forms(plan: Plan) -> Iterator[tuple[RuleBase, str, str]]:
     for rule in (*plan.preempts, *plan.gangs, *plan.quotas):
         point = rule.text.partition(":")[0]
         yield rule, point, f"{point}:"
-    for action in (*plan.prebinds, *plan.postbinds):
-        point = "prebind" if action in plan.prebinds else "postbind"
-        for one in action.core.actions:
-            yield action, f"{point}: {one.kind}", f"{action.text.partition(':')[0]}: {one.kind}"
     for bind in plan.binds:
         kind = bind.core.kind
         yield bind, f"bind: {kind}", f"bind: {kind} {bind.core.name}"
