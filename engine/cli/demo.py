@@ -33,7 +33,7 @@ from engine.cli.logs import log_to_stderr
 from engine.clock import Clock, SystemClock
 from engine.config import Settings
 from engine.embedded import EmbeddedCluster
-from engine.explain import rules_of
+from engine.explain.rules import rules_of
 from engine.framework.decision import Placed
 from engine.policy.reloader import Bundle, Refusal
 
