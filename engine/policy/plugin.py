@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl.plan import OF_NODES, Effect, FilterRule, Parts, Plan, RuleBase, Stop
+from dsl.plan import OF_NODES, Effect, FilterRule, Parts, Plan, RuleBase, ScoreRule, Stop
 from dsl.schema import FIELDS
 from engine.framework.decision import Decision
 from engine.framework.effects import Emit, Patch, pod_event, set_on_pod
@@ -405,14 +405,23 @@ class PolicyPlugin:
                 text = f"{kept} of {len(everyone)} nodes pass"
                 traces.append(RuleTrace(filter_rule, text, self._ages(filter_rule, world, row)))
         at = np.flatnonzero(candidates == row)
-        for score_rule, own in zip(self.plan.scores, asked.scores, strict=True):
-            if own is None or not len(at):
-                continue
-            column = score_rule.finish(score_rule.column(own, world, candidates, candidates))
-            if column is not None:
-                text = f"{column[at[0]]:g} of 100"
-                traces.append(RuleTrace(score_rule, text, self._ages(score_rule, world, row)))
+        for score_rule, column in self.line_scores(pod, snapshot, candidates) if len(at) else ():
+            text = f"{column[at[0]]:g} of 100"
+            traces.append(RuleTrace(score_rule, text, self._ages(score_rule, world, row)))
         return traces
+
+    def line_scores(
+        self, pod: PodInfo, snapshot: Snapshot, candidates: NDArray[np.intp]
+    ) -> list[tuple[ScoreRule, Scores]]:
+        """What each line that has a say gives the candidates, 0..100."""
+        world = self._worlds.of(snapshot)
+        found = []
+        for rule, own in zip(self.plan.scores, self._ask(pod, snapshot).scores, strict=True):
+            if own is not None:
+                column = rule.finish(rule.column(own, world, candidates, candidates))
+                if column is not None:
+                    found.append((rule, column))
+        return found
 
     def _ages(self, rule: RuleBase, world: SnapshotWorld, row: int) -> tuple[str, ...]:
         """How old the samples are that the rule read of this node."""
