@@ -46,6 +46,7 @@ from engine.framework.interface import (
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 from engine.framework.status import Code, Status
+from engine.policy import gangs
 from engine.policy.images import ImageIndex
 from engine.policy.world import DEFAULT_GPUS, PodSubject, QueueTimes, SnapshotWorld
 
@@ -123,6 +124,7 @@ class PolicyPlugin:
         self._asked: _Asked | None = None
         self._kept: dict[int, _Kept] = {}
         self._kept_for: Hashable = None
+        self._gangs = gangs.GangRules(plan.gangs, self._subject_and_world)
         rules: tuple[RuleBase, ...] = (*plan.filters, *plan.scores)
         self._reads_metrics = any(rule.reads_metrics for rule in rules)
         self._reads_now = any(
@@ -157,6 +159,8 @@ class PolicyPlugin:
             gate_moves=bool(plan.gates) and not _of_pod_alone(plan.gates),
             turns_at=self._turns_at if self._turning else None,
             sort_key=self._sort_key if plan.sorts else None,
+            kin=self._gangs.kin if plan.gangs else None,
+            gang=self._gangs.gang if plan.gangs else None,
             class_key=self._class_key,
             key_moves=self._key_moves(),
             pre_filter=self._pre_filter if decides else None,
@@ -179,7 +183,9 @@ class PolicyPlugin:
 
     def _events(self) -> Sequence[ClusterEventWithHint]:
         """What the filters read decides what can wake a pod that they rejected."""
-        return tuple(ClusterEventWithHint(event) for event in _sorted_events(self._deciding()))
+        found = _sorted_events((*self._deciding(), *self.plan.gangs))
+        of_gangs = gangs.EVENTS if self.plan.gangs else ()
+        return tuple(ClusterEventWithHint(event) for event in dict.fromkeys((*found, *of_gangs)))
 
     def _turns_at(self, pod: PodInfo, snapshot: Snapshot) -> float:
         subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
@@ -448,6 +454,11 @@ class PolicyPlugin:
             )
         return asked
 
+    def _subject_and_world(
+        self, pod: PodInfo, snapshot: Snapshot
+    ) -> tuple[PodSubject, SnapshotWorld]:
+        return self._worlds.subject(pod, snapshot), self._worlds.of(snapshot)
+
     def _subject(
         self, pod: PodInfo, snapshot: Snapshot, queued: QueueTimes | None = None
     ) -> PodSubject:
@@ -534,6 +545,7 @@ _WAKING: Final[Mapping[str, tuple[tuple[ClusterEvent, ...], Cause]]] = MappingPr
         "pods": ((ClusterEvent(Resource.ASSIGNED_POD, Action.ALL),), Cause.ANY),
         "pod": ((ClusterEvent(Resource.TARGET_POD, Action.UPDATE),), Cause(0)),
         "namespaces": ((ClusterEvent(Resource.NAMESPACE, Action.ALL),), Cause.ANY),
+        "groups": (gangs.EVENTS, Cause(0)),
         "time": ((_TIME,), Cause.ANY),
         # Samples turn stale by themselves.
         "samples": ((ClusterEvent(Resource.SIGNAL, Action.ALL), _TIME), Cause(0)),
