@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl.plan import OF_NODES, Effect, FilterRule, Parts, Plan, RuleBase, Stop
+from dsl.plan import OF_NODES, Effect, FilterRule, Parts, Plan, RuleBase, ScoreRule, Stop
 from dsl.schema import FIELDS
 from engine.framework.decision import Decision
 from engine.framework.effects import Emit, pod_event
@@ -31,6 +31,7 @@ from engine.framework.interface import (
     SKIP_FILTER,
     SKIP_SCORE,
     Binding,
+    Permitted,
     Points,
     PreBound,
     PreFilterResult,
@@ -133,6 +134,8 @@ class PolicyPlugin:
         # A column over other nodes' pods (a zone's) changes with rows that are not asked about.
         self._scope = Scope.ROW if all(rule.row_local for rule in plan.filters) else Scope.ALL
         self._causes = _causes_of({read for rule in plan.filters for read in rule.reads})
+        # Of two lines the first may come to apply while a pod waits by the second.
+        self._permit_wakes = _sorted_events(plan.permits)
         self._scores_by_version = all(
             _is_of_version(read) for rule in plan.scores for read in rule.reads
         )
@@ -176,13 +179,7 @@ class PolicyPlugin:
 
     def _events(self) -> Sequence[ClusterEventWithHint]:
         """What the filters read decides what can wake a pod that they rejected."""
-        return tuple(
-            ClusterEventWithHint(event)
-            for event in sorted(
-                {event for rule in self._deciding() for event in _events_of_rule(rule)},
-                key=str,
-            )
-        )
+        return tuple(ClusterEventWithHint(event) for event in _sorted_events(self._deciding()))
 
     def _turns_at(self, pod: PodInfo, snapshot: Snapshot) -> float:
         subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
@@ -358,12 +355,15 @@ class PolicyPlugin:
         stop = self.plan.reserved(self._subject(pod, snapshot), self._worlds.of(snapshot), row)
         return Reserved() if stop is None else Reserved(status_of(stop))
 
-    def _permit(self, pod: PodInfo, snapshot: Snapshot, row: int) -> Status:
-        """Rules that wait are refused when they are loaded."""
-        said = self.plan.permitted(self._subject(pod, snapshot), self._worlds.of(snapshot), row)
-        if said.verdict == "allow" or said.rule is None:
-            return Status.SUCCESS
-        return status_of(Stop(said.rule, said.status, said.message))
+    def _permit(self, pod: PodInfo, snapshot: Snapshot, row: int, waited: float) -> Permitted:
+        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
+        said = self.plan.permitted(subject, world, row, waited)
+        if said.rule is None or said.verdict == "allow":
+            return Permitted()
+        status = status_of(Stop(said.rule, said.status, said.message))
+        if said.verdict == "reject":
+            return Permitted(status)
+        return Permitted(Status(Code.WAIT, status.reasons), said.seconds, self._permit_wakes)
 
     def _pre_bind(self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision) -> PreBound:
         subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
@@ -400,14 +400,23 @@ class PolicyPlugin:
                 text = f"{kept} of {len(everyone)} nodes pass"
                 traces.append(RuleTrace(filter_rule, text, self._ages(filter_rule, world, row)))
         at = np.flatnonzero(candidates == row)
-        for score_rule, own in zip(self.plan.scores, asked.scores, strict=True):
-            if own is None or not len(at):
-                continue
-            column = score_rule.finish(score_rule.column(own, world, candidates, candidates))
-            if column is not None:
-                text = f"{column[at[0]]:g} of 100"
-                traces.append(RuleTrace(score_rule, text, self._ages(score_rule, world, row)))
+        for score_rule, column in self.line_scores(pod, snapshot, candidates) if len(at) else ():
+            text = f"{column[at[0]]:g} of 100"
+            traces.append(RuleTrace(score_rule, text, self._ages(score_rule, world, row)))
         return traces
+
+    def line_scores(
+        self, pod: PodInfo, snapshot: Snapshot, candidates: NDArray[np.intp]
+    ) -> list[tuple[ScoreRule, Scores]]:
+        """What each line that has a say gives the candidates, 0..100."""
+        world = self._worlds.of(snapshot)
+        found = []
+        for rule, own in zip(self.plan.scores, self._ask(pod, snapshot).scores, strict=True):
+            if own is not None:
+                column = rule.finish(rule.column(own, world, candidates, candidates))
+                if column is not None:
+                    found.append((rule, column))
+        return found
 
     def _ages(self, rule: RuleBase, world: SnapshotWorld, row: int) -> tuple[str, ...]:
         """How old the samples are that the rule read of this node."""
@@ -537,6 +546,10 @@ def _events_of_rule(rule: RuleBase) -> set[ClusterEvent]:
     # Who knows when it turns is not asked each minute.
     reads = rule.reads if rule.turns is None else rule.reads - {"now"}
     return gone | events_of_reads(reads)
+
+
+def _sorted_events(rules: Sequence[RuleBase]) -> tuple[ClusterEvent, ...]:
+    return tuple(sorted({event for rule in rules for event in _events_of_rule(rule)}, key=str))
 
 
 def events_of_reads(reads: frozenset[str]) -> set[ClusterEvent]:
