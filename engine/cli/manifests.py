@@ -1,4 +1,4 @@
-"""Manifests of nodes, pods and namespaces, read from files into a small cluster."""
+"""Manifests of nodes, pods and other objects, read from files into a small cluster."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import msgspec
 
 from engine.cache import Cache
 from engine.framework.podinfo import PodInfo, UnreadablePod, make_pod_info
+from engine.kube.resources import STRUCTS
 from engine.objects import Namespace, Node, Pod, from_builtins
 from engine.policy.podreads import owned_by
 
@@ -25,6 +26,8 @@ class Objects:
     nodes: dict[str, Node] = field(default_factory=dict)
     namespaces: dict[str, Namespace] = field(default_factory=dict)
     pods: list[PodInfo] = field(default_factory=list)
+    others: list[Any] = field(default_factory=list)
+    """Services, volumes and what else plugins look up."""
 
     @property
     def pod(self) -> PodInfo | None:
@@ -55,6 +58,8 @@ class Objects:
             cache.add_node(node)
         for namespace in self.namespaces.values():
             cache.set_namespace(namespace)
+        for one in self.others:
+            cache.set_object(one)
         for pod in self.pods:
             if pod.pod.spec.node_name in self.nodes:
                 cache.add_pod(pod, str(pod.pod.spec.node_name))
@@ -71,6 +76,8 @@ class Objects:
                 self.namespaces[namespace.metadata.name] = namespace
             elif kind == "Pod" or kind in _TEMPLATES:
                 self._add_pod(make_pod_info(from_builtins(Pod, _pod(tree))))
+            elif kind in STRUCTS:
+                self.others.append(from_builtins(STRUCTS[kind], tree))
             else:
                 return False
         except (msgspec.ValidationError, UnreadablePod) as failed:
