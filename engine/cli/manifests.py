@@ -12,7 +12,6 @@ import msgspec
 
 from engine.cache import Cache
 from engine.framework.podinfo import PodInfo, UnreadablePod, make_pod_info
-from engine.kube.resources import STRUCTS
 from engine.objects import Namespace, Node, Pod, from_builtins
 from engine.policy.podreads import owned_by
 
@@ -76,12 +75,18 @@ class Objects:
                 self.namespaces[namespace.metadata.name] = namespace
             elif kind == "Pod" or kind in _TEMPLATES:
                 self._add_pod(make_pod_info(from_builtins(Pod, _pod(tree))))
-            elif kind in STRUCTS:
-                self.others.append(from_builtins(STRUCTS[kind], tree))
             else:
-                return False
+                return self._add_other(kind, tree)
         except (msgspec.ValidationError, UnreadablePod) as failed:
             raise click.ClickException(f"{path}: {failed}") from failed
+        return True
+
+    def _add_other(self, kind: object, tree: dict[str, Any]) -> bool:
+        from engine.kube.resources import STRUCTS  # half a second, of few files
+
+        if kind not in STRUCTS:
+            return False
+        self.others.append(from_builtins(STRUCTS[str(kind)], tree))
         return True
 
     def _add_pod(self, pod: PodInfo) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import gc
 import logging
@@ -12,6 +11,7 @@ from typing import Any
 import click
 
 from engine.cli.logs import log_to_stderr
+from engine.cli.loop import run_in_loop
 from engine.cli.private import open_private
 from engine.cli.stopping import until_told
 
@@ -71,7 +71,7 @@ def command(
             raise click.ClickException(
                 f"{record}: cannot be written: {failed.strerror}"
             ) from failed
-        asyncio.run(_run(settings, flags["kubeconfig"], journal))
+        run_in_loop(_run(settings, flags["kubeconfig"], journal))
 
 
 def with_flags(settings: Any, flags: dict[str, str | None]) -> Any:  # noqa: ANN401 - see engine.cli

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from engine.cli.clusters import Cluster, from_files, from_server
+from engine.cli.loop import run_in_loop
 from engine.cli.replay import frameworks_of
 from engine.cli.run import with_flags
 from engine.config import ConfigError, load
@@ -71,7 +71,7 @@ def _cluster(request: Request) -> Cluster:
     settings = with_flags(load(request.config), request.flags)
     if request.paths:
         return from_files(request.paths, settings, request.metrics, request.now)
-    return asyncio.run(from_server(request.kubeconfig, settings))
+    return run_in_loop(from_server(request.kubeconfig, settings))
 
 
 def _print(

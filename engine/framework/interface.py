@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from engine.framework.decision import Decision, PostFilterResult, Rejections
 from engine.framework.effects import Effect, Emit
-from engine.framework.events import ClusterEventWithHint
+from engine.framework.events import ClusterEvent, ClusterEventWithHint
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import (
     BoolColumn,
@@ -285,10 +285,34 @@ class Binding(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """The answer of `reserve`: effects to carry out at once, undone in reverse if the pod fails."""
+    """The answer of `reserve`.
+
+    `effects` are to be carried out at once, undone in reverse if the pod fails; `pre_bind` before
+    the pod is bound, as those of `PreBound`: then the cluster shows what is reserved already.
+    """
 
     status: Status = Status.SUCCESS
     effects: tuple[Effect, ...] = ()
+    pre_bind: tuple[Effect, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Permitted:
+    """The answer of `permit`.
+
+    Success lets the pod go, for good as far as this plugin is concerned; Code.WAIT holds it, and
+    its reasons are told; anything else takes it back. A held pod keeps its node, and the plugin is
+    asked again after each of `wakes`, at `Points.turns_at`, under new rules, and when the pod has
+    waited for `timeout_seconds` since it got its node: who then says WAIT still has rejected it.
+
+    `others` are answers about pods, by UID, that this plugin holds already: Success or a rejection.
+    Who waits is in `Snapshot.waiting`.
+    """
+
+    status: Status = Status.SUCCESS
+    timeout_seconds: float = 0.0
+    wakes: Sequence[ClusterEvent] = ()
+    others: Mapping[str, Status] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,7 +375,8 @@ class Points:
 
     Attributes:
         reserve: anything but Success takes the pod back.
-        permit: anything but Success takes the pod back.
+        permit: lets the pod go, holds it or takes it back; also asked how many seconds it has
+            waited by now, 0 at first.
         pre_bind: what is to be done before the pod is bound.
         bind: how it is bound; the first that has a say wins.
         post_bind: Events about a pod that was bound.
@@ -381,7 +406,7 @@ class Points:
     rooms: Callable[[PodInfo, Snapshot], Sequence[Room]] | None = None
     post_filter: Callable[[PodInfo, Snapshot, Rejections, WhatIf], PostFilterResult] | None = None
     reserve: Callable[[PodInfo, Snapshot, int], Reserved] | None = None
-    permit: Callable[[PodInfo, Snapshot, int], Status] | None = None
+    permit: Callable[[PodInfo, Snapshot, int, float], Permitted] | None = None
     pre_bind: Callable[[PodInfo, Snapshot, int, Decision], PreBound] | None = None
     bind: Callable[[PodInfo, Snapshot], Binding] | None = None
     post_bind: Callable[[PodInfo, Snapshot, int, Decision], Sequence[Emit]] | None = None

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
-from engine.framework.acting import NOTHING, Actors, Acts
+from engine.framework.acting import GRANTED, NOTHING, Actors, Acts, Leave
 from engine.framework.asking import Asking, Candidates, PluginError, Unfit
 from engine.framework.classes import Classes
 from engine.framework.decision import Decision, PostFilterResult, Rejections
@@ -363,8 +363,29 @@ class Framework:
         """Whether somebody reads the scores of the chosen node, even where it is the only one."""
         return self._actors.read_scores
 
+    def reserve(self, pod: PodInfo, snapshot: Snapshot, node: str) -> Leave:
+        """Whether the pod, which the snapshot has on the node, may be bound there; no raising."""
+        if not self.acts(pod):
+            return GRANTED
+        try:
+            return self._actors.reserve(self._guard, pod, snapshot, node)
+        except PluginError as fault:
+            return Leave(fault.status)
+
+    def permit(
+        self, pod: PodInfo, snapshot: Snapshot, node: str, waited: float, only: Collection[str]
+    ) -> Leave:
+        """The same of a pod that has waited for so many seconds, by who holds it; no raising.
+
+        Those of `only` that have no say any longer let it go.
+        """
+        try:
+            return self._actors.permit(self._guard, pod, snapshot, node, waited, only)
+        except PluginError as fault:
+            return Leave(fault.status)
+
     def act(self, pod: PodInfo, snapshot: Snapshot, decision: Decision) -> Acts:
-        """What plugins want done with the pod, which the snapshot has on its node; no raising."""
+        """What plugins want done with a pod that may be bound; no raising."""
         if not self.acts(pod):
             return NOTHING
         try:

@@ -32,6 +32,7 @@ from engine.framework.interface import (
     SKIP_FILTER,
     SKIP_SCORE,
     Binding,
+    Permitted,
     Points,
     PreBound,
     PreFilterResult,
@@ -134,6 +135,8 @@ class PolicyPlugin:
         # A column over other nodes' pods (a zone's) changes with rows that are not asked about.
         self._scope = Scope.ROW if all(rule.row_local for rule in plan.filters) else Scope.ALL
         self._causes = _causes_of({read for rule in plan.filters for read in rule.reads})
+        # Of two lines the first may come to apply while a pod waits by the second.
+        self._permit_wakes = _sorted_events(plan.permits)
         self._scores_by_version = all(
             _is_of_version(read) for rule in plan.scores for read in rule.reads
         )
@@ -177,13 +180,7 @@ class PolicyPlugin:
 
     def _events(self) -> Sequence[ClusterEventWithHint]:
         """What the filters read decides what can wake a pod that they rejected."""
-        return tuple(
-            ClusterEventWithHint(event)
-            for event in sorted(
-                {event for rule in self._deciding() for event in _events_of_rule(rule)},
-                key=str,
-            )
-        )
+        return tuple(ClusterEventWithHint(event) for event in _sorted_events(self._deciding()))
 
     def _turns_at(self, pod: PodInfo, snapshot: Snapshot) -> float:
         subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
@@ -359,12 +356,15 @@ class PolicyPlugin:
         stop = self.plan.reserved(self._subject(pod, snapshot), self._worlds.of(snapshot), row)
         return Reserved() if stop is None else Reserved(status_of(stop))
 
-    def _permit(self, pod: PodInfo, snapshot: Snapshot, row: int) -> Status:
-        """Rules that wait are refused when they are loaded."""
-        said = self.plan.permitted(self._subject(pod, snapshot), self._worlds.of(snapshot), row)
-        if said.verdict == "allow" or said.rule is None:
-            return Status.SUCCESS
-        return status_of(Stop(said.rule, said.status, said.message))
+    def _permit(self, pod: PodInfo, snapshot: Snapshot, row: int, waited: float) -> Permitted:
+        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
+        said = self.plan.permitted(subject, world, row, waited)
+        if said.rule is None or said.verdict == "allow":
+            return Permitted()
+        status = status_of(Stop(said.rule, said.status, said.message))
+        if said.verdict == "reject":
+            return Permitted(status)
+        return Permitted(Status(Code.WAIT, status.reasons), said.seconds, self._permit_wakes)
 
     def _pre_bind(self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision) -> PreBound:
         subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
@@ -564,6 +564,10 @@ def _events_of_rule(rule: RuleBase) -> set[ClusterEvent]:
     # Who knows when it turns is not asked each minute.
     reads = rule.reads if rule.turns is None else rule.reads - {"now"}
     return gone | events_of_reads(reads)
+
+
+def _sorted_events(rules: Sequence[RuleBase]) -> tuple[ClusterEvent, ...]:
+    return tuple(sorted({event for rule in rules for event in _events_of_rule(rule)}, key=str))
 
 
 def events_of_reads(reads: frozenset[str]) -> set[ClusterEvent]:

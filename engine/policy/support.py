@@ -158,9 +158,6 @@ def _forms(plan: Plan) -> Iterator[tuple[RuleBase, str, str]]:
     for rule in (*plan.preempts, *plan.gangs, *plan.quotas):
         point = rule.text.partition(":")[0]
         yield rule, point, f"{point}:"
-    for permit in plan.permits:
-        if permit.core.decision == "wait":
-            yield permit, "permit: wait", "permit: ... wait"
     for action in (*plan.prebinds, *plan.postbinds):
         point = "prebind" if action in plan.prebinds else "postbind"
         for one in action.core.actions:

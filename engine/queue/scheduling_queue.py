@@ -23,11 +23,14 @@ A pod is in exactly one place, named by `QueuedPod.where`:
                                               the instant a rule turns by the clock
 
     in flight ── done ──▶ (out)        anywhere ── delete ──▶ (out)
+    in flight ── hold ──▶ waiting ── resume ──▶ in flight
 
 Of parked pods of one class one is tried for all of them, see `groups`.
 
-A pod that is deleted while in flight leaves when its attempt ends. Pods that an error sent into
-backoff are never popped before their backoff is over; other pods are, when nothing else waits.
+A pod that waits has its node and lacks leave to be bound there: nothing here wakes it, and who
+holds it is told of every event. One that is deleted while in flight leaves when its attempt ends.
+Pods that an error sent into backoff are never popped before their backoff is over; other pods are,
+when nothing else waits.
 
 One owner, no locks, no waiting: whoever drives it asks `next_deadline` when to `flush`.
 
@@ -76,6 +79,7 @@ _ACTIVATED: Final = "ForceActivate"
 _TIMED_OUT: Final = "UnschedulableTimeout"
 _TURNED: Final = "Time/Turn"
 _ASKED_AGAIN: Final = "Pop"
+_HELD: Final = "WaitOnPermit"
 _CLASS_MOVES: Final = "ClassMoves"
 
 ASKING_SECONDS: Final = 0.002
@@ -143,6 +147,10 @@ class SchedulingQueue:
         self._earlier_faults: Counter[str] = Counter()
         self.on_gated: Callable[[QueuedPod], None] | None = None
         """Told of a pod that a gate begins to hold, or holds for another reason than before."""
+        self.on_event: Callable[[ClusterEvent], None] | None = None
+        """Told of everything that happens."""
+        self.on_waiting: Callable[[QueuedPod, Sequence[ClusterEvent]], None] | None = None
+        """Told of a waiting pod that changed, and how; without any event, that it is gone."""
         self.on_fault: Callable[[PodInfo, Exception], None] = _log_fault
         """Told of a rule that raised, and of which pod it was asked."""
         self.incoming: Counter[tuple[SubQueue, str]] = Counter()
@@ -189,6 +197,10 @@ class SchedulingQueue:
             case SubQueue.GATED:
                 queued.pod = pod
                 self._move(queued, Wake.AFTER_BACKOFF, str(events[0]) if events else _UPDATED)
+            case SubQueue.WAITING:
+                queued.pod = pod
+                if events and self.on_waiting is not None:
+                    self.on_waiting(queued, events)
             case _:
                 assert_never(queued.where)
 
@@ -202,6 +214,11 @@ class SchedulingQueue:
             assert flight is not None
             was_here, flight.gone = not flight.gone, True
             return was_here
+        if queued.where is SubQueue.WAITING:
+            del self._pods[uid]
+            if self.on_waiting is not None:
+                self.on_waiting(queued, ())
+            return True
         self._leave(queued)
         del self._pods[uid]
         self._next_of(queued)
@@ -241,6 +258,32 @@ class SchedulingQueue:
         if self._in_flight.get(uid) is not None:
             self._in_flight.end(uid)
             self._next_of(self._pods.pop(uid))
+
+    def hold(self, queued: QueuedPod) -> bool:
+        """The pod has its node and waits for leave to be bound, until `resume`.
+
+        False: it was deleted meanwhile and is out.
+
+        Raises:
+            ValueError: the pod is not in flight.
+        """
+        if self._land(queued) is None:
+            return False
+        self._in_flight.end(queued.pod.uid)
+        self._arrive(queued, SubQueue.WAITING, _HELD)
+        self._next_of(queued)
+        return True
+
+    def resume(self, queued: QueuedPod) -> None:
+        """The attempt of a waiting pod goes on: it is in flight again.
+
+        Raises:
+            ValueError: the pod does not wait.
+        """
+        if queued.where is not SubQueue.WAITING:
+            raise ValueError(f"pod {queued.pod.key} does not wait")
+        queued.where = SubQueue.IN_FLIGHT
+        self._in_flight.start(queued)
 
     def requeue_rejected(
         self,
@@ -319,6 +362,8 @@ class SchedulingQueue:
         `only` leaves other pods out unasked. Returns how many pods woke by now. Who is asked, one
         pod of each class, is listed at once; where asking takes long, `flush` goes on with it.
         """
+        if self.on_event is not None:
+            self.on_event(event)
         if event.resource is Resource.WILDCARD:
             return self._move_all(event, only)
         registered = self._registrations.of(event)
@@ -343,7 +388,7 @@ class SchedulingQueue:
         """Makes these pods active now, backoff or not; one in flight comes back after backoff."""
         for uid in uids:
             queued = self._pods.get(uid)
-            if queued is None or queued.where is SubQueue.ACTIVE:
+            if queued is None or queued.where in (SubQueue.ACTIVE, SubQueue.WAITING):
                 continue
             if queued.where is SubQueue.IN_FLIGHT:
                 self._in_flight.record(Happening(EVERYTHING, uid=uid))
@@ -670,7 +715,7 @@ class SchedulingQueue:
                 self._unpark(queued)
                 del self._gated[queued]
                 _drop(self._gated_by, queued.gating_plugin, queued)
-            case SubQueue.IN_FLIGHT:
+            case SubQueue.IN_FLIGHT | SubQueue.WAITING:
                 raise ValueError(f"pod {queued.pod.key} is in flight")
             case _:
                 assert_never(queued.where)

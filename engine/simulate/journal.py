@@ -29,14 +29,16 @@ from engine.framework.snapshot import (
     NodeColumns,
     PodColumns,
     Snapshot,
+    Waiting,
     value_of_each,
     value_of_each_pair,
 )
 from engine.kube.resources import STRUCTS
 from engine.objects import Namespace, Node, Pod, from_builtins
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """2: objects of other kinds than Node, Pod and Namespace; nominations, and what assumed pods carry.
+3: who waits in permit.
 """
 _T = TypeVar("_T")
 Columns = dict[str, dict[str, float]]
@@ -70,6 +72,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
     message: str = ""
     nominated: str | None = None
     victims: list[str] | None = None
+    plugins: list[str] | None = None
 
 
 class Recorder:
@@ -204,6 +207,24 @@ class RecordingCache(Cache):
         """See `Cache.carry`."""
         self._write(Entry("carries", pod=pod))
         super().carry(pod)
+
+    def wait(self, waiting: Waiting) -> None:
+        """See `Cache.wait`."""
+        self._write(
+            Entry(
+                "waits",
+                pod=waiting.pod.pod,
+                name=waiting.node,
+                now=waiting.since,
+                plugins=sorted(waiting.plugins),
+            )
+        )
+        super().wait(waiting)
+
+    def wait_no_more(self, uid: str) -> None:
+        """See `Cache.wait_no_more`."""
+        self._write(Entry("waits no more", uid=uid))
+        super().wait_no_more(uid)
 
     def nominate(self, pod: PodInfo, node_name: str) -> None:
         """See `Cache.nominate`."""
@@ -394,7 +415,7 @@ def _apply(entry: Entry, cache: Cache) -> None:
             _apply_pod(entry, cache)
         case what if what.startswith("object"):
             _apply_object(entry, cache)
-        case "nominated" | "nomination gone" | "carries":
+        case "nominated" | "nomination gone" | "carries" | "waits" | "waits no more":
             _apply_promise(entry, cache)
         case what:
             raise ValueError(f"nothing is called {what!r}")
@@ -417,6 +438,11 @@ def _apply_promise(entry: Entry, cache: Cache) -> None:
             cache.nominate(make_pod_info(_needed(entry.pod)), entry.name)
         case "nomination gone":
             cache.withdraw(entry.uid)
+        case "waits":
+            pod, plugins = make_pod_info(_needed(entry.pod)), frozenset(entry.plugins or ())
+            cache.wait(Waiting(pod, entry.name, entry.now, plugins))
+        case "waits no more":
+            cache.wait_no_more(entry.uid)
         case _:
             cache.carry(_needed(entry.pod))
 

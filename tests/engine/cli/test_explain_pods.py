@@ -30,8 +30,8 @@ def node(name, cpu="4", taint=None, **labels):
     return {"kind": "Node", "metadata": meta, "spec": spec, "status": {"allocatable": allocatable}}
 
 
-def pod(name, cpu, **spec):
-    container = {"name": "c", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}
+def pod(name, cpu, memory="1Gi", **spec):
+    container = {"name": "c", "resources": {"requests": {"cpu": cpu, "memory": memory}}}
     spec = {"schedulerName": "berth", "containers": [container], **spec}
     return {"kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
 
@@ -43,7 +43,7 @@ OBJECTS = (
     node("n4", "2", taint="gpu"),
     pod("web", "1"),
     pod("web-big", "7900m"),
-    pod("busy", "6", nodeName="n2"),
+    pod("busy", "6", "7Gi", nodeName="n2"),
 )
 
 
@@ -121,7 +121,7 @@ def test_a_pod_on_a_node_is_decided_about_as_if_it_were_not_there(explained):
     text = explained("pod", "busy")
     assert "The pod is on n2. Without it there" in text
     assert "2 are equally good, of which it is one by its name" in text
-    assert "n2 has as much from everyone." in text
+    assert "n3 has as much from everyone." in text
 
 
 def test_a_node_is_told_by_the_pods_that_could_come(explained):

@@ -205,7 +205,6 @@ async def test_a_dry_run_binds_nothing_and_says_so():
         ("gang: by pod.label[app] min 2\n", "gang:"),
         ("quota: by pod.namespace max cpu 2\n", "quota:"),
         ("preempt: never\n", "preempt:"),
-        ("permit: wait 5s until node.ready\n", "permit: ... wait"),
         ("prebind: label example.com/a = node.name\n", "prebind: label"),
         ("postbind: annotate example.com/a = node.name\n", "postbind: annotate"),
         ("bind: with other\n", "bind: with other"),
