@@ -59,7 +59,7 @@ from engine.scheduler import Edge, Observer, Rulers, Scheduler, rules_of
 from engine.signals.prometheus import PrometheusRefresher, PrometheusSettings
 from engine.signals.spec import SignalSpec
 from engine.signals.store import SignalStore
-from engine.simulate import Recorder
+from engine.simulate.journal import Recorder
 from engine.telemetry import Count, Telemetry
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ _COMMANDS: Final = {
     "check": "Check policy files and say what is wrong with them.",
     "demo": "Show it all in half a minute, with a cluster of its own.",
     "eval": "Evaluate an expression of the policy language.",
-    "explain": "Explain an error code of the policy language.",
+    "explain": "Explain an error code, a pod or a node.",
     "fmt": "Put policies and their tests into the one style.",
     "install": "Put Berth into a cluster, or print the manifests.",
     "inventory": "Write down labels, namespaces and images of a cluster.",

@@ -56,7 +56,7 @@ def command(
     )
     try:
         settings = load(config)
-        settings = _with_flags(settings, flags)
+        settings = with_flags(settings, flags)
         _refuse_election(settings, leader_elect)
         make_profiles(settings, config)  # before a journal is overwritten
     except ConfigError as wrong:
@@ -74,7 +74,7 @@ def command(
         run_in_loop(_run(settings, flags["kubeconfig"], journal))
 
 
-def _with_flags(settings: Any, flags: dict[str, str | None]) -> Any:  # noqa: ANN401 - see engine.cli
+def with_flags(settings: Any, flags: dict[str, str | None]) -> Any:  # noqa: ANN401 - see engine.cli
     """Flags win over the file.
 
     Raises:

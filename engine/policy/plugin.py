@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsl.plan import OF_NODES, Effect, FilterRule, Parts, Plan, RuleBase, ScoreRule, Stop
+from dsl.reference import View
 from dsl.schema import FIELDS
 from engine.framework.decision import Decision
 from engine.framework.effects import Emit, Patch, pod_event, set_on_pod
@@ -415,6 +416,23 @@ class PolicyPlugin:
             text = f"{column[at[0]]:g} of 100"
             traces.append(RuleTrace(score_rule, text, self._ages(score_rule, world, row)))
         return traces
+
+    def masks(self, pod: PodInfo, snapshot: Snapshot) -> list[tuple[FilterRule, BoolColumn]]:
+        """What each filter that applies to the pod says of all rows."""
+        world, everyone = self._worlds.of(snapshot), slice(0, snapshot.nodes.size)
+        own = zip(self.plan.filters, self._ask(pod, snapshot).filters, strict=True)
+        return [
+            (rule, rule.verdict(parts, world, everyone)) for rule, parts in own if parts is not None
+        ]
+
+    def stop(self, pod: PodInfo, snapshot: Snapshot) -> Stop | None:
+        """Why the pod waits before the queue, or fits nowhere whatever the nodes are."""
+        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
+        return self.plan.gated(subject, world) or self.plan.stopped(subject, world)
+
+    def looks(self, pod: PodInfo, snapshot: Snapshot, row: int) -> View:
+        """Where the rules' expressions are looked at: the pod on a node, -1 for none."""
+        return View(self._worlds.of(snapshot), self._subject(pod, snapshot), row)
 
     def line_scores(
         self, pod: PodInfo, snapshot: Snapshot, candidates: NDArray[np.intp]
