@@ -21,6 +21,8 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import aiohttp
 import yaml
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.payload import BytesPayload
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 from kubernetes.aio.config import ConfigException, load_incluster_config
@@ -32,6 +34,7 @@ from engine.display import one_line
 from engine.kube.credentials import Loader, ProgramLimits
 from engine.kube.errors import (
     ConfigError,
+    Fenced,
     Interrupted,
     KubeError,
     StatusError,
@@ -93,6 +96,31 @@ class Response:
         return self
 
 
+MayLeave = Callable[[], bool]
+
+
+class _Fenced(BytesPayload):
+    """A body that is asked for at the last moment whether it may still leave."""
+
+    def __init__(self, value: bytes, may_leave: MayLeave) -> None:
+        super().__init__(value)
+        self._may_leave = may_leave
+        self.kept = False
+
+    async def write_with_length(
+        self, writer: AbstractStreamWriter, content_length: int | None
+    ) -> None:
+        """See `BytesPayload`; the head of the request waits in a buffer for what is written here.
+
+        Raises:
+            Fenced: it may not leave.
+        """
+        if not self._may_leave():
+            self.kept = True
+            raise Fenced("not sent")
+        await super().write_with_length(writer, content_length)
+
+
 class KubeClient(Protocol):
     """The seam at which tests put a fake API server; `Session` is the real one."""
 
@@ -105,11 +133,15 @@ class KubeClient(Protocol):
         body: bytes | None = None,
         content_type: str = JSON,
         timeout_seconds: float = _DEFAULT_TIMEOUT_SECONDS,
+        may_leave: MayLeave | None = None,
     ) -> Response:
         """One request. `timeout_seconds` bounds each silence, four times it the whole.
 
+        `may_leave` is asked when the body is about to leave, after every wait for a connection.
+
         Raises:
             Unreachable: surely nothing was sent.
+            Fenced: nothing was sent, for it might not leave.
             Interrupted: it may have been carried out (Timeout among it).
         """
         ...
@@ -285,8 +317,12 @@ class Session:
         body: bytes | None = None,
         content_type: str = JSON,
         timeout_seconds: float = _DEFAULT_TIMEOUT_SECONDS,
+        may_leave: MayLeave | None = None,
     ) -> Response:
         """See `KubeClient.request`."""
+        data: bytes | _Fenced | None = body
+        if body is not None and may_leave is not None:
+            data = _Fenced(body, may_leave)
         timeout = aiohttp.ClientTimeout(
             total=timeout_seconds * _TOTAL_FACTOR,
             sock_connect=_CONNECT_SECONDS,
@@ -294,10 +330,12 @@ class Session:
         )
         url = self._url(path, params)
         try:
-            answer = await self._send(method, url, body, content_type, timeout)
+            answer = await self._send(method, url, data, content_type, timeout)
             async with answer:
                 return Response(answer.status, answer.headers, await answer.read())
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            if isinstance(data, _Fenced) and data.kept:
+                raise Fenced("not sent, as this replica does not lead any longer") from error
             if isinstance(error, TimeoutError):
                 await self._renew()
             raise self._translated(error) from error
@@ -328,7 +366,7 @@ class Session:
         self,
         method: str,
         url: URL,
-        body: bytes | None,
+        body: bytes | _Fenced | None,
         content_type: str,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's, not asyncio's
     ) -> aiohttp.ClientResponse:
@@ -342,7 +380,7 @@ class Session:
         self,
         method: str,
         url: URL,
-        body: bytes | None,
+        body: bytes | _Fenced | None,
         content_type: str,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's, not asyncio's
     ) -> aiohttp.ClientResponse:
