@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from engine.framework.decision import Decision, PostFilterResult, Rejections
 from engine.framework.effects import Effect, Emit, Patch
 from engine.framework.events import ClusterEvent, ClusterEventWithHint
+from engine.framework.gang import Membership
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import (
     BoolColumn,
@@ -350,6 +351,8 @@ class Points:
             rejected; seconds since the epoch, infinite for never.
         sort_key: the place in the queue, smaller first; exactly one plugin of a profile has it.
             Taken when the pod is queued, at that time in seconds since the epoch.
+        kin: of a pod that is in a gang, what the other members share with it, None otherwise.
+        gang: the gang of a pod, None if it is in none.
         class_key: what filter and score read of the pod. Made of texts, numbers, bytes, tuples and
             frozensets, or `UNSHARED`.
         key_version: what else `class_key` depends on, if it is cheap to tell.
@@ -395,6 +398,8 @@ class Points:
     gate_moves: bool = False
     turns_at: Callable[[PodInfo, Snapshot], float] | None = None
     sort_key: Callable[[PodInfo, float, Snapshot], tuple[Any, ...]] | None = None
+    kin: Callable[[PodInfo, Snapshot], Hashable] | None = None
+    gang: Callable[[PodInfo, Snapshot], Membership | None] | None = None
     class_key: Callable[[PodInfo, Snapshot], Hashable] = _no_key
     key_version: Version | None = None
     key_moves: bool = False

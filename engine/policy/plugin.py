@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dsl.plan import OF_NODES, Effect, FilterRule, Parts, Plan, RuleBase, ScoreRule, Stop
+from dsl.reference import View
 from dsl.schema import FIELDS
 from engine.framework.decision import Decision
 from engine.framework.effects import Emit, Patch, pod_event, set_on_pod
@@ -46,6 +47,7 @@ from engine.framework.interface import (
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 from engine.framework.status import Code, Status
+from engine.policy import gangs
 from engine.policy.images import ImageIndex
 from engine.policy.world import DEFAULT_GPUS, PodSubject, QueueTimes, SnapshotWorld
 
@@ -123,6 +125,7 @@ class PolicyPlugin:
         self._asked: _Asked | None = None
         self._kept: dict[int, _Kept] = {}
         self._kept_for: Hashable = None
+        self._gangs = gangs.GangRules(plan.gangs, self._subject_and_world)
         rules: tuple[RuleBase, ...] = (*plan.filters, *plan.scores)
         self._reads_metrics = any(rule.reads_metrics for rule in rules)
         self._reads_now = any(
@@ -157,6 +160,8 @@ class PolicyPlugin:
             gate_moves=bool(plan.gates) and not _of_pod_alone(plan.gates),
             turns_at=self._turns_at if self._turning else None,
             sort_key=self._sort_key if plan.sorts else None,
+            kin=self._gangs.kin if plan.gangs else None,
+            gang=self._gangs.gang if plan.gangs else None,
             class_key=self._class_key,
             key_moves=self._key_moves(),
             pre_filter=self._pre_filter if decides else None,
@@ -179,7 +184,9 @@ class PolicyPlugin:
 
     def _events(self) -> Sequence[ClusterEventWithHint]:
         """What the filters read decides what can wake a pod that they rejected."""
-        return tuple(ClusterEventWithHint(event) for event in _sorted_events(self._deciding()))
+        found = _sorted_events((*self._deciding(), *self.plan.gangs))
+        of_gangs = gangs.EVENTS if self.plan.gangs else ()
+        return tuple(ClusterEventWithHint(event) for event in dict.fromkeys((*found, *of_gangs)))
 
     def _turns_at(self, pod: PodInfo, snapshot: Snapshot) -> float:
         subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
@@ -410,6 +417,23 @@ class PolicyPlugin:
             traces.append(RuleTrace(score_rule, text, self._ages(score_rule, world, row)))
         return traces
 
+    def masks(self, pod: PodInfo, snapshot: Snapshot) -> list[tuple[FilterRule, BoolColumn]]:
+        """What each filter that applies to the pod says of all rows."""
+        world, everyone = self._worlds.of(snapshot), slice(0, snapshot.nodes.size)
+        own = zip(self.plan.filters, self._ask(pod, snapshot).filters, strict=True)
+        return [
+            (rule, rule.verdict(parts, world, everyone)) for rule, parts in own if parts is not None
+        ]
+
+    def stop(self, pod: PodInfo, snapshot: Snapshot) -> Stop | None:
+        """Why the pod waits before the queue, or fits nowhere whatever the nodes are."""
+        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
+        return self.plan.gated(subject, world) or self.plan.stopped(subject, world)
+
+    def looks(self, pod: PodInfo, snapshot: Snapshot, row: int) -> View:
+        """Where the rules' expressions are looked at: the pod on a node, -1 for none."""
+        return View(self._worlds.of(snapshot), self._subject(pod, snapshot), row)
+
     def line_scores(
         self, pod: PodInfo, snapshot: Snapshot, candidates: NDArray[np.intp]
     ) -> list[tuple[ScoreRule, Scores]]:
@@ -447,6 +471,11 @@ class PolicyPlugin:
                 self.plan.stopped(subject, world),
             )
         return asked
+
+    def _subject_and_world(
+        self, pod: PodInfo, snapshot: Snapshot
+    ) -> tuple[PodSubject, SnapshotWorld]:
+        return self._worlds.subject(pod, snapshot), self._worlds.of(snapshot)
 
     def _subject(
         self, pod: PodInfo, snapshot: Snapshot, queued: QueueTimes | None = None
@@ -534,6 +563,7 @@ _WAKING: Final[Mapping[str, tuple[tuple[ClusterEvent, ...], Cause]]] = MappingPr
         "pods": ((ClusterEvent(Resource.ASSIGNED_POD, Action.ALL),), Cause.ANY),
         "pod": ((ClusterEvent(Resource.TARGET_POD, Action.UPDATE),), Cause(0)),
         "namespaces": ((ClusterEvent(Resource.NAMESPACE, Action.ALL),), Cause.ANY),
+        "groups": (gangs.EVENTS, Cause(0)),
         "time": ((_TIME,), Cause.ANY),
         # Samples turn stale by themselves.
         "samples": ((ClusterEvent(Resource.SIGNAL, Action.ALL), _TIME), Cause(0)),

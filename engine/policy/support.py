@@ -49,7 +49,8 @@ class Acting(Struct, frozen=True):
 
 #: Owners of fields, and fields, that no object or table of this scheduler holds.
 _LATER: Final = (
-    "queue.pods", "pod.previous_node", "workload.", "group.", "quota.", "node.nominated",
+    "queue.pods", "pod.previous_node", "workload.", "group.size", "group.assigned",
+    "group.reserved", "group.waiting", "quota.", "node.nominated",
     "node.finished", "node.heartbeat", "node.volumes.", "it.finished_at", "it.quota.", "victims.",
     *OF_THE_QUEUE,
 )  # fmt: skip
