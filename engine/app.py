@@ -286,7 +286,7 @@ class App:
         self.reloader = Reloader(
             source.title,
             new_compiler(),
-            compile_settings(self.settings.berth),
+            compile_settings(self.settings.berth, self._profiles),
             Listener(self._accepted, self._refused, self._mended, self._costly),
             self._clock,
             lambda: (self.cache.nodes.count, self.cache.pods.size),

@@ -381,11 +381,11 @@ class PolicyPlugin:
             events=tuple(_told(self.plan, pod, done)),
         )
 
-    def _bind(self, pod: PodInfo, snapshot: Snapshot) -> Binding:
+    def _bind(self, pod: PodInfo, snapshot: Snapshot) -> Binding | None:
         rule = self.plan.binder(self._subject(pod, snapshot), self._worlds.of(snapshot))
         if rule is None:
-            return Binding.NO_SAY
-        return Binding.DRY_RUN if rule.core.kind == "dry" else Binding.DEFAULT
+            return None
+        return Binding(dry_run=rule.core.kind == "dry", by=rule.core.name)
 
     def _post_bind(
         self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision
