@@ -145,6 +145,11 @@ class _Chosen:
         if self.executor is not None:
             self.executor.undo()
 
+    async def take_back(self) -> None:
+        """Takes back what was reserved and what was written."""
+        if self.executor is not None:
+            await self.executor.take_back()
+
 
 class Scheduler:
     """Runs cycles and executes what they decide. Lives in one event loop."""
@@ -410,8 +415,8 @@ class Scheduler:
     def _place(self, chosen: _Chosen) -> None:
         """Begins what is to be done before the binding, and the binding."""
         pod, acts = chosen.queued.pod, chosen.acts
-        if acts.annotations:
-            self._cache.carry(annotated(pod.pod, acts.annotations))
+        if acts.annotations or acts.labels:
+            self._cache.carry(marked(pod.pod, acts.annotations, acts.labels))
         if chosen.pre_bind:
             chosen.executor = chosen.executor or self._executor()
             self._preparing[pod.uid] = chosen.executor
@@ -625,16 +630,15 @@ class Scheduler:
         match outcome:
             case BindOutcome.BOUND:
                 self._succeeded(pod, chosen.decision, node)
-                for note in acts.after:
-                    self._edge.events.emit(note)
+                self._after(acts)
             case BindOutcome.TAKEN | BindOutcome.GONE:
-                chosen.undo()
+                await chosen.take_back()
                 self._queue.done(pod.uid)
                 self._forget(pod, node)
                 log.info('Dropped pod="%s" reason="%s"', pod.key, why)
             case BindOutcome.REFUSED:
                 self._telemetry.add(Count.ATTEMPTS_ERROR)
-                chosen.undo()
+                await chosen.take_back()
                 message = f"binding rejected: {why}"
                 self._fail(queued, "SchedulerError", message, None, nominated="")
                 self._forget(pod, node)
@@ -642,6 +646,14 @@ class Scheduler:
                 log.warning('Left with its binding unknown pod="%s" reason="%s"', pod.key, why)
             case _:
                 assert_never(outcome)
+
+    def _after(self, acts: Acts) -> None:
+        """What a pod that is bound has coming."""
+        for effect in acts.after:
+            if isinstance(effect, Patch):
+                self._start(self._patch(effect), self._others)
+            else:
+                self._edge.events.emit(effect)
 
     def _forget(self, pod: PodInfo, node: str) -> None:
         """Takes an assumption back and tells the pods that were rejected for want of the room."""
@@ -688,11 +700,14 @@ class Scheduler:
         )
 
 
-def annotated(pod: Pod, annotations: Mapping[str, str]) -> Pod:
+def marked(pod: Pod, annotations: Mapping[str, str], labels: Mapping[str, str]) -> Pod:
     """The pod as it will be once it is bound."""
-    replace = msgspec.structs.replace
-    more = {**(pod.metadata.annotations or {}), **annotations}
-    return replace(pod, metadata=replace(pod.metadata, annotations=more))
+    replace, meta = msgspec.structs.replace, pod.metadata
+    if annotations:
+        meta = replace(meta, annotations={**(meta.annotations or {}), **annotations})
+    if labels:
+        meta = replace(meta, labels={**(meta.labels or {}), **labels})
+    return replace(pod, metadata=meta)
 
 
 def going(pod: Pod, message: str, at: float) -> Pod:

@@ -1,4 +1,4 @@
-"""The steps of deploy/Dockerfile, done in a fresh folder: what they copy, run and start is there."""
+"""The steps of deploy/Dockerfile in a fresh folder: what they copy, run and start is there."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ _COMMANDS: Final = {
     "eval": "Evaluate an expression of the policy language.",
     "explain": "Explain an error code, a pod or a node.",
     "fmt": "Put policies and their tests into the one style.",
+    "install": "Put Berth into a cluster, or print the manifests.",
     "inventory": "Write down labels, namespaces and images of a cluster.",
     "policies": "List the bundled policies, or show one.",
     "repl": "Try expressions of the policy language line by line.",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engine.framework.decision import Decision
-from engine.framework.effects import Effect, Emit
+from engine.framework.effects import Effect, Emit, Patch, set_on_pod
 from engine.framework.interface import Binding, Permitted, Points
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
@@ -45,16 +45,17 @@ GRANTED = Leave()
 class Acts:
     """What is to be done: nothing but taking the pod back if `status` is not ok.
 
-    `pre_bind` are carried out before the binding, undone in reverse if the pod fails. `before` are
-    Events to emit at once, `after` tells those of a pod that was bound.
+    `pre_bind` are carried out before the binding, undone in reverse if the pod fails; the last of
+    them writes `labels`. `before` are Events to emit at once, `after` is for a pod that was bound.
     """
 
     status: Status = Status.SUCCESS
     annotations: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
     dry_run: bool = False
     pre_bind: tuple[Effect, ...] = ()
     before: tuple[Emit, ...] = ()
-    after: tuple[Emit, ...] = ()
+    after: tuple[Emit | Patch, ...] = ()
 
 
 NOTHING = Acts()
@@ -122,6 +123,7 @@ class Actors:
         """Asks what is to be done with a pod that may be bound; the first refusal ends it."""
         row = snapshot.nodes.row(decision.node or "")
         annotations: dict[str, str] = {}
+        labels: dict[str, str] = {}
         effects: list[Effect] = []
         before: list[Emit] = []
         for name, pre_bind in self._pre_bind:
@@ -129,17 +131,21 @@ class Actors:
             if not bound.status.ok:
                 return Acts(bound.status.by(name))
             annotations.update(bound.annotations)
+            labels.update(bound.labels)
             effects.extend(bound.effects)
             before.extend(bound.events)
+        if labels:
+            effects.append(set_on_pod(pod, labels))
         how = Binding.NO_SAY
         for name, bind in self._bind:
             if how is Binding.NO_SAY:
                 how = guard(name, "Bind", bind, pod, snapshot)
-        after: list[Emit] = []
+        after: list[Emit | Patch] = []
         for name, post_bind in self._post_bind:
             after.extend(guard(name, "PostBind", post_bind, pod, snapshot, row, decision))
         return Acts(
             annotations=annotations,
+            labels=labels,
             dry_run=how is Binding.DRY_RUN,
             pre_bind=tuple(effects),
             before=tuple(before),

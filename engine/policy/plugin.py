@@ -20,7 +20,7 @@ from dsl.plan import OF_NODES, Effect, FilterRule, Parts, Plan, RuleBase, ScoreR
 from dsl.reference import View
 from dsl.schema import FIELDS
 from engine.framework.decision import Decision
-from engine.framework.effects import Emit, pod_event
+from engine.framework.effects import Emit, Patch, pod_event, set_on_pod
 from engine.framework.events import (
     Action,
     ClusterEvent,
@@ -47,6 +47,7 @@ from engine.framework.interface import (
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 from engine.framework.status import Code, Status
+from engine.policy import gangs
 from engine.policy.images import ImageIndex
 from engine.policy.world import DEFAULT_GPUS, PodSubject, QueueTimes, SnapshotWorld
 
@@ -124,6 +125,7 @@ class PolicyPlugin:
         self._asked: _Asked | None = None
         self._kept: dict[int, _Kept] = {}
         self._kept_for: Hashable = None
+        self._gangs = gangs.GangRules(plan.gangs, self._subject_and_world)
         rules: tuple[RuleBase, ...] = (*plan.filters, *plan.scores)
         self._reads_metrics = any(rule.reads_metrics for rule in rules)
         self._reads_now = any(
@@ -158,6 +160,8 @@ class PolicyPlugin:
             gate_moves=bool(plan.gates) and not _of_pod_alone(plan.gates),
             turns_at=self._turns_at if self._turning else None,
             sort_key=self._sort_key if plan.sorts else None,
+            kin=self._gangs.kin if plan.gangs else None,
+            gang=self._gangs.gang if plan.gangs else None,
             class_key=self._class_key,
             key_moves=self._key_moves(),
             pre_filter=self._pre_filter if decides else None,
@@ -180,7 +184,9 @@ class PolicyPlugin:
 
     def _events(self) -> Sequence[ClusterEventWithHint]:
         """What the filters read decides what can wake a pod that they rejected."""
-        return tuple(ClusterEventWithHint(event) for event in _sorted_events(self._deciding()))
+        found = _sorted_events((*self._deciding(), *self.plan.gangs))
+        of_gangs = gangs.EVENTS if self.plan.gangs else ()
+        return tuple(ClusterEventWithHint(event) for event in dict.fromkeys((*found, *of_gangs)))
 
     def _turns_at(self, pod: PodInfo, snapshot: Snapshot) -> float:
         subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
@@ -369,8 +375,11 @@ class PolicyPlugin:
     def _pre_bind(self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision) -> PreBound:
         subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
         done = self.plan.prebind(subject, world, row, _results(decision))
-        annotations = {one.key: one.text for one in done if one.kind == "annotate"}
-        return PreBound(annotations=annotations, events=tuple(_told(self.plan, pod, done)))
+        return PreBound(
+            annotations=_set(done, "annotate"),
+            labels=_set(done, "label"),
+            events=tuple(_told(self.plan, pod, done)),
+        )
 
     def _bind(self, pod: PodInfo, snapshot: Snapshot) -> Binding:
         rule = self.plan.binder(self._subject(pod, snapshot), self._worlds.of(snapshot))
@@ -380,10 +389,12 @@ class PolicyPlugin:
 
     def _post_bind(
         self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision
-    ) -> Sequence[Emit]:
+    ) -> Sequence[Emit | Patch]:
         subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
         done = self.plan.postbind(subject, world, row, _results(decision))
-        return _told(self.plan, pod, done)
+        labels, annotations = _set(done, "label"), _set(done, "annotate")
+        told = _told(self.plan, pod, done)
+        return [*told, set_on_pod(pod, labels, annotations)] if labels or annotations else told
 
     # ---- told
 
@@ -461,6 +472,11 @@ class PolicyPlugin:
             )
         return asked
 
+    def _subject_and_world(
+        self, pod: PodInfo, snapshot: Snapshot
+    ) -> tuple[PodSubject, SnapshotWorld]:
+        return self._worlds.subject(pod, snapshot), self._worlds.of(snapshot)
+
     def _subject(
         self, pod: PodInfo, snapshot: Snapshot, queued: QueueTimes | None = None
     ) -> PodSubject:
@@ -498,6 +514,10 @@ def status_of(stop: Stop) -> Status:
 def _results(decision: Decision) -> dict[str, float]:
     scores = {f"score[{one.plugin}]": one.normalized for one in decision.scores}
     return {"score.total": decision.total} | scores
+
+
+def _set(done: Sequence[Effect], kind: str) -> dict[str, str]:
+    return {one.key: one.text for one in done if one.kind == kind}
 
 
 def _told(plan: Plan, pod: PodInfo, done: Sequence[Effect]) -> list[Emit]:
@@ -543,6 +563,7 @@ _WAKING: Final[Mapping[str, tuple[tuple[ClusterEvent, ...], Cause]]] = MappingPr
         "pods": ((ClusterEvent(Resource.ASSIGNED_POD, Action.ALL),), Cause.ANY),
         "pod": ((ClusterEvent(Resource.TARGET_POD, Action.UPDATE),), Cause(0)),
         "namespaces": ((ClusterEvent(Resource.NAMESPACE, Action.ALL),), Cause.ANY),
+        "groups": (gangs.EVENTS, Cause(0)),
         "time": ((_TIME,), Cause.ANY),
         # Samples turn stale by themselves.
         "samples": ((ClusterEvent(Resource.SIGNAL, Action.ALL), _TIME), Cause(0)),

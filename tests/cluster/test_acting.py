@@ -118,3 +118,32 @@ def test_a_wait_ends_with_its_time_and_with_the_rule_that_holds_it(cluster):
     cluster.told("kept", "WaitingOnPermit", "waits on node")
     cluster.rules("score: 50\n")
     cluster.placed("kept")
+
+
+def test_labels_are_there_before_the_pod_is_bound_and_gone_if_it_is_not(cluster):
+    cluster.rules(
+        "prebind: label example.com/node = node.name, annotate example.com/cores = pod.cpu\n"
+        "filter: count(node.pods where it.label example.com/node) < 1\n"
+        'postbind: label example.com/done = "yes", event "labelled on {node.name}"\n'
+    )
+    cluster.creates("a")
+    cluster.creates("b")
+    cluster.placed("a", "b")
+    for name in ("a", "b"):
+        wait_until(
+            f"{name} has the label of after",
+            lambda name=name: "example.com/done" in cluster.get(name)["metadata"]["labels"],
+        )
+        there = cluster.node_of(name)
+        meta = cluster.get(name)["metadata"]
+        assert meta["labels"] == {"example.com/node": there, "example.com/done": "yes"}
+        assert meta["annotations"] == {"example.com/cores": "500m"}
+        cluster.told(name, "Policy", f"labelled on {there}")
+    assert cluster.node_of("a") != cluster.node_of("b")
+
+    # A value that no label may have is refused by the server, and the pod stays what it was.
+    cluster.rules('prebind: label example.com/odd = "{no}"\n')
+    cluster.creates("c")
+    cluster.told("c", "FailedScheduling", "metadata.labels: Invalid value")
+    assert cluster.node_of("c") is None
+    assert "labels" not in cluster.get("c")["metadata"]

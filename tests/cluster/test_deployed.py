@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ssl
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 from typing import Any
@@ -32,13 +34,12 @@ LATER = {
 
 
 class Deployed:
-    """The base of kustomize on a control plane, and Berth with what its pods would be given."""
+    """What `berth install` puts into a cluster, and Berth with what its pods would be given."""
 
     def __init__(self, plane, folder) -> None:
         self.plane, self.folder = plane, folder
         self.objects = manifests.objects(manifests.kustomize("base"))
-        for each in self.objects:
-            self.create(_path_of(each), each)
+        self.install()
         self.folder.mkdir()
         config = folder / "config.yaml"
         config.write_text(self.named("ConfigMap", "berth-config")["data"]["config.yaml"])
@@ -48,6 +49,15 @@ class Deployed:
         self.berth = Berth(
             plane, folder, *flags, "--leader-elect=false", kubeconfig=self._kubeconfig()
         )
+
+    def install(self) -> str:
+        """`berth install` as admin; what it says."""
+        words = ["install", "--image=berth:any", "--kubeconfig", self.plane.kubeconfig_file()]
+        done = subprocess.run(
+            [sys.executable, "-m", "engine", *words], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def named(self, kind: str, name: str = "berth") -> dict[str, Any]:
         [found] = [o for o in self.objects if (o["kind"], o["metadata"]["name"]) == (kind, name)]
@@ -218,6 +228,17 @@ def an_unclear_binding(deployed) -> None:
     wait_until("it is bound in the end", lambda: deployed.node_of("unclear-1") is not None)
 
 
+def test_an_install_again_leaves_the_policies_alone(deployed):
+    path = f"/api/v1/namespaces/{manifests.NAMESPACE}/configmaps/policies"
+    _, own = deployed.plane.request("GET", path)
+    own["data"] = {"own.policy": "score: 50\n"}
+    assert deployed.plane.request("PUT", path, own)[0] == 200
+    said = deployed.install()
+    assert "configmap/policies is left as it is" in said
+    assert "deployment/berth applied" in said
+    assert deployed.plane.request("GET", path)[1]["data"] == own["data"]
+
+
 def test_the_service_account_has_a_level_of_its_own_at_the_api_server(deployed):
     lease = f"/apis/coordination.k8s.io/v1/namespaces/{manifests.NAMESPACE}/leases/berth"
     for path, wanted in (("/api/v1/nodes", "berth"), (lease, "berth-leader-election")):
@@ -228,13 +249,3 @@ def test_the_service_account_has_a_level_of_its_own_at_the_api_server(deployed):
             return deployed.flow_of(path) == uid
 
         wait_until(f"{path} is asked for under {wanted}", asked)
-
-
-def _path_of(item: dict[str, Any]) -> str:
-    version, plural = item["apiVersion"], _PLURALS.get(item["kind"], f"{item['kind'].lower()}s")
-    root = "/api/v1" if version == "v1" else f"/apis/{version}"
-    namespace = item["metadata"].get("namespace")
-    return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
-
-
-_PLURALS = {"NetworkPolicy": "networkpolicies"}
