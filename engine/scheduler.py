@@ -197,6 +197,8 @@ class Scheduler:
         self._minute = int(clock.time() // _MINUTE)
         self._fault: BaseException | None = None
         self._stopping = False
+        self.leads = True
+        """False while another replica decides: the queue fills, and nobody is told anything."""
 
     # ---- wiring ------------------------------------------------------------------------------
 
@@ -228,6 +230,15 @@ class Scheduler:
         self.permits.new_rules()
         self.wake()
 
+    def lead(self) -> None:
+        """It is for us to decide from now on, and to tell whose pods gates hold."""
+        self.leads = True
+        for queued in list(self._queue.pending()):
+            held = queued.where is SubQueue.GATED
+            if held and not _says(queued.pod, "SchedulingGated", _why_gated(queued)):
+                self._gated(queued)
+        self.wake()
+
     def snapshot(self) -> Snapshot:
         """The cluster as of now."""
         now = self._clock.time()
@@ -256,6 +267,10 @@ class Scheduler:
                     await asyncio.sleep(0)
                 else:
                     await self._sleep(stopped)
+        except asyncio.CancelledError:
+            for task in self._tasks | self._others:
+                task.cancel()  # nobody waits for a server that may never answer
+            raise
         finally:
             self._stopping = True
             stopped.cancel()
@@ -282,7 +297,7 @@ class Scheduler:
         for background in self._background:
             busy |= background.step(deadline)
         self._tick()
-        while self.framework is not None and self.in_flight < MOST_IN_FLIGHT:
+        while self.leads and self.framework is not None and self.in_flight < MOST_IN_FLIGHT:
             queued = self._queue.pop()
             if queued is None:
                 return busy
@@ -520,9 +535,9 @@ class Scheduler:
         autoscalers add no nodes for the pod.
         """
         pod = queued.pod
-        if pod.pod.spec.scheduling_gates:
+        if pod.pod.spec.scheduling_gates or not self.leads:
             return
-        why = plain(" ".join(queued.gating_reasons), _MESSAGE)
+        why = _why_gated(queued)
         log.info('Gated pod="%s" plugin="%s" reason="%s"', pod.key, queued.gating_plugin, why)
         note = pod_event(pod, "Normal", "SchedulingGated", "Gating", why)
         self._edge.events.emit(note)
@@ -531,8 +546,10 @@ class Scheduler:
     def report(self, pod: PodInfo, reason: str, message: str, nominated: str | None = None) -> None:
         """Tells the user why the pod waits.
 
-        An Event, and the condition if it says something new.
+        An Event, and the condition if it says something new; nothing while another replica leads.
         """
+        if not self.leads:
+            return
         message = plain(message, _MESSAGE)
         note = pod_event(pod, "Warning", "FailedScheduling", "Scheduling", message)
         self._edge.events.emit(note)
@@ -721,6 +738,10 @@ def going(pod: Pod, message: str, at: float) -> Pod:
         metadata=replace(pod.metadata, deletion_timestamp=since),
         status=replace(pod.status, conditions=[*others, target]),
     )
+
+
+def _why_gated(queued: QueuedPod) -> str:
+    return plain(" ".join(queued.gating_reasons), _MESSAGE)
 
 
 def _says(pod: PodInfo, reason: str, message: str) -> bool:

@@ -1,7 +1,6 @@
 """What policies say of one test's cluster, by their columns, as a scheduling cycle asks them.
 
-`meaning` has the same by the reference, one node at a time. Both implement
-`dsl.policytest.Answers`.
+Implements `dsl.policytest.Answers`.
 """
 
 from __future__ import annotations
@@ -27,11 +26,10 @@ from dsl.plan import (
 from dsl.policytest import CannotJudgeError, Rejection
 from engine.collective import gangs, quotas
 from engine.collective.preemption import search
-from engine.cycle import decide
 from engine.framework.interface import Points, PreFilterResult, Scope
 from engine.framework.podinfo import PodInfo
 from engine.framework.profile import Profile, Weighted
-from engine.framework.runtime import Candidates, Framework, Unfit
+from engine.framework.runtime import Candidates, Framework
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status
 from engine.plugins.priority_sort import PrioritySort
@@ -122,7 +120,6 @@ class ByColumns:
         if not any(sorts):
             weighted.append(Weighted(PrioritySort()))
         self.framework = Framework(Profile("berth", tuple(weighted)))
-        self.stopped_early = False
         self._rejections: dict[str, Rejection] | None = None
         self._scores: Mapping[str, float] | None = None
         self._scored = False
@@ -170,8 +167,6 @@ class ByColumns:
             return dict.fromkeys(left, self._read(used, pre.status))
         stopped = self._stopped(used)
         if stopped is not None:
-            # The plan says so where the plugin did not: there is no cycle to compare with.
-            self.stopped_early = True
             return dict.fromkeys(left, stopped)
         ask = points.filter
         if pre.status.code is Code.SKIP or ask is None or not pre.rejects:
@@ -221,7 +216,6 @@ class ByColumns:
         if found is None:
             return {}
         rule, gang = found
-        self.stopped_early = True
         place = place_of(rule)
         reason = gangs.stop(gang, self.world.now)
         if reason is not None:
@@ -260,20 +254,6 @@ class ByColumns:
             if text.endswith(suffix):
                 return Rejection(text.removesuffix(suffix), word, place_of(rule))
         return Rejection(text, word, used.plugin.name)
-
-    def cycle_agrees(self) -> bool:
-        """Whether a scheduling cycle would leave the same nodes."""
-        try:
-            pod, snapshot = self.scene.pod, self.scene.snapshot
-            known = self.framework.known(pod, snapshot)
-            rows = {int(row) for row in self.framework.candidates(known, pod, snapshot)}
-        except Unfit:
-            rows = set()
-        return rows == set(self._candidates().tolist())
-
-    def cycle_chooses(self) -> str | None:
-        """The node that a scheduling cycle takes; of equal ones any."""
-        return decide(self.scene.pod, self.scene.snapshot, self.framework).node
 
     def _candidates(self) -> Candidates:
         rejected = self.rejections()
