@@ -29,6 +29,7 @@ from dsl.several.rules import QuotaParts, quota_use
 from dsl.types import NUMBER, number_of, show
 from engine.collective.quotas import coming, guaranteed
 from engine.explain.parts import asked, table
+from engine.policy.plugin import results_of
 from engine.policytests.answers import ByColumns, rules_of
 from engine.policytests.answers import number_of as place_in_file
 
@@ -188,7 +189,7 @@ def _scored(core: ir.ScoreCore, answers: ByColumns, rows: tuple[int, ...], row: 
 def _at_chosen(rule: RuleBase, answers: ByColumns) -> _Lines:
     """A rule about the chosen node, with the pod on it already."""
     try:
-        results = answers.outcome(answers.chosen())
+        results = results_of(answers.decision(answers.chosen()))
         with answers.placed() as (world, subject, row):
             view = reference.View(world, subject, row, results=results)
             yield f"  {answers.scene.pod.key} on {answers.chosen()}"
