@@ -25,6 +25,8 @@ from engine.cache import Cache
 from engine.clock import Clock
 from engine.config import Settings
 from engine.eventhandlers import EventHandlers, NodeHandler, legible
+from engine.explain.rules import noted
+from engine.framework.decision import Placed
 from engine.framework.effects import Emit
 from engine.framework.frameworks import Frameworks
 from engine.framework.podinfo import make_pod_info
@@ -83,6 +85,8 @@ class RunOptions:
     settings: Settings
     kubeconfig: str | Mapping[str, object] | None = None
     journal: BinaryIO | None = None
+    why: bool = False
+    """Whether the log line of a binding says what each rule of the policies said of the node."""
 
 
 @dataclass(slots=True)
@@ -270,11 +274,17 @@ class App:
             scheduler.observe(self._recorder.placed)
             if not with_source:
                 self._recorder.rules("", {}, self._recorded_settings())
-        for observer in (self.records.placed, *self._hooks.observers):
+        noting = (self._note_why,) if self._options.why else ()
+        for observer in (self.records.placed, *noting, *self._hooks.observers):
             scheduler.observe(observer)
         if with_source:
             self._add_source(scheduler)
         return scheduler
+
+    def _note_why(self, placed: Placed) -> None:
+        rulers = self.frameworks
+        if rulers is not None:
+            noted(placed, rulers.of(placed.decision.pod))
 
     def _add_source(self, scheduler: Scheduler) -> None:
         def offer(files: Texts | None, passed_over: tuple[str, ...] = ()) -> None:

@@ -736,13 +736,14 @@ class Scheduler:
         self._edge.events.emit(pod_event(pod, "Normal", "Scheduled", "Binding", note))
         log.info(
             'Successfully bound pod to node pod="%s" node="%s" evaluatedNodes=%d feasibleNodes=%d'
-            ' score=%g bundle="%s"',
+            ' score=%g bundle="%s"%s',
             pod.key,
             node,
             decision.evaluated,
             decision.feasible,
             decision.total,
             decision.bundle,
+            f' why="{plain(decision.why)}"' if decision.why else "",
         )
 
 
