@@ -71,6 +71,11 @@ class Chosen:
         if self.executor is not None:
             self.executor.undo()
 
+    async def take_back(self) -> None:
+        """Takes back what was reserved and what was written."""
+        if self.executor is not None:
+            await self.executor.take_back()
+
 
 @dataclass(slots=True)
 class Refused:

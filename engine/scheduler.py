@@ -35,6 +35,7 @@ from engine.cycle import conclude, decide
 from engine.display import plain
 from engine.eventhandlers import POD_ASSIGNED, POD_FREED, on_node
 from engine.executor import Changes, Executor
+from engine.framework.acting import Acts
 from engine.framework.decision import Decision, Placed
 from engine.framework.edge import Binder, BindOutcome, EffectWriter, EventSink, PodStatusWriter
 from engine.framework.effects import Bind, Evict, Patch, SetUnschedulable, pod_event
@@ -58,6 +59,7 @@ SLICE_SECONDS: Final = 0.002
 MOST_IN_FLIGHT: Final = 200
 _RESOLVE_FIRST: Final = 0.2
 _RESOLVE_MOST: Final = 5.0
+_HAND_OVER_SECONDS: Final = 60.0
 _MINUTE: Final = 60.0
 _MESSAGE: Final = 4096
 """Characters of a condition's message; the API server takes no pod of more than 1.5 MB."""
@@ -182,6 +184,8 @@ class Scheduler:
         self._minute = int(clock.time() // _MINUTE)
         self._fault: BaseException | None = None
         self._stopping = False
+        self.leads = True
+        """False while another replica decides: the queue fills, and nobody is told anything."""
 
     # ---- wiring ------------------------------------------------------------------------------
 
@@ -214,6 +218,15 @@ class Scheduler:
         self.gangs.new_rules()
         self.wake()
 
+    def lead(self) -> None:
+        """It is for us to decide from now on, and to tell whose pods gates hold."""
+        self.leads = True
+        for queued in list(self._queue.pending()):
+            held = queued.where is SubQueue.GATED
+            if held and not _says(queued.pod, "SchedulingGated", _why_gated(queued)):
+                self._gated(queued)
+        self.wake()
+
     def snapshot(self) -> Snapshot:
         """The cluster as of now."""
         now = self._clock.time()
@@ -242,6 +255,10 @@ class Scheduler:
                     await asyncio.sleep(0)
                 else:
                     await self._sleep(stopped)
+        except asyncio.CancelledError:
+            for task in self._tasks | self._others:
+                task.cancel()  # nobody waits for a server that may never answer
+            raise
         finally:
             self._stopping = True
             stopped.cancel()
@@ -268,7 +285,7 @@ class Scheduler:
         for background in self._background:
             busy |= background.step(deadline)
         self._tick()
-        while self.framework is not None and self.in_flight < MOST_IN_FLIGHT:
+        while self.leads and self.framework is not None and self.in_flight < MOST_IN_FLIGHT:
             if self.gangs.busy:
                 self.gangs.step()
             else:
@@ -449,7 +466,7 @@ class Scheduler:
             return
         for note in acts.before:
             self._edge.events.emit(note)
-        if acts.dry_run:
+        if acts.how.dry_run:
             chosen.undo()
             self._dry_run(pod, chosen.node)
         else:
@@ -458,14 +475,18 @@ class Scheduler:
     def _place(self, chosen: Chosen) -> None:
         """Begins what is to be done before the binding, and the binding."""
         pod, acts = chosen.queued.pod, chosen.acts
-        if acts.annotations:
-            self._cache.carry(annotated(pod.pod, acts.annotations))
+        if acts.annotations or acts.labels:
+            self._cache.carry(marked(pod.pod, acts.annotations, acts.labels))
         if chosen.pre_bind:
             chosen.executor = chosen.executor or self._executor()
             self._preparing[pod.uid] = chosen.executor
             self._start(self._prepare(chosen, chosen.executor), self._others)
         else:
-            self._start(self._bind(chosen), self._tasks)
+            self._start_binding(chosen)
+
+    def _start_binding(self, chosen: Chosen) -> None:
+        """By us in one of the slots, by somebody else beside them."""
+        self._start(self._bind(chosen), self._others if chosen.acts.how.by else self._tasks)
 
     def _start(self, work: Coroutine[Any, Any, None], among: set[asyncio.Task[None]]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -563,9 +584,9 @@ class Scheduler:
         autoscalers add no nodes for the pod.
         """
         pod = queued.pod
-        if pod.pod.spec.scheduling_gates:
+        if pod.pod.spec.scheduling_gates or not self.leads:
             return
-        why = plain(" ".join(queued.gating_reasons), _MESSAGE)
+        why = _why_gated(queued)
         log.info('Gated pod="%s" plugin="%s" reason="%s"', pod.key, queued.gating_plugin, why)
         note = pod_event(pod, "Normal", "SchedulingGated", "Gating", why)
         self._edge.events.emit(note)
@@ -574,8 +595,10 @@ class Scheduler:
     def report(self, pod: PodInfo, reason: str, message: str, nominated: str | None = None) -> None:
         """Tells the user why the pod waits.
 
-        An Event, and the condition if it says something new.
+        An Event, and the condition if it says something new; nothing while another replica leads.
         """
+        if not self.leads:
+            return
         message = plain(message, _MESSAGE)
         note = pod_event(pod, "Warning", "FailedScheduling", "Scheduling", message)
         self._edge.events.emit(note)
@@ -652,7 +675,7 @@ class Scheduler:
         finally:
             del self._preparing[pod.uid]
         if status.ok:
-            self._start(self._bind(chosen), self._tasks)
+            self._start_binding(chosen)
         elif self._stopping:
             self._forget(pod, chosen.node)  # whoever reads the server next tries it again
         else:
@@ -666,23 +689,24 @@ class Scheduler:
         if self._cache.nodes.row(node) < 0:
             # The API server would bind to a node that does not exist.
             outcome, why = BindOutcome.REFUSED, f"node {node} is gone"
+        elif acts.how.by:
+            outcome, why = await self._hand_over(chosen)
         else:
             outcome, why = await self._edge.binder.bind(effect)
-        if outcome is BindOutcome.UNKNOWN:
+        if outcome is BindOutcome.UNKNOWN and not acts.how.by:
             outcome, why = await self._resolve(effect, why)
         match outcome:
             case BindOutcome.BOUND:
                 self._succeeded(pod, chosen.decision, node)
-                for note in acts.after:
-                    self._edge.events.emit(note)
+                self._after(acts)
             case BindOutcome.TAKEN | BindOutcome.GONE:
-                chosen.undo()
+                await chosen.take_back()
                 self._queue.done(pod.uid)
                 self._forget(pod, node)
                 log.info('Dropped pod="%s" reason="%s"', pod.key, why)
             case BindOutcome.REFUSED:
                 self._telemetry.add(Count.ATTEMPTS_ERROR)
-                chosen.undo()
+                await chosen.take_back()
                 message = f"binding rejected: {why}"
                 self._fail(queued, "SchedulerError", message, None, nominated="")
                 self._forget(pod, node)
@@ -690,6 +714,41 @@ class Scheduler:
                 log.warning('Left with its binding unknown pod="%s" reason="%s"', pod.key, why)
             case _:
                 assert_never(outcome)
+
+    async def _hand_over(self, chosen: Chosen) -> tuple[BindOutcome, str]:
+        """Somebody else binds the pod: waits until the watch says so, for a minute at most."""
+        uid, by = chosen.queued.pod.uid, chosen.acts.how.by
+        chosen.executor = chosen.executor or self._executor()
+        status = await chosen.executor.carry_out(chosen.acts.handed)
+        if not status.ok:
+            return BindOutcome.REFUSED, " ".join(status.reasons)
+        log.info('Handed over pod="%s" node="%s" to="%s"', chosen.queued.pod.key, chosen.node, by)
+        deadline = self._clock.monotonic() + _HAND_OVER_SECONDS
+        while self._clock.monotonic() < deadline:
+            outcome = self._as_watched(uid, chosen.node)
+            if outcome is not None:
+                return outcome
+            if self._stopping:
+                return BindOutcome.UNKNOWN, f"it is with {by}"
+            await self._edge.pause(_RESOLVE_FIRST)
+        return BindOutcome.REFUSED, f"{by} has not bound it within {_HAND_OVER_SECONDS:g} s"
+
+    def _as_watched(self, uid: str, wanted: str) -> tuple[BindOutcome, str] | None:
+        """What became of a pod of ours, as far as the watch has said."""
+        node = self._cache.node_of(uid)
+        if node is None:
+            return BindOutcome.GONE, "deleted while its binding was unknown"
+        if self._cache.is_assumed(uid):
+            return None
+        return (BindOutcome.BOUND if node == wanted else BindOutcome.TAKEN), f"bound to {node}"
+
+    def _after(self, acts: Acts) -> None:
+        """What a pod that is bound has coming."""
+        for effect in acts.after:
+            if isinstance(effect, Patch):
+                self._start(self._patch(effect), self._others)
+            else:
+                self._edge.events.emit(effect)
 
     def _forget(self, pod: PodInfo, node: str) -> None:
         """Takes an assumption back and tells the pods that were rejected for want of the room."""
@@ -705,13 +764,9 @@ class Scheduler:
         log.warning('Outcome of binding unknown pod="%s" reason="%s"', effect.pod.key, why)
         pause = _RESOLVE_FIRST
         while True:
-            uid = effect.pod.uid
-            node = self._cache.node_of(uid)
-            if node is None:
-                return BindOutcome.GONE, "deleted while its binding was unknown"
-            if not self._cache.is_assumed(uid):
-                taken = node != effect.node
-                return (BindOutcome.TAKEN if taken else BindOutcome.BOUND), f"bound to {node}"
+            watched = self._as_watched(effect.pod.uid, effect.node)
+            if watched is not None:
+                return watched
             outcome, why = await self._edge.binder.resolve(effect)
             if outcome is not BindOutcome.UNKNOWN or self._stopping:
                 return outcome, why
@@ -725,21 +780,25 @@ class Scheduler:
         self._edge.events.emit(pod_event(pod, "Normal", "Scheduled", "Binding", note))
         log.info(
             'Successfully bound pod to node pod="%s" node="%s" evaluatedNodes=%d feasibleNodes=%d'
-            ' score=%g bundle="%s"',
+            ' score=%g bundle="%s"%s',
             pod.key,
             node,
             decision.evaluated,
             decision.feasible,
             decision.total,
             decision.bundle,
+            f' why="{plain(decision.why)}"' if decision.why else "",
         )
 
 
-def annotated(pod: Pod, annotations: Mapping[str, str]) -> Pod:
+def marked(pod: Pod, annotations: Mapping[str, str], labels: Mapping[str, str]) -> Pod:
     """The pod as it will be once it is bound."""
-    replace = msgspec.structs.replace
-    more = {**(pod.metadata.annotations or {}), **annotations}
-    return replace(pod, metadata=replace(pod.metadata, annotations=more))
+    replace, meta = msgspec.structs.replace, pod.metadata
+    if annotations:
+        meta = replace(meta, annotations={**(meta.annotations or {}), **annotations})
+    if labels:
+        meta = replace(meta, labels={**(meta.labels or {}), **labels})
+    return replace(pod, metadata=meta)
 
 
 def going(pod: Pod, message: str, at: float) -> Pod:
@@ -753,6 +812,10 @@ def going(pod: Pod, message: str, at: float) -> Pod:
         metadata=replace(pod.metadata, deletion_timestamp=since),
         status=replace(pod.status, conditions=[*others, target]),
     )
+
+
+def _why_gated(queued: QueuedPod) -> str:
+    return plain(" ".join(queued.gating_reasons), _MESSAGE)
 
 
 def _says(pod: PodInfo, reason: str, message: str) -> bool:

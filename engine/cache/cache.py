@@ -281,6 +281,11 @@ class Cache:
         """True between `assume` and the watch's confirmation (or `forget`)."""
         return uid in self._assumed
 
+    @property
+    def has_assumed(self) -> bool:
+        """True while only we say of some pod that it is on a node."""
+        return bool(self._assumed)
+
     def node_of(self, uid: str) -> str | None:
         """The name of the node the pod is bound to or assumed on, None if it is not known."""
         row = self._rows.get(uid)

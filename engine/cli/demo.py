@@ -34,7 +34,7 @@ from engine.cli.loop import run_in_loop
 from engine.clock import Clock, SystemClock
 from engine.config import Settings
 from engine.embedded import EmbeddedCluster
-from engine.explain import rules_of
+from engine.explain.rules import rules_of
 from engine.framework.decision import Placed
 from engine.policy.reloader import Bundle, Refusal
 

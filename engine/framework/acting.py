@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from engine.framework.decision import Decision
-from engine.framework.effects import Effect, Emit
+from engine.framework.effects import Effect, Emit, Patch, set_on_pod
 from engine.framework.interface import Binding, Permitted, Points
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
@@ -39,25 +39,30 @@ class Leave:
 
 
 GRANTED = Leave()
+_BY_US: Final = Binding()
 
 
 @dataclass(frozen=True, slots=True)
 class Acts:
     """What is to be done: nothing but taking the pod back if `status` is not ok.
 
-    `pre_bind` are carried out before the binding, undone in reverse if the pod fails. `before` are
-    Events to emit at once, `after` tells those of a pod that was bound.
+    `pre_bind` are carried out before the binding, undone in reverse if the pod fails; the last of
+    them writes `labels`. `before` are Events to emit at once, `after` is for a pod that was bound.
     """
 
     status: Status = Status.SUCCESS
     annotations: Mapping[str, str] = field(default_factory=dict)
-    dry_run: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    how: Binding = _BY_US
+    handed: tuple[Effect, ...] = ()
+    """What hands the pod to who binds it, if that is not us."""
     pre_bind: tuple[Effect, ...] = ()
     before: tuple[Emit, ...] = ()
-    after: tuple[Emit, ...] = ()
+    after: tuple[Emit | Patch, ...] = ()
 
 
 NOTHING = Acts()
+DEFAULT_BINDER: Final = "DefaultBinder"
 
 
 class Actors:
@@ -67,6 +72,7 @@ class Actors:
         self._reserve = [(name, p.reserve) for name, p in plugins if p.reserve]
         self._permit = [(name, p.permit) for name, p in plugins if p.permit]
         self._pre_bind = [(name, p.pre_bind) for name, p in plugins if p.pre_bind]
+        self._binders = {name: p.binder for name, p in plugins if p.binder}
         self._bind = [(name, p.bind) for name, p in plugins if p.bind]
         self._post_bind = [(name, p.post_bind) for name, p in plugins if p.post_bind]
         acting = [
@@ -122,6 +128,7 @@ class Actors:
         """Asks what is to be done with a pod that may be bound; the first refusal ends it."""
         row = snapshot.nodes.row(decision.node or "")
         annotations: dict[str, str] = {}
+        labels: dict[str, str] = {}
         effects: list[Effect] = []
         before: list[Emit] = []
         for name, pre_bind in self._pre_bind:
@@ -129,19 +136,36 @@ class Actors:
             if not bound.status.ok:
                 return Acts(bound.status.by(name))
             annotations.update(bound.annotations)
+            labels.update(bound.labels)
             effects.extend(bound.effects)
             before.extend(bound.events)
-        how = Binding.NO_SAY
-        for name, bind in self._bind:
-            if how is Binding.NO_SAY:
-                how = guard(name, "Bind", bind, pod, snapshot)
-        after: list[Emit] = []
+        how = self._how(guard, pod, snapshot)
+        handed: Sequence[Effect] = ()
+        if how.by:
+            binder = self._binders.get(how.by)
+            if binder is None:
+                why = f"no plugin of the profile binds pods as {how.by}"
+                return Acts(Status(Code.ERROR, (why,)))
+            handed = guard(how.by, "Bind", binder, pod, snapshot, row)
+        carried = None if not how.by else annotations  # there is no Binding of ours to carry them
+        if labels or carried:
+            effects.append(set_on_pod(pod, labels, carried))
+        after: list[Emit | Patch] = []
         for name, post_bind in self._post_bind:
             after.extend(guard(name, "PostBind", post_bind, pod, snapshot, row, decision))
         return Acts(
             annotations=annotations,
-            dry_run=how is Binding.DRY_RUN,
+            labels=labels,
+            how=how,
+            handed=tuple(handed),
             pre_bind=tuple(effects),
             before=tuple(before),
             after=tuple(after),
         )
+
+    def _how(self, guard: Guard, pod: PodInfo, snapshot: Snapshot) -> Binding:
+        for name, bind in self._bind:
+            how: Binding | None = guard(name, "Bind", bind, pod, snapshot)
+            if how is not None:
+                return _BY_US if how.by == DEFAULT_BINDER else how
+        return _BY_US

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.framework.decision import Decision, PostFilterResult, Rejections
-from engine.framework.effects import Effect, Emit
+from engine.framework.effects import Effect, Emit, Patch
 from engine.framework.events import ClusterEvent, ClusterEventWithHint
 from engine.framework.gang import Membership
 from engine.framework.podinfo import PodInfo
@@ -276,12 +276,12 @@ UNSHARED: Final = _Unshared()
 """As a class key: no other pod is like this one, so nothing is kept for it."""
 
 
-class Binding(Enum):
-    """How a pod is bound."""
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """How a pod is bound: by the plugin `by`, by the scheduler if that is empty, or not at all."""
 
-    NO_SAY = "no say"
-    DEFAULT = "default"
-    DRY_RUN = "dry run"
+    dry_run: bool = False
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,12 +320,14 @@ class Permitted:
 class PreBound:
     """The answer of `pre_bind`.
 
-    `annotations` go with the Binding, `effects` are carried out before it, in order, outside of the
-    slots of bindings; `events` are told.
+    `annotations` go with the Binding, `labels` are written before it and taken back if the pod is
+    not bound; the cache shows both at once. `effects` are carried out before it, in order, outside
+    of the slots of bindings; `events` are told.
     """
 
     status: Status = Status.SUCCESS
     annotations: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
     effects: tuple[Effect, ...] = ()
     events: tuple[Emit, ...] = ()
 
@@ -381,8 +383,11 @@ class Points:
         permit: lets the pod go, holds it or takes it back; also asked how many seconds it has
             waited by now, 0 at first.
         pre_bind: what is to be done before the pod is bound.
-        bind: how it is bound; the first that has a say wins.
-        post_bind: Events about a pod that was bound.
+        bind: how it is bound; the first that has a say, and does not say None, wins.
+        binder: what has to be done so that somebody else binds a pod that `bind` hands to this
+            plugin; then the scheduler waits until the pod is on its node.
+        post_bind: Events to tell and patches to write once the pod is known to be bound; one that
+            cannot be written is logged.
         acts_on: whether any of these has anything to do with the pod; what it says of a pod never
             changes. Without it, they are asked about every pod.
         reads_scores: `pre_bind` or `post_bind` reads the scores of the chosen node.
@@ -413,8 +418,9 @@ class Points:
     reserve: Callable[[PodInfo, Snapshot, int], Reserved] | None = None
     permit: Callable[[PodInfo, Snapshot, int, float], Permitted] | None = None
     pre_bind: Callable[[PodInfo, Snapshot, int, Decision], PreBound] | None = None
-    bind: Callable[[PodInfo, Snapshot], Binding] | None = None
-    post_bind: Callable[[PodInfo, Snapshot, int, Decision], Sequence[Emit]] | None = None
+    bind: Callable[[PodInfo, Snapshot], Binding | None] | None = None
+    binder: Callable[[PodInfo, Snapshot, int], Sequence[Effect]] | None = None
+    post_bind: Callable[[PodInfo, Snapshot, int, Decision], Sequence[Emit | Patch]] | None = None
     acts_on: Callable[[PodInfo], bool] | None = None
     reads_scores: bool = False
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, cast
 
 import httptools
@@ -185,7 +185,14 @@ class Channels:
         self._retired: set[_Channel] = set()
 
     async def request(
-        self, head: bytes, body: bytes, *, again: bool, silence: float, total: float
+        self,
+        head: bytes,
+        body: bytes,
+        *,
+        again: bool,
+        silence: float,
+        total: float,
+        fence: Callable[[], None] | None = None,
     ) -> Answer:
         """One request and its answer.
 
@@ -196,6 +203,8 @@ class Channels:
                 used before, the request goes out on a new one.
             silence: seconds that may pass without a byte.
             total: seconds for the whole answer.
+            fence: called when the request is about to leave, after every wait; what it raises, this
+                raises, and nothing was sent.
 
         Raises:
             NotConnected: surely nothing was sent.
@@ -205,6 +214,8 @@ class Channels:
         while True:
             channel = self._known() or await self._connect()
             try:
+                if fence is not None:
+                    fence()
                 return await channel.ask(head + body, silence, total)
             except Broken:
                 if not (again and channel.used and not channel.said):

@@ -22,6 +22,8 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import aiohttp
 import yaml
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.payload import BytesPayload
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 from kubernetes.aio.config import ConfigException, load_incluster_config
@@ -34,6 +36,7 @@ from engine.kube.channels import Answer, Broken, Channels, NotConnected, head_of
 from engine.kube.credentials import Loader, ProgramLimits
 from engine.kube.errors import (
     ConfigError,
+    Fenced,
     Interrupted,
     KubeError,
     StatusError,
@@ -97,6 +100,40 @@ class Response:
         return self
 
 
+MayLeave = Callable[[], bool]
+
+
+class _Fenced(BytesPayload):
+    """A body that is asked for at the last moment whether it may still leave."""
+
+    def __init__(self, value: bytes, may_leave: MayLeave) -> None:
+        super().__init__(value)
+        self.value = value
+        self._may_leave = may_leave
+        self.kept = False
+
+    def ask(self) -> None:
+        """Asks.
+
+        Raises:
+            Fenced: it may not leave.
+        """
+        if not self._may_leave():
+            self.kept = True
+            raise Fenced("not sent, as this replica does not lead any longer")
+
+    async def write_with_length(
+        self, writer: AbstractStreamWriter, content_length: int | None
+    ) -> None:
+        """See `BytesPayload`; the head of the request waits in a buffer for what is written here.
+
+        Raises:
+            Fenced: it may not leave.
+        """
+        self.ask()
+        await super().write_with_length(writer, content_length)
+
+
 class KubeClient(Protocol):
     """The seam at which tests put a fake API server; `Session` is the real one."""
 
@@ -109,11 +146,15 @@ class KubeClient(Protocol):
         body: bytes | None = None,
         content_type: str = JSON,
         timeout_seconds: float = _DEFAULT_TIMEOUT_SECONDS,
+        may_leave: MayLeave | None = None,
     ) -> Response:
         """One request. `timeout_seconds` bounds each silence, four times it the whole.
 
+        `may_leave` is asked when the body is about to leave, after every wait for a connection.
+
         Raises:
             Unreachable: surely nothing was sent.
+            Fenced: nothing was sent, for it might not leave.
             Interrupted: it may have been carried out (Timeout among it).
         """
         ...
@@ -305,27 +346,38 @@ class Session:
         body: bytes | None = None,
         content_type: str = JSON,
         timeout_seconds: float = _DEFAULT_TIMEOUT_SECONDS,
+        may_leave: MayLeave | None = None,
     ) -> Response:
         """See `KubeClient.request`."""
+        data: bytes | _Fenced | None = body
+        if body is not None and may_leave is not None:
+            data = _Fenced(body, may_leave)
         try:
             if self._channels is not None:
                 target = f"{self._target.path}{_with(path, params)}"
-                return await self._ask(method, target, body, content_type, timeout_seconds)
+                return await self._ask(method, target, data, content_type, timeout_seconds)
             timeout = aiohttp.ClientTimeout(
                 total=timeout_seconds * _TOTAL_FACTOR,
                 sock_connect=_CONNECT_SECONDS,
                 sock_read=timeout_seconds,
             )
-            answer = await self._send(method, self._url(path, params), body, content_type, timeout)
+            answer = await self._send(method, self._url(path, params), data, content_type, timeout)
             async with answer:
                 return Response(answer.status, answer.headers, await answer.read())
         except _FAULTS as error:
+            if isinstance(data, _Fenced) and data.kept:
+                raise Fenced("not sent, as this replica does not lead any longer") from error
             if isinstance(error, TimeoutError):
                 await self._renew()
             raise self._translated(error) from error
 
     async def _ask(
-        self, method: str, target: str, body: bytes | None, content_type: str, seconds: float
+        self,
+        method: str,
+        target: str,
+        body: bytes | _Fenced | None,
+        content_type: str,
+        seconds: float,
     ) -> Response:
         answer = await self._ask_once(method, target, body, content_type, seconds)
         if answer.status == _UNAUTHORIZED and await self._new_credentials():
@@ -333,14 +385,21 @@ class Session:
         return Response(answer.status, answer.headers, answer.body)
 
     async def _ask_once(
-        self, method: str, target: str, body: bytes | None, content_type: str, seconds: float
+        self,
+        method: str,
+        target: str,
+        body: bytes | _Fenced | None,
+        content_type: str,
+        seconds: float,
     ) -> Answer:
         assert self._channels is not None
-        data = body or b""
+        fence = body.ask if isinstance(body, _Fenced) else None
+        data = body.value if isinstance(body, _Fenced) else body or b""
         headers = self._headers(content_type if body is not None else None)
         return await self._channels.request(
             head_of(method, target, self._target.netloc, headers, len(data)),
             data,
+            fence=fence,
             again=method in _REPEATABLE,
             silence=seconds,
             total=seconds * _TOTAL_FACTOR,
@@ -372,7 +431,7 @@ class Session:
         self,
         method: str,
         url: URL,
-        body: bytes | None,
+        body: bytes | _Fenced | None,
         content_type: str,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's, not asyncio's
     ) -> aiohttp.ClientResponse:
@@ -386,7 +445,7 @@ class Session:
         self,
         method: str,
         url: URL,
-        body: bytes | None,
+        body: bytes | _Fenced | None,
         content_type: str,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's, not asyncio's
     ) -> aiohttp.ClientResponse:

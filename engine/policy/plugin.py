@@ -16,10 +16,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl.plan import OF_NODES, Effect, FilterRule, Parts, Plan, RuleBase, Stop
+from dsl.plan import OF_NODES, Effect, FilterRule, Parts, Plan, RuleBase, ScoreRule, Stop
+from dsl.reference import View
 from dsl.schema import FIELDS
 from engine.framework.decision import Decision
-from engine.framework.effects import Emit, pod_event
+from engine.framework.effects import Emit, Patch, pod_event, set_on_pod
 from engine.framework.events import (
     Action,
     ClusterEvent,
@@ -374,22 +375,27 @@ class PolicyPlugin:
 
     def _pre_bind(self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision) -> PreBound:
         subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
-        done = self.plan.prebind(subject, world, row, _results(decision))
-        annotations = {one.key: one.text for one in done if one.kind == "annotate"}
-        return PreBound(annotations=annotations, events=tuple(_told(self.plan, pod, done)))
+        done = self.plan.prebind(subject, world, row, results_of(decision))
+        return PreBound(
+            annotations=_set(done, "annotate"),
+            labels=_set(done, "label"),
+            events=tuple(_told(self.plan, pod, done)),
+        )
 
-    def _bind(self, pod: PodInfo, snapshot: Snapshot) -> Binding:
+    def _bind(self, pod: PodInfo, snapshot: Snapshot) -> Binding | None:
         rule = self.plan.binder(self._subject(pod, snapshot), self._worlds.of(snapshot))
         if rule is None:
-            return Binding.NO_SAY
-        return Binding.DRY_RUN if rule.core.kind == "dry" else Binding.DEFAULT
+            return None
+        return Binding(dry_run=rule.core.kind == "dry", by=rule.core.name)
 
     def _post_bind(
         self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision
-    ) -> Sequence[Emit]:
+    ) -> Sequence[Emit | Patch]:
         subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
-        done = self.plan.postbind(subject, world, row, _results(decision))
-        return _told(self.plan, pod, done)
+        done = self.plan.postbind(subject, world, row, results_of(decision))
+        labels, annotations = _set(done, "label"), _set(done, "annotate")
+        told = _told(self.plan, pod, done)
+        return [*told, set_on_pod(pod, labels, annotations)] if labels or annotations else told
 
     # ---- told
 
@@ -407,14 +413,40 @@ class PolicyPlugin:
                 text = f"{kept} of {len(everyone)} nodes pass"
                 traces.append(RuleTrace(filter_rule, text, self._ages(filter_rule, world, row)))
         at = np.flatnonzero(candidates == row)
-        for score_rule, own in zip(self.plan.scores, asked.scores, strict=True):
-            if own is None or not len(at):
-                continue
-            column = score_rule.finish(score_rule.column(own, world, candidates, candidates))
-            if column is not None:
-                text = f"{column[at[0]]:g} of 100"
-                traces.append(RuleTrace(score_rule, text, self._ages(score_rule, world, row)))
+        for score_rule, column in self.line_scores(pod, snapshot, candidates) if len(at) else ():
+            text = f"{column[at[0]]:g} of 100"
+            traces.append(RuleTrace(score_rule, text, self._ages(score_rule, world, row)))
         return traces
+
+    def masks(self, pod: PodInfo, snapshot: Snapshot) -> list[tuple[FilterRule, BoolColumn]]:
+        """What each filter that applies to the pod says of all rows."""
+        world, everyone = self._worlds.of(snapshot), slice(0, snapshot.nodes.size)
+        own = zip(self.plan.filters, self._ask(pod, snapshot).filters, strict=True)
+        return [
+            (rule, rule.verdict(parts, world, everyone)) for rule, parts in own if parts is not None
+        ]
+
+    def stop(self, pod: PodInfo, snapshot: Snapshot) -> Stop | None:
+        """Why the pod waits before the queue, or fits nowhere whatever the nodes are."""
+        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
+        return self.plan.gated(subject, world) or self.plan.stopped(subject, world)
+
+    def looks(self, pod: PodInfo, snapshot: Snapshot, row: int) -> View:
+        """Where the rules' expressions are looked at: the pod on a node, -1 for none."""
+        return View(self._worlds.of(snapshot), self._subject(pod, snapshot), row)
+
+    def line_scores(
+        self, pod: PodInfo, snapshot: Snapshot, candidates: NDArray[np.intp]
+    ) -> list[tuple[ScoreRule, Scores]]:
+        """What each line that has a say gives the candidates, 0..100."""
+        world = self._worlds.of(snapshot)
+        found = []
+        for rule, own in zip(self.plan.scores, self._ask(pod, snapshot).scores, strict=True):
+            if own is not None:
+                column = rule.finish(rule.column(own, world, candidates, candidates))
+                if column is not None:
+                    found.append((rule, column))
+        return found
 
     def _ages(self, rule: RuleBase, world: SnapshotWorld, row: int) -> tuple[str, ...]:
         """How old the samples are that the rule read of this node."""
@@ -480,9 +512,14 @@ def status_of(stop: Stop) -> Status:
     return Status(Code(stop.status), (f"{stop.message} ({place_of(stop.rule)})",))
 
 
-def _results(decision: Decision) -> dict[str, float]:
+def results_of(decision: Decision) -> dict[str, float]:
+    """The scores of the chosen node as `prebind:` and `postbind:` read them."""
     scores = {f"score[{one.plugin}]": one.normalized for one in decision.scores}
     return {"score.total": decision.total} | scores
+
+
+def _set(done: Sequence[Effect], kind: str) -> dict[str, str]:
+    return {one.key: one.text for one in done if one.kind == kind}
 
 
 def _told(plan: Plan, pod: PodInfo, done: Sequence[Effect]) -> list[Emit]:

@@ -22,7 +22,7 @@ from engine.objects import Namespace, PersistentVolume, StorageClass, from_built
 from engine.policy.reloader import Bundle, compile_at_once, compile_settings
 from engine.scheduler import going
 from engine.signals.store import Series, SignalStore
-from engine.simulate import Recorder, replay
+from engine.simulate.journal import Recorder, replay
 from tests.builders import make_node, make_pod
 from tests.effort import examples
 from tests.engine.policy.builders import NOW, compiler

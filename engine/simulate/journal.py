@@ -21,12 +21,14 @@ from engine.cycle import conclude
 from engine.framework.decision import Decision, Placed
 from engine.framework.frameworks import Frameworks
 from engine.framework.podinfo import PodInfo, make_pod_info
+from engine.framework.runtime import Framework
 from engine.framework.snapshot import (
     CodeColumn,
     Dictionary,
     FloatColumn,
     NodeColumns,
     PodColumns,
+    Snapshot,
     Waiting,
     value_of_each,
     value_of_each_pair,
@@ -304,9 +306,13 @@ class ReplayReport:
 
 FrameworksOf = Callable[[Mapping[str, str], Mapping[str, str]], Frameworks]
 """(files, settings) of a bundle -> the frameworks that were in force."""
+Watcher = Callable[[int, PodInfo, Snapshot, Framework], None]
+"""Told of each decision before it is made again: the line, the pod, and who decides on what."""
 
 
-def replay(path: Path, frameworks_of: FrameworksOf) -> ReplayReport:
+def replay(
+    path: Path, frameworks_of: FrameworksOf, watch: Watcher = lambda *_: None
+) -> ReplayReport:
     """Makes every decision of a journal again from what it was made from.
 
     A last line without its end was cut off when the writer was killed: it is left out.
@@ -314,7 +320,7 @@ def replay(path: Path, frameworks_of: FrameworksOf) -> ReplayReport:
     Raises:
         ValueError: the file is no journal; the message names the line.
     """
-    again = _Replay(frameworks_of)
+    again = _Replay(frameworks_of, watch)
     number = 0
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
@@ -334,8 +340,9 @@ def replay(path: Path, frameworks_of: FrameworksOf) -> ReplayReport:
 class _Replay:
     """A journal read so far."""
 
-    def __init__(self, frameworks_of: FrameworksOf) -> None:
+    def __init__(self, frameworks_of: FrameworksOf, watch: Watcher) -> None:
         self.report = ReplayReport()
+        self._watch = watch
         self._frameworks_of = frameworks_of
         self._frameworks: Frameworks | None = None
         self._signals = _RecordedSignals(self.report.cache.nodes)
@@ -369,7 +376,9 @@ class _Replay:
         pod = make_pod_info(_needed(entry.pod))
         self._signals.now = entry.now
         snapshot = self.report.cache.snapshot(entry.now, self._signals)
-        decision = conclude(pod, snapshot, self._frameworks.of(pod))
+        framework = self._frameworks.of(pod)
+        self._watch(number, pod, snapshot, framework)
+        decision = conclude(pod, snapshot, framework)
         was: tuple[object, ...] = (entry.chosen, entry.total, entry.feasible, entry.message)
         was += (entry.bundle, entry.victims)
         now: tuple[object, ...] = (
