@@ -97,12 +97,12 @@ class FakeEdge:
 class World:
     """A scheduler with everything real around it but the server."""
 
-    def __init__(self, files=None, *, nodes=("n1",), framework=True, in_tree=None):
+    def __init__(self, files=None, *, nodes=("n1",), framework=True, rules=None, in_tree=None):
         self.clock = ManualClock()
         self.cache = Cache()
         self.edge = FakeEdge()
         self.telemetry = Telemetry()
-        self.framework = chain({} if files is None else files, in_tree=in_tree)
+        self.framework = rules or chain({} if files is None else files, in_tree=in_tree)
         self.samples = Samples(self.cache).serve(self.framework)
         self.queue = SchedulingQueue(
             clock=self.clock,
