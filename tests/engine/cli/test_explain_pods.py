@@ -157,7 +157,7 @@ def test_lines_that_stop_a_pod_before_the_nodes_are_shown(explained, tmp_path):
     ],
 )
 def test_what_is_not_there_is_said(explained, words, said):
-    exit_code = 2 if words[0] == "pods" else 1
+    exit_code = 2 if words[0] == "pods" or len(words) == 1 else 1
     assert said in explained(*words, exit_code=exit_code)
 
 
