@@ -8,7 +8,7 @@ from importlib.resources.abc import Traversable
 
 import click
 
-from dsl.codes import OLD
+from dsl.codes import GONE, OLD
 
 _CODE = re.compile(r"P[0-9]{3}")
 
@@ -24,6 +24,9 @@ def pages() -> Traversable:
 def command(code: str) -> None:
     """Prints the page of the code."""
     code = code.upper()
+    if code in GONE:
+        click.echo(f"{code} is no longer said. {GONE[code]}")
+        return
     page = pages() / f"{code}.md"
     if not _CODE.fullmatch(code) or not page.is_file():
         raise click.ClickException(f"{code} is no code of the policy language; they look like P203")
