@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from dsl.codes import OLD
+from dsl.codes import GONE, OLD
 
 _CODE = re.compile(r"P[0-9]{3}")
 _SUBJECTS = ("pod", "node")
@@ -95,6 +95,9 @@ def _page(code: str) -> None:
     """Prints the page of a code."""
     from engine.cli.reference import shipped
 
+    if code in GONE:
+        click.echo(f"{code} is no longer said. {GONE[code]}")
+        return
     pages = shipped("errors")
     page = pages / f"{code}.md"
     if not page.is_file():
