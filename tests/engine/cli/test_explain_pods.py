@@ -151,7 +151,7 @@ def test_lines_that_stop_a_pod_before_the_nodes_are_shown(explained, tmp_path):
     ("words", "said"),
     [
         (("pod", "default/wep"), "there is no pod default/wep; did you mean default/web?"),
-        (("pods", "web"), "write one of: CODE, pod NS/NAME, node NAME"),
+        (("pods", "web"), "write one of: CODE, WORD, pod NS/NAME, node NAME"),
         (("node", "n7"), "there is no node n7"),
     ],
 )
