@@ -220,12 +220,16 @@ class Stand:
 
     def fits(self) -> bool:
         """See `Stand.fits`."""
-        return self.first_beside() is None and self._first() is None
+        return self.first() is None
 
     def why(self) -> tuple[str, ...]:
         """See `Stand.why`."""
-        first = self.first_beside() or self._first()
+        first = self.first()
         return () if first is None else first.status.reasons
+
+    def first(self) -> Rejection | None:
+        """The first rejection; None: the row takes the pod now."""
+        return self.first_beside() or self._first()
 
     def first_beside(self) -> Rejection | None:
         """The first rejection beside the pods that come before; None also if there are none."""
