@@ -27,14 +27,17 @@ from engine.framework.snapshot import (
     FloatColumn,
     NodeColumns,
     PodColumns,
+    QueueTimes,
     value_of_each,
     value_of_each_pair,
 )
 from engine.kube.resources import STRUCTS
 from engine.objects import Namespace, Node, Pod, from_builtins
+from engine.ondemand import FinishedPod
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """2: objects of other kinds than Node, Pod and Namespace; nominations, and what assumed pods carry.
+3: what stands beside nodes: pods that wait or have finished.
 """
 _T = TypeVar("_T")
 Columns = dict[str, dict[str, float]]
@@ -68,6 +71,8 @@ class Entry(msgspec.Struct, omit_defaults=True):
     message: str = ""
     nominated: str | None = None
     victims: list[str] | None = None
+    names: list[str] | None = None
+    times: QueueTimes | None = None
 
 
 class Recorder:
@@ -217,6 +222,36 @@ class RecordingCache(Cache):
         """See `Cache.remove_pod`."""
         self._write(Entry("pod gone", uid=uid))
         super().remove_pod(uid)
+
+    def attend(self, to: frozenset[str]) -> None:
+        """See `Cache.attend`."""
+        self._write(Entry("attends", names=sorted(to)))
+        super().attend(to)
+
+    def set_waiting(self, pod: PodInfo, times: QueueTimes) -> None:
+        """See `Cache.set_waiting`."""
+        self._write(Entry("waits", pod=pod.pod, times=times))
+        super().set_waiting(pod, times)
+
+    def remove_waiting(self, uid: str) -> None:
+        """See `Cache.remove_waiting`."""
+        self._write(Entry("waits no more", uid=uid))
+        super().remove_waiting(uid)
+
+    def set_finished(self, pod: PodInfo, at: float) -> None:
+        """See `Cache.set_finished`."""
+        self._write(Entry("finished", object=msgspec.to_builtins(pod.pod), now=at))
+        super().set_finished(pod, at)
+
+    def remove_finished(self, uid: str) -> None:
+        """See `Cache.remove_finished`."""
+        self._write(Entry("finished gone", uid=uid))
+        super().remove_finished(uid)
+
+    def expire(self, now: float) -> None:
+        """See `Cache.expire`."""
+        self._write(Entry("time", now=now))
+        super().expire(now)
 
 
 class _RecordedSignals:
@@ -387,6 +422,8 @@ def _apply(entry: Entry, cache: Cache) -> None:
             _apply_object(entry, cache)
         case "nominated" | "nomination gone" | "carries":
             _apply_promise(entry, cache)
+        case "attends" | "waits" | "waits no more" | "finished" | "finished gone" | "time":
+            _apply_beside(entry, cache)
         case what:
             raise ValueError(f"nothing is called {what!r}")
 
@@ -410,6 +447,23 @@ def _apply_promise(entry: Entry, cache: Cache) -> None:
             cache.withdraw(entry.uid)
         case _:
             cache.carry(_needed(entry.pod))
+
+
+def _apply_beside(entry: Entry, cache: Cache) -> None:
+    match entry.what:
+        case "attends":
+            cache.attend(frozenset(_needed(entry.names)))
+        case "waits":
+            cache.set_waiting(make_pod_info(_needed(entry.pod)), _needed(entry.times))
+        case "waits no more":
+            cache.remove_waiting(entry.uid)
+        case "finished":
+            pod = make_pod_info(from_builtins(FinishedPod, _needed(entry.object)))
+            cache.set_finished(pod, entry.now)
+        case "finished gone":
+            cache.remove_finished(entry.uid)
+        case _:
+            cache.expire(entry.now)
 
 
 def _apply_object(entry: Entry, cache: Cache) -> None:

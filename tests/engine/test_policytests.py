@@ -20,8 +20,9 @@ from dsl.policytest import read_suite
 from dsl.policytest.words import ATTRIBUTES, EXPECTATIONS
 from dsl.several.rules import GangParts
 from engine.framework.podinfo import CPU, MEMORY
+from engine.framework.workloads import workload_of
 from engine.policy.plugin import PolicyPlugin
-from engine.policy.podreads import UnreadFieldError, workload_of
+from engine.policy.podreads import UnreadFieldError
 from engine.policy.support import new_compiler
 from engine.policytests.answers import ByColumns
 from engine.policytests.comparing import differences

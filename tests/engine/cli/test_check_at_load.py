@@ -49,8 +49,7 @@ def found(*args):
         (GOOD + "mode: shadow\n", 1, "`mode: shadow`"),
         ("prebind: label a.b/c = node.zone\n", 1, "`prebind: label`"),
         (GOOD + "bind: with other\n", 2, "`bind: with other`"),
-        ("score: count(node.nominated)\n", 1, "`node.nominated`"),
-        ("metric m = usage cpu\n" + GOOD + "score: m/node.cpu.capacity*100\n", 3, "`usage`"),
+        ("filter: group.size > node.cpu.free\n", 1, "`group.size`"),
     ],
 )
 def test_what_a_scheduler_cannot_run_yet_is_an_error(text, line, said, file):
