@@ -3,7 +3,7 @@
 Kept only where somebody attends to it, so that it costs nothing where nobody reads it. What is read
 of a node this way is in no column of it: a change is told as one of the node's row.
 
-    waiting    in the queue or being tried, and on no node        set_waiting, remove_waiting
+    queue      waiting or being tried, and on no node             set_queued, remove_queued
                (`times`: others want to know how often and since when)
     nominated  waiting, and promised a node                       cache.nominations
     finished   on a node until within the last hour               set_finished, remove_finished
@@ -112,7 +112,7 @@ class Beside:
         self._changed = changed
         self._layout = nodes.layout
         self._times: dict[str, QueueTimes] = {}
-        self._waiting = _Table(dictionary)
+        self._queued = _Table(dictionary)
         self._finished = _Table(dictionary)
         # Those that finished, the first to be forgotten first; some may be gone already.
         self._ending: list[tuple[float, str]] = []
@@ -126,7 +126,7 @@ class Beside:
         if QUEUE in gone:
             self._times.clear()
             self.touched.clear()
-            self._waiting = _Table(self._dictionary)
+            self._queued = _Table(self._dictionary)
         if FINISHED in gone:
             self._finished = _Table(self._dictionary)
             self._ending.clear()
@@ -140,7 +140,7 @@ class Beside:
     def pods(self, table: str) -> PodColumns:
         """See `framework.snapshot.Beside.pods`."""
         if table == QUEUE:
-            return self._waiting.pods
+            return self._queued.pods
         if table == NOMINATED:
             return self._nominated()
         self._aligned()
@@ -148,7 +148,7 @@ class Beside:
 
     def row(self, uid: str) -> int:
         """See `framework.snapshot.Beside.row`."""
-        return self._waiting.rows.get(uid, _NOWHERE)
+        return self._queued.rows.get(uid, _NOWHERE)
 
     def times(self, uid: str) -> QueueTimes | None:
         """See `framework.snapshot.Beside.times`."""
@@ -160,29 +160,29 @@ class Beside:
 
     # ---- changes ---------------------------------------------------------------------------
 
-    def set_waiting(self, pod: PodInfo, times: QueueTimes) -> None:
+    def set_queued(self, pod: PodInfo, times: QueueTimes) -> None:
         """The pod is in the queue, or is being tried."""
         row, before = self.row(pod.uid), self._times.get(pod.uid)
-        news = row == _NOWHERE or self._waiting.pods.pod(row) is not pod
+        news = row == _NOWHERE or self._queued.pods.pod(row) is not pod
         if news or (TIMES in self.attends and times != before):
             self._touch(pod.uid)
         self._times[pod.uid] = times
         # Pods that wait are on no node, and any row that is one counts them.
-        self._waiting.put(pod, "", _NOWHERE if pod.uid in self._on_node else 0)
+        self._queued.put(pod, "", _NOWHERE if pod.uid in self._on_node else 0)
         self.version += 1
 
-    def remove_waiting(self, uid: str) -> None:
+    def remove_queued(self, uid: str) -> None:
         """The pod waits no longer."""
         if self._times.pop(uid, None) is not None:
-            self._waiting.drop(uid)
+            self._queued.drop(uid)
             self._touch(uid)
             self.version += 1
 
     def placed(self, uid: str, *, placed: bool) -> None:
         """A pod got a node, or has it no longer."""
-        row = self._waiting.rows.get(uid)
+        row = self._queued.rows.get(uid)
         if row is not None:
-            self._waiting.pods.move(row, _NOWHERE if placed else 0)
+            self._queued.pods.move(row, _NOWHERE if placed else 0)
             self._touch(uid)
             self.version += 1
 
@@ -237,7 +237,7 @@ class Beside:
 
     def namespace_changed(self, name: str) -> None:
         """Another namespace has this name, or says something else."""
-        self._waiting.pods.namespace_changed(name)
+        self._queued.pods.namespace_changed(name)
         self._aligned()
         for row in self._finished.pods.namespace_changed(name).tolist():
             self._changed(row)
@@ -246,7 +246,7 @@ class Beside:
     def recode(self, dictionary: TextDictionary) -> None:
         """Codes all texts anew, in another dictionary."""
         self._dictionary = dictionary
-        for table in (self._waiting, self._finished):
+        for table in (self._queued, self._finished):
             table.pods.recode(dictionary)
         self._promised = None
 

@@ -42,6 +42,7 @@ from engine.framework.snapshot import (
     PodColumns,
     QueueTimes,
     Signals,
+    Waiting,
 )
 from engine.objects import Namespace, Node, Pod
 
@@ -127,6 +128,7 @@ class CacheSnapshot:
         "pods",
         "signals",
         "topology",
+        "waiting",
     )
 
     def __init__(self, cache: Cache, now: float, signals: Signals) -> None:
@@ -143,6 +145,7 @@ class CacheSnapshot:
         self.topology = cache.topology
         self.nominations = cache.nominations
         self.beside = cache.beside
+        self.waiting: Mapping[str, Waiting] = cache.waiting
 
     def changed_since(self, generation: int) -> NDArray[np.intp] | None:
         """See `Snapshot.changed_since`."""
@@ -222,6 +225,7 @@ class Cache:
         self.pods = PodTable(self.dictionary)
         self.namespaces: dict[str, Namespace] = {}
         self.nominations = Nominations()
+        self.waiting: dict[str, Waiting] = {}
         self._stores: dict[str, ObjectStore] = {}
         self.topology = TopologyCounts(self._placed)
         self.generation = 0
@@ -287,6 +291,11 @@ class Cache:
     def is_assumed(self, uid: str) -> bool:
         """True between `assume` and the watch's confirmation (or `forget`)."""
         return uid in self._assumed
+
+    @property
+    def has_assumed(self) -> bool:
+        """True while only we say of some pod that it is on a node."""
+        return bool(self._assumed)
 
     def node_of(self, uid: str) -> str | None:
         """The name of the node the pod is bound to or assumed on, None if it is not known."""
@@ -447,6 +456,17 @@ class Cache:
             if assumed:
                 self._assumed.add(uid)
 
+    def wait(self, waiting: Waiting) -> None:
+        """The assumed pod waits for leave to be bound, or goes on doing so for other plugins."""
+        self.waiting[waiting.pod.uid] = waiting
+
+    def wait_no_more(self, uid: str) -> None:
+        """The pod need not wait any longer; nothing if it did not.
+
+        One that leaves its node does not either.
+        """
+        self.waiting.pop(uid, None)
+
     # ---- nominations -----------------------------------------------------------------------
 
     def nominate(self, pod: PodInfo, node_name: str) -> None:
@@ -474,13 +494,13 @@ class Cache:
         """What of `beside` is kept from now on."""
         self.beside.attend(to)
 
-    def set_waiting(self, pod: PodInfo, times: QueueTimes) -> None:
+    def set_queued(self, pod: PodInfo, times: QueueTimes) -> None:
         """The pod waits, or is being tried."""
-        self.beside.set_waiting(pod, times)
+        self.beside.set_queued(pod, times)
 
-    def remove_waiting(self, uid: str) -> None:
+    def remove_queued(self, uid: str) -> None:
         """The pod waits no longer."""
-        self.beside.remove_waiting(uid)
+        self.beside.remove_queued(uid)
 
     def set_finished(self, pod: PodInfo, at: float) -> None:
         """The pod finished at that time."""
@@ -517,6 +537,7 @@ class Cache:
             self.beside.leaves(self.pods.pod(row), self._name_of(uid, row))
         self._assumed.discard(uid)
         self.beside.placed(uid, placed=False)
+        self.waiting.pop(uid, None)
         node_row = self.pods.node_row(row)
         if node_row == NOWHERE:
             name = self._strays.pop(uid)

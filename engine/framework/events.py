@@ -36,6 +36,8 @@ class Resource(Enum):
     NOMINATION = "Nomination"
     LEASE = "Lease"
     WORKLOAD = "Workload"
+    POD_GROUP = "PodGroup"
+    SCHEDULING_POD_GROUP = "SchedulingPodGroup"
     SIGNAL = "Signal"
     TIME = "Time"
     POLICY = "Policy"

@@ -41,12 +41,12 @@ class Acting(Struct, frozen=True):
 
 #: Owners of fields, and fields, that no object or table of this scheduler holds.
 _LATER: Final = (
-    "group.", "quota.", "it.quota.", "victims.",
+    "group.size", "group.assigned", "group.reserved", "group.waiting", "quota.", "it.quota.",
+    "victims.",
 )  # fmt: skip
 _STATEMENTS: Final = frozenset(
     {"gate", "sort", "prefilter", "filter", "forbid", "score", "prefer", "avoid", "spread", "first",
-     "reserve", "permit", "bind: default", "bind: dry", "prebind: annotate", "prebind: event",
-     "postbind: event"}
+     "reserve", "permit", "bind: default", "bind: dry", "prebind", "postbind"}
 )  # fmt: skip
 ACTS_ON: Final = Acting(
     plugins=frozenset(
@@ -153,13 +153,6 @@ def _forms(plan: Plan) -> Iterator[tuple[RuleBase, str, str]]:
     for rule in (*plan.preempts, *plan.gangs, *plan.quotas):
         point = rule.text.partition(":")[0]
         yield rule, point, f"{point}:"
-    for permit in plan.permits:
-        if permit.core.decision == "wait":
-            yield permit, "permit: wait", "permit: ... wait"
-    for action in (*plan.prebinds, *plan.postbinds):
-        point = "prebind" if action in plan.prebinds else "postbind"
-        for one in action.core.actions:
-            yield action, f"{point}: {one.kind}", f"{action.text.partition(':')[0]}: {one.kind}"
     for bind in plan.binds:
         kind = bind.core.kind
         yield bind, f"bind: {kind}", f"bind: {kind} {bind.core.name}"

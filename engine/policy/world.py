@@ -34,6 +34,7 @@ from engine.framework.workloads import workload_of
 from engine.objects import Node, ObjectMeta
 from engine.plugins.eligibility import eligibility_key, eligible
 from engine.policy.elsewhere import OfNodes, workload_replicas, workload_texts
+from engine.policy.gangs import GROUP_NUMBERS, group_number, group_of
 from engine.policy.images import ImageIndex
 from engine.policy.podreads import (
     POD_FLAGS,
@@ -477,6 +478,8 @@ class PodSubject:
     def number(self, field: str, key: str | None) -> float:
         """See `Subject.number`."""
         name = field.removeprefix("pod.")
+        if field.startswith("group."):
+            return group_number(self._pod, self._snapshot, field.removeprefix("group."))
         if name in _QUEUE_FIELDS:
             known = self._queued or self._snapshot.beside.times(self._pod.uid)
             return time_of(known, name)
@@ -493,6 +496,8 @@ class PodSubject:
             return workload_texts(self._pod, self._snapshot, part).get(key or "")
         if field == "pod.previous_node":
             return self._snapshot.beside.previous_node(self._pod)
+        if field == "group.name":
+            return group_of(self._pod)
         return pod_text(self._pod, field.removeprefix("pod."), key)
 
     def texts(self, field: str) -> tuple[str, ...]:
@@ -587,6 +592,8 @@ def readable_fields() -> Iterator[str]:
     yield from ("pod.images", "pod.containers")
     yield from ("node.images", "node.eligible", "node.missing_image_bytes")
     yield from ("node.ips.capacity", "node.ips.free")
+    yield "group.name"
+    yield from (f"group.{name}" for name in GROUP_NUMBERS)
     yield from ("namespace.name", "namespace.label", "namespace.annotation")
     yield from ("node.name", *_PLAIN, "node.label", "node.annotation", "node.condition")
     yield from WELL_KNOWN_LABELS

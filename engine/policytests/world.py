@@ -311,6 +311,7 @@ class _OtherPods:
         self.layout = snapshot.layout
         self.nominations = snapshot.nominations
         self.beside = snapshot.beside
+        self.waiting = snapshot.waiting
         self.objects = snapshot.objects
         self.objects_version = snapshot.objects_version
         self.objects_changed = snapshot.objects_changed

@@ -136,12 +136,12 @@ class Watching:
         rooms.cache.attend(needs.attended)
         listens = QUEUE in needs.attended
         rooms.queue.on_change = self._waits if listens else None
-        rooms.queue.on_gone = rooms.cache.remove_waiting if listens else None
+        rooms.queue.on_gone = rooms.cache.remove_queued if listens else None
         for queued in rooms.queue if listens and QUEUE not in before else ():
             self._waits(queued)
 
     def _waits(self, queued: QueuedPod) -> None:
-        self._rooms.cache.set_waiting(queued.pod, queued.times)
+        self._rooms.cache.set_queued(queued.pod, queued.times)
 
     # ---- what changes without an event -------------------------------------------------------
 

@@ -14,11 +14,6 @@ def reasons(text):
     return [one.message for plan in result.plans for one in unsupported(plan)]
 
 
-def test_what_the_scheduler_has_no_values_for():
-    (reason,) = reasons("filter: group.size > node.cpu.free\n")
-    assert "`group.size`" in reason
-
-
 @pytest.mark.parametrize(
     "text",
     [
