@@ -4,6 +4,7 @@ Deciding is synchronous and happens here in slices of a few milliseconds; writin
 one task a pod. Between the two a pod goes through these states:
 
     queue.pop ─▶ decide ─┬─ a node ─▶ assume ─▶ bind ─┬─ BOUND ─────────▶ done, the watch confirms
+                         │             └ wait for leave│                    (see `waiting`)
                          │                            ├─ TAKEN or GONE ─▶ forget, done
                          │                            ├─ REFUSED ───────▶ forget, requeue: backoff
                          │                            └─ UNKNOWN ───────▶ stays assumed, is asked
@@ -30,24 +31,27 @@ import msgspec
 
 from engine.cache import Cache
 from engine.clock import Clock
-from engine.cycle import conclude
+from engine.cycle import conclude, decide
 from engine.display import plain
-from engine.eventhandlers import POD_FREED, on_node
+from engine.eventhandlers import POD_ASSIGNED, POD_FREED, on_node
 from engine.executor import Changes, Executor
-from engine.framework.acting import NOTHING, Acts
+from engine.framework.acting import Acts
 from engine.framework.decision import Decision, Placed
 from engine.framework.edge import Binder, BindOutcome, EffectWriter, EventSink, PodStatusWriter
 from engine.framework.effects import Bind, Evict, Patch, SetUnschedulable, pod_event
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.frameworks import Frameworks
+from engine.framework.interface import Permitted
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Signals, Snapshot
-from engine.framework.status import Status
+from engine.framework.status import Status, unschedulable
+from engine.gangs import Chosen, Gangs, Refused
 from engine.objects import Condition, Pod
 from engine.plugins.default_preemption import BY_SCHEDULER, DISRUPTION_TARGET
 from engine.queue import QueuedPod, Rules, SchedulingQueue, SubQueue
 from engine.telemetry import Count, Telemetry
+from engine.waiting import Held, Permits
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +59,7 @@ SLICE_SECONDS: Final = 0.002
 MOST_IN_FLIGHT: Final = 200
 _RESOLVE_FIRST: Final = 0.2
 _RESOLVE_MOST: Final = 5.0
+_HAND_OVER_SECONDS: Final = 60.0
 _MINUTE: Final = 60.0
 _MESSAGE: Final = 4096
 """Characters of a condition's message; the API server takes no pod of more than 1.5 MB."""
@@ -112,6 +117,7 @@ def rules_of(framework: Rulers, newest: Callable[[], Snapshot]) -> Rules:
         framework.gates_move,
         framework.sorter,
         lambda pod: _alike(framework, pod, newest()),
+        (lambda pod: framework.kin(pod, newest())) if framework.gangs else None,
     )
 
 
@@ -122,25 +128,11 @@ def _alike(framework: Rulers, pod: PodInfo, snapshot: Snapshot) -> Hashable:
     no matter of its class.
     """
     key = None if framework.keys_move else framework.class_key(pod, snapshot)
+    if framework.gangs:  # what one gang was told says nothing of another
+        key = None if key is None else (key, framework.kin(pod, snapshot))
     if key is None or not framework.of(pod).rescues:
         return key
     return key, pod.priority, pod.pod.spec.preemption_policy
-
-
-@dataclass(slots=True)
-class _Chosen:
-    """A pod with its node, and what is to be done about it."""
-
-    queued: QueuedPod
-    decision: Decision
-    node: str
-    acts: Acts
-    executor: Executor | None = None
-
-    def undo(self) -> None:
-        """Takes back what was reserved."""
-        if self.executor is not None:
-            self.executor.undo()
 
 
 class Scheduler:
@@ -175,9 +167,25 @@ class Scheduler:
         self.changes = Changes()
         """To be told of every change of an object that a pod may wait for."""
         self._wake = asyncio.Event()
+        self.permits = Permits(
+            cache=cache,
+            queue=queue,
+            clock=clock,
+            framework_of=self.framework_of,
+            snapshot=self.snapshot,
+            go=self._released,
+            back=self._refused,
+        )
+        """The pods that wait for leave to be bound."""
+        self.gangs = Gangs(host=self, cache=cache, queue=queue, permits=self.permits, clock=clock)
+        """Those that wait for each other."""
+        self.permits.also = self.gangs.also
+        self.add_background(self.permits)
         self._minute = int(clock.time() // _MINUTE)
         self._fault: BaseException | None = None
         self._stopping = False
+        self.leads = True
+        """False while another replica decides: the queue fills, and nobody is told anything."""
 
     # ---- wiring ------------------------------------------------------------------------------
 
@@ -206,6 +214,17 @@ class Scheduler:
         """
         self.framework = framework
         self._queue.set_rules(rules_of(framework, self.snapshot), changed)
+        self.permits.new_rules()
+        self.gangs.new_rules()
+        self.wake()
+
+    def lead(self) -> None:
+        """It is for us to decide from now on, and to tell whose pods gates hold."""
+        self.leads = True
+        for queued in list(self._queue.pending()):
+            held = queued.where is SubQueue.GATED
+            if held and not _says(queued.pod, "SchedulingGated", _why_gated(queued)):
+                self._gated(queued)
         self.wake()
 
     def snapshot(self) -> Snapshot:
@@ -236,6 +255,10 @@ class Scheduler:
                     await asyncio.sleep(0)
                 else:
                     await self._sleep(stopped)
+        except asyncio.CancelledError:
+            for task in self._tasks | self._others:
+                task.cancel()  # nobody waits for a server that may never answer
+            raise
         finally:
             self._stopping = True
             stopped.cancel()
@@ -262,13 +285,18 @@ class Scheduler:
         for background in self._background:
             busy |= background.step(deadline)
         self._tick()
-        while self.framework is not None and self.in_flight < MOST_IN_FLIGHT:
-            queued = self._queue.pop()
-            if queued is None:
-                return busy
-            self.schedule_one(queued, self.framework.of(queued.pod))
+        while self.leads and self.framework is not None and self.in_flight < MOST_IN_FLIGHT:
+            if self.gangs.busy:
+                self.gangs.step()
+            else:
+                queued = self._queue.pop()
+                if queued is None:
+                    return busy
+                self.schedule_one(queued)
             if self._clock.monotonic() >= deadline:
+                self.gangs.pause()
                 return True
+        self.gangs.pause()
         return busy
 
     async def _sleep(self, stopped: asyncio.Task[Literal[True]]) -> None:
@@ -285,6 +313,7 @@ class Scheduler:
 
     def _tick(self) -> None:
         self._queue.flush()
+        self.gangs.check()
         for uid, executor in self._preparing.items():
             if self._cache.node_of(uid) is None:
                 executor.cancel("the pod is gone")
@@ -300,53 +329,164 @@ class Scheduler:
 
     # ---- one pod -----------------------------------------------------------------------------
 
-    def schedule_one(self, queued: QueuedPod, framework: Framework) -> None:
+    def schedule_one(self, queued: QueuedPod) -> None:
         """One cycle and what follows from it."""
         pod = queued.pod
         if pod.terminating or self._cache.node_of(pod.uid) is not None:
             self._queue.done(pod.uid)
             return
+        if self.framework_of(pod).gangs and self.gangs.begin(queued):
+            return
+        found = self._choose(queued, conclude)
+        if isinstance(found, Refused):
+            self.refuse(found)
+        else:
+            self.go(found)
+
+    def _choose(
+        self, queued: QueuedPod, decide: Callable[[PodInfo, Snapshot, Framework], Decision]
+    ) -> Chosen | Refused:
+        """Decides, and gives the pod its node and what is reserved for it there."""
+        pod, framework = queued.pod, self.framework_of(queued.pod)
         started = self._clock.monotonic()
         snapshot = self.snapshot()
         now = snapshot.now
-        decision = conclude(pod, snapshot, framework)
+        decision = decide(pod, snapshot, framework)
         placed = Placed(decision, snapshot, self._clock.monotonic() - started)
         for observer in self._observers:
             observer(placed)
         if decision.node is None:
-            self._unplaced(queued, decision)
-            return
+            return Refused(queued, decision)
         self._cache.assume(pod, decision.node, now)
-        acts = NOTHING
+        if len(self.permits):
+            self.permits.happened(POD_ASSIGNED)
+        chosen = Chosen(queued, decision, decision.node)
         if framework.acts(pod):
-            there = self._cache.snapshot(now, self._signals.view(self._cache, now))
-            acts = framework.act(pod, there, decision)
-            if not acts.status.ok:
-                self._taken_back(queued, acts.status, decision.node)
-                return
-            for note in acts.before:
-                self._edge.events.emit(note)
-            if acts.dry_run:
-                self._dry_run(pod, decision.node)
-                return
-        self._place(_Chosen(queued, decision, decision.node, acts))
+            chosen.there = there = self._cache.snapshot(now, snapshot.signals)
+            chosen.leave = leave = framework.reserve(pod, there, decision.node)
+            status, chosen.pre_bind = leave.status, leave.pre_bind
+            if status.ok and leave.reserved:
+                chosen.executor = self._executor()
+                status = chosen.executor.reserve(leave.reserved)
+            if not status.ok:
+                self.permits.tell(leave)
+                return Refused(queued, decision, status)
+        return chosen
 
-    def _place(self, chosen: _Chosen) -> None:
-        """Carries out what is to be done at once, and begins what takes longer."""
+    # ---- for gangs
+
+    def choose(self, queued: QueuedPod) -> Chosen | Refused:
+        """See `gangs.Host.choose`."""
+        found = self._choose(queued, decide)
+        if isinstance(found, Refused):
+            self._cache.forget(queued.pod.uid)
+        else:
+            found.there = None  # others come before it goes
+        return found
+
+    def go(self, chosen: Chosen) -> None:
+        """See `gangs.Host.go`."""
+        self.hold(chosen, {})
+
+    def hold(self, chosen: Chosen, by: Mapping[str, Permitted]) -> None:
+        """See `gangs.Host.hold`; nobody holds a pod that goes at once."""
+        by = {**chosen.leave.held, **by}
+        if by:
+            held = Held(
+                chosen.queued, chosen.decision, chosen.node, by, chosen.executor, chosen.pre_bind
+            )
+            status = self.permits.hold(held)
+            if status.ok:
+                self._waits(held)
+            else:
+                chosen.undo()
+                self._taken_back(chosen.queued, status, chosen.node)
+        elif chosen.there is not None or self.framework_of(chosen.queued.pod).acts(
+            chosen.queued.pod
+        ):
+            self._may_go(chosen, chosen.there or self.snapshot())
+        else:
+            self._place(chosen)
+        self.permits.tell(chosen.leave)
+
+    def give_back(self, chosen: Chosen, *, tell: bool) -> None:
+        """See `gangs.Host.give_back`."""
+        chosen.undo()
+        if tell:
+            self._forget(chosen.queued.pod, chosen.node)
+        else:
+            self._cache.forget(chosen.queued.pod.uid)
+
+    def refuse(self, refused: Refused) -> None:
+        """See `gangs.Host.refuse`."""
+        decision = refused.decision
+        if refused.status is None:
+            self._unplaced(refused.queued, decision)
+        else:
+            self._taken_back(refused.queued, refused.status, decision.node or "")
+
+    def reject(self, queued: QueuedPod, message: str, plugins: frozenset[str]) -> None:
+        """See `gangs.Host.reject`."""
+        self._telemetry.add(Count.ATTEMPTS_UNSCHEDULABLE)
+        self._fail(queued, "Unschedulable", message, plugins)
+
+    # ---- leave to be bound
+
+    def _waits(self, held: Held) -> None:
+        """The owner is told, as of any other wait: the pod has a node and is not bound to it."""
+        pod, most = held.pod, f"{held.seconds:g} s at most"
+        self._telemetry.add(Count.PODS_HELD)
+        why = plain(f"waits on node {held.node}, {most}: {held.why}", _MESSAGE)
+        log.info('Waits in permit pod="%s" node="%s" reason="%s"', pod.key, held.node, why)
+        self._edge.events.emit(pod_event(pod, "Normal", "WaitingOnPermit", "Permit", why))
+        self._set_condition(pod, "WaitingOnPermit", why)
+
+    def _released(self, held: Held) -> None:
+        chosen = Chosen(
+            held.queued, held.decision, held.node, executor=held.executor, pre_bind=held.pre_bind
+        )
+        self._may_go(chosen, self.snapshot())
+
+    def _refused(self, held: Held, status: Status) -> None:
+        self._taken_back(held.queued, status, held.node)
+
+    def framework_of(self, pod: PodInfo) -> Framework:
+        """Who decides about the pod."""
+        assert self.framework is not None
+        return self.framework.of(pod)
+
+    def _may_go(self, chosen: Chosen, snapshot: Snapshot) -> None:
+        """Asks what is to be done with a pod that may be bound, and does it."""
+        pod = chosen.queued.pod
+        chosen.acts = acts = self.framework_of(pod).act(pod, snapshot, chosen.decision)
+        chosen.pre_bind = (*chosen.pre_bind, *acts.pre_bind)
+        if not acts.status.ok:
+            chosen.undo()
+            self._taken_back(chosen.queued, acts.status, chosen.node)
+            return
+        for note in acts.before:
+            self._edge.events.emit(note)
+        if acts.how.dry_run:
+            chosen.undo()
+            self._dry_run(pod, chosen.node)
+        else:
+            self._place(chosen)
+
+    def _place(self, chosen: Chosen) -> None:
+        """Begins what is to be done before the binding, and the binding."""
         pod, acts = chosen.queued.pod, chosen.acts
-        if acts.reserved or acts.pre_bind:
-            chosen.executor = self._executor()
-            reserved = chosen.executor.reserve(acts.reserved)
-            if not reserved.ok:
-                self._taken_back(chosen.queued, reserved, chosen.node)
-                return
-        if acts.annotations:
-            self._cache.carry(annotated(pod.pod, acts.annotations))
-        if chosen.executor is not None and acts.pre_bind:
+        if acts.annotations or acts.labels:
+            self._cache.carry(marked(pod.pod, acts.annotations, acts.labels))
+        if chosen.pre_bind:
+            chosen.executor = chosen.executor or self._executor()
             self._preparing[pod.uid] = chosen.executor
             self._start(self._prepare(chosen, chosen.executor), self._others)
         else:
-            self._start(self._bind(chosen), self._tasks)
+            self._start_binding(chosen)
+
+    def _start_binding(self, chosen: Chosen) -> None:
+        """By us in one of the slots, by somebody else beside them."""
+        self._start(self._bind(chosen), self._others if chosen.acts.how.by else self._tasks)
 
     def _start(self, work: Coroutine[Any, Any, None], among: set[asyncio.Task[None]]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -444,9 +584,9 @@ class Scheduler:
         autoscalers add no nodes for the pod.
         """
         pod = queued.pod
-        if pod.pod.spec.scheduling_gates:
+        if pod.pod.spec.scheduling_gates or not self.leads:
             return
-        why = plain(" ".join(queued.gating_reasons), _MESSAGE)
+        why = _why_gated(queued)
         log.info('Gated pod="%s" plugin="%s" reason="%s"', pod.key, queued.gating_plugin, why)
         note = pod_event(pod, "Normal", "SchedulingGated", "Gating", why)
         self._edge.events.emit(note)
@@ -455,8 +595,10 @@ class Scheduler:
     def report(self, pod: PodInfo, reason: str, message: str, nominated: str | None = None) -> None:
         """Tells the user why the pod waits.
 
-        An Event, and the condition if it says something new.
+        An Event, and the condition if it says something new; nothing while another replica leads.
         """
+        if not self.leads:
+            return
         message = plain(message, _MESSAGE)
         note = pod_event(pod, "Warning", "FailedScheduling", "Scheduling", message)
         self._edge.events.emit(note)
@@ -507,8 +649,11 @@ class Scheduler:
         victim = effect.pod
         note = f"Preempted by pod {effect.preemptor.uid} on node {node}"
         preparing = self._preparing.get(victim.uid)
-        if preparing is not None:
-            preparing.cancel(f"preempted by {effect.preemptor.key}")
+        why = f"preempted by {effect.preemptor.key}"
+        if self.permits.reject(victim.uid, unschedulable(why)):
+            note += " (in kube-scheduler memory)."
+        elif preparing is not None:
+            preparing.cancel(why)
             note += " (in kube-scheduler memory)."
         else:
             why_not = await self._edge.writer.evict(effect)
@@ -522,21 +667,21 @@ class Scheduler:
 
     # ---- binding -----------------------------------------------------------------------------
 
-    async def _prepare(self, chosen: _Chosen, executor: Executor) -> None:
+    async def _prepare(self, chosen: Chosen, executor: Executor) -> None:
         """What has to be done before the binding, however long it takes."""
         pod = chosen.queued.pod
         try:
-            status = await executor.carry_out(chosen.acts.pre_bind)
+            status = await executor.carry_out(chosen.pre_bind)
         finally:
             del self._preparing[pod.uid]
         if status.ok:
-            self._start(self._bind(chosen), self._tasks)
+            self._start_binding(chosen)
         elif self._stopping:
             self._forget(pod, chosen.node)  # whoever reads the server next tries it again
         else:
             self._taken_back(chosen.queued, status, chosen.node)
 
-    async def _bind(self, chosen: _Chosen) -> None:
+    async def _bind(self, chosen: Chosen) -> None:
         queued, node, acts = chosen.queued, chosen.node, chosen.acts
         pod = queued.pod
         effect = Bind(pod, node, acts.annotations)
@@ -544,23 +689,24 @@ class Scheduler:
         if self._cache.nodes.row(node) < 0:
             # The API server would bind to a node that does not exist.
             outcome, why = BindOutcome.REFUSED, f"node {node} is gone"
+        elif acts.how.by:
+            outcome, why = await self._hand_over(chosen)
         else:
             outcome, why = await self._edge.binder.bind(effect)
-        if outcome is BindOutcome.UNKNOWN:
+        if outcome is BindOutcome.UNKNOWN and not acts.how.by:
             outcome, why = await self._resolve(effect, why)
         match outcome:
             case BindOutcome.BOUND:
                 self._succeeded(pod, chosen.decision, node)
-                for note in acts.after:
-                    self._edge.events.emit(note)
+                self._after(acts)
             case BindOutcome.TAKEN | BindOutcome.GONE:
-                chosen.undo()
+                await chosen.take_back()
                 self._queue.done(pod.uid)
                 self._forget(pod, node)
                 log.info('Dropped pod="%s" reason="%s"', pod.key, why)
             case BindOutcome.REFUSED:
                 self._telemetry.add(Count.ATTEMPTS_ERROR)
-                chosen.undo()
+                await chosen.take_back()
                 message = f"binding rejected: {why}"
                 self._fail(queued, "SchedulerError", message, None, nominated="")
                 self._forget(pod, node)
@@ -568,6 +714,41 @@ class Scheduler:
                 log.warning('Left with its binding unknown pod="%s" reason="%s"', pod.key, why)
             case _:
                 assert_never(outcome)
+
+    async def _hand_over(self, chosen: Chosen) -> tuple[BindOutcome, str]:
+        """Somebody else binds the pod: waits until the watch says so, for a minute at most."""
+        uid, by = chosen.queued.pod.uid, chosen.acts.how.by
+        chosen.executor = chosen.executor or self._executor()
+        status = await chosen.executor.carry_out(chosen.acts.handed)
+        if not status.ok:
+            return BindOutcome.REFUSED, " ".join(status.reasons)
+        log.info('Handed over pod="%s" node="%s" to="%s"', chosen.queued.pod.key, chosen.node, by)
+        deadline = self._clock.monotonic() + _HAND_OVER_SECONDS
+        while self._clock.monotonic() < deadline:
+            outcome = self._as_watched(uid, chosen.node)
+            if outcome is not None:
+                return outcome
+            if self._stopping:
+                return BindOutcome.UNKNOWN, f"it is with {by}"
+            await self._edge.pause(_RESOLVE_FIRST)
+        return BindOutcome.REFUSED, f"{by} has not bound it within {_HAND_OVER_SECONDS:g} s"
+
+    def _as_watched(self, uid: str, wanted: str) -> tuple[BindOutcome, str] | None:
+        """What became of a pod of ours, as far as the watch has said."""
+        node = self._cache.node_of(uid)
+        if node is None:
+            return BindOutcome.GONE, "deleted while its binding was unknown"
+        if self._cache.is_assumed(uid):
+            return None
+        return (BindOutcome.BOUND if node == wanted else BindOutcome.TAKEN), f"bound to {node}"
+
+    def _after(self, acts: Acts) -> None:
+        """What a pod that is bound has coming."""
+        for effect in acts.after:
+            if isinstance(effect, Patch):
+                self._start(self._patch(effect), self._others)
+            else:
+                self._edge.events.emit(effect)
 
     def _forget(self, pod: PodInfo, node: str) -> None:
         """Takes an assumption back and tells the pods that were rejected for want of the room."""
@@ -583,13 +764,9 @@ class Scheduler:
         log.warning('Outcome of binding unknown pod="%s" reason="%s"', effect.pod.key, why)
         pause = _RESOLVE_FIRST
         while True:
-            uid = effect.pod.uid
-            node = self._cache.node_of(uid)
-            if node is None:
-                return BindOutcome.GONE, "deleted while its binding was unknown"
-            if not self._cache.is_assumed(uid):
-                taken = node != effect.node
-                return (BindOutcome.TAKEN if taken else BindOutcome.BOUND), f"bound to {node}"
+            watched = self._as_watched(effect.pod.uid, effect.node)
+            if watched is not None:
+                return watched
             outcome, why = await self._edge.binder.resolve(effect)
             if outcome is not BindOutcome.UNKNOWN or self._stopping:
                 return outcome, why
@@ -603,21 +780,25 @@ class Scheduler:
         self._edge.events.emit(pod_event(pod, "Normal", "Scheduled", "Binding", note))
         log.info(
             'Successfully bound pod to node pod="%s" node="%s" evaluatedNodes=%d feasibleNodes=%d'
-            ' score=%g bundle="%s"',
+            ' score=%g bundle="%s"%s',
             pod.key,
             node,
             decision.evaluated,
             decision.feasible,
             decision.total,
             decision.bundle,
+            f' why="{plain(decision.why)}"' if decision.why else "",
         )
 
 
-def annotated(pod: Pod, annotations: Mapping[str, str]) -> Pod:
+def marked(pod: Pod, annotations: Mapping[str, str], labels: Mapping[str, str]) -> Pod:
     """The pod as it will be once it is bound."""
-    replace = msgspec.structs.replace
-    more = {**(pod.metadata.annotations or {}), **annotations}
-    return replace(pod, metadata=replace(pod.metadata, annotations=more))
+    replace, meta = msgspec.structs.replace, pod.metadata
+    if annotations:
+        meta = replace(meta, annotations={**(meta.annotations or {}), **annotations})
+    if labels:
+        meta = replace(meta, labels={**(meta.labels or {}), **labels})
+    return replace(pod, metadata=meta)
 
 
 def going(pod: Pod, message: str, at: float) -> Pod:
@@ -631,6 +812,10 @@ def going(pod: Pod, message: str, at: float) -> Pod:
         metadata=replace(pod.metadata, deletion_timestamp=since),
         status=replace(pod.status, conditions=[*others, target]),
     )
+
+
+def _why_gated(queued: QueuedPod) -> str:
+    return plain(" ".join(queued.gating_reasons), _MESSAGE)
 
 
 def _says(pod: PodInfo, reason: str, message: str) -> bool:

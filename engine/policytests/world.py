@@ -143,7 +143,7 @@ class SceneWorlds(Worlds):
         """See `Worlds.subject`; what the queue knows of the pod is given by its fixture."""
         given = self.beside.pods.get(pod.uid)
         times = _NO_TIMES if given is None else queue_times(given)
-        if queued is not None and not is_missing(queued.queued_at):
+        if queued is not None and is_missing(times.queued_at):
             times = queued
         return SceneSubject(self, pod, snapshot, times)
 
@@ -308,6 +308,7 @@ class _OtherPods:
         self.nodes_generation = snapshot.nodes_generation
         self.layout = snapshot.layout
         self.nominations = snapshot.nominations
+        self.waiting = snapshot.waiting
         self.objects = snapshot.objects
         self.objects_version = snapshot.objects_version
         self.objects_changed = snapshot.objects_changed

@@ -46,6 +46,7 @@ def test_page(page):
             page.stem
             in (
                 "P118",
+                "P119",
                 "P401",
                 "P402",
                 "P403",

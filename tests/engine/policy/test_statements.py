@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from zoneinfo import ZoneInfo
+
 import pytest
 
 from engine.config import BerthDocument
+from engine.framework.effects import set_on_pod
+from engine.framework.interface import Points
+from engine.framework.profile import Profile, Weighted
+from engine.plugins.registry import default_plugins
+from engine.policy.chain import framework_of, worlds_of
 from engine.policy.reloader import Refusal, compile_at_once, compile_settings
 from engine.queue import SubQueue
+from engine.telemetry import Count
 from tests.builders import make_node
 from tests.engine.policy.builders import compiled, compiler
-from tests.engine.test_scheduler import World, in_a_loop
+from tests.engine.test_preemption import settle
+from tests.engine.test_scheduler import BOUND, REFUSED, World, in_a_loop
 
 
 def world(text, *, nodes=("n1",)):
@@ -187,6 +196,59 @@ async def test_annotations_ride_on_the_binding_and_events_follow_it():
     ]
 
 
+LABEL = "prebind: label example.com/node = node.name, label example.com/none = node.label[none]\n"
+
+
+@in_a_loop
+async def test_labels_are_written_before_the_binding_and_seen_at_once():
+    made = world(LABEL + "filter: count(node.pods where it.label example.com/node=n1) < 1\n")
+    made.comes("a")
+    made.comes("b")
+    await settle(made)
+    body = {"metadata": {"uid": "uid-default-a", "labels": {"example.com/node": "n1"}}}
+    assert made.edge.patches == [("a", body)]
+    assert made.edge.calls[0][0] == "patch", "before the binding"
+    assert made.edge.binds == [("a", "n1")]
+    assert made.where("b") is SubQueue.UNSCHEDULABLE, "the first one is labelled in the same cycle"
+
+
+@pytest.mark.parametrize(("before", "undone"), [({}, None), ({"example.com/node": "old"}, "old")])
+@in_a_loop
+async def test_labels_are_taken_back_if_the_pod_is_not_bound(before, undone):
+    made = world(LABEL)
+    made.edge.bind_answers.append(REFUSED)
+    made.comes("a", labels=before)
+    await settle(made)
+    back = {"metadata": {"uid": "uid-default-a", "labels": {"example.com/node": undone}}}
+    assert [body for _, body in made.edge.patches][1] == back
+    assert made.where("a") is SubQueue.BACKOFF
+
+
+@in_a_loop
+async def test_labels_that_cannot_be_written_fail_the_pod_and_nothing_is_bound():
+    made = world(LABEL)
+    made.edge.patch_answers.append("pods is forbidden: cannot patch")
+    made.comes("a")
+    await settle(made)
+    assert (made.edge.binds, len(made.edge.patches)) == ([], 1)
+    assert messages(made) == ["pods is forbidden: cannot patch"]
+    assert made.assigned("a") is None
+
+
+@in_a_loop
+async def test_what_postbind_sets_is_written_when_the_pod_is_bound_and_only_then():
+    made = world('postbind: annotate example.com/at = node.name, label example.com/done = "yes"\n')
+    made.edge.bind_answers.extend([REFUSED, BOUND])
+    made.comes("a")
+    await made.turn()
+    assert made.edge.patches == []
+    made.clock.advance(2.0)
+    await made.turn()
+    await made.scheduler.drain()
+    meta = {"labels": {"example.com/done": "yes"}, "annotations": {"example.com/at": "n1"}}
+    assert made.edge.patches == [("a", {"metadata": {"uid": "uid-default-a", **meta}})]
+
+
 @in_a_loop
 async def test_a_dry_run_binds_nothing_and_says_so():
     made = world("bind: pod.label sandbox -> dry run\nbind: default\n")
@@ -199,16 +261,82 @@ async def test_a_dry_run_binds_nothing_and_says_so():
     assert ("a", "Normal", "DryRun", note) in made.edge.events
 
 
+class Remote:
+    """Hands pods over by an annotation, to somebody who may bind them."""
+
+    name = "Remote"
+
+    def points(self):
+        return Points(binder=self.hand)
+
+    def hand(self, pod, snapshot, row):
+        return (set_on_pod(pod, {}, {"remote.example.com/node": snapshot.nodes.name(row)}),)
+
+
+def handing_over():
+    remote = (*default_plugins(), Weighted(Remote()))
+    settings = compile_settings(BerthDocument(), [Profile("berth", remote)])
+    text = "bind: pod.label far -> with Remote\nprebind: annotate example.com/a = node.name\n"
+    made = World({}, in_tree=remote)
+    bundle = compile_at_once(compiler(), {"p.policy": text}, settings)
+    profile = Profile("berth", remote)
+    framework = framework_of(profile, bundle, worlds=worlds_of(ZoneInfo("UTC"), ()))
+    made.scheduler.use(framework, None)
+    return made
+
+
+@in_a_loop
+async def test_a_pod_is_handed_to_who_binds_it_and_watched_until_it_is_bound():
+    made = handing_over()
+    pod = made.comes("a", labels={"far": "yes"})
+    made.comes("b")
+    await settle(made)
+    assert [name for name, _ in made.edge.binds] == ["b"]
+    assert made.edge.patches == [
+        ("a", {"metadata": {"uid": "uid-default-a", "annotations": {key: "n1"}}})
+        for key in ("example.com/a", "remote.example.com/node")
+    ], "no Binding of ours carries the annotations"
+    assert made.assigned("a") == ("n1", True)
+    made.bound(pod, "n1")
+    await settle(made)
+    assert made.telemetry[Count.ATTEMPTS_SCHEDULED] == 2
+    assert made.where("a") is None
+
+
+@in_a_loop
+async def test_a_pod_that_nobody_binds_within_a_minute_is_taken_back():
+    made = handing_over()
+    made.comes("a", labels={"far": "yes"})
+    await settle(made)
+    made.clock.advance(60.0)
+    await settle(made)
+    assert messages(made) == ["binding rejected: Remote has not bound it within 60 s"]
+    undo = {"remote.example.com/node": None}, {"example.com/a": None}
+    assert [body["metadata"]["annotations"] for _, body in made.edge.patches[2:]] == [*undo]
+    assert (made.assigned("a"), made.where("a")) == (None, SubQueue.BACKOFF)
+
+
+@in_a_loop
+async def test_a_binder_that_the_profile_lacks_is_named():
+    made = handing_over()
+    bundle = compile_at_once(
+        compiler(),
+        {"p.policy": "bind: with Remote\n"},
+        compile_settings(BerthDocument(), [Profile("berth", (Weighted(Remote()),))]),
+    )
+    profile = Profile("berth", tuple(default_plugins()))
+    worlds = worlds_of(ZoneInfo("UTC"), ())
+    made.scheduler.use(framework_of(profile, bundle, worlds=worlds), None)
+    made.comes("a")
+    await settle(made)
+    assert messages(made) == ["no plugin of the profile binds pods as Remote"]
+
+
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("gang: by pod.label[app] min 2\n", "gang:"),
         ("quota: by pod.namespace max cpu 2\n", "quota:"),
         ("preempt: never\n", "preempt:"),
-        ("permit: wait 5s until node.ready\n", "permit: ... wait"),
-        ("prebind: label example.com/a = node.name\n", "prebind: label"),
-        ("postbind: annotate example.com/a = node.name\n", "postbind: annotate"),
-        ("bind: with other\n", "bind: with other"),
         ("mode: shadow\nfilter: node.ready\n", "mode: shadow"),
         ("mode: canary 10%\nfilter: node.ready\n", "mode: canary 10%"),
     ],
