@@ -13,7 +13,7 @@ from dsl.analysis.names import contradicting_status, unused
 from dsl.analysis.order import decided, same_keys
 from dsl.analysis.ranges import Ranges
 from dsl.analysis.samples import not_sampled, question_of
-from dsl.analysis.stock import not_in_stock, read_inventory
+from dsl.analysis.stock import at_use, not_in_stock, read_inventory
 from dsl.diagnostics import Diagnostic
 
 __all__ = [
@@ -43,6 +43,8 @@ def analyse(
     for one in files:
         yield from over_budget(one, size, keys)
         if one.used is not None:
+            if stock is not None:
+                yield from at_use(one.used, not_in_stock(one, stock))
             continue
         yield from unused(one)
         yield from contradicting_status(one)
