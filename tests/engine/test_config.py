@@ -403,6 +403,11 @@ def test_the_name_is_of_the_only_profile(load_text):
         flags(several, scheduler_name="c")
 
 
+def test_prometheus_by_host_and_port():
+    settings = flags(load(None), prometheus_url="prometheus.kube-system:9090")
+    assert settings.berth.prometheus.url == "http://prometheus.kube-system:9090"
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
