@@ -21,6 +21,7 @@ from engine.framework.acting import DEFAULT_BINDER
 from engine.framework.profile import Profile
 from engine.plugins import out_of_tree
 from engine.plugins.registry import DEFAULT_WEIGHTS
+from engine.policy.shares import about_many
 
 _QUEUE_FIELDS: Final = ("pod.queued_at", "pod.first_attempt_at", "pod.attempts")
 _QUEUE_RULES: Final = ("sorts",)
@@ -95,8 +96,6 @@ def unsupported(plan: Plan) -> list[Diagnostic]:
     for rule, reason in _beyond(plan):
         told.add(rule.span.start)
         add(rule.span, reason, _LEAVE_OUT)
-    if plan.mode not in ("enforce", "off"):
-        add(plan.name_span, _later(f"mode: {plan.mode}"), "write  mode: enforce   or   mode: off")
     metrics = {spec.name: spec for spec in plan.metrics}
     for point, rule in _rules(plan):
         # Where a whole statement waits for another version, what it reads is no second cause.
@@ -114,6 +113,13 @@ def binders_of(profiles: Iterable[Profile]) -> frozenset[str]:
 def installed() -> frozenset[str]:
     """The plugins that a profile could name: who does not know the profiles believes them all."""
     return frozenset(out_of_tree.names())
+
+
+def at_load(plan: Plan, binders: Set[str]) -> Iterator[Diagnostic]:
+    """What a scheduler says of a policy that is right; `binders` are those of `without_binder`."""
+    yield from unsupported(plan)
+    yield from without_binder(plan, binders)
+    yield from about_many(plan)
 
 
 def names_of_plugins(plans: Sequence[Plan]) -> Iterator[Diagnostic]:

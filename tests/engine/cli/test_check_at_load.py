@@ -46,7 +46,6 @@ def found(*args):
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
-        (GOOD + "mode: shadow\n", 1, "`mode: shadow`"),
         ("score: count(node.nominated)\n", 1, "`node.nominated`"),
         ("metric m = usage cpu\n" + GOOD + "score: m/node.cpu.capacity*100\n", 3, "`usage`"),
     ],
