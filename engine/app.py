@@ -56,6 +56,7 @@ from engine.policy.reloader import (
     compile_settings,
     in_a_line,
 )
+from engine.policy.shadow import Shadow
 from engine.policy.sources import ConfigMapSource, FolderSource, Offer, Texts
 from engine.policy.support import new_compiler
 from engine.queue import SchedulingQueue
@@ -142,6 +143,13 @@ class App:
             max_backoff=self.settings.max_backoff_seconds,
         )
         self._plain = plain
+        self.shadow = Shadow(
+            worlds=self._worlds,
+            rulers=lambda: self.frameworks,
+            clock=clock,
+            telemetry=self.telemetry,
+            tell=self._tell_shadow,
+        )
         self.records = Records(lambda: self.frameworks, clock)
         self.scheduler: Scheduler | None = None
         self.reloader: Reloader | None = None
@@ -322,6 +330,8 @@ class App:
         else:
             self._config_map = source
         scheduler.add_background(self.reloader)
+        scheduler.add_background(self.shadow)
+        scheduler.observe(self.shadow.placed)
 
     def _watch(self, session: Session, wiring: Wiring, start: Start) -> None:
         """What policies read beside nodes and pods has a place to be watched from."""
@@ -409,6 +419,7 @@ class App:
         if self._recorder is not None:
             self._recorder.rules(bundle.hash, bundle.files, self._recorded_settings())
         self.scheduler.use(self.frameworks_of(bundle), changed)
+        self.shadow.use(bundle.plans)
         log.info(
             'Policies in force source="%s" bundle="%s" policies="%s"',
             self.reloader.title,
@@ -491,6 +502,10 @@ class App:
         self._tell_source("Warning", "PoliciesRefused", f"{refusal.summary}; {stay}{details}")
         for hook in self._hooks.refused:
             hook(refusal)
+
+    def _tell_shadow(self, line: str) -> None:
+        log.info("%s", line)
+        self._tell_source("Normal", "PolicyShadow", line)
 
     def _tell_source(self, kind: str, reason: str, note: str) -> None:
         source = self._config_map

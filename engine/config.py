@@ -100,7 +100,11 @@ def _zone(name: str) -> str:
 
 def _mode(value: object) -> object:
     """YAML reads a bare `off` as false."""
-    return "off" if value is False else value
+    value = "off" if value is False else value
+    canary = _CANARY.fullmatch(value) if isinstance(value, str) else None
+    if value in (None, "enforce", "shadow", "off") or (canary and 0 < float(canary[1]) <= _ALL):
+        return value
+    raise ValueError("must be enforce, shadow, off, or canary and a share such as canary 10%")
 
 
 def _param(value: object) -> object:
@@ -157,6 +161,8 @@ class PluginsDocument(_Document):
         return found
 
 
+_CANARY: Final = re.compile(r"canary (\d+(?:\.\d+)?)%")
+_ALL: Final = 100.0
 _FIELD_OF: Final = {to_camel(name): name for name in PluginsDocument.model_fields}
 
 
@@ -245,7 +251,7 @@ class PolicyOverride(_Document):
     params: dict[str, Annotated[Any, AfterValidator(_param)]] = {}
     weight: float | None = Field(default=None, gt=0, le=1_000_000)
     order: int | None = None
-    mode: Annotated[Literal["enforce", "off"] | None, BeforeValidator(_mode)] = None
+    mode: Annotated[str | None, BeforeValidator(_mode)] = None
 
 
 class PoliciesSection(_Document):
