@@ -147,6 +147,7 @@ class App:
         if session is None:
             return
         try:
+            session.telemetry = self.telemetry
             wiring = Wiring(self._clock, self.telemetry, Random())
             host = socket.gethostname()
             identity = f"{host}_{UUID(int=wiring.random.getrandbits(128), version=4)}"

@@ -42,6 +42,7 @@ from engine.kube.errors import (
     Unreachable,
     status_error,
 )
+from engine.telemetry import REQUEST_SECONDS, REQUESTS, Telemetry
 
 _LOG = logging.getLogger(__name__)
 
@@ -205,6 +206,9 @@ class Session:
         if configuration.tls_server_name:
             self._options["server_hostname"] = configuration.tls_server_name
         self._user_agent = f"berth/{__version__}"
+        self._host = urlsplit(self.server).netloc
+        self.telemetry = Telemetry()
+        """Where requests are counted."""
 
     @classmethod
     async def connect(
@@ -329,11 +333,15 @@ class Session:
             sock_read=timeout_seconds,
         )
         url = self._url(path, params)
+        began = self._clock.monotonic()
         try:
             answer = await self._send(method, url, data, content_type, timeout)
             async with answer:
-                return Response(answer.status, answer.headers, await answer.read())
+                response = Response(answer.status, answer.headers, await answer.read())
+                self._count(method, str(answer.status), began)
+                return response
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self._count(method, "<error>", began)
             if isinstance(data, _Fenced) and data.kept:
                 raise Fenced("not sent, as this replica does not lead any longer") from error
             if isinstance(error, TimeoutError):
@@ -350,6 +358,7 @@ class Session:
         try:
             answer = await self._send("GET", self._url(path, params), None, JSON, timeout)
             try:
+                self.telemetry.count(REQUESTS, str(answer.status), "GET", self._host)
                 if answer.status not in _OK:
                     raise status_error(answer.status, await answer.read(), answer.headers)
                 yield b""
@@ -361,6 +370,11 @@ class Session:
             if isinstance(error, TimeoutError):
                 await self._renew()
             raise self._translated(error) from error
+
+    def _count(self, method: str, code: str, began: float) -> None:
+        self.telemetry.count(REQUESTS, code, method, self._host)
+        seconds = self._clock.monotonic() - began
+        self.telemetry.observe(REQUEST_SECONDS, seconds, method, self._host)
 
     async def _send(
         self,
