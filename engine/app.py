@@ -55,11 +55,12 @@ from engine.policy.reloader import (
 from engine.policy.sources import ConfigMapSource, FolderSource, Offer, Texts
 from engine.policy.support import new_compiler
 from engine.queue import SchedulingQueue
+from engine.records import Records
 from engine.scheduler import Edge, Observer, Rulers, Scheduler, rules_of
 from engine.signals.prometheus import PrometheusRefresher, PrometheusSettings
 from engine.signals.spec import SignalSpec
 from engine.signals.store import SignalStore
-from engine.simulate import Recorder
+from engine.simulate.journal import Recorder
 from engine.tasks import tasks, unless
 from engine.telemetry import Count, Telemetry
 
@@ -132,6 +133,7 @@ class App:
             max_backoff=self.settings.max_backoff_seconds,
         )
         self._plain = plain
+        self.records = Records(lambda: self.frameworks, clock)
         self.scheduler: Scheduler | None = None
         self.reloader: Reloader | None = None
         self._config_map: ConfigMapSource | None = None
@@ -269,7 +271,7 @@ class App:
             scheduler.observe(self._recorder.placed)
             if not with_source:
                 self._recorder.rules("", {}, self._recorded_settings())
-        for observer in self._hooks.observers:
+        for observer in (self.records.placed, *self._hooks.observers):
             scheduler.observe(observer)
         if with_source:
             self._add_source(scheduler)

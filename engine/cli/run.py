@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import gc
 import logging
@@ -14,6 +13,7 @@ import click
 
 from engine.cli import runflags
 from engine.cli.logs import log_to_stderr
+from engine.cli.loop import run_in_loop
 from engine.cli.private import open_private
 from engine.cli.stopping import until_told
 
@@ -52,7 +52,7 @@ def command(
     )
     try:
         settings = load(config)
-        settings = _with_flags(settings, flags)
+        settings = with_flags(settings, flags)
         make_profiles(settings, config)  # before a journal is overwritten
     except ConfigError as wrong:
         raise click.ClickException(str(wrong)) from wrong
@@ -69,7 +69,7 @@ def command(
         _run_to_the_end(settings, flags["kubeconfig"], journal)
 
 
-def _with_flags(settings: Any, flags: dict[str, Any]) -> Any:  # noqa: ANN401 - see engine.cli
+def with_flags(settings: Any, flags: dict[str, Any]) -> Any:  # noqa: ANN401 - see engine.cli
     """Flags win over the file.
 
     Raises:
@@ -122,7 +122,7 @@ def _run_to_the_end(settings: Any, kubeconfig: str | None, journal: Any) -> None
     from engine.kube.errors import LeaseLost
 
     try:
-        asyncio.run(_run(settings, kubeconfig, journal))
+        run_in_loop(_run(settings, kubeconfig, journal))
     except LeaseLost as lost:
         # As kube-scheduler: whoever restarts us gets a follower that knows nothing wrong.
         logging.getLogger("engine").critical("Leader election lost: %s", lost)

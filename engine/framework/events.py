@@ -32,6 +32,8 @@ class Resource(Enum):
     CSI_DRIVER = "CSIDriver"
     CSI_STORAGE_CAPACITY = "CSIStorageCapacity"
     VOLUME_ATTACHMENT = "VolumeAttachment"
+    POD_GROUP = "PodGroup"
+    SCHEDULING_POD_GROUP = "SchedulingPodGroup"
     SIGNAL = "Signal"
     TIME = "Time"
     POLICY = "Policy"

@@ -14,6 +14,7 @@ from engine.objects import (
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
+    GangFailure,
     Identity,
     Namespace,
     Node,
@@ -21,8 +22,10 @@ from engine.objects import (
     PersistentVolumeClaim,
     Pod,
     PodDisruptionBudget,
+    PodGroup,
     ReplicaSet,
     ReplicationController,
+    SchedulingPodGroup,
     Service,
     StatefulSet,
     StorageClass,
@@ -106,6 +109,8 @@ class Kind:
     path: str
     wakes: Wakes | None = None
     """The events that its changes are, None if they wake nobody."""
+    served: str = ""
+    """What the API calls it, where that is the name of another one too."""
 
     @property
     def name(self) -> str:
@@ -134,7 +139,15 @@ KINDS: Final = (
         Wakes.CSI_STORAGE_CAPACITY,
     ),
     Kind(VolumeAttachment, "/apis/storage.k8s.io/v1/volumeattachments", Wakes.VOLUME_ATTACHMENT),
+    Kind(PodGroup, "/apis/scheduling.x-k8s.io/v1alpha1/podgroups", Wakes.POD_GROUP),
+    Kind(
+        SchedulingPodGroup,
+        "/apis/scheduling.k8s.io/v1beta1/podgroups",
+        Wakes.SCHEDULING_POD_GROUP,
+        served="PodGroup",
+    ),
 )
 """Nodes, pods and namespaces have handlers of their own; see `nodes`, `pods`, `namespaces`."""
 
-STRUCTS: Final = {kind.name: kind.struct for kind in KINDS}
+STRUCTS: Final = {kind.name: kind.struct for kind in KINDS} | {"GangFailure": GangFailure}
+"""Everything that the cache keeps by kind."""

@@ -1,8 +1,9 @@
 """HTTP to the API server: paths and bytes in, status and bytes out; KubeError for everything else.
 
-Configuration, authentication, TLS and the connection pool are the official client's; bodies stay
-raw. Nothing here retries, but for one 401 after new credentials were read (the server refuses such
-a request before it looks at it).
+Configuration, authentication and TLS are the official client's; bodies stay raw. Streams, and all
+that goes through a proxy, take its connection pool, other requests `engine.kube.channels`. Nothing
+here retries, but for one 401 after new credentials were read (the server refuses such a request
+before it looks at it) and for connections found closed by requests that may be sent twice.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from yarl import URL
 from engine import __version__
 from engine.clock import Clock, SystemClock
 from engine.display import one_line
+from engine.kube.channels import Answer, Broken, Channels, NotConnected, head_of
 from engine.kube.credentials import Loader, ProgramLimits
 from engine.kube.errors import (
     ConfigError,
@@ -51,6 +53,8 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
 _OK = range(200, 300)
+_REPEATABLE = frozenset({"GET", "PUT", "DELETE"})
+_FAULTS = (NotConnected, Broken, aiohttp.ClientError, TimeoutError, OSError)
 _UNAUTHORIZED = 401
 _CONNECT_SECONDS = 5.0
 _DEFAULT_TIMEOUT_SECONDS = 30.0
@@ -71,7 +75,7 @@ _BAD_CONFIG = (
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer, whatever its status."""
+    """An answer, whatever its status; names of headers are as the server writes them."""
 
     status: int
     headers: Mapping[str, str]
@@ -105,8 +109,19 @@ class _Fenced(BytesPayload):
 
     def __init__(self, value: bytes, may_leave: MayLeave) -> None:
         super().__init__(value)
+        self.value = value
         self._may_leave = may_leave
         self.kept = False
+
+    def ask(self) -> None:
+        """Asks.
+
+        Raises:
+            Fenced: it may not leave.
+        """
+        if not self._may_leave():
+            self.kept = True
+            raise Fenced("not sent, as this replica does not lead any longer")
 
     async def write_with_length(
         self, writer: AbstractStreamWriter, content_length: int | None
@@ -116,9 +131,7 @@ class _Fenced(BytesPayload):
         Raises:
             Fenced: it may not leave.
         """
-        if not self._may_leave():
-            self.kept = True
-            raise Fenced("not sent")
+        self.ask()
         await super().write_with_length(writer, content_length)
 
 
@@ -203,12 +216,23 @@ class Session:
         self._hook_at = float("-inf")
         self.server: str = str(configuration.host).rstrip("/")
         self._options: dict[str, str] = _proxy(self.server, configuration.proxy)
+        proxied = bool(self._options)
         if configuration.tls_server_name:
             self._options["server_hostname"] = configuration.tls_server_name
         self._user_agent = f"berth/{__version__}"
-        self._host = urlsplit(self.server).netloc
         self.telemetry = Telemetry()
         """Where requests are counted."""
+        self._target = urlsplit(self.server)
+        self._channels = None if proxied else self._new_channels()
+
+    def _new_channels(self) -> Channels:
+        target, tls = self._target, self._target.scheme == "https"
+        return Channels(
+            target.hostname or "",
+            target.port or (443 if tls else 80),
+            tls=self._transport.ssl_context if tls else None,
+            server_hostname=self._configuration.tls_server_name or None,
+        )
 
     @classmethod
     async def connect(
@@ -293,6 +317,8 @@ class Session:
 
     async def close(self) -> None:
         """Closes all connections."""
+        if self._channels is not None:
+            self._channels.close()
         await self._http.close()
         if self._retired is not None:
             await self._retired.close()
@@ -306,6 +332,8 @@ class Session:
         if now - self._renewed_at < _RENEW_SECONDS:
             return
         self._renewed_at = now
+        if self._channels is not None:
+            self._channels.renew()
         before, self._retired = self._retired, self._http
         self._transport = _Transport(self._configuration)
         self._http = self._transport.open
@@ -327,26 +355,67 @@ class Session:
         data: bytes | _Fenced | None = body
         if body is not None and may_leave is not None:
             data = _Fenced(body, may_leave)
-        timeout = aiohttp.ClientTimeout(
-            total=timeout_seconds * _TOTAL_FACTOR,
-            sock_connect=_CONNECT_SECONDS,
-            sock_read=timeout_seconds,
-        )
-        url = self._url(path, params)
         began = self._clock.monotonic()
         try:
-            answer = await self._send(method, url, data, content_type, timeout)
-            async with answer:
-                response = Response(answer.status, answer.headers, await answer.read())
-                self._count(method, str(answer.status), began)
-                return response
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            if self._channels is not None:
+                target = f"{self._target.path}{_with(path, params)}"
+                response = await self._ask(method, target, data, content_type, timeout_seconds)
+            else:
+                url = self._url(path, params)
+                response = await self._fetch(method, url, data, content_type, timeout_seconds)
+        except _FAULTS as error:
             self._count(method, "<error>", began)
             if isinstance(data, _Fenced) and data.kept:
                 raise Fenced("not sent, as this replica does not lead any longer") from error
             if isinstance(error, TimeoutError):
                 await self._renew()
             raise self._translated(error) from error
+        self._count(method, str(response.status), began)
+        return response
+
+    async def _fetch(
+        self, method: str, url: URL, body: bytes | _Fenced | None, content_type: str, seconds: float
+    ) -> Response:
+        timeout = aiohttp.ClientTimeout(
+            total=seconds * _TOTAL_FACTOR, sock_connect=_CONNECT_SECONDS, sock_read=seconds
+        )
+        answer = await self._send(method, url, body, content_type, timeout)
+        async with answer:
+            return Response(answer.status, answer.headers, await answer.read())
+
+    async def _ask(
+        self,
+        method: str,
+        target: str,
+        body: bytes | _Fenced | None,
+        content_type: str,
+        seconds: float,
+    ) -> Response:
+        answer = await self._ask_once(method, target, body, content_type, seconds)
+        if answer.status == _UNAUTHORIZED and await self._new_credentials():
+            answer = await self._ask_once(method, target, body, content_type, seconds)
+        return Response(answer.status, answer.headers, answer.body)
+
+    async def _ask_once(
+        self,
+        method: str,
+        target: str,
+        body: bytes | _Fenced | None,
+        content_type: str,
+        seconds: float,
+    ) -> Answer:
+        assert self._channels is not None
+        fence = body.ask if isinstance(body, _Fenced) else None
+        data = body.value if isinstance(body, _Fenced) else body or b""
+        headers = self._headers(content_type if body is not None else None)
+        return await self._channels.request(
+            head_of(method, target, self._target.netloc, headers, len(data)),
+            data,
+            fence=fence,
+            again=method in _REPEATABLE,
+            silence=seconds,
+            total=seconds * _TOTAL_FACTOR,
+        )
 
     async def stream(
         self, path: str, *, params: Mapping[str, str] | None = None, read_timeout_seconds: float
@@ -358,7 +427,7 @@ class Session:
         try:
             answer = await self._send("GET", self._url(path, params), None, JSON, timeout)
             try:
-                self.telemetry.count(REQUESTS, str(answer.status), "GET", self._host)
+                self.telemetry.count(REQUESTS, str(answer.status), "GET", self._target.netloc)
                 if answer.status not in _OK:
                     raise status_error(answer.status, await answer.read(), answer.headers)
                 yield b""
@@ -366,15 +435,15 @@ class Session:
                     yield chunk
             finally:
                 answer.close()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except _FAULTS as error:
             if isinstance(error, TimeoutError):
                 await self._renew()
             raise self._translated(error) from error
 
     def _count(self, method: str, code: str, began: float) -> None:
-        self.telemetry.count(REQUESTS, code, method, self._host)
+        self.telemetry.count(REQUESTS, code, method, self._target.netloc)
         seconds = self._clock.monotonic() - began
-        self.telemetry.observe(REQUEST_SECONDS, seconds, method, self._host)
+        self.telemetry.observe(REQUEST_SECONDS, seconds, method, self._target.netloc)
 
     async def _send(
         self,
@@ -398,6 +467,17 @@ class Session:
         content_type: str,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's, not asyncio's
     ) -> aiohttp.ClientResponse:
+        return await self._http.request(
+            method,
+            url,
+            data=body,
+            headers=self._headers(content_type if body is not None else None),
+            timeout=timeout,
+            allow_redirects=False,
+            **self._options,  # type: ignore[arg-type]  # proxy and server_hostname are texts
+        )
+
+    def _headers(self, content_type: str | None) -> dict[str, str]:
         # As kube-scheduler does: no compression, it costs both sides more than the network saves.
         headers = {
             "Accept": JSON,
@@ -407,17 +487,9 @@ class Session:
         authorization = self._authorization()
         if authorization is not None:
             headers["Authorization"] = authorization
-        if body is not None:
+        if content_type is not None:
             headers["Content-Type"] = content_type
-        return await self._http.request(
-            method,
-            url,
-            data=body,
-            headers=headers,
-            timeout=timeout,
-            allow_redirects=False,
-            **self._options,  # type: ignore[arg-type]  # proxy and server_hostname are texts
-        )
+        return headers
 
     def _authorization(self) -> str | None:
         hook = self._configuration.refresh_api_key_hook
@@ -447,14 +519,15 @@ class Session:
             return True
 
     def _url(self, path: str, params: Mapping[str, str] | None) -> URL:
-        text = f"{self.server}{path}"
-        return URL(f"{text}?{urlencode(params)}" if params else text, encoded=True)
+        return URL(f"{self.server}{_with(path, params)}", encoded=True)
 
     def _translated(self, error: Exception) -> KubeError:
         """Says whether something was sent, and why it failed in one line."""
         match error:
-            case aiohttp.ConnectionTimeoutError():
+            case NotConnected(cause=TimeoutError()) | aiohttp.ConnectionTimeoutError():
                 return Unreachable(f"cannot reach {self.server}: no connection in time")
+            case NotConnected():
+                return Unreachable(f"cannot reach {self.server}: {_cause(error.cause)}")
             case aiohttp.ClientConnectorError() | aiohttp.ClientHttpProxyError():
                 return Unreachable(f"cannot reach {self.server}: {_cause(error)}")
             case aiohttp.InvalidURL():
@@ -463,6 +536,10 @@ class Session:
                 return Timeout(f"{self.server} did not answer in time")
             case _:
                 return Interrupted(f"connection to {self.server} broke: {_one_line(error)}")
+
+
+def _with(path: str, params: Mapping[str, str] | None) -> str:
+    return f"{path}?{urlencode(params)}" if params else path
 
 
 def segment(name: str) -> str:
@@ -509,7 +586,7 @@ def _is_loopback(host: str) -> bool:
         return host.lower().rstrip(".") == "localhost"
 
 
-def _cause(error: Exception) -> str:
+def _cause(error: BaseException) -> str:
     inner = getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
     match inner:
         case ConnectionRefusedError():

@@ -31,6 +31,7 @@ from engine.framework.snapshot import (
 )
 from engine.objects import Node, ObjectMeta
 from engine.plugins.eligibility import eligibility_key, eligible
+from engine.policy.gangs import GROUP_NUMBERS, group_number, group_of
 from engine.policy.images import ImageIndex
 from engine.policy.podreads import (
     POD_FLAGS,
@@ -422,6 +423,8 @@ class PodSubject:
     def number(self, field: str, key: str | None) -> float:
         """See `Subject.number`."""
         name = field.removeprefix("pod.")
+        if field.startswith("group."):
+            return group_number(self._pod, self._snapshot, field.removeprefix("group."))
         if name in _QUEUE_FIELDS:
             return MISSING if self._queued is None else self._queued.number(name)
         return pod_number(self._pod, name, key, self._gpus)
@@ -430,6 +433,8 @@ class PodSubject:
         """See `Subject.text`."""
         if field.startswith("namespace."):
             return self._of_namespace(field.removeprefix("namespace."), key)
+        if field == "group.name":
+            return group_of(self._pod)
         return pod_text(self._pod, field.removeprefix("pod."), key)
 
     def texts(self, field: str) -> tuple[str, ...]:
@@ -519,6 +524,8 @@ def readable_fields() -> Iterator[str]:
     yield from ("pod.images", "pod.containers")
     yield from ("node.images", "node.eligible", "node.missing_image_bytes")
     yield from ("node.ips.capacity", "node.ips.free")
+    yield "group.name"
+    yield from (f"group.{name}" for name in GROUP_NUMBERS)
     yield from ("namespace.name", "namespace.label", "namespace.annotation")
     yield from ("node.name", *_PLAIN, "node.label", "node.annotation", "node.condition")
     yield from WELL_KNOWN_LABELS

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.cli.run import _with_flags
+from engine.cli.run import with_flags
 from engine.config import (
     BERTH_API,
     SCHEDULER_API,
@@ -350,7 +350,7 @@ def test_whatever_is_written_is_taken_or_refused(document):
 
 
 def flags(settings=None, **given):
-    return _with_flags(settings or Settings(), {**NO_FLAGS, **given})
+    return with_flags(settings or Settings(), {**NO_FLAGS, **given})
 
 
 def test_without_flags_the_file_holds(load_text):

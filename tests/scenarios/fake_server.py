@@ -174,7 +174,7 @@ class FakeServer:
         while True:
             changed = self._changed
             if not self.frozen:
-                news = [h for h in self.history[position:] if h[0] > seen or h[1] == "BOOKMARK"]
+                news = [h for h in self.history[position:] if h[0] > seen]
                 position = len(self.history)
                 if news and self.repeat:
                     news = [*news, *news[-self.repeat :]]
