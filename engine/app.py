@@ -6,11 +6,10 @@ Builds every room, wires them, and owns the one task group. A task that fails en
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import logging
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -30,8 +29,9 @@ from engine.framework.frameworks import Frameworks
 from engine.framework.podinfo import make_pod_info
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import Snapshot
+from engine.front import Front, Rooms, served
+from engine.joining import connect, synced
 from engine.kube.election import Candidate
-from engine.kube.errors import ConfigError as KubeConfigError
 from engine.kube.events import KubeEventSink
 from engine.kube.reach import keep_asking
 from engine.kube.resources import KINDS
@@ -57,6 +57,7 @@ from engine.policy.support import new_compiler
 from engine.queue import SchedulingQueue
 from engine.records import Records
 from engine.scheduler import Edge, Observer, Rulers, Scheduler, rules_of
+from engine.serving.server import ServerOptions
 from engine.signals.prometheus import PrometheusRefresher, PrometheusSettings
 from engine.signals.spec import SignalSpec
 from engine.signals.store import SignalStore
@@ -66,8 +67,6 @@ from engine.telemetry import Count, Telemetry
 
 log = logging.getLogger(__name__)
 
-_RETRY_FIRST: Final = 1.0
-_RETRY_MOST: Final = 30.0
 _EVENT_NOTE: Final = 1000
 _FLUSH_SECONDS: Final = 2.0
 _FLUSH_OF_LEADERS: Final = 0.4
@@ -83,6 +82,7 @@ class RunOptions:
     settings: Settings
     kubeconfig: str | Mapping[str, object] | None = None
     journal: BinaryIO | None = None
+    serving: ServerOptions | None = None
 
 
 @dataclass(slots=True)
@@ -131,9 +131,19 @@ class App:
             snapshot=self._snapshot,
             initial_backoff=self.settings.initial_backoff_seconds,
             max_backoff=self.settings.max_backoff_seconds,
+            max_in_unschedulable=self.settings.max_in_unschedulable_seconds,
         )
         self._plain = plain
         self.records = Records(lambda: self.frameworks, clock)
+        self._rooms = Rooms(
+            self.settings,
+            clock,
+            self.telemetry,
+            self.cache,
+            self.queue,
+            self.signals,
+            self.records,
+        )
         self.scheduler: Scheduler | None = None
         self.reloader: Reloader | None = None
         self._config_map: ConfigMapSource | None = None
@@ -145,15 +155,20 @@ class App:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Schedules until `stop` is set; ends cleanly: bindings in flight are waited for."""
-        session = await self._connect(stop)
-        if session is None:
-            return
+        host = socket.gethostname()
+        async with served(self._options.serving, self._rooms, stop, host=host) as front:
+            kubeconfig = self._options.kubeconfig or self.settings.kubeconfig
+            session = await connect(kubeconfig, self._clock, stop)
+            if session is not None:
+                await self._run(session, stop, front, host)
+
+    async def _run(self, session: Session, stop: asyncio.Event, front: Front, host: str) -> None:
         try:
             session.telemetry = self.telemetry
             wiring = Wiring(self._clock, self.telemetry, Random())
-            host = socket.gethostname()
             identity = f"{host}_{UUID(int=wiring.random.getrandbits(128), version=4)}"
             candidate = Candidate(session, wiring, self.settings.election, identity)
+            front.joined(session, candidate)
             gate = candidate.gate
             statuses = KubePodStatusWriter(gate, wiring)
             events = KubeEventSink(
@@ -168,6 +183,8 @@ class App:
             )
             self.scheduler.leads = not candidate.election.leader_elect
             reflectors = self._reflectors(session, wiring)
+            self._rooms.scheduler, self._rooms.reloader = self.scheduler, self.reloader
+            self._rooms.reflectors = reflectors
             async with tasks() as group:
                 background = (events.run(), statuses.run(), keep_asking(session, wiring))
                 running = [group.create_task(each) for each in background]
@@ -178,7 +195,7 @@ class App:
                 refresher = self._refresher()
                 if refresher is not None:
                     running.append(group.create_task(refresher.run()))
-                await self._synced(reflectors, stop)
+                await synced(reflectors, stop)
                 if not self.settings.delay_cache:
                     candidate.start(group.create_task)
                 if candidate.election.leader_elect:
@@ -205,36 +222,6 @@ class App:
         """The rules in force, None before the first."""
         return None if self.scheduler is None else self.scheduler.framework
 
-    async def _connect(self, stop: asyncio.Event) -> Session | None:
-        """A session, however long the configuration takes to become usable; None if stopped."""
-        pause = _RETRY_FIRST
-        while not stop.is_set():
-            kubeconfig = self._options.kubeconfig or self.settings.kubeconfig
-            try:
-                return await unless(stop, self._session(kubeconfig))
-            except KubeConfigError as wrong:
-                log.warning("Cannot reach a cluster: %s; trying again in %.0f s", wrong, pause)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), pause)
-            pause = min(_RETRY_MOST, pause * 2)
-        return None
-
-    async def _session(self, kubeconfig: str | Mapping[str, object] | None) -> Session:
-        if isinstance(kubeconfig, Mapping):
-            return await Session.from_kubeconfig(kubeconfig, clock=self._clock)
-        return await Session.connect(kubeconfig, clock=self._clock)
-
-    async def _synced(
-        self, reflectors: Sequence[watch.Reflector[Any]], stop: asyncio.Event
-    ) -> None:
-        """Waits until every first list is in: deciding on half a cluster would be wrong."""
-        stopped = asyncio.get_running_loop().create_task(stop.wait())
-        for reflector in reflectors:
-            synced = asyncio.get_running_loop().create_task(reflector.synced.wait())
-            await asyncio.wait({synced, stopped}, return_when="FIRST_COMPLETED")
-            synced.cancel()
-        stopped.cancel()
-
     async def _lead(self, candidate: Candidate) -> None:
         """Begins to decide once this replica leads, and tells what it kept to itself till then."""
         await candidate.elector.leading.wait()
@@ -250,7 +237,7 @@ class App:
         Not for long: it cannot know them worse than after a crash of ours.
         """
         until = self._clock.monotonic() + _FLUSH_OF_LEADERS
-        while self.cache.has_assumed and self._clock.monotonic() < until:  # noqa: ASYNC110 - the cache tells nobody
+        while self.cache.assumed_pods and self._clock.monotonic() < until:  # noqa: ASYNC110 - the cache tells nobody
             await asyncio.sleep(_LOOK_SECONDS)
 
     # ---- wiring ------------------------------------------------------------------------------

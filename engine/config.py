@@ -313,6 +313,7 @@ class Settings(_Document):
     berth: BerthDocument = BerthDocument()
     election: LeaderElection = Field(default=LeaderElection(leader_elect=False), exclude=True)
     delay_cache: bool = Field(default=False, exclude=True)
+    max_in_unschedulable_seconds: float = Field(default=300.0, exclude=True)
     notes: tuple[str, ...] = Field(default=(), exclude=True)
 
     @model_validator(mode="before")
@@ -371,7 +372,9 @@ def load(path: str | None) -> Settings:
 def _settings(scheduler: SchedulerDocument | None, berth: BerthDocument) -> Settings:
     if scheduler is None:
         return Settings(berth=berth, election=LeaderElection())
-    own = {"profiles": tuple(scheduler.profiles)} if scheduler.profiles else {}
+    own: dict[str, Any] = {}
+    if scheduler.profiles:
+        own["profiles"] = tuple(scheduler.profiles)
     return Settings(
         **own,
         kubeconfig=scheduler.client_connection.kubeconfig,

@@ -181,7 +181,6 @@ QUIET: Final = Metric(
 )
 AWAY: Final = Metric("berth_api_server_away", _G, "1 while the API server does not answer.")
 WRITES: Final = Metric("berth_writes_waiting", _G, "Writes under way or waiting for a place.")
-EVENTS_WAITING: Final = Metric("berth_events_waiting", _G, "Events that wait to be written.")
 
 
 @dataclass(slots=True)

@@ -48,7 +48,7 @@ class User(msgspec.Struct, frozen=True, omit_defaults=True):
 ANONYMOUS: Final = User("system:anonymous", groups=("system:unauthenticated",))
 
 
-class _Status(msgspec.Struct):
+class _Status(msgspec.Struct, frozen=True):
     authenticated: bool = False
     user: User = User()
     allowed: bool = False

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -52,6 +53,7 @@ class ServerOptions:
     port: int = 10259
     files: CertificateFiles = field(default_factory=CertificateFiles)
     always_allowed: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
+    min_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
 
 
 @dataclass(slots=True)
@@ -73,7 +75,9 @@ class Server:
         """
         self._options = options
         self._site = site
-        self._certificates = Certificates(options.files, clock, host=host)
+        self._certificates = Certificates(
+            options.files, clock, host=host, min_version=options.min_version
+        )
         self.access = Access(clock, options.always_allowed)
         self._runner: web.AppRunner | None = None
         self._failing: dict[str, str] = {}
