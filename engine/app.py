@@ -23,14 +23,16 @@ from dsl.plan import MetricSpec
 from engine.cache import Cache
 from engine.clock import Clock
 from engine.config import Settings
-from engine.eventhandlers import EventHandlers, NodeHandler, legible
+from engine.eventhandlers import EventHandlers, legible
+from engine.explain.rules import noted
+from engine.framework.decision import Placed
 from engine.framework.effects import Emit
 from engine.framework.frameworks import Frameworks
 from engine.framework.podinfo import make_pod_info
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import Snapshot
 from engine.front import Front, Rooms, served
-from engine.joining import connect, synced
+from engine.joining import Nodes, connect, synced
 from engine.kube.election import Candidate
 from engine.kube.events import KubeEventSink
 from engine.kube.reach import keep_asking
@@ -39,7 +41,7 @@ from engine.kube.session import Session
 from engine.kube.sharing import EVERYTHING
 from engine.kube.wiring import Wiring
 from engine.kube.writer import KubeBinder, KubeEffectWriter, KubePodStatusWriter
-from engine.objects import Node, Pod
+from engine.objects import Pod
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import is_in_tree
 from engine.policy.chain import frameworks_of, worlds_of
@@ -82,6 +84,8 @@ class RunOptions:
     settings: Settings
     kubeconfig: str | Mapping[str, object] | None = None
     journal: BinaryIO | None = None
+    why: bool = False
+    """Whether the log line of a binding says what each rule of the policies said of the node."""
     serving: ServerOptions | None = None
 
 
@@ -258,11 +262,17 @@ class App:
             scheduler.observe(self._recorder.placed)
             if not with_source:
                 self._recorder.rules("", {}, self._recorded_settings())
-        for observer in (self.records.placed, *self._hooks.observers):
+        noting = (self._note_why,) if self._options.why else ()
+        for observer in (self.records.placed, *noting, *self._hooks.observers):
             scheduler.observe(observer)
         if with_source:
             self._add_source(scheduler)
         return scheduler
+
+    def _note_why(self, placed: Placed) -> None:
+        rulers = self.frameworks
+        if rulers is not None:
+            noted(placed, rulers.of(placed.decision.pod))
 
     def _add_source(self, scheduler: Scheduler) -> None:
         def offer(files: Texts | None, passed_over: tuple[str, ...] = ()) -> None:
@@ -274,7 +284,7 @@ class App:
         self.reloader = Reloader(
             source.title,
             new_compiler(),
-            compile_settings(self.settings.berth),
+            compile_settings(self.settings.berth, self._profiles),
             Listener(self._accepted, self._refused, self._mended, self._costly),
             self._clock,
             lambda: (self.cache.nodes.count, self.cache.pods.size),
@@ -316,7 +326,7 @@ class App:
         self._report_again = lambda: handlers.pods.report_again(pods.objects.values())
         reflectors: list[watch.Reflector[Any]] = [
             watch.Reflector(session, watch.namespaces(), handlers.namespaces, wiring),
-            watch.Reflector(session, watch.nodes(), _Nodes(handlers.nodes, self.signals), wiring),
+            watch.Reflector(session, watch.nodes(), Nodes(handlers.nodes, self.signals), wiring),
             pods,
         ]
         for kind in KINDS:
@@ -455,28 +465,6 @@ class App:
 
     def _recorded_settings(self) -> dict[str, str]:
         return {"settings": self.settings.model_dump_json()}
-
-
-class _Nodes:
-    """Nodes are told to two rooms: the cache and queue, and the metrics' directory."""
-
-    def __init__(self, handler: NodeHandler, signals: SignalStore) -> None:
-        self._handler = handler
-        self._signals = signals
-        self.on_synced = handler.on_synced
-        self.on_unreadable = handler.on_unreadable
-
-    def on_add(self, node: Node) -> None:
-        self._signals.nodes_changed(None, node)
-        self._handler.on_add(node)
-
-    def on_update(self, old: Node, new: Node) -> None:
-        self._signals.nodes_changed(old, new)
-        self._handler.on_update(old, new)
-
-    def on_delete(self, node: Node) -> None:
-        self._signals.nodes_changed(node, None)
-        self._handler.on_delete(node)
 
 
 def signal_spec(spec: MetricSpec) -> SignalSpec:

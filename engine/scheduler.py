@@ -58,6 +58,7 @@ SLICE_SECONDS: Final = 0.002
 MOST_IN_FLIGHT: Final = 200
 _RESOLVE_FIRST: Final = 0.2
 _RESOLVE_MOST: Final = 5.0
+_HAND_OVER_SECONDS: Final = 60.0
 _MINUTE: Final = 60.0
 _MESSAGE: Final = 4096
 """Characters of a condition's message; the API server takes no pod of more than 1.5 MB."""
@@ -424,7 +425,7 @@ class Scheduler:
             return
         for note in acts.before:
             self._edge.events.emit(note)
-        if acts.dry_run:
+        if acts.how.dry_run:
             chosen.undo()
             self._dry_run(pod, chosen.node)
         else:
@@ -440,7 +441,11 @@ class Scheduler:
             self._preparing[pod.uid] = chosen.executor
             self._start(self._prepare(chosen, chosen.executor), self._others)
         else:
-            self._start(self._bind(chosen), self._tasks)
+            self._start_binding(chosen)
+
+    def _start_binding(self, chosen: _Chosen) -> None:
+        """By us in one of the slots, by somebody else beside them."""
+        self._start(self._bind(chosen), self._others if chosen.acts.how.by else self._tasks)
 
     def _start(self, work: Coroutine[Any, Any, None], among: set[asyncio.Task[None]]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -632,7 +637,7 @@ class Scheduler:
             del self._preparing[pod.uid]
         self._measures.point(chosen.queued, "PreBind", began, well=status.ok)
         if status.ok:
-            self._start(self._bind(chosen), self._tasks)
+            self._start_binding(chosen)
         elif self._stopping:
             self._forget(pod, chosen.node)  # whoever reads the server next tries it again
         else:
@@ -646,11 +651,13 @@ class Scheduler:
         if self._cache.nodes.row(node) < 0:
             # The API server would bind to a node that does not exist.
             outcome, why = BindOutcome.REFUSED, f"node {node} is gone"
+        elif acts.how.by:
+            outcome, why = await self._hand_over(chosen)
         else:
             began = self._clock.monotonic()
             outcome, why = await self._edge.binder.bind(effect)
             self._measures.point(queued, "Bind", began, well=outcome is BindOutcome.BOUND)
-        if outcome is BindOutcome.UNKNOWN:
+        if outcome is BindOutcome.UNKNOWN and not acts.how.by:
             outcome, why = await self._resolve(effect, why)
         match outcome:
             case BindOutcome.BOUND:
@@ -671,6 +678,33 @@ class Scheduler:
                 log.warning('Left with its binding unknown pod="%s" reason="%s"', pod.key, why)
             case _:
                 assert_never(outcome)
+
+    async def _hand_over(self, chosen: _Chosen) -> tuple[BindOutcome, str]:
+        """Somebody else binds the pod: waits until the watch says so, for a minute at most."""
+        uid, by = chosen.queued.pod.uid, chosen.acts.how.by
+        chosen.executor = chosen.executor or self._executor()
+        status = await chosen.executor.carry_out(chosen.acts.handed)
+        if not status.ok:
+            return BindOutcome.REFUSED, " ".join(status.reasons)
+        log.info('Handed over pod="%s" node="%s" to="%s"', chosen.queued.pod.key, chosen.node, by)
+        deadline = self._clock.monotonic() + _HAND_OVER_SECONDS
+        while self._clock.monotonic() < deadline:
+            outcome = self._as_watched(uid, chosen.node)
+            if outcome is not None:
+                return outcome
+            if self._stopping:
+                return BindOutcome.UNKNOWN, f"it is with {by}"
+            await self._edge.pause(_RESOLVE_FIRST)
+        return BindOutcome.REFUSED, f"{by} has not bound it within {_HAND_OVER_SECONDS:g} s"
+
+    def _as_watched(self, uid: str, wanted: str) -> tuple[BindOutcome, str] | None:
+        """What became of a pod of ours, as far as the watch has said."""
+        node = self._cache.node_of(uid)
+        if node is None:
+            return BindOutcome.GONE, "deleted while its binding was unknown"
+        if self._cache.is_assumed(uid):
+            return None
+        return (BindOutcome.BOUND if node == wanted else BindOutcome.TAKEN), f"bound to {node}"
 
     def _after(self, acts: Acts) -> None:
         """What a pod that is bound has coming."""
@@ -694,13 +728,9 @@ class Scheduler:
         log.warning('Outcome of binding unknown pod="%s" reason="%s"', effect.pod.key, why)
         pause = _RESOLVE_FIRST
         while True:
-            uid = effect.pod.uid
-            node = self._cache.node_of(uid)
-            if node is None:
-                return BindOutcome.GONE, "deleted while its binding was unknown"
-            if not self._cache.is_assumed(uid):
-                taken = node != effect.node
-                return (BindOutcome.TAKEN if taken else BindOutcome.BOUND), f"bound to {node}"
+            watched = self._as_watched(effect.pod.uid, effect.node)
+            if watched is not None:
+                return watched
             outcome, why = await self._edge.binder.resolve(effect)
             if outcome is not BindOutcome.UNKNOWN or self._stopping:
                 return outcome, why
@@ -715,13 +745,14 @@ class Scheduler:
         self._edge.events.emit(pod_event(pod, "Normal", "Scheduled", "Binding", note))
         log.info(
             'Successfully bound pod to node pod="%s" node="%s" evaluatedNodes=%d feasibleNodes=%d'
-            ' score=%g bundle="%s"',
+            ' score=%g bundle="%s"%s',
             pod.key,
             node,
             decision.evaluated,
             decision.feasible,
             decision.total,
             decision.bundle,
+            f' why="{plain(decision.why)}"' if decision.why else "",
         )
 
 

@@ -17,6 +17,9 @@ from engine.cli.loop import run_in_loop
 from engine.cli.private import open_private
 from engine.cli.stopping import until_told
 
+_WHY = 5
+"""The level of the log from which it says why."""
+
 
 @click.command("run", help="Run the scheduler against a cluster.")
 @click.option(
@@ -55,7 +58,7 @@ from engine.cli.stopping import until_told
     type=VERBOSITY,
     metavar="LEVEL",
     default="2",
-    help="0 without a line a pod, 2 with, 4 all there is.  [default: 2]",
+    help="0: no line a pod; 2: one; 4: more; 5: also why it went there.  [default: 2]",
 )
 @runflags.stock
 def command(
@@ -90,7 +93,7 @@ def command(
             raise click.ClickException(
                 f"{record}: cannot be written: {failed.strerror}"
             ) from failed
-        _run_to_the_end(settings, flags, journal)
+        _run_to_the_end(settings, flags, journal, why=verbosity >= _WHY)
 
 
 def with_flags(settings: Any, flags: dict[str, Any]) -> Any:  # noqa: ANN401 - see engine.cli
@@ -167,13 +170,13 @@ def _write_configuration(settings: Any, path: str) -> None:  # noqa: ANN401 - se
         raise click.ClickException(f"{path}: cannot be written: {failed.strerror}") from failed
 
 
-def _run_to_the_end(settings: Any, flags: dict[str, Any], journal: Any) -> None:  # noqa: ANN401 - see engine.cli
+def _run_to_the_end(settings: Any, flags: dict[str, Any], journal: Any, *, why: bool) -> None:  # noqa: ANN401 - see engine.cli
     from engine.kube.errors import LeaseLost
     from engine.serving.certificates import CertificateError
     from engine.serving.server import ListenError
 
     try:
-        run_in_loop(_run(settings, flags, journal))
+        run_in_loop(_run(settings, flags, journal, why=why))
     except (CertificateError, ListenError) as wrong:
         raise click.ClickException(str(wrong)) from wrong
     except LeaseLost as lost:
@@ -182,14 +185,14 @@ def _run_to_the_end(settings: Any, flags: dict[str, Any], journal: Any) -> None:
         sys.exit(1)
 
 
-async def _run(settings: Any, flags: dict[str, Any], journal: Any) -> None:  # noqa: ANN401 - see engine.cli
+async def _run(settings: Any, flags: dict[str, Any], journal: Any, *, why: bool) -> None:  # noqa: ANN401 - see engine.cli
     from engine.app import App, Hooks, RunOptions
     from engine.clock import SystemClock
 
     # What the first lists brought stays: the collector need not look at it again.
     hooks = Hooks(synced=[gc.freeze])
     serving = runflags.server_options(flags)
-    options = RunOptions(settings, flags["kubeconfig"], journal, serving)
+    options = RunOptions(settings, flags["kubeconfig"], journal, why, serving)
     app = App(options, clock=SystemClock(), hooks=hooks)
     with until_told() as stop:
         await app.run(stop)

@@ -374,24 +374,24 @@ class PolicyPlugin:
 
     def _pre_bind(self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision) -> PreBound:
         subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
-        done = self.plan.prebind(subject, world, row, _results(decision))
+        done = self.plan.prebind(subject, world, row, results_of(decision))
         return PreBound(
             annotations=_set(done, "annotate"),
             labels=_set(done, "label"),
             events=tuple(_told(self.plan, pod, done)),
         )
 
-    def _bind(self, pod: PodInfo, snapshot: Snapshot) -> Binding:
+    def _bind(self, pod: PodInfo, snapshot: Snapshot) -> Binding | None:
         rule = self.plan.binder(self._subject(pod, snapshot), self._worlds.of(snapshot))
         if rule is None:
-            return Binding.NO_SAY
-        return Binding.DRY_RUN if rule.core.kind == "dry" else Binding.DEFAULT
+            return None
+        return Binding(dry_run=rule.core.kind == "dry", by=rule.core.name)
 
     def _post_bind(
         self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision
     ) -> Sequence[Emit | Patch]:
         subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
-        done = self.plan.postbind(subject, world, row, _results(decision))
+        done = self.plan.postbind(subject, world, row, results_of(decision))
         labels, annotations = _set(done, "label"), _set(done, "annotate")
         told = _told(self.plan, pod, done)
         return [*told, set_on_pod(pod, labels, annotations)] if labels or annotations else told
@@ -511,7 +511,8 @@ def status_of(stop: Stop) -> Status:
     return Status(Code(stop.status), (f"{stop.message} ({place_of(stop.rule)})",))
 
 
-def _results(decision: Decision) -> dict[str, float]:
+def results_of(decision: Decision) -> dict[str, float]:
+    """The scores of the chosen node as `prebind:` and `postbind:` read them."""
     scores = {f"score[{one.plugin}]": one.normalized for one in decision.scores}
     return {"score.total": decision.total} | scores
 

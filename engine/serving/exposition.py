@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Final
 
 from engine.telemetry import Histogram, Labels, Metric
@@ -35,14 +36,19 @@ def _family(metric: Metric, values: Mapping[Labels, float | Histogram]) -> Itera
 
 
 def _histogram(metric: Metric, labels: Labels, histogram: Histogram) -> Iterator[str]:
-    names = (*metric.labels, "le")
-    below = 0
-    for bound, count in zip((*histogram.buckets, math.inf), histogram.counts, strict=True):
-        below += count
-        yield f"{metric.name}_bucket{_labels(names, (*labels, _number(bound)))} {below}\n"
     own = _labels(metric.labels, labels)
+    start = f"{metric.name}_bucket{own[:-1]}," if own else f"{metric.name}_bucket{{"
+    below = 0
+    for bound, count in zip(_bounds(histogram.buckets), histogram.counts, strict=True):
+        below += count
+        yield f'{start}le="{bound}"}} {below}\n'
     yield f"{metric.name}_sum{own} {_number(histogram.total)}\n"
     yield f"{metric.name}_count{own} {below}\n"
+
+
+@cache
+def _bounds(buckets: tuple[float, ...]) -> tuple[str, ...]:
+    return tuple(map(_number, (*buckets, math.inf)))
 
 
 def _labels(names: tuple[str, ...], values: Labels) -> str:

@@ -36,6 +36,7 @@ def test_page(page):
             page.stem
             in (
                 "P118",
+                "P119",
                 "P401",
                 "P402",
                 "P403",
