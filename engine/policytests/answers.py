@@ -29,10 +29,10 @@ from engine.explain.scores import Ranking, among
 from engine.framework.acting import Acts
 from engine.framework.decision import Decision, Details, PluginScore
 from engine.framework.effects import Emit, Patch
-from engine.framework.interface import Points, PreFilterResult, Scope
+from engine.framework.interface import Scope
 from engine.framework.podinfo import PodInfo
 from engine.framework.profile import Profile, Weighted
-from engine.framework.runtime import Candidates, Framework
+from engine.framework.runtime import Candidates, Framework, Unfit
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status
 from engine.plugins.priority_sort import PrioritySort
@@ -146,73 +146,45 @@ class ByColumns:
     def rejections(self) -> Mapping[str, Rejection]:
         """See `Answers.rejections`."""
         if self._rejections is None:
-            left = {name: row for name, row in self.scene.rows.items() if self._counts(row)}
-            said: dict[str, Rejection] = {}
-            for used in self.used:
-                points = used.plugin.points()
-                asks = points.filter is not None or points.pre_filter is not None
-                if left and (asks or (used.plan is not None and used.plan.quotas)):
-                    said |= self._rejected_by(used, points, left)
-                    left = {name: row for name, row in left.items() if name not in said}
+            rows = {name: row for name, row in self.scene.rows.items() if self._counts(row)}
+            said = self._over_quota(rows) or self._rejected(rows)
+            left = {name: row for name, row in rows.items() if name not in said}
             if left and not self.rehearsed:
                 said |= self._gang_rejects(left)
-            self._rejections = {name: said[name] for name in self.scene.rows if name in said}
+            self._rejections = {name: said[name] for name in rows if name in said}
         return self._rejections
 
-    def _rejected_by(
-        self, used: Used, points: Points, left: Mapping[str, int]
-    ) -> dict[str, Rejection]:
-        """Which of the nodes that are left this plugin rejects."""
-        scene, plugin = self.scene, used.plugin
-        pre = PreFilterResult()
-        if points.pre_filter is not None:
-            pre = points.pre_filter(scene.pod, scene.snapshot)
-        if not pre.status.ok and pre.status.code is not Code.SKIP:
-            return dict.fromkeys(left, self._read(used, pre.status))
-        stopped = self._stopped(used)
-        if stopped is not None:
-            return dict.fromkeys(left, stopped)
-        ask = points.filter
-        if pre.status.code is Code.SKIP or ask is None or not pre.rejects:
-            return {}
-        said = {}
-        everyone = ask(pre.state, scene.pod, scene.snapshot, slice(0, scene.snapshot.nodes.size))
-        asked = None if pre.rows is None else set(pre.rows.tolist())
+    def _rejected(self, rows: Mapping[str, int]) -> dict[str, Rejection]:
+        """Why each node is rejected that is, by the first who does."""
+        pod, snapshot = self.scene.pod, self.scene.snapshot
         if self.rehearsed:
-            passed = everyone.passed
-            return {
-                name: UNTOLD
-                for name, row in left.items()
-                if (passed is not None and not passed[row])
-                or (asked is not None and row not in asked)
-            }
-        for name, row in left.items():
-            if asked is not None and row not in asked:
-                text = f"node(s) didn't satisfy plugin {plugin.name}"
-                said[name] = Rejection(text, "unresolvable", plugin.name)
-                continue
-            alone = ask(pre.state, scene.pod, scene.snapshot, np.array([row], np.intp))
-            passes = alone.passed is None or bool(alone.passed[0])
-            if passes != (everyone.passed is None or bool(everyone.passed[row])):
-                raise CannotJudgeError(
-                    f"{plugin.name} says of {name} alone what it says not of all"
-                )
-            if not passes:
-                said[name] = self._read(used, alone.groups()[0][0])
+            passed = self.framework.verdicts(pod, snapshot, np.array([*rows.values()], np.intp))
+            return {name: UNTOLD for name, fits in zip(rows, passed, strict=True) if not fits}
+        try:
+            trial = self.framework.trial(pod, snapshot)
+        except Unfit as unfit:
+            error = unfit.fit_error
+            code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if error.unresolvable else Code.UNSCHEDULABLE
+            status = Status(code, (error.pre_filter_message,), " ".join(sorted(error.plugins)))
+            return dict.fromkeys(rows, self._read(status))
+        said = {}
+        for name, row in rows.items():
+            first = trial.at(row).first()
+            if trial.allowed is not None and not trial.allowed[row]:
+                by = " ".join(sorted(trial.allowed_by))
+                said[name] = Rejection(f"node(s) didn't satisfy plugin {by}", "unresolvable", by)
+            elif first is not None:
+                said[name] = self._read(first.status.by(first.plugin))
         return said
 
-    def _stopped(self, used: Used) -> Rejection | None:
-        """What a prefilter or quota of a policy says."""
-        if used.plan is None:
-            return None
-        objects = self.scene.beside.quotas
-        for stop in (
-            used.plan.stopped(self.subject, self.world),
-            quotas.over(used.plan, self.subject, self.world, objects),
-        ):
+    def _over_quota(self, rows: Mapping[str, int]) -> dict[str, Rejection]:
+        """What a quota says of the pod, wherever it would go."""
+        for plan in self.plans:
+            stop = quotas.over(plan, self.subject, self.world, self.scene.beside.quotas)
             if stop is not None:
-                return Rejection(stop.message, word_of(stop.status), place_of(stop.rule))
-        return None
+                found = Rejection(stop.message, word_of(stop.status), place_of(stop.rule))
+                return dict.fromkeys(rows, found)
+        return {}
 
     def _gang_rejects(self, left: Mapping[str, int]) -> dict[str, Rejection]:
         """Which of the nodes that are left the pod's gang does not start on."""
@@ -249,15 +221,15 @@ class ByColumns:
         members = Members(self, self.scene)
         return gangs.plan(gang, self.world, members, members.larger_first(gang))
 
-    def _read(self, used: Used, status: Status) -> Rejection:
+    def _read(self, status: Status) -> Rejection:
         """A plugin's reason; policies put their place behind it."""
         text = ", ".join(status.reasons)
         word = _WORDS.get(status.code, "error")
-        for rule in rules_of(used.plan) if used.plan is not None else ():
+        for rule in [one for plan in self.plans for one in rules_of(plan)]:
             suffix = f" ({place_of(rule)})"
             if text.endswith(suffix):
                 return Rejection(text.removesuffix(suffix), word, place_of(rule))
-        return Rejection(text, word, used.plugin.name)
+        return Rejection(text, word, status.plugin)
 
     def _candidates(self) -> Candidates:
         rejected = self.rejections()
@@ -379,7 +351,7 @@ class ByColumns:
         """See `Answers.gate`."""
         (one,) = [each for each in self.scene.pods if each.name == pod]
         status = self.framework.pre_enqueue(one, self.scene.snapshot)
-        return None if status.ok else self._said(status)
+        return None if status.ok else self._read(status).message
 
     # ---- the chosen node
 
@@ -396,23 +368,15 @@ class ByColumns:
                 leave = self.framework.permit(pod, there, node, waited, leave.held)
             found = self._gang_in(subject, world)
         if not leave.status.ok:
-            return "reject", self._said(leave.status)
+            return "reject", self._read(leave.status).message
         said: dict[str, str] = {}
         for held in leave.held.values():
-            said.setdefault("wait", self._said(held.status))
+            said.setdefault("wait", self._read(held.status).message)
         if found is not None:
             permission = gangs.permission(found[1], waited)
             said.setdefault(permission.verdict, permission.message)
         verdict = next((one for one in _VERDICTS if one in said), "allow")
         return verdict, said.get(verdict, "")
-
-    def _said(self, status: Status) -> str:
-        """A plugin's reason without the place that policies put behind it."""
-        text = ", ".join(status.reasons)
-        for plan in self.plans:
-            for rule in rules_of(plan):
-                text = text.removesuffix(f" ({place_of(rule)})")
-        return text
 
     def annotations(self) -> Mapping[str, str]:
         """See `Answers.annotations`."""
