@@ -22,6 +22,7 @@ from dsl.diagnostics import Diagnostic
 from dsl.plan import MetricSpec
 from engine.cache import Cache
 from engine.clock import Clock
+from engine.comparing import Comparer
 from engine.config import Settings
 from engine.eventhandlers import EventHandlers, legible
 from engine.explain.rules import noted
@@ -139,6 +140,8 @@ class App:
         )
         self._plain = plain
         self.records = Records(lambda: self.frameworks, clock)
+        names = {one.scheduler_name for one in self._profiles}
+        self.comparer = Comparer(self.cache, self.queue, names)
         self._rooms = Rooms(
             self.settings,
             clock,
@@ -190,7 +193,12 @@ class App:
             self._rooms.scheduler, self._rooms.reloader = self.scheduler, self.reloader
             self._rooms.reflectors = reflectors
             async with tasks() as group:
-                background = (events.run(), statuses.run(), keep_asking(session, wiring))
+                background = (
+                    events.run(),
+                    statuses.run(),
+                    keep_asking(session, wiring),
+                    self.comparer.run(session, wiring),
+                )
                 running = [group.create_task(each) for each in background]
                 if self.settings.delay_cache:
                     candidate.start(group.create_task)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from engine.cli import runflags
 from engine.cli.logs import VERBOSITY, log_of_a_process
 from engine.cli.loop import run_in_loop
 from engine.cli.private import open_private
-from engine.cli.stopping import until_told
+from engine.cli.stopping import on_signal, until_told
 
 _WHY = 5
 """The level of the log from which it says why."""
@@ -194,6 +195,6 @@ async def _run(settings: Any, flags: dict[str, Any], journal: Any, *, why: bool)
     serving = runflags.server_options(flags)
     options = RunOptions(settings, flags["kubeconfig"], journal, why, serving)
     app = App(options, clock=SystemClock(), hooks=hooks)
-    with until_told() as stop:
+    with until_told() as stop, on_signal(signal.SIGUSR2, app.comparer.ask):
         await app.run(stop)
     logging.getLogger("engine").info("Stopped; no binding is in flight")

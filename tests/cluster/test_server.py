@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 
 import pytest
 
@@ -132,6 +133,8 @@ def test_a_pod_shows_in_the_numbers_that_a_real_prometheus_scrapes(
             assert scraper.wait_for(query), query
     finally:
         scraper.process.stop(seconds=3)
+    berth.process.signal(signal.SIGUSR2)
+    berth.wait_for_log("Compared cache and server nodes=1 podsOnNodes=1 waiting=1 differences=0")
     status, text = get(berth.port, f"/debug/decisions?pod={namespace}/nginx", token=token)
     assert status == 200
     assert "home.policy:1" in text
