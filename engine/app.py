@@ -353,7 +353,7 @@ class App:
         assert self.scheduler is not None
         return PrometheusRefresher(
             self.signals,
-            PrometheusSettings(prometheus.url, prometheus.timeout_seconds),
+            PrometheusSettings.of(prometheus, prometheus.url),
             clock=self._clock,
             telemetry=self.telemetry,
             came=self.scheduler.signals_came,

@@ -275,6 +275,19 @@ class PrometheusSection(_Document):
 
     url: Annotated[str, AfterValidator(_url)] | None = None
     timeout_seconds: float = Field(default=5.0, gt=0, le=60)
+    token_file: str | None = None
+    username: str | None = None
+    password_file: str | None = None
+    ca_file: str | None = None
+    insecure_skip_verify: bool = False
+
+    @model_validator(mode="after")
+    def _one_way_in(self) -> Self:
+        if (self.username is None) != (self.password_file is None):
+            raise ValueError("username and passwordFile belong together")
+        if self.token_file is not None and self.username is not None:
+            raise ValueError("tokenFile and username exclude each other; give one")
+        return self
 
 
 class ProfileSection(_Document):
