@@ -357,6 +357,7 @@ class App:
             clock=self._clock,
             telemetry=self.telemetry,
             came=self.scheduler.signals_came,
+            random=Random(),
         )
 
     # ---- rules -------------------------------------------------------------------------------
