@@ -11,6 +11,7 @@ from engine.framework.profile import Profile, Restricted, Weighted
 from engine.framework.runtime import MEMO_BYTES, Framework, PluginError
 from engine.policy.plugin import PolicyPlugin, Worlds
 from engine.policy.reloader import Bundle
+from engine.policy.shares import in_force
 
 
 def frameworks_of(
@@ -22,13 +23,13 @@ def frameworks_of(
 ) -> Frameworks:
     """A profile's plugins first, then policies by (order, name), the same ones for all profiles.
 
-    Policies that are off have no say.
+    Policies that are off or in shadow have no say, a canary has one about its share of the pods.
 
     Raises:
         ValueError: see `Framework`.
     """
     enforced = sorted(
-        (plan for plan in bundle.plans if plan.mode == "enforce"),
+        filter(None, map(in_force, bundle.plans)),
         key=lambda plan: (plan.order, plan.name),
     )
     policies = [Weighted(PolicyPlugin(plan, worlds), plan.weight) for plan in enforced]
