@@ -229,7 +229,9 @@ def _pod() -> Iterator[FieldSpec]:
         ("group.created", TIME, "when the group was created"),
         ("group.last_failure", TIME, "when the group last failed"),
     ):
-        yield FieldSpec(name, of, level, doc, optional=True, changes=True, wakes=("groups",))
+        counted = name.rpartition(".")[2] in ("size", "assigned", "reserved", "waiting")
+        wakes = ("groups", "pods", "queue") if counted else ("groups",)
+        yield FieldSpec(name, of, level, doc, optional=True, changes=True, wakes=wakes)
     later = (
         ("quota.name", TEXT, "name of the quota of the namespace"),
         ("quota.over_max_with_pod", BOOL, "over its maximum with this pod"),

@@ -45,8 +45,7 @@ class Acting(Struct, frozen=True):
 
 #: Owners of fields, and fields, that no object or table of this scheduler holds.
 _LATER: Final = (
-    "group.size", "group.assigned", "group.reserved", "group.waiting", "quota.", "it.quota.",
-    "victims.",
+    "quota.", "it.quota.", "victims.",
 )  # fmt: skip
 _STATEMENTS: Final = frozenset(
     {"gate", "sort", "prefilter", "filter", "forbid", "score", "prefer", "avoid", "spread", "first",
