@@ -167,6 +167,8 @@ def _pod_like(owner: str, level: Level) -> Iterator[FieldSpec]:
         yield text(name, doc, keyed=True, optional=True, wire=wire, letters=letters)
     doc = "top owner: the Deployment, not its ReplicaSet"
     yield text("workload", doc, optional=True, letters=NAME)
+    doc = "name of its group: schedulingGroup, else the label scheduling.x-k8s.io/pod-group"
+    yield text("group", doc, optional=True, letters=NAME)
     yield text("toleration", "value of a toleration, empty for Exists", keyed=True, optional=True)
     yield text("owner.kind", "kind of the controlling owner", optional=True)
     yield text("owner.name", "name of the controlling owner", optional=True)

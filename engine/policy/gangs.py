@@ -21,9 +21,8 @@ from engine.framework.gang import Membership
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import PodColumns, Snapshot
 from engine.objects import GangFailure
-from engine.policy.podreads import epoch_seconds
+from engine.policy.podreads import epoch_seconds, group_of
 
-GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 #: What can change the terms of a gang that could not start. That a member comes is no event: it is
 #: tried together with all others.
 EVENTS: Final = (
@@ -102,14 +101,6 @@ def _membership(
 
 
 # ---- objects of groups ---------------------------------------------------------------------------
-
-
-def group_of(pod: PodInfo) -> str | None:
-    """The name of the group that a pod says it is in: `spec.schedulingGroup`, or the label."""
-    own = pod.pod.spec.scheduling_group
-    if own is not None and own.pod_group_name:
-        return own.pod_group_name
-    return (pod.pod.metadata.labels or {}).get(GROUP_LABEL)
 
 
 def group_number(pod: PodInfo, snapshot: Snapshot, name: str) -> float:
