@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from dsl.codes import OLD
+from dsl.codes import GONE, OLD
 
 _CODE = re.compile(r"P[0-9]{3}")
 _SUBJECTS = ("pod", "node")
@@ -53,11 +53,11 @@ decided then. Name the policies in force, as for berth run.
               show_default=True, help="How to print it.")  # fmt: skip
 def command(words: tuple[str, ...], style: str, now: str | None, **given: Any) -> None:  # noqa: ANN401 - click's options by name
     """One word is of the language; two are `pod` or `node` and a name."""
-    if len(words) == 1:
+    if len(words) == 1 and words[0] not in _SUBJECTS:
         _word(words[0])
         return
-    subject, name = words[0], words[1]
-    if len(words) > len(_SUBJECTS) or subject not in _SUBJECTS:
+    subject, *names = words
+    if len(names) != 1 or subject not in _SUBJECTS:
         raise click.UsageError("write one of: CODE, WORD, pod NS/NAME, node NAME")
     if given["paths"] and given["journal"] is not None:
         raise click.UsageError("-f and --journal exclude each other")
@@ -69,7 +69,7 @@ def command(words: tuple[str, ...], style: str, now: str | None, **given: Any) -
 
     flags = {one: given.pop(one) for one in _FLAGS}
     request = Request(**given, flags=flags, now=read_time(now), as_json=style == "json")
-    answer(subject, name, request)
+    answer(subject, names[0], request)
 
 
 def _word(word: str) -> None:
@@ -95,6 +95,9 @@ def _page(code: str) -> None:
     """Prints the page of a code."""
     from engine.cli.reference import shipped
 
+    if code in GONE:
+        click.echo(f"{code} is no longer said. {GONE[code]}")
+        return
     pages = shipped("errors")
     page = pages / f"{code}.md"
     if not page.is_file():

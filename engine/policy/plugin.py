@@ -158,7 +158,7 @@ class PolicyPlugin:
             pre_enqueue=self._gate if plan.gates else None,
             # What pods have before this one may be what it waits for.
             gate_moves=bool(plan.gates) and not _of_pod_alone(plan.gates),
-            turns_at=self._turns_at if self._turning else None,
+            turns_at=self._turns_at if self._turning or self._gangs.turn else None,
             sort_key=self._sort_key if plan.sorts else None,
             kin=self._gangs.kin if plan.gangs else None,
             gang=self._gangs.gang if plan.gangs else None,
@@ -190,7 +190,8 @@ class PolicyPlugin:
 
     def _turns_at(self, pod: PodInfo, snapshot: Snapshot) -> float:
         subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
-        return snapshot.now + min(turns(subject, world) for turns in self._turning) + _PAST
+        soonest = min((turns(subject, world) for turns in self._turning), default=math.inf)
+        return min(snapshot.now + soonest, self._gangs.turns_at(pod, snapshot)) + _PAST
 
     def _deciding(self) -> tuple[RuleBase, ...]:
         """The rules that can turn a pod away, wherever they are asked."""

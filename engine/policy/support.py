@@ -193,7 +193,7 @@ def _beyond(plan: Plan) -> Iterator[tuple[RuleBase, str]]:
 
 def _forms(plan: Plan) -> Iterator[tuple[RuleBase, str, str]]:
     """The statements of which this scheduler may not act on all forms, and how each is written."""
-    for rule in (*plan.preempts, *plan.gangs, *plan.quotas):
+    for rule in (*plan.preempts, *plan.quotas):
         point = rule.text.partition(":")[0]
         yield rule, point, f"{point}:"
 
