@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 import numpy as np
 
 from dsl.collective import Budget as Covered
-from dsl.collective import Evictions, Gang, GangPlan, Preemption
+from dsl.collective import Evictions, Preemption
 from dsl.plan import (
     GangRule,
     PermitRule,
@@ -23,7 +23,7 @@ from dsl.plan import (
     ScoreRule,
 )
 from dsl.policytest import CannotJudgeError, Rejection
-from engine.collective import gangs, quotas
+from engine.collective import quotas
 from engine.collective.preemption import search
 from engine.explain.scores import Ranking, among
 from engine.framework.acting import Acts
@@ -36,7 +36,8 @@ from engine.framework.runtime import Candidates, Framework, Unfit
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status
 from engine.plugins.priority_sort import PrioritySort
-from engine.policytests.dryruns import Evicted, Members
+from engine.policytests import gangs
+from engine.policytests.dryruns import Evicted
 from engine.policytests.policies import Used
 from engine.policytests.scene import Scene
 from engine.policytests.world import SceneSubject, SceneWorld, SceneWorlds
@@ -150,7 +151,8 @@ class ByColumns:
             said = self._over_quota(rows) or self._rejected(rows)
             left = {name: row for name, row in rows.items() if name not in said}
             if left and not self.rehearsed:
-                said |= self._gang_rejects(left)
+                no = gangs.rejected(self.scene, self.framework)
+                said |= {name: no[name] for name in left if name in no}
             self._rejections = {name: said[name] for name in rows if name in said}
         return self._rejections
 
@@ -185,41 +187,6 @@ class ByColumns:
                 found = Rejection(stop.message, word_of(stop.status), place_of(stop.rule))
                 return dict.fromkeys(rows, found)
         return {}
-
-    def _gang_rejects(self, left: Mapping[str, int]) -> dict[str, Rejection]:
-        """Which of the nodes that are left the pod's gang does not start on."""
-        found = self.gang()
-        if found is None:
-            return {}
-        rule, gang = found
-        place = place_of(rule)
-        reason = gangs.stop(gang, self.world.now)
-        if reason is not None:
-            return dict.fromkeys(left, Rejection(reason, "unresolvable", place))
-        planned = self.planned(gang)
-        text = gangs.why_not(gang, planned)
-        return {
-            name: Rejection(text, "unschedulable", place)
-            for name, row in left.items()
-            if not planned.fits or not (planned.allowed is None or row in planned.allowed)
-        }
-
-    def gang(self) -> tuple[GangRule, Gang] | None:
-        """The gang of the pod, and the rule that says so."""
-        return self._gang_in(self.subject, self.world)
-
-    def _gang_in(self, subject: SceneSubject, world: SceneWorld) -> tuple[GangRule, Gang] | None:
-        for plan in self.plans:
-            for rule in plan.gangs:
-                gang = rule.gang(subject, world)
-                if gang is not None:
-                    return rule, gang
-        return None
-
-    def planned(self, gang: Gang) -> GangPlan:
-        """Where the members of the gang fit together."""
-        members = Members(self, self.scene)
-        return gangs.plan(gang, self.world, members, members.larger_first(gang))
 
     def _read(self, status: Status) -> Rejection:
         """A plugin's reason; policies put their place behind it."""
@@ -312,7 +279,7 @@ class ByColumns:
         """Whether a rule has a say about the pod; a score that abstains has none."""
         match rule:
             case GangRule():
-                return rule.gang(self.subject, self.world) is not None
+                return rule.key(self.subject, self.world) is not None
             case QuotaRule():
                 use = rule.use(self.subject, self.world, self.scene.beside.quotas)
                 return use.key is not None
@@ -361,20 +328,18 @@ class ByColumns:
         A pod that its node does not take any more at `reserve` never comes to be permitted.
         """
         node, waited = self.chosen(), self.scene.waited
-        with self.placed() as (world, subject, _):
+        with self.placed() as (world, _, _):
             pod, there = self.scene.pod, world.snapshot
             leave = self.framework.reserve(pod, there, node)
             if leave.held and waited:
                 leave = self.framework.permit(pod, there, node, waited, leave.held)
-            found = self._gang_in(subject, world)
+            verdict, message = gangs.waits(self.scene, there, self.framework)
         if not leave.status.ok:
             return "reject", self._read(leave.status).message
         said: dict[str, str] = {}
         for held in leave.held.values():
             said.setdefault("wait", self._read(held.status).message)
-        if found is not None:
-            permission = gangs.permission(found[1], waited)
-            said.setdefault(permission.verdict, permission.message)
+        said.setdefault(verdict, message)
         verdict = next((one for one in _VERDICTS if one in said), "allow")
         return verdict, said.get(verdict, "")
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol, Self
 
-from dsl.collective import SELF, Gang
 from dsl.policytest import Rejection
-from engine.framework.podinfo import CPU, MEMORY, PodInfo
-from engine.policytests.objects import GPU
 from engine.policytests.scene import Rehearsal, Scene
 from engine.policytests.world import SceneWorld
 
@@ -57,34 +54,3 @@ class Evicted:
             found = tuple(row for name, row in scene.rows.items() if name not in rejected)
             self._nodes[gone] = found
         return found
-
-
-class Members:
-    """Places members of a gang where they rank best. Implements `dsl.collective.Placer`."""
-
-    def __init__(self, answers: Asked, scene: Scene) -> None:
-        self._answers = answers
-        self._scene = scene
-        self._cluster = Rehearsal(scene)
-        self._queue = answers.world.pod_table("queue").snapshot.pods
-
-    def _pod(self, member: int) -> PodInfo:
-        return self._scene.pod if member == SELF else self._queue.pod(member)
-
-    def place(
-        self, member: int, allowed: frozenset[int] | None, before: Sequence[tuple[int, int]]
-    ) -> int | None:
-        """See `Placer.place`; of equal nodes the first of the file."""
-        there = [(self._pod(one), row) for one, row in before]
-        scene = self._cluster.about(self._pod(member), there)
-        best = self._answers.again(scene, allowed).best()
-        return scene.rows[best[0]] if best else None
-
-    def larger_first(self, gang: Gang) -> list[int]:
-        """The members by what they ask for, those that are hard to place first."""
-
-        def size(member: int) -> tuple[int, ...]:
-            asked = self._pod(member).requests
-            return tuple(-asked.get(name, 0) for name in (GPU, CPU, MEMORY))
-
-        return sorted((SELF, *gang.pending), key=size)

@@ -8,12 +8,15 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from dsl.functions import parse_time
 from dsl.plan import MetricSpec
 from dsl.policytest import Case, Cluster, Thing
 from dsl.several.rules import GangParts
+from dsl.types import is_missing
 from engine.cache import Cache
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
+from engine.objects import GangFailure, Identity
 from engine.policy.world import DEFAULT_GPUS
 from engine.policytests.objects import (
     FixtureError,
@@ -87,7 +90,6 @@ class Rehearsal:
         for place in places:
             self._add(place)
         self._gone: frozenset[int] = frozenset()
-        self._placed: dict[str, int] = {}
 
     def _add(self, place: int) -> None:
         old = self._scene.snapshot
@@ -101,20 +103,6 @@ class Rehearsal:
             self._cache.remove_pod(self._pods[place].uid)
         self._gone = gone
         return self._now(self._scene.pods)
-
-    def about(self, pod: PodInfo, placed: Sequence[tuple[PodInfo, int]]) -> Scene:
-        """The scene asked about another pod after some were placed. Linear in what changed."""
-        wanted = {one.uid: row for one, row in placed}
-        for uid, row in list(self._placed.items()):
-            if wanted.get(uid) != row:
-                self._cache.forget(uid)
-                del self._placed[uid]
-        for one, row in placed:
-            if one.uid not in self._placed:
-                now = self._scene.snapshot.now
-                self._cache.assume(one, self._scene.snapshot.nodes.name(row), now)
-                self._placed[one.uid] = row
-        return self._now((pod,))
 
     def _now(self, pods: tuple[PodInfo, ...]) -> Scene:
         old = self._scene.snapshot
@@ -158,6 +146,11 @@ def make_scene(
         for number, thing in enumerate(cluster.of("pending"), 1)
         for pod in _pods(thing, f"pending-{number}", read, things)
     ]
+    for thing in cluster.of("group"):
+        failed = parse_time(thing.text("last_failure"))
+        if not is_missing(failed):
+            owner = Identity(name=thing.name, namespace=thing.text("namespace") or "default")
+            cache.set_object(GangFailure(owner, failed))
     waited = given[0].plain.get("waited", 0.0)
     settings = {(one.name, one.keys): one.text for one in cluster.settings}
     nodes = {thing.name: thing for thing in cluster.of("node")}
