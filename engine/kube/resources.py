@@ -14,6 +14,7 @@ from engine.objects import (
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
+    ElasticQuota,
     Identity,
     Namespace,
     Node,
@@ -134,6 +135,7 @@ KINDS: Final = (
         Wakes.CSI_STORAGE_CAPACITY,
     ),
     Kind(VolumeAttachment, "/apis/storage.k8s.io/v1/volumeattachments", Wakes.VOLUME_ATTACHMENT),
+    Kind(ElasticQuota, "/apis/scheduling.x-k8s.io/v1alpha1/elasticquotas", Wakes.ELASTIC_QUOTA),
 )
 """Nodes, pods and namespaces have handlers of their own; see `nodes`, `pods`, `namespaces`."""
 

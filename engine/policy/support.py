@@ -46,14 +46,14 @@ class Acting(Struct, frozen=True):
 
 #: Owners of fields, and fields, that no object or table of this scheduler holds.
 _LATER: Final = (
-    "queue.pods", "pod.previous_node", "workload.", "group.", "quota.", "node.nominated",
-    "node.finished", "node.heartbeat", "node.volumes.", "it.finished_at", "it.quota.", "victims.",
+    "queue.pods", "pod.previous_node", "workload.", "group.", "node.nominated",
+    "node.finished", "node.heartbeat", "node.volumes.", "it.finished_at", "it.quota.",
     *OF_THE_QUEUE,
 )  # fmt: skip
 _STATEMENTS: Final = frozenset(
     {"gate", "sort", "prefilter", "filter", "forbid", "score", "prefer", "avoid", "spread", "first",
      "reserve", "permit", "bind: default", "bind: dry", "prebind: annotate", "prebind: event",
-     "postbind: event"}
+     "postbind: event", "preempt", "quota"}
 )  # fmt: skip
 ACTS_ON: Final = Acting(
     plugins=frozenset(

@@ -13,8 +13,7 @@ from typing import Any, Final, Self
 
 import numpy as np
 
-from dsl.collective import Budget as Covered
-from dsl.collective import Evictions, Gang, GangPlan, Preemption
+from dsl.collective import Evictions, Gang, GangPlan
 from dsl.plan import (
     Effect,
     GangRule,
@@ -25,17 +24,18 @@ from dsl.plan import (
     ScoreRule,
 )
 from dsl.policytest import CannotJudgeError, Rejection
-from engine.collective import gangs, quotas
-from engine.collective.preemption import search
+from engine.collective import gangs
+from engine.collective.search import Preemption
 from engine.cycle import decide
-from engine.framework.interface import Points, PreFilterResult, Scope
+from engine.framework.interface import Points, PreFilterResult
 from engine.framework.podinfo import PodInfo
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Candidates, Framework, Unfit
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status
 from engine.plugins.priority_sort import PrioritySort
-from engine.policytests.dryruns import Evicted, Members
+from engine.policy.preempting import PolicyPreemption
+from engine.policytests.dryruns import Members
 from engine.policytests.policies import Used
 from engine.policytests.scene import Scene
 from engine.policytests.world import SceneSubject, SceneWorld, SceneWorlds
@@ -127,6 +127,7 @@ class ByColumns:
         self._scores: Mapping[str, float] | None = None
         self._scored = False
         self._preempted: Preemption | None = None
+        self._preemption = PolicyPreemption(self.plans, worlds)
 
     def again(self, scene: Scene, only: frozenset[int] | None = None) -> Self:
         """The same policies about another scene, gangs left out."""
@@ -149,8 +150,7 @@ class ByColumns:
             said: dict[str, Rejection] = {}
             for used in self.used:
                 points = used.plugin.points()
-                asks = points.filter is not None or points.pre_filter is not None
-                if left and (asks or (used.plan is not None and used.plan.quotas)):
+                if left and (points.filter is not None or points.pre_filter is not None):
                     said |= self._rejected_by(used, points, left)
                     left = {name: row for name, row in left.items() if name not in said}
             if left and not self.rehearsed:
@@ -203,17 +203,11 @@ class ByColumns:
         return said
 
     def _stopped(self, used: Used) -> Rejection | None:
-        """What a prefilter or quota of a policy says."""
-        if used.plan is None:
+        """What a prefilter of a policy says."""
+        stop = None if used.plan is None else used.plan.stopped(self.subject, self.world)
+        if stop is None:
             return None
-        objects = self.scene.beside.quotas
-        for stop in (
-            used.plan.stopped(self.subject, self.world),
-            quotas.over(used.plan, self.subject, self.world, objects),
-        ):
-            if stop is not None:
-                return Rejection(stop.message, word_of(stop.status), place_of(stop.rule))
-        return None
+        return Rejection(stop.message, word_of(stop.status), place_of(stop.rule))
 
     def _gang_rejects(self, left: Mapping[str, int]) -> dict[str, Rejection]:
         """Which of the nodes that are left the pod's gang does not start on."""
@@ -525,9 +519,8 @@ class ByColumns:
         found = self.preempted()
         if found.row < 0:
             return (), None
-        pods = self.scene.snapshot.pods
         (node,) = [name for name, row in self.scene.rows.items() if row == found.row]
-        return [pods.pod(place).name for place in found.victims], node
+        return [one.name for one in found.victims], node
 
     def preempted(self) -> Preemption:
         """What the first `preempt:` that applies finds, or else a quota that takes back."""
@@ -536,61 +529,22 @@ class ByColumns:
         return self._preempted
 
     def _preempt(self) -> Preemption:
-        if len(self._candidates()) or self.scene.pod.pod.spec.preemption_policy == "Never":
+        pod, snapshot = self.scene.pod, self.scene.snapshot
+        if len(self._candidates()) or pod.pod.spec.preemption_policy == "Never":
             return Preemption()
         evictions = self.evictions()
         if evictions is None:
             return Preemption()
         rejections, rows = self.rejections(), self.scene.rows
         open_ = [row for name, row in rows.items() if rejections[name].status != "unresolvable"]
-        return search(
-            evictions,
-            self.world,
-            Evicted(self, self.scene),
-            rows=open_,
-            budgets=self._budgets(),
-            spans=self.spans(),
-        )
+        try:
+            trial = self.framework.what_if(pod, snapshot)
+        except Unfit:
+            return Preemption()
+        targets = np.array(sorted(open_), np.intp)
+        return self._preemption.search(evictions, pod, snapshot, trial, targets)
 
     def evictions(self) -> Evictions | None:
         """Who may be evicted for the pod; None: nobody, by `never` or for want of a rule."""
-        for plan in self.plans:
-            rule = plan.preemption(self.subject, self.world)
-            if rule is not None:
-                return rule.evictions(self.subject, self.world)
-        objects = self.scene.beside.quotas
-        found = (
-            quotas.reclaimed(rule, self.subject, self.world, objects)
-            for plan in self.plans
-            for rule in plan.quotas
-        )
-        return next((one for one in found if one is not None), None)
-
-    def spans(self) -> bool:
-        """Whether a constraint of the pod spans nodes."""
-        for used in self.used:
-            if used.plan is None:
-                ask = used.plugin.points().pre_filter
-                if ask is not None:
-                    found = ask(self.scene.pod, self.scene.snapshot)
-                    if found.scope is Scope.ALL and found.status.code is not Code.SKIP:
-                        return True
-                continue
-            plan = used.plan
-            if plan.quotas or any(
-                not rule.row_local and rule.prepare(self.subject, self.world) is not None
-                for rule in (*plan.filters, *plan.prefilters)
-            ):
-                return True
-        return False
-
-    def _budgets(self) -> list[Covered]:
-        pods = self.scene.snapshot.pods
-        there = [place for place, node in enumerate(pods.node.tolist()) if node >= 0]
-        return [
-            Covered(
-                frozenset(place for place in there if budget.covers(pods.pod(place))),
-                budget.allowed,
-            )
-            for budget in self.scene.budgets
-        ]
+        said = self._preemption.decides(self.scene.pod, self.scene.snapshot)
+        return None if said is None else said.evictions

@@ -61,7 +61,7 @@ _QUESTIONS: Mapping[str, Callable[[ByColumns], Any]] = {
     "the order of the queue": lambda answers: list(answers.order()),
     "the gang": _gang,
     "who may be evicted": _evictions,
-    _VICTIMS: lambda answers: answers.preempted(),
+    _VICTIMS: lambda answers: answers.preemption(),
     "permit": lambda answers: answers.permission(),
     "what is done around binding": lambda answers: answers.effects(),
 }
