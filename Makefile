@@ -7,7 +7,7 @@ DEV := $(VENV)/.dev-stamp
 WORKERS ?= 2
 FUZZ_SECONDS ?= 1800
 
-.PHONY: help setup demo check test test-long fuzz-parity mutants bench bench-engine scoreboard spec golden format clean
+.PHONY: help setup demo check test test-long fuzz-parity mutants bench bench-engine scoreboard spec golden manifests format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -61,6 +61,9 @@ bench-engine: $(DEV) ## a decision beside a yardstick of bare columns (ORACLE=pa
 
 spec: $(DEV) ## the language's specification alone
 	@$(BIN)/pytest -q tests/spec
+
+manifests: $(DEV) ## make the base of deploy/kustomize from the chart anew
+	@$(BIN)/python -m tests.cluster.manifests
 
 golden: $(DEV) ## write recorded texts anew; read the diff before committing it
 	@$(BIN)/pytest -q tests/spec --update

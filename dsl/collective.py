@@ -41,6 +41,26 @@ class Evictions(Struct, frozen=True, eq=False, kw_only=True):
 # ---- gangs
 
 
+class GangTerms(Struct, frozen=True, kw_only=True):
+    """What the gang of a pod asks for, whoever its members are.
+
+    Attributes:
+        key: what its members have in common, within one namespace.
+        minimum: how many members start together; NaN where nothing says so.
+        wait_seconds: how long members wait for each other.
+        backoff_seconds: how long it rests after it failed.
+        tolerance: the share of the minimum that may be missing when its members are planned.
+        within: the domain of nodes that holds the whole gang, None where it may be scattered.
+    """
+
+    key: str | float
+    minimum: float
+    wait_seconds: float = 60.0
+    backoff_seconds: float = 0.0
+    tolerance: float = 0.0
+    within: str | None = None
+
+
 class Gang(Struct, frozen=True, kw_only=True):
     """The gang of a pod, which is a member itself and in none of the tuples before it is placed.
 

@@ -205,11 +205,7 @@ def _pod() -> Iterator[FieldSpec]:
     yield FieldSpec("pod.first_attempt_at", TIME, level, doc, optional=True)
     doc = "how often it has been tried; in a running scheduler *later*"
     yield FieldSpec("pod.attempts", NUMBER, level, doc, optional=True)
-    later = (
-        ("pod.previous_node", TEXT, "node of its predecessor"),
-        ("workload.label", TEXT, "label of the pod's workload"),
-        ("workload.annotation", TEXT, "annotation of the pod's workload"),
-        ("workload.replicas", NUMBER, "replicas the workload asks for"),
+    for name, of, doc in (
         ("group.name", TEXT, "name of the pod's group"),
         ("group.min_member", NUMBER, "members the group needs"),
         ("group.size", NUMBER, "members there are"),
@@ -219,6 +215,13 @@ def _pod() -> Iterator[FieldSpec]:
         ("group.schedule_timeout", DURATION, "how long its members wait, if its object says so"),
         ("group.created", TIME, "when the group was created"),
         ("group.last_failure", TIME, "when the group last failed"),
+    ):
+        yield FieldSpec(name, of, level, doc, optional=True, changes=True, wakes=("groups",))
+    later = (
+        ("pod.previous_node", TEXT, "node of its predecessor"),
+        ("workload.label", TEXT, "label of the pod's workload"),
+        ("workload.annotation", TEXT, "annotation of the pod's workload"),
+        ("workload.replicas", NUMBER, "replicas the workload asks for"),
         ("quota.name", TEXT, "name of the quota of the namespace"),
         ("quota.over_max_with_pod", BOOL, "over its maximum with this pod"),
         ("quota.over_min_with_pod", BOOL, "over its minimum with this pod"),
@@ -235,7 +238,7 @@ def _pod() -> Iterator[FieldSpec]:
             doc,
             keyed=name.rsplit(".", 1)[1] in keyed,
             optional=of is not BOOL,
-            changes=name.startswith(("group.", "quota.")),
+            changes=name.startswith("quota."),
             wakes=("pods", "quotas") if name.startswith("quota.") else (),
         )
     yield FieldSpec("namespace.name", TEXT, level, "namespace of the pod", letters=NAME)

@@ -70,6 +70,12 @@ def told_by(core: ir.FilterCore, ask: Ask) -> tuple[ir.Expr, ...]:
     return (*found, *_shown(steps[-1]))
 
 
+def decisive(core: ir.FilterCore, ask: Ask) -> ir.Expr:
+    """Returns the part of the right side that alone decides: what a caret is put under."""
+    *_, (part, _) = _path(core, ask)
+    return part
+
+
 def _path(core: ir.FilterCore, ask: Ask) -> Iterator[tuple[ir.Expr, bool]]:
     """Yields the right side and, step by step, the part of it that alone decides.
 

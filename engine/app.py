@@ -10,11 +10,12 @@ import contextlib
 import gc
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any, BinaryIO, Final, TypeVar
+from typing import Any, BinaryIO, Final
+from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import engine.kube.reflector as watch
@@ -29,9 +30,9 @@ from engine.framework.frameworks import Frameworks
 from engine.framework.podinfo import make_pod_info
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import Snapshot
+from engine.kube.election import Candidate
 from engine.kube.errors import ConfigError as KubeConfigError
 from engine.kube.events import KubeEventSink
-from engine.kube.gate import Gate
 from engine.kube.reach import keep_asking
 from engine.kube.resources import KINDS
 from engine.kube.session import Session
@@ -54,20 +55,24 @@ from engine.policy.reloader import (
 from engine.policy.sources import ConfigMapSource, FolderSource, Offer, Texts
 from engine.policy.support import new_compiler
 from engine.queue import SchedulingQueue
+from engine.records import Records
 from engine.scheduler import Edge, Observer, Rulers, Scheduler, rules_of
 from engine.signals.prometheus import PrometheusRefresher, PrometheusSettings
 from engine.signals.spec import SignalSpec
 from engine.signals.store import SignalStore
-from engine.simulate import Recorder
+from engine.simulate.journal import Recorder
+from engine.tasks import tasks, unless
 from engine.telemetry import Count, Telemetry
 
 log = logging.getLogger(__name__)
-T = TypeVar("T")
 
 _RETRY_FIRST: Final = 1.0
 _RETRY_MOST: Final = 30.0
 _EVENT_NOTE: Final = 1000
 _FLUSH_SECONDS: Final = 2.0
+_FLUSH_OF_LEADERS: Final = 0.4
+"""Another replica waits."""
+_LOOK_SECONDS: Final = 0.01
 NO_POLICIES: Final = Bundle("", (), {})
 
 
@@ -128,10 +133,13 @@ class App:
             max_backoff=self.settings.max_backoff_seconds,
         )
         self._plain = plain
+        self.records = Records(lambda: self.frameworks, clock)
         self.scheduler: Scheduler | None = None
         self.reloader: Reloader | None = None
         self._config_map: ConfigMapSource | None = None
         self._events: KubeEventSink | None = None
+        self._report_again: Callable[[], None] = lambda: None
+        self._untold: tuple[str, str, str] | None = None
 
     # ---- running -----------------------------------------------------------------------------
 
@@ -142,34 +150,50 @@ class App:
             return
         try:
             wiring = Wiring(self._clock, self.telemetry, Random())
-            gate = Gate(session, wiring)
+            host = socket.gethostname()
+            identity = f"{host}_{UUID(int=wiring.random.getrandbits(128), version=4)}"
+            candidate = Candidate(session, wiring, self.settings.election, identity)
+            gate = candidate.gate
             statuses = KubePodStatusWriter(gate, wiring)
             events = KubeEventSink(
                 gate,
                 wiring,
                 controller=self.settings.scheduler_name,
-                host=socket.gethostname(),
+                host=host,
             )
             self._events = events
             self.scheduler = self._make_scheduler(
                 Edge(KubeBinder(gate, wiring), statuses, events, KubeEffectWriter(gate, wiring))
             )
+            self.scheduler.leads = not candidate.election.leader_elect
             reflectors = self._reflectors(session, wiring)
-            async with _tasks() as group:
-                running = [group.create_task(each.run()) for each in reflectors]
+            async with tasks() as group:
                 background = (events.run(), statuses.run(), keep_asking(session, wiring))
-                running.extend(group.create_task(each) for each in background)
+                running = [group.create_task(each) for each in background]
+                if self.settings.delay_cache:
+                    candidate.start(group.create_task)
+                    await unless(stop, candidate.elector.leading.wait())
+                running.extend(group.create_task(each.run()) for each in reflectors)
                 refresher = self._refresher()
                 if refresher is not None:
                     running.append(group.create_task(refresher.run()))
                 await self._synced(reflectors, stop)
+                if not self.settings.delay_cache:
+                    candidate.start(group.create_task)
+                if candidate.election.leader_elect:
+                    running.append(group.create_task(self._lead(candidate)))
                 # The cluster stays: the collector need not walk it again and again.
                 gc.collect()
                 gc.freeze()
                 for hook in self._hooks.synced:
                     hook()
                 await self.scheduler.run(stop)
-                await asyncio.gather(statuses.flush(_FLUSH_SECONDS), events.flush(_FLUSH_SECONDS))
+                left = _FLUSH_SECONDS
+                if candidate.election.leader_elect:
+                    left = _FLUSH_OF_LEADERS
+                    await self._confirmed()
+                await asyncio.gather(statuses.flush(left), events.flush(left))
+                await candidate.resign()
                 for task in running:
                     task.cancel()
         finally:
@@ -186,7 +210,7 @@ class App:
         while not stop.is_set():
             kubeconfig = self._options.kubeconfig or self.settings.kubeconfig
             try:
-                return await _unless(stop, self._session(kubeconfig))
+                return await unless(stop, self._session(kubeconfig))
             except KubeConfigError as wrong:
                 log.warning("Cannot reach a cluster: %s; trying again in %.0f s", wrong, pause)
             with contextlib.suppress(TimeoutError):
@@ -210,6 +234,24 @@ class App:
             synced.cancel()
         stopped.cancel()
 
+    async def _lead(self, candidate: Candidate) -> None:
+        """Begins to decide once this replica leads, and tells what it kept to itself till then."""
+        await candidate.elector.leading.wait()
+        assert self.scheduler is not None
+        self.scheduler.lead()
+        self._report_again()
+        if self._untold is not None:
+            self._tell_source(*self._untold)
+
+    async def _confirmed(self) -> None:
+        """Waits for the watch to tell our last bindings: the next leader has then heard of them.
+
+        Not for long: it cannot know them worse than after a crash of ours.
+        """
+        until = self._clock.monotonic() + _FLUSH_OF_LEADERS
+        while self.cache.has_assumed and self._clock.monotonic() < until:  # noqa: ASYNC110 - the cache tells nobody
+            await asyncio.sleep(_LOOK_SECONDS)
+
     # ---- wiring ------------------------------------------------------------------------------
 
     def _make_scheduler(self, edge: Edge) -> Scheduler:
@@ -228,7 +270,7 @@ class App:
             scheduler.observe(self._recorder.placed)
             if not with_source:
                 self._recorder.rules("", {}, self._recorded_settings())
-        for observer in self._hooks.observers:
+        for observer in (self.records.placed, *self._hooks.observers):
             scheduler.observe(observer)
         if with_source:
             self._add_source(scheduler)
@@ -280,10 +322,14 @@ class App:
             on_work=self.scheduler.wake,
             telemetry=self.telemetry,
         )
+        pods = watch.Reflector(
+            session, watch.pods(keep=self._read_of_pods()), handlers.pods, wiring
+        )
+        self._report_again = lambda: handlers.pods.report_again(pods.objects.values())
         reflectors: list[watch.Reflector[Any]] = [
             watch.Reflector(session, watch.namespaces(), handlers.namespaces, wiring),
             watch.Reflector(session, watch.nodes(), _Nodes(handlers.nodes, self.signals), wiring),
-            watch.Reflector(session, watch.pods(keep=self._read_of_pods()), handlers.pods, wiring),
+            pods,
         ]
         for kind in KINDS:
             handler = handlers.of(kind.wakes, self.scheduler.changes.changed)
@@ -391,6 +437,9 @@ class App:
         source = self._config_map
         if source is None or self._events is None:
             return
+        if self.scheduler is not None and not self.scheduler.leads:
+            self._untold = (kind, reason, note)
+            return
         uid = source.seen.metadata.uid if source.seen is not None else ""
         if len(note) > _EVENT_NOTE:
             note = note[: _EVENT_NOTE - 3] + "..."
@@ -460,29 +509,3 @@ def signal_spec(spec: MetricSpec) -> SignalSpec:
 def settings_worlds(settings: Settings) -> Worlds:
     """What policies share under these settings."""
     return worlds_of(ZoneInfo(settings.berth.time_zone), settings.berth.gpu_resources)
-
-
-async def _unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
-    """What `work` gives; None, and the work is ended, if we are stopped before."""
-    doing = asyncio.get_running_loop().create_task(work)
-    stopped = asyncio.get_running_loop().create_task(stop.wait())
-    try:
-        await asyncio.wait({doing, stopped}, return_when="FIRST_COMPLETED")
-        return await doing if doing.done() else None
-    finally:
-        stopped.cancel()
-        doing.cancel()
-        await asyncio.wait({doing})
-
-
-@contextlib.asynccontextmanager
-async def _tasks() -> AsyncIterator[asyncio.TaskGroup]:
-    """A task group whose failure is the failure itself, not a group of one."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            yield group
-    except BaseExceptionGroup as failures:
-        first = failures.exceptions[0]
-        if len(failures.exceptions) == 1:
-            raise first from failures
-        raise

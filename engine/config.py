@@ -20,7 +20,6 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     ValidationError,
     field_validator,
@@ -28,6 +27,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from engine.sections import CLOSED, ClientConnection, Duration, LeaderElection
 from engine.spelling import nearest
 
 SCHEDULER_API: Final = "kubescheduler.config.k8s.io/v1"
@@ -39,18 +39,9 @@ _UNUSED: Final = (
     "enable_profiling",
     "enable_contention_profiling",
     *_SHARE,
-    "delay_cache_until_active",
 )
 _UNUSED_OF_CLIENT: Final = ("accept_content_types", "content_type", "qps", "burst")
-_UNUSED_OF_ELECTION: Final = (
-    "lease_duration",
-    "renew_deadline",
-    "retry_period",
-    "resource_name",
-    "resource_namespace",
-)
 """Fields that are read and checked, and do not act yet."""
-_DURATION: Final = re.compile(r"(?=.*[1-9])(\d+(ms|min|[smhd]))+", re.ASCII)
 _OBJECT: Final = re.compile(r"[a-z0-9.-]+/[a-z0-9.-]+")
 _UNIT: Final = re.compile(r"[A-Za-z%]*(/s)?")
 _LABELS: Final = re.compile(r"[A-Za-z_]\w*( *, *[A-Za-z_]\w*)?", re.ASCII)
@@ -65,12 +56,6 @@ _WORDS: Final = {
 
 class ConfigError(Exception):
     """A configuration cannot be used; the message says where, what and what to write instead."""
-
-
-def _duration(text: str) -> str:
-    if not _DURATION.fullmatch(text):
-        raise ValueError(f"{text!r} is no duration above 0; write one like 15s, 5min or 1m30s")
-    return text
 
 
 def _config_map(text: str) -> str:
@@ -122,38 +107,11 @@ def _param(value: object) -> object:
     return value
 
 
-Duration = Annotated[str, AfterValidator(_duration)]
-
-
 class _Document(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True
-    )
+    model_config = CLOSED
 
 
-_D = TypeVar("_D", bound=_Document)
-
-
-class ClientConnection(_Document):
-    """How to reach the API server."""
-
-    kubeconfig: str | None = None
-    accept_content_types: str = ""
-    content_type: str = "application/vnd.kubernetes.protobuf"
-    qps: Annotated[float, Field(ge=0)] = 50
-    burst: int = 100
-
-
-class LeaderElection(_Document):
-    """Who of several replicas schedules."""
-
-    leader_elect: bool = True
-    lease_duration: Duration = "15s"
-    renew_deadline: Duration = "10s"
-    retry_period: Duration = "2s"
-    resource_lock: Literal["leases"] = "leases"
-    resource_name: str = "kube-scheduler"
-    resource_namespace: str = "kube-system"
+_D = TypeVar("_D", bound=BaseModel)
 
 
 class EnabledPlugin(_Document):
@@ -342,7 +300,8 @@ class BerthDocument(_Document):
 class Settings(_Document):
     """Everything `berth run` was told, files and flags together.
 
-    `leader_elect` and `notes`, what is to be said of the file, are about a start and no journal's.
+    `election`, `delay_cache` (until this replica leads) and `notes`, what is to be said of the
+    file, are about a start and no journal's. Who embeds the scheduler elects nobody by default.
     """
 
     profiles: Annotated[tuple[ProfileDocument, ...], Field(min_length=1)] = (
@@ -352,7 +311,8 @@ class Settings(_Document):
     initial_backoff_seconds: float = 1.0
     max_backoff_seconds: float = 10.0
     berth: BerthDocument = BerthDocument()
-    leader_elect: bool = Field(default=False, exclude=True)
+    election: LeaderElection = Field(default=LeaderElection(leader_elect=False), exclude=True)
+    delay_cache: bool = Field(default=False, exclude=True)
     notes: tuple[str, ...] = Field(default=(), exclude=True)
 
     @model_validator(mode="before")
@@ -377,7 +337,7 @@ def load(path: str | None) -> Settings:
         ConfigError: the file cannot be read or says something that is not understood.
     """
     if path is None:
-        return Settings()
+        return Settings(election=LeaderElection())
     try:
         text = Path(path).read_text("utf-8")
         # The loader is a safe one.
@@ -410,7 +370,7 @@ def load(path: str | None) -> Settings:
 
 def _settings(scheduler: SchedulerDocument | None, berth: BerthDocument) -> Settings:
     if scheduler is None:
-        return Settings(berth=berth)
+        return Settings(berth=berth, election=LeaderElection())
     own = {"profiles": tuple(scheduler.profiles)} if scheduler.profiles else {}
     return Settings(
         **own,
@@ -418,17 +378,17 @@ def _settings(scheduler: SchedulerDocument | None, berth: BerthDocument) -> Sett
         initial_backoff_seconds=scheduler.pod_initial_backoff_seconds,
         max_backoff_seconds=scheduler.pod_max_backoff_seconds,
         berth=berth,
-        leader_elect=scheduler.leader_election.leader_elect,
+        election=scheduler.leader_election,
+        delay_cache=scheduler.delay_cache_until_active,
         notes=tuple(_without_meaning(scheduler)),
     )
 
 
 def _without_meaning(scheduler: SchedulerDocument) -> Iterator[str]:
     """A line for each field that says something else than by default, and changes nothing."""
-    sections: list[tuple[str, _Document, Iterable[str]]] = [
+    sections: list[tuple[str, BaseModel, Iterable[str]]] = [
         ("", scheduler, _UNUSED),
         ("clientConnection.", scheduler.client_connection, _UNUSED_OF_CLIENT),
-        ("leaderElection.", scheduler.leader_election, _UNUSED_OF_ELECTION),
     ]
     sections += [(f"profiles.{i}.", one, _SHARE) for i, one in enumerate(scheduler.profiles)]
     for where, section, names in sections:
@@ -462,12 +422,12 @@ def parse(source: str, kind: type[_D], document: object) -> _D:
 def _fields_at(kind: object, place: Sequence[int | str]) -> list[str]:
     """The fields of what is at a place of a document, as they are written."""
     for part in place:
-        if isinstance(kind, type) and issubclass(kind, _Document):
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
             fields = {field.alias: field.annotation for field in kind.model_fields.values()}
             kind = fields.get(str(part))
         else:
             kind = get_args(kind)[-1] if get_args(kind) else None
-    if isinstance(kind, type) and issubclass(kind, _Document):
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
         return [str(field.alias) for field in kind.model_fields.values()]
     return []
 

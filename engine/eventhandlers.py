@@ -22,7 +22,7 @@ Source: kubernetes pkg/scheduler/eventhandlers.go and framework/events.go.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from enum import Enum
 from typing import Any, Final, Protocol, TypeVar
 
@@ -568,6 +568,13 @@ class PodHandler(_Handler):
             self._queue.move(POD_FREED, on_node(pod, node), None)
         elif gone and self._cache.withdraw(uid):
             self._nomination_lost(pod)
+
+    def report_again(self, pods: Iterable[Pod]) -> None:
+        """Reports those of the pods that wait and cannot be read: nobody may have listened."""
+        for pod in pods:
+            reason = self._unread.get(pod.metadata.uid)
+            if reason is not None and place_of(pod, self._scheduler_names) is Place.PENDING:
+                self._on_refused(pod, reason)
 
     def _is_news(self, pod: Pod, reason: str) -> bool:
         uid = pod.metadata.uid

@@ -1,7 +1,7 @@
 """Effects of one pod carried out one after the other, and undone in reverse if the pod fails.
 
-Decides nothing. What can be undone is what we alone say: objects that are assumed. What the server
-was told stays told; the next attempt finds it.
+Decides nothing. What is undone is what we alone say, objects that are assumed, and patches that
+come with their way back. What else the server was told stays told; the next attempt finds it.
 
     reserve ─▶ carry out ─▶ all done ─▶ (bound by whoever asked)
                    │
@@ -11,7 +11,9 @@ was told stays told; the next attempt finds it.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Final, assert_never
 
 from engine.cache import Cache
@@ -20,6 +22,8 @@ from engine.framework.edge import EffectWriter, EventSink
 from engine.framework.effects import AssumeObject, Await, Effect, Emit, Evict, Patch
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status
+
+log = logging.getLogger(__name__)
 
 _STOPPING: Final = "the scheduler is stopping"
 
@@ -71,6 +75,7 @@ class Executor:
         self._snapshot = snapshot
         self._clock = clock
         self._undo: list[Callable[[], None]] = []
+        self._written: list[Patch] = []
         self._moved = asyncio.Event()
         self._cancelled = ""
 
@@ -96,7 +101,7 @@ class Executor:
         if self._cancelled and status.ok:
             status = failed(self._cancelled)
         if not status.ok:
-            self.undo()
+            await self.take_back()
         return status
 
     def cancel(self, why: str) -> None:
@@ -108,6 +113,17 @@ class Executor:
         """The process ends."""
         self.cancel(_STOPPING)
 
+    async def take_back(self) -> None:
+        """Takes back all that can be, the last first. What cannot be written then stays."""
+        while self._written:
+            effect = self._written.pop()
+            assert effect.undo is not None
+            why_not = await self._writer.patch(replace(effect, body=effect.undo, undo=None))
+            if why_not:
+                name = f"{effect.namespace}/{effect.name}"
+                log.warning('Not taken back %s="%s" reason="%s"', effect.kind, name, why_not)
+        self.undo()
+
     def undo(self) -> None:
         """Takes back what only we say, the last first. Nothing is done twice."""
         while self._undo:
@@ -118,7 +134,10 @@ class Executor:
             case AssumeObject():
                 return self._assume(effect)
             case Patch():
-                return _outcome(await self._writer.patch(effect))
+                outcome = _outcome(await self._writer.patch(effect))
+                if outcome.ok and effect.undo is not None:
+                    self._written.append(effect)
+                return outcome
             case Evict():
                 return _outcome(await self._writer.evict(effect))
             case Await():

@@ -264,6 +264,12 @@ class SchedulingGate(_Read, frozen=True):
     name: str = ""
 
 
+class PodSchedulingGroup(_Read, frozen=True):
+    """`spec.schedulingGroup` of a pod: the PodGroup of scheduling.k8s.io that it is in."""
+
+    pod_group_name: str | None = None
+
+
 class PodSpec(_Read, frozen=True):
     """`spec` of a pod."""
 
@@ -288,6 +294,7 @@ class PodSpec(_Read, frozen=True):
     volumes: list[Volume] | None = None
     resource_claims: list[PodResourceClaim] | None = None
     topology_spread_constraints: list[TopologySpreadConstraint] | None = None
+    scheduling_group: PodSchedulingGroup | None = None
 
 
 class Condition(_Read, frozen=True):
@@ -463,6 +470,73 @@ class ElasticQuota(_Read, frozen=True):
 
     metadata: Identity = Identity()
     spec: ElasticQuotaSpec = ElasticQuotaSpec()
+
+
+class PodGroupSpec(_Read, frozen=True):
+    """`spec` of a PodGroup of scheduling.x-k8s.io."""
+
+    min_member: int | None = None
+    schedule_timeout_seconds: int | None = None
+
+
+class PodGroup(_Read, frozen=True):
+    """A group of pods, of the CRD that the scheduler-plugins project has."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodGroupSpec = PodGroupSpec()
+
+    @property
+    def minimum(self) -> int | None:
+        """How many of its pods start together."""
+        return self.spec.min_member
+
+    @property
+    def timeout_seconds(self) -> int | None:
+        """How long they wait for each other."""
+        return self.spec.schedule_timeout_seconds
+
+
+class GangSchedulingPolicy(_Read, frozen=True):
+    """How many pods of a group start together."""
+
+    min_count: int | None = None
+
+
+class PodGroupSchedulingPolicy(_Read, frozen=True):
+    """`spec.schedulingPolicy` of a group: without `gang` its pods start one by one."""
+
+    gang: GangSchedulingPolicy | None = None
+
+
+class SchedulingPodGroupSpec(_Read, frozen=True):
+    """`spec` of a PodGroup of scheduling.k8s.io."""
+
+    scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
+
+
+class SchedulingPodGroup(_Read, frozen=True):
+    """A PodGroup of Kubernetes itself (scheduling.k8s.io), which a Workload may have made."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    spec: SchedulingPodGroupSpec = SchedulingPodGroupSpec()
+
+    @property
+    def minimum(self) -> int | None:
+        """How many of its pods start together: one, where they need not."""
+        gang = self.spec.scheduling_policy.gang
+        return 1 if gang is None else gang.min_count
+
+    @property
+    def timeout_seconds(self) -> int | None:
+        """It has none."""
+        return None
+
+
+class GangFailure(_Read, frozen=True):
+    """Our own word, of no API: when a gang, named as it is told by, failed last (epoch seconds)."""
+
+    metadata: Identity = Identity()
+    at: float = 0.0
 
 
 class ClaimReference(_Read, frozen=True):

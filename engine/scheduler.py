@@ -4,6 +4,7 @@ Deciding is synchronous and happens here in slices of a few milliseconds; writin
 one task a pod. Between the two a pod goes through these states:
 
     queue.pop ─▶ decide ─┬─ a node ─▶ assume ─▶ bind ─┬─ BOUND ─────────▶ done, the watch confirms
+                         │             └ wait for leave│                    (see `waiting`)
                          │                            ├─ TAKEN or GONE ─▶ forget, done
                          │                            ├─ REFUSED ───────▶ forget, requeue: backoff
                          │                            └─ UNKNOWN ───────▶ stays assumed, is asked
@@ -32,22 +33,23 @@ from engine.cache import Cache
 from engine.clock import Clock
 from engine.cycle import conclude
 from engine.display import plain
-from engine.eventhandlers import POD_FREED, on_node
+from engine.eventhandlers import POD_ASSIGNED, POD_FREED, on_node
 from engine.executor import Changes, Executor
-from engine.framework.acting import NOTHING, Acts
+from engine.framework.acting import NOTHING, Acts, Leave
 from engine.framework.decision import Decision, Placed
 from engine.framework.edge import Binder, BindOutcome, EffectWriter, EventSink, PodStatusWriter
-from engine.framework.effects import Bind, Evict, Patch, SetUnschedulable, pod_event
+from engine.framework.effects import Bind, Effect, Evict, Patch, SetUnschedulable, pod_event
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.frameworks import Frameworks
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Signals, Snapshot
-from engine.framework.status import Status
+from engine.framework.status import Status, unschedulable
 from engine.objects import Condition, Pod
 from engine.plugins.default_preemption import BY_SCHEDULER, DISRUPTION_TARGET
 from engine.queue import QueuedPod, Rules, SchedulingQueue, SubQueue
 from engine.telemetry import Count, Telemetry
+from engine.waiting import Held, Permits
 
 log = logging.getLogger(__name__)
 
@@ -136,13 +138,19 @@ class _Chosen:
     queued: QueuedPod
     decision: Decision
     node: str
-    acts: Acts
+    acts: Acts = NOTHING
     executor: Executor | None = None
+    pre_bind: Sequence[Effect] = ()
 
     def undo(self) -> None:
         """Takes back what was reserved."""
         if self.executor is not None:
             self.executor.undo()
+
+    async def take_back(self) -> None:
+        """Takes back what was reserved and what was written."""
+        if self.executor is not None:
+            await self.executor.take_back()
 
 
 class Scheduler:
@@ -177,9 +185,22 @@ class Scheduler:
         self.changes = Changes()
         """To be told of every change of an object that a pod may wait for."""
         self._wake = asyncio.Event()
+        self.permits = Permits(
+            cache=cache,
+            queue=queue,
+            clock=clock,
+            framework_of=self._framework_of,
+            snapshot=self.snapshot,
+            go=self._released,
+            back=self._refused,
+        )
+        """The pods that wait for leave to be bound."""
+        self.add_background(self.permits)
         self._minute = int(clock.time() // _MINUTE)
         self._fault: BaseException | None = None
         self._stopping = False
+        self.leads = True
+        """False while another replica decides: the queue fills, and nobody is told anything."""
 
     # ---- wiring ------------------------------------------------------------------------------
 
@@ -208,6 +229,16 @@ class Scheduler:
         """
         self.framework = framework
         self._queue.set_rules(rules_of(framework, self.snapshot), changed)
+        self.permits.new_rules()
+        self.wake()
+
+    def lead(self) -> None:
+        """It is for us to decide from now on, and to tell whose pods gates hold."""
+        self.leads = True
+        for queued in list(self._queue.pending()):
+            held = queued.where is SubQueue.GATED
+            if held and not _says(queued.pod, "SchedulingGated", _why_gated(queued)):
+                self._gated(queued)
         self.wake()
 
     def snapshot(self) -> Snapshot:
@@ -238,6 +269,10 @@ class Scheduler:
                     await asyncio.sleep(0)
                 else:
                     await self._sleep(stopped)
+        except asyncio.CancelledError:
+            for task in self._tasks | self._others:
+                task.cancel()  # nobody waits for a server that may never answer
+            raise
         finally:
             self._stopping = True
             stopped.cancel()
@@ -264,7 +299,7 @@ class Scheduler:
         for background in self._background:
             busy |= background.step(deadline)
         self._tick()
-        while self.framework is not None and self.in_flight < MOST_IN_FLIGHT:
+        while self.leads and self.framework is not None and self.in_flight < MOST_IN_FLIGHT:
             queued = self._queue.pop()
             if queued is None:
                 return busy
@@ -319,32 +354,88 @@ class Scheduler:
             self._unplaced(queued, decision)
             return
         self._cache.assume(pod, decision.node, now)
-        acts = NOTHING
+        if len(self.permits):
+            self.permits.happened(POD_ASSIGNED)
+        chosen = _Chosen(queued, decision, decision.node)
         if framework.acts(pod):
             there = self._cache.snapshot(now, self._signals.view(self._cache, now))
-            acts = framework.act(pod, there, decision)
-            if not acts.status.ok:
-                self._taken_back(queued, acts.status, decision.node)
-                return
-            for note in acts.before:
-                self._edge.events.emit(note)
-            if acts.dry_run:
-                self._dry_run(pod, decision.node)
-                return
-        self._place(_Chosen(queued, decision, decision.node, acts))
+            leave = framework.reserve(pod, there, decision.node)
+            if self._reserved(chosen, leave):
+                self._may_go(chosen, framework, there)
+            self.permits.tell(leave)
+        else:
+            self._place(chosen)
+
+    def _reserved(self, chosen: _Chosen, leave: Leave) -> bool:
+        """Carries out what is reserved for the pod; False if it may not go, or not yet."""
+        status, chosen.pre_bind = leave.status, leave.pre_bind
+        if status.ok and leave.reserved:
+            chosen.executor = self._executor()
+            status = chosen.executor.reserve(leave.reserved)
+        if status.ok and leave.held:
+            held = Held(
+                chosen.queued,
+                chosen.decision,
+                chosen.node,
+                leave.held,
+                chosen.executor,
+                chosen.pre_bind,
+            )
+            status = self.permits.hold(held)
+            if status.ok:
+                self._waits(held)
+                return False
+            chosen.undo()
+        if not status.ok:
+            self._taken_back(chosen.queued, status, chosen.node)
+        return status.ok
+
+    def _waits(self, held: Held) -> None:
+        """The owner is told, as of any other wait: the pod has a node and is not bound to it."""
+        pod, most = held.pod, f"{held.seconds:g} s at most"
+        self._telemetry.add(Count.PODS_HELD)
+        why = plain(f"waits on node {held.node}, {most}: {held.why}", _MESSAGE)
+        log.info('Waits in permit pod="%s" node="%s" reason="%s"', pod.key, held.node, why)
+        self._edge.events.emit(pod_event(pod, "Normal", "WaitingOnPermit", "Permit", why))
+        self._set_condition(pod, "WaitingOnPermit", why)
+
+    def _released(self, held: Held) -> None:
+        chosen = _Chosen(
+            held.queued, held.decision, held.node, executor=held.executor, pre_bind=held.pre_bind
+        )
+        self._may_go(chosen, self._framework_of(held.pod), self.snapshot())
+
+    def _refused(self, held: Held, status: Status) -> None:
+        self._taken_back(held.queued, status, held.node)
+
+    def _framework_of(self, pod: PodInfo) -> Framework:
+        assert self.framework is not None
+        return self.framework.of(pod)
+
+    def _may_go(self, chosen: _Chosen, framework: Framework, snapshot: Snapshot) -> None:
+        """Asks what is to be done with a pod that may be bound, and does it."""
+        pod = chosen.queued.pod
+        chosen.acts = acts = framework.act(pod, snapshot, chosen.decision)
+        chosen.pre_bind = (*chosen.pre_bind, *acts.pre_bind)
+        if not acts.status.ok:
+            chosen.undo()
+            self._taken_back(chosen.queued, acts.status, chosen.node)
+            return
+        for note in acts.before:
+            self._edge.events.emit(note)
+        if acts.dry_run:
+            chosen.undo()
+            self._dry_run(pod, chosen.node)
+        else:
+            self._place(chosen)
 
     def _place(self, chosen: _Chosen) -> None:
-        """Carries out what is to be done at once, and begins what takes longer."""
+        """Begins what is to be done before the binding, and the binding."""
         pod, acts = chosen.queued.pod, chosen.acts
-        if acts.reserved or acts.pre_bind:
-            chosen.executor = self._executor()
-            reserved = chosen.executor.reserve(acts.reserved)
-            if not reserved.ok:
-                self._taken_back(chosen.queued, reserved, chosen.node)
-                return
-        if acts.annotations:
-            self._cache.carry(annotated(pod.pod, acts.annotations))
-        if chosen.executor is not None and acts.pre_bind:
+        if acts.annotations or acts.labels:
+            self._cache.carry(marked(pod.pod, acts.annotations, acts.labels))
+        if chosen.pre_bind:
+            chosen.executor = chosen.executor or self._executor()
             self._preparing[pod.uid] = chosen.executor
             self._start(self._prepare(chosen, chosen.executor), self._others)
         else:
@@ -446,9 +537,9 @@ class Scheduler:
         autoscalers add no nodes for the pod.
         """
         pod = queued.pod
-        if pod.pod.spec.scheduling_gates:
+        if pod.pod.spec.scheduling_gates or not self.leads:
             return
-        why = plain(" ".join(queued.gating_reasons), _MESSAGE)
+        why = _why_gated(queued)
         log.info('Gated pod="%s" plugin="%s" reason="%s"', pod.key, queued.gating_plugin, why)
         note = pod_event(pod, "Normal", "SchedulingGated", "Gating", why)
         self._edge.events.emit(note)
@@ -457,8 +548,10 @@ class Scheduler:
     def report(self, pod: PodInfo, reason: str, message: str, nominated: str | None = None) -> None:
         """Tells the user why the pod waits.
 
-        An Event, and the condition if it says something new.
+        An Event, and the condition if it says something new; nothing while another replica leads.
         """
+        if not self.leads:
+            return
         message = plain(message, _MESSAGE)
         note = pod_event(pod, "Warning", "FailedScheduling", "Scheduling", message)
         self._edge.events.emit(note)
@@ -513,8 +606,11 @@ class Scheduler:
         victim = effect.pod
         note = f"Preempted by pod {effect.preemptor.uid} on node {node}"
         preparing = self._preparing.get(victim.uid)
-        if preparing is not None:
-            preparing.cancel(f"preempted by {effect.preemptor.key}")
+        why = f"preempted by {effect.preemptor.key}"
+        if self.permits.reject(victim.uid, unschedulable(why)):
+            note += " (in kube-scheduler memory)."
+        elif preparing is not None:
+            preparing.cancel(why)
             note += " (in kube-scheduler memory)."
         else:
             why_not = await self._edge.writer.evict(effect)
@@ -532,7 +628,7 @@ class Scheduler:
         """What has to be done before the binding, however long it takes."""
         pod = chosen.queued.pod
         try:
-            status = await executor.carry_out(chosen.acts.pre_bind)
+            status = await executor.carry_out(chosen.pre_bind)
         finally:
             del self._preparing[pod.uid]
         if status.ok:
@@ -557,16 +653,15 @@ class Scheduler:
         match outcome:
             case BindOutcome.BOUND:
                 self._succeeded(pod, chosen.decision, node)
-                for note in acts.after:
-                    self._edge.events.emit(note)
+                self._after(acts)
             case BindOutcome.TAKEN | BindOutcome.GONE:
-                chosen.undo()
+                await chosen.take_back()
                 self._queue.done(pod.uid)
                 self._forget(pod, node)
                 log.info('Dropped pod="%s" reason="%s"', pod.key, why)
             case BindOutcome.REFUSED:
                 self._telemetry.add(Count.ATTEMPTS_ERROR)
-                chosen.undo()
+                await chosen.take_back()
                 message = f"binding rejected: {why}"
                 self._fail(queued, "SchedulerError", message, None, nominated="")
                 self._forget(pod, node)
@@ -574,6 +669,14 @@ class Scheduler:
                 log.warning('Left with its binding unknown pod="%s" reason="%s"', pod.key, why)
             case _:
                 assert_never(outcome)
+
+    def _after(self, acts: Acts) -> None:
+        """What a pod that is bound has coming."""
+        for effect in acts.after:
+            if isinstance(effect, Patch):
+                self._start(self._patch(effect), self._others)
+            else:
+                self._edge.events.emit(effect)
 
     def _forget(self, pod: PodInfo, node: str) -> None:
         """Takes an assumption back and tells the pods that were rejected for want of the room."""
@@ -619,11 +722,14 @@ class Scheduler:
         )
 
 
-def annotated(pod: Pod, annotations: Mapping[str, str]) -> Pod:
+def marked(pod: Pod, annotations: Mapping[str, str], labels: Mapping[str, str]) -> Pod:
     """The pod as it will be once it is bound."""
-    replace = msgspec.structs.replace
-    more = {**(pod.metadata.annotations or {}), **annotations}
-    return replace(pod, metadata=replace(pod.metadata, annotations=more))
+    replace, meta = msgspec.structs.replace, pod.metadata
+    if annotations:
+        meta = replace(meta, annotations={**(meta.annotations or {}), **annotations})
+    if labels:
+        meta = replace(meta, labels={**(meta.labels or {}), **labels})
+    return replace(pod, metadata=meta)
 
 
 def going(pod: Pod, message: str, at: float) -> Pod:
@@ -637,6 +743,10 @@ def going(pod: Pod, message: str, at: float) -> Pod:
         metadata=replace(pod.metadata, deletion_timestamp=since),
         status=replace(pod.status, conditions=[*others, target]),
     )
+
+
+def _why_gated(queued: QueuedPod) -> str:
+    return plain(" ".join(queued.gating_reasons), _MESSAGE)
 
 
 def _says(pod: PodInfo, reason: str, message: str) -> bool:

@@ -22,6 +22,7 @@ class Count(Enum):
     BINDINGS_UNKNOWN = "bindings_unknown_outcome"
     EVENTS_WRITTEN = "events_written"
     EVENTS_DROPPED = "events_dropped"
+    PODS_HELD = "pods_held_in_permit"
     PODS_EVICTED = "pods_evicted"
     STATUS_PATCHES = "pod_status_patches"
     REFLECTOR_LISTS = "reflector_lists"

@@ -10,7 +10,17 @@ from typing import Any, Final
 import numpy as np
 
 from dsl import ir
-from dsl.collective import Amounts, Claims, Evictions, Gang, Limits, QuotaUse, Rank, pool_of
+from dsl.collective import (
+    Amounts,
+    Claims,
+    Evictions,
+    Gang,
+    GangTerms,
+    Limits,
+    QuotaUse,
+    Rank,
+    pool_of,
+)
 from dsl.lower.frame import Memo
 from dsl.plan import GangRule, PreemptRule, QuotaRule, Subject, World
 from dsl.reference import View, asked
@@ -62,6 +72,8 @@ _NAMESPACE: Final = _same(
     _read("it.namespace", TEXT, Level.IT), _read("pod.namespace", TEXT, Level.POD)
 )
 _ITSELF: Final = _same(_read("it.uid", TEXT, Level.IT), _read("pod.uid", TEXT, Level.POD))
+#: A member that is being deleted is one no more.
+_GOING: Final = _read("it.terminating", BOOL, Level.IT)
 _BOUND: Final = _read("it.bound", BOOL, Level.IT)
 _PRIORITY: Final = _read("it.priority", NUMBER, Level.IT)
 _OWN_PRIORITY: Final = _read("pod.priority", NUMBER, Level.POD)
@@ -150,22 +162,28 @@ class GangParts:
 
     def __init__(self, core: ir.GangCore) -> None:
         self.core = core
-        same = _both(_NAMESPACE, _same(core.member, core.by))
+        same = _both(_NAMESPACE, _same(core.member, core.by), _not(_GOING))
         self.bound = _both(same, _BOUND, _not(_ITSELF))
         self.assumed_others = _both(same, _not(_BOUND), _not(_ITSELF))
         self.itself = _both(same, _ITSELF)
         self.pending = _both(same, _not(_ITSELF))
 
 
-def gang(parts: GangParts, values: Values) -> Gang | None:
-    """Returns the gang of the pod; None: it is in none."""
+def gang_key(parts: GangParts, values: Values) -> str | float | None:
+    """Returns what the members of the pod's gang have in common; None: it is in none."""
     core = parts.core
     if core.guard is not None and not values.one(core.guard):
         return None
     key = values.one(core.by)
-    if is_missing(key):
+    return None if is_missing(key) else key
+
+
+def gang_terms(parts: GangParts, values: Values) -> GangTerms | None:
+    """Returns what the gang of the pod asks for; None: it is in none."""
+    core, subject = parts.core, values.subject
+    key = gang_key(parts, values)
+    if key is None:
         return None
-    subject = values.subject
     minimum = values.one(core.minimum) if core.minimum is not None else (
         subject.number("group.min_member", None)
     )  # fmt: skip
@@ -173,19 +191,35 @@ def gang(parts: GangParts, values: Values) -> Gang | None:
     wait: Any = subject.number("group.schedule_timeout", None)
     if is_missing(wait) and core.wait is not None:
         wait = values.one(core.wait)
-    failed = subject.number("group.last_failure", None) if core.backoff_seconds else MISSING
-    itself = values.chosen(parts.itself)
-    return Gang(
+    return GangTerms(
         key=key,
         minimum=float(minimum),
+        wait_seconds=WAIT_SECONDS if is_missing(wait) else float(wait),
+        backoff_seconds=core.backoff_seconds,
+        tolerance=core.reject_above or 0.0,
+        within=core.within,
+    )
+
+
+def gang(parts: GangParts, values: Values) -> Gang | None:
+    """Returns the gang of the pod; None: it is in none."""
+    terms = gang_terms(parts, values)
+    if terms is None:
+        return None
+    backoff = terms.backoff_seconds
+    failed = values.subject.number("group.last_failure", None) if backoff else MISSING
+    itself = values.chosen(parts.itself)
+    return Gang(
+        key=terms.key,
+        minimum=terms.minimum,
         bound=values.chosen(parts.bound),
         assumed=tuple(sorted({*values.chosen(parts.assumed_others), *itself})),
         pending=values.chosen(parts.pending, "queue"),
         placed=bool(itself),
-        wait_seconds=WAIT_SECONDS if is_missing(wait) else float(wait),
-        rests_until=float(failed) + core.backoff_seconds,
-        tolerance=core.reject_above or 0.0,
-        within=core.within,
+        wait_seconds=terms.wait_seconds,
+        rests_until=float(failed) + backoff,
+        tolerance=terms.tolerance,
+        within=terms.within,
     )
 
 
@@ -193,10 +227,19 @@ def gang_rule(base: dict[str, Any], core: ir.GangCore, memo: Memo) -> GangRule:
     """Compiles a `gang:`."""
     columns, parts = Columns(memo), GangParts(core)
 
+    def key(subject: Subject, world: World) -> str | float | None:
+        return gang_key(parts, columns.of(subject, world))
+
+    def terms(subject: Subject, world: World) -> GangTerms | None:
+        return gang_terms(parts, columns.of(subject, world))
+
+    def mates(subject: Subject, world: World) -> tuple[int, ...]:
+        return columns.of(subject, world).chosen(parts.pending)
+
     def gang_of(subject: Subject, world: World) -> Gang | None:
         return gang(parts, columns.of(subject, world))
 
-    return GangRule(**base, core=core, gang=gang_of)
+    return GangRule(**base, core=core, key=key, terms=terms, mates=mates, gang=gang_of)
 
 
 # ---- quota

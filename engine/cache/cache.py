@@ -40,6 +40,7 @@ from engine.framework.snapshot import (
     FloatColumn,
     PodColumns,
     Signals,
+    Waiting,
 )
 from engine.objects import Namespace, Node, Pod
 
@@ -124,6 +125,7 @@ class CacheSnapshot:
         "pods",
         "signals",
         "topology",
+        "waiting",
     )
 
     def __init__(self, cache: Cache, now: float, signals: Signals) -> None:
@@ -139,6 +141,7 @@ class CacheSnapshot:
         self.dictionary = cache.dictionary
         self.topology = cache.topology
         self.nominations = cache.nominations
+        self.waiting: Mapping[str, Waiting] = cache.waiting
 
     def changed_since(self, generation: int) -> NDArray[np.intp] | None:
         """See `Snapshot.changed_since`."""
@@ -218,6 +221,7 @@ class Cache:
         self.pods = PodTable(self.dictionary)
         self.namespaces: dict[str, Namespace] = {}
         self.nominations = Nominations()
+        self.waiting: dict[str, Waiting] = {}
         self._stores: dict[str, ObjectStore] = {}
         self.topology = TopologyCounts(self._placed)
         self.generation = 0
@@ -276,6 +280,11 @@ class Cache:
     def is_assumed(self, uid: str) -> bool:
         """True between `assume` and the watch's confirmation (or `forget`)."""
         return uid in self._assumed
+
+    @property
+    def has_assumed(self) -> bool:
+        """True while only we say of some pod that it is on a node."""
+        return bool(self._assumed)
 
     def node_of(self, uid: str) -> str | None:
         """The name of the node the pod is bound to or assumed on, None if it is not known."""
@@ -434,6 +443,17 @@ class Cache:
             if assumed:
                 self._assumed.add(uid)
 
+    def wait(self, waiting: Waiting) -> None:
+        """The assumed pod waits for leave to be bound, or goes on doing so for other plugins."""
+        self.waiting[waiting.pod.uid] = waiting
+
+    def wait_no_more(self, uid: str) -> None:
+        """The pod need not wait any longer; nothing if it did not.
+
+        One that leaves its node does not either.
+        """
+        self.waiting.pop(uid, None)
+
     # ---- nominations -----------------------------------------------------------------------
 
     def nominate(self, pod: PodInfo, node_name: str) -> None:
@@ -471,6 +491,7 @@ class Cache:
     def _drop(self, uid: str) -> None:
         row = self._rows.pop(uid)
         self._assumed.discard(uid)
+        self.waiting.pop(uid, None)
         node_row = self.pods.node_row(row)
         if node_row == NOWHERE:
             name = self._strays.pop(uid)

@@ -30,10 +30,11 @@ from engine.cli.demo_view import (
     recording_console,
 )
 from engine.cli.logs import log_to_stderr
+from engine.cli.loop import run_in_loop
 from engine.clock import Clock, SystemClock
 from engine.config import Settings
 from engine.embedded import EmbeddedCluster
-from engine.explain import rules_of
+from engine.explain.rules import rules_of
 from engine.framework.decision import Placed
 from engine.policy.reloader import Bundle, Refusal
 
@@ -383,7 +384,7 @@ def command(svg: str | None, *, plain: bool) -> None:
     picture = recording_console()
     view: View = PlainView() if plain or not sys.stdout.isatty() else LiveView()
     try:
-        asyncio.run(_demo(view if svg is None else LiveView(picture)))
+        run_in_loop(_demo(view if svg is None else LiveView(picture)))
     except BrokenPromiseError as broken:
         click.echo(f"The demo did not do what it promises: {broken}", err=True)
         sys.exit(1)

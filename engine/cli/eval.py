@@ -34,7 +34,7 @@ _PERCENT: Final = 0.01
 _SEVERAL: Final = 2
 
 
-class _Given:
+class GivenSignals:
     """Samples from the command line. Implements `framework.snapshot.Signals`."""
 
     version = 1
@@ -151,7 +151,7 @@ def values_of(
     if of_node and not objects.nodes:
         return f"needs nodes: {option}node FILE"
     cache = objects.cache()
-    signals = _Given(cache.nodes, given, understood.metrics)
+    signals = GivenSignals(cache.nodes, given, understood.metrics)
     snapshot = cache.snapshot(now, signals)
     world = Worlds(UTC, DEFAULT_GPUS).of(snapshot)
     nobody = Pod(metadata=ObjectMeta(name="pod", namespace="default", uid="pod"))

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from engine.kube.session import KubeClient
     from engine.objects import Node
 
-_PAGE: Final = "500"
 _FINISHED: Final = ("Succeeded", "Failed")
 
 
@@ -90,14 +89,15 @@ def metrics_of(paths: Sequence[Path]) -> list[MetricSpec]:
 async def _ask(
     kubeconfig: str | None, url: str | None, specs: Sequence[MetricSpec]
 ) -> dict[str, Any]:
+    from engine.kube import resources
+    from engine.kube.listing import list_all
     from engine.kube.session import Session
-    from engine.objects import Node
 
     session = await Session.connect(kubeconfig)
     try:
         found = await take(session)
         if url is not None:
-            nodes = await _list(session, "/api/v1/nodes", Node)
+            nodes = await list_all(session, resources.nodes())
             found["metrics"] = await ask_metrics(url, specs, nodes)
     finally:
         await session.close()
@@ -140,13 +140,13 @@ async def take(client: KubeClient) -> dict[str, Any]:
     Raises:
         KubeError: the server cannot be asked.
     """
-    from engine.objects import Namespace, Node, Pod
+    from engine.kube import resources
+    from engine.kube.listing import list_all
 
-    nodes = await _list(client, "/api/v1/nodes", Node)
-    spaces = await _list(client, "/api/v1/namespaces", Namespace)
-    pods = [
-        one for one in await _list(client, "/api/v1/pods", Pod) if one.status.phase not in _FINISHED
-    ]
+    nodes = await list_all(client, resources.nodes())
+    spaces = await list_all(client, resources.namespaces())
+    there = await list_all(client, resources.pods(""))
+    pods = [one for one in there if one.status.phase not in _FINISHED]
     images = {
         each.image
         for pod in pods
@@ -165,18 +165,3 @@ async def take(client: KubeClient) -> dict[str, Any]:
 def _named(item: Any) -> dict[str, object]:  # noqa: ANN401 - any object of the API
     labels = item.metadata.labels or {}
     return {"name": item.metadata.name, "labels": dict(sorted(labels.items()))}
-
-
-async def _list(client: KubeClient, path: str, kind: Any) -> list[Any]:  # noqa: ANN401 - see above
-    from engine.kube.decoding import BadObject, Decoders
-
-    decoders = Decoders(kind)
-    found: list[Any] = []
-    params = {"limit": _PAGE}
-    while True:
-        answer = (await client.request("GET", path, params=params)).checked()
-        meta, items = decoders.items(answer.body)
-        found.extend(one for one in items if not isinstance(one, BadObject))
-        if not meta.continue_:
-            return sorted(found, key=lambda one: (one.metadata.namespace, one.metadata.name))
-        params = {"limit": _PAGE, "continue": meta.continue_}

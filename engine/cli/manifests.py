@@ -1,4 +1,4 @@
-"""Manifests of nodes, pods and namespaces, read from files into a small cluster."""
+"""Manifests of nodes, pods and other objects, read from files into a small cluster."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ class Objects:
     nodes: dict[str, Node] = field(default_factory=dict)
     namespaces: dict[str, Namespace] = field(default_factory=dict)
     pods: list[PodInfo] = field(default_factory=list)
+    others: list[Any] = field(default_factory=list)
+    """Services, volumes and what else plugins look up."""
 
     @property
     def pod(self) -> PodInfo | None:
@@ -55,6 +57,8 @@ class Objects:
             cache.add_node(node)
         for namespace in self.namespaces.values():
             cache.set_namespace(namespace)
+        for one in self.others:
+            cache.set_object(one)
         for pod in self.pods:
             if pod.pod.spec.node_name in self.nodes:
                 cache.add_pod(pod, str(pod.pod.spec.node_name))
@@ -72,9 +76,17 @@ class Objects:
             elif kind == "Pod" or kind in _TEMPLATES:
                 self._add_pod(make_pod_info(from_builtins(Pod, _pod(tree))))
             else:
-                return False
+                return self._add_other(kind, tree)
         except (msgspec.ValidationError, UnreadablePod) as failed:
             raise click.ClickException(f"{path}: {failed}") from failed
+        return True
+
+    def _add_other(self, kind: object, tree: dict[str, Any]) -> bool:
+        from engine.kube.resources import STRUCTS  # half a second, of few files
+
+        if kind not in STRUCTS:
+            return False
+        self.others.append(from_builtins(STRUCTS[str(kind)], tree))
         return True
 
     def _add_pod(self, pod: PodInfo) -> None:

@@ -17,7 +17,7 @@ from engine.plugins.profiles import make_profiles
 from engine.policy import chain
 from engine.policy.reloader import Bundle, compile_at_once, compile_settings
 from engine.policy.support import new_compiler
-from engine.simulate import FrameworksOf, replay
+from engine.simulate.journal import FrameworksOf, replay
 
 
 def frameworks_of(compiler: Compiler) -> FrameworksOf:

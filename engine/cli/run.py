@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import gc
 import logging
+import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
+from engine.cli import runflags
 from engine.cli.logs import log_to_stderr
+from engine.cli.loop import run_in_loop
 from engine.cli.private import open_private
 from engine.cli.stopping import until_told
 
@@ -24,12 +26,7 @@ from engine.cli.stopping import until_told
 @click.option("--policies", metavar="DIR", help="Folder of .policy files.")
 @click.option("--policy-configmap", metavar="NS/NAME", help="ConfigMap of NAME.policy keys.")
 @click.option("--scheduler-name", metavar="NAME", help="Name that pods ask for.  [default: berth]")
-@click.option(
-    "--leader-elect",
-    type=bool,
-    metavar="BOOL",
-    help="Whether several replicas elect a leader; only false works yet.",
-)
+@runflags.election
 @click.option("--prometheus-url", metavar="URL", help="Where metrics are asked for.")
 @click.option(
     "--record",
@@ -43,8 +40,7 @@ def command(
     config: str | None,
     record: Path | None,
     verbose: bool,
-    leader_elect: bool | None,
-    **flags: str | None,
+    **flags: Any,  # noqa: ANN401 - each has its own type
 ) -> None:
     """Runs until SIGTERM or SIGINT, then ends cleanly."""
     from engine.config import ConfigError, load
@@ -56,8 +52,7 @@ def command(
     )
     try:
         settings = load(config)
-        settings = _with_flags(settings, flags)
-        _refuse_election(settings, leader_elect)
+        settings = with_flags(settings, flags)
         make_profiles(settings, config)  # before a journal is overwritten
     except ConfigError as wrong:
         raise click.ClickException(str(wrong)) from wrong
@@ -71,10 +66,10 @@ def command(
             raise click.ClickException(
                 f"{record}: cannot be written: {failed.strerror}"
             ) from failed
-        asyncio.run(_run(settings, flags["kubeconfig"], journal))
+        _run_to_the_end(settings, flags["kubeconfig"], journal)
 
 
-def _with_flags(settings: Any, flags: dict[str, str | None]) -> Any:  # noqa: ANN401 - see engine.cli
+def with_flags(settings: Any, flags: dict[str, Any]) -> Any:  # noqa: ANN401 - see engine.cli
     """Flags win over the file.
 
     Raises:
@@ -108,27 +103,7 @@ def _with_flags(settings: Any, flags: dict[str, str | None]) -> Any:  # noqa: AN
         [only] = settings.profiles
         named = only.model_copy(update={"scheduler_name": flags["scheduler_name"]})
         update["profiles"] = (named,)
-    return settings.model_copy(update=update)
-
-
-def _refuse_election(settings: Any, flag: bool | None) -> None:  # noqa: ANN401, FBT001 - see engine.cli; the flag is a boolean
-    """Two schedulers that both believe in an election would decide about the same pods.
-
-    Raises:
-        ConfigError: the file or the flag wants one.
-    """
-    from engine.config import ConfigError
-
-    if settings.leader_elect if flag is None else flag:
-        where = (
-            "leaderElection.leaderElect is true (its default)"
-            if flag is None
-            else "--leader-elect=true"
-        )
-        raise ConfigError(
-            f"{where}, and this version elects no leader: run one process, with"
-            " `leaderElection: {leaderElect: false}` in the file or --leader-elect=false"
-        )
+    return runflags.with_election(settings.model_copy(update=update), flags)
 
 
 def _warn_of_folder(folder: str | None) -> None:
@@ -141,6 +116,17 @@ def _warn_of_folder(folder: str | None) -> None:
         logging.getLogger("engine").warning(
             "folder %s %s: no pod is scheduled until it has one", folder, wrong
         )
+
+
+def _run_to_the_end(settings: Any, kubeconfig: str | None, journal: Any) -> None:  # noqa: ANN401 - see engine.cli
+    from engine.kube.errors import LeaseLost
+
+    try:
+        run_in_loop(_run(settings, kubeconfig, journal))
+    except LeaseLost as lost:
+        # As kube-scheduler: whoever restarts us gets a follower that knows nothing wrong.
+        logging.getLogger("engine").critical("Leader election lost: %s", lost)
+        sys.exit(1)
 
 
 async def _run(settings: Any, kubeconfig: str | None, journal: Any) -> None:  # noqa: ANN401 - see engine.cli

@@ -13,6 +13,7 @@ import yaml
 
 from engine.app import App, RunOptions
 from engine.cli.logs import log_to_stderr
+from engine.cli.loop import run_in_loop
 from engine.cli.private import write_private
 from engine.cli.stopping import until_told
 from engine.clock import SystemClock
@@ -39,7 +40,7 @@ def command(nodes: int, port: int, kubeconfig: Path | None, *, scheduler: bool) 
         if kubeconfig is None:
             folder = cleanup.enter_context(tempfile.TemporaryDirectory(prefix="berth-"))
             kubeconfig = Path(folder) / "kubeconfig"
-        asyncio.run(_up(nodes, port, kubeconfig, scheduler=scheduler))
+        run_in_loop(_up(nodes, port, kubeconfig, scheduler=scheduler))
 
 
 async def _up(nodes: int, port: int, kubeconfig: Path, *, scheduler: bool) -> None:

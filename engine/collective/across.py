@@ -19,6 +19,7 @@ import numpy as np
 from msgspec import Struct, field
 from numpy.typing import NDArray
 
+from dsl.collective import Evictions
 from engine.collective.victims import Budget, Hunt, Plans, Together, concerned_kinds, protect
 from engine.framework.interface import Stand, Trial
 from engine.framework.snapshot import BoolColumn
@@ -45,7 +46,7 @@ def across(
     hunt: Hunt,
     budgets: Sequence[Budget],
     trial: Trial,
-    most_nodes: int,
+    rule: Evictions,
     most_runs: int,
 ) -> Across:
     """Tries the pods of several nodes at once, few nodes before many.
@@ -55,18 +56,18 @@ def across(
         hunt: who may go.
         budgets: disruption budgets.
         trial: the filters for the pod.
-        most_nodes: on how many nodes there may be victims.
+        rule: on how many nodes there may be victims, and how many.
         most_runs: bound of dry runs, those of `plans` included.
     """
     found = Across()
     if not trial.spans() or not len(plans.rows):
         return found
     prospects = _prospects(plans, hunt, trial)
-    search = _Search(found, plans, hunt, budgets, trial)
+    search = _Search(found, plans, hunt, budgets, trial, rule.limit)
     found.cut_short = len(prospects) > MOST_NODES
     prospects = prospects[:MOST_NODES]
     targets = search.targets(prospects)
-    for count in range(1, min(most_nodes, len(prospects)) + 1 if len(targets) else 1):
+    for count in range(1, min(rule.across, len(prospects)) + 1 if len(targets) else 1):
         for nodes in combinations(prospects, count):
             if plans.runs + found.runs >= most_runs:
                 found.cut_short = True
@@ -102,13 +103,20 @@ class _Search:
     """One search."""
 
     def __init__(
-        self, found: Across, plans: Plans, hunt: Hunt, budgets: Sequence[Budget], trial: Trial
+        self,
+        found: Across,
+        plans: Plans,
+        hunt: Hunt,
+        budgets: Sequence[Budget],
+        trial: Trial,
+        limit: int | None,
     ) -> None:
         self._found = found
         self._plans = plans
         self._hunt = hunt
         self._budgets = budgets
         self._trial = trial
+        self._limit = limit
 
     def targets(self, prospects: Sequence[int]) -> NDArray[np.intp]:
         """The nodes that take the pod once all pods that may go are gone from the prospects."""
@@ -154,6 +162,7 @@ class _Search:
                 plan.gone[rank, 0] = False
             else:
                 stand.move([pod], -1, node)
-        plan.helps[0] = plan.gone.any()
-        if plan.helps[0]:
+        victims = int(np.count_nonzero(plan.gone))
+        if victims and (self._limit is None or victims <= self._limit):
+            plan.helps[0] = True
             self._found.plans.append(plan)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dsl.collective import SELF, Gang, GangPlan, Placer
 from dsl.plan import Permission, World
@@ -16,20 +17,25 @@ from dsl.types import NUMBER, TEXT, quoted, show
 _LABEL: Final = "label:"
 
 
-def name_of(gang: Gang) -> str:
+def title(key: str | float) -> str:
     """Returns how messages call a gang."""
-    return f"gang {quoted(gang.key, TEXT if isinstance(gang.key, str) else NUMBER)}"
+    return f"gang {quoted(key, TEXT if isinstance(key, str) else NUMBER)}"
+
+
+def gang_name(key: str | float) -> str:
+    """Returns the name of a gang in its namespace."""
+    return key if isinstance(key, str) else f"{key:g}"
 
 
 def stop(gang: Gang, now: float) -> str | None:
     """Returns why no member may be tried at all; None: they may."""
     if gang.minimum != gang.minimum:
-        return f"{name_of(gang)} does not say how many members it needs"
+        return f"{title(gang.key)} does not say how many members it needs"
     if gang.size < gang.minimum:
         needed = show(gang.minimum, NUMBER)
-        return f"{name_of(gang)} has {gang.size} of the {needed} members that it needs"
+        return f"{title(gang.key)} has {gang.size} of the {needed} members that it needs"
     if now < gang.rests_until:
-        return f"{name_of(gang)} failed a moment ago and rests"
+        return f"{title(gang.key)} failed a moment ago and rests"
     return None
 
 
@@ -38,7 +44,7 @@ def permission(gang: Gang, waited: float) -> Permission:
     if gang.reserved >= gang.minimum:
         return Permission("allow")
     needed = show(gang.minimum, NUMBER)
-    text = f"{name_of(gang)}: {gang.reserved} of {needed} members have a node"
+    text = f"{title(gang.key)}: {gang.reserved} of {needed} members have a node"
     verdict = "reject" if waited >= gang.wait_seconds else "wait"
     return Permission(verdict, None, gang.wait_seconds, "Unschedulable", text)
 
@@ -76,11 +82,12 @@ def plan(
 def why_not(gang: Gang, found: GangPlan) -> str:
     """Returns why the members of a gang cannot start together."""
     needed = show(gang.minimum, NUMBER)
-    where = f" in one {_domain_words(gang.within)}" if gang.within is not None else ""
-    return f"{name_of(gang)}: {found.most} of the {needed} members that it needs fit{where}"
+    where = f" in one {domain_words(gang.within)}" if gang.within is not None else ""
+    return f"{title(gang.key)}: {found.most} of the {needed} members that it needs fit{where}"
 
 
-def _domain_words(within: str) -> str:
+def domain_words(within: str) -> str:
+    """Returns how messages call a domain."""
     return within.removeprefix(_LABEL)
 
 
@@ -113,10 +120,17 @@ def _place(
     return tuple(placed)
 
 
+def code_column(within: str, world: World) -> NDArray[np.int32]:
+    """Returns (N,) the domain of each node as a code of the dictionary, -1 without one."""
+    field, _, key = within.partition(":")
+    field = "name" if field == "node" else field
+    found = np.where(world.present, world.node_text(f"node.{field}", key or None), -1)
+    return found.astype(np.int32, copy=False)
+
+
 def domains_of(within: str, world: World) -> Mapping[str, frozenset[int]]:
     """Returns the node rows of each domain; nodes without one are in none."""
-    field, _, key = within.partition(":")
-    codes = np.where(world.present, world.node_text(f"node.{field}", key or None), -1)
+    codes = code_column(within, world)
     texts = world.dictionary.texts
     return {
         texts[code]: frozenset(np.flatnonzero(codes == code).tolist())

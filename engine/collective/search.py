@@ -70,7 +70,7 @@ def search(
     one = _cheapest(evictions, [plans])
     if one is not None or evictions.across == 1 or not evictions.ordered:
         return one or _nothing(plans, plans.runs, cut_short=plans.left_out > 0)
-    found = across(plans, hunt, budgets, trial, evictions.across, MOST_RUNS)
+    found = across(plans, hunt, budgets, trial, evictions, MOST_RUNS)
     some = _cheapest(evictions, found.plans)
     runs = plans.runs + found.runs
     if some is None:

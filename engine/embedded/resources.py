@@ -178,6 +178,14 @@ RESOURCES = (
         "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", ("spec", "status"),
         subresources=("status",), namespaced=False, needs_version=True, returns_deleted=True,
     ),
+    Resource(
+        "scheduling.x-k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota", ("spec", "status"),
+        ("eq", "eqs"), ("status",), has_generation=True, needs_version=True,
+    ),
+    Resource(
+        "scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", ("spec", "status"),
+        ("pg", "pgs"), ("status",), has_generation=True, needs_version=True,
+    ),
 )  # fmt: skip
 
 BY_PATH = {(resource.base_path, resource.plural): resource for resource in RESOURCES}

@@ -5,16 +5,16 @@ They are asked on a snapshot that has the pod on its node already. All answers a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from engine.framework.decision import Decision
-from engine.framework.effects import Effect, Emit
-from engine.framework.interface import Binding, Points
+from engine.framework.effects import Effect, Emit, Patch, set_on_pod
+from engine.framework.interface import Binding, Permitted, Points
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
-from engine.framework.status import Status
+from engine.framework.status import Code, Status
 
 #: Calls a plugin's function by (name, point, function, arguments); a fault becomes the framework's.
 Guard = Callable[..., Any]
@@ -22,21 +22,40 @@ Named = tuple[str, Points]
 
 
 @dataclass(frozen=True, slots=True)
+class Leave:
+    """Whether a pod may be bound to its node: taken back if `status` is not ok, held if `held`.
+
+    `reserved` are to be carried out at once, `pre_bind` before the pod is bound, undone if the pod
+    fails. `held` is what the plugins said that let it wait. `others` are answers of plugins about
+    pods that they hold already.
+    """
+
+    status: Status = Status.SUCCESS
+    reserved: tuple[Effect, ...] = ()
+    pre_bind: tuple[Effect, ...] = ()
+    held: Mapping[str, Permitted] = field(default_factory=dict)
+    others: tuple[tuple[str, str, Status], ...] = ()
+    """(plugin, UID, answer)."""
+
+
+GRANTED = Leave()
+
+
+@dataclass(frozen=True, slots=True)
 class Acts:
     """What is to be done: nothing but taking the pod back if `status` is not ok.
 
-    `reserved` are to be carried out at once, `pre_bind` before the binding, both undone in reverse
-    if the pod fails. `before` are Events to emit at once, `after` tells those of a pod that was
-    bound.
+    `pre_bind` are carried out before the binding, undone in reverse if the pod fails; the last of
+    them writes `labels`. `before` are Events to emit at once, `after` is for a pod that was bound.
     """
 
     status: Status = Status.SUCCESS
     annotations: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
     dry_run: bool = False
-    reserved: tuple[Effect, ...] = ()
     pre_bind: tuple[Effect, ...] = ()
     before: tuple[Emit, ...] = ()
-    after: tuple[Emit, ...] = ()
+    after: tuple[Emit | Patch, ...] = ()
 
 
 NOTHING = Acts()
@@ -62,20 +81,49 @@ class Actors:
         """False: nobody is asked about the pod, and no snapshot is needed for it."""
         return self._on_all or any(acts_on(pod) for acts_on in self._on_some)
 
-    def act(self, guard: Guard, pod: PodInfo, snapshot: Snapshot, decision: Decision) -> Acts:
-        """Asks all in the order of the points; the first refusal ends it."""
-        row = snapshot.nodes.row(decision.node or "")
+    def reserve(self, guard: Guard, pod: PodInfo, snapshot: Snapshot, node: str) -> Leave:
+        """Asks who reserves, then who permits; the first refusal ends it."""
+        row = snapshot.nodes.row(node)
         reserved: list[Effect] = []
+        pre_bind: list[Effect] = []
         for name, reserve in self._reserve:
             answer = guard(name, "Reserve", reserve, pod, snapshot, row)
             if not answer.status.ok:
-                return Acts(answer.status.by(name))
+                return Leave(answer.status.by(name))
             reserved.extend(answer.effects)
+            pre_bind.extend(answer.pre_bind)
+        leave = self.permit(guard, pod, snapshot, node)
+        return replace(leave, reserved=tuple(reserved), pre_bind=tuple(pre_bind))
+
+    def permit(
+        self,
+        guard: Guard,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        node: str,
+        waited: float = 0.0,
+        only: Collection[str] | None = None,
+    ) -> Leave:
+        """Asks who permits, or of these `only`, in the order of the points."""
+        row = snapshot.nodes.row(node)
+        held: dict[str, Permitted] = {}
+        others: list[tuple[str, str, Status]] = []
         for name, permit in self._permit:
-            status = guard(name, "Permit", permit, pod, snapshot, row)
-            if not status.ok:
-                return Acts(status.by(name))
+            if only is not None and name not in only:
+                continue
+            said = guard(name, "Permit", permit, pod, snapshot, row, waited)
+            others += ((name, uid, status) for uid, status in said.others.items())
+            if said.status.code is Code.WAIT:
+                held[name] = said
+            elif not said.status.ok:
+                return Leave(said.status.by(name), others=tuple(others))
+        return Leave(held=held, others=tuple(others))
+
+    def act(self, guard: Guard, pod: PodInfo, snapshot: Snapshot, decision: Decision) -> Acts:
+        """Asks what is to be done with a pod that may be bound; the first refusal ends it."""
+        row = snapshot.nodes.row(decision.node or "")
         annotations: dict[str, str] = {}
+        labels: dict[str, str] = {}
         effects: list[Effect] = []
         before: list[Emit] = []
         for name, pre_bind in self._pre_bind:
@@ -83,19 +131,22 @@ class Actors:
             if not bound.status.ok:
                 return Acts(bound.status.by(name))
             annotations.update(bound.annotations)
+            labels.update(bound.labels)
             effects.extend(bound.effects)
             before.extend(bound.events)
+        if labels:
+            effects.append(set_on_pod(pod, labels))
         how = Binding.NO_SAY
         for name, bind in self._bind:
             if how is Binding.NO_SAY:
                 how = guard(name, "Bind", bind, pod, snapshot)
-        after: list[Emit] = []
+        after: list[Emit | Patch] = []
         for name, post_bind in self._post_bind:
             after.extend(guard(name, "PostBind", post_bind, pod, snapshot, row, decision))
         return Acts(
             annotations=annotations,
+            labels=labels,
             dry_run=how is Binding.DRY_RUN,
-            reserved=tuple(reserved),
             pre_bind=tuple(effects),
             before=tuple(before),
             after=tuple(after),

@@ -46,6 +46,10 @@ class FitError:
             return f"{head}."
         return f"{head}: {', '.join(sorted(_counted(n, r) for r, n in self.reasons.items()))}."
 
+    def told(self, rescue: str) -> str:
+        """What the pod's owner is told; `rescue` is what was said of ways to make room."""
+        return f"{self.message()} {rescue}".rstrip() if self.nodes else NO_NODES
+
 
 def _counted(nodes: int, reason: str) -> str:
     if reason[:1].isdigit():  # a rule's own words; two numbers would read as one
@@ -185,10 +189,7 @@ class Decision:
             return " ".join(self.error.reasons)
         if self.fit_error is None:
             return ""
-        if not self.fit_error.nodes:
-            return NO_NODES
-        found = "" if self.rescue is None else self.rescue.message
-        return f"{self.fit_error.message()} {found}".rstrip()
+        return self.fit_error.told("" if self.rescue is None else self.rescue.message)
 
     @property
     def placed(self) -> bool:

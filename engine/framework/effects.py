@@ -82,13 +82,17 @@ class AssumeObject:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """Write a merge patch of an object of any kind; its resource version guards it if given."""
+    """Write a merge patch of an object of any kind; its resource version guards it if given.
+
+    `undo` is the patch that takes it back if the pod fails afterwards; None: it stays.
+    """
 
     kind: str
     namespace: str
     name: str
     body: Mapping[str, Any]
     subresource: str = ""
+    undo: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +110,24 @@ class Await:
 
 
 Effect = Evict | AssumeObject | Patch | Await | Emit
+
+
+def set_on_pod(
+    pod: PodInfo, labels: Mapping[str, str], annotations: Mapping[str, str] | None = None
+) -> Patch:
+    """Labels and annotations of a pod set by a patch, and what they were to take it back."""
+    meta = pod.pod.metadata
+    sets: dict[str, Any] = {"uid": pod.uid}
+    undo: dict[str, Any] = {"uid": pod.uid}
+    for field_, values, there in (
+        ("labels", labels, meta.labels),
+        ("annotations", annotations, meta.annotations),
+    ):
+        if values:
+            sets[field_] = dict(values)
+            undo[field_] = {key: (there or {}).get(key) for key in values}
+    body, back = {"metadata": sets}, {"metadata": undo}
+    return Patch("Pod", pod.namespace, pod.name, body, undo=back)
 
 
 def pod_event(pod: PodInfo, kind: str, reason: str, action: str, note: str) -> Emit:

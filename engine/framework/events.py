@@ -33,6 +33,8 @@ class Resource(Enum):
     CSI_STORAGE_CAPACITY = "CSIStorageCapacity"
     VOLUME_ATTACHMENT = "VolumeAttachment"
     ELASTIC_QUOTA = "ElasticQuota"
+    POD_GROUP = "PodGroup"
+    SCHEDULING_POD_GROUP = "SchedulingPodGroup"
     SIGNAL = "Signal"
     TIME = "Time"
     POLICY = "Policy"

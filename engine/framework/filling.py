@@ -283,7 +283,9 @@ class Filling:
                 )
         return found
 
-    def _refresh_mask(self, shared: Shared, of: Any, pod: PodInfo, snapshot: Snapshot) -> bool:  # noqa: ANN401
+    def _refresh_mask(
+        self, shared: Shared, of: Filtering, pod: PodInfo, snapshot: Snapshot
+    ) -> bool:
         def ask(rows: Rows) -> NDArray[Any]:
             passed = self._asking.mask(of, pod, snapshot, rows)
             return np.ones(count_of(rows), dtype=np.bool_) if passed is None else passed

@@ -5,7 +5,7 @@ They share the queue, and with it the plugin that sorts it.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 from engine.framework.events import ClusterEventWithHint, HintFn, QueueingHint, Seen
@@ -29,6 +29,8 @@ class Frameworks:
         """Whether PreEnqueue looks at more than the pod."""
         self.keys_move = any(one.keys_move for one in frameworks)
         """Whether `class_key` looks at more than the pod."""
+        self.gangs = any(one.gangs for one in frameworks)
+        """Whether anybody knows of gangs."""
 
     def __iter__(self) -> Iterator[Framework]:
         """In the order of the profiles."""
@@ -49,6 +51,10 @@ class Frameworks:
     def turns_at(self, pod: PodInfo, snapshot: Snapshot, plugins: frozenset[str]) -> float:
         """See `Framework.turns_at`."""
         return self.of(pod).turns_at(pod, snapshot, plugins)
+
+    def kin(self, pod: PodInfo, snapshot: Snapshot) -> Collection[Hashable]:
+        """See `Framework.kin`."""
+        return self.of(pod).kin(pod, snapshot)
 
     def class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
         """See `Framework.class_key`; pods of two profiles are of two classes."""

@@ -22,8 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.framework.decision import Decision, PostFilterResult, Rejections
-from engine.framework.effects import Effect, Emit
-from engine.framework.events import ClusterEventWithHint
+from engine.framework.effects import Effect, Emit, Patch
+from engine.framework.events import ClusterEvent, ClusterEventWithHint
+from engine.framework.gang import Membership
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import (
     BoolColumn,
@@ -298,22 +299,48 @@ class Binding(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """The answer of `reserve`: effects to carry out at once, undone in reverse if the pod fails."""
+    """The answer of `reserve`.
+
+    `effects` are to be carried out at once, undone in reverse if the pod fails; `pre_bind` before
+    the pod is bound, as those of `PreBound`: then the cluster shows what is reserved already.
+    """
 
     status: Status = Status.SUCCESS
     effects: tuple[Effect, ...] = ()
+    pre_bind: tuple[Effect, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Permitted:
+    """The answer of `permit`.
+
+    Success lets the pod go, for good as far as this plugin is concerned; Code.WAIT holds it, and
+    its reasons are told; anything else takes it back. A held pod keeps its node, and the plugin is
+    asked again after each of `wakes`, at `Points.turns_at`, under new rules, and when the pod has
+    waited for `timeout_seconds` since it got its node: who then says WAIT still has rejected it.
+
+    `others` are answers about pods, by UID, that this plugin holds already: Success or a rejection.
+    Who waits is in `Snapshot.waiting`.
+    """
+
+    status: Status = Status.SUCCESS
+    timeout_seconds: float = 0.0
+    wakes: Sequence[ClusterEvent] = ()
+    others: Mapping[str, Status] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class PreBound:
     """The answer of `pre_bind`.
 
-    `annotations` go with the Binding, `effects` are carried out before it, in order, outside of the
-    slots of bindings; `events` are told.
+    `annotations` go with the Binding, `labels` are written before it and taken back if the pod is
+    not bound; the cache shows both at once. `effects` are carried out before it, in order, outside
+    of the slots of bindings; `events` are told.
     """
 
     status: Status = Status.SUCCESS
     annotations: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
     effects: tuple[Effect, ...] = ()
     events: tuple[Emit, ...] = ()
 
@@ -337,6 +364,8 @@ class Points:
             rejected; seconds since the epoch, infinite for never.
         sort_key: the place in the queue, smaller first; exactly one plugin of a profile has it.
             Taken when the pod is queued, at that time in seconds since the epoch.
+        kin: of a pod that is in a gang, what the other members share with it, None otherwise.
+        gang: the gang of a pod, None if it is in none.
         class_key: what filter and score read of the pod. Made of texts, numbers, bytes, tuples and
             frozensets, or `UNSHARED`.
         key_version: what else `class_key` depends on, if it is cheap to tell.
@@ -369,10 +398,12 @@ class Points:
 
     Attributes:
         reserve: anything but Success takes the pod back.
-        permit: anything but Success takes the pod back.
+        permit: lets the pod go, holds it or takes it back; also asked how many seconds it has
+            waited by now, 0 at first.
         pre_bind: what is to be done before the pod is bound.
         bind: how it is bound; the first that has a say wins.
-        post_bind: Events about a pod that was bound.
+        post_bind: Events to tell and patches to write once the pod is known to be bound; one that
+            cannot be written is logged.
         acts_on: whether any of these has anything to do with the pod; what it says of a pod never
             changes. Without it, they are asked about every pod.
         reads_scores: `pre_bind` or `post_bind` reads the scores of the chosen node.
@@ -383,6 +414,8 @@ class Points:
     gate_moves: bool = False
     turns_at: Callable[[PodInfo, Snapshot], float] | None = None
     sort_key: Callable[[PodInfo, float, Snapshot], tuple[Any, ...]] | None = None
+    kin: Callable[[PodInfo, Snapshot], Hashable] | None = None
+    gang: Callable[[PodInfo, Snapshot], Membership | None] | None = None
     class_key: Callable[[PodInfo, Snapshot], Hashable] = _no_key
     key_version: Version | None = None
     key_moves: bool = False
@@ -401,10 +434,10 @@ class Points:
     post_filter: Callable[[PodInfo, Snapshot, Rejections, WhatIf], PostFilterResult] | None = None
     rescue_key: Callable[[PodInfo], Hashable] | None = None
     reserve: Callable[[PodInfo, Snapshot, int], Reserved] | None = None
-    permit: Callable[[PodInfo, Snapshot, int], Status] | None = None
+    permit: Callable[[PodInfo, Snapshot, int, float], Permitted] | None = None
     pre_bind: Callable[[PodInfo, Snapshot, int, Decision], PreBound] | None = None
     bind: Callable[[PodInfo, Snapshot], Binding] | None = None
-    post_bind: Callable[[PodInfo, Snapshot, int, Decision], Sequence[Emit]] | None = None
+    post_bind: Callable[[PodInfo, Snapshot, int, Decision], Sequence[Emit | Patch]] | None = None
     acts_on: Callable[[PodInfo], bool] | None = None
     reads_scores: bool = False
 

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 
-from engine.framework.acting import NOTHING, Actors, Acts
+from engine.framework.acting import GRANTED, NOTHING, Actors, Acts, Leave
 from engine.framework.asking import Asking, Candidates, PluginError, Unfit
 from engine.framework.classes import Classes
 from engine.framework.decision import Decision, PostFilterResult, Rejections
 from engine.framework.events import ClusterEventWithHint
 from engine.framework.filling import Filling
+from engine.framework.gang import Membership
 from engine.framework.interface import MAX_SCORE, UNSHARED, Points, Scores
 from engine.framework.podclass import (
     FRACTION,
@@ -89,6 +90,7 @@ class Framework:
         self.tiered = any(p.tiers for _, p in plugins)
         """Whether a plugin says that some come before others whatever the scores are."""
         self._tiers = [(name, p.tiers) for name, p in plugins if p.tiers]
+        self._gangs = [(name, p.gang, p.kin) for name, p in plugins if p.gang and p.kin]
         self._post_filters = [(n, p.post_filter) for n, p in at("postFilter") if p.post_filter]
         self._rescue_keys = [p.rescue_key for _, p in plugins if p.rescue_key]
         self._actors = Actors(plugins)
@@ -174,6 +176,37 @@ class Framework:
     def hints(self) -> Mapping[str, Sequence[ClusterEventWithHint]]:
         """What could wake the pods that a plugin rejected, by plugin."""
         return {name: tuple(points.events) for name, points in self.plugins}
+
+    # ---- gangs -------------------------------------------------------------------------------
+
+    @property
+    def gangs(self) -> bool:
+        """Whether anybody knows of gangs."""
+        return bool(self._gangs)
+
+    def kin(self, pod: PodInfo, snapshot: Snapshot) -> Collection[Hashable]:
+        """What tells the gang of a pod; empty for a pod that is in none.
+
+        Raises:
+            PluginError: a plugin raised.
+        """
+        for name, _, ask in self._gangs:
+            key = self._guard(name, "Gang", ask, pod, snapshot)
+            if key is not None:
+                return (key,)
+        return ()
+
+    def gang(self, pod: PodInfo, snapshot: Snapshot) -> tuple[str, Membership] | None:
+        """The gang of a pod and the plugin that says so, the first that does.
+
+        Raises:
+            PluginError: a plugin raised.
+        """
+        for name, ask, _ in self._gangs:
+            found = self._guard(name, "Gang", ask, pod, snapshot)
+            if found is not None:
+                return name, found
+        return None
 
     # ---- classes -----------------------------------------------------------------------------
 
@@ -373,8 +406,29 @@ class Framework:
         """Whether somebody reads the scores of the chosen node, even where it is the only one."""
         return self._actors.read_scores
 
+    def reserve(self, pod: PodInfo, snapshot: Snapshot, node: str) -> Leave:
+        """Whether the pod, which the snapshot has on the node, may be bound there; no raising."""
+        if not self.acts(pod):
+            return GRANTED
+        try:
+            return self._actors.reserve(self._guard, pod, snapshot, node)
+        except PluginError as fault:
+            return Leave(fault.status)
+
+    def permit(
+        self, pod: PodInfo, snapshot: Snapshot, node: str, waited: float, only: Collection[str]
+    ) -> Leave:
+        """The same of a pod that has waited for so many seconds, by who holds it; no raising.
+
+        Those of `only` that have no say any longer let it go.
+        """
+        try:
+            return self._actors.permit(self._guard, pod, snapshot, node, waited, only)
+        except PluginError as fault:
+            return Leave(fault.status)
+
     def act(self, pod: PodInfo, snapshot: Snapshot, decision: Decision) -> Acts:
-        """What plugins want done with the pod, which the snapshot has on its node; no raising."""
+        """What plugins want done with a pod that may be bound; no raising."""
         if not self.acts(pod):
             return NOTHING
         try:

@@ -7,6 +7,7 @@ until the cycle ends. A row number names a node as long as `layout` stays the sa
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import IntFlag, auto
 from typing import Any, Protocol
 
@@ -374,6 +375,19 @@ class Nominations(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A pod that keeps its node and waits for leave to be bound.
+
+    `since` is when it got its node, in epoch seconds; `plugins` are those that hold it still.
+    """
+
+    pod: PodInfo
+    node: str
+    since: float
+    plugins: frozenset[str]
+
+
 class Snapshot(Protocol):
     """Everything a cycle may look at."""
 
@@ -428,6 +442,14 @@ class Snapshot(Protocol):
     @property
     def nominations(self) -> Nominations:
         """The pods that are promised a node and are not on it yet."""
+        ...
+
+    @property
+    def waiting(self) -> Mapping[str, Waiting]:
+        """The pods that wait in permit, by UID, in the order in which they came.
+
+        All are assumed on their node.
+        """
         ...
 
     def objects(self, kind: str) -> Mapping[str, Any]:

@@ -5,6 +5,7 @@ Nothing here retries. The tree::
     KubeError
     ├── ConfigError       kubeconfig or service account cannot be used
     ├── Unreachable       no connection: surely nothing was sent
+    ├── Fenced            we do not lead: nothing was sent
     ├── Interrupted       the connection broke after something may have been sent
     │   └── Timeout       ... because the server did not answer in time
     ├── Unreadable        an answer that is not what the API promises
@@ -48,12 +49,20 @@ class Unreachable(KubeError):
     """No connection could be made; nothing was sent."""
 
 
+class Fenced(KubeError):
+    """Another replica may lead by now, so nothing was sent."""
+
+
 class Interrupted(KubeError):
     """The connection broke; the request may or may not have been carried out."""
 
 
 class Timeout(Interrupted):
     """The server did not answer in time; the request may or may not have been carried out."""
+
+
+class LeaseLost(Exception):
+    """Another replica leads, or may: nothing may be written any more, and the process must end."""
 
 
 class Unreadable(KubeError):
@@ -140,7 +149,7 @@ def status_error(code: int, body: bytes, headers: Mapping[str, str] | None = Non
 
 def _retry_after(headers: Mapping[str, str], details: _Details | None) -> float | None:
     """Seconds from the header (a date there is ignored) or from the Status."""
-    text = headers.get("Retry-After", "")
+    text = next((text for name, text in headers.items() if name.lower() == "retry-after"), "")
     if text.isascii() and text.isdigit():
         seconds = float(text)
     elif details is not None and details.retry_after_seconds:

@@ -2,7 +2,8 @@
 
 Knows nothing of what is written. Who wants to write waits for a place; the most urgent has the next
 that comes free. A 429 pauses all; while the server is away a few calls a second go out, whoever
-wants how many. A lease's renewal waits for nothing: without it nobody may write at all.
+wants how many. Where replicas elect a leader nothing leaves without a lease that still holds, and a
+lease's renewal waits for nothing: without it nobody may write at all.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from enum import IntEnum
 from types import TracebackType
 from typing import Final
 
-from engine.kube.errors import KubeError, Unreachable
+from engine.kube.errors import Fenced, KubeError, Unreachable
 from engine.kube.limiter import AdaptiveLimit
-from engine.kube.session import JSON, KubeClient, Response
+from engine.kube.session import JSON, KubeClient, MayLeave, Response
 from engine.kube.wiring import Wiring
 
 _LOG = logging.getLogger(__name__)
@@ -77,7 +78,14 @@ class Place:
         content_type: str = JSON,
         timeout_seconds: float = _TIMEOUT_SECONDS,
     ) -> Response:
-        """See `KubeClient.request`; what comes of it is known to all."""
+        """See `KubeClient.request`; what comes of it is known to all.
+
+        Raises:
+            Fenced: we do not lead (any longer), and nothing was sent.
+        """
+        fenced = self._priority is not Priority.LEASE and method != "GET"
+        if fenced and not self._gate.may_write():
+            raise Fenced("not sent, as this replica does not lead")
         began = self._gate.clock.monotonic()
         try:
             answer = await self._client.request(
@@ -87,7 +95,10 @@ class Place:
                 body=body,
                 content_type=content_type,
                 timeout_seconds=timeout_seconds,
+                may_leave=self._gate.may_write if fenced else None,
             )
+        except Fenced:
+            raise
         except KubeError:
             self._gate.unanswered(self._gate.clock.monotonic() - began)
             raise
@@ -123,7 +134,10 @@ class Gate:
         *,
         limit: AdaptiveLimit | None = None,
         settings: GateSettings | None = None,
+        may_write: MayLeave = lambda: True,
     ) -> None:
+        """`may_write` is asked before each write but a lease's: the fence of a leader."""
+        self.may_write = may_write
         self._client = client
         self.clock = wiring.clock
         self._sleep = wiring.sleep
@@ -284,6 +298,7 @@ class Lane:
         body: bytes | None = None,
         content_type: str = JSON,
         timeout_seconds: float = _TIMEOUT_SECONDS,
+        may_leave: MayLeave | None = None,  # noqa: ARG002 - the place has the gate's
     ) -> Response:
         """See `KubeClient.request`."""
         with await self._gate.place(self._priority) as place:

@@ -15,6 +15,7 @@ from engine.objects import (
     CSINode,
     CSIStorageCapacity,
     ElasticQuota,
+    GangFailure,
     Identity,
     Namespace,
     Node,
@@ -22,8 +23,10 @@ from engine.objects import (
     PersistentVolumeClaim,
     Pod,
     PodDisruptionBudget,
+    PodGroup,
     ReplicaSet,
     ReplicationController,
+    SchedulingPodGroup,
     Service,
     StatefulSet,
     StorageClass,
@@ -107,6 +110,8 @@ class Kind:
     path: str
     wakes: Wakes | None = None
     """The events that its changes are, None if they wake nobody."""
+    served: str = ""
+    """What the API calls it, where that is the name of another one too."""
 
     @property
     def name(self) -> str:
@@ -136,7 +141,15 @@ KINDS: Final = (
     ),
     Kind(VolumeAttachment, "/apis/storage.k8s.io/v1/volumeattachments", Wakes.VOLUME_ATTACHMENT),
     Kind(ElasticQuota, "/apis/scheduling.x-k8s.io/v1alpha1/elasticquotas", Wakes.ELASTIC_QUOTA),
+    Kind(PodGroup, "/apis/scheduling.x-k8s.io/v1alpha1/podgroups", Wakes.POD_GROUP),
+    Kind(
+        SchedulingPodGroup,
+        "/apis/scheduling.k8s.io/v1beta1/podgroups",
+        Wakes.SCHEDULING_POD_GROUP,
+        served="PodGroup",
+    ),
 )
 """Nodes, pods and namespaces have handlers of their own; see `nodes`, `pods`, `namespaces`."""
 
-STRUCTS: Final = {kind.name: kind.struct for kind in KINDS}
+STRUCTS: Final = {kind.name: kind.struct for kind in KINDS} | {"GangFailure": GangFailure}
+"""Everything that the cache keeps by kind."""

@@ -1,8 +1,9 @@
 """HTTP to the API server: paths and bytes in, status and bytes out; KubeError for everything else.
 
-Configuration, authentication, TLS and the connection pool are the official client's; bodies stay
-raw. Nothing here retries, but for one 401 after new credentials were read (the server refuses such
-a request before it looks at it).
+Configuration, authentication and TLS are the official client's; bodies stay raw. Streams, and all
+that goes through a proxy, take its connection pool, other requests `engine.kube.channels`. Nothing
+here retries, but for one 401 after new credentials were read (the server refuses such a request
+before it looks at it) and for connections found closed by requests that may be sent twice.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import aiohttp
 import yaml
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.payload import BytesPayload
 from kubernetes.aio.client.configuration import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 from kubernetes.aio.config import ConfigException, load_incluster_config
@@ -29,9 +32,11 @@ from yarl import URL
 from engine import __version__
 from engine.clock import Clock, SystemClock
 from engine.display import one_line
+from engine.kube.channels import Answer, Broken, Channels, NotConnected, head_of
 from engine.kube.credentials import Loader, ProgramLimits
 from engine.kube.errors import (
     ConfigError,
+    Fenced,
     Interrupted,
     KubeError,
     StatusError,
@@ -47,6 +52,8 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
 _OK = range(200, 300)
+_REPEATABLE = frozenset({"GET", "PUT", "DELETE"})
+_FAULTS = (NotConnected, Broken, aiohttp.ClientError, TimeoutError, OSError)
 _UNAUTHORIZED = 401
 _CONNECT_SECONDS = 5.0
 _DEFAULT_TIMEOUT_SECONDS = 30.0
@@ -67,7 +74,7 @@ _BAD_CONFIG = (
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An answer, whatever its status."""
+    """An answer, whatever its status; names of headers are as the server writes them."""
 
     status: int
     headers: Mapping[str, str]
@@ -93,6 +100,40 @@ class Response:
         return self
 
 
+MayLeave = Callable[[], bool]
+
+
+class _Fenced(BytesPayload):
+    """A body that is asked for at the last moment whether it may still leave."""
+
+    def __init__(self, value: bytes, may_leave: MayLeave) -> None:
+        super().__init__(value)
+        self.value = value
+        self._may_leave = may_leave
+        self.kept = False
+
+    def ask(self) -> None:
+        """Asks.
+
+        Raises:
+            Fenced: it may not leave.
+        """
+        if not self._may_leave():
+            self.kept = True
+            raise Fenced("not sent, as this replica does not lead any longer")
+
+    async def write_with_length(
+        self, writer: AbstractStreamWriter, content_length: int | None
+    ) -> None:
+        """See `BytesPayload`; the head of the request waits in a buffer for what is written here.
+
+        Raises:
+            Fenced: it may not leave.
+        """
+        self.ask()
+        await super().write_with_length(writer, content_length)
+
+
 class KubeClient(Protocol):
     """The seam at which tests put a fake API server; `Session` is the real one."""
 
@@ -105,11 +146,15 @@ class KubeClient(Protocol):
         body: bytes | None = None,
         content_type: str = JSON,
         timeout_seconds: float = _DEFAULT_TIMEOUT_SECONDS,
+        may_leave: MayLeave | None = None,
     ) -> Response:
         """One request. `timeout_seconds` bounds each silence, four times it the whole.
 
+        `may_leave` is asked when the body is about to leave, after every wait for a connection.
+
         Raises:
             Unreachable: surely nothing was sent.
+            Fenced: nothing was sent, for it might not leave.
             Interrupted: it may have been carried out (Timeout among it).
         """
         ...
@@ -170,9 +215,21 @@ class Session:
         self._hook_at = float("-inf")
         self.server: str = str(configuration.host).rstrip("/")
         self._options: dict[str, str] = _proxy(self.server, configuration.proxy)
+        proxied = bool(self._options)
         if configuration.tls_server_name:
             self._options["server_hostname"] = configuration.tls_server_name
         self._user_agent = f"berth/{__version__}"
+        self._target = urlsplit(self.server)
+        self._channels = None if proxied else self._new_channels()
+
+    def _new_channels(self) -> Channels:
+        target, tls = self._target, self._target.scheme == "https"
+        return Channels(
+            target.hostname or "",
+            target.port or (443 if tls else 80),
+            tls=self._transport.ssl_context if tls else None,
+            server_hostname=self._configuration.tls_server_name or None,
+        )
 
     @classmethod
     async def connect(
@@ -257,6 +314,8 @@ class Session:
 
     async def close(self) -> None:
         """Closes all connections."""
+        if self._channels is not None:
+            self._channels.close()
         await self._http.close()
         if self._retired is not None:
             await self._retired.close()
@@ -270,6 +329,8 @@ class Session:
         if now - self._renewed_at < _RENEW_SECONDS:
             return
         self._renewed_at = now
+        if self._channels is not None:
+            self._channels.renew()
         before, self._retired = self._retired, self._http
         self._transport = _Transport(self._configuration)
         self._http = self._transport.open
@@ -285,22 +346,64 @@ class Session:
         body: bytes | None = None,
         content_type: str = JSON,
         timeout_seconds: float = _DEFAULT_TIMEOUT_SECONDS,
+        may_leave: MayLeave | None = None,
     ) -> Response:
         """See `KubeClient.request`."""
-        timeout = aiohttp.ClientTimeout(
-            total=timeout_seconds * _TOTAL_FACTOR,
-            sock_connect=_CONNECT_SECONDS,
-            sock_read=timeout_seconds,
-        )
-        url = self._url(path, params)
+        data: bytes | _Fenced | None = body
+        if body is not None and may_leave is not None:
+            data = _Fenced(body, may_leave)
         try:
-            answer = await self._send(method, url, body, content_type, timeout)
+            if self._channels is not None:
+                target = f"{self._target.path}{_with(path, params)}"
+                return await self._ask(method, target, data, content_type, timeout_seconds)
+            timeout = aiohttp.ClientTimeout(
+                total=timeout_seconds * _TOTAL_FACTOR,
+                sock_connect=_CONNECT_SECONDS,
+                sock_read=timeout_seconds,
+            )
+            answer = await self._send(method, self._url(path, params), data, content_type, timeout)
             async with answer:
                 return Response(answer.status, answer.headers, await answer.read())
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except _FAULTS as error:
+            if isinstance(data, _Fenced) and data.kept:
+                raise Fenced("not sent, as this replica does not lead any longer") from error
             if isinstance(error, TimeoutError):
                 await self._renew()
             raise self._translated(error) from error
+
+    async def _ask(
+        self,
+        method: str,
+        target: str,
+        body: bytes | _Fenced | None,
+        content_type: str,
+        seconds: float,
+    ) -> Response:
+        answer = await self._ask_once(method, target, body, content_type, seconds)
+        if answer.status == _UNAUTHORIZED and await self._new_credentials():
+            answer = await self._ask_once(method, target, body, content_type, seconds)
+        return Response(answer.status, answer.headers, answer.body)
+
+    async def _ask_once(
+        self,
+        method: str,
+        target: str,
+        body: bytes | _Fenced | None,
+        content_type: str,
+        seconds: float,
+    ) -> Answer:
+        assert self._channels is not None
+        fence = body.ask if isinstance(body, _Fenced) else None
+        data = body.value if isinstance(body, _Fenced) else body or b""
+        headers = self._headers(content_type if body is not None else None)
+        return await self._channels.request(
+            head_of(method, target, self._target.netloc, headers, len(data)),
+            data,
+            fence=fence,
+            again=method in _REPEATABLE,
+            silence=seconds,
+            total=seconds * _TOTAL_FACTOR,
+        )
 
     async def stream(
         self, path: str, *, params: Mapping[str, str] | None = None, read_timeout_seconds: float
@@ -319,7 +422,7 @@ class Session:
                     yield chunk
             finally:
                 answer.close()
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        except _FAULTS as error:
             if isinstance(error, TimeoutError):
                 await self._renew()
             raise self._translated(error) from error
@@ -328,7 +431,7 @@ class Session:
         self,
         method: str,
         url: URL,
-        body: bytes | None,
+        body: bytes | _Fenced | None,
         content_type: str,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's, not asyncio's
     ) -> aiohttp.ClientResponse:
@@ -342,10 +445,21 @@ class Session:
         self,
         method: str,
         url: URL,
-        body: bytes | None,
+        body: bytes | _Fenced | None,
         content_type: str,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's, not asyncio's
     ) -> aiohttp.ClientResponse:
+        return await self._http.request(
+            method,
+            url,
+            data=body,
+            headers=self._headers(content_type if body is not None else None),
+            timeout=timeout,
+            allow_redirects=False,
+            **self._options,  # type: ignore[arg-type]  # proxy and server_hostname are texts
+        )
+
+    def _headers(self, content_type: str | None) -> dict[str, str]:
         # As kube-scheduler does: no compression, it costs both sides more than the network saves.
         headers = {
             "Accept": JSON,
@@ -355,17 +469,9 @@ class Session:
         authorization = self._authorization()
         if authorization is not None:
             headers["Authorization"] = authorization
-        if body is not None:
+        if content_type is not None:
             headers["Content-Type"] = content_type
-        return await self._http.request(
-            method,
-            url,
-            data=body,
-            headers=headers,
-            timeout=timeout,
-            allow_redirects=False,
-            **self._options,  # type: ignore[arg-type]  # proxy and server_hostname are texts
-        )
+        return headers
 
     def _authorization(self) -> str | None:
         hook = self._configuration.refresh_api_key_hook
@@ -395,14 +501,15 @@ class Session:
             return True
 
     def _url(self, path: str, params: Mapping[str, str] | None) -> URL:
-        text = f"{self.server}{path}"
-        return URL(f"{text}?{urlencode(params)}" if params else text, encoded=True)
+        return URL(f"{self.server}{_with(path, params)}", encoded=True)
 
     def _translated(self, error: Exception) -> KubeError:
         """Says whether something was sent, and why it failed in one line."""
         match error:
-            case aiohttp.ConnectionTimeoutError():
+            case NotConnected(cause=TimeoutError()) | aiohttp.ConnectionTimeoutError():
                 return Unreachable(f"cannot reach {self.server}: no connection in time")
+            case NotConnected():
+                return Unreachable(f"cannot reach {self.server}: {_cause(error.cause)}")
             case aiohttp.ClientConnectorError() | aiohttp.ClientHttpProxyError():
                 return Unreachable(f"cannot reach {self.server}: {_cause(error)}")
             case aiohttp.InvalidURL():
@@ -411,6 +518,10 @@ class Session:
                 return Timeout(f"{self.server} did not answer in time")
             case _:
                 return Interrupted(f"connection to {self.server} broke: {_one_line(error)}")
+
+
+def _with(path: str, params: Mapping[str, str] | None) -> str:
+    return f"{path}?{urlencode(params)}" if params else path
 
 
 def segment(name: str) -> str:
@@ -457,7 +568,7 @@ def _is_loopback(host: str) -> bool:
         return host.lower().rstrip(".") == "localhost"
 
 
-def _cause(error: Exception) -> str:
+def _cause(error: BaseException) -> str:
     inner = getattr(error, "os_error", None) or getattr(error, "certificate_error", None) or error
     match inner:
         case ConnectionRefusedError():

@@ -1,4 +1,4 @@
-"""Writes to the API server: bindings, pod conditions and plain objects; outcomes come back.
+"""Writes to the API server: bindings, pod conditions, patches and evictions; outcomes come back.
 
 Nothing here decides what to write. A write whose outcome is known is never repeated, and one whose
 outcome is not is asked for, not guessed. ::
@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, assert_never
@@ -34,6 +34,7 @@ from engine.framework.effects import Bind, Evict, Patch, SetUnschedulable
 from engine.framework.podinfo import PodInfo
 from engine.kube.errors import (
     Conflict,
+    Fenced,
     Interrupted,
     KubeError,
     NotFound,
@@ -131,10 +132,7 @@ class KubePodReader:
 
 
 class KubeBinder:
-    """Binds pods; a `framework.edge.Binder`.
-
-    `may_write` is asked right before each request goes out: the place for the fence of a leader.
-    """
+    """Binds pods; a `framework.edge.Binder`."""
 
     def __init__(
         self,
@@ -142,14 +140,12 @@ class KubeBinder:
         wiring: Wiring,
         *,
         settings: WriterSettings | None = None,
-        may_write: Callable[[], bool] = lambda: True,
     ) -> None:
         self._gate = gate
         self._telemetry = wiring.telemetry
         self._random = wiring.random
         self._sleep = wiring.sleep
         self._settings = settings or WriterSettings()
-        self._may_write = may_write
         self._reader = KubePodReader(
             gate.lane(Priority.BINDING), timeout_seconds=self._settings.timeout_seconds
         )
@@ -179,12 +175,10 @@ class KubeBinder:
         while True:
             try:
                 answer = await self._post(path, body)
-            except Unreachable as error:
+            except (Unreachable, Fenced) as error:
                 return BindOutcome.REFUSED, str(error)
             except Interrupted as error:
                 return await self._find_out(effect, str(error))
-            if answer is None:
-                return BindOutcome.REFUSED, "no longer leading"
             if answer.ok:
                 return BindOutcome.BOUND, ""
             refusal = answer.error()
@@ -196,11 +190,9 @@ class KubeBinder:
                 return BindOutcome.REFUSED, str(refusal)
             # The gate keeps the next one waiting for as long as the server asked.
 
-    async def _post(self, path: str, body: bytes) -> Response | None:
-        """One POST when it is our turn; None if it may not be sent."""
+    async def _post(self, path: str, body: bytes) -> Response:
+        """One POST when it is our turn."""
         with await self._gate.place(Priority.BINDING) as place:
-            if not self._may_write():
-                return None
             return await place.request(
                 "POST", path, body=body, timeout_seconds=self._settings.timeout_seconds
             )
@@ -485,75 +477,3 @@ def _path_of(effect: Patch) -> str:
 
 
 _COLLECTIONS = {"Pod": "/api/v1/pods", "Node": "/api/v1/nodes"} | {k.name: k.path for k in KINDS}
-
-
-class ObjectWriter:
-    """Plain writes for whatever has no writer of its own; the caller handles the errors."""
-
-    def __init__(self, client: KubeClient, *, timeout_seconds: float = 10.0) -> None:
-        self._client = client
-        self._timeout = timeout_seconds
-
-    async def get(self, path: str) -> bytes:
-        """The object's JSON.
-
-        Raises:
-            KubeError: there is none, or the server could not be asked.
-        """
-        return (await self._do("GET", path, None)).body
-
-    async def create(self, collection: str, obj: object) -> bytes:
-        """Creates `obj` (anything msgspec encodes) and returns it as the server has it.
-
-        Raises:
-            Conflict: it exists.
-            KubeError: it was not created, or that is not known.
-        """
-        return (await self._do("POST", collection, _encoder.encode(obj))).body
-
-    async def replace(self, path: str, obj: object) -> bytes:
-        """Replaces the object.
-
-        Raises:
-            Conflict: its resourceVersion is not the newest.
-            KubeError: it was not replaced, or that is not known.
-        """
-        return (await self._do("PUT", path, _encoder.encode(obj))).body
-
-    async def merge_patch(self, path: str, patch: object) -> bytes:
-        """Applies a JSON merge patch.
-
-        Raises:
-            KubeError: it was not applied, or that is not known.
-        """
-        body = _encoder.encode(patch)
-        return (await self._do("PATCH", path, body, content_type=MERGE_PATCH)).body
-
-    async def delete(self, path: str, *, uid: str = "", grace_seconds: int | None = None) -> bool:
-        """Deletes the object, if it still has that UID; False if it is gone already.
-
-        Raises:
-            KubeError: it was not deleted, or that is not known.
-        """
-        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        if uid:
-            options["preconditions"] = {"uid": uid}
-        if grace_seconds is not None:
-            options["gracePeriodSeconds"] = grace_seconds
-        try:
-            await self._do("DELETE", path, _encoder.encode(options))
-        except NotFound:
-            return False
-        except Conflict:
-            if uid:
-                return False
-            raise
-        return True
-
-    async def _do(
-        self, method: str, path: str, body: bytes | None, *, content_type: str = "application/json"
-    ) -> Response:
-        answer = await self._client.request(
-            method, path, body=body, content_type=content_type, timeout_seconds=self._timeout
-        )
-        return answer.checked()

@@ -9,6 +9,7 @@ Says nothing of what counts mean.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
@@ -164,6 +165,40 @@ def no_pods(snapshot: Snapshot, key: str) -> DomainTable:
     """A table of no pods, for its domains."""
     none = snapshot.topology.pod_set(None, NOTHING, terminating=True)
     return snapshot.topology.table(none, key)
+
+
+class Counted(ABC):
+    """Answers that follow from what was counted, by groups; see `framework.interface.Grouped`."""
+
+    __slots__ = ("_groups", "_parts")
+
+    def __init__(self) -> None:
+        self._parts: Sequence[Part] = ()
+        self._groups = Groups()
+
+    @abstractmethod
+    def _recount(self, snapshot: Snapshot) -> Sequence[Part]:
+        """All parts anew."""
+
+    def parts(self, snapshot: Snapshot) -> Sequence[Part]:
+        """What was counted. Catches up."""
+        if not all_synced(self._parts, snapshot):
+            self._parts = self._recount(snapshot)
+            all_synced(self._parts, snapshot)
+        return self._parts
+
+    @property
+    def column(self) -> GroupColumn:
+        """See `Grouped.column`."""
+        return self._groups.column
+
+    def sync(self, snapshot: Snapshot) -> Moved:
+        """See `Grouped.sync`."""
+        return self._groups.sync(snapshot, self.parts(snapshot))
+
+    def __len__(self) -> int:
+        """See `Grouped.__len__`."""
+        return len(self._groups)
 
 
 class ByRow:

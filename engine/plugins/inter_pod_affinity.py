@@ -27,8 +27,6 @@ from engine.framework.interface import (
     MAX_SCORE,
     SKIP_FILTER,
     SKIP_SCORE,
-    GroupColumn,
-    Moved,
     Normalization,
     Points,
     PreFilterResult,
@@ -48,10 +46,9 @@ from engine.objects import Namespace, Node, Pod
 from engine.plugins.groups import (
     FEW_GROUPS,
     ByRow,
+    Counted,
     Entities,
-    Groups,
     Part,
-    all_synced,
     no_pods,
 )
 
@@ -186,25 +183,24 @@ def _parts(snapshot: Snapshot, tallies: Iterable[_Tally], moves: _Moves) -> list
     return [Part(found, otherwise=moves.get(key)) for key, found in tables.items()]
 
 
-class Places:
+class Places(Counted):
     """Where a class of pods may be, as far as other pods have a say.
 
     `with_pod` gives another one that differs by a pod; neither is written to by the other.
     """
 
-    __slots__ = ("_ends", "_groups", "_moves", "_parts", "_pod", "_tallies", "_wishes")
+    __slots__ = ("_ends", "_moves", "_pod", "_tallies", "_wishes")
 
     def __init__(
         self, wishes: _Wishes, pod: PodInfo, moves: Sequence[_Moves] = ({}, {}, {})
     ) -> None:
         """`moves` are pods counted besides: as near, as far and as unwilling."""
+        super().__init__()
         self._wishes = wishes
         self._pod = pod
         self._moves = moves
         self._tallies: Sequence[Sequence[_Tally]] = ()
-        self._parts: list[Part] = []
         self._ends = (0, 0)
-        self._groups = Groups()
 
     def with_pod(self, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> Places:
         """The same with a pod more (sign 1) or less (sign -1) on a row."""
@@ -245,31 +241,15 @@ class Places:
         says = bool(self._wishes.near or self._wishes.far) or any(part.any for part in parts)
         return says, self._wishes.stand
 
-    def parts(self, snapshot: Snapshot) -> Sequence[Part]:
-        """What was counted: near, far and unwilling pods. Catches up."""
-        if not all_synced(self._parts, snapshot):
-            tallies = [tally for some in self._tallies for _, tally, _ in some]
-            if not self._tallies or not all(tally.live for tally in tallies):
-                self._tallies = self._wishes.tallies(snapshot)
-            each = zip(self._tallies, self._moves, strict=True)
-            parts = [_parts(snapshot, some, moves) for some, moves in each]
-            self._ends = len(parts[0]), len(parts[0]) + len(parts[1])
-            self._parts = [part for some in parts for part in some]
-            all_synced(self._parts, snapshot)
-        return self._parts
-
-    @property
-    def column(self) -> GroupColumn:
-        """See `Grouped.column`."""
-        return self._groups.column
-
-    def sync(self, snapshot: Snapshot) -> Moved:
-        """See `Grouped.sync`."""
-        return self._groups.sync(snapshot, self.parts(snapshot))
-
-    def __len__(self) -> int:
-        """See `Grouped.__len__`."""
-        return len(self._groups)
+    def _recount(self, snapshot: Snapshot) -> Sequence[Part]:
+        """Near, far and unwilling pods."""
+        tallies = [tally for some in self._tallies for _, tally, _ in some]
+        if not self._tallies or not all(tally.live for tally in tallies):
+            self._tallies = self._wishes.tallies(snapshot)
+        each = zip(self._tallies, self._moves, strict=True)
+        parts = [_parts(snapshot, some, moves) for some, moves in each]
+        self._ends = len(parts[0]), len(parts[0]) + len(parts[1])
+        return [part for some in parts for part in some]
 
     def passes(self) -> Sequence[bool]:
         """See `GroupedFilter.passes`."""
@@ -329,40 +309,23 @@ def _grouped(found: NDArray[np.int8]) -> StatusGroups:
     return [(status, positions) for status, positions in groups if len(positions)]
 
 
-class Liking:
+class Liking(Counted):
     """How much a class of pods and the pods that are there like each other."""
 
-    __slots__ = ("_groups", "_hard_weight", "_parts", "_wishes")
+    __slots__ = ("_hard_weight", "_wishes")
 
     def __init__(self, wishes: _Wishes, hard_weight: int) -> None:
+        super().__init__()
         self._wishes = wishes
         self._hard_weight = hard_weight
-        self._parts: list[Part] = []
-        self._groups = Groups()
 
     def version(self, snapshot: Snapshot) -> tuple[bool, bool]:
         """Whether anything is liked or disliked, and whether all terms are still there."""
         return any(part.any for part in self.parts(snapshot)), self._wishes.stand
 
-    def parts(self, snapshot: Snapshot) -> Sequence[Part]:
-        """The weights of all terms met, by domain. Catches up."""
-        if not all_synced(self._parts, snapshot):
-            self._parts = _parts(snapshot, self._tallies(snapshot), {})
-            all_synced(self._parts, snapshot)
-        return self._parts
-
-    @property
-    def column(self) -> GroupColumn:
-        """See `Grouped.column`."""
-        return self._groups.column
-
-    def sync(self, snapshot: Snapshot) -> Moved:
-        """See `Grouped.sync`."""
-        return self._groups.sync(snapshot, self.parts(snapshot))
-
-    def __len__(self) -> int:
-        """See `Grouped.__len__`."""
-        return len(self._groups)
+    def _recount(self, snapshot: Snapshot) -> Sequence[Part]:
+        """The weights of all terms met, by domain."""
+        return _parts(snapshot, self._tallies(snapshot), {})
 
     def scores(self, feasible: Sequence[int]) -> Sequence[float]:
         """See `GroupedScore.scores`."""

@@ -29,8 +29,6 @@ from engine.framework.interface import (
     MAX_SCORE,
     SKIP_FILTER,
     SKIP_SCORE,
-    GroupColumn,
-    Moved,
     Normalization,
     Points,
     PreFilterResult,
@@ -49,10 +47,9 @@ from engine.objects import Node, Pod, TopologySpreadConstraint
 from engine.plugins.groups import (
     FEW_GROUPS,
     ByRow,
+    Counted,
     Entities,
-    Groups,
     Part,
-    all_synced,
     no_pods,
 )
 from engine.plugins.spread_constraints import (
@@ -114,25 +111,24 @@ class PodTopologySpreadArgs(
             seen.add((one.topology_key, one.when_unsatisfiable))
 
 
-class Skews:
+class Skews(Counted):
     """How a class of pods may be spread: its hard constraints, each with counts by domain.
 
     `with_pod` gives another one that differs by a pod; neither is written to by the other.
     """
 
-    __slots__ = ("_groups", "_keys", "_otherwise", "_own", "_parts", "_pod", "_spread")
+    __slots__ = ("_keys", "_otherwise", "_own", "_pod", "_spread")
 
     def __init__(
         self, spread: Spread, pod: PodInfo, otherwise: Sequence[dict[int, int]] | None = None
     ) -> None:
         """`otherwise` are pods counted besides, by domain, for each constraint."""
+        super().__init__()
         self._spread = spread
         self._pod = pod
         self._keys = tuple(sorted({c.topology_key for c in spread.hard}))
         self._own = self_matches(spread.hard, pod)
         self._otherwise = otherwise or [{} for _ in spread.hard]
-        self._parts: tuple[Part, ...] = ()
-        self._groups = Groups()
 
     def with_pod(self, pod: PodInfo, snapshot: Snapshot, row: int, sign: int) -> Skews:
         """The same with a pod more (sign 1) or less (sign -1) on a row.
@@ -158,26 +154,10 @@ class Skews:
             constraint.selector.matches(labels) for constraint in self._spread.hard
         )
 
-    def parts(self, snapshot: Snapshot) -> tuple[Part, ...]:
-        """What was counted for each constraint. Catches up."""
-        if not all_synced(self._parts, snapshot):
-            each = zip(self._spread.hard, self._otherwise, strict=True)
-            self._parts = tuple([self._part(c, snapshot, counts) for c, counts in each])
-            all_synced(self._parts, snapshot)
-        return self._parts
-
-    @property
-    def column(self) -> GroupColumn:
-        """See `Grouped.column`."""
-        return self._groups.column
-
-    def sync(self, snapshot: Snapshot) -> Moved:
-        """See `Grouped.sync`."""
-        return self._groups.sync(snapshot, self.parts(snapshot))
-
-    def __len__(self) -> int:
-        """See `Grouped.__len__`."""
-        return len(self._groups)
+    def _recount(self, snapshot: Snapshot) -> Sequence[Part]:
+        """One for each constraint."""
+        each = zip(self._spread.hard, self._otherwise, strict=True)
+        return [self._part(c, snapshot, counts) for c, counts in each]
 
     def passes(self) -> Sequence[bool]:
         """See `GroupedFilter.passes`."""
@@ -233,39 +213,22 @@ def pods_of(constraint: Constraint, namespace: str, snapshot: Snapshot) -> Tally
     return snapshot.topology.pod_set(frozenset((namespace,)), selector, terminating=False)
 
 
-class Evenness:
+class Evenness(Counted):
     """How a class of pods is best spread: its soft constraints, each with counts."""
 
-    __slots__ = ("_groups", "_ignored", "_keys", "_namespace", "_parts", "_spread")
+    __slots__ = ("_ignored", "_keys", "_namespace", "_spread")
 
     def __init__(self, spread: Spread, pod: PodInfo) -> None:
+        super().__init__()
         self._spread = spread
         self._namespace = pod.namespace
         keys = {c.topology_key for c in spread.soft} if spread.every_key else ()
         self._keys = tuple(sorted(keys))
-        self._parts: tuple[Part, ...] = ()
         self._ignored: NDArray[np.bool_] = np.empty(0, np.bool_)
-        self._groups = Groups()
 
-    def parts(self, snapshot: Snapshot) -> tuple[Part, ...]:
-        """What was counted for each constraint. Catches up."""
-        if not all_synced(self._parts, snapshot):
-            self._parts = tuple([self._part(c, snapshot) for c in self._spread.soft])
-            all_synced(self._parts, snapshot)
-        return self._parts
-
-    @property
-    def column(self) -> GroupColumn:
-        """See `Grouped.column`."""
-        return self._groups.column
-
-    def sync(self, snapshot: Snapshot) -> Moved:
-        """See `Grouped.sync`."""
-        return self._groups.sync(snapshot, self.parts(snapshot))
-
-    def __len__(self) -> int:
-        """See `Grouped.__len__`."""
-        return len(self._groups)
+    def _recount(self, snapshot: Snapshot) -> Sequence[Part]:
+        """One for each constraint."""
+        return [self._part(c, snapshot) for c in self._spread.soft]
 
     def scores(self, feasible: Sequence[int]) -> Sequence[float]:
         """See `GroupedScore.scores`."""

@@ -16,10 +16,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl.plan import OF_NODES, Effect, FilterRule, Parts, Plan, RuleBase, Stop
+from dsl.plan import OF_NODES, Effect, FilterRule, Parts, Plan, RuleBase, ScoreRule, Stop
+from dsl.reference import View
 from dsl.schema import FIELDS
 from engine.framework.decision import Decision
-from engine.framework.effects import Emit, pod_event
+from engine.framework.effects import Emit, Patch, pod_event, set_on_pod
 from engine.framework.events import (
     Action,
     ClusterEvent,
@@ -31,6 +32,7 @@ from engine.framework.interface import (
     SKIP_FILTER,
     SKIP_SCORE,
     Binding,
+    Permitted,
     Points,
     PreBound,
     PreFilterResult,
@@ -45,6 +47,7 @@ from engine.framework.interface import (
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
 from engine.framework.status import Code, Status
+from engine.policy import gangs
 from engine.policy.images import ImageIndex
 from engine.policy.world import DEFAULT_GPUS, PodSubject, QueueTimes, SnapshotWorld
 
@@ -124,6 +127,7 @@ class PolicyPlugin:
         self._asked: _Asked | None = None
         self._kept: dict[int, _Kept] = {}
         self._kept_for: Hashable = None
+        self._gangs = gangs.GangRules(plan.gangs, self._subject_and_world)
         rules: tuple[RuleBase, ...] = (*plan.filters, *plan.scores)
         self._reads_metrics = any(rule.reads_metrics for rule in rules)
         self._reads_now = any(
@@ -135,6 +139,8 @@ class PolicyPlugin:
         # A column over other nodes' pods (a zone's) changes with rows that are not asked about.
         self._scope = Scope.ROW if all(rule.row_local for rule in plan.filters) else Scope.ALL
         self._causes = _causes_of({read for rule in plan.filters for read in rule.reads})
+        # Of two lines the first may come to apply while a pod waits by the second.
+        self._permit_wakes = _sorted_events(plan.permits)
         self._scores_by_version = all(
             _is_of_version(read) for rule in plan.scores for read in rule.reads
         )
@@ -156,6 +162,8 @@ class PolicyPlugin:
             gate_moves=bool(plan.gates) and not _of_pod_alone(plan.gates),
             turns_at=self._turns_at if self._turning else None,
             sort_key=self._sort_key if plan.sorts else None,
+            kin=self._gangs.kin if plan.gangs else None,
+            gang=self._gangs.gang if plan.gangs else None,
             class_key=self._class_key,
             key_moves=self._key_moves(),
             pre_filter=self._pre_filter if decides else None,
@@ -179,13 +187,9 @@ class PolicyPlugin:
 
     def _events(self) -> Sequence[ClusterEventWithHint]:
         """What the filters read decides what can wake a pod that they rejected."""
-        return tuple(
-            ClusterEventWithHint(event)
-            for event in sorted(
-                {event for rule in self._deciding() for event in _events_of_rule(rule)},
-                key=str,
-            )
-        )
+        found = _sorted_events((*self._deciding(), *self.plan.gangs))
+        of_gangs = gangs.EVENTS if self.plan.gangs else ()
+        return tuple(ClusterEventWithHint(event) for event in dict.fromkeys((*found, *of_gangs)))
 
     def _turns_at(self, pod: PodInfo, snapshot: Snapshot) -> float:
         subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
@@ -264,7 +268,7 @@ class PolicyPlugin:
     def _what_if(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
         """What a prefilter says of all nodes is asked anew where some pods are gone."""
         if self._ask(pod, snapshot).stop is None:
-            return self._pre_filter(pod, snapshot)
+            return PolicyPlugin._pre_filter(self, pod, snapshot)
         return PreFilterResult(state=_ANEW, scope=Scope.ALL)
 
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
@@ -373,18 +377,24 @@ class PolicyPlugin:
         stop = self.plan.reserved(self._subject(pod, snapshot), self._worlds.of(snapshot), row)
         return Reserved() if stop is None else Reserved(status_of(stop))
 
-    def _permit(self, pod: PodInfo, snapshot: Snapshot, row: int) -> Status:
-        """Rules that wait are refused when they are loaded."""
-        said = self.plan.permitted(self._subject(pod, snapshot), self._worlds.of(snapshot), row)
-        if said.verdict == "allow" or said.rule is None:
-            return Status.SUCCESS
-        return status_of(Stop(said.rule, said.status, said.message))
+    def _permit(self, pod: PodInfo, snapshot: Snapshot, row: int, waited: float) -> Permitted:
+        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
+        said = self.plan.permitted(subject, world, row, waited)
+        if said.rule is None or said.verdict == "allow":
+            return Permitted()
+        status = status_of(Stop(said.rule, said.status, said.message))
+        if said.verdict == "reject":
+            return Permitted(status)
+        return Permitted(Status(Code.WAIT, status.reasons), said.seconds, self._permit_wakes)
 
     def _pre_bind(self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision) -> PreBound:
         subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
         done = self.plan.prebind(subject, world, row, _results(decision))
-        annotations = {one.key: one.text for one in done if one.kind == "annotate"}
-        return PreBound(annotations=annotations, events=tuple(_told(self.plan, pod, done)))
+        return PreBound(
+            annotations=_set(done, "annotate"),
+            labels=_set(done, "label"),
+            events=tuple(_told(self.plan, pod, done)),
+        )
 
     def _bind(self, pod: PodInfo, snapshot: Snapshot) -> Binding:
         rule = self.plan.binder(self._subject(pod, snapshot), self._worlds.of(snapshot))
@@ -394,10 +404,12 @@ class PolicyPlugin:
 
     def _post_bind(
         self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision
-    ) -> Sequence[Emit]:
+    ) -> Sequence[Emit | Patch]:
         subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
         done = self.plan.postbind(subject, world, row, _results(decision))
-        return _told(self.plan, pod, done)
+        labels, annotations = _set(done, "label"), _set(done, "annotate")
+        told = _told(self.plan, pod, done)
+        return [*told, set_on_pod(pod, labels, annotations)] if labels or annotations else told
 
     # ---- told
 
@@ -415,14 +427,40 @@ class PolicyPlugin:
                 text = f"{kept} of {len(everyone)} nodes pass"
                 traces.append(RuleTrace(filter_rule, text, self._ages(filter_rule, world, row)))
         at = np.flatnonzero(candidates == row)
-        for score_rule, own in zip(self.plan.scores, asked.scores, strict=True):
-            if own is None or not len(at):
-                continue
-            column = score_rule.finish(score_rule.column(own, world, candidates, candidates))
-            if column is not None:
-                text = f"{column[at[0]]:g} of 100"
-                traces.append(RuleTrace(score_rule, text, self._ages(score_rule, world, row)))
+        for score_rule, column in self.line_scores(pod, snapshot, candidates) if len(at) else ():
+            text = f"{column[at[0]]:g} of 100"
+            traces.append(RuleTrace(score_rule, text, self._ages(score_rule, world, row)))
         return traces
+
+    def masks(self, pod: PodInfo, snapshot: Snapshot) -> list[tuple[FilterRule, BoolColumn]]:
+        """What each filter that applies to the pod says of all rows."""
+        world, everyone = self._worlds.of(snapshot), slice(0, snapshot.nodes.size)
+        own = zip(self.plan.filters, self._ask(pod, snapshot).filters, strict=True)
+        return [
+            (rule, rule.verdict(parts, world, everyone)) for rule, parts in own if parts is not None
+        ]
+
+    def stop(self, pod: PodInfo, snapshot: Snapshot) -> Stop | None:
+        """Why the pod waits before the queue, or fits nowhere whatever the nodes are."""
+        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
+        return self.plan.gated(subject, world) or self.plan.stopped(subject, world)
+
+    def looks(self, pod: PodInfo, snapshot: Snapshot, row: int) -> View:
+        """Where the rules' expressions are looked at: the pod on a node, -1 for none."""
+        return View(self._worlds.of(snapshot), self._subject(pod, snapshot), row)
+
+    def line_scores(
+        self, pod: PodInfo, snapshot: Snapshot, candidates: NDArray[np.intp]
+    ) -> list[tuple[ScoreRule, Scores]]:
+        """What each line that has a say gives the candidates, 0..100."""
+        world = self._worlds.of(snapshot)
+        found = []
+        for rule, own in zip(self.plan.scores, self._ask(pod, snapshot).scores, strict=True):
+            if own is not None:
+                column = rule.finish(rule.column(own, world, candidates, candidates))
+                if column is not None:
+                    found.append((rule, column))
+        return found
 
     def _ages(self, rule: RuleBase, world: SnapshotWorld, row: int) -> tuple[str, ...]:
         """How old the samples are that the rule read of this node."""
@@ -448,6 +486,11 @@ class PolicyPlugin:
                 self.plan.stopped(subject, world),
             )
         return asked
+
+    def _subject_and_world(
+        self, pod: PodInfo, snapshot: Snapshot
+    ) -> tuple[PodSubject, SnapshotWorld]:
+        return self._worlds.subject(pod, snapshot), self._worlds.of(snapshot)
 
     def _subject(
         self, pod: PodInfo, snapshot: Snapshot, queued: QueueTimes | None = None
@@ -486,6 +529,10 @@ def status_of(stop: Stop) -> Status:
 def _results(decision: Decision) -> dict[str, float]:
     scores = {f"score[{one.plugin}]": one.normalized for one in decision.scores}
     return {"score.total": decision.total} | scores
+
+
+def _set(done: Sequence[Effect], kind: str) -> dict[str, str]:
+    return {one.key: one.text for one in done if one.kind == kind}
 
 
 def _told(plan: Plan, pod: PodInfo, done: Sequence[Effect]) -> list[Emit]:
@@ -532,6 +579,7 @@ _WAKING: Final[Mapping[str, tuple[tuple[ClusterEvent, ...], Cause]]] = MappingPr
         "pod": ((ClusterEvent(Resource.TARGET_POD, Action.UPDATE),), Cause(0)),
         "quotas": ((ClusterEvent(Resource.ELASTIC_QUOTA, Action.ALL),), Cause(0)),
         "namespaces": ((ClusterEvent(Resource.NAMESPACE, Action.ALL),), Cause.ANY),
+        "groups": (gangs.EVENTS, Cause(0)),
         "time": ((_TIME,), Cause.ANY),
         # Samples turn stale by themselves.
         "samples": ((ClusterEvent(Resource.SIGNAL, Action.ALL), _TIME), Cause(0)),
@@ -553,6 +601,10 @@ def _events_of_rule(rule: RuleBase) -> set[ClusterEvent]:
     # Who knows when it turns is not asked each minute.
     reads = rule.reads if rule.turns is None else rule.reads - {"now"}
     return gone | events_of_reads(reads)
+
+
+def _sorted_events(rules: Sequence[RuleBase]) -> tuple[ClusterEvent, ...]:
+    return tuple(sorted({event for rule in rules for event in _events_of_rule(rule)}, key=str))
 
 
 def events_of_reads(reads: frozenset[str]) -> set[ClusterEvent]:

@@ -46,14 +46,14 @@ class Acting(Struct, frozen=True):
 
 #: Owners of fields, and fields, that no object or table of this scheduler holds.
 _LATER: Final = (
-    "queue.pods", "pod.previous_node", "workload.", "group.", "node.nominated",
+    "queue.pods", "pod.previous_node", "workload.", "group.size", "group.assigned",
+    "group.reserved", "group.waiting", "node.nominated",
     "node.finished", "node.heartbeat", "node.volumes.", "it.finished_at", "it.quota.",
     *OF_THE_QUEUE,
 )  # fmt: skip
 _STATEMENTS: Final = frozenset(
     {"gate", "sort", "prefilter", "filter", "forbid", "score", "prefer", "avoid", "spread", "first",
-     "reserve", "permit", "bind: default", "bind: dry", "prebind: annotate", "prebind: event",
-     "postbind: event", "preempt", "quota"}
+     "reserve", "permit", "bind: default", "bind: dry", "prebind", "postbind", "preempt", "quota"}
 )  # fmt: skip
 ACTS_ON: Final = Acting(
     plugins=frozenset(
@@ -158,13 +158,6 @@ def _forms(plan: Plan) -> Iterator[tuple[RuleBase, str, str]]:
     for rule in (*plan.preempts, *plan.gangs, *plan.quotas):
         point = rule.text.partition(":")[0]
         yield rule, point, f"{point}:"
-    for permit in plan.permits:
-        if permit.core.decision == "wait":
-            yield permit, "permit: wait", "permit: ... wait"
-    for action in (*plan.prebinds, *plan.postbinds):
-        point = "prebind" if action in plan.prebinds else "postbind"
-        for one in action.core.actions:
-            yield action, f"{point}: {one.kind}", f"{action.text.partition(':')[0]}: {one.kind}"
     for bind in plan.binds:
         kind = bind.core.kind
         yield bind, f"bind: {kind}", f"bind: {kind} {bind.core.name}"

@@ -32,6 +32,7 @@ from engine.framework.snapshot import (
 from engine.objects import Node, ObjectMeta
 from engine.plugins.eligibility import eligibility_key, eligible
 from engine.policy.accounts import quota_amounts, quota_flag, quota_name
+from engine.policy.gangs import GROUP_NUMBERS, group_number, group_of
 from engine.policy.images import ImageIndex
 from engine.policy.podreads import (
     POD_FLAGS,
@@ -426,6 +427,8 @@ class PodSubject:
         if field.startswith("quota."):
             amounts = quota_amounts(field.removeprefix("quota."), self._pod, self._snapshot)
             return dict(amounts).get(key or "", MISSING)
+        if field.startswith("group."):
+            return group_number(self._pod, self._snapshot, field.removeprefix("group."))
         if name in _QUEUE_FIELDS:
             return MISSING if self._queued is None else self._queued.number(name)
         return pod_number(self._pod, name, key, self._gpus)
@@ -436,6 +439,8 @@ class PodSubject:
             return self._of_namespace(field.removeprefix("namespace."), key)
         if field == "quota.name":
             return quota_name(self._pod, self._snapshot)
+        if field == "group.name":
+            return group_of(self._pod)
         return pod_text(self._pod, field.removeprefix("pod."), key)
 
     def texts(self, field: str) -> tuple[str, ...]:
@@ -531,6 +536,8 @@ def readable_fields() -> Iterator[str]:
     yield from ("quota.over_max_with_pod", "quota.over_min_with_pod")
     yield from ("node.images", "node.eligible", "node.missing_image_bytes")
     yield from ("node.ips.capacity", "node.ips.free")
+    yield "group.name"
+    yield from (f"group.{name}" for name in GROUP_NUMBERS)
     yield from ("namespace.name", "namespace.label", "namespace.annotation")
     yield from ("node.name", *_PLAIN, "node.label", "node.annotation", "node.condition")
     yield from WELL_KNOWN_LABELS

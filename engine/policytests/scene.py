@@ -137,7 +137,8 @@ def make_scene(
     ]
     for one in (*map(budget_of, cluster.of("pdb")), *map(quota_of, cluster.of("quota"))):
         cache.set_object(one)
-    for pod in queue:
+    # Quotas count whom nodes are promised to; where a test has none, promises are read only.
+    for pod in queue if cluster.of("quota") else ():
         cache.nominate(pod, pod.pod.status.nominated_node_name)
     waited = given[0].plain.get("waited", 0.0)
     settings = {(one.name, one.keys): one.text for one in cluster.settings}

@@ -28,10 +28,10 @@ from dsl.several import ByReference as Meant
 from dsl.several.rules import QuotaParts, quota_use
 from dsl.types import NUMBER, number_of, show
 from engine.collective.quotas import coming
+from engine.explain.parts import asked, table
 from engine.policytests.answers import number_of as place_in_file
 from engine.policytests.answers import rules_of
 from engine.policytests.meaning import ByReference
-from engine.policytests.parts import asked, table
 
 _MOST_NODES: Final = 3
 _MOST_PODS: Final = 6

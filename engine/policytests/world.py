@@ -308,6 +308,7 @@ class _OtherPods:
         self.nodes_generation = snapshot.nodes_generation
         self.layout = snapshot.layout
         self.nominations = snapshot.nominations
+        self.waiting = snapshot.waiting
         self.objects = snapshot.objects
         self.objects_version = snapshot.objects_version
         self.objects_changed = snapshot.objects_changed

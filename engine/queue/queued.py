@@ -26,6 +26,7 @@ class SubQueue(Enum):
     UNSCHEDULABLE = "unschedulable"
     GATED = "gated"
     IN_FLIGHT = "in_flight"
+    WAITING = "waiting"
 
 
 @dataclass(slots=True, eq=False)

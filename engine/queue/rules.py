@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.framework.events import ClusterEventWithHint
@@ -39,6 +39,7 @@ class Rules:
         class_key: pods of one priority and preemption policy with equal keys are alike: where one
             is rejected, so would the others be, by the same plugins, and their hints agree.
             None: no other pod is like it.
+        kin: keys by which pods belong together; None: no pod belongs to any other.
     """
 
     sort_key: Callable[[PodInfo, float], SortKey]
@@ -48,6 +49,7 @@ class Rules:
     gates_move: bool = False
     order: object = None
     class_key: Callable[[PodInfo], Hashable] = _alone
+    kin: Callable[[PodInfo], Collection[Hashable]] | None = None
 
     @property
     def ordered_by(self) -> object:

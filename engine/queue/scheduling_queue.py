@@ -23,11 +23,14 @@ A pod is in exactly one place, named by `QueuedPod.where`:
                                               the instant a rule turns by the clock
 
     in flight ── done ──▶ (out)        anywhere ── delete ──▶ (out)
+    in flight ── hold ──▶ waiting ── resume ──▶ in flight
 
 Of parked pods of one class one is tried for all of them, see `groups`.
 
-A pod that is deleted while in flight leaves when its attempt ends. Pods that an error sent into
-backoff are never popped before their backoff is over; other pods are, when nothing else waits.
+A pod that waits has its node and lacks leave to be bound there: nothing here wakes it, and who
+holds it is told of every event. One that is deleted while in flight leaves when its attempt ends.
+Pods that an error sent into backoff are never popped before their backoff is over; other pods are,
+when nothing else waits.
 
 One owner, no locks, no waiting: whoever drives it asks `next_deadline` when to `flush`.
 
@@ -39,7 +42,15 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass
 from itertools import count
 from typing import Final, assert_never
@@ -60,6 +71,7 @@ from engine.queue.groups import Group, Groups
 from engine.queue.heap import PodHeap, comparable
 from engine.queue.hints import Only, Registrations, Wake
 from engine.queue.inflight import Flight, Happening, InFlight
+from engine.queue.kin import Kin
 from engine.queue.queued import NO_PLUGINS, QueuedPod, SortKey, SubQueue
 from engine.queue.rules import Rules
 
@@ -76,6 +88,7 @@ _ACTIVATED: Final = "ForceActivate"
 _TIMED_OUT: Final = "UnschedulableTimeout"
 _TURNED: Final = "Time/Turn"
 _ASKED_AGAIN: Final = "Pop"
+_HELD: Final = "WaitOnPermit"
 _CLASS_MOVES: Final = "ClassMoves"
 
 ASKING_SECONDS: Final = 0.002
@@ -134,6 +147,7 @@ class SchedulingQueue:
         self._gated: Parked = OrderedDict()
         self._gated_by: dict[str, Parked] = {}
         self._groups = Groups(tickets)
+        self._kin = self._kin_by(rules)
         # The pods that are tried for a group, and the one of them that was popped last.
         self._out: dict[QueuedPod, Group] = {}
         self._tried: QueuedPod | None = None
@@ -143,6 +157,10 @@ class SchedulingQueue:
         self._earlier_faults: Counter[str] = Counter()
         self.on_gated: Callable[[QueuedPod], None] | None = None
         """Told of a pod that a gate begins to hold, or holds for another reason than before."""
+        self.on_event: Callable[[ClusterEvent], None] | None = None
+        """Told of everything that happens."""
+        self.on_waiting: Callable[[QueuedPod, Sequence[ClusterEvent]], None] | None = None
+        """Told of a waiting pod that changed, and how; without any event, that it is gone."""
         self.on_fault: Callable[[PodInfo, Exception], None] = _log_fault
         """Told of a rule that raised, and of which pod it was asked."""
         self.incoming: Counter[tuple[SubQueue, str]] = Counter()
@@ -159,6 +177,7 @@ class SchedulingQueue:
         now = self._clock.time()
         queued = QueuedPod(pod, added_at=now, queued_at=now, backs_off_until=NO_BACKOFF)
         self._pods[pod.uid] = queued
+        self._kin.put(queued)
         self._to_active(queued, _ADDED)
 
     def update(self, pod: PodInfo, events: Sequence[ClusterEvent] = ()) -> None:
@@ -181,14 +200,18 @@ class SchedulingQueue:
                 for event in events:
                     self._in_flight.record(Happening(event, old, pod.pod, uid=pod.uid))
             case SubQueue.ACTIVE | SubQueue.BACKOFF:
-                queued.pod = pod
+                self._is_now(queued, pod)
                 self._reorder(queued)
             case SubQueue.UNSCHEDULABLE:
-                queued.pod = pod
+                self._is_now(queued, pod)
                 self._wake_by_own(queued, events, old)
             case SubQueue.GATED:
-                queued.pod = pod
+                self._is_now(queued, pod)
                 self._move(queued, Wake.AFTER_BACKOFF, str(events[0]) if events else _UPDATED)
+            case SubQueue.WAITING:
+                queued.pod = pod
+                if events and self.on_waiting is not None:
+                    self.on_waiting(queued, events)
             case _:
                 assert_never(queued.where)
 
@@ -202,8 +225,14 @@ class SchedulingQueue:
             assert flight is not None
             was_here, flight.gone = not flight.gone, True
             return was_here
+        if queued.where is SubQueue.WAITING:
+            del self._pods[uid]
+            if self.on_waiting is not None:
+                self.on_waiting(queued, ())
+            return True
         self._leave(queued)
         del self._pods[uid]
+        self._kin.drop(queued)
         self._next_of(queued)
         return True
 
@@ -228,19 +257,50 @@ class SchedulingQueue:
             why = str(NEW_RULES) if outdated else _ASKED_AGAIN
             if (outdated or self._rules.gates_move) and not self._admitted(queued, why):
                 continue
-            queued.attempts += 1
-            queued.where = SubQueue.IN_FLIGHT
-            if queued.first_attempt_at is None:
-                queued.first_attempt_at = self._clock.time()
-            self._in_flight.start(queued)
-            self._tried = queued
+            self._tried = self._fly(queued)
             return queued
+
+    def take(self, uid: str) -> QueuedPod | None:
+        """Pops this pod, whatever it waits for but a gate; None: it is not to be had."""
+        queued = self._pods.get(uid)
+        if queued is None or queued.where in (SubQueue.IN_FLIGHT, SubQueue.GATED):
+            return None
+        self._leave(queued)
+        return self._fly(queued) if self._admitted(queued, _ASKED_AGAIN) else None
 
     def done(self, uid: str) -> None:
         """The pod is placed, or will not be tried again. Nothing happens if it is not in flight."""
         if self._in_flight.get(uid) is not None:
             self._in_flight.end(uid)
-            self._next_of(self._pods.pop(uid))
+            queued = self._pods.pop(uid)
+            self._kin.drop(queued)
+            self._next_of(queued)
+
+    def hold(self, queued: QueuedPod) -> bool:
+        """The pod has its node and waits for leave to be bound, until `resume`.
+
+        False: it was deleted meanwhile and is out.
+
+        Raises:
+            ValueError: the pod is not in flight.
+        """
+        if self._land(queued) is None:
+            return False
+        self._in_flight.end(queued.pod.uid)
+        self._arrive(queued, SubQueue.WAITING, _HELD)
+        self._next_of(queued)
+        return True
+
+    def resume(self, queued: QueuedPod) -> None:
+        """The attempt of a waiting pod goes on: it is in flight again.
+
+        Raises:
+            ValueError: the pod does not wait.
+        """
+        if queued.where is not SubQueue.WAITING:
+            raise ValueError(f"pod {queued.pod.key} does not wait")
+        queued.where = SubQueue.IN_FLIGHT
+        self._in_flight.start(queued)
 
     def requeue_rejected(
         self,
@@ -319,6 +379,8 @@ class SchedulingQueue:
         `only` leaves other pods out unasked. Returns how many pods woke by now. Who is asked, one
         pod of each class, is listed at once; where asking takes long, `flush` goes on with it.
         """
+        if self.on_event is not None:
+            self.on_event(event)
         if event.resource is Resource.WILDCARD:
             return self._move_all(event, only)
         registered = self._registrations.of(event)
@@ -343,7 +405,7 @@ class SchedulingQueue:
         """Makes these pods active now, backoff or not; one in flight comes back after backoff."""
         for uid in uids:
             queued = self._pods.get(uid)
-            if queued is None or queued.where is SubQueue.ACTIVE:
+            if queued is None or queued.where in (SubQueue.ACTIVE, SubQueue.WAITING):
                 continue
             if queued.where is SubQueue.IN_FLIGHT:
                 self._in_flight.record(Happening(EVERYTHING, uid=uid))
@@ -410,6 +472,9 @@ class SchedulingQueue:
         self._registrations = Registrations(rules.hints, self._snapshot)
         self._version += 1
         before, self._rules = self._rules, rules
+        self._kin = self._kin_by(rules)
+        for queued in self._pods.values():
+            self._kin.put(queued)
         if rules.ordered_by != before.ordered_by:
             self._active_q.rekey(self._active_key)
             self._backoff_q.rekey(self._backoff_key)
@@ -471,6 +536,10 @@ class SchedulingQueue:
         """The pod's record, in flight or not. Read only."""
         return self._pods.get(uid)
 
+    def kin(self, key: Hashable) -> Collection[QueuedPod]:
+        """All records of pods with a key (`Rules.kin`), in flight or not. Read only."""
+        return self._kin.of(key)
+
     def pending(self) -> Iterator[QueuedPod]:
         """All records of pods that wait, in order of arrival. Read only."""
         return (q for q in self._pods.values() if q.where is not SubQueue.IN_FLIGHT)
@@ -497,8 +566,20 @@ class SchedulingQueue:
             self.done(queued.pod.uid)
             return None
         if flight.newer is not None:
-            queued.pod = flight.newer
+            self._is_now(queued, flight.newer)
         return flight
+
+    def _fly(self, queued: QueuedPod) -> QueuedPod:
+        queued.attempts += 1
+        queued.where = SubQueue.IN_FLIGHT
+        if queued.first_attempt_at is None:
+            queued.first_attempt_at = self._clock.time()
+        self._in_flight.start(queued)
+        return queued
+
+    def _is_now(self, queued: QueuedPod, pod: PodInfo) -> None:
+        queued.pod = pod
+        self._kin.put(queued)
 
     def _wait_again(self, queued: QueuedPod, failures: int) -> None:
         queued.queued_at = self._clock.time()
@@ -638,6 +719,20 @@ class SchedulingQueue:
             self.on_fault(queued.pod, fault)
             return 1, queued.queued_at
 
+    def _kin_by(self, rules: Rules) -> Kin:
+        ask = rules.kin
+        if ask is None:
+            return Kin(None)
+
+        def kin_of(pod: PodInfo) -> Collection[Hashable]:
+            try:
+                return ask(pod)
+            except Exception as fault:  # noqa: BLE001 - as above
+                self.on_fault(pod, fault)
+                return ()
+
+        return Kin(kin_of)
+
     def _turns_at(self, pod: PodInfo, plugins: frozenset[str]) -> float:
         """A rule that raises does not turn."""
         try:
@@ -670,7 +765,7 @@ class SchedulingQueue:
                 self._unpark(queued)
                 del self._gated[queued]
                 _drop(self._gated_by, queued.gating_plugin, queued)
-            case SubQueue.IN_FLIGHT:
+            case SubQueue.IN_FLIGHT | SubQueue.WAITING:
                 raise ValueError(f"pod {queued.pod.key} is in flight")
             case _:
                 assert_never(queued.where)

@@ -113,6 +113,7 @@ class Berth:
             assert decision.node is not None
             cache.assume(queued.pod, decision.node, now)
             if framework.acts(queued.pod):
+                framework.reserve(queued.pod, cache.snapshot(now), decision.node)
                 framework.act(queued.pod, cache.snapshot(now), decision)
             nodes.append(decision.node)
         took = time.thread_time() - began

@@ -25,7 +25,7 @@ from engine.framework.snapshot import Snapshot, label_column
 from engine.policy.chain import worlds_of
 from engine.policy.plugin import PolicyPlugin
 from engine.policy.reloader import compile_at_once, compile_settings
-from engine.simulate import Recorder
+from engine.simulate.journal import Recorder
 from tests.bench import decisions
 from tests.bench.measure import Measurement, seconds_each
 from tests.builders import make_pod

@@ -14,7 +14,10 @@ PROFILE = "berth"
 
 
 class Berth:
-    """One scheduler process; `start` returns when its first rules are in force."""
+    """One scheduler process; `start` returns when its first rules are in force.
+
+    It elects nobody unless the flags say so: a test's process may be ended without a word.
+    """
 
     def __init__(
         self,
@@ -31,6 +34,7 @@ class Berth:
             "-m",
             "engine",
             "run",
+            "--leader-elect=false",
             "--kubeconfig",
             kubeconfig or control_plane.kubeconfig_file(),
             *flags,

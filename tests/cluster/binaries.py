@@ -1,4 +1,4 @@
-"""Builds the real programs the cluster tests run: etcd, kube-apiserver, kube-scheduler, kubectl.
+"""Builds the real programs the cluster tests run: a control plane, kubectl, helm, kubeconform.
 
 They come from the Go modules pinned beside this file, are built once for each content of those
 pins, and live in the user's cache folder, never in the repository.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -20,11 +21,14 @@ HERE = Path(__file__).parent
 KUBERNETES_VERSION = "1.37.1"
 GO_WANTED = (1, 26)
 PINS = ("go.mod", "go.sum", "etcd/go.mod", "etcd/go.sum")
+PINS_OF_HELM = ("helm/go.mod", "helm/go.sum")
 PACKAGES = {
     "etcd": (HERE / "etcd", "go.etcd.io/etcd/server/v3"),
     "kube-apiserver": (HERE, "k8s.io/kubernetes/cmd/kube-apiserver"),
     "kube-scheduler": (HERE, "k8s.io/kubernetes/cmd/kube-scheduler"),
     "kubectl": (HERE, "k8s.io/kubernetes/cmd/kubectl"),
+    "helm": (HERE / "helm", "helm.sh/helm/v4/cmd/helm"),
+    "kubeconform": (HERE / "helm", "github.com/yannh/kubeconform/cmd/kubeconform"),
 }
 
 
@@ -42,11 +46,11 @@ def missing() -> str | None:
     return None
 
 
-def folder() -> Path:
-    """The cache folder of exactly these pins."""
+def folder(name: str) -> Path:
+    """The cache folder of a program with exactly these pins."""
     digest = hashlib.sha256(KUBERNETES_VERSION.encode())
-    for name in PINS:
-        digest.update((HERE / name).read_bytes())
+    for pin in PINS_OF_HELM if PACKAGES[name][0].name == "helm" else PINS:
+        digest.update((HERE / pin).read_bytes())
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "berth" / f"bin-{digest.hexdigest()[:16]}"
 
@@ -59,7 +63,7 @@ def binary(name: str) -> Path:
     Raises:
         RuntimeError: the build failed; the message ends with what Go said.
     """
-    target = folder() / name
+    target = folder(name) / name
     if target.exists():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -67,6 +71,18 @@ def binary(name: str) -> Path:
         if not target.exists():
             _build(name, target)
     return target
+
+
+def module(path: str, version: str) -> Path:
+    """The folder of a Go module's files, which the checksum database vouches for."""
+    command = ["go", "mod", "download", "-json", f"{path}@{version}"]
+    env = os.environ | {"GOTOOLCHAIN": "local", "GOFLAGS": "-mod=mod"}
+    done = subprocess.run(
+        command, cwd=HERE / "helm", env=env, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"cannot download {path}:\n{done.stdout}{done.stderr}")
+    return Path(json.loads(done.stdout)["Dir"])
 
 
 def _build(name: str, target: Path) -> None:

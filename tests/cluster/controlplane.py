@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import json
-import signal
 import ssl
 import urllib.error
 import urllib.request
@@ -86,11 +85,11 @@ class ControlPlane:
 
     def freeze(self) -> None:
         """SIGSTOP the API server: connections stay open and nothing answers."""
-        self.apiserver.signal(signal.SIGSTOP)
+        self.apiserver.freeze()
 
     def thaw(self) -> None:
         """SIGCONT after `freeze`."""
-        self.apiserver.signal(signal.SIGCONT)
+        self.apiserver.thaw()
 
     def compact(self) -> int:
         """Forget etcd's history and the API server's watch cache; returns the revision kept.

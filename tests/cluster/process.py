@@ -70,9 +70,18 @@ class Process:
             )
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal (SIGSTOP freezes it, SIGCONT thaws it)."""
+        """Send a signal."""
         assert self._popen is not None
         self._popen.send_signal(number)
+
+    def freeze(self) -> None:
+        """SIGSTOP, and back once no thread runs any more: on a busy machine some go on a while."""
+        self.signal(signal.SIGSTOP)
+        wait_until(f"{self.name} stopped", lambda: _states(self.pid) <= {"T"})
+
+    def thaw(self) -> None:
+        """SIGCONT after `freeze`."""
+        self.signal(signal.SIGCONT)
 
     def stop(self, *, seconds: float = 10.0) -> int:
         """SIGTERM, then SIGKILL if it takes longer; returns the exit code."""
@@ -97,6 +106,12 @@ class Process:
     def tail(self, lines: int = 15) -> str:
         """The end of its output, for failure messages."""
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
+
+
+def _states(pid: int) -> set[str]:
+    """The states of its threads. Source: proc_pid_stat(5)."""
+    stats = [one.read_text() for one in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return {stat.rpartition(")")[2].split()[0] for stat in stats}
 
 
 def _die_with_parent() -> None:

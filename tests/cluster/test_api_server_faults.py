@@ -11,7 +11,7 @@ import pytest
 from dsl.compiler import Compiler
 from engine.cli.replay import frameworks_of
 from engine.quantity import milli_value, value
-from engine.simulate import replay
+from engine.simulate.journal import replay
 from tests.cluster.berth import Berth, node, pod
 from tests.cluster.process import wait_until
 

@@ -501,9 +501,8 @@ def test_quotas_of_the_policy_itself():
     rule, use = use_of(text, y, world)
     assert set(use.limits) == {"x", "y"}
     assert use.used == {"x": {"cpu": 6000.0}}
-    assert quotas.why_not(rule, y, world, {}) == (
-        "quota of y: no cpu left to borrow: 6 used, 3 asked for, 8 guaranteed to all (x uses 6 of 4)"
-    )
+    words = "6 used, 3 asked for, 8 guaranteed to all (x uses 6 of 4)"
+    assert quotas.why_not(rule, y, world, {}) == f"quota of y: no cpu left to borrow: {words}"
     found = quotas.reclaim(use, rule.claims(y, world, use))
     assert found.ordered == (0,)
     assert use_of(text, pod(**asks(9.0)), world)[1].key is None

@@ -15,6 +15,8 @@ from engine.app import App, Hooks, RunOptions
 from engine.clock import SystemClock
 from engine.config import Settings
 from engine.embedded import EmbeddedCluster, Pace
+from engine.kube.errors import LeaseLost
+from engine.sections import LeaderElection
 from engine.telemetry import Count
 
 NAMESPACE = "rules"
@@ -462,5 +464,75 @@ def test_stopping_early(when):
             made.stop.set()
             async with asyncio.timeout(5):
                 await made.task
+
+    run(main)
+
+
+# ---- replicas ------------------------------------------------------------------------------------
+
+
+GATE = "gate: pod.label wait = yes -> pod.label[go] is present\n"
+
+
+def elects(cluster, **more):
+    settings = settings_of(cluster)
+    election = LeaderElection(retry_period="100ms", renew_deadline="500ms", lease_duration="1s")
+    return settings.model_copy(update={"election": election, **more})
+
+
+@pytest.mark.parametrize("delayed", [False, True], ids=["warm", "delayed"])
+def test_a_follower_tells_nobody_anything_and_the_leader_to_come_tells_it_all(delayed):
+    """Policies, a gated pod and one that cannot be read: all came while another led."""
+
+    async def main():
+        async with embedded(files={"hold.policy": GATE}) as cluster:
+            held = {"holderIdentity": "other", "leaseDurationSeconds": 3600}
+            lease = {"metadata": {"name": "berth"}, "spec": held}
+            cluster.create("leases", lease, namespace="kube-system")
+            follows = elects(cluster, delay_cache=delayed)
+            async with process(cluster, follows) as berth:
+                if not delayed:
+                    await berth.until(lambda: berth.bundles)
+                plain = berth.pod("plain")
+                bad = berth.pod("bad", resources={"requests": {"memory": "1.2.3Gi"}})
+                spec = {"schedulerName": "berth", "containers": [{"name": "c", "image": "i"}]}
+                pod = {"metadata": {"name": "held", "labels": {"wait": "yes"}}, "spec": spec}
+                cluster.create("pods", pod, namespace="default")
+                if not delayed:
+                    await berth.until(lambda: berth.app.queue.gated == 1)
+                    await berth.until(lambda: berth.app.queue.active == 1)
+                await asyncio.sleep(0.05)
+                assert cluster.list("events") == []
+                assert (berth.placed, berth.condition("held"), berth.condition(bad)) == (
+                    [],
+                    None,
+                    None,
+                )
+                cluster.patch(
+                    "leases", "berth", {"spec": {"holderIdentity": None}}, namespace="kube-system"
+                )
+                assert await berth.lands(plain)
+                await berth.until(lambda: berth.condition("held"))
+                assert berth.condition("held")[1] == "SchedulingGated"
+                await berth.until(lambda: berth.condition(bad))
+                assert "1.2.3Gi" in berth.condition(bad)[2]
+                await berth.until(lambda: "PoliciesInForce" in dict(berth.events("ConfigMap")))
+            lease = cluster.get("leases", "berth", namespace="kube-system")
+            assert lease["spec"].get("holderIdentity") is None, "released at the end"
+
+    run(main)
+
+
+def test_who_loses_the_lease_ends():
+    async def main():
+        async with embedded() as cluster:
+            made = Process(cluster, elects(cluster), cluster.kubeconfig())
+            await made.until(lambda: made.app.scheduler and made.app.scheduler.leads)
+            taken = {"spec": {"holderIdentity": "other", "leaseDurationSeconds": 3600}}
+            cluster.patch("leases", "berth", taken, namespace="kube-system")
+            with pytest.raises(LeaseLost, match="kube-system/berth"):
+                async with asyncio.timeout(5):
+                    await made.task
+            assert cluster.get("leases", "berth", namespace="kube-system")["spec"]["holderIdentity"]
 
     run(main)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.cli.run import _refuse_election, _with_flags
+from engine.cli.run import with_flags
 from engine.config import (
     BERTH_API,
     SCHEDULER_API,
@@ -19,6 +19,7 @@ from engine.config import (
     load,
     parse,
 )
+from engine.sections import LeaderElection, seconds
 
 STOCK = f"apiVersion: {SCHEDULER_API}\nkind: KubeSchedulerConfiguration\n"
 BERTH = f"apiVersion: {BERTH_API}\nkind: BerthConfiguration\n"
@@ -62,7 +63,7 @@ def refused(tmp_path, load_text):
 
 def test_without_a_file_everything_has_its_default():
     settings = load(None)
-    assert settings == Settings()
+    assert settings == Settings(election=LeaderElection())
     assert settings.scheduler_name == "berth"
     assert settings.berth.time_zone == "UTC"
     assert (settings.initial_backoff_seconds, settings.max_backoff_seconds) == (1.0, 10.0)
@@ -70,7 +71,7 @@ def test_without_a_file_everything_has_its_default():
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "---\n---\n", "--- null\n"])
 def test_an_empty_file_is_a_file(text, load_text):
-    assert load_text(text) == Settings()
+    assert load_text(text) == load(None) == Settings(election=LeaderElection())
 
 
 def test_a_stock_configuration(load_text):
@@ -175,10 +176,8 @@ def test_settings_survive_a_journal(load_text):
         ("clientConnection: {qps: 50, burst: 100, contentType: ''}", []),
         ("clientConnection: {qps: 5, burst: 7}", ["clientConnection.qps: 5.0",
                                                   "clientConnection.burst: 7"]),
-        ("leaderElection: {leaseDuration: 20s, resourceLock: leases}",
-         ["leaderElection.leaseDuration: '20s'"]),
+        ("leaderElection: {leaseDuration: 20s, resourceLock: leases}", []),
         ("enableProfiling: false", ["enableProfiling: False"]),
-        ("delayCacheUntilActive: true", ["delayCacheUntilActive: True"]),
     ],
 )  # fmt: skip
 def test_what_changes_nothing_yet_is_told_once(line, notes, load_text):
@@ -243,6 +242,26 @@ def test_one_line_says_where_and_what(line, said, refused):
         (
             "leaderElection: {leaderElect: 1s}",
             "leaderElection.leaderElect: must be a valid bool",
+        ),
+        (
+            "leaderElection: {leaseDuration: 10s}",
+            "leaderElection: leaseDuration 10s must be longer than renewDeadline 10s",
+        ),
+        (
+            "leaderElection: {renewDeadline: 2s}",
+            "leaderElection: renewDeadline 2s must be longer than 1.2 times retryPeriod 2s",
+        ),
+        (
+            "leaderElection: {leaseDuration: 10500ms}",
+            "leaderElection: leaseDuration 10500ms must be in whole seconds",
+        ),
+        (
+            "leaderElection: {resourceName: ''}",
+            "leaderElection.resourceName: String should have at least 1 character",
+        ),
+        (
+            "leaderElection: {resourceLock: endpoints}",
+            "leaderElection.resourceLock: must be 'leases'",
         ),
         ("extenders: [{urlPrefix: x}]", "extenders: this version calls no extenders"),
         ("podInitialBackoffSeconds: 0", "podInitialBackoffSeconds: must be greater than 0"),
@@ -331,7 +350,7 @@ def test_whatever_is_written_is_taken_or_refused(document):
 
 
 def flags(settings=None, **given):
-    return _with_flags(settings or Settings(), {**NO_FLAGS, **given})
+    return with_flags(settings or Settings(), {**NO_FLAGS, **given})
 
 
 def test_without_flags_the_file_holds(load_text):
@@ -356,17 +375,26 @@ def test_flags_win_over_the_file(load_text):
     assert (back.berth.policies.dir, back.berth.policies.config_map) == (None, "a/b")
 
 
-def test_a_leader_is_not_elected_in_silence(load_text):
+def test_a_leader_is_elected_unless_it_is_said_otherwise(load_text):
+    assert load(None).election.leader_elect
+    assert load_text(ALL).election.leader_elect
+    assert load_text(STOCK).election == LeaderElection(), "with a name of our own"
     off = load_text(f"{STOCK}leaderElection: {{leaderElect: false}}\n")
-    for settings, flag in ((Settings(), None), (off, None), (load_text(STOCK), False)):
-        _refuse_election(settings, flag)
-    for settings, flag, what in (
-        (load_text(STOCK), None, "leaderElection.leaderElect is true"),
-        (off, True, "--leader-elect=true, and"),
-    ):
-        with pytest.raises(ConfigError, match=what) as error:
-            _refuse_election(settings, flag)
-        assert "{leaderElect: false}` in the file or --leader-elect=false" in str(error.value)
+    assert not off.election.leader_elect
+    assert flags(off, leader_elect=True).election.leader_elect
+    assert not flags(load(None), leader_elect=False).election.leader_elect
+    assert load_text(f"{STOCK}delayCacheUntilActive: true\n").delay_cache
+
+
+def test_flags_of_the_election_win_over_the_file(load_text):
+    file = load_text(f"{STOCK}leaderElection: {{leaseDuration: 1m30s, retryPeriod: 500ms}}\n")
+    both = flags(file, leader_elect_resource_name="other", leader_elect_renew_deadline="20s")
+    election = both.election
+    assert (election.resource_name, election.resource_namespace) == ("other", "kube-system")
+    periods = (election.lease_duration, election.renew_deadline, election.retry_period)
+    assert tuple(map(seconds, periods)) == (90, 20, 0.5)
+    with pytest.raises(ConfigError, match=r"^--leader-elect: leaseDuration 1m30s must be longer"):
+        flags(file, leader_elect_renew_deadline="2m")
 
 
 def test_the_name_is_of_the_only_profile(load_text):

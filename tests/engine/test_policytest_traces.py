@@ -11,7 +11,7 @@ from dsl.evaluate import understand
 from dsl.parser import Parser
 from dsl.parser.build import StatementReader
 from dsl.types import Level, show
-from engine.policytests.parts import asked, table
+from engine.explain.parts import asked, table
 from engine.policytests.running import Runner
 
 COMPILER = Compiler()

@@ -13,15 +13,14 @@ import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
-from dsl.collective import Limits, QuotaUse
 from dsl.compiler import Compiler
 from dsl.parser.build import StatementReader
 from dsl.policytest import read_suite
 from dsl.policytest.words import ATTRIBUTES, EXPECTATIONS
 from dsl.several.rules import GangParts
 from engine.framework.podinfo import CPU, MEMORY
-from engine.policy.plugin import PolicyPlugin
 from engine.policy.podreads import UnreadFieldError, workload_of
+from engine.policy.quotas import plugin_of
 from engine.policy.support import new_compiler
 from engine.policytests.answers import ByColumns
 from engine.policytests.comparing import differences
@@ -706,7 +705,7 @@ def test_a_column_that_lies_is_found_out():
     )
     for each, agree in ((plan, True), (replace(plan, filters=(lying,)), False)):
         worlds = new_worlds()
-        used = [Used(PolicyPlugin(each, worlds), 1.0, each)]
+        used = [Used(plugin_of(each, worlds), 1.0, each)]
         specs = {spec.id: spec for spec in each.metrics}
         scene = make_scene(made.cases[0], specs, no_file)
         found = differences(ByColumns(scene, used, worlds), ByReference(scene, used, worlds))
@@ -741,10 +740,7 @@ def _lying(plan, part, **answers):
         ("reserves", {"holds": lambda *_: False}, "permit: by columns ('reject'"),
         ("permits", {"until": lambda *_: True}, "permit: by columns ('allow', '')"),
         ("prebinds", {"effects": lambda *_: ()}, "what is done around binding: by columns ()"),
-        ("preempts", {"evictions": lambda *_: None}, "the victims: by columns Preemption(row=-1"),
-        ("quotas", {"use": lambda *_: QuotaUse(
-            key="x", limits={"x": Limits({}, {"cpu": 0.0})}, used={}, asked={"cpu": 1.0})},
-         'rejections: by columns a "quota of x: no more cpu" unschedulable'),
+        ("preempts", {"evictions": lambda *_: None}, "the victims: by columns ((), None)"),
         ("gangs", {"gang": lambda *_: None}, "the gang: by columns None; by reference"),
     ],
 )  # fmt: skip
@@ -762,7 +758,7 @@ def test_engines_and_statements_that_lie_are_found_out(part, answers, said):
     found = []
     for each in (plan, _lying(plan, part, **answers)):
         worlds = new_worlds()
-        used = [Used(PolicyPlugin(each, worlds), 1.0, each)]
+        used = [Used(plugin_of(each, worlds), 1.0, each)]
         gangs = [GangParts(rule.core) for rule in each.gangs]
         scene = make_scene(made.cases[0], {}, no_file, gangs)
         worlds.beside = scene.beside
@@ -1011,7 +1007,7 @@ CROWDED = """\
         ("given pod cpu 2 priority 5 namespace x\n  expect nominated b",
          ["nominated is a", "x: 0 cpu used, 2 asked for, max 3"]),
         ("given pod cpu 1\n  expect rejected none",
-         ['"quota of default: no more cpu"', "default: 3 cpu used, 1 asked for, max 3"]),
+         ['"quota of default: no more cpu: 3 used', "default: 3 cpu used, 1 asked for, max 3"]),
         ("given pod label gang=g namespace x\n  expect feasible [a]",
          ['"gang g has 1 of the 2 members that it needs"',
           "g: the pod, and 0 bound, 0 assumed, 0 pending; 2 are needed"]),

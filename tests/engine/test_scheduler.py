@@ -45,6 +45,7 @@ class FakeEdge:
     def __init__(self):
         self.binds, self.resolves = [], []
         self.bind_answers, self.resolve_answers, self.evict_answers = deque(), deque(), deque()
+        self.patch_answers = deque()
         self.evictions, self.patches, self.nominations = [], [], []
         self.conditions, self.events, self.pauses, self.calls = [], [], [], []
 
@@ -84,8 +85,9 @@ class FakeEdge:
 
     async def patch(self, effect):
         self.patches.append((effect.name, effect.body))
-        await asyncio.sleep(0)
-        return ""
+        self.calls.append(("patch", effect.name))
+        answer = await self._answer(self.patch_answers)
+        return "" if answer == BOUND else answer
 
     async def pause(self, seconds):
         self.pauses.append(seconds)

@@ -22,7 +22,7 @@ from engine.objects import Namespace, PersistentVolume, StorageClass, from_built
 from engine.policy.reloader import Bundle, compile_at_once, compile_settings
 from engine.scheduler import going
 from engine.signals.store import Series, SignalStore
-from engine.simulate import Recorder, replay
+from engine.simulate.journal import Recorder, replay
 from tests.builders import make_node, make_pod
 from tests.effort import examples
 from tests.engine.policy.builders import NOW, compiler
@@ -154,7 +154,7 @@ def test_objects_and_what_is_assumed_of_them_come_out_the_same(tmp_path):
 
 def test_the_journal_reads_as_lines_of_json():
     lines = [json.loads(line) for line in recorded().out.getvalue().splitlines()]
-    assert lines[0] == {"what": "journal", "format": 2}
+    assert lines[0] == {"what": "journal", "format": 3}
     kinds = {line["what"] for line in lines}
     assert kinds == {
         "journal",
@@ -347,7 +347,7 @@ def test_a_sample_that_was_changed_is_noticed(journal):
 @pytest.mark.parametrize(
     ("what", "to", "said"),
     [
-        ("journal", {"format": 3}, "this version reads format 2, not 3"),
+        ("journal", {"format": 4}, "this version reads format 3, not 4"),
         ("journal", {"what": "rules"}, "a journal has its format in the first line"),
         ("node", {"what": "journal"}, "a journal has its format in the first line"),
         ("node", {"what": "knode"}, "nothing is called 'knode'"),

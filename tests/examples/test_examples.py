@@ -97,7 +97,7 @@ def test_every_yaml_file_is_yaml(path):
 def test_the_configuration_loads_and_means_what_it_says():
     settings = load(str(EXAMPLES / "config.yaml"))
     assert settings.scheduler_name == "berth"
-    assert (settings.leader_elect, settings.notes) == (False, ())
+    assert (settings.election.resource_namespace, settings.notes) == ("berth-system", ())
     plain, packed = make_profiles(settings)
     assert (packed.scheduler_name, packed.node_selector) == ("berth-packed", {"pool": "batch"})
     assert not plain.node_selector

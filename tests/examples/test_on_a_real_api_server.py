@@ -44,6 +44,8 @@ def test_the_roles_are_enough(tmp_path):
             tmp_path / "berth",
             "--policy-configmap",
             "berth-system/policies",
+            "--leader-elect",
+            "--leader-elect-resource-namespace=berth-system",
             kubeconfig=plane.kubeconfig_file(ACCOUNT),
         )
         berth.start()

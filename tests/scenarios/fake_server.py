@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -119,6 +119,7 @@ class FakeServer:
         body: bytes | None = None,
         content_type: str = "",
         timeout_seconds: float = 0.0,
+        may_leave: Callable[[], bool] | None = None,
     ) -> Response:
         assert method == "GET"
         params = params or {}
@@ -173,7 +174,7 @@ class FakeServer:
         while True:
             changed = self._changed
             if not self.frozen:
-                news = [h for h in self.history[position:] if h[0] > seen or h[1] == "BOOKMARK"]
+                news = [h for h in self.history[position:] if h[0] > seen]
                 position = len(self.history)
                 if news and self.repeat:
                     news = [*news, *news[-self.repeat :]]

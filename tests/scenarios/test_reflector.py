@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -59,6 +59,7 @@ class Script:
         body: bytes | None = None,
         content_type: str = "",
         timeout_seconds: float = 0.0,
+        may_leave: Callable[[], bool] | None = None,
     ) -> Response:
         if not self.then:
             self.finished.set()

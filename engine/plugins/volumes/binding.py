@@ -15,7 +15,6 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from engine.framework.decision import Decision
 from engine.framework.effects import AssumeObject, Await, Patch
 from engine.framework.events import (
     Action,
@@ -28,7 +27,6 @@ from engine.framework.events import (
 from engine.framework.interface import (
     SKIP_FILTER,
     Points,
-    PreBound,
     PreFilterResult,
     PreScoreResult,
     Reserved,
@@ -115,7 +113,6 @@ class VolumeBinding:
             pre_score=_pre_score,
             score=self._score,
             reserve=self._reserve,
-            pre_bind=self._pre_bind,
             acts_on=is_stored,
         )
 
@@ -131,19 +128,15 @@ class VolumeBinding:
     # ---- acting
 
     def _reserve(self, pod: PodInfo, snapshot: Snapshot, row: int) -> Reserved:
-        return Reserved(
-            effects=tuple(
-                [
-                    AssumeObject(type(new).__name__, object_key(new.metadata), new)
-                    for _, new in self._steps(pod, snapshot, row).changes()
-                ]
-            )
-        )
-
-    def _pre_bind(self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision) -> PreBound:
         steps = self._steps(pod, snapshot, row)
         if not steps.bindings and not steps.provisions:
-            return PreBound()
+            return Reserved()
+        assumed = tuple(
+            [
+                AssumeObject(type(new).__name__, object_key(new.metadata), new)
+                for _, new in steps.changes()
+            ]
+        )
         patches = [_patch(old, new) for old, new in steps.changes()]
         wait = Await(
             "volumes to be bound",
@@ -151,7 +144,7 @@ class VolumeBinding:
             frozenset({CLAIMS, VOLUMES}),
             self._timeout,
         )
-        return PreBound(effects=(*patches, wait))
+        return Reserved(effects=assumed, pre_bind=(*patches, wait))
 
     def _steps(self, pod: PodInfo, snapshot: Snapshot, row: int) -> _Steps:
         """What has to become of claims and volumes so that the pod can run there."""

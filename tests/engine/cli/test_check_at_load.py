@@ -47,7 +47,6 @@ def found(*args):
     ("text", "line", "said"),
     [
         (GOOD + "mode: shadow\n", 1, "`mode: shadow`"),
-        ("prebind: label a.b/c = node.zone\n", 1, "`prebind: label`"),
         (GOOD + "bind: with other\n", 2, "`bind: with other`"),
         ("score: count(node.nominated)\n", 1, "`node.nominated`"),
         ("metric m = usage cpu\n" + GOOD + "score: m/node.cpu.capacity*100\n", 3, "`usage`"),
@@ -67,19 +66,19 @@ def test_what_a_scheduler_cannot_run_yet_is_an_error(text, line, said, file):
 
 
 def test_a_policy_that_is_off_is_loaded(file):
-    name = file("a.policy", "mode: off\nprebind: label a.b/c = node.zone\n")
+    name = file("a.policy", "mode: off\nbind: with other\n")
     assert found(name) == []
 
 
 def test_what_a_used_policy_cannot_is_told_at_the_use_line(file):
-    file("b.policy", "prebind: label a.b/c = node.zone\n")
+    file("b.policy", "bind: with other\n")
     name = file("a.policy", GOOD + "use b\n")
     assert found(name) == [("P118", "error", 2)]
-    assert "`use b`: `prebind: label`" in check(name).stdout
+    assert "`use b`: `bind: with other`" in check(name).stdout
 
 
 def test_it_is_told_beside_other_errors(file):
-    text = "sort: pod.name\nuse qos-sort\nprebind: label a.b/c = node.zone\n"
+    text = "sort: pod.name\nuse qos-sort\nbind: with other\n"
     codes = [one[0] for one in found(file("a.policy", text))]
     assert codes == ["P501", "P118"]
 
@@ -125,7 +124,7 @@ metrics:
 def test_what_a_configuration_says(file):
     text = "param pool: string\nfilter: node.label pool=$pool\nfilter: heat < 80\n"
     file("rules/first.policy", text)
-    file("rules/second.policy", "prebind: label a.b/c = node.zone\n")
+    file("rules/second.policy", "bind: with other\n")
     config = file("config.yaml", CONFIG)
     assert [one[0] for one in found("rules/first.policy")] == ["P104", "P102"]
     assert found("--config", config, "rules/first.policy") == []

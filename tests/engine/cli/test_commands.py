@@ -278,16 +278,19 @@ def test_run_refuses_what_it_cannot_use_in_one_line(args, said, file):
 @pytest.mark.parametrize(
     ("text", "args", "said"),
     [
-        ("", [], "leaderElection.leaderElect is true (its default), and this version elects no"),
-        ("", ["--leader-elect=true"], "--leader-elect=true, and this version elects no leader"),
+        (
+            "",
+            ["--leader-elect", "--leader-elect-lease-duration=5s"],
+            "--leader-elect: leaseDuration 5s must be longer than renewDeadline 10s",
+        ),
         (
             "profiles: [{plugins: {filter: {enabled: [{name: NodePort}]}}}]",
-            ["--leader-elect=false"],
+            [],
             "f.yaml: profiles.0: no plugin is named 'NodePort'; did you mean NodePorts?",
         ),
         (
             "profiles: [{schedulerName: a}, {schedulerName: b}]",
-            ["--leader-elect=false", "--scheduler-name=c"],
+            ["--scheduler-name=c"],
             "--scheduler-name is for one profile",
         ),
     ],

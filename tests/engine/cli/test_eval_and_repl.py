@@ -191,7 +191,7 @@ def test_options_that_are_wrong(options, said):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("kind: Service", "holds no Node"),
+        ("kind: Ingress", "holds no Node"),
         ("a: [", "is not YAML"),
         ("kind: Node\nmetadata: {name: [1]}", "metadata.name"),
         ("kind: Pod\nspec: {containers: [{name: c, resources: {requests: {cpu: much}}}]}", "much"),

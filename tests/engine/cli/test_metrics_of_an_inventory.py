@@ -189,7 +189,7 @@ def test_check_asks_now(url, tmp_path):
     result = check("--prometheus-url", url, path)
     assert (result.exit_code, result.stdout.count("warning[P403]")) == (0, 1)
     assert check("--prometheus-url", url, "--deny-warnings", path).exit_code == 1
-    path.write_text(policy("node_2") + "prebind: label a.b/c = node.zone\n", "utf-8")
+    path.write_text(policy("node_2") + "bind: with other\n", "utf-8")
     result = check("--prometheus-url", url, path)
     assert result.stdout.count("[P") == 1
     assert "error[P118]" in result.stdout

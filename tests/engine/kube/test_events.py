@@ -3,7 +3,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from random import Random
 from typing import Any
 
@@ -36,6 +36,7 @@ class Server:
         body: bytes | None = None,
         content_type: str = "",
         timeout_seconds: float = 0.0,
+        may_leave: Callable[[], bool] | None = None,
     ) -> Response:
         assert params is None
         assert content_type or method == "POST"

@@ -48,6 +48,7 @@ class Server:
         body: bytes | None = None,
         content_type: str = "",
         timeout_seconds: float = 0.0,
+        may_leave: Callable[[], bool] | None = None,
     ) -> Response:
         self.asked.append((self.clock.monotonic(), method, path.rpartition("/")[2]))
         await asyncio.sleep(0)

@@ -31,7 +31,8 @@ from engine.kube.errors import (
     Unreachable,
     Unreadable,
 )
-from engine.kube.gate import Gate
+from engine.kube.gate import Gate, Priority
+from engine.kube.objects import ObjectWriter
 from engine.kube.session import Session
 from engine.kube.wiring import Wiring
 from engine.kube.writer import (
@@ -39,7 +40,6 @@ from engine.kube.writer import (
     KubeEffectWriter,
     KubePodReader,
     KubePodStatusWriter,
-    ObjectWriter,
     WriterSettings,
 )
 from engine.objects import Condition, ObjectMeta, Pod, PodStatus
@@ -281,17 +281,60 @@ def test_a_refused_connection_is_surely_not_bound_and_cannot_be_asked() -> None:
     asyncio.run(run())
 
 
-def test_a_follower_does_not_write() -> None:
-    async def run() -> None:
-        async with serving(reply(201)) as script, session_to(script) as session:
-            wires = wiring()
-            gate = Gate(session, wires)
-            binder = KubeBinder(gate, wires, may_write=lambda: False)
-            assert await binder.bind(BIND) == (B.REFUSED, "no longer leading")
-            assert not script.asked
-            assert gate.wanted == 0
+class TestFence:
+    """What may not be written is not, wherever on its way the right to write ends."""
 
-    asyncio.run(run())
+    @staticmethod
+    def refused(*says: bool) -> tuple[str, str, int]:
+        """Asked so often, the fence says so; the answers, and what the server has heard."""
+
+        async def run() -> tuple[str, str, int]:
+            left = list(says)
+            async with serving(reply(201)) as script, session_to(script) as session:
+                wires = wiring()
+                gate = Gate(session, wires, may_write=lambda: left.pop(0))
+                outcome, why = await KubeBinder(gate, wires).bind(BIND)
+                assert outcome is B.REFUSED
+                assert gate.wanted == 0
+                assert not wires.reach.away, "that says nothing of the server"
+                return why, script.calls, len(left)
+
+        return asyncio.run(run())
+
+    def test_a_follower_does_not_even_ask_for_a_connection(self) -> None:
+        assert self.refused(False) == ("not sent, as this replica does not lead", "", 0)
+
+    def test_the_right_ends_while_a_connection_is_made(self) -> None:
+        why, heard, left = self.refused(True, False)
+        assert (why, heard, left) == ("not sent, as this replica does not lead any longer", "", 0)
+
+    def test_it_ends_while_new_credentials_are_read(self) -> None:
+        async def run() -> None:
+            left = [True, True, False]
+            async with serving(refusal(401, "who?"), reply(201)) as script:
+                session = await Session.from_kubeconfig(
+                    kubeconfig(f"http://127.0.0.1:{script.port}", token="t")
+                )
+                gate = Gate(session, wiring(), may_write=lambda: left.pop(0))
+                outcome, _ = await KubeBinder(gate, wiring()).bind(BIND)
+                assert outcome is B.REFUSED
+                assert script.calls == "POST"
+                await session.close()
+
+        asyncio.run(run())
+
+    def test_reading_and_the_lease_pass(self) -> None:
+        async def run() -> None:
+            async with serving(pod_json(), reply(200)) as script, session_to(script) as session:
+                gate = Gate(session, wiring(), may_write=lambda: False)
+                assert await KubeBinder(gate, wiring()).resolve(BIND) == (
+                    B.REFUSED,
+                    "it is not bound",
+                )
+                await ObjectWriter(gate.lane(Priority.LEASE)).replace("/lease", {})
+                assert script.calls == "GET PUT"
+
+        asyncio.run(run())
 
 
 class TestEffectWriter:
@@ -434,30 +477,16 @@ def test_pod_reader() -> None:
 
 def test_plain_objects() -> None:
     async def run() -> None:
-        answers = [
-            reply(200, b"{}"),
-            reply(201, b"{}"),
-            refusal(409, "exists"),
-            reply(200),
-            reply(200),
-            reply(200),
-            refusal(404, "no"),
-            refusal(409, "uid"),
-        ]
+        answers = [reply(200, b"{}"), reply(201, b"{}"), refusal(409, "exists"), reply(200)]
         async with serving(*answers) as script, session_to(script) as session:
             writer = ObjectWriter(session)
             assert await writer.get("/a") == b"{}"
             assert await writer.create("/a", {"x": 1}) == b"{}"
             with pytest.raises(Conflict):
                 await writer.create("/a", {})
-            await writer.replace("/a", {})
-            await writer.merge_patch("/a", {})
-            assert await writer.delete("/a", uid="u", grace_seconds=0)
-            assert not await writer.delete("/a")
-            assert not await writer.delete("/a", uid="u")
-            options = json.loads(script.asked[5][2])
-            assert options["preconditions"] == {"uid": "u"}
-            assert options["gracePeriodSeconds"] == 0
+            await writer.replace("/a", {"y": 2})
+            assert script.calls == "GET POST POST PUT"
+            assert json.loads(script.asked[3][2]) == {"y": 2}
 
     asyncio.run(run())
 

@@ -9,7 +9,8 @@ from engine.policy.reloader import Refusal, compile_at_once, compile_settings
 from engine.queue import SubQueue
 from tests.builders import make_node
 from tests.engine.policy.builders import compiled, compiler
-from tests.engine.test_scheduler import World, in_a_loop
+from tests.engine.test_preemption import settle
+from tests.engine.test_scheduler import BOUND, REFUSED, World, in_a_loop
 
 
 def world(text, *, nodes=("n1",)):
@@ -187,6 +188,59 @@ async def test_annotations_ride_on_the_binding_and_events_follow_it():
     ]
 
 
+LABEL = "prebind: label example.com/node = node.name, label example.com/none = node.label[none]\n"
+
+
+@in_a_loop
+async def test_labels_are_written_before_the_binding_and_seen_at_once():
+    made = world(LABEL + "filter: count(node.pods where it.label example.com/node=n1) < 1\n")
+    made.comes("a")
+    made.comes("b")
+    await settle(made)
+    body = {"metadata": {"uid": "uid-default-a", "labels": {"example.com/node": "n1"}}}
+    assert made.edge.patches == [("a", body)]
+    assert made.edge.calls[0][0] == "patch", "before the binding"
+    assert made.edge.binds == [("a", "n1")]
+    assert made.where("b") is SubQueue.UNSCHEDULABLE, "the first one is labelled in the same cycle"
+
+
+@pytest.mark.parametrize(("before", "undone"), [({}, None), ({"example.com/node": "old"}, "old")])
+@in_a_loop
+async def test_labels_are_taken_back_if_the_pod_is_not_bound(before, undone):
+    made = world(LABEL)
+    made.edge.bind_answers.append(REFUSED)
+    made.comes("a", labels=before)
+    await settle(made)
+    back = {"metadata": {"uid": "uid-default-a", "labels": {"example.com/node": undone}}}
+    assert [body for _, body in made.edge.patches][1] == back
+    assert made.where("a") is SubQueue.BACKOFF
+
+
+@in_a_loop
+async def test_labels_that_cannot_be_written_fail_the_pod_and_nothing_is_bound():
+    made = world(LABEL)
+    made.edge.patch_answers.append("pods is forbidden: cannot patch")
+    made.comes("a")
+    await settle(made)
+    assert (made.edge.binds, len(made.edge.patches)) == ([], 1)
+    assert messages(made) == ["pods is forbidden: cannot patch"]
+    assert made.assigned("a") is None
+
+
+@in_a_loop
+async def test_what_postbind_sets_is_written_when_the_pod_is_bound_and_only_then():
+    made = world('postbind: annotate example.com/at = node.name, label example.com/done = "yes"\n')
+    made.edge.bind_answers.extend([REFUSED, BOUND])
+    made.comes("a")
+    await made.turn()
+    assert made.edge.patches == []
+    made.clock.advance(2.0)
+    await made.turn()
+    await made.scheduler.drain()
+    meta = {"labels": {"example.com/done": "yes"}, "annotations": {"example.com/at": "n1"}}
+    assert made.edge.patches == [("a", {"metadata": {"uid": "uid-default-a", **meta}})]
+
+
 @in_a_loop
 async def test_a_dry_run_binds_nothing_and_says_so():
     made = world("bind: pod.label sandbox -> dry run\nbind: default\n")
@@ -203,11 +257,6 @@ async def test_a_dry_run_binds_nothing_and_says_so():
     ("text", "what"),
     [
         ("gang: by pod.label[app] min 2\n", "gang:"),
-        ("quota: by pod.namespace max cpu 2\n", "quota:"),
-        ("preempt: never\n", "preempt:"),
-        ("permit: wait 5s until node.ready\n", "permit: ... wait"),
-        ("prebind: label example.com/a = node.name\n", "prebind: label"),
-        ("postbind: annotate example.com/a = node.name\n", "postbind: annotate"),
         ("bind: with other\n", "bind: with other"),
         ("mode: shadow\nfilter: node.ready\n", "mode: shadow"),
         ("mode: canary 10%\nfilter: node.ready\n", "mode: canary 10%"),

@@ -41,11 +41,11 @@ def act(cache: Cache, pod: PodInfo, node: str = "") -> tuple[Any, ...]:
     assert decision.node is not None, decision.fit_error and decision.fit_error.message()
     assert node in ("", decision.node)
     cache.assume(pod, decision.node)
-    acts = with_plugins.act(pod, cache.snapshot(0.0), decision)
-    for effect in acts.reserved:
+    leave = with_plugins.reserve(pod, cache.snapshot(0.0), decision.node)
+    for effect in leave.reserved:
         assert isinstance(effect, AssumeObject)
         assert cache.assume_object(effect.value)
-    return acts.reserved, acts.pre_bind
+    return leave.reserved, leave.pre_bind
 
 
 def why(cache: Cache, pod: PodInfo) -> str:

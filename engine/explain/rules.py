@@ -1,10 +1,19 @@
-"""Decisions in words: which line of which policy had what part in it."""
+"""What each rule of the policies said of the chosen node."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from engine.framework.decision import Placed
 from engine.framework.runtime import Framework
 from engine.policy.plugin import PolicyPlugin, RuleTrace
+
+
+def policies_of(framework: Framework) -> Iterator[PolicyPlugin]:
+    """The policies among the plugins, in order."""
+    for weighted in framework.profile.plugins:
+        if isinstance(weighted.plugin, PolicyPlugin):
+            yield weighted.plugin
 
 
 def rules_of(placed: Placed, framework: Framework) -> list[RuleTrace]:
@@ -19,7 +28,6 @@ def rules_of(placed: Placed, framework: Framework) -> list[RuleTrace]:
     candidates = framework.candidates(known, decision.pod, snapshot)
     return [
         trace
-        for weighted in framework.profile.plugins
-        if isinstance(weighted.plugin, PolicyPlugin)
-        for trace in weighted.plugin.traces(decision.pod, snapshot, decision.row, candidates)
+        for policy in policies_of(framework)
+        for trace in policy.traces(decision.pod, snapshot, decision.row, candidates)
     ]

@@ -1,4 +1,4 @@
-"""The parts of conditions and numbers with their values, as a failed test shows them.
+"""The parts of conditions and numbers with their values, for explanations and failed tests.
 
 No line may say of a text what is not so: what is asked of many items has a line for each of them.
 """
@@ -28,13 +28,18 @@ Row = tuple[str, str]
 
 def table(roots: Sequence[ir.Expr], rule: RuleBase, view: reference.View) -> Iterator[str]:
     """The lines of a rule's parts, each with its value for this pod and node."""
-    rows = [row for group in _groups(roots, rule.source.text, view) for row in _few(group)]
+    rows = values(roots, rule, view)
     width = min(max((len(words) for words, _ in rows), default=0), _WIDEST)
     for words, value in rows[:_MOST_VALUES]:
         clipped = value if len(value) <= _LONGEST else f"{value[: _LONGEST - 3]}..."
         yield f"    {words:<{width}}  {clipped}"
     if len(rows) > _MOST_VALUES:
         yield "    ..."
+
+
+def values(roots: Sequence[ir.Expr], rule: RuleBase, view: reference.View) -> list[Row]:
+    """A rule's parts, the whole before them, each with its value for this pod and node."""
+    return [row for group in _groups(roots, rule.source.text, view) for row in _few(group)]
 
 
 def asked(value: ir.Expr) -> ir.Expr:

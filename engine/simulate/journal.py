@@ -21,20 +21,24 @@ from engine.cycle import conclude
 from engine.framework.decision import Decision, Placed
 from engine.framework.frameworks import Frameworks
 from engine.framework.podinfo import PodInfo, make_pod_info
+from engine.framework.runtime import Framework
 from engine.framework.snapshot import (
     CodeColumn,
     Dictionary,
     FloatColumn,
     NodeColumns,
     PodColumns,
+    Snapshot,
+    Waiting,
     value_of_each,
     value_of_each_pair,
 )
 from engine.kube.resources import STRUCTS
 from engine.objects import Namespace, Node, Pod, from_builtins
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """2: objects of other kinds than Node, Pod and Namespace; nominations, and what assumed pods carry.
+3: who waits in permit.
 """
 _T = TypeVar("_T")
 Columns = dict[str, dict[str, float]]
@@ -68,6 +72,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
     message: str = ""
     nominated: str | None = None
     victims: list[str] | None = None
+    plugins: list[str] | None = None
 
 
 class Recorder:
@@ -203,6 +208,24 @@ class RecordingCache(Cache):
         self._write(Entry("carries", pod=pod))
         super().carry(pod)
 
+    def wait(self, waiting: Waiting) -> None:
+        """See `Cache.wait`."""
+        self._write(
+            Entry(
+                "waits",
+                pod=waiting.pod.pod,
+                name=waiting.node,
+                now=waiting.since,
+                plugins=sorted(waiting.plugins),
+            )
+        )
+        super().wait(waiting)
+
+    def wait_no_more(self, uid: str) -> None:
+        """See `Cache.wait_no_more`."""
+        self._write(Entry("waits no more", uid=uid))
+        super().wait_no_more(uid)
+
     def nominate(self, pod: PodInfo, node_name: str) -> None:
         """See `Cache.nominate`."""
         self._write(Entry("nominated", pod=pod.pod, name=node_name))
@@ -283,9 +306,13 @@ class ReplayReport:
 
 FrameworksOf = Callable[[Mapping[str, str], Mapping[str, str]], Frameworks]
 """(files, settings) of a bundle -> the frameworks that were in force."""
+Watcher = Callable[[int, PodInfo, Snapshot, Framework], None]
+"""Told of each decision before it is made again: the line, the pod, and who decides on what."""
 
 
-def replay(path: Path, frameworks_of: FrameworksOf) -> ReplayReport:
+def replay(
+    path: Path, frameworks_of: FrameworksOf, watch: Watcher = lambda *_: None
+) -> ReplayReport:
     """Makes every decision of a journal again from what it was made from.
 
     A last line without its end was cut off when the writer was killed: it is left out.
@@ -293,7 +320,7 @@ def replay(path: Path, frameworks_of: FrameworksOf) -> ReplayReport:
     Raises:
         ValueError: the file is no journal; the message names the line.
     """
-    again = _Replay(frameworks_of)
+    again = _Replay(frameworks_of, watch)
     number = 0
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
@@ -313,8 +340,9 @@ def replay(path: Path, frameworks_of: FrameworksOf) -> ReplayReport:
 class _Replay:
     """A journal read so far."""
 
-    def __init__(self, frameworks_of: FrameworksOf) -> None:
+    def __init__(self, frameworks_of: FrameworksOf, watch: Watcher) -> None:
         self.report = ReplayReport()
+        self._watch = watch
         self._frameworks_of = frameworks_of
         self._frameworks: Frameworks | None = None
         self._signals = _RecordedSignals(self.report.cache.nodes)
@@ -348,7 +376,9 @@ class _Replay:
         pod = make_pod_info(_needed(entry.pod))
         self._signals.now = entry.now
         snapshot = self.report.cache.snapshot(entry.now, self._signals)
-        decision = conclude(pod, snapshot, self._frameworks.of(pod))
+        framework = self._frameworks.of(pod)
+        self._watch(number, pod, snapshot, framework)
+        decision = conclude(pod, snapshot, framework)
         was: tuple[object, ...] = (entry.chosen, entry.total, entry.feasible, entry.message)
         was += (entry.bundle, entry.victims)
         now: tuple[object, ...] = (
@@ -385,7 +415,7 @@ def _apply(entry: Entry, cache: Cache) -> None:
             _apply_pod(entry, cache)
         case what if what.startswith("object"):
             _apply_object(entry, cache)
-        case "nominated" | "nomination gone" | "carries":
+        case "nominated" | "nomination gone" | "carries" | "waits" | "waits no more":
             _apply_promise(entry, cache)
         case what:
             raise ValueError(f"nothing is called {what!r}")
@@ -408,6 +438,11 @@ def _apply_promise(entry: Entry, cache: Cache) -> None:
             cache.nominate(make_pod_info(_needed(entry.pod)), entry.name)
         case "nomination gone":
             cache.withdraw(entry.uid)
+        case "waits":
+            pod, plugins = make_pod_info(_needed(entry.pod)), frozenset(entry.plugins or ())
+            cache.wait(Waiting(pod, entry.name, entry.now, plugins))
+        case "waits no more":
+            cache.wait_no_more(entry.uid)
         case _:
             cache.carry(_needed(entry.pod))
 

@@ -1,0 +1,45 @@
+{{- define "berth.name" -}}
+{{ if eq .Release.Name .Chart.Name }}{{ .Chart.Name }}{{ else }}{{ printf "%s-%s" .Release.Name .Chart.Name | trunc 52 | trimSuffix "-" }}{{ end }}
+{{- end }}
+
+{{- define "berth.selector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "berth.labels" -}}
+{{ include "berth.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
+{{- define "berth.account" -}}
+{{ .Values.serviceAccount.name | default (include "berth.name" .) }}
+{{- end }}
+
+{{- define "berth.image" -}}
+{{ .Values.image.repository }}{{ if .Values.image.digest }}@{{ .Values.image.digest }}{{ else }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
+{{- end }}
+
+{{- /* Who holds the lease: the release, unless the values say otherwise. */}}
+{{- define "berth.lease" -}}
+{{ dig "leaderElection" "resourceName" (include "berth.name" .) .Values.scheduler }}
+{{- end }}
+
+{{- define "berth.leaseNamespace" -}}
+{{ dig "leaderElection" "resourceNamespace" .Release.Namespace .Values.scheduler }}
+{{- end }}
+
+{{- define "berth.config" -}}
+{{- $own := dict "resourceName" (include "berth.lease" .) "resourceNamespace" (include "berth.leaseNamespace" .) }}
+{{- $election := dict "leaderElection" $own }}
+{{- $source := dict "policies" (dict "configMap" (printf "%s/%s" .Release.Namespace .Values.policies.configMap)) }}
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+{{ toYaml (mustMergeOverwrite $election (deepCopy .Values.scheduler)) }}
+---
+apiVersion: berth.dev/v1
+kind: BerthConfiguration
+{{ toYaml (mustMergeOverwrite (deepCopy .Values.berth) $source) }}
+{{- end }}

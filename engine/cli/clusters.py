@@ -1,0 +1,177 @@
+"""A cluster to ask questions of, from the API server or from files, as a lab under its rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dsl.plan import MetricSpec
+from engine.app import NO_POLICIES, settings_worlds, signal_spec
+from engine.cli.eval import Given, GivenSignals, read_metrics
+from engine.cli.manifests import Objects
+from engine.clock import Clock, ManualClock, SystemClock
+from engine.config import ConfigError, Settings
+from engine.kube.errors import StatusError
+from engine.kube.listing import list_all
+from engine.kube.resources import KINDS, config_maps, namespaces, nodes, pods
+from engine.kube.session import KubeClient, Session
+from engine.objects import Node, Pod
+from engine.plugins.profiles import make_profiles
+from engine.policy import chain
+from engine.policy.reloader import Bundle, compile_at_once, compile_settings
+from engine.policy.sources import Texts, files_of, policies_in
+from engine.policy.support import new_compiler
+from engine.scheduler import SignalSource
+from engine.signals.prometheus import PrometheusRefresher, PrometheusSettings
+from engine.signals.store import SignalStore
+from engine.simulate.lab import Lab
+from engine.telemetry import Telemetry
+
+
+@dataclass(slots=True)
+class Cluster:
+    """A lab with a cluster in it. `pods` are all but finished ones; `notes` says what it lacks."""
+
+    lab: Lab
+    pods: Mapping[str, Pod]
+    notes: list[str] = field(default_factory=list)
+
+
+def from_files(
+    paths: Sequence[Path], settings: Settings, metrics: tuple[str, ...], now: float
+) -> Cluster:
+    """The cluster of manifests, under the policies of a folder.
+
+    Raises:
+        click.ClickException: something of it cannot be read or used.
+    """
+    objects = Objects()
+    for path in paths:
+        objects.read(path)
+    bundle, notes = _bundle(_texts_of(settings), settings)
+    given = read_metrics(metrics, objects)
+    lab = _lab(settings, bundle, ManualClock(now), _Said(given, bundle.metrics))
+    there = [one.pod for one in objects.pods]
+    lab.add([*objects.namespaces.values(), *objects.nodes.values(), *objects.others, *there])
+    return Cluster(lab, _by_key(there), notes)
+
+
+async def from_server(kubeconfig: str | None, settings: Settings) -> Cluster:
+    """What a running cluster has now: it is asked once, and nothing is written.
+
+    Raises:
+        click.ClickException: the policies or the profiles cannot be used.
+        KubeError: the server cannot be asked.
+    """
+    clock = SystemClock()
+    session = await Session.connect(kubeconfig or settings.kubeconfig, clock=clock)
+    notes: list[str] = []
+    try:
+        texts = await _texts_there(session, settings)
+        bundle, missing = _bundle(texts, settings)
+        notes += missing
+        hosts = await list_all(session, nodes())
+        objects: list[Any] = [*await list_all(session, namespaces()), *hosts]
+        for kind in KINDS:
+            try:
+                objects += await list_all(session, kind.resource())
+            except StatusError as refused:
+                notes.append(f"{kind.resource().name} are left out: {refused}")
+        there = await list_all(session, pods())
+    finally:
+        await session.close()
+    signals = await _samples(settings, bundle, hosts, clock, notes)
+    lab = _lab(settings, bundle, ManualClock(clock.time()), signals)
+    lab.add([*objects, *there])
+    return Cluster(lab, _by_key(there), notes)
+
+
+def _by_key(there: Sequence[Pod]) -> dict[str, Pod]:
+    return {f"{one.metadata.namespace}/{one.metadata.name}": one for one in there}
+
+
+def _lab(settings: Settings, bundle: Bundle, clock: ManualClock, signals: SignalSource) -> Lab:
+    try:
+        profiles = make_profiles(settings)
+    except ConfigError as wrong:
+        raise click.ClickException(str(wrong)) from wrong
+    frameworks = chain.frameworks_of(profiles, bundle, worlds=settings_worlds(settings))
+    return Lab(frameworks, clock=clock, signals=signals)
+
+
+# ---- policies -----------------------------------------------------------------------------------
+
+
+def _texts_of(settings: Settings) -> Texts | None:
+    """The policies of a folder or of a single file; None: none were named."""
+    named = settings.berth.policies.dir
+    if named is None:
+        return None
+    path = Path(named)
+    found = {path.name: path.read_bytes()} if path.is_file() else policies_in(path)
+    if not found:
+        raise click.ClickException(f"{path}: has no policy")
+    return found
+
+
+async def _texts_there(session: KubeClient, settings: Settings) -> Texts | None:
+    """The policies of the ConfigMap, if the settings name one."""
+    named = settings.berth.policies.config_map
+    if named is None:
+        return _texts_of(settings)
+    namespace, _, name = named.partition("/")
+    found = await list_all(session, config_maps(namespace, name))
+    if not found:
+        raise click.ClickException(f"there is no ConfigMap {named}")
+    return files_of(found[0])
+
+
+def _bundle(texts: Texts | None, settings: Settings) -> tuple[Bundle, list[str]]:
+    if texts is None:
+        said = "no policies: name those in force with --policies or --policy-configmap"
+        return NO_POLICIES, [said]
+    made = compile_at_once(new_compiler(), texts, compile_settings(settings.berth))
+    if not isinstance(made, Bundle):
+        raise click.ClickException(made.text)
+    return made, []
+
+
+# ---- metrics ------------------------------------------------------------------------------------
+
+
+class _Said:
+    """Samples as they were given on the command line; a `SignalSource`."""
+
+    def __init__(self, given: Given, specs: Sequence[MetricSpec]) -> None:
+        self._given = given
+        self._specs = {spec.id: spec for spec in specs}
+
+    def view(self, cache: Any, now: float) -> GivenSignals:  # noqa: ANN401, ARG002 - the protocol's
+        """See `SignalSource.view`."""
+        return GivenSignals(cache.nodes, self._given, self._specs)
+
+
+async def _samples(
+    settings: Settings, bundle: Bundle, hosts: Sequence[Node], clock: Clock, notes: list[str]
+) -> SignalStore:
+    """What Prometheus says now of the metrics that policies read."""
+    store = SignalStore(clock)
+    if not bundle.metrics:
+        return store
+    prometheus = settings.berth.prometheus
+    names = ", ".join(sorted({spec.name for spec in bundle.metrics}))
+    if prometheus.url is None:
+        notes.append(f"no --prometheus-url, so these metrics are missing: {names}")
+        return store
+    store.set_specs([signal_spec(spec) for spec in bundle.metrics])
+    for host in hosts:
+        store.nodes_changed(None, host)
+    asked = PrometheusSettings(prometheus.url, prometheus.timeout_seconds)
+    await PrometheusRefresher(store, asked, clock=clock, telemetry=Telemetry()).turn()
+    failed = [one for one in store.status() if one.error]
+    notes.extend(f"{one.query} is missing: {one.error}" for one in failed)
+    return store

@@ -1,0 +1,111 @@
+"""`berth install`: the manifests of this version, printed or put into a cluster.
+
+They are those of deploy/kustomize/base, which are made from the chart: no third copy.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+_NAMESPACE: Final = "berth-system"
+_IMAGE: Final = "image: berth:"
+_PLURALS: Final = {"NetworkPolicy": "networkpolicies"}
+_APPLY: Final = "application/apply-patch+yaml"
+_FILES: Final = ("base/namespace.yaml", "base/berth.yaml")
+_MONITORING: Final = "components/prometheus-operator/monitoring.yaml"
+
+
+@click.command("install", help="Put Berth into a cluster, or print the manifests.")
+@click.option("--dry-run", is_flag=True, help="Print the manifests; ask no cluster.")
+@click.option(
+    "--image", metavar="IMAGE", help="Where your registry has it.  [default: berth:VERSION]"
+)
+@click.option(
+    "--namespace", metavar="NAME", default=_NAMESPACE, show_default=True, help="Where it runs."
+)
+@click.option("--monitoring", is_flag=True, help="With what the Prometheus operator reads.")
+@click.option("--kubeconfig", metavar="FILE", help="Cluster; without it, the one it runs in.")
+def command(
+    *, dry_run: bool, image: str | None, namespace: str, monitoring: bool, kubeconfig: str | None
+) -> None:
+    """What is there already is changed as `kubectl apply --server-side` would; policies stay."""
+    text = manifests(image=image, namespace=namespace, monitoring=monitoring)
+    if dry_run:
+        click.echo(text, nl=False)
+        return
+    if image is None:
+        raise click.UsageError(
+            "--image is needed: where your nodes find what deploy/Dockerfile builds;"
+            " --dry-run prints the manifests without"
+        )
+    import asyncio
+
+    from engine.kube.errors import KubeError
+
+    try:
+        asyncio.run(_apply(text, kubeconfig))
+    except (KubeError, ConnectionError) as failed:
+        raise click.ClickException(str(failed)) from failed
+
+
+def manifests(*, image: str | None, namespace: str, monitoring: bool) -> str:
+    """The manifests as one YAML stream."""
+    folder = _folder()
+    names = (*_FILES, _MONITORING) if monitoring else _FILES
+    text = "---\n".join(folder.joinpath(name).read_text("utf-8") for name in names)
+    if image is not None:
+        lines = text.splitlines(keepends=True)
+        text = "".join(
+            f"{line.partition(_IMAGE)[0]}image: {image}\n" if _IMAGE in line else line
+            for line in lines
+        )
+    return text.replace(_NAMESPACE, namespace)
+
+
+def _folder() -> Traversable:
+    shipped = files("engine") / "manifests"
+    return shipped if shipped.is_dir() else files("engine") / ".." / "deploy" / "kustomize"
+
+
+async def _apply(text: str, kubeconfig: str | None) -> None:
+    import yaml
+
+    from engine.clock import SystemClock
+    from engine.kube.session import Session
+
+    session = await Session.connect(kubeconfig, clock=SystemClock())
+    try:
+        for item in filter(None, yaml.safe_load_all(text)):
+            name = f"{item['kind'].lower()}/{item['metadata']['name']}"
+            if _is_policies(item) and (await session.request("GET", _path(item))).ok:
+                click.echo(f"{name} is left as it is")
+                continue
+            answer = await session.request(
+                "PATCH",
+                _path(item),
+                params={"fieldManager": "berth-install", "force": "true"},
+                body=yaml.safe_dump(item).encode(),
+                content_type=_APPLY,
+            )
+            answer.checked()
+            click.echo(f"{name} applied")
+    finally:
+        await session.close()
+
+
+def _is_policies(item: dict[str, Any]) -> bool:
+    """The ConfigMap of policies is its owner's: what is written there stays."""
+    return item["kind"] == "ConfigMap" and any(key.endswith(".policy") for key in item["data"])
+
+
+def _path(item: dict[str, Any]) -> str:
+    version, kind, meta = item["apiVersion"], item["kind"], item["metadata"]
+    root = "/api/v1" if version == "v1" else f"/apis/{version}"
+    within = f"/namespaces/{meta['namespace']}" if "namespace" in meta else ""
+    return f"{root}{within}/{_PLURALS.get(kind, kind.lower() + 's')}/{meta['name']}"

@@ -1,0 +1,239 @@
+"""`berth explain pod` and `berth explain node`: from the API server, from files, from a journal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import numpy as np
+from msgspec.structs import replace
+
+from engine.cli.clusters import Cluster, from_files, from_server
+from engine.cli.loop import run_in_loop
+from engine.cli.replay import frameworks_of
+from engine.cli.run import with_flags
+from engine.config import ConfigError, load
+from engine.display import plain
+from engine.explain.pods import Explanation, Guest, explain, guests
+from engine.explain.told import lines_of, lines_of_node, object_of, object_of_node
+from engine.framework.podinfo import PodInfo, make_pod_info
+from engine.framework.runtime import Framework
+from engine.framework.snapshot import Snapshot
+from engine.kube.errors import KubeError
+from engine.objects import Pod
+from engine.policy.support import new_compiler
+from engine.simulate.journal import replay
+
+_ANEW: Final = "Decided anew from what the cluster has now; nothing was changed."
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked for on the command line."""
+
+    paths: tuple[Path, ...]
+    journal: Path | None
+    kubeconfig: str | None
+    config: str | None
+    flags: dict[str, str | None]
+    metrics: tuple[str, ...]
+    now: float
+    nodes: tuple[str, ...]
+    most: int
+    as_json: bool
+
+
+def answer(what: str, name: str, request: Request) -> None:
+    """Prints what is asked of a `pod` or a `node`.
+
+    Raises:
+        click.ClickException: it is not there, or what is needed cannot be read.
+    """
+    if request.journal is not None:
+        _of_journal(what, name, request.journal, request)
+        return
+    try:
+        cluster = _cluster(request)
+    except (KubeError, ConnectionError) as failed:
+        raise click.ClickException(str(failed)) from failed
+    except ConfigError as wrong:
+        raise click.ClickException(str(wrong)) from wrong
+    (_pod if what == "pod" else _node)(name, cluster, request)
+
+
+def _cluster(request: Request) -> Cluster:
+    settings = with_flags(load(request.config), request.flags)
+    if request.paths:
+        return from_files(request.paths, settings, request.metrics, request.now)
+    return run_in_loop(from_server(request.kubeconfig, settings))
+
+
+def _print(
+    told: dict[str, Any], lines: Iterator[str], notes: Sequence[str], request: Request
+) -> None:
+    for note in notes:
+        click.echo(plain(f"note: {note}"), err=True)
+    if request.as_json:
+        click.echo(json.dumps({**told, "notes": list(notes)}, ensure_ascii=False, indent=2))
+        return
+    for line in lines:
+        click.echo(plain(line, len(line)))
+
+
+# ---- a pod --------------------------------------------------------------------------------------
+
+
+def _pod(name: str, cluster: Cluster, request: Request) -> None:
+    key = name if "/" in name else f"default/{name}"
+    pod = cluster.pods.get(key)
+    if pod is None:
+        raise click.ClickException(_no_pod(key, cluster.pods))
+    lab = cluster.lab
+    info = make_pod_info(_unbound(pod))
+    if pod.spec.node_name:
+        lab.cache.remove_pod(info.uid)
+    told = explain(info, lab.snapshot(), lab.frameworks.of(info))
+    here = pod.spec.node_name or ""
+    also = (*request.nodes, *([here] if here and here != told.decision.node else []))
+    _known(also, lab.snapshot())
+    said = _last_word(pod)
+    notes = [*cluster.notes, *_not_ours(info, told)]
+    source = "files" if request.paths else "cluster"
+    head = {"source": source, "on": here or None, "said": said or None}
+    lines = _with_head(_heads(pod, said, source), lines_of(told, request.most, also))
+    _print({**head, **object_of(told, request.most, also)}, lines, notes, request)
+
+
+def _heads(pod: Pod, said: str, source: str) -> Iterator[str]:
+    if source == "cluster":
+        yield _ANEW
+    if pod.spec.node_name:
+        yield f"The pod is on {pod.spec.node_name}. Without it there, it would be placed so now:"
+    elif said:
+        yield f"Its condition says: {said}"
+
+
+def _with_head(head: Iterator[str], lines: Iterator[str]) -> Iterator[str]:
+    began = False
+    for line in head:
+        began = True
+        yield line
+    if began:
+        yield ""
+    yield from lines
+
+
+def _unbound(pod: Pod) -> Pod:
+    """The pod as it was before it had a node."""
+    if not pod.spec.node_name:
+        return pod
+    status = replace(pod.status, nominated_node_name="")
+    return replace(pod, spec=replace(pod.spec, node_name=""), status=status)
+
+
+def _last_word(pod: Pod) -> str:
+    conditions = pod.status.conditions or ()
+    said = [one.message for one in conditions if one.type == "PodScheduled"]
+    return said[0] or "" if said and not pod.spec.node_name else ""
+
+
+def _not_ours(info: PodInfo, told: Explanation) -> list[str]:
+    name = info.pod.spec.scheduler_name
+    if name in ("", told.profile):
+        return []
+    return [f"{info.key} is for scheduler {name}; it is explained as one of {told.profile}"]
+
+
+def _no_pod(key: str, pods: Sequence[str] | Any) -> str:  # noqa: ANN401 - any collection of keys
+    near = get_close_matches(key, list(pods), n=1)
+    return f"there is no pod {key}" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def _known(names: Sequence[str], snapshot: Snapshot) -> None:
+    for name in names:
+        if snapshot.nodes.row(name) < 0:
+            there = np.flatnonzero(snapshot.nodes.present).tolist()
+            near = get_close_matches(name, map(snapshot.nodes.name, there), n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise click.ClickException(f"there is no node {name}{hint}")
+
+
+# ---- a node -------------------------------------------------------------------------------------
+
+
+def _node(name: str, cluster: Cluster, request: Request) -> None:
+    lab = cluster.lab
+    snapshot = lab.snapshot()
+    _known((name,), snapshot)
+    each = [lab.frameworks] if isinstance(lab.frameworks, Framework) else [*lab.frameworks]
+    ours = {"", *(one.profile.scheduler_name for one in each)}
+    waiting = [make_pod_info(one) for one in cluster.pods.values() if _waits(one, ours)]
+    found: list[Guest] = []
+    for framework in each:
+        own = [one for one in waiting if lab.frameworks.of(one) is framework]
+        found += guests(name, own, snapshot, framework)
+    source = "files" if request.paths else "cluster"
+    head = iter([_ANEW] if source == "cluster" else ())
+    lines = _with_head(head, lines_of_node(name, found))
+    told = {"source": source, **object_of_node(name, found)}
+    _print(told, lines, cluster.notes, request)
+
+
+def _waits(pod: Pod, ours: set[str]) -> bool:
+    bound = pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed")
+    return not bound and not pod.metadata.deletion_timestamp and pod.spec.scheduler_name in ours
+
+
+# ---- a journal ----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Last:
+    """The newest of what a journal says of a pod."""
+
+    times: int = 0
+    line: int = 0
+    at: float = 0.0
+    told: Explanation | None = None
+    lines: tuple[str, ...] = ()
+    values: dict[str, Any] | None = None
+
+
+def _of_journal(what: str, name: str, path: Path, request: Request) -> None:
+    if what == "node":
+        raise click.ClickException("a journal is asked about pods: berth explain pod NS/NAME")
+    key = name if "/" in name else f"default/{name}"
+    last, seen = _Last(), dict[str, None]()
+
+    def watch(line: int, pod: PodInfo, snapshot: Snapshot, framework: Framework) -> None:
+        seen[pod.key] = None
+        if pod.key != key:
+            return
+        told = explain(pod, snapshot, framework)
+        last.times += 1
+        last.line, last.at, last.told = line, snapshot.now, told
+        # Words are made while the snapshot is the newest.
+        last.lines = tuple(lines_of(told, request.most, request.nodes))
+        last.values = object_of(told, request.most, request.nodes)
+
+    _replayed(path, watch)
+    if last.values is None:
+        raise click.ClickException(_no_pod(key, seen))
+    at = datetime.fromtimestamp(last.at, UTC).isoformat(timespec="seconds")
+    decided = "once" if last.times == 1 else f"{last.times} times"
+    head = f"Decided {decided}; the last time at {at}, line {last.line} of {path}."
+    values = {"source": "journal", "at": at, "line": last.line, **last.values}
+    _print(values, _with_head(iter([head]), iter(last.lines)), (), request)
+
+
+def _replayed(path: Path, watch: Callable[[int, PodInfo, Snapshot, Framework], None]) -> None:
+    try:
+        replay(path, frameworks_of(new_compiler()), watch)
+    except (OSError, ValueError) as wrong:
+        raise click.ClickException(str(wrong)) from wrong

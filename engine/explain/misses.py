@@ -1,0 +1,281 @@
+"""Why nodes cannot take a pod, rule by rule, and which of them are the nearest to taking it.
+
+A cycle asks the second filter only about nodes that the first lets pass; here every filter is asked
+about every node, so that a node that fails one rule is told from one that fails three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dsl import words
+from dsl.plan import ConditionRule, FilterRule
+from dsl.reference import View, asked
+from dsl.schema import request_unit
+from dsl.types import number_of, show
+from engine.explain.parts import Row, values
+from engine.explain.rules import policies_of
+from engine.framework.asking import Filtering
+from engine.framework.interface import Room
+from engine.framework.podinfo import PodInfo
+from engine.framework.runtime import Framework
+from engine.framework.snapshot import BoolColumn, Snapshot
+from engine.framework.status import Code
+from engine.framework.trials import Trials
+from engine.framework.view import NAME as VIEW
+from engine.policy.plugin import PolicyPlugin
+
+_LONGEST: Final = 200
+"""Characters of a line that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A line of a policy with what decides it underlined, and the values of its parts."""
+
+    place: str
+    text: str
+    marks: str
+    values: tuple[Row, ...]
+
+    def as_object(self) -> dict[str, Any]:
+        """For JSON."""
+        told = {"line": self.place, "text": self.text, "marks": self.marks}
+        return told | {"values": dict(self.values)}
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """One reason why a node does not take the pod.
+
+    `short` is an amount that it lacks and of what; `size` is all that it has, if that is too small.
+    """
+
+    plugin: str
+    reason: str
+    short: tuple[str, str] | None = None
+    shown: Shown | None = None
+    size: str = ""
+
+    @property
+    def lacks(self) -> str:
+        """What would have to come, in words; empty if it is no amount."""
+        if self.short is None:
+            return ""
+        amount, resource = self.short
+        return f"{amount} more {resource}" + (f" (it has {self.size} in all)" if self.size else "")
+
+    def as_object(self) -> dict[str, Any]:
+        """For JSON."""
+        told: dict[str, Any] = {"plugin": self.plugin, "reason": self.reason}
+        if self.short is not None:
+            amount, resource = self.short
+            told["short"] = {resource: amount}
+            told |= {"size": self.size} if self.size else {}
+        return told | ({} if self.shown is None else {"rule": self.shown.as_object()})
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node that does not take the pod, and all that is in the way."""
+
+    row: int
+    name: str
+    misses: tuple[Miss, ...]
+
+    @property
+    def nearly(self) -> str:
+        """What it would take: `would fit with 200m more cpu`, `but for net.policy:3: ...`."""
+        short = [one.lacks for one in self.misses if one.short]
+        rest = [_told(one) for one in self.misses if not one.short]
+        lacks = " and ".join(short)
+        if not rest:
+            return f"would fit with {lacks}"
+        return f"but for {'; '.join([*rest, *([f'{lacks} needed'] if lacks else [])])}"
+
+    def as_object(self) -> dict[str, Any]:
+        """For JSON."""
+        misses = [one.as_object() for one in self.misses]
+        return {"node": self.name, "nearly": self.nearly, "misses": misses}
+
+
+def _told(miss: Miss) -> str:
+    place = miss.plugin if miss.shown is None else miss.shown.place
+    return f"{place}: {miss.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Wall:
+    """What one filter, or one line of a policy, says of all rows; `near` orders its rejections.
+
+    `near` is 0..1 where evicting pods or a larger node could help, above that where it could not.
+    """
+
+    passed: BoolColumn
+    near: NDArray[np.float64]
+    tell: Callable[[int], Miss]
+
+
+@dataclass(frozen=True, slots=True)
+class Misses:
+    """The nodes that do not take a pod, the nearest first; each is told when it is asked for."""
+
+    snapshot: Snapshot
+    rows: NDArray[np.intp]
+    walls: Sequence[_Wall]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def at(self, row: int) -> Node | None:
+        """The node of a row; None: it takes the pod."""
+        misses = tuple([wall.tell(row) for wall in self.walls if not wall.passed[row]])
+        return Node(row, self.snapshot.nodes.name(row), misses) if misses else None
+
+    def nearest(self, most: int) -> list[Node]:
+        """Those that need least."""
+        return [one for row in self.rows[:most].tolist() if (one := self.at(row)) is not None]
+
+
+def misses(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Misses:
+    """Asks every filter about every node that the profile sees.
+
+    Raises:
+        Unfit: a PreFilter rejects the pod whatever the nodes are.
+        PluginError: a plugin raised.
+    """
+    trial = framework.trial(pod, snapshot)
+    policies = {one.name: one for one in policies_of(framework)}
+    seen = snapshot.nodes.present
+    walls: list[_Wall] = []
+    for filtering in trial.filters:
+        policy = policies.get(filtering.name)
+        if filtering.name == VIEW:
+            passed = trial.ask(filtering, snapshot, np.arange(snapshot.nodes.size)).passed
+            seen = seen if passed is None else seen & passed
+        elif policy is not None:
+            walls += _lines(policy, pod, snapshot)
+        elif filtering.points.rooms is not None:
+            rooms = filtering.points.rooms(pod, snapshot)
+            walls += [_amount(filtering.name, room) for room in rooms]
+        else:
+            walls.append(_other(trial, filtering, seen))
+    if trial.allowed is not None:
+        walls.append(_left_out(trial, seen))
+    promised = _promised(trial, walls, seen)
+    walls += [] if promised is None else [promised]
+    return Misses(snapshot, _ordered(walls, seen), walls)
+
+
+def _ordered(walls: Sequence[_Wall], seen: BoolColumn) -> NDArray[np.intp]:
+    """The rows that are rejected: by how many, then by how far, then as they are."""
+    many = np.zeros(len(seen))
+    far = np.zeros(len(seen))
+    for wall in walls:
+        many += ~wall.passed
+        far += np.where(wall.passed, 0.0, wall.near)
+    rows = np.flatnonzero(seen & (many > 0))
+    found: NDArray[np.intp] = rows[np.lexsort((rows, far[rows], many[rows]))]
+    return found
+
+
+# ---- lines of policies --------------------------------------------------------------------------
+
+_RULE: Final = 0.75
+_NEVER: Final = 2.0
+
+
+def _lines(policy: PolicyPlugin, pod: PodInfo, snapshot: Snapshot) -> Iterator[_Wall]:
+    for rule, passed in policy.masks(pod, snapshot):
+
+        def tell(row: int, rule: FilterRule = rule) -> Miss:
+            view = policy.looks(pod, snapshot, row)
+            return Miss(
+                policy.name, rule.message(view.subject, view.world, row), None, _shown(rule, view)
+            )
+
+        never = rule.status == Code.UNSCHEDULABLE_AND_UNRESOLVABLE.value
+        yield _Wall(passed, np.full(len(passed), _NEVER if never else _RULE), tell)
+
+
+def stopped(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Miss | None:
+    """The line of a policy that stops the pod before any node is asked."""
+    for policy in policies_of(framework):
+        stop = policy.stop(pod, snapshot)
+        if stop is not None and isinstance(stop.rule, ConditionRule):
+            shown = _shown(stop.rule, policy.looks(pod, snapshot, -1))
+            return Miss(policy.name, stop.message, None, shown)
+    return None
+
+
+def _shown(rule: FilterRule | ConditionRule, view: View) -> Shown:
+    core, source = rule.core, rule.source
+    part = words.decisive(core, asked(view))
+    span = part.span
+    number, column = source.position(span.start)
+    line = source.line(number)
+    end = min(len(line), column - 1 + max(1, span.end - span.start), _LONGEST)
+    marks = " " * (column - 1) + "^" * max(1, end - column + 1)
+    # The first is the part itself, of which all has been said.
+    tried = values([part], rule, view)[1:]
+    return Shown(f"{source.name}:{rule.line}", line[:_LONGEST], marks, tuple(tried))
+
+
+# ---- plugins ------------------------------------------------------------------------------------
+
+
+def _amount(plugin: str, room: Room) -> _Wall:
+    short = room.need - (room.limit - room.used)
+    share = short / np.maximum(room.limit, 1)
+    never = room.need > room.limit
+    kind = number_of(request_unit(room.resource))
+
+    def tell(row: int) -> Miss:
+        amount = show(float(short[row]), kind)
+        resource = room.resource or ("pods' room" if short[row] > 1 else "pod's room")
+        size = show(float(room.limit[row]), kind) if never[row] else ""
+        return Miss(plugin, room.short, (amount, resource), size=size)
+
+    near = np.where(never, _NEVER + share, np.minimum(share, _RULE / 2))
+    return _Wall(short <= 0, near, tell)
+
+
+def _other(trial: Trials, filtering: Filtering, seen: BoolColumn) -> _Wall:
+    """A plugin's own words: asked once for all rows, told for each group."""
+    rows = np.flatnonzero(seen)
+    passed = np.ones(len(seen), dtype=np.bool_)
+    near = np.full(len(seen), _RULE)
+    reasons: dict[int, str] = {}
+    for status, positions in trial.ask(filtering, trial.snapshot, rows).groups():
+        out = rows[positions]
+        passed[out] = False
+        if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+            near[out] = _NEVER
+        reasons |= dict.fromkeys(out.tolist(), ", ".join(status.reasons))
+    return _Wall(passed, near, lambda row: Miss(filtering.name, reasons[row]))
+
+
+def _left_out(trial: Trials, seen: BoolColumn) -> _Wall:
+    assert trial.allowed is not None
+    by = " ".join(sorted(trial.allowed_by))
+    miss = Miss(by, "the pod asks for other nodes by name")
+    return _Wall(trial.allowed, np.full(len(seen), _NEVER), lambda _: miss)
+
+
+def _promised(trial: Trials, walls: Sequence[_Wall], seen: BoolColumn) -> _Wall | None:
+    """Where it would fit, were the room not promised to pods that come before it."""
+    fits = seen.copy()
+    for wall in walls:
+        fits &= wall.passed
+    rows = trial.promised(fits)
+    if not rows:
+        return None
+    passed = np.ones(len(seen), dtype=np.bool_)
+    passed[rows] = False
+    miss = Miss("nominated pods", "the room is promised to pods that preempted others for it")
+    return _Wall(passed, np.full(len(seen), _RULE), lambda _: miss)

@@ -1,0 +1,127 @@
+"""One pod explained: where it goes and why there, or why nowhere; and one node, by its pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from engine.cycle import conclude
+from engine.explain.misses import Miss, Misses, misses, stopped
+from engine.explain.scores import Ranking, Scored, ranking
+from engine.framework.decision import Decision
+from engine.framework.podinfo import PodInfo
+from engine.framework.runtime import Framework, PluginError, Unfit
+from engine.framework.snapshot import Snapshot
+
+_DIGITS: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """A decision taken apart. `gate` is why the pod is not even tried, `ended` why no node was.
+
+    `misses` is None where it ended before the nodes, or a plugin failed.
+    """
+
+    decision: Decision
+    profile: str
+    ranking: Ranking
+    misses: Misses | None
+    gate: str = ""
+    ended: Miss | None = None
+
+    @property
+    def pod(self) -> PodInfo:
+        """The pod in question."""
+        return self.decision.pod
+
+    def scored(self, node: str) -> Scored | None:
+        """What a node was given that can take the pod."""
+        return next((one for one in self.ranking.nodes if one.node == node), None)
+
+
+def explain(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Explanation:
+    """Decides about the pod, and takes that apart. The snapshot has to be the newest."""
+    decision = conclude(pod, snapshot, framework)
+    found = Explanation(decision, framework.profile.scheduler_name, Ranking(), None)
+    try:
+        gate = framework.pre_enqueue(pod, snapshot)
+        if not gate.ok:
+            words = f"{gate.plugin}: {' '.join(gate.reasons)}"
+            found = replace(found, gate=words, ended=stopped(pod, snapshot, framework))
+        missed = misses(pod, snapshot, framework)
+        return replace(found, ranking=ranking(pod, snapshot, framework), misses=missed)
+    except Unfit:
+        return replace(found, ended=stopped(pod, snapshot, framework))
+    except PluginError:
+        return found  # the decision has the fault
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """A pending pod and a node: whether it could come, and what would become of it now."""
+
+    pod: PodInfo
+    chosen: str | None
+    here: Scored | None
+    """What the node is given, where it can take the pod."""
+    best: Scored | None
+    nearly: str
+
+    @property
+    def word(self) -> str:
+        """`comes`, `could` or `cannot`."""
+        if self.here is None:
+            return "cannot"
+        return "comes" if self.chosen == self.here.node else "could"
+
+
+def guests(
+    node: str, pods: Iterable[PodInfo], snapshot: Snapshot, framework: Framework
+) -> list[Guest]:
+    """Which of the pods could come to a node, each asked as if it were the only one."""
+    order = ("comes", "could", "cannot")
+    found = [_guest(node, explain(pod, snapshot, framework)) for pod in pods]
+    return sorted(found, key=lambda one: order.index(one.word))
+
+
+def _guest(node: str, told: Explanation) -> Guest:
+    decision = told.decision
+    nearly = told.gate or decision.message
+    if told.misses is not None and not told.gate:
+        row = told.misses.snapshot.nodes.row(node)
+        missed = told.misses.at(row)
+        nearly = "" if missed is None else missed.nearly
+    here = None if nearly else told.scored(node)
+    best = None if decision.node is None else told.scored(decision.node)
+    return Guest(decision.pod, decision.node, here, best, nearly)
+
+
+def votes(best: Scored, other: Scored) -> list[tuple[str, float]]:
+    """Who made the difference between two nodes: points for the other one, the most against first.
+
+    A policy's part is that of its lines.
+    """
+    there = dict(_points(other))
+    found = [(name, round(there[name] - points, _DIGITS)) for name, points in _points(best)]
+    return sorted([one for one in found if one[1]], key=lambda one: one[1])
+
+
+def _points(node: Scored) -> Iterator[tuple[str, float]]:
+    """What each plugin and each line gave, in points of the total."""
+    for one in node.given:
+        weights = sum(line.weight for line in one.lines)
+        for line in one.lines if weights else ():
+            yield line.place, line.score * line.weight / weights * one.weight
+        if not weights:
+            yield one.plugin, one.points
+
+
+def differing(nodes: Sequence[Scored]) -> list[str]:
+    """The plugins that do not give all of these nodes the same, in order."""
+    return [
+        name
+        for at, name in enumerate([one.plugin for one in nodes[0].given])
+        if len({one.given[at].score for one in nodes}) > 1
+    ]

@@ -1,0 +1,133 @@
+"""Who gave which node how much: the best nodes of a decision, by plugin and by line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.explain.rules import policies_of
+from engine.framework.interface import Scores
+from engine.framework.podclass import TIE_BITS
+from engine.framework.podinfo import PodInfo
+from engine.framework.runtime import Candidates, Framework
+from engine.framework.snapshot import Snapshot
+from engine.policy.plugin import place_of
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What one line of a policy gave a node, 0..100, of which its weight is the share."""
+
+    place: str
+    text: str
+    score: float
+    weight: float
+
+    def as_object(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"line": self.place, "text": self.text, "score": self.score, "weight": self.weight}
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What one plugin gave a node: as it scored, 0..100, and the weight of that in the total."""
+
+    plugin: str
+    raw: float
+    score: float
+    weight: float
+    lines: tuple[Line, ...] = ()
+
+    @property
+    def points(self) -> float:
+        """Its part of the total."""
+        return self.score * self.weight
+
+    def as_object(self) -> dict[str, Any]:
+        """For JSON."""
+        told = {"plugin": self.plugin, "score": self.score, "weight": self.weight}
+        lines = [one.as_object() for one in self.lines]
+        return told | {"raw": self.raw} | ({"lines": lines} if lines else {})
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A node that can take the pod, and what each plugin gave it."""
+
+    row: int
+    node: str
+    total: float
+    given: tuple[Given, ...]
+
+    def as_object(self) -> dict[str, Any]:
+        """For JSON."""
+        scores = [one.as_object() for one in self.given]
+        return {"node": self.node, "total": self.total, "scores": scores}
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """The best nodes, the best first; `ties` of all feasible ones have the best total."""
+
+    nodes: tuple[Scored, ...] = ()
+    feasible: int = 0
+    ties: int = 0
+
+
+def ranking(
+    pod: PodInfo, snapshot: Snapshot, framework: Framework, most: int | None = None
+) -> Ranking:
+    """The nodes that can take the pod, as a cycle orders them; `most` of them at most.
+
+    The snapshot has to be the newest. O(N) for each plugin.
+
+    Raises:
+        Unfit: no node fits, known before the nodes were asked.
+        PluginError: a plugin raised.
+    """
+    known = framework.known(pod, snapshot)
+    candidates = framework.candidates(known, pod, snapshot)
+    if not len(candidates):
+        return Ranking()
+    keys = framework.keys(known, pod, snapshot, candidates)
+    order = np.argsort(-keys)[:most]
+    steps = keys >> TIE_BITS
+    answers = framework.scores(pod, snapshot, candidates)
+    lines = _lines(pod, snapshot, framework, candidates)
+    nodes = []
+    for at in order.tolist():
+        given = tuple(
+            [
+                Given(name, float(raw[at]), float(normal[at]), weight, _at(lines.get(name, ()), at))
+                for name, weight, raw, normal in answers
+            ]
+        )
+        row = int(candidates[at])
+        total = sum([one.points for one in given])
+        nodes.append(Scored(row, snapshot.nodes.name(row), total, given))
+    ties = int(np.count_nonzero(steps == steps[order[0]]))
+    return Ranking(tuple(nodes), len(candidates), ties)
+
+
+_Column = tuple[str, str, float, Scores | NDArray[np.float64]]
+
+
+def _lines(
+    pod: PodInfo, snapshot: Snapshot, framework: Framework, candidates: Candidates
+) -> dict[str, list[_Column]]:
+    """By policy: place, text, weight and scores of each line that has a say."""
+    return {
+        policy.name: [
+            (place_of(rule), rule.text, rule.weight, column)
+            for rule, column in policy.line_scores(pod, snapshot, candidates)
+        ]
+        for policy in policies_of(framework)
+    }
+
+
+def _at(lines: Sequence[_Column], at: int) -> tuple[Line, ...]:
+    return tuple([Line(place, text, float(of[at]), weight) for place, text, weight, of in lines])

@@ -1,0 +1,237 @@
+"""Explanations in words for people, and as values for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from engine.explain.misses import Miss, Node
+from engine.explain.pods import Explanation, Guest, differing, votes
+from engine.explain.scores import Ranking, Scored
+
+_COLUMNS: Final = 4
+"""Nodes side by side in the table of scores."""
+_NAMES: Final = 4
+"""Nodes that are named before they are counted."""
+_VALUES: Final = 12
+
+
+# ---- a pod --------------------------------------------------------------------------------------
+
+
+def lines_of(told: Explanation, most: int, also: Sequence[str] = ()) -> Iterator[str]:
+    """What is said of a pod; `also` are nodes that somebody asks about, `most` of others."""
+    decision, pod = told.decision, told.pod
+    by = f"profile {told.profile}" + (f", bundle {decision.bundle}" if decision.bundle else "")
+    yield f"{pod.key}: {decision.node or 'no node'} ({by})"
+    if told.gate:
+        yield f"It is not tried yet, {told.gate}."
+    if told.ended is not None:
+        yield from _miss(told.ended, "")
+    if decision.node is None:
+        yield decision.message
+        rescue = decision.rescue
+        if rescue is not None and rescue.nominated:
+            names = ", ".join(one.pod.key for one in rescue.evictions)
+            yield f"It is promised {rescue.nominated}, from which {names} would be evicted."
+    else:
+        yield from _scores(told, also)
+    yield from _nodes(told, most, also)
+
+
+def _scores(told: Explanation, also: Sequence[str]) -> Iterator[str]:
+    nodes, feasible = told.ranking.nodes, told.ranking.feasible
+    chosen = told.decision.node or ""
+    yield ""
+    if feasible == 1:
+        yield f"{chosen} is the only node that can take it, of {told.decision.evaluated}."
+        return
+    best = told.scored(chosen)
+    if best is None:
+        return
+    ties = told.ranking.ties
+    equal = f"; {ties} are equally good, of which it is one by its name" if ties > 1 else ""
+    word = "is the best" if best.total >= nodes[0].total else "was promised to it, one"
+    of = f"{feasible} nodes that can take it, of {told.decision.evaluated}"
+    yield f"{chosen} {word} of {of}{equal}."
+    others = _others(told.ranking, best, also)
+    if others:
+        yield from _table([best, *others])
+        yield ""
+        for one in others:
+            yield _compared(best, one)
+
+
+def _others(found: Ranking, best: Scored, also: Sequence[str]) -> list[Scored]:
+    asked = [one for one in found.nodes if one.node in also and one is not best]
+    rest = [one for one in found.nodes if one is not best and one not in asked]
+    return [*asked, *rest][: max(_COLUMNS - 1, len(asked))]
+
+
+def _table(nodes: Sequence[Scored]) -> Iterator[str]:
+    """Plugins and lines down, nodes across."""
+    rows: list[tuple[str, list[str], str]] = [("", [one.node for one in nodes], "")]
+    names = differing(nodes)
+    same = [
+        f"{one.plugin} {one.score:g}"
+        for one in nodes[0].given
+        if one.plugin not in names and one.score
+    ]
+    if same:
+        yield f"  the same on all of these: {', '.join(same)}"
+    if not names:
+        return
+    for at, given in enumerate(nodes[0].given):
+        if given.plugin not in names:
+            continue
+        scores = [f"{one.given[at].score:g}" for one in nodes]
+        rows.append((f"{given.plugin} x{given.weight:g}", scores, ""))
+        for line_at, line in enumerate(given.lines):
+            each = [f"{one.given[at].lines[line_at].score:g}" for one in nodes]
+            rows.append((f"  {line.place}", each, line.text))
+    rows.append(("total", [f"{one.total:g}" for one in nodes], ""))
+    wide = max(len(name) for name, _, _ in rows)
+    across = [max(len(cells[at]) for _, cells, _ in rows) for at in range(len(nodes))]
+    for name, cells, text in rows:
+        shown = "  ".join(cell.rjust(width) for cell, width in zip(cells, across, strict=True))
+        yield f"  {name:<{wide}}  {shown}  {text}".rstrip()
+
+
+def _compared(best: Scored, other: Scored) -> str:
+    """Who spoke for the best of two nodes, and who was outvoted."""
+    parts = votes(best, other)
+    if not parts:
+        return f"{other.node} has as much from everyone."
+    behind = best.total - other.total
+    head = f"{behind:g} less" if behind > 0 else "as much" if behind == 0 else f"{-behind:g} more"
+    against = [f"{name} {points:+g}" for name, points in parts if points < 0]
+    outvoted = [f"{name} {points:+g}" for name, points in reversed(parts) if points > 0]
+    said = f"{other.node} has {head}: {', '.join(against)}"
+    if not outvoted:
+        return f"{said}."
+    verb = "speaks" if len(outvoted) == 1 else "speak"
+    ends = "" if behind <= 0 else f" and {'is' if len(outvoted) == 1 else 'are'} outvoted"
+    return f"{said}; {', '.join(outvoted)} {verb} for it{ends}."
+
+
+def _nodes(told: Explanation, most: int, also: Sequence[str]) -> Iterator[str]:
+    if told.misses is None or not len(told.misses):
+        return
+    rows = told.misses.snapshot.nodes
+    asked = [one for name in also if (one := told.misses.at(rows.row(name))) is not None]
+    nodes = told.misses.nearest(most)
+    nodes = [*asked, *(one for one in nodes if one.name not in also)]
+    count = len(told.misses)
+    yield ""
+    cannot = "1 node cannot" if count == 1 else f"{count} nodes cannot"
+    yield f"{cannot} take it" + (":" if count == 1 else ", the nearest first:")
+    for group in _groups(nodes):
+        yield from _group(group)
+    if count > len(nodes):
+        yield f"  and {count - len(nodes)} more"
+
+
+def _groups(nodes: Sequence[Node]) -> list[list[Node]]:
+    groups: dict[object, list[Node]] = {}
+    for one in nodes:
+        groups.setdefault(one.misses, []).append(one)
+    return list(groups.values())
+
+
+def _group(nodes: Sequence[Node]) -> Iterator[str]:
+    names = [one.name for one in nodes]
+    more = len(names) - _NAMES
+    shown = ", ".join(names[:_NAMES]) + (f" and {more} more" if more > 0 else "")
+    yield f"  {shown} {nodes[0].nearly}"
+    for miss in nodes[0].misses:
+        yield from _miss(miss, "      ")
+
+
+def _miss(miss: Miss, indent: str) -> Iterator[str]:
+    if miss.shown is None:
+        return
+    shown = miss.shown
+    yield f"{indent}{shown.place}  {shown.text}"
+    indent += " " * (len(shown.place) + 2)
+    yield f"{indent}{shown.marks}"
+    rows = shown.values[:_VALUES]
+    width = max((len(words) for words, _ in rows), default=0)
+    for words, value in rows:
+        yield f"{indent}{words:<{width}}  {value}"
+
+
+def object_of(told: Explanation, most: int, also: Sequence[str] = ()) -> dict[str, Any]:
+    """The same for JSON."""
+    decision = told.decision
+    found: dict[str, Any] = {
+        "pod": told.pod.key,
+        "profile": told.profile,
+        "bundle": decision.bundle,
+        "node": decision.node,
+        "nodes": decision.evaluated,
+        "feasible": told.ranking.feasible,
+    }
+    if decision.node is None:
+        found["message"] = decision.message
+    if told.gate:
+        found["gate"] = told.gate
+    if told.ended is not None:
+        found["ended"] = told.ended.as_object()
+    rescue = decision.rescue
+    if rescue is not None and rescue.nominated:
+        found["nominated"] = rescue.nominated
+        found["evicts"] = [one.pod.key for one in rescue.evictions]
+    best = None if decision.node is None else told.scored(decision.node)
+    if best is not None:
+        others = _others(told.ranking, best, also)
+        found["ties"] = told.ranking.ties
+        found["best"] = [one.as_object() for one in (best, *others)]
+        found["votes"] = {one.node: dict(votes(best, one)) for one in others}
+    if told.misses is not None:
+        nodes = told.misses.nearest(most)
+        named = {one.name for one in nodes}
+        rows = told.misses.snapshot.nodes
+        asked = [told.misses.at(rows.row(name)) for name in also if name not in named]
+        found["rejected"] = len(told.misses)
+        found["nearest"] = [one.as_object() for one in (*asked, *nodes) if one is not None]
+    return found
+
+
+# ---- a node -------------------------------------------------------------------------------------
+
+
+def lines_of_node(node: str, found: Sequence[Guest]) -> Iterator[str]:
+    """What is said of the pending pods that could come to a node."""
+    can = sum(one.word != "cannot" for one in found)
+    comes = sum(one.word == "comes" for one in found)
+    if not found:
+        yield f"{node}: no pod is pending"
+        return
+    pods = "1 pending pod" if len(found) == 1 else f"{len(found)} pending pods"
+    yield f"{node}: {can} of {pods} could come here, {comes} would be placed here now"
+    width = max(len(one.pod.key) for one in found)
+    for one in found:
+        yield f"  {one.pod.key:<{width}}  {_guest(one)}"
+
+
+def _guest(guest: Guest) -> str:
+    if guest.here is None:
+        return f"cannot: {guest.nearly}" if guest.nearly.startswith("0/") else guest.nearly
+    if guest.word == "comes":
+        return "would be placed here"
+    if guest.best is None:
+        return "could come"
+    return f"could, and goes to {guest.chosen}: {_compared(guest.best, guest.here)}"
+
+
+def object_of_node(node: str, found: Sequence[Guest]) -> dict[str, Any]:
+    """The same for JSON."""
+    pods = []
+    for one in found:
+        told: dict[str, Any] = {"pod": one.pod.key, "verdict": one.word, "node": one.chosen}
+        if one.here is not None and one.best is not None:
+            told["votes"] = dict(votes(one.best, one.here))
+        if one.nearly:
+            told["nearly"] = one.nearly
+        pods.append(told)
+    return {"node": node, "pods": pods}

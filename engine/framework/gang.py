@@ -1,0 +1,46 @@
+"""The gang of a pod, as a plugin says it: who starts together, and on what terms. Data only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+
+from engine.framework.snapshot import CodeColumn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Membership:
+    """What a pod's gang asks for, and where its members are.
+
+    Attributes:
+        key: equal for the members of one gang; the queue finds those that wait by it.
+        namespace: of all its members.
+        name: of the gang within its namespace.
+        title: how messages call it.
+        minimum: how many members start together; NaN where nothing says so.
+        wait_seconds: how long members that have a node wait for the others.
+        backoff_seconds: how long the gang rests after it failed.
+        rests_until: seconds since the epoch before which it is not tried again; NaN: it may be.
+        tolerance: the share of the minimum that may be missing for the others to wait.
+        since: seconds since the epoch; of two gangs in each other's way the later gives way.
+        place: file and line of the rule.
+        domain: (N,) code of the domain of each node, -1 without one: all members go to nodes of
+            one. None: anywhere.
+        within: how messages call a domain.
+        mates: the rows of its other members among the pods on nodes.
+    """
+
+    key: Hashable
+    namespace: str
+    name: str
+    title: str
+    minimum: float
+    wait_seconds: float
+    backoff_seconds: float
+    rests_until: float
+    tolerance: float
+    since: float
+    place: str
+    domain: CodeColumn | None
+    within: str
+    mates: Callable[[], Sequence[int]]

@@ -1,0 +1,291 @@
+"""Keep-alive HTTP/1.1 connections to one server, for requests whose answer ends.
+
+A third of what a bound pod costs goes into the HTTP client (docs/decisions/0013); this one is the
+least that the API server needs: llhttp reads the answers, the loop's transports do TLS. No proxies,
+no redirects, no compression, no cookies. Streams and proxied requests are aiohttp's
+(`engine.kube.session`).
+
+    idle ─▶ request written ─▶ answer whole ─▶ idle | closed, if the server says so
+                  └─ silence, end of time, broken, cancelled ─▶ closed
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Final, cast
+
+import httptools
+
+_INTERIM: Final = 200
+_MOST_HEADER_BYTES: Final = 64 << 10
+_CONNECT_SECONDS: Final = 5.0
+
+
+class NotConnected(Exception):  # noqa: N818 - a state of the request
+    """No connection was to be had: surely nothing was sent."""
+
+    def __init__(self, cause: OSError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+        """A TimeoutError if it took too long."""
+
+
+class Broken(Exception):  # noqa: N818 - a state of the request
+    """The connection ended, or said what is no HTTP, before the answer was whole."""
+
+
+class Answer:
+    """Status, headers (the last of equal ones), body."""
+
+    __slots__ = ("body", "headers", "status")
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.body = b""
+
+
+class _Channel(asyncio.Protocol):
+    """One connection; one request at a time."""
+
+    def __init__(self, owner: Channels) -> None:
+        self._owner = owner
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._done: asyncio.Future[Answer] | None = None
+        self._answer = Answer()
+        self._body: list[bytes] = []
+        self._header_bytes = 0
+        self._heard = self._until = self._silence = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self.used = False
+        """Whether an answer came on it before."""
+        self.said = False
+        """Whether anything of the present answer came."""
+
+    @property
+    def open(self) -> bool:
+        """Whether a request can be written."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    def ask(self, request: bytes, silence: float, total: float) -> asyncio.Future[Answer]:
+        """Writes the request; the answer, or why there is none, is the future's."""
+        assert self._transport is not None
+        self._heard = self._loop.time()
+        self._silence, self._until = silence, self._heard + total
+        self._answer, self._body, self._header_bytes = Answer(), [], 0
+        self.said = False
+        done = self._done = self._loop.create_future()
+        if self._timer is None:
+            self._timer = self._loop.call_at(self._heard + min(silence, total), self._tick)
+        self._transport.write(request)
+        return done
+
+    def close(self) -> None:
+        """Drops the connection."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _tick(self) -> None:
+        """One timer for many requests: it looks whether the time is up, and sets itself anew."""
+        self._timer = None
+        if self._done is None:
+            return
+        at = min(self._heard + self._silence, self._until)
+        if self._loop.time() < at:
+            self._timer = self._loop.call_at(at, self._tick)
+        else:
+            self._fail(TimeoutError())
+
+    def _fail(self, why: Exception) -> None:
+        done, self._done = self._done, None
+        if done is not None and not done.done():
+            done.set_exception(why)
+        self.close()
+
+    # ---- asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection is there."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's are no subclass
+
+    def data_received(self, data: bytes) -> None:
+        """More of an answer."""
+        self._heard = self._loop.time()
+        if self._done is None:
+            self.close()  # nobody asked
+            return
+        self.said = True
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, ValueError) as error:
+            self._fail(Broken(f"no HTTP: {error}"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone."""
+        self._owner.forget(self)
+        self._fail(Broken(str(exc) if exc else "closed by the server"))
+
+    # ---- httptools
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header."""
+        self._header_bytes += len(name) + len(value)
+        if self._header_bytes > _MOST_HEADER_BYTES:
+            raise ValueError("headers without end")
+        self._answer.headers[name.decode("latin-1")] = value.decode("latin-1")
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body."""
+        self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        """The answer is whole."""
+        status = self._parser.get_status_code()
+        if status < _INTERIM:
+            self._answer = Answer()
+            return
+        answer, done = self._answer, self._done
+        answer.status = status
+        answer.body = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+        stays = self._parser.should_keep_alive()
+        self._parser = httptools.HttpResponseParser(self)
+        self._done, self.used = None, True
+        if done is not None and not done.done():
+            done.set_result(answer)
+        if stays:
+            self._owner.rest(self)
+        else:
+            self.close()
+
+
+class Channels:
+    """A pool of them, as many as there are requests at a time; used inside one event loop."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        tls: ssl.SSLContext | None = None,
+        server_hostname: str | None = None,
+    ) -> None:
+        self._host = host
+        self._port = port
+        self._tls = tls
+        self._server_hostname = (server_hostname or host) if tls is not None else None
+        self._idle: list[_Channel] = []
+        self._all: set[_Channel] = set()
+        self._retired: set[_Channel] = set()
+
+    async def request(
+        self,
+        head: bytes,
+        body: bytes,
+        *,
+        again: bool,
+        silence: float,
+        total: float,
+        fence: Callable[[], None] | None = None,
+    ) -> Answer:
+        """One request and its answer.
+
+        Args:
+            head: everything before the body, the empty line included.
+            body: as long as the head says.
+            again: whether it may be sent twice: where the server had closed a connection that was
+                used before, the request goes out on a new one.
+            silence: seconds that may pass without a byte.
+            total: seconds for the whole answer.
+            fence: called when the request is about to leave, after every wait; what it raises, this
+                raises, and nothing was sent.
+
+        Raises:
+            NotConnected: surely nothing was sent.
+            Broken: it may have been carried out.
+            TimeoutError: likewise.
+        """
+        while True:
+            channel = self._known() or await self._connect()
+            try:
+                if fence is not None:
+                    fence()
+                return await channel.ask(head + body, silence, total)
+            except Broken:
+                if not (again and channel.used and not channel.said):
+                    raise
+            except BaseException:
+                channel.close()  # cancelled: the answer would be taken for the next one's
+                raise
+
+    def renew(self) -> None:
+        """Later requests use new connections; what is under way goes on."""
+        for channel in self._idle:
+            channel.close()
+        self._idle.clear()
+        self._retired |= self._all
+
+    def close(self) -> None:
+        """Closes all connections."""
+        for channel in tuple(self._all):
+            channel.close()
+        self._idle.clear()
+
+    def rest(self, channel: _Channel) -> None:
+        """The channel has nothing to do."""
+        if channel in self._retired:
+            channel.close()
+        else:
+            self._idle.append(channel)
+
+    def forget(self, channel: _Channel) -> None:
+        """The channel is closed."""
+        self._all.discard(channel)
+        self._retired.discard(channel)
+        if channel in self._idle:
+            self._idle.remove(channel)
+
+    def _known(self) -> _Channel | None:
+        while self._idle:
+            channel = self._idle.pop()  # the one used last: the others may rest and be closed
+            if channel.open:
+                return channel
+        return None
+
+    async def _connect(self) -> _Channel:
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                _, channel = await loop.create_connection(
+                    lambda: _Channel(self),
+                    self._host,
+                    self._port,
+                    ssl=self._tls,
+                    server_hostname=self._server_hostname,
+                )
+        except OSError as error:  # a TimeoutError is one
+            raise NotConnected(error) from error
+        self._all.add(channel)
+        return channel
+
+
+def head_of(method: str, target: str, host: str, headers: Mapping[str, str], length: int) -> bytes:
+    """The head of a request; `target` is escaped, no header may have a line break.
+
+    Raises:
+        ValueError: one has.
+    """
+    lines = [f"{method} {target} HTTP/1.1", f"Host: {host}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    if length or method != "GET":
+        lines.append(f"Content-Length: {length}")
+    for line in lines:
+        if "\r" in line or "\n" in line:
+            raise ValueError("a line break in a header")
+    return "\r\n".join([*lines, "", ""]).encode("latin-1")

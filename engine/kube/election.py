@@ -1,0 +1,369 @@
+"""Who of several replicas writes: one holds a Lease, the others wait until it runs out.
+
+::
+
+    FOLLOWING ── no lease, released, or run out: written as ours ──▶ LEADING
+                                                                      │  │
+    the process ends ◀── LeaseLost: not renewed in time, or taken ────┘  └── release ──▶ nobody's
+
+The rules are client-go's: a lease runs out on the local clock, so long after its record was last
+seen to change, and clocks of different hosts are never compared. Two are stricter. The fence, which
+is asked before every write, shuts when the renewal is overdue, counted from before the last good
+one was sent, whether or not anybody has noticed; and after that nothing is renewed any more. A
+follower also watches the lease, so it takes over at once what is released.
+
+Source: client-go tools/leaderelection, k8s.io/api coordination/v1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from engine import wire
+from engine.clock import Clock
+from engine.kube.errors import Conflict, KubeError, LeaseLost, NotFound, Unreadable
+from engine.kube.gate import Gate, Priority
+from engine.kube.objects import ObjectWriter
+from engine.kube.reflector import Reflector
+from engine.kube.resources import Resource
+from engine.kube.session import KubeClient, segment
+from engine.kube.wiring import Wiring
+from engine.objects import ObjectMeta
+from engine.sections import LeaderElection, seconds
+
+_LOG = logging.getLogger(__name__)
+
+_JITTER: Final = 1.2
+_HELD_NO_MORE: Final = 1
+"""The duration of a lease that was given up; the API server takes no 0."""
+
+Spec = dict[str, Any]
+T = TypeVar("T")
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """`coordination.k8s.io/v1 Lease`."""
+
+    metadata: ObjectMeta
+    spec: Spec = {}
+
+
+_object = msgspec.json.Decoder(dict[str, Any])
+
+
+class Fence:
+    """Until when we may write, on the monotonic clock; called, it says whether that is now."""
+
+    def __init__(self, clock: Clock, until: float = float("-inf")) -> None:
+        self._clock = clock
+        self._until = until
+
+    def __call__(self) -> bool:
+        """Whether we may write now."""
+        return self.left > 0.0
+
+    @property
+    def left(self) -> float:
+        """For how many seconds yet."""
+        return self._until - self._clock.monotonic()
+
+    def open_until(self, until: float) -> None:
+        """We may write until then."""
+        self._until = until
+
+    def shut(self) -> None:
+        """We may not write."""
+        self._until = float("-inf")
+
+
+class Elector:
+    """One candidate for a lease; also the handler of a reflector that watches it.
+
+    Run `run` as a task; `leading` is set once the lease is ours. `release` after `run` has ended.
+    """
+
+    def __init__(
+        self, client: KubeClient, fence: Fence, election: LeaderElection, me: str, wiring: Wiring
+    ) -> None:
+        self._fence = fence
+        self._clock = wiring.clock
+        self._sleep = wiring.sleep
+        self._random = wiring.random
+        self._reach = wiring.reach
+        self._name = election.resource_name
+        self._namespace = election.resource_namespace
+        self._lease_seconds = int(seconds(election.lease_duration))
+        self._renew_seconds = seconds(election.renew_deadline)
+        self._retry_seconds = seconds(election.retry_period)
+        # Half: one that hangs leaves time for another on a new connection.
+        self._objects = ObjectWriter(client, timeout_seconds=self._renew_seconds / 2)
+        self._me = me
+        self._mine: dict[str, Any] | None = None
+        self._seen: Spec = {}
+        self._seen_at = self._clock.monotonic()
+        self._changed = asyncio.Event()
+        self._said = ""
+        self.leading = asyncio.Event()
+
+    @property
+    def title(self) -> str:
+        """The lease, for messages."""
+        return f"{self._namespace}/{self._name}"
+
+    @property
+    def holder(self) -> str:
+        """Who was last seen to lead, empty if nobody."""
+        return str(self._seen.get("holderIdentity") or "")
+
+    @property
+    def overdue_seconds(self) -> float:
+        """For how long we lead without the right to write; 0 while all is well."""
+        return max(0.0, -self._fence.left) if self.leading.is_set() else 0.0
+
+    @property
+    def resource(self) -> Resource[Lease]:
+        """The lease, to be watched."""
+        path = _collection(self._namespace)
+        field = f"metadata.name={self._name}"
+        return Resource(Lease, path, field_selector=field, optional=True)
+
+    async def run(self) -> None:
+        """Waits for the lease, then keeps it.
+
+        Raises:
+            LeaseLost: it was ours and is, or may be, no longer.
+        """
+        _LOG.info(
+            'Attempting to acquire leader lease lease="%s" identity="%s"', self.title, self._me
+        )
+        while not await self._attempt():
+            await self._until_worth_trying()
+        _LOG.info('Successfully acquired lease lease="%s" identity="%s"', self.title, self._me)
+        self.leading.set()
+        while True:
+            pause = min(self._retry_seconds, max(0.0, self._fence.left))
+            await self._reach.rest(self._sleep, pause)
+            if not self._fence():
+                raise LeaseLost(f"lease {self.title} was not renewed for {self._renew_seconds:g} s")
+            await self._attempt()
+
+    async def release(self) -> None:
+        """Gives the lease up if it is ours, so that another replica need not wait for its end."""
+        self._fence.shut()
+        mine, self._mine = self._mine, None
+        if mine is None:
+            return
+        try:
+            async with asyncio.timeout(self._retry_seconds):
+                await self._give_up(mine)
+        except (KubeError, TimeoutError) as error:
+            _LOG.warning("lease %s was not released: %s", self.title, _why(error))
+        else:
+            _LOG.info('Released lease="%s"', self.title)
+
+    # ---- as a handler of what is watched -----------------------------------------------------
+
+    def on_add(self, lease: Lease) -> None:
+        """The lease is there."""
+        self._watched(lease.spec)
+
+    def on_update(self, old: Lease, new: Lease) -> None:  # noqa: ARG002 - a handler's signature
+        """The lease changed."""
+        self._watched(new.spec)
+
+    def on_delete(self, lease: Lease) -> None:  # noqa: ARG002 - a handler's signature
+        """The lease is gone."""
+        self._watched({})
+
+    def on_synced(self) -> None:
+        """See `reflector.Handler`."""
+
+    def on_unreadable(self, meta: ObjectMeta, reason: str) -> None:
+        """See `reflector.Handler`."""
+
+    # ---- inside ------------------------------------------------------------------------------
+
+    def _watched(self, spec: Spec) -> None:
+        if not self.leading.is_set():  # what is ours we know better than a watch that lags
+            self._observe(spec)
+
+    def _observe(self, spec: Spec) -> None:
+        if spec == self._seen:
+            return
+        before, self._seen = self.holder, spec
+        self._seen_at = self._clock.monotonic()
+        if self.holder not in ("", before, self._me):
+            _LOG.info('Another replica leads lease="%s" holder="%s"', self.title, self.holder)
+        self._changed.set()
+
+    @property
+    def _taken_for(self) -> float:
+        """For how many seconds the lease may be another's yet; 0 if it may be taken."""
+        if self.holder in ("", self._me):
+            return 0.0
+        ends = self._seen_at + float(self._seen.get("leaseDurationSeconds") or 0)
+        return max(0.0, ends - self._clock.monotonic())
+
+    async def _until_worth_trying(self) -> None:
+        """Until the lease runs out or changes hands, and no longer than until the next look."""
+        pause = self._retry_seconds * (1.0 + _JITTER * self._random.random())
+        if self._taken_for:
+            pause = min(pause, self._taken_for)
+        self._changed.clear()
+        await _first(self._changed.wait(), self._sleep(pause))
+
+    async def _attempt(self) -> bool:
+        """Takes or renews the lease; False if it is another's, or nobody knows.
+
+        Raises:
+            LeaseLost: it was ours and is another's.
+        """
+        limit = self._fence.left if self.leading.is_set() else None
+        try:
+            async with asyncio.timeout(limit):
+                held = await self._take()
+        except (KubeError, TimeoutError) as error:
+            text = _why(error)
+            if text != self._said:
+                _LOG.warning("lease %s: %s", self.title, text)
+            self._said = text
+            return False
+        self._said = ""
+        return held
+
+    async def _take(self) -> bool:
+        began = self._clock.monotonic()
+        if self._mine is not None:
+            try:
+                return self._held(await self._objects.replace(self._path, self._ours()), began)
+            except (Conflict, NotFound):
+                pass  # somebody else wrote it: look
+        try:
+            found = _read(await self._objects.get(self._path))
+        except NotFound:
+            made = {
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {"name": self._name, "namespace": self._namespace},
+            }
+            created = await self._objects.create(_collection(self._namespace), self._ours(made))
+            return self._held(created, began)
+        self._observe(found.get("spec") or {})
+        if self._taken_for:
+            if self.leading.is_set():
+                raise LeaseLost(f"lease {self.title} was taken by {self.holder}")
+            return False
+        return self._held(await self._objects.replace(self._path, self._ours(found)), began)
+
+    def _held(self, answer: bytes, began: float) -> bool:
+        """It is ours, for others at least as long as counted from when we began to ask."""
+        self._mine = _read(answer)
+        self._seen, self._seen_at = self._mine.get("spec") or {}, began
+        self._fence.open_until(began + self._renew_seconds)
+        return True
+
+    def _ours(self, lease: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The lease with us as its holder, as of now."""
+        lease = self._mine if lease is None else lease
+        assert lease is not None
+        spec: Spec = lease.get("spec") or {}
+        now = _micro_time(self._clock.time())
+        mine: Spec = {
+            "holderIdentity": self._me,
+            "leaseDurationSeconds": self._lease_seconds,
+            "renewTime": now,
+        }
+        if spec.get("holderIdentity") != self._me:
+            mine["acquireTime"] = now
+            mine["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + bool(spec)
+        return {**lease, "spec": {**spec, **mine}}
+
+    async def _give_up(self, mine: dict[str, Any]) -> None:
+        try:
+            await self._objects.replace(self._path, self._nobodys(mine))
+        except Conflict:
+            # A renewal that was cut short may have been carried out.
+            found = _read(await self._objects.get(self._path))
+            if (found.get("spec") or {}).get("holderIdentity") == self._me:
+                await self._objects.replace(self._path, self._nobodys(found))
+
+    def _nobodys(self, lease: dict[str, Any]) -> dict[str, Any]:
+        now = _micro_time(self._clock.time())
+        spec = {key: value for key, value in lease["spec"].items() if key != "holderIdentity"}
+        times = {"acquireTime": now, "renewTime": now, "leaseDurationSeconds": _HELD_NO_MORE}
+        return {**lease, "spec": {**spec, **times}}
+
+    @property
+    def _path(self) -> str:
+        return f"{_collection(self._namespace)}/{segment(self._name)}"
+
+
+class Candidate:
+    """This replica in the election, or one that leads unasked because there is none."""
+
+    def __init__(
+        self, client: KubeClient, wiring: Wiring, election: LeaderElection, identity: str
+    ) -> None:
+        self.election = election
+        elects = election.leader_elect
+        self.fence = Fence(wiring.clock, float("-inf") if elects else float("inf"))
+        self.gate = Gate(client, wiring, may_write=self.fence)
+        lane = self.gate.lane(Priority.LEASE)
+        self.elector = Elector(lane, self.fence, election, identity, wiring)
+        self._reflector = Reflector(client, self.elector.resource, self.elector, wiring)
+        self._running: list[asyncio.Task[None]] = []
+        if not elects:
+            self.elector.leading.set()
+
+    def start(self, start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
+        """Stands for election."""
+        if self.election.leader_elect:
+            self._running = [start(self.elector.run()), start(self._reflector.run())]
+
+    async def resign(self) -> None:
+        """No longer stands for election and gives up what we hold, once all is written."""
+        for task in self._running:
+            task.cancel()
+        if self._running:
+            await asyncio.wait(self._running)
+            await self.elector.release()
+
+
+def _collection(namespace: str) -> str:
+    return f"/apis/coordination.k8s.io/v1/namespaces/{segment(namespace)}/leases"
+
+
+def _read(answer: bytes) -> dict[str, Any]:
+    """The lease as the server has it.
+
+    Raises:
+        Unreadable: it is none.
+    """
+    try:
+        return wire.decode(_object.decode, answer)
+    except msgspec.DecodeError as error:
+        raise Unreadable(f"a lease that is not JSON: {error}") from error
+
+
+def _why(error: Exception) -> str:
+    return str(error) or "no answer in time"
+
+
+def _micro_time(epoch_seconds: float) -> str:
+    return datetime.fromtimestamp(epoch_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+async def _first(*waits: Awaitable[object]) -> None:
+    """Until one of them is over; the others are ended."""
+    waiting = [asyncio.ensure_future(each) for each in waits]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waiting:
+            each.cancel()

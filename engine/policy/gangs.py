@@ -1,0 +1,143 @@
+"""`gang:` of a policy as plugins have it, and the objects of groups: who starts together, and how.
+
+Reads pods, nodes and objects of groups; who is tried when is the scheduler's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+
+from dsl.collective import GangTerms
+from dsl.plan import GangRule, Subject, World
+from dsl.types import MISSING
+from engine.collective.gangs import code_column, domain_words, gang_name, title
+from engine.framework.events import Action, ClusterEvent, Resource
+from engine.framework.gang import Membership
+from engine.framework.podinfo import PodInfo
+from engine.framework.snapshot import Snapshot
+from engine.objects import GangFailure
+from engine.policy.podreads import epoch_seconds
+
+GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
+#: What can change the terms of a gang that could not start. That a member comes is no event: it is
+#: tried together with all others.
+EVENTS: Final = (
+    ClusterEvent(Resource.POD_GROUP, Action.ALL),
+    ClusterEvent(Resource.SCHEDULING_POD_GROUP, Action.ALL),
+    ClusterEvent(Resource.TARGET_POD, Action.UPDATE),
+)
+Asked = Callable[[PodInfo, Snapshot], tuple[Subject, World]]
+
+
+class GangRules:
+    """The `gang:` lines of a policy; the first that applies to a pod is its gang."""
+
+    def __init__(self, rules: Sequence[GangRule], asked: Asked) -> None:
+        self._rules = rules
+        self._asked = asked
+
+    def kin(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
+        """See `Points.kin`."""
+        subject, world = self._asked(pod, snapshot)
+        for rule in self._rules:
+            key = rule.key(subject, world)
+            if key is not None:
+                return rule.id, pod.namespace, key
+        return None
+
+    def gang(self, pod: PodInfo, snapshot: Snapshot) -> Membership | None:
+        """See `Points.gang`."""
+        subject, world = self._asked(pod, snapshot)
+        for rule in self._rules:
+            terms = rule.terms(subject, world)
+            if terms is not None:
+                return _membership(rule, terms, pod, snapshot, (subject, world))
+        return None
+
+
+def _membership(
+    rule: GangRule,
+    terms: GangTerms,
+    pod: PodInfo,
+    snapshot: Snapshot,
+    asked: tuple[Subject, World],
+) -> Membership:
+    subject, world = asked
+    name = gang_name(terms.key)
+    created = subject.number("group.created", None)
+    failed = _failed_at(snapshot, f"{pod.namespace}/{name}")
+    own = epoch_seconds(pod.pod.metadata.creation_timestamp)
+    return Membership(
+        key=(rule.id, pod.namespace, terms.key),
+        namespace=pod.namespace,
+        name=name,
+        title=title(terms.key),
+        minimum=terms.minimum,
+        wait_seconds=terms.wait_seconds,
+        backoff_seconds=terms.backoff_seconds,
+        rests_until=failed + terms.backoff_seconds if terms.backoff_seconds else MISSING,
+        tolerance=terms.tolerance,
+        since=own if np.isnan(created) else created,
+        place=f"{rule.source.name}:{rule.line}",
+        domain=None if terms.within is None else code_column(terms.within, world),
+        within="" if terms.within is None else domain_words(terms.within),
+        mates=lambda: rule.mates(subject, world),
+    )
+
+
+# ---- objects of groups ---------------------------------------------------------------------------
+
+
+def group_of(pod: PodInfo) -> str | None:
+    """The name of the group that a pod says it is in: `spec.schedulingGroup`, or the label."""
+    own = pod.pod.spec.scheduling_group
+    if own is not None and own.pod_group_name:
+        return own.pod_group_name
+    return (pod.pod.metadata.labels or {}).get(GROUP_LABEL)
+
+
+def group_number(pod: PodInfo, snapshot: Snapshot, name: str) -> float:
+    """A number or time of `group.*`, as its object has it; missing without one.
+
+    Raises:
+        KeyError: there is no such field.
+    """
+    group = group_of(pod)
+    if group is None:
+        return MISSING
+    key = f"{pod.namespace}/{group}"
+    if name == "last_failure":
+        return _failed_at(snapshot, key)
+    own = pod.pod.spec.scheduling_group is not None
+    found = snapshot.objects("SchedulingPodGroup" if own else "PodGroup").get(key)
+    return MISSING if found is None else _OF_OBJECTS[name](found)
+
+
+def _minimum(group: Any) -> float:  # noqa: ANN401 - one of the two kinds
+    return MISSING if group.minimum is None else float(group.minimum)
+
+
+def _timeout(group: Any) -> float:  # noqa: ANN401 - one of the two kinds
+    seconds = group.timeout_seconds
+    return MISSING if seconds is None else float(seconds)
+
+
+def _failed_at(snapshot: Snapshot, key: str) -> float:
+    failure: GangFailure | None = snapshot.objects("GangFailure").get(key)
+    return MISSING if failure is None else failure.at
+
+
+#: `group.*` -> what of an object it is.
+_OF_OBJECTS: Final[Mapping[str, Callable[[Any], float]]] = MappingProxyType(
+    {
+        "min_member": _minimum,
+        "schedule_timeout": _timeout,
+        "created": lambda group: epoch_seconds(group.metadata.creation_timestamp),
+    }
+)
+#: What `group_number` knows; when a group failed is the scheduler's own word.
+GROUP_NUMBERS: Final = (*_OF_OBJECTS, "last_failure")

@@ -1,0 +1,90 @@
+"""Sections of configuration files about the process, not about decisions, as checked values.
+
+Source: kubernetes component-base config/v1alpha1 and config/validation, client-go
+tools/leaderelection (NewLeaderElector).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+_DURATION: Final = re.compile(r"(?=.*[1-9])(\d+(ms|min|[smhd]))+", re.ASCII)
+_PART: Final = re.compile(r"(\d+)(ms|min|[smhd])", re.ASCII)
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+_JITTER: Final = 1.2
+"""A retry may be put off by so much; see client-go's JitterFactor."""
+
+
+def _duration(text: str) -> str:
+    if not _DURATION.fullmatch(text):
+        raise ValueError(f"{text!r} is no duration above 0; write one like 15s, 5min or 1m30s")
+    return text
+
+
+Duration = Annotated[str, AfterValidator(_duration)]
+
+
+def seconds(duration: str) -> float:
+    """How long a `Duration` is: `1m30s` is 90."""
+    return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(duration))
+
+
+CLOSED: Final = ConfigDict(
+    extra="forbid", frozen=True, alias_generator=to_camel, populate_by_name=True
+)
+"""How all documents and sections are read: nothing unknown, in the camel case of the files."""
+
+
+class _Section(BaseModel):
+    model_config = CLOSED
+
+
+class ClientConnection(_Section):
+    """How to reach the API server."""
+
+    kubeconfig: str | None = None
+    accept_content_types: str = ""
+    content_type: str = "application/vnd.kubernetes.protobuf"
+    qps: Annotated[float, Field(ge=0)] = 50
+    burst: int = 100
+
+
+class LeaderElection(_Section):
+    """Who of several replicas schedules.
+
+    The lease has a name of our own: beside a kube-scheduler whose name it shared, one would never
+    lead.
+    """
+
+    leader_elect: bool = True
+    lease_duration: Duration = "15s"
+    renew_deadline: Duration = "10s"
+    retry_period: Duration = "2s"
+    resource_lock: Literal["leases"] = "leases"
+    resource_name: Annotated[str, Field(min_length=1)] = "berth"
+    resource_namespace: Annotated[str, Field(min_length=1)] = "kube-system"
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        lease, renew, retry = map(
+            seconds, (self.lease_duration, self.renew_deadline, self.retry_period)
+        )
+        if not self.leader_elect:
+            return self
+        if lease < 1 or lease != int(lease):
+            raise ValueError(f"leaseDuration {self.lease_duration} must be in whole seconds")
+        if lease <= renew:
+            raise ValueError(
+                f"leaseDuration {self.lease_duration} must be longer than renewDeadline"
+                f" {self.renew_deadline}, so that a leader stops before another begins"
+            )
+        if renew <= _JITTER * retry:
+            raise ValueError(
+                f"renewDeadline {self.renew_deadline} must be longer than {_JITTER} times"
+                f" retryPeriod {self.retry_period}, so that a renewal can be tried again"
+            )
+        return self

@@ -1,0 +1,150 @@
+"""A scheduler with everything real around it but the server and the time.
+
+Cache, queue, handlers, cycle and executor are those of a running scheduler. Writes go to an edge
+that remembers them and says that they are done; time stands still until somebody turns the clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.cache import Cache
+from engine.clock import ManualClock
+from engine.eventhandlers import EventHandlers
+from engine.framework.decision import Decision
+from engine.framework.edge import BindOutcome
+from engine.framework.effects import Bind, Emit, Evict, Patch, SetUnschedulable
+from engine.framework.frameworks import Frameworks
+from engine.framework.podinfo import PodInfo
+from engine.framework.runtime import Framework
+from engine.framework.snapshot import Snapshot
+from engine.kube.resources import KINDS
+from engine.objects import Namespace, Node, Pod
+from engine.queue import SchedulingQueue
+from engine.scheduler import Edge, Scheduler, SignalSource, rules_of
+from engine.signals.store import SignalStore
+from engine.telemetry import Telemetry
+
+_WAKES = {kind.name: kind.wakes for kind in KINDS}
+
+
+@dataclass(slots=True)
+class Written:
+    """What the scheduler wrote, in order; it is told that all of it succeeded."""
+
+    bound: list[Bind] = field(default_factory=list)
+    evicted: list[Evict] = field(default_factory=list)
+    patched: list[Patch] = field(default_factory=list)
+    told: list[Emit] = field(default_factory=list)
+    conditions: list[SetUnschedulable] = field(default_factory=list)
+
+    async def bind(self, effect: Bind) -> tuple[BindOutcome, str]:
+        """See `Binder.bind`."""
+        self.bound.append(effect)
+        return BindOutcome.BOUND, ""
+
+    async def resolve(self, effect: Bind) -> tuple[BindOutcome, str]:  # noqa: ARG002 - the protocol's
+        """See `Binder.resolve`: nothing is ever unknown here."""
+        return BindOutcome.BOUND, ""
+
+    def set_unschedulable(self, effect: SetUnschedulable) -> None:
+        """See `PodStatusWriter.set_unschedulable`."""
+        self.conditions.append(effect)
+
+    async def withdraw(self, uid: str) -> None:
+        """See `PodStatusWriter.withdraw`: nothing is ever on its way here."""
+
+    async def patch(self, effect: Patch) -> str:
+        """See `EffectWriter.patch`."""
+        self.patched.append(effect)
+        return ""
+
+    async def evict(self, effect: Evict) -> str:
+        """See `EffectWriter.evict`."""
+        self.evicted.append(effect)
+        return ""
+
+    def emit(self, effect: Emit) -> None:
+        """See `EventSink.emit`."""
+        self.told.append(effect)
+
+
+class Lab:
+    """See the module."""
+
+    def __init__(
+        self,
+        frameworks: Frameworks | Framework,
+        *,
+        clock: ManualClock,
+        signals: SignalSource | None = None,
+        cache: Cache | None = None,
+    ) -> None:
+        """An empty cluster, or the one of `cache`, under these rules."""
+        self.clock = clock
+        self.cache = Cache() if cache is None else cache
+        self.frameworks = frameworks
+        self.written = Written()
+        self.decisions: list[Decision] = []
+        self._signals: SignalSource = SignalStore(clock) if signals is None else signals
+        self.queue = SchedulingQueue(
+            clock=clock, rules=rules_of(frameworks, self.snapshot), snapshot=self.snapshot
+        )
+        edge = self.written
+        self.scheduler = Scheduler(
+            cache=self.cache,
+            queue=self.queue,
+            framework=frameworks,
+            edge=Edge(edge, edge, edge, edge),
+            signals=self._signals,
+            clock=clock,
+            telemetry=Telemetry(),
+        )
+        self.scheduler.observe(lambda placed: self.decisions.append(placed.decision))
+        each = [frameworks] if isinstance(frameworks, Framework) else frameworks
+        self._handlers = EventHandlers(
+            self.cache,
+            self.queue,
+            scheduler_names={one.profile.scheduler_name for one in each},
+            on_refused=lambda *_: None,
+            on_work=self.scheduler.wake,
+        )
+        self._others: dict[str, Any] = {}
+
+    def snapshot(self) -> Snapshot:
+        """The cluster as of now."""
+        now = self.clock.time()
+        return self.cache.snapshot(now, self._signals.view(self.cache, now))
+
+    def add(self, objects: Iterable[Any]) -> None:
+        """Structs of `engine.objects` come, in their order, as the watch would tell of them."""
+        for one in objects:
+            match one:
+                case Node():
+                    self._handlers.nodes.on_add(one)
+                case Namespace():
+                    self._handlers.namespaces.on_add(one)
+                case Pod():
+                    self._handlers.pods.on_add(one)
+                case _:
+                    self._handler(type(one).__name__).on_add(one)
+
+    def _handler(self, kind: str) -> Any:  # noqa: ANN401 - a handler of any kind
+        if kind not in self._others:
+            changed = self.scheduler.changes.changed
+            self._others[kind] = self._handlers.of(_WAKES[kind], changed)
+        return self._others[kind]
+
+    def pending(self) -> list[PodInfo]:
+        """The pods that wait for a node, those of our profiles."""
+        return [queued.pod for queued in self.queue.pending()]
+
+    async def turn(self) -> None:
+        """Works until nothing is to be done and nothing is in flight."""
+        more = True
+        while more:
+            more = self.scheduler.work() or self.scheduler.in_flight > 0
+            await asyncio.sleep(0)

@@ -1,0 +1,36 @@
+"""Tasks of one event loop: groups whose failure speaks for itself, and work cut short."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """What `work` gives; None, and the work is ended, if we are stopped before."""
+    doing = asyncio.get_running_loop().create_task(work)
+    stopped = asyncio.get_running_loop().create_task(stop.wait())
+    try:
+        await asyncio.wait({doing, stopped}, return_when="FIRST_COMPLETED")
+        return await doing if doing.done() else None
+    finally:
+        stopped.cancel()
+        doing.cancel()
+        await asyncio.wait({doing})
+
+
+@contextlib.asynccontextmanager
+async def tasks() -> AsyncIterator[asyncio.TaskGroup]:
+    """A task group whose failure is the failure itself, not a group of one."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            yield group
+    except BaseExceptionGroup as failures:
+        first = failures.exceptions[0]
+        if len(failures.exceptions) == 1:
+            raise first from failures
+        raise

@@ -1,0 +1,313 @@
+"""Pods that have a node and wait in permit for leave to be bound to it.
+
+They take no slot of a binding and no task, and keep their place on the node. Who holds them is
+asked again when something happens that they wait for, when their time is up, when the clock turns
+a rule, and under new rules: a few in each slice, so that no storm of events holds cycles up.
+
+    permit says wait ─▶ held ─┬─ nobody holds it any longer ───────▶ go: it is bound
+                              ├─ a plugin rejects it, its time is
+                              │  up, its node is gone, preempted ──▶ back: it is queued again
+                              └─ deleted, bound by somebody else ──▶ out, its reservations undone
+
+Source: kubernetes pkg/scheduler/framework/runtime/waiting_pods_map.go.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Final
+
+from engine.cache import Cache
+from engine.clock import Clock
+from engine.executor import Executor
+from engine.framework.acting import Leave
+from engine.framework.decision import Decision
+from engine.framework.effects import Effect
+from engine.framework.events import Action, ClusterEvent, Resource
+from engine.framework.interface import Permitted
+from engine.framework.podinfo import PodInfo
+from engine.framework.runtime import Framework
+from engine.framework.snapshot import Snapshot, Waiting
+from engine.framework.status import Code, Status, unschedulable
+from engine.queue import QueuedPod, SchedulingQueue
+
+MOST_WAITING: Final = 5_000
+MOST_SECONDS: Final = 24 * 3600.0
+"""No pod waits longer, whatever a plugin says: its node is kept from others meanwhile."""
+TESTS_A_SLICE: Final = 16
+_NODE_GONE: Final = ClusterEvent(Resource.NODE, Action.DELETE)
+_NO_NODE: Final = unschedulable("the node is gone")
+
+Wakes = frozenset[ClusterEvent]
+
+
+@dataclass(slots=True, eq=False)
+class Held:
+    """A pod that waits: who holds it, and with which words.
+
+    `since` is monotonic, as is `due`: when it is asked about at the latest.
+    """
+
+    queued: QueuedPod
+    decision: Decision
+    node: str
+    by: Mapping[str, Permitted]
+    executor: Executor | None = None
+    """What was reserved for it, to be taken back."""
+    pre_bind: Sequence[Effect] = ()
+    """What has to be done before it is bound."""
+    since: float = 0.0
+    since_time: float = 0.0
+    due: float = math.inf
+    wakes: Wakes = field(default=frozenset())
+
+    @property
+    def pod(self) -> PodInfo:
+        """The pod as it is now."""
+        return self.queued.pod
+
+    @property
+    def why(self) -> str:
+        """What it waits for, in the words of who holds it."""
+        return " ".join(word for one in self.by.values() for word in one.status.reasons)
+
+    @property
+    def seconds(self) -> float:
+        """How long it may wait in all."""
+        return min(MOST_SECONDS, *(one.timeout_seconds for one in self.by.values()))
+
+
+class Permits:
+    """The pods that wait, by UID; iterated in the order in which they came."""
+
+    def __init__(
+        self,
+        *,
+        cache: Cache,
+        queue: SchedulingQueue,
+        clock: Clock,
+        framework_of: Callable[[PodInfo], Framework],
+        snapshot: Callable[[], Snapshot],
+        go: Callable[[Held], None],
+        back: Callable[[Held, Status], None],
+    ) -> None:
+        """Nobody waits.
+
+        Args:
+            cache: is told who waits.
+            queue: has the pods meanwhile, and tells what happens.
+            clock: for timeouts.
+            framework_of: who is asked about a pod.
+            snapshot: the cluster as of now.
+            go: takes a pod, in flight again, that may be bound.
+            back: takes a pod, in flight again, that may not, and why.
+        """
+        self._cache = cache
+        self._queue = queue
+        self._clock = clock
+        self._framework_of = framework_of
+        self._snapshot = snapshot
+        self._go = go
+        self._back = back
+        self._held: dict[str, Held] = {}
+        # Many pods wait for the same: an event is compared once for all of them.
+        self._by_wakes: dict[Wakes, dict[str, None]] = {}
+        self._stirred: dict[Wakes, None] = {}
+        self._again: OrderedDict[str, None] = OrderedDict()
+        self._timers: list[tuple[float, int, str]] = []
+        self._tickets = count()
+        queue.on_event = self.happened
+        queue.on_waiting = self._changed
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def __iter__(self) -> Iterator[Held]:
+        return iter(self._held.values())
+
+    def get(self, uid: str) -> Held | None:
+        """The pod, if it waits."""
+        return self._held.get(uid)
+
+    # ---- who waits
+
+    def hold(self, held: Held) -> Status:
+        """The pod, in flight, waits from now on; anything but Success: there is no room for it."""
+        if len(self._held) >= MOST_WAITING:
+            plugin = next(iter(held.by))
+            return unschedulable(f"{MOST_WAITING} pods wait in permit already").by(plugin)
+        if not self._queue.hold(held.queued):
+            _undo(held)
+            return Status.SUCCESS
+        held.since, held.since_time = self._clock.monotonic(), self._clock.time()
+        self._held[held.pod.uid] = held
+        self._keep(held)
+        return Status.SUCCESS
+
+    def happened(self, event: ClusterEvent) -> None:
+        """Those that wait for such an event are asked about in the next slices."""
+        for wakes in self._by_wakes:
+            if wakes not in self._stirred and any(one.matches(event) for one in wakes):
+                self._stirred[wakes] = None
+
+    def new_rules(self) -> None:
+        """All are asked about again."""
+        self._stirred.update(dict.fromkeys(self._by_wakes))
+
+    def answer(self, uid: str, plugin: str, status: Status) -> None:
+        """The plugin lets a pod that it holds go, or rejects it; nothing if it does not hold it."""
+        held = self._held.get(uid)
+        if held is None or plugin not in held.by:
+            return
+        if not status.ok:
+            self._reject(held, status.by(plugin))
+            return
+        held.by = {name: said for name, said in held.by.items() if name != plugin}
+        if held.by:
+            self._keep(held)
+        else:
+            self._release(held)
+
+    def reject(self, uid: str, status: Status) -> bool:
+        """The pod loses its node, whoever holds it; False if it does not wait."""
+        held = self._held.get(uid)
+        if held is None:
+            return False
+        self._reject(held, status)
+        return True
+
+    # ---- work between cycles: see `scheduler.Background`
+
+    @property
+    def due(self) -> float | None:
+        """When somebody is to be asked about (monotonic); None: not by time alone."""
+        if self._again or self._stirred:
+            return self._clock.monotonic()
+        return self._timers[0][0] if self._timers else None
+
+    def step(self, deadline: float) -> bool:  # noqa: ARG002 - bounded by number, so that it repeats
+        """Asks about a few of those that it is time for; True if more are left."""
+        now = self._clock.monotonic()
+        while self._timers and self._timers[0][0] <= now:
+            at, _, uid = heapq.heappop(self._timers)
+            held = self._held.get(uid)
+            if held is not None and held.due == at:
+                self._again[uid] = None
+        for _ in range(TESTS_A_SLICE):
+            held = self._next()
+            if held is None:
+                return False
+            self._ask(held)
+        return bool(self._again or self._stirred)
+
+    def _next(self) -> Held | None:
+        while self._again or self._stirred:
+            if not self._again:
+                wakes, _ = self._stirred.popitem()
+                self._again.update(self._by_wakes.get(wakes, {}))
+                continue
+            uid, _ = self._again.popitem(last=False)
+            if uid in self._held:
+                return self._held[uid]
+        return None
+
+    # ---- inside
+
+    def _ask(self, held: Held) -> None:
+        if self._cache.nodes.row(held.node) < 0:
+            self._reject(held, _NO_NODE)
+            return
+        waited = self._waited(held)
+        framework, snapshot = self._framework_of(held.pod), self._snapshot()
+        leave = framework.permit(held.pod, snapshot, held.node, waited, held.by.keys())
+        self._settle(held, leave, waited)
+        self.tell(leave)
+
+    def tell(self, leave: Leave) -> None:
+        """Passes on what plugins said about other pods that they hold."""
+        for plugin, uid, status in leave.others:
+            self.answer(uid, plugin, status)
+
+    def _settle(self, held: Held, leave: Leave, waited: float) -> None:
+        if not leave.status.ok:
+            self._reject(held, leave.status)
+            return
+        if not leave.held:
+            self._release(held)
+            return
+        held.by = leave.held
+        for plugin, said in leave.held.items():
+            if waited >= min(said.timeout_seconds, MOST_SECONDS):
+                over = f"timed out after {waited:.0f} s"
+                self._reject(held, Status(Code.UNSCHEDULABLE, (over, *said.status.reasons), plugin))
+                return
+        self._keep(held)
+
+    def _waited(self, held: Held) -> float:
+        """Seconds; at least what a timeout that is over was, whatever sums of seconds round to."""
+        now = self._clock.monotonic()
+        limits = (min(one.timeout_seconds, MOST_SECONDS) for one in held.by.values())
+        over = (limit for limit in limits if held.since + limit <= now)
+        return max(now - held.since, *over, 0.0)
+
+    def _keep(self, held: Held) -> None:
+        """It goes on waiting: for what, until when, and who knows."""
+        uid = held.pod.uid
+        self._unlink(held)
+        held.wakes = frozenset({_NODE_GONE}.union(*(one.wakes for one in held.by.values())))
+        self._by_wakes.setdefault(held.wakes, {})[uid] = None
+        snapshot = self._snapshot()
+        turn = self._framework_of(held.pod).turns_at(held.pod, snapshot, frozenset(held.by))
+        now = self._clock.monotonic()
+        due = min(held.since + held.seconds, now + max(0.0, turn - self._clock.time()))
+        if due != held.due or due <= now:
+            held.due = due
+            heapq.heappush(self._timers, (due, next(self._tickets), uid))
+        self._cache.wait(Waiting(held.pod, held.node, held.since_time, frozenset(held.by)))
+
+    def _changed(self, queued: QueuedPod, events: Sequence[ClusterEvent]) -> None:
+        held = self._held.get(queued.pod.uid)
+        if held is None:
+            return
+        if not events:
+            self._unlink(held)
+            del self._held[held.pod.uid]
+            self._cache.wait_no_more(held.pod.uid)
+            _undo(held)
+            return
+        self._cache.carry(held.pod.pod)
+        self._again[held.pod.uid] = None
+
+    def _release(self, held: Held) -> None:
+        if self._cache.nodes.row(held.node) < 0:
+            self._reject(held, _NO_NODE)
+            return
+        self._end(held)
+        self._go(held)
+
+    def _reject(self, held: Held, status: Status) -> None:
+        self._end(held)
+        _undo(held)
+        self._back(held, status)
+
+    def _end(self, held: Held) -> None:
+        self._unlink(held)
+        del self._held[held.pod.uid]
+        self._cache.wait_no_more(held.pod.uid)
+        self._queue.resume(held.queued)
+
+    def _unlink(self, held: Held) -> None:
+        waiting = self._by_wakes.get(held.wakes, {})
+        waiting.pop(held.pod.uid, None)
+        if not waiting:
+            self._by_wakes.pop(held.wakes, None)
+
+
+def _undo(held: Held) -> None:
+    if held.executor is not None:
+        held.executor.undo()

@@ -1,0 +1,149 @@
+"""What policies do on a real API server, beside choosing nodes: wait, label, hand over, watch."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from tests.cluster.berth import Berth, node, pod
+from tests.cluster.process import wait_until
+
+pytestmark = pytest.mark.cluster
+
+
+class Cluster:
+    """Two nodes, and a scheduler with one policy that a test may edit."""
+
+    def __init__(self, control_plane, namespace, kubectl, folder):
+        self.api, self.namespace, self.kubectl = control_plane, namespace, kubectl
+        self.folder = folder / "policies"
+        self.folder.mkdir()
+        for name in ("n1", "n2"):
+            self._create({"kind": "Node", **node(name, cpu="2")})
+        self._flags = (control_plane, folder / "berth", "--policies", self.folder, "--record")
+        self.berth = None
+
+    def rules(self, text):
+        """These are in force from here on."""
+        times = 0 if self.berth is None else self._in_force()
+        (self.folder / "p.policy").write_text(text)
+        if self.berth is None:
+            folder = self._flags[1]
+            self.berth = Berth(*self._flags, folder / "journal.jsonl")
+            self.berth.start()
+        self.berth.wait_for_log("Policies in force", count=times + 1)
+
+    def _in_force(self):
+        return self.berth.log.read_text().count("Policies in force")
+
+    def _create(self, body):
+        self.kubectl("create", "-f", "-", stdin=yaml.safe_dump({"apiVersion": "v1", **body}))
+
+    def creates(self, name, *, cpu="500m", **labels):
+        body = pod(name, self.namespace, cpu=cpu)
+        body["metadata"]["labels"] = labels
+        self._create({"kind": "Pod", **body})
+
+    def get(self, name):
+        status, found = self.api.request("GET", f"/api/v1/namespaces/{self.namespace}/pods/{name}")
+        return found if status == 200 else None
+
+    def node_of(self, name):
+        return self.get(name)["spec"].get("nodeName")
+
+    def placed(self, *names):
+        wait_until(f"{names} are bound", lambda: all(map(self.node_of, names)))
+
+    def notes(self, name, reason):
+        _, events = self.api.request("GET", f"/api/v1/namespaces/{self.namespace}/events")
+        return [
+            one["message"]
+            for one in events["items"]
+            if (one["involvedObject"]["name"], one["reason"]) == (name, reason)
+        ]
+
+    def told(self, name, reason, words):
+        wait_until(
+            f"{name} is told {words!r}",
+            lambda: any(words in one for one in self.notes(name, reason)),
+        )
+
+    def condition(self, name):
+        conditions = self.get(name)["status"].get("conditions", ())
+        (found,) = [one for one in conditions if one["type"] == "PodScheduled"]
+        return found["status"], found.get("reason")
+
+    def describe(self, name):
+        return self.kubectl("describe", "pod", name, "-n", self.namespace).stdout
+
+
+@pytest.fixture
+def cluster(control_plane, namespace, no_nodes, kubectl, tmp_path):
+    made = Cluster(control_plane, namespace, kubectl, tmp_path)
+    yield made
+    if made.berth is not None:
+        made.berth.process.stop(seconds=10)
+
+
+def test_a_pod_waits_in_permit_on_its_node_and_kubectl_says_for_what(cluster):
+    cluster.rules(
+        "permit: pod.label held -> wait 10m until pod.annotation go=yes"
+        ' message "{pod.name}: nobody said go"\n'
+    )
+    for name in ("a", "b"):
+        cluster.creates(name, cpu="1500m", held="yes")
+        cluster.told(name, "WaitingOnPermit", f"{name}: nobody said go (p.policy:1)")
+    cluster.creates("c", cpu="1")
+    cluster.told("c", "FailedScheduling", "2 Insufficient cpu")
+    assert cluster.condition("a") == ("False", "WaitingOnPermit")
+    assert "waits on node n" in cluster.describe("a")
+    assert [cluster.node_of(name) for name in "ab"] == [None, None]
+
+    cluster.kubectl("annotate", "pod", "a", "go=yes", "-n", cluster.namespace)
+    cluster.placed("a")
+    cluster.kubectl("delete", "pod", "b", "-n", cluster.namespace)
+    cluster.placed("c")
+    assert cluster.node_of("a") != cluster.node_of("c"), "b gave its place back"
+
+
+def test_a_wait_ends_with_its_time_and_with_the_rule_that_holds_it(cluster):
+    cluster.rules("permit: pod.label held -> wait 2s until pod.annotation go=yes\n")
+    cluster.creates("late", held="yes")
+    cluster.told("late", "FailedScheduling", "was chosen and refused: permit: pod.label held")
+    assert cluster.condition("late") == ("False", "Unschedulable")
+
+    cluster.rules("permit: pod.label kept -> wait 10m until pod.annotation go=yes\n")
+    cluster.placed("late")
+    cluster.creates("kept", kept="yes")
+    cluster.told("kept", "WaitingOnPermit", "waits on node")
+    cluster.rules("score: 50\n")
+    cluster.placed("kept")
+
+
+def test_labels_are_there_before_the_pod_is_bound_and_gone_if_it_is_not(cluster):
+    cluster.rules(
+        "prebind: label example.com/node = node.name, annotate example.com/cores = pod.cpu\n"
+        "filter: count(node.pods where it.label example.com/node) < 1\n"
+        'postbind: label example.com/done = "yes", event "labelled on {node.name}"\n'
+    )
+    cluster.creates("a")
+    cluster.creates("b")
+    cluster.placed("a", "b")
+    for name in ("a", "b"):
+        wait_until(
+            f"{name} has the label of after",
+            lambda name=name: "example.com/done" in cluster.get(name)["metadata"]["labels"],
+        )
+        there = cluster.node_of(name)
+        meta = cluster.get(name)["metadata"]
+        assert meta["labels"] == {"example.com/node": there, "example.com/done": "yes"}
+        assert meta["annotations"] == {"example.com/cores": "500m"}
+        cluster.told(name, "Policy", f"labelled on {there}")
+    assert cluster.node_of("a") != cluster.node_of("b")
+
+    # A value that no label may have is refused by the server, and the pod stays what it was.
+    cluster.rules('prebind: label example.com/odd = "{no}"\n')
+    cluster.creates("c")
+    cluster.told("c", "FailedScheduling", "metadata.labels: Invalid value")
+    assert cluster.node_of("c") is None
+    assert "labels" not in cluster.get("c")["metadata"]

@@ -1,0 +1,178 @@
+"""The chart and the overlays: rendered, checked by kubeconform and taken by a real API server."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import engine
+from engine.config import BerthDocument, SchedulerDocument, parse
+from tests.cluster import binaries, manifests
+from tests.cluster.process import wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("needs_programs")]
+
+OVERLAYS = sorted(f"overlays/{path.name}" for path in (manifests.KUSTOMIZE / "overlays").iterdir())
+EVERYTHING = (
+    *manifests.MONITORED,
+    "--set=extraReads[0].apiGroups[0]=example.org",
+    "--set=extraReads[0].resources[0]=racks",
+    "--set=imagePullSecrets[0].name=registry",
+    "--set=tolerations[0].operator=Exists",
+    "--set=serviceMonitor.labels.release=prometheus",
+    "--set=podLabels.team=platform",
+    "--set=podAnnotations.team=platform",
+    "--set=extraArgs[0]=-v",
+)
+KINDS_OF_BASE = {
+    "Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
+    "ConfigMap", "Deployment", "Service", "PodDisruptionBudget", "NetworkPolicy", "FlowSchema",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", manifests.made(), ids=lambda path: path.name)
+def test_what_is_made_from_the_chart_is_up_to_date(path):
+    assert path.read_text("utf-8") == manifests.made()[path]
+
+
+def test_helm_finds_nothing_to_complain_about():
+    manifests.helm("lint", "--strict", manifests.CHART, *EVERYTHING)
+
+
+@pytest.mark.parametrize(
+    ("flag", "said"),
+    [
+        ("--set=replcas=3", "'replcas' not allowed"),
+        ("--set=replicas=two", "replicas"),
+        ("--set=image.digest=sha256:abc", "image/digest"),
+        ("--set=policies.files.readme=x", "policies/files"),
+        ("--set=scheduler.kind=Pod", "scheduler"),
+        ("--set=scheduler.profiles[0].name=x", "schedulerName"),
+        ("--set=extraReads[0].resources[0]=secrets", "extraReads"),
+        ("--set=networkPolicy.apiServerPorts[0]=0", "apiServerPorts"),
+    ],
+)
+def test_values_that_cannot_work_are_refused(flag, said):
+    done = manifests.helm("template", "berth", manifests.CHART, flag, check=False)
+    assert done.returncode != 0
+    assert said in done.stderr
+
+
+def test_a_release_of_another_name_and_place_is_whole():
+    rendered = manifests.helm(
+        "template", "second", manifests.CHART, "--namespace=batch",
+        "--set=scheduler.profiles[0].schedulerName=batch",
+    ).stdout  # fmt: skip
+    found = manifests.objects(rendered)
+    names = {one["metadata"]["name"].removesuffix("-config") for one in found}
+    assert names == {
+        "second-berth", "second-berth-lease", "second-berth-leader-election", "policies"
+    }  # fmt: skip
+    assert {one["metadata"].get("namespace", "batch") for one in found} == {"batch"}
+    scheduler, berth = configuration(found)
+    assert scheduler.profiles[0].scheduler_name == "batch"
+    assert scheduler.leader_election.resource_name == "second-berth"
+    assert scheduler.leader_election.resource_namespace == "batch"
+    assert berth.policies.config_map == "batch/policies"
+
+
+@pytest.mark.parametrize("name", ["base", *OVERLAYS])
+def test_an_overlay_has_all_that_is_needed_and_a_configuration_that_is_understood(name):
+    found = manifests.objects(manifests.kustomize(name))
+    assert {one["kind"] for one in found} >= KINDS_OF_BASE
+    scheduler, berth = configuration(found)
+    assert scheduler.leader_election.leader_elect
+    assert scheduler.leader_election.resource_name == "berth"
+    assert berth.policies.config_map == f"{manifests.NAMESPACE}/policies"
+    [deployment] = [one for one in found if one["kind"] == "Deployment"]
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == f"berth:{engine.__version__}"
+    assert deployment["spec"]["replicas"] >= 2
+
+
+def configuration(found) -> tuple[SchedulerDocument, BerthDocument]:
+    [text] = [one["data"]["config.yaml"] for one in found if "config.yaml" in one.get("data", {})]
+    scheduler, berth = yaml.safe_load_all(text)
+    return parse("config", SchedulerDocument, scheduler), parse("config", BerthDocument, berth)
+
+
+# On a real API server, with the Prometheus operator's kinds.
+
+
+@pytest.fixture(scope="module")
+def operator(control_plane, kubectl):
+    """The kinds of the Prometheus operator are there."""
+    folder = binaries.module("github.com/prometheus-operator/prometheus-operator", "v0.85.0")
+    for plural in ("servicemonitors", "prometheusrules"):
+        path = folder / f"example/prometheus-operator-crd/monitoring.coreos.com_{plural}.yaml"
+        kubectl("apply", "--server-side", "-f", str(path))
+        kubectl("wait", "--for=condition=Established", f"crd/{plural}.monitoring.coreos.com")
+
+
+@pytest.fixture(scope="module")
+def schemas(control_plane, operator, tmp_path_factory) -> Path:
+    """The API server's own schemas as kubeconform reads them; unknown fields are refused."""
+    folder = tmp_path_factory.mktemp("schemas")
+
+    def published() -> dict[str, Any]:
+        _, found = control_plane.request("GET", "/openapi/v2")
+        return found["definitions"]  # type: ignore[no-any-return]  # it is JSON
+
+    wanted = "com.coreos.monitoring.v1.PrometheusRule"
+    wait_until("the API server publishes the operator's kinds", lambda: wanted in published())
+    definitions = published()
+    for one in definitions.values():
+        if "properties" in one:
+            one.setdefault("additionalProperties", False)
+        one.pop("format", None) if one.get("format") == "int-or-string" else None
+    either = {"oneOf": [{"type": "string"}, {"type": "integer"}]}
+    definitions["io.k8s.apimachinery.pkg.util.intstr.IntOrString"] = either
+    (folder / "all.json").write_text(json.dumps({"definitions": definitions}))
+    for name, one in definitions.items():
+        for kind in one.get("x-kubernetes-group-version-kind", ()):
+            # kubeconform has the version of core kinds for their group.
+            of = f"{kind['kind']}-{kind['group'] or kind['version']}-{kind['version']}"
+            (folder / f"{of.lower()}.json").write_text(
+                json.dumps({"$ref": f"file://{folder}/all.json#/definitions/{name}"})
+            )
+    return folder
+
+
+@pytest.mark.parametrize("name", ["chart", "chart with everything", "base", *OVERLAYS])
+def test_every_object_is_what_the_api_server_knows(name, schemas, control_plane, kubectl):
+    rendered = {
+        "chart": manifests.template,
+        "chart with everything": lambda: manifests.template(*EVERYTHING),
+    }.get(name, lambda: manifests.kustomize(name))()
+    where = f"{schemas}/{{{{.ResourceKind}}}}-{{{{.Group}}}}-{{{{.ResourceAPIVersion}}}}.json"
+    done = subprocess.run(
+        [binaries.binary("kubeconform"), "-summary", "-strict", f"-schema-location={where}", "-"],
+        input=rendered, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    assert "Skipped: 0" in done.stdout
+    control_plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": manifests.NAMESPACE}})
+    kubectl("apply", "--dry-run=server", "--validate=strict", "-f", "-", stdin=rendered)
+
+
+@pytest.mark.parametrize("name", ["base", *OVERLAYS])
+def test_its_pods_are_let_into_a_restricted_namespace(name, control_plane):
+    found = manifests.objects(manifests.kustomize(name))
+    [own] = [one for one in found if one["kind"] == "Namespace"]
+    labels = own["metadata"]["labels"]
+    assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
+    own = {"metadata": {"name": "restricted", "labels": labels}}
+    control_plane.request("POST", "/api/v1/namespaces", own)
+    [deployment] = [one for one in found if one["kind"] == "Deployment"]
+    made = {"metadata": {"name": "berth"}, "spec": deployment["spec"]["template"]["spec"]}
+    path = "/api/v1/namespaces/restricted/pods?dryRun=All"
+    status, answer = control_plane.request("POST", path, made)
+    assert status == 201, answer
+    made["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True
+    status, answer = control_plane.request("POST", path, made)
+    assert status == 403, "the test can fail"

@@ -1,0 +1,251 @@
+"""Berth as its manifests deploy it: as that service account, with RBAC on, and nothing unused."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cluster import manifests
+from tests.cluster.berth import Berth, node, pod
+from tests.cluster.process import wait_until
+
+pytestmark = pytest.mark.cluster
+
+ACCOUNT = f"system:serviceaccount:{manifests.NAMESPACE}:berth"
+PODS = "/api/v1/namespaces/default/pods"
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
+HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+#: What the roles allow for what this version does not do yet.
+LATER = {
+    ("authentication.k8s.io", "tokenreviews", "create"),
+    ("authorization.k8s.io", "subjectaccessreviews", "create"),
+    ("coordination.k8s.io", "leases", "create"),
+    ("coordination.k8s.io", "leases", "get"),
+    ("coordination.k8s.io", "leases", "update"),
+}
+
+
+class Deployed:
+    """What `berth install` puts into a cluster, and Berth with what its pods would be given."""
+
+    def __init__(self, plane, folder) -> None:
+        self.plane, self.folder = plane, folder
+        self.objects = manifests.objects(manifests.kustomize("base"))
+        self.install()
+        self.folder.mkdir()
+        config = folder / "config.yaml"
+        config.write_text(self.named("ConfigMap", "berth-config")["data"]["config.yaml"])
+        [container] = self.named("Deployment")["spec"]["template"]["spec"]["containers"]
+        run, *flags = [a.replace("/etc/berth", str(folder)) for a in container["args"]]
+        assert run == "run"
+        self.berth = Berth(
+            plane, folder, *flags, "--leader-elect=false", kubeconfig=self._kubeconfig()
+        )
+
+    def install(self) -> str:
+        """`berth install` as admin; what it says."""
+        words = ["install", "--image=berth:any", "--kubeconfig", self.plane.kubeconfig_file()]
+        done = subprocess.run(
+            [sys.executable, "-m", "engine", *words], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def named(self, kind: str, name: str = "berth") -> dict[str, Any]:
+        [found] = [o for o in self.objects if (o["kind"], o["metadata"]["name"]) == (kind, name)]
+        return found
+
+    def _kubeconfig(self):
+        """With a token of the service account, as a pod has one, and no certificate."""
+        account = f"/api/v1/namespaces/{manifests.NAMESPACE}/serviceaccounts/berth/token"
+        self.token = self.create(account, {"spec": {}})["status"]["token"]
+        config = self.plane.kubeconfig()
+        config["users"] = [{"name": "user", "user": {"token": self.token}}]
+        path = self.folder / "kubeconfig"
+        path.write_text(yaml.safe_dump(config))
+        return path
+
+    def create(self, path: str, item: dict[str, Any]) -> dict[str, Any]:
+        status, answer = self.plane.request("POST", path, item)
+        assert status == 201, answer
+        return answer
+
+    def pod(self, name: str, *, priority: str = "", claim: str = "", **requests: str) -> None:
+        item = pod(name, "default", **requests)
+        item["spec"] |= {"priorityClassName": priority} if priority else {}
+        if claim:
+            volume = {"name": "data", "persistentVolumeClaim": {"claimName": claim}}
+            item["spec"]["volumes"] = [volume]
+        self.create(PODS, item)
+
+    def node_of(self, name: str) -> str | None:
+        return self.plane.request("GET", f"{PODS}/{name}")[1]["spec"].get("nodeName")
+
+    def did(self) -> dict[tuple[str, str, str], set[int]]:
+        """What Berth asked the API server for, and the answers: (group, resource, verb)."""
+        found: dict[tuple[str, str, str], set[int]] = {}
+        for entry in self.plane.audit():
+            if entry["user"]["username"] != ACCOUNT or entry["stage"] == "RequestReceived":
+                continue
+            of = entry.get("objectRef")
+            if of is not None:
+                name = "/".join(filter(None, (of["resource"], of.get("subresource"))))
+                asked = (of.get("apiGroup", ""), name, entry["verb"])
+                found.setdefault(asked, set()).add(entry["responseStatus"]["code"])
+        return found
+
+    def flow_of(self, path: str) -> str | None:
+        """Which FlowSchema the API server put a request of the service account under."""
+        request = urllib.request.Request(self.plane.url + path)
+        request.add_header("Authorization", f"Bearer {self.token}")
+        tls = ssl.create_default_context(cafile=str(self.plane.authority.certificate))
+        try:
+            answer = urllib.request.urlopen(request, timeout=10, context=tls)
+        except urllib.error.HTTPError as refused:
+            answer = refused
+        with answer:
+            return answer.headers["X-Kubernetes-PF-FlowSchema-UID"]
+
+    def wait_for(self, group: str, resource: str, verb: str) -> None:
+        def done() -> bool:
+            codes = self.did().get((group, resource, verb), set())
+            return any(code < 300 for code in codes)
+
+        wait_until(f"{verb} {resource}\n{self.berth.process.tail()}", done)
+
+
+@pytest.fixture
+def deployed(fresh_control_plane, tmp_path):
+    made = Deployed(fresh_control_plane, tmp_path / "berth")
+    yield made
+    made.berth.process.stop(seconds=5)
+
+
+def allowed(objects) -> set[tuple[str, str, str]]:
+    """What the roles of the manifests allow."""
+    return {
+        (group, resource, verb)
+        for one in objects
+        if one["kind"] in ("ClusterRole", "Role")
+        for rule in one["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+
+
+def test_the_roles_allow_what_is_done_and_nothing_else(deployed):
+    berth = deployed.berth
+    deployed.create("/api/v1/nodes", node("a", cpu="2"))
+    for name, value in (("low", 1), ("high", 1000)):
+        path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+        deployed.create(path, {"metadata": {"name": name}, "value": value})
+    berth.start()
+    deployed.pod("small", priority="low", cpu="2")
+    wait_until("the first is bound", lambda: deployed.node_of("small") == "a")
+    deployed.pod("important", priority="high", cpu="1")
+    wait_until("one makes room", lambda: deployed.node_of("important") == "a")
+    volumes(deployed)
+    repeated_events(deployed)
+    an_unclear_binding(deployed)
+    may = allowed(deployed.objects)
+    did = deployed.did()
+    assert {asked for asked, codes in did.items() if 403 in codes} == set()
+    assert set(did) - may == set()
+    assert may - set(did) == LATER
+    assert berth.end() == 0, berth.process.tail()
+    assert "forbidden" not in berth.log.read_text()
+
+
+def volumes(deployed) -> None:
+    """A volume that is there is given to one claim, and a node chosen for another."""
+    late = {"provisioner": "example.com/disk", "volumeBindingMode": "WaitForFirstConsumer"}
+    deployed.create(CLASSES, {"metadata": {"name": "late"}, **late})
+    none = late | {"provisioner": "kubernetes.io/no-provisioner"}
+    deployed.create(CLASSES, {"metadata": {"name": "static"}, **none})
+    spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "static"}
+    disk = {"capacity": {"storage": "1Gi"}, "csi": {"driver": "example.com", "volumeHandle": "v"}}
+    deployed.create(
+        "/api/v1/persistentvolumes", {"metadata": {"name": "v"}, "spec": {**spec, **disk}}
+    )
+    path = "/api/v1/persistentvolumes/v"
+    _, volume = deployed.plane.request("GET", path)
+    deployed.plane.request("PUT", f"{path}/status", volume | {"status": {"phase": "Available"}})
+    for name in ("static", "late"):
+        wanted = {"resources": {"requests": {"storage": "1Gi"}}, "storageClassName": name}
+        deployed.create(CLAIMS, {"metadata": {"name": name}, "spec": {**spec, **wanted}})
+        deployed.pod(name, claim=name, cpu="10m")
+    for resource in ("persistentvolumes", "persistentvolumeclaims"):
+        deployed.wait_for("", resource, "patch")
+
+
+def repeated_events(deployed) -> None:
+    """A pod that a policy refuses is told so again, in the same words, after an edit."""
+    path = f"/api/v1/namespaces/{manifests.NAMESPACE}/configmaps/policies"
+    for number in range(2):
+        _, policies = deployed.plane.request("GET", path)
+        line = f"filter: pod.name is never -> node.label no=where\n# edit {number}\n"
+        policies["data"] = {"never.policy": line}
+        deployed.plane.request("PUT", path, policies)
+        deployed.berth.wait_for_log("Policies in force", count=number + 2)
+        if not number:
+            deployed.pod("never", cpu="1m")
+            deployed.wait_for("", "pods/status", "patch")
+    deployed.wait_for("events.k8s.io", "events", "patch")
+
+
+def an_unclear_binding(deployed) -> None:
+    """A hook that cannot be reached makes bindings fail with 500, and Berth asks what became."""
+    rule = {
+        "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"],
+        "resources": ["pods/binding"],
+    }  # fmt: skip
+    hook = {
+        "name": "away.example.com", "rules": [rule], "sideEffects": "None",
+        "clientConfig": {"url": "https://127.0.0.1:1/"}, "admissionReviewVersions": ["v1"],
+    }  # fmt: skip
+    deployed.create(HOOKS, {"metadata": {"name": "away"}, "webhooks": [hook]})
+    # The API server takes a moment to know the hook: pods until one binding has met it.
+    number = 0
+
+    def asked() -> bool:
+        nonlocal number
+        number += 1
+        if number % 20 == 1:
+            deployed.pod(f"unclear-{number}", cpu="1m")
+        return ("", "pods", "get") in deployed.did()
+
+    wait_until("a binding without a clear answer is asked about", asked)
+    deployed.plane.request("DELETE", f"{HOOKS}/away")
+    wait_until("it is bound in the end", lambda: deployed.node_of("unclear-1") is not None)
+
+
+def test_an_install_again_leaves_the_policies_alone(deployed):
+    path = f"/api/v1/namespaces/{manifests.NAMESPACE}/configmaps/policies"
+    _, own = deployed.plane.request("GET", path)
+    own["data"] = {"own.policy": "score: 50\n"}
+    assert deployed.plane.request("PUT", path, own)[0] == 200
+    said = deployed.install()
+    assert "configmap/policies is left as it is" in said
+    assert "deployment/berth applied" in said
+    assert deployed.plane.request("GET", path)[1]["data"] == own["data"]
+
+
+def test_the_service_account_has_a_level_of_its_own_at_the_api_server(deployed):
+    lease = f"/apis/coordination.k8s.io/v1/namespaces/{manifests.NAMESPACE}/leases/berth"
+    for path, wanted in (("/api/v1/nodes", "berth"), (lease, "berth-leader-election")):
+        url = f"/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/{wanted}"
+        uid = deployed.plane.request("GET", url)[1]["metadata"]["uid"]
+
+        def asked(path=path, uid=uid) -> bool:
+            return deployed.flow_of(path) == uid
+
+        wait_until(f"{path} is asked for under {wanted}", asked)

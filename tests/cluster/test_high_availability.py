@@ -1,0 +1,208 @@
+"""Replicas that elect a leader on a real API server: killed, ended, frozen, under load.
+
+Every pod is bound once, whoever leads; who wrote what is read from the audit log of the API server,
+where each replica is a user of its own.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections import Counter
+from datetime import datetime
+
+import pytest
+
+from tests.cluster.berth import Berth, node, pod
+from tests.cluster.process import wait_until
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(200)]
+
+LEASE, RENEW, RETRY = 6, 4, 1
+NODES = 6
+READS = {"get", "list", "watch"}
+
+
+class Replicas:
+    """Schedulers of one name and one lease, pods that keep coming, and what became of them."""
+
+    def __init__(self, plane, folder, namespace):
+        self.plane, self.folder, self.namespace = plane, folder, namespace
+        self.path = f"/api/v1/namespaces/{namespace}/pods"
+        self.lease = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{namespace}"
+        self.all = {}
+        self.created = []
+        self._enough = threading.Event()
+        self._feeding = threading.Thread(target=self._feed, daemon=True)
+
+    def start(self, name):
+        user = f"{self.namespace}-{name}"
+        self.all[user] = Berth(
+            self.plane,
+            self.folder / name,
+            "--leader-elect",
+            f"--leader-elect-resource-name={self.namespace}",
+            f"--leader-elect-resource-namespace={self.namespace}",
+            f"--leader-elect-lease-duration={LEASE}s",
+            f"--leader-elect-renew-deadline={RENEW}s",
+            f"--leader-elect-retry-period={RETRY}s",
+            f"--scheduler-name={self.namespace}",
+            kubeconfig=self.plane.kubeconfig_file(user, "system:masters"),
+        )
+        self.all[user].start("Attempting to acquire leader lease")
+        return user
+
+    def feed(self):
+        self._feeding.start()
+
+    def _feed(self):
+        while not self._enough.is_set():
+            name = f"p{len(self.created):04}"
+            item = pod(name, self.namespace, self.namespace, cpu="1m", memory="1Mi")
+            assert self.plane.request("POST", self.path, item)[0] == 201
+            self.created.append(name)
+            self._enough.wait(0.05)
+
+    def leader(self):
+        """Who leads, as its own log says."""
+        status, lease = self.plane.request("GET", self.lease)
+        holder = lease.get("spec", {}).get("holderIdentity", "") if status == 200 else ""
+        said = f'Successfully acquired lease lease="{self.namespace}/{self.namespace}"'
+        for user, one in self.all.items():
+            if holder and f'{said} identity="{holder}"' in one.log.read_text():
+                return user
+        return ""
+
+    def writes(self, user):
+        """When each write of a replica arrived, its lease's and reviews left aside."""
+        return [
+            (received(entry), entry["objectRef"])
+            for entry in self.plane.audit()
+            if entry["user"]["username"] == user
+            and entry["verb"] not in READS
+            and entry["stage"] in ("RequestReceived", "ResponseComplete")
+            and entry.get("objectRef", {}).get("resource") != "leases"
+        ]
+
+    def bindings(self):
+        """(when, who, pod, code) of every binding in the test's namespace."""
+        return [
+            (
+                received(entry),
+                entry["user"]["username"],
+                entry["objectRef"]["name"],
+                entry["responseStatus"]["code"],
+            )
+            for entry in self.plane.audit(
+                verb="create", resource="pods", subresource="binding", namespace=self.namespace
+            )
+            if entry["stage"] == "ResponseComplete"
+        ]
+
+    def bound_by(self, user):
+        return [one for one in self.bindings() if one[1] == user and one[3] == 201]
+
+    def wait_for_another(self, before, since):
+        """Until another than `before` has bound a pod; for how long nobody did."""
+
+        def found():
+            return [
+                when
+                for when, who, _, code in self.bindings()
+                if who != before and code == 201 and when > since
+            ]
+
+        wait_until(f"another than {before} binds a pod", found, seconds=60)
+        return min(found()) - since
+
+    def finish(self):
+        """No more pods: all that were made are bound, each once."""
+        self._enough.set()
+        self._feeding.join()
+
+        def open_pods():
+            _, pods = self.plane.request("GET", self.path)
+            return [p for p in pods["items"] if not p["spec"].get("nodeName")]
+
+        wait_until("every pod is bound", lambda: not open_pods(), seconds=60)
+        times = Counter(name for _, _, name, code in self.bindings() if code == 201)
+        assert times == dict.fromkeys(self.created, 1)
+
+    def stop(self):
+        self._enough.set()
+        for one in self.all.values():
+            one.process.stop(seconds=5)
+
+
+def received(entry):
+    return datetime.fromisoformat(entry["requestReceivedTimestamp"]).timestamp()
+
+
+@pytest.fixture
+def replicas(control_plane, namespace, no_nodes, tmp_path):
+    for i in range(NODES):
+        assert control_plane.request("POST", "/api/v1/nodes", node(f"{namespace}-{i}"))[0] == 201
+    made = Replicas(control_plane, tmp_path, namespace)
+    yield made
+    made.stop()
+
+
+def first_leader(replicas, *names):
+    for name in names:
+        replicas.start(name)
+    replicas.feed()
+    wait_until("somebody leads", replicas.leader, seconds=30)
+    leader = replicas.leader()
+    wait_until("it binds pods", lambda: len(replicas.bound_by(leader)) > 20)
+    others = [user for user in replicas.all if user != leader]
+    assert not any(replicas.bound_by(user) for user in others)
+    return leader
+
+
+def test_a_leader_that_is_killed_is_replaced_when_its_lease_runs_out(replicas):
+    leader = first_leader(replicas, "a", "b", "c")
+    killed = time.time()
+    replicas.all[leader].process.kill()
+    gap = replicas.wait_for_another(leader, killed)
+    print(f"SIGKILL to the next binding: {gap:.2f} s, lease {LEASE} s, retry {RETRY} s")
+    assert gap <= LEASE + 2 * RETRY
+    replicas.finish()
+
+
+def test_a_leader_that_is_told_to_end_gives_the_lease_up(replicas):
+    leader = first_leader(replicas, "a", "b")
+    told = time.time()
+    assert replicas.all[leader].end() == 0
+    gap = replicas.wait_for_another(leader, told)
+    print(f"SIGTERM to the next binding: {gap:.2f} s")
+    assert gap < LEASE - RETRY, "nobody waited for the lease to run out"
+    assert "Released lease" in replicas.all[leader].log.read_text()
+    replicas.finish()
+    _, lease = replicas.plane.request("GET", replicas.lease)
+    assert lease["spec"]["leaseTransitions"] == 1
+
+
+def test_a_leader_that_was_frozen_writes_nothing_when_it_continues(replicas):
+    leader = first_leader(replicas, "a", "b")
+    frozen = time.time()
+    replicas.all[leader].process.signal(signal.SIGSTOP)
+    replicas.wait_for_another(leader, frozen)
+    taken = time.time()
+    replicas.all[leader].process.signal(signal.SIGCONT)
+    wait_until("it ends by itself", lambda: not replicas.all[leader].process.running)
+    assert replicas.all[leader].process.stop() == 1
+    log = replicas.all[leader].log.read_text()
+    assert "Leader election lost" in log
+    assert "Traceback" not in log
+    replicas.finish()
+    late = [what for when, what in replicas.writes(leader) if when > taken]
+    assert late == []
+
+
+def test_a_follower_is_told_of_pods_that_wait_and_writes_nothing(replicas):
+    leader = first_leader(replicas, "a", "b")
+    [other] = [user for user in replicas.all if user != leader]
+    replicas.finish()
+    assert replicas.writes(leader)
+    assert replicas.writes(other) == []

@@ -1,0 +1,206 @@
+"""`berth explain pod` and `node`: who is in the way, who outvoted whom, what comes nearest."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from engine.cli import main
+from engine.framework.podinfo import make_pod_info
+from engine.objects import Pod, from_builtins
+from tests.builders import make_node
+from tests.engine.policy.builders import compiler
+from tests.engine.test_simulate import Recording
+
+POLICY = """\
+filter: pod.name contains web -> node.label test=test and count(node.pods) < 20
+score: node.cpu.free normalize minmax
+score: 100 - bandwidth/max*100
+"""
+METRICS = ("--metric", "bandwidth@n1=50", "--metric", "bandwidth@n2=10")
+
+
+def node(name, cpu="4", taint=None, **labels):
+    allocatable = {"cpu": cpu, "memory": "8Gi", "pods": "110"}
+    spec = {"taints": [{"key": taint, "effect": "NoSchedule"}]} if taint else {}
+    meta = {"name": name, "labels": labels}
+    return {"kind": "Node", "metadata": meta, "spec": spec, "status": {"allocatable": allocatable}}
+
+
+def pod(name, cpu, memory="1Gi", **spec):
+    container = {"name": "c", "resources": {"requests": {"cpu": cpu, "memory": memory}}}
+    spec = {"schedulerName": "berth", "containers": [container], **spec}
+    return {"kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+
+
+OBJECTS = (
+    node("n1", test="test"),
+    node("n2", "8", test="test"),
+    node("n3", "8", test="other"),
+    node("n4", "2", taint="gpu"),
+    pod("web", "1"),
+    pod("web-big", "7900m"),
+    pod("busy", "6", "7Gi", nodeName="n2"),
+)
+
+
+@pytest.fixture(autouse=True)
+def _one_compiler(monkeypatch):
+    """Making it takes half a second."""
+    monkeypatch.setattr("engine.cli.clusters.new_compiler", compiler)
+    monkeypatch.setattr("engine.cli.why.new_compiler", compiler)
+
+
+@pytest.fixture
+def explained(tmp_path):
+    """What `berth explain ...` prints of these objects under the policy."""
+    (tmp_path / "net.policy").write_text(POLICY)
+    (tmp_path / "all.yaml").write_text(yaml.safe_dump_all(OBJECTS))
+    files = ("-f", str(tmp_path / "all.yaml"), "--policies", str(tmp_path / "net.policy"))
+
+    def run(*words, exit_code=0):
+        result = CliRunner().invoke(main, ["explain", *words, *files])
+        assert result.exit_code == exit_code, result.output
+        return result.stdout if exit_code == 0 else result.output
+
+    return run
+
+
+def test_a_pod_with_a_node_is_told_who_outvoted_whom(explained):
+    text = explained("pod", "default/web", *METRICS)
+    assert "n1 is the best of 2 nodes that can take it, of 4." in text
+    assert "    net.policy:2                      100    0  score: node.cpu.free" in text
+    assert (
+        "n2 has 81 less: NodeResourcesFit -75, net.policy:2 -50;"
+        " net.policy:3 +40, NodeResourcesBalancedAllocation +4 speak for it and are outvoted."
+    ) in text
+
+
+def test_the_same_for_programs(explained):
+    told = json.loads(explained("pod", "web", "--format", "json", *METRICS))
+    assert (told["node"], told["feasible"], told["nodes"]) == ("n1", 2, 4)
+    best, other = told["best"]
+    totals = [sum(s["score"] * s["weight"] for s in one["scores"]) for one in (best, other)]
+    assert totals == [best["total"], other["total"]]
+    assert sum(told["votes"]["n2"].values()) == other["total"] - best["total"]
+    rule = told["nearest"][0]["misses"][0]["rule"]
+    assert (rule["line"], rule["values"]) == ("net.policy:1", {"node.label[test]": "other"})
+    marked = rule["text"][rule["marks"].index("^") : len(rule["marks"])]
+    assert marked == "node.label test=test"
+    assert [one["node"] for one in told["nearest"]] == ["n3", "n4"]
+
+
+def test_what_comes_nearest_is_told_first(explained):
+    text = explained("pod", "web-big")
+    nearest = [line.strip() for line in text.splitlines() if line.startswith("  n")]
+    assert nearest == [
+        "n2 would fit with 5900m more cpu",
+        "n3 but for net.policy:1: node.label test=test is false: test is other",
+        "n1 would fit with 3900m more cpu (it has 4 in all)",
+        "n4 but for TaintToleration: node(s) had untolerated taint(s); net.policy:1:"
+        " node.label test=test is false: test is <none>; 5900m more cpu (it has 2 in all) needed",
+    ]
+    shown = text.splitlines()
+    line = next(at for at, one in enumerate(shown) if "net.policy:1  filter:" in one)
+    start = shown[line].index("node.label test=test")
+    assert shown[line + 1] == " " * start + "^" * len("node.label test=test")
+    assert shown[line + 2].strip() == "node.label[test]  other"
+    assert "and 3 more" in explained("pod", "web-big", "--most", "1")
+
+
+def test_a_node_that_is_asked_about_is_told_wherever_it_comes(explained):
+    text = explained("pod", "web-big", "--most", "1", "--node", "n4")
+    assert "n4 but for TaintToleration" in text
+    assert "no node n11; did you mean n1?" in explained("pod", "web", "--node", "n11", exit_code=1)
+
+
+def test_a_pod_on_a_node_is_decided_about_as_if_it_were_not_there(explained):
+    text = explained("pod", "busy")
+    assert "The pod is on n2. Without it there" in text
+    assert "2 are equally good, of which it is one by its name" in text
+    assert "n3 has as much from everyone." in text
+
+
+def test_a_node_is_told_by_the_pods_that_could_come(explained):
+    text = explained("node", "n1", *METRICS)
+    assert "n1: 1 of 2 pending pods could come here, 1 would be placed here now" in text
+    assert "default/web      would be placed here" in text
+    assert "default/web-big  would fit with 3900m more cpu (it has 4 in all)" in text
+    told = json.loads(explained("node", "n2", "--format", "json", *METRICS))
+    web, big = told["pods"]
+    assert (web["verdict"], web["node"], web["votes"]["net.policy:2"]) == ("could", "n1", -50)
+    assert (big["verdict"], big["nearly"]) == ("cannot", "would fit with 5900m more cpu")
+
+
+def test_lines_that_stop_a_pod_before_the_nodes_are_shown(explained, tmp_path):
+    stop = "gate: namespace.label open=yes\nprefilter: pod.cpu < 4\n"
+    (tmp_path / "net.policy").write_text(stop)
+    text = explained("pod", "web")
+    assert "It is not tried yet, net: namespace.label open=yes is false" in text
+    assert "net.policy:1  gate: namespace.label open=yes" in text
+    (tmp_path / "net.policy").write_text(stop.splitlines()[1])
+    text = explained("pod", "web-big")
+    assert "net.policy:1  prefilter: pod.cpu < 4" in text
+    assert "pod.cpu  7900m" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("pod", "default/wep"), "there is no pod default/wep; did you mean default/web?"),
+        (("pod",), "POD is no code of the policy language"),
+        (("pods", "web"), "write one of: CODE, pod NS/NAME, node NAME"),
+        (("node", "n7"), "there is no node n7"),
+    ],
+)
+def test_what_is_not_there_is_said(explained, words, said):
+    exit_code = 2 if words[0] == "pods" else 1
+    assert said in explained(*words, exit_code=exit_code)
+
+
+def test_samples_need_manifests(tmp_path):
+    result = CliRunner().invoke(main, ["explain", "pod", "web", *METRICS])
+    assert "--metric and --now need -f FILE" in result.output
+
+
+# ---- journals ------------------------------------------------------------------------------------
+
+
+def test_a_journal_tells_how_a_pod_was_decided_about_then(tmp_path):
+    recording = Recording()
+    recording.rules({"net.policy": POLICY})
+    for name, cpu in (("n1", "4"), ("n2", "8")):
+        recording.cache.add_node(make_node(name, cpu=cpu, labels={"test": "test"}))
+    recording.placed(make_pod_info(from_builtins(Pod, pod("web-big", "16"))))
+    recording.clock.advance(60.0)
+    recording.sample({"n1": 50.0, "n2": 10.0})
+    recording.placed(make_pod_info(from_builtins(Pod, pod("web", "1"))))
+    recording.cache.add_node(make_node("n3", cpu="64", labels={"test": "test"}))
+    path = tmp_path / "journal"
+    path.write_bytes(recording.out.getvalue())
+
+    def run(*words):
+        return CliRunner().invoke(main, ["explain", *words, "--journal", str(path)])
+
+    text = run("pod", "default/web").output
+    assert "Decided once; the last time at 2025-03-01T10:01:00+00:00, line " in text
+    assert "n2 is the best of 2 nodes" in text
+    assert "n3" not in text, "it came later"
+    told = json.loads(run("pod", "web-big", "--format", "json").output)
+    assert [one["nearly"] for one in told["nearest"]] == [
+        "would fit with 8 more cpu (it has 8 in all)",
+        "would fit with 12 more cpu (it has 4 in all)",
+    ]
+    assert "there is no pod default/weg; did you mean default/web?" in run("pod", "weg").output
+    assert "a journal is asked about pods" in run("node", "n1").output
+
+
+def test_a_pod_that_preempts_is_told_where_and_whom(tmp_path):
+    manifests = [node("n1"), pod("low", "4", nodeName="n1"), pod("high", "2", priority=9)]
+    (tmp_path / "all.yaml").write_text(yaml.safe_dump_all(manifests))
+    result = CliRunner().invoke(main, ["explain", "pod", "high", "-f", str(tmp_path / "all.yaml")])
+    assert "It is promised n1, from which default/low would be evicted." in result.output
+    assert "n1 would fit with 2 more cpu" in result.output

@@ -1,0 +1,48 @@
+"""`berth install --dry-run`: the manifests of the base, where and of what image is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from engine.cli import main
+
+FOLDER = Path(__file__).parents[3] / "deploy/kustomize"
+MONITORING = FOLDER / "components/prometheus-operator/monitoring.yaml"
+
+
+def printed(*flags: str) -> list[dict]:
+    done = CliRunner().invoke(main, ["install", "--dry-run", *flags])
+    assert done.exit_code == 0, done.output
+    return [one for one in yaml.safe_load_all(done.stdout) if one]
+
+
+def of(*names: str) -> list[dict]:
+    texts = [(FOLDER / name).read_text("utf-8") for name in names]
+    return [one for text in texts for one in yaml.safe_load_all(text) if one]
+
+
+@pytest.mark.parametrize(
+    ("flags", "names"),
+    [((), ()), (("--monitoring",), ("components/prometheus-operator/monitoring.yaml",))],
+)
+def test_the_same_as_kustomize(flags, names):
+    assert printed(*flags) == of("base/namespace.yaml", "base/berth.yaml", *names)
+
+
+def test_another_image_and_namespace():
+    found = printed("--image", "registry.example/berth@sha256:1", "--namespace", "batch")
+    [deployment] = [one for one in found if one["kind"] == "Deployment"]
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "registry.example/berth@sha256:1"
+    assert "berth-system" not in yaml.safe_dump_all(found)
+    assert {one["metadata"].get("namespace", "batch") for one in found} == {"batch"}
+
+
+def test_an_image_that_no_node_can_pull_is_not_put_into_a_cluster():
+    done = CliRunner().invoke(main, ["install"])
+    assert done.exit_code == 2
+    assert "--image is needed" in done.output

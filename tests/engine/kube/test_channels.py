@@ -1,0 +1,188 @@
+"""Requests over kept connections against a scripted server of bytes."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.kube.channels import Answer, Broken, Channels, NotConnected, head_of
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Id: 7\r\n\r\nhi"
+CHUNKED = (
+    b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
+)
+INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
+LAST = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+Reply = Sequence[bytes] | None
+"""What the server writes, piece by piece; None: it closes the connection instead."""
+
+
+class Server:
+    """Answers each request with the next reply; counts connections and requests."""
+
+    def __init__(self, replies: Iterator[Reply]) -> None:
+        self.replies = replies
+        self.connections = 0
+        self.requests: list[bytes] = []
+        self.asked = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = next(
+                    (int(x[15:]) for x in head.split(b"\r\n") if x.startswith(b"Content-Length:")),
+                    0,
+                )
+                self.requests.append(head + await reader.readexactly(length))
+                self.asked.set()
+                reply = next(self.replies)
+                if reply is None:
+                    return
+                for piece in reply:
+                    writer.write(piece)
+                    await writer.drain()
+                    await asyncio.sleep(0)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return
+        finally:
+            writer.close()
+
+
+def run(
+    replies: Sequence[Reply], story: Callable[[Channels, Server], Awaitable[object]]
+) -> tuple[Any, Server]:
+    async def main() -> tuple[Any, Server]:
+        server = Server(iter(replies))
+        async with listening(server) as channels:
+            return await story(channels, server), server
+
+    return asyncio.run(main())
+
+
+@asynccontextmanager
+async def listening(server: Server) -> Any:
+    listener = await asyncio.start_server(server.serve, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    channels = Channels("127.0.0.1", port)
+    try:
+        yield channels
+    finally:
+        channels.close()
+        listener.close()
+
+
+def get(channels: Channels, *, method: str = "GET", silence: float = 20.0) -> Awaitable[Answer]:
+    head = head_of(method, "/x", "host", {}, 0)
+    return channels.request(head, b"", again=method == "GET", silence=silence, total=60.0)
+
+
+@given(st.sampled_from([OK, CHUNKED, INTERIM + OK]), st.sets(st.integers(1, 90)))
+def test_an_answer_is_the_same_however_its_bytes_are_cut(answer: bytes, cuts: set[int]) -> None:
+    at = [0, *sorted(cut for cut in cuts if cut < len(answer)), len(answer)]
+    pieces = [answer[a:b] for a, b in itertools.pairwise(at)]
+    found, server = run([pieces, [OK]], two_after_each_other)
+    first, second = found
+    assert (first.status, first.body) == ((201, b"abcde") if answer == CHUNKED else (200, b"hi"))
+    assert second.headers["X-Id"] == "7"
+    assert server.connections == 1
+
+
+async def two_after_each_other(channels: Channels, server: Server) -> tuple[Answer, Answer]:
+    return await get(channels), await get(channels)
+
+
+def test_the_server_may_want_a_new_connection() -> None:
+    _, server = run([[LAST], [OK]], two_after_each_other)
+    assert server.connections == 2
+
+
+def test_as_many_connections_as_requests_at_a_time() -> None:
+    async def story(channels: Channels, server: Server) -> None:
+        await asyncio.gather(*[get(channels) for _ in range(5)])
+        await asyncio.gather(*[get(channels) for _ in range(5)])
+
+    _, server = run([[OK]] * 10, story)
+    assert server.connections == 5
+
+
+def test_a_connection_found_closed_matters_only_where_the_request_may_not_be_sent_twice() -> None:
+    async def story(channels: Channels, server: Server) -> None:
+        await get(channels)
+        await get(channels)
+        with pytest.raises(Broken):
+            await get(channels, method="POST")
+
+    _, server = run([[OK], None, [OK], None], story)
+    assert len(server.requests) == 4
+
+
+def test_a_server_that_closes_at_once_is_not_asked_for_ever() -> None:
+    async def story(channels: Channels, server: Server) -> None:
+        with pytest.raises(Broken):
+            await get(channels)
+
+    run([None], story)
+
+
+@pytest.mark.parametrize(
+    "answer", [b"SSH-2.0-x\r\n\r\n", OK[:-1], b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 20000]
+)
+def test_what_is_no_whole_answer(answer: bytes) -> None:
+    async def story(channels: Channels, server: Server) -> None:
+        with pytest.raises((Broken, TimeoutError)):
+            await get(channels, silence=0.05)
+        assert (await get(channels)).body == b"hi"
+
+    run([[answer], [OK]], story)
+
+
+def test_who_gives_up_leaves_no_answer_behind_for_others() -> None:
+    async def story(channels: Channels, server: Server) -> Answer:
+        task = asyncio.ensure_future(get(channels))
+        await server.asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return await get(channels)
+
+    answer, server = run([(), [OK]], story)
+    assert answer.body == b"hi"
+    assert server.connections == 2
+
+
+def test_after_renewal_open_connections_are_not_used() -> None:
+    async def story(channels: Channels, server: Server) -> None:
+        await get(channels)
+        channels.renew()
+        await get(channels)
+
+    _, server = run([[OK]] * 2, story)
+    assert server.connections == 2
+
+
+def test_nobody_listens() -> None:
+    async def main() -> None:
+        listener = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+        port = listener.sockets[0].getsockname()[1]
+        listener.close()
+        await listener.wait_closed()
+        with pytest.raises(NotConnected) as refused:
+            await get(Channels("127.0.0.1", port))
+        assert isinstance(refused.value.cause, ConnectionRefusedError)
+
+    asyncio.run(main())
+
+
+def test_headers_have_no_line_breaks() -> None:
+    with pytest.raises(ValueError, match="line break"):
+        head_of("GET", "/", "host", {"Authorization": "Bearer a\r\nX: y"}, 0)
