@@ -32,6 +32,7 @@ class Resource(Enum):
     CSI_DRIVER = "CSIDriver"
     CSI_STORAGE_CAPACITY = "CSIStorageCapacity"
     VOLUME_ATTACHMENT = "VolumeAttachment"
+    ELASTIC_QUOTA = "ElasticQuota"
     POD_GROUP = "PodGroup"
     SCHEDULING_POD_GROUP = "SchedulingPodGroup"
     SIGNAL = "Signal"

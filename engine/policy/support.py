@@ -50,13 +50,13 @@ class Acting(Struct, frozen=True):
 #: Owners of fields, and fields, that no object or table of this scheduler holds.
 _LATER: Final = (
     "queue.pods", "pod.previous_node", "workload.", "group.size", "group.assigned",
-    "group.reserved", "group.waiting", "quota.", "node.nominated",
-    "node.finished", "node.heartbeat", "node.volumes.", "it.finished_at", "it.quota.", "victims.",
+    "group.reserved", "group.waiting", "node.nominated",
+    "node.finished", "node.heartbeat", "node.volumes.", "it.finished_at", "it.quota.",
     *OF_THE_QUEUE,
 )  # fmt: skip
 _STATEMENTS: Final = frozenset(
     {"gate", "sort", "prefilter", "filter", "forbid", "score", "prefer", "avoid", "spread", "first",
-     "reserve", "permit", "bind", "prebind", "postbind"}
+     "reserve", "permit", "bind", "prebind", "postbind", "preempt", "quota"}
 )  # fmt: skip
 ACTS_ON: Final = Acting(
     plugins=frozenset(

@@ -27,7 +27,7 @@ from dsl.schema import request_unit
 from dsl.several import ByReference as Meant
 from dsl.several.rules import QuotaParts, quota_use
 from dsl.types import NUMBER, number_of, show
-from engine.collective.quotas import coming, guaranteed
+from engine.collective.quotas import coming
 from engine.explain.parts import asked, table
 from engine.policy.plugin import results_of
 from engine.policytests.answers import ByColumns, place_of, rules_of
@@ -269,11 +269,9 @@ def _of_quota(rule: QuotaRule, answers: ByColumns) -> _Lines:
 
 def _pool(use: QuotaUse) -> _Lines:
     """What all quotas guarantee together, which is what they lend each other."""
-    for name in guaranteed(use.limits):
+    for name, whole in use.pool.minimum.items():
         kind = number_of(request_unit(name))
-        whole = sum(one.minimum.get(name, 0.0) for one in use.limits.values())
-        used = sum(one.get(name, 0.0) for one in use.used.values())
-        used += sum(one.get(name, 0.0) for one in coming(use))
+        used = use.pool.used[name] + sum(one.get(name, 0.0) for one in coming(use))
         known = "1 quota is" if len(use.limits) == 1 else f"{len(use.limits)} quotas are"
         yield (
             f"  all together: {show(used, kind)} of {show(whole, kind)} {name} used; {known} known"

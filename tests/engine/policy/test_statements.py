@@ -335,8 +335,6 @@ async def test_a_binder_that_the_profile_lacks_is_named():
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("quota: by pod.namespace max cpu 2\n", "quota:"),
-        ("preempt: never\n", "preempt:"),
         ("mode: shadow\nfilter: node.ready\n", "mode: shadow"),
         ("mode: canary 10%\nfilter: node.ready\n", "mode: canary 10%"),
     ],
