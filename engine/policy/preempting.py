@@ -204,7 +204,7 @@ def _promise(pod: PodInfo, snapshot: Snapshot, found: Preemption, place: str) ->
         nominated=node,
         evictions=tuple([Evict(one, pod, words) for one in found.victims]),
         clears=tuple([one for one in promised if one.priority < pod.priority]),
-        message=f"preemption ({place}): node {node} is promised, {count} go for it",
+        message=f"preemption ({place}): node {node} is promised, evicting {count}",
     )
 
 

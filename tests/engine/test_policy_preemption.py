@@ -49,7 +49,7 @@ async def test_the_rule_says_who_goes_first_and_who_stays():
     assert made.edge.evictions == ["a"]
     assert made.edge.nominations == [("high", "n1")]
     assert last_words(made).endswith(
-        "preemption (p.policy:1): node n1 is promised, 1 victim go for it"
+        "preemption (p.policy:1): node n1 is promised, evicting 1 victim"
     )
     made.handlers.pods.on_delete(pod_object("a", cpu="1", node="n1"))
     made.clock.advance(2.0)
