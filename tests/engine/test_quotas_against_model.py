@@ -161,13 +161,16 @@ class Model(RuleBasedStateMachine):
         namespace=st.sampled_from(NAMESPACES),
         cpu=st.integers(1, 2),
         priority=st.sampled_from([0, 0, 5]),
+        many=st.integers(1, 5),
     )
-    def comes(self, namespace, cpu, priority):
-        name = f"p{self.count}"
-        self.count += 1
-        pod = pod_object(name, namespace=namespace, cpu=str(cpu), priority=priority)
-        self.server.pods[pod.metadata.uid] = pod
+    def pods_come(self, namespace, cpu, priority, many):
+        for _ in range(many):
+            name = f"p{self.count}"
+            self.count += 1
+            pod = pod_object(name, namespace=namespace, cpu=str(cpu), priority=priority)
+            self.server.pods[pod.metadata.uid] = pod
         self.server.watch()
+        self.works_a_little()
 
     @rule()
     def works(self):
