@@ -137,16 +137,20 @@ class PolicyPreemption:
         rows: NDArray[np.intp],
     ) -> Preemption:
         """The cheapest victims, of which none could evict the pod in turn."""
-        found = Preemption()
+        pods, spared = snapshot.pods, set[str]()
         for _ in range(_MOST_MUTUAL):
+            left = [row for row in evictions.ordered if pods.pod(row).uid not in spared]
+            evictions = structs.replace(evictions, ordered=tuple(left)) if spared else evictions
             found = search(evictions, snapshot, trial, rows=rows, budgets=budgets_of(snapshot))
             mutual = {one.uid for one in found.victims if self._evicts(one, pod, snapshot, found)}
             if not mutual:
-                return found
-            pods = snapshot.pods
-            left = [row for row in evictions.ordered if pods.pod(row).uid not in mutual]
-            evictions = structs.replace(evictions, ordered=tuple(left))
-        return Preemption(runs=found.runs, reasons={_MUTUAL: len(rows)})
+                break
+            spared |= mutual
+        else:
+            found = Preemption()
+        if found.row < 0 and spared:
+            found = structs.replace(found, reasons={_MUTUAL: len(rows)})
+        return found
 
     def _evicts(self, victim: PodInfo, pod: PodInfo, snapshot: Snapshot, found: Preemption) -> bool:
         """Whether the victim could evict the pod if that was where it is to be."""
@@ -200,7 +204,7 @@ def _promise(pod: PodInfo, snapshot: Snapshot, found: Preemption, place: str) ->
         nominated=node,
         evictions=tuple([Evict(one, pod, words) for one in found.victims]),
         clears=tuple([one for one in promised if one.priority < pod.priority]),
-        message=f"preemption ({place}): node {node} is promised, {count} go for it",
+        message=f"preemption ({place}): node {node} is promised, evicting {count}",
     )
 
 
