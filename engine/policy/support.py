@@ -45,12 +45,11 @@ class Acting(Struct, frozen=True):
 
 #: Owners of fields, and fields, that no object or table of this scheduler holds.
 _LATER: Final = (
-    "group.size", "group.assigned", "group.reserved", "group.waiting", "quota.", "it.quota.",
-    "victims.",
+    "group.size", "group.assigned", "group.reserved", "group.waiting", "it.quota.",
 )  # fmt: skip
 _STATEMENTS: Final = frozenset(
     {"gate", "sort", "prefilter", "filter", "forbid", "score", "prefer", "avoid", "spread", "first",
-     "reserve", "permit", "bind", "prebind", "postbind"}
+     "reserve", "permit", "bind", "prebind", "postbind", "preempt", "quota", "gang"}
 )  # fmt: skip
 ACTS_ON: Final = Acting(
     plugins=frozenset(
