@@ -36,14 +36,14 @@ from engine.display import plain
 from engine.eventhandlers import POD_ASSIGNED, POD_FREED, on_node
 from engine.executor import Changes, Executor
 from engine.framework.acting import Acts
-from engine.framework.decision import Decision, Placed
+from engine.framework.decision import Decision, Placed, PostFilterResult
 from engine.framework.edge import Binder, BindOutcome, EffectWriter, EventSink, PodStatusWriter
 from engine.framework.effects import Bind, Evict, Patch, SetUnschedulable, pod_event
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.frameworks import Frameworks
 from engine.framework.interface import Permitted
 from engine.framework.podinfo import PodInfo
-from engine.framework.runtime import Framework
+from engine.framework.runtime import Framework, PluginError
 from engine.framework.snapshot import Signals, Snapshot
 from engine.framework.status import Status, unschedulable
 from engine.gangs import Chosen, Gangs, Refused
@@ -430,10 +430,36 @@ class Scheduler:
         else:
             self._taken_back(refused.queued, refused.status, decision.node or "")
 
-    def reject(self, queued: QueuedPod, message: str, plugins: frozenset[str]) -> None:
+    def reject(
+        self,
+        queued: QueuedPod,
+        message: str,
+        plugins: frozenset[str],
+        nominated: str | None = None,
+    ) -> None:
         """See `gangs.Host.reject`."""
         self._measures.ended(queued, Result.UNSCHEDULABLE)
-        self._fail(queued, "Unschedulable", message, plugins)
+        self._fail(queued, "Unschedulable", message, plugins, nominated=nominated)
+
+    def rescue(self, refused: Refused) -> PostFilterResult | None:
+        """See `gangs.Host.rescue`."""
+        pod, rejections = refused.queued.pod, refused.decision.rejections
+        framework = self.framework_of(pod)
+        if rejections is None or not rejections.nodes or not framework.rescues:
+            return None
+        try:
+            return framework.post_filter(pod, self.snapshot(), rejections)
+        except PluginError:
+            return None  # told to `on_fault`; the gang does not fit
+
+    def evict(self, pod: PodInfo, rescue: PostFilterResult) -> None:
+        """See `gangs.Host.evict`."""
+        if rescue.nominated is not None:
+            self._cache.nominate(pod, rescue.nominated)
+        if rescue.evictions:
+            for one in rescue.clears:
+                self._clear(one)
+            self._begin_evicting(pod, rescue.nominated or "", rescue.evictions)
 
     # ---- leave to be bound
 
@@ -524,12 +550,8 @@ class Scheduler:
         fit_error, rescue = decision.fit_error, decision.rescue
         plugins = frozenset() if fit_error is None else fit_error.plugins
         nominated = None if rescue is None else rescue.nominated
-        if nominated is not None:
-            self._cache.nominate(queued.pod, nominated)
-        if rescue is not None and rescue.evictions:
-            for one in rescue.clears:
-                self._clear(one)
-            self._begin_evicting(queued.pod, nominated or "", rescue.evictions)
+        if rescue is not None:
+            self.evict(queued.pod, rescue)
         self._fail(queued, "Unschedulable", decision.message, plugins, nominated=nominated)
 
     def _taken_back(self, queued: QueuedPod, status: Status, node: str) -> None:
