@@ -5,7 +5,6 @@ Reads the tree as understood; changes nothing. Where it does not know, it is sil
 
 from collections.abc import Iterator, Sequence
 
-from dsl.analysis.candidates import unsaid_sets
 from dsl.analysis.cost import over_budget
 from dsl.analysis.facts import FileFacts, Inventory, MetricStock, RuleFacts, Size
 from dsl.analysis.logic import Logic
@@ -57,7 +56,6 @@ def analyse(
             yield None
         yield from logic.file(one)
         yield from same_keys(one, logic)
-        yield from unsaid_sets(one)
         yield from Ranges(one, keys).file()
         if stock is not None:
             yield from not_in_stock(one, stock)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import NodeColumns
@@ -26,6 +26,10 @@ class Nominations:
     def on(self, node: str) -> Collection[PodInfo]:
         """The pods that are promised the node."""
         return self._on.get(node, NOBODY).values()
+
+    def each(self) -> Iterator[tuple[str, Collection[PodInfo]]]:
+        """Nodes and the pods that are promised them."""
+        return ((node, promised.values()) for node, promised in self._on.items())
 
     def node_of(self, uid: str) -> str:
         """The node that the pod is promised, empty if none."""

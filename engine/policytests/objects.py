@@ -22,8 +22,8 @@ from engine.framework.podinfo import (
     UnreadablePod,
     make_pod_info,
 )
+from engine.framework.workloads import owned_by
 from engine.objects import Namespace, Node, Pod, from_builtins
-from engine.policy.podreads import owned_by
 
 Tree = dict[str, Any]
 ReadText = Callable[[str], str]

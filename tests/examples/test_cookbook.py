@@ -37,9 +37,8 @@ This page is made from the files, by `python -m tests.examples.test_cookbook`.
 
 #: Policies, bundled and of the cookbook, that `berth check` refuses until more is acted on.
 LATER = [
-    "capacity-scheduling", "coscheduling", "cross-node-preemption", "fair-share-order",
-    "pod-state", "preempt-kindly", "preempt-outside-office-hours", "preemption-toleration",
-    "spare-orphans",
+    "capacity-scheduling", "cross-node-preemption", "fair-share-order", "preempt-kindly",
+    "preempt-outside-office-hours", "preemption-toleration", "spare-orphans",
 ]  # fmt: skip
 
 
