@@ -120,7 +120,7 @@ class Front:
         """The cluster is there to be asked who may read what."""
         self._inside.session, self._inside.candidate = session, candidate
         if self.server is not None:
-            self.server.access.ask(ObjectWriter(session))
+            self.server.access.ask(ObjectWriter(session), lambda: candidate.gate.away)
 
     # ---- checks ------------------------------------------------------------------------------
 
