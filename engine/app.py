@@ -33,7 +33,7 @@ from engine.framework.frameworks import Frameworks
 from engine.framework.podinfo import make_pod_info
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import Snapshot
-from engine.front import Front, Rooms, served
+from engine.front import Front, Inside, served
 from engine.joining import Nodes, connect, synced
 from engine.kube.election import Candidate
 from engine.kube.events import KubeEventSink
@@ -156,7 +156,7 @@ class App:
         self.records = Records(lambda: self.frameworks, clock)
         names = {one.scheduler_name for one in self._profiles}
         self.comparer = Comparer(self.cache, self.queue, names)
-        self._rooms = Rooms(
+        self._inside = Inside(
             self.settings,
             clock,
             self.telemetry,
@@ -178,7 +178,7 @@ class App:
     async def run(self, stop: asyncio.Event) -> None:
         """Schedules until `stop` is set; ends cleanly: bindings in flight are waited for."""
         host = socket.gethostname()
-        async with served(self._options.serving, self._rooms, stop, host=host) as front:
+        async with served(self._options.serving, self._inside, stop, host=host) as front:
             kubeconfig = self._options.kubeconfig or self.settings.kubeconfig
             session = await connect(kubeconfig, self._clock, stop)
             if session is not None:
@@ -205,8 +205,8 @@ class App:
             )
             self.scheduler.leads = not candidate.election.leader_elect
             reflectors = self._reflectors(session, wiring)
-            self._rooms.scheduler, self._rooms.reloader = self.scheduler, self.reloader
-            self._rooms.reflectors = reflectors
+            self._inside.scheduler, self._inside.reloader = self.scheduler, self.reloader
+            self._inside.reflectors = reflectors
             async with tasks() as group:
                 self._watch(session, wiring, group.create_task)
                 background = (

@@ -131,9 +131,11 @@ def _alike(framework: Rulers, pod: PodInfo, snapshot: Snapshot) -> Hashable:
     key = None if framework.keys_move else framework.class_key(pod, snapshot)
     if framework.gangs:  # what one gang was told says nothing of another
         key = None if key is None else (key, framework.kin(pod, snapshot))
-    if key is None or not framework.of(pod).rescues:
+    own = framework.of(pod)
+    if key is None or not own.rescues:
         return key
-    return key, pod.priority, pod.pod.spec.preemption_policy
+    rescue = own.rescue_key(pod)
+    return None if rescue is None else (key, rescue)
 
 
 class Scheduler:
@@ -654,9 +656,11 @@ class Scheduler:
 
     def _begin_evicting(self, pod: PodInfo, node: str, victims: Sequence[Evict]) -> None:
         """The pod is held at the gate until it is done. Who goes already needs no push."""
-        victims = [one for one in victims if not one.pod.terminating]
+        leaving = self._cache.nominations.leaving
+        victims = [one for one in victims if not (one.pod.terminating or one.pod.uid in leaving)]
         if victims:
-            self._cache.evicts(pod.uid, still=True)
+            nodes = {one.pod.uid: self._cache.node_of(one.pod.uid) or "" for one in victims}
+            self._cache.evicts(pod.uid, nodes)
             self._measures.evicting(len(victims))
             self._start(self._evict(pod, node, victims), self._others)
 
@@ -665,11 +669,13 @@ class Scheduler:
         *most, last = victims
         gone = all(await asyncio.gather(*[self._evict_one(one, node) for one in most]))
         gone = gone and await self._evict_one(last, node)
-        self._cache.evicts(pod.uid, still=False)
+        self._cache.evicts(pod.uid, {})
         queued = self._queue.get(pod.uid)
-        # Whatever would have woken it meanwhile was held; without an eviction nothing would.
+        # Whatever would have woken it meanwhile was held; without an eviction nothing would, nor
+        # others that count on the same victims.
         if queued is not None and (not gone or queued.where is SubQueue.GATED):
-            self._queue.activate([pod.uid])
+            waiting = [one.uid for one in self._cache.nominations.on(node)] if not gone else []
+            self._queue.activate(list(dict.fromkeys([pod.uid, *waiting])))
 
     async def _evict_one(self, effect: Evict, node: str) -> bool:
         victim = effect.pod

@@ -44,12 +44,10 @@ class Acting(Struct, frozen=True):
 
 
 #: Owners of fields, and fields, that no object or table of this scheduler holds.
-_LATER: Final = (
-    "quota.", "it.quota.", "victims.",
-)  # fmt: skip
+_LATER: Final = ("it.quota.",)
 _STATEMENTS: Final = frozenset(
     {"gate", "sort", "prefilter", "filter", "forbid", "score", "prefer", "avoid", "spread", "first",
-     "reserve", "permit", "bind", "prebind", "postbind"}
+     "reserve", "permit", "bind", "prebind", "postbind", "preempt", "quota", "gang"}
 )  # fmt: skip
 ACTS_ON: Final = Acting(
     plugins=frozenset(
