@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from engine.cache import Cache
@@ -122,13 +123,32 @@ class Gangs:
         self._slices += 1
 
     def new_rules(self) -> None:
-        """A gang that is being tried is tried again by the new ones."""
+        """A gang that is being tried is tried again by the new ones; of those that wait, some may
+        be gangs no longer, which `Permits` finds when it asks.
+        """
+        for key, hold in list(self._holds.items()):
+            del self._holds[key]
+            found = self._still(hold)
+            if found is not None:
+                hold.gang = found
+                self._holds[found.key] = hold
         turn, self._turn, self._steps = self._turn, None, None
         if turn is not None:
             self._give_back(turn)
             for one in turn.members:
                 self._queue.activate([one.pod.uid])
                 self._host.reject(one, "new rules are in force", frozenset({turn.plugin}))
+
+    def _still(self, hold: Hold) -> Membership | None:
+        """The gang of members that are held, as it is now; None if it is none any longer."""
+        for uid in hold.uids:
+            held = self._permits.get(uid)
+            if held is not None:
+                with suppress(PluginError):  # told to `on_fault`
+                    framework = self._host.framework_of(held.pod)
+                    found = framework.gang(held.pod, self._host.snapshot())
+                    return None if found is None else found[1]
+        return None
 
     def _refuse_for(self, queued: QueuedPod, fault: PluginError) -> None:
         snapshot = self._host.snapshot()
