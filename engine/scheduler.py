@@ -183,7 +183,7 @@ class Scheduler:
         """The pods that wait for leave to be bound."""
         self.gangs = Gangs(host=self, cache=cache, queue=queue, permits=self.permits, clock=clock)
         """Those that wait for each other."""
-        self.permits.also = self.gangs.also
+        self.permits.also = self.gangs.holds.also
         self.add_background(self.permits)
         self._minute = int(clock.time() // _MINUTE)
         self._fault: BaseException | None = None
@@ -317,7 +317,7 @@ class Scheduler:
 
     def _tick(self) -> None:
         self._queue.flush()
-        self.gangs.check()
+        self.gangs.holds.check()
         for uid, executor in self._preparing.items():
             if self._cache.node_of(uid) is None:
                 executor.cancel("the pod is gone")

@@ -363,7 +363,7 @@ async def test_new_rules_without_the_statement_let_the_waiting_go():
     made = world(WAITS, nodes=("n1", "n2"))
     await gang(made, "a", 3)
     made.scheduler.use(chain({}), frozenset({"p"}))
-    made.scheduler.gangs.check()
+    made.scheduler.gangs.holds.check()
     made.clock.advance(11.0)
     await made.turn()
     assert sorted(name for name, _ in made.edge.binds) == ["a-0", "a-1"]
