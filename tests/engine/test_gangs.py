@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import io
+
 import msgspec
 import pytest
 
+from engine.cli.replay import frameworks_of
+from engine.config import Settings
 from engine.framework.events import Resource
 from engine.objects import PodGroup, from_builtins
 from engine.queue import SubQueue
+from engine.simulate.journal import Recorder, replay
 from tests.builders import make_node
-from tests.engine.policy.builders import chain
+from tests.engine.policy.builders import chain, compiler
 from tests.engine.test_preemption import being_deleted
 from tests.engine.test_scheduler import BOUND, REFUSED, UNKNOWN, World, in_a_loop, until
 
@@ -452,6 +457,31 @@ async def test_a_terminating_member_counts_no_more():
     await made.turn()
     assert made.edge.binds == []
     assert "has 2 of the 3 members" in condition(made, "a-2")
+
+
+@in_a_loop
+async def test_a_journal_with_gangs_is_replayed(tmp_path):
+    out = io.BytesIO()
+    recorder = Recorder(out, lambda: ())
+    text = f"{GANG} backoff 1m\n"
+    framework = chain({"p.policy": text})
+    made = World(nodes=(), rules=framework, cache=recorder.cache)
+    settings = {"settings": Settings().model_dump_json()}
+    recorder.rules(framework.bundle, {"p.policy": text}, settings)
+    made.scheduler.observe(recorder.placed)
+    for name in ("n1", "n2", "n3"):
+        made.handlers.nodes.on_add(make_node(name, cpu="2"))
+    await gang(made, "a", 2, size=2)
+    await gang(made, "b", 2, size=2)
+    made.comes("plain", cpu="1")
+    await made.turn()
+    assert len(made.edge.binds) == 3
+    assert any(decision.fit_error is not None for decision in made.decisions)
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(out.getvalue())
+    report = replay(path, frameworks_of(compiler()))
+    assert report.differences == []
+    assert report.decisions == len(made.decisions)
 
 
 # ---- objects of groups ---------------------------------------------------------------------------
