@@ -13,7 +13,8 @@ from typing import Final
 
 import msgspec
 
-from dsl.plan import MetricSpec, Plan
+from dsl.checker.rules import reads_of
+from dsl.plan import MetricSpec, Plan, RuleBase
 from engine.cache.beside import FINISHED, HEARTBEATS, NOMINATED, PREVIOUS, QUEUE, TIMES, VOLUMES
 from engine.policy.support import rules_of
 
@@ -74,7 +75,7 @@ class Needs(msgspec.Struct, frozen=True):
 def needs_of(plans: Iterable[Plan]) -> Needs:
     """What these policies need; those that are off need nothing."""
     in_use = [plan for plan in plans if plan.mode != "off"]
-    reads = {read for plan in in_use for rule in rules_of(plan) for read in rule.reads}
+    reads = {read for plan in in_use for rule in rules_of(plan) for read in _read_by(rule)}
     specs = [spec for plan in in_use for spec in plan.metrics]
     return Needs(
         attended=frozenset().union(*(_ATTENDED[read] for read in reads & _ATTENDED.keys())),
@@ -82,6 +83,15 @@ def needs_of(plans: Iterable[Plan]) -> Needs:
         fields=frozenset(field_of(spec) for spec in specs if spec.source == _OBJECT),
         usage=frozenset(spec.of for spec in specs if spec.source == _USAGE),
     )
+
+
+def _read_by(rule: RuleBase) -> frozenset[str]:
+    """What the rule looks at to decide, and for what it says of that."""
+    core = getattr(rule, "core", None)
+    texts = [getattr(core, "message", None)]
+    texts += [action.text for action in getattr(core, "actions", ())]
+    parts = (part for text in texts if text is not None for part in text.parts)
+    return rule.reads | reads_of(*(part for part in parts if not isinstance(part, str))).fields
 
 
 def field_of(spec: MetricSpec) -> Field:
