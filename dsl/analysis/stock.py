@@ -22,12 +22,12 @@ from dsl.analysis.facts import (
 )
 from dsl.analysis.keys import bare
 from dsl.diagnostics import Diagnostic
+from dsl.foreign import closest
 from dsl.functions import TEXT_TESTS
 from dsl.plan import UseLine
 from dsl.schema import WELL_KNOWN_LABELS
 from dsl.types import Level
 
-_FAR: Final = 3
 _MAX_SHOWN: Final = 5
 
 
@@ -218,7 +218,7 @@ def _label(
         return
     wanted = _listed([f"{key}={one}" for one in values])
     most = sorted(there.items(), key=lambda one: (-one[1], one[0]))
-    near = _nearest(str(values[0]), there)
+    near = closest(str(values[0]), there)
     shown = near if near is not None else most[0][0]
     count = there[shown]
     yield warning(
@@ -253,7 +253,7 @@ def _image(
 def _finding(
     rule: RuleFacts, node: ir.Expr, message: str, word: str, known: Iterable[str]
 ) -> Diagnostic:
-    near = _nearest(word, known)
+    near = closest(word, known)
     hints = [f"did you mean `{near}`?"] if near is not None else []
     return warning("P401", message, rule.source, node.span, *hints)
 
@@ -261,30 +261,3 @@ def _finding(
 def _listed(words: list[str]) -> str:
     shown = words[:_MAX_SHOWN]
     return " or ".join(shown) + (" ..." if len(words) > len(shown) else "")
-
-
-def _nearest(word: str, words: Iterable[str]) -> str | None:
-    """Returns the nearest word, None if none is near."""
-    best, least = None, _FAR
-    for one in sorted(words):
-        far = _distance(word, one, least)
-        if far < least and far * 2 < max(len(word), 2):
-            best, least = one, far
-    return best
-
-
-def _distance(left: str, right: str, enough: int) -> int:
-    """Returns how many insertions, deletions, changes or swaps lead from one to the other."""
-    if abs(len(left) - len(right)) >= enough:
-        return enough
-    older: list[int] = []
-    row = list(range(len(right) + 1))
-    for i, a in enumerate(left, 1):
-        older, before, row = row if i == 1 else older, row, [i]
-        for j, b in enumerate(right, 1):
-            one = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
-            if i > 1 and j > 1 and a == right[j - 2] and left[i - 2] == b:
-                one = min(one, older[j - 2] + 1)
-            row.append(one)
-        older = before
-    return row[-1]

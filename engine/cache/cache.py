@@ -293,9 +293,9 @@ class Cache:
         return uid in self._assumed
 
     @property
-    def has_assumed(self) -> bool:
-        """True while only we say of some pod that it is on a node."""
-        return bool(self._assumed)
+    def assumed_pods(self) -> int:
+        """Of how many pods only we say that they are on a node."""
+        return len(self._assumed)
 
     def node_of(self, uid: str) -> str | None:
         """The name of the node the pod is bound to or assumed on, None if it is not known."""
@@ -484,9 +484,9 @@ class Cache:
         """The node that a waiting pod is promised, empty if none."""
         return self.nominations.node_of(uid)
 
-    def evicts(self, uid: str, *, still: bool) -> None:
-        """The victims of a waiting pod are being deleted, or no longer."""
-        self.nominations.evicts(uid, still=still)
+    def evicts(self, uid: str, victims: Mapping[str, str]) -> None:
+        """The victims of a waiting pod, by UID with their nodes, are being deleted; none: done."""
+        self.nominations.evicts(uid, victims)
 
     # ---- beside nodes ----------------------------------------------------------------------
 

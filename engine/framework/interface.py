@@ -202,6 +202,11 @@ class Room:
     need: int
     short: str
 
+    @property
+    def title(self) -> str:
+        """Tells it from rooms of which pods take something else."""
+        return f"request {self.resource}"
+
     def held(self, pod: PodInfo) -> int:
         """What a pod on the node takes of it."""
         return pod.requests.get(self.resource, 0) if self.resource else 1
@@ -232,12 +237,16 @@ class Rooms:
 class Stand(Protocol):
     """A row as it would be, for one pod: beside those to which it is promised before that."""
 
-    def move(self, pods: Sequence[PodInfo], sign: int) -> None:
-        """Pods come to it (1) or leave it (-1)."""
+    def move(self, pods: Sequence[PodInfo], sign: int, row: int | None = None) -> None:
+        """Pods come to it (1) or leave it (-1), or another row."""
         ...
 
     def fits(self) -> bool:
         """Whether it takes the pod now."""
+        ...
+
+    def passes(self, rows: NDArray[np.intp]) -> BoolColumn:
+        """Which of some rows take the pod now."""
         ...
 
     def why(self) -> tuple[str, ...]:
@@ -254,6 +263,10 @@ class Trial(Protocol):
 
     def rooms(self, rows: NDArray[np.intp]) -> Rooms | None:
         """What decides on the rows as pods leave them, where amounts alone do; None: nowhere."""
+        ...
+
+    def spans(self) -> bool:
+        """Whether a filter says of a row what pods of other rows change."""
         ...
 
     def others(self, plugins: frozenset[str]) -> Mapping[int, tuple[bool, tuple[str, ...]]]:
@@ -276,12 +289,12 @@ UNSHARED: Final = _Unshared()
 """As a class key: no other pod is like this one, so nothing is kept for it."""
 
 
-class Binding(Enum):
-    """How a pod is bound."""
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """How a pod is bound: by the plugin `by`, by the scheduler if that is empty, or not at all."""
 
-    NO_SAY = "no say"
-    DEFAULT = "default"
-    DRY_RUN = "dry run"
+    dry_run: bool = False
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,11 +383,16 @@ class Points:
             important first.
         with_pod: the state of `pre_filter` with a pod more (1) or less (-1) on a row; what it sees
             in the what-if snapshot of such a question is enough without it.
+        what_if: instead of `pre_filter` for questions about rows as they could be, where pods that
+            leave may change what that says of all nodes: it never ends the question.
         concerns: whether another pod that comes to a row or leaves it can change the answer about
             it; of two pods equal but for name and requests both do, or neither. Without it, all
             may.
         rooms: what the filter comes to if it is nothing but a look at amounts of the row.
-        post_filter: asked in order when no node is feasible, until one succeeds.
+        post_filter: asked in order when no node is feasible, until one succeeds, or says that
+            nothing helps (unresolvable).
+        rescue_key: what `post_filter` reads of the pod, but its class, priority and preemption
+            policy; as `class_key`.
 
     The acting tier, on a snapshot that has the pod on its node already:
 
@@ -383,7 +401,9 @@ class Points:
         permit: lets the pod go, holds it or takes it back; also asked how many seconds it has
             waited by now, 0 at first.
         pre_bind: what is to be done before the pod is bound.
-        bind: how it is bound; the first that has a say wins.
+        bind: how it is bound; the first that has a say, and does not say None, wins.
+        binder: what has to be done so that somebody else binds a pod that `bind` hands to this
+            plugin; then the scheduler waits until the pod is on its node.
         post_bind: Events to tell and patches to write once the pod is known to be bound; one that
             cannot be written is logged.
         acts_on: whether any of these has anything to do with the pod; what it says of a pod never
@@ -410,13 +430,16 @@ class Points:
     normalize: Callable[[State, Scores], Scores] | None = None
     tiers: Callable[[PodInfo, Snapshot, NDArray[np.intp]], Sequence[BoolColumn]] | None = None
     with_pod: Callable[[State, PodInfo, Snapshot, int, int], State] | None = None
+    what_if: Callable[[PodInfo, Snapshot], PreFilterResult] | None = None
     concerns: Callable[[State, PodInfo, PodInfo, Snapshot], bool] | None = None
     rooms: Callable[[PodInfo, Snapshot], Sequence[Room]] | None = None
     post_filter: Callable[[PodInfo, Snapshot, Rejections, WhatIf], PostFilterResult] | None = None
+    rescue_key: Callable[[PodInfo], Hashable] | None = None
     reserve: Callable[[PodInfo, Snapshot, int], Reserved] | None = None
     permit: Callable[[PodInfo, Snapshot, int, float], Permitted] | None = None
     pre_bind: Callable[[PodInfo, Snapshot, int, Decision], PreBound] | None = None
-    bind: Callable[[PodInfo, Snapshot], Binding] | None = None
+    bind: Callable[[PodInfo, Snapshot], Binding | None] | None = None
+    binder: Callable[[PodInfo, Snapshot, int], Sequence[Effect]] | None = None
     post_bind: Callable[[PodInfo, Snapshot, int, Decision], Sequence[Emit | Patch]] | None = None
     acts_on: Callable[[PodInfo], bool] | None = None
     reads_scores: bool = False

@@ -54,6 +54,8 @@ _MINUTE: Final = 60.0
 #: A moment after a comparison turns; what is computed of it may be off in the last digit.
 _PAST: Final = 0.001
 _KEPT: Final = 128
+#: As the state of a filter: what the pod is to the rules is asked at each snapshot.
+_ANEW: Final = object()
 _REMEMBERED: Final = 4096
 #: No two worlds that differ have the same one, of whatever profile they are.
 _STAMPS: Final = count(1)
@@ -160,14 +162,17 @@ class PolicyPlugin:
             pre_enqueue=self._gate if plan.gates else None,
             # What pods have before this one may be what it waits for.
             gate_moves=bool(plan.gates) and not _of_pod_alone(plan.gates),
-            turns_at=self._turns_at if self._turning or self._counts_tries else None,
+            turns_at=self._turns_at
+            if self._turning or self._counts_tries or self._gangs.turn
+            else None,
             sort_key=self._sort_key if plan.sorts else None,
             kin=self._gangs.kin if plan.gangs else None,
             gang=self._gangs.gang if plan.gangs else None,
             class_key=self._class_key,
             key_moves=self._key_moves(),
             pre_filter=self._pre_filter if decides else None,
-            filter=self._filter if plan.filters else None,
+            filter=self._filter if decides else None,
+            what_if=self._what_if if plan.prefilters else None,
             pre_score=self._pre_score if plan.scores else None,
             score=self._score if plan.scores else None,
             tiers=self._preferred if plan.tiers else None,
@@ -194,8 +199,8 @@ class PolicyPlugin:
         subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot, pod.uid)
         if self._counts_tries and self.plan.gated(subject, world) is None:
             return snapshot.now  # the next try counts one more
-        turning = (turns(subject, world) for turns in self._turning)
-        return snapshot.now + min(turning, default=math.inf) + _PAST
+        soonest = min((turns(subject, world) for turns in self._turning), default=math.inf)
+        return min(snapshot.now + soonest, self._gangs.turns_at(pod, snapshot)) + _PAST
 
     def _deciding(self) -> tuple[RuleBase, ...]:
         """The rules that can turn a pod away, wherever they are asked."""
@@ -268,8 +273,20 @@ class PolicyPlugin:
             shared=None if moves else asked.filters,
         )
 
+    def _what_if(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+        """What a prefilter says of all nodes is asked anew where some pods are gone."""
+        if self._ask(pod, snapshot).stop is None:
+            return PolicyPlugin._pre_filter(self, pod, snapshot)
+        return PreFilterResult(state=_ANEW, scope=Scope.ALL)
+
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """Rules are AND-ed."""
+        if state is _ANEW:
+            asked = self._ask(pod, snapshot)
+            if asked.stop is not None:
+                none = np.zeros(len(np.arange(snapshot.nodes.size)[rows]), np.bool_)
+                return Verdicts.uniform(none, status_of(asked.stop))
+            state = asked.filters
         parts: tuple[Parts | None, ...] = state
         world = self._worlds.of(snapshot, pod.uid)
         masks = []
@@ -383,24 +400,24 @@ class PolicyPlugin:
 
     def _pre_bind(self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision) -> PreBound:
         subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot, pod.uid)
-        done = self.plan.prebind(subject, world, row, _results(decision))
+        done = self.plan.prebind(subject, world, row, results_of(decision))
         return PreBound(
             annotations=_set(done, "annotate"),
             labels=_set(done, "label"),
             events=tuple(_told(self.plan, pod, done)),
         )
 
-    def _bind(self, pod: PodInfo, snapshot: Snapshot) -> Binding:
+    def _bind(self, pod: PodInfo, snapshot: Snapshot) -> Binding | None:
         rule = self.plan.binder(self._subject(pod, snapshot), self._worlds.of(snapshot, pod.uid))
         if rule is None:
-            return Binding.NO_SAY
-        return Binding.DRY_RUN if rule.core.kind == "dry" else Binding.DEFAULT
+            return None
+        return Binding(dry_run=rule.core.kind == "dry", by=rule.core.name)
 
     def _post_bind(
         self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision
     ) -> Sequence[Emit | Patch]:
         subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot, pod.uid)
-        done = self.plan.postbind(subject, world, row, _results(decision))
+        done = self.plan.postbind(subject, world, row, results_of(decision))
         labels, annotations = _set(done, "label"), _set(done, "annotate")
         told = _told(self.plan, pod, done)
         return [*told, set_on_pod(pod, labels, annotations)] if labels or annotations else told
@@ -520,7 +537,8 @@ def status_of(stop: Stop) -> Status:
     return Status(Code(stop.status), (f"{stop.message} ({place_of(stop.rule)})",))
 
 
-def _results(decision: Decision) -> dict[str, float]:
+def results_of(decision: Decision) -> dict[str, float]:
+    """The scores of the chosen node as `prebind:` and `postbind:` read them."""
     scores = {f"score[{one.plugin}]": one.normalized for one in decision.scores}
     return {"score.total": decision.total} | scores
 
@@ -583,6 +601,7 @@ _WAKING: Final[Mapping[str, tuple[tuple[ClusterEvent, ...], Cause]]] = MappingPr
         "nodes": ((_node(Action.ALL),), Cause.ANY),
         "pods": ((ClusterEvent(Resource.ASSIGNED_POD, Action.ALL),), Cause.ANY),
         "pod": ((ClusterEvent(Resource.TARGET_POD, Action.UPDATE),), Cause(0)),
+        "quotas": ((ClusterEvent(Resource.ELASTIC_QUOTA, Action.ALL),), Cause(0)),
         "namespaces": ((ClusterEvent(Resource.NAMESPACE, Action.ALL),), Cause.ANY),
         # A pod is tried again, or a rule turns by the clock.
         "tries": ((_TIME,), Cause(0)),

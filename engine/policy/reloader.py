@@ -15,7 +15,7 @@ effect whole or not at all.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,8 +32,15 @@ from dsl.source import SourceFile, Span, make_source
 from dsl.types import PLAIN, SECONDS
 from engine.clock import Clock
 from engine.config import BerthDocument, MetricSection, PolicyOverride
+from engine.framework.profile import Profile
 from engine.policy.sources import Texts
-from engine.policy.support import names_of_plugins, unsupported, without_policy
+from engine.policy.support import (
+    at_load,
+    binders_of,
+    installed,
+    names_of_plugins,
+    without_policy,
+)
 
 _HASH_DIGITS: Final = 12
 _LOOK_SECONDS: Final = 0.25
@@ -87,6 +94,8 @@ class CompileSettings:
 
     overrides: Mapping[str, PolicyOverride]
     metrics: Mapping[str, MetricDefinition]
+    binders: frozenset[str] = frozenset()
+    """The plugins that bind pods which `bind: with` hands to them."""
 
     def applied(self, plan: Plan) -> Plan:
         """The plan with what the configuration says of it."""
@@ -97,11 +106,14 @@ class CompileSettings:
         return replace(plan, **given)
 
 
-def compile_settings(berth: BerthDocument) -> CompileSettings:
-    """The part of the configuration that compiling needs."""
+def compile_settings(
+    berth: BerthDocument, profiles: Iterable[Profile] | None = None
+) -> CompileSettings:
+    """The part of the configuration that compiling needs; profiles that it may take are all."""
     return CompileSettings(
         berth.policies.overrides,
         {name: _definition(section) for name, section in berth.metrics.items()},
+        installed() if profiles is None else binders_of(profiles),
     )
 
 
@@ -149,7 +161,7 @@ def _outcome(
     result: CompileResult, files: Texts, settings: CompileSettings, title: str
 ) -> Bundle | Refusal:
     run = [plan for plan in map(settings.applied, result.plans) if plan.mode != "off"]
-    missing = (one for plan in run for one in unsupported(plan))
+    missing = (one for plan in run for one in at_load(plan, settings.binders))
     diagnostics = (*result.diagnostics, *names_of_plugins(result.plans), *missing)
     errors = [d for d in diagnostics if d.is_error]
     if not errors:
