@@ -35,6 +35,20 @@ _ATTENDED: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "node.volumes.limit": frozenset({VOLUMES}),
     }
 )
+#: Fields of pods on nodes -> the part of `engine.kube.sharing` that has to be kept for them.
+_PARTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "it.annotation": "annotations",
+        "it.created": "created",
+        "it.workload": "owners",
+        "it.owner.kind": "owners",
+        "it.owner.name": "owners",
+        "pod.previous_node": "owners",
+        "it.ready": "statuses",
+        "it.restarts": "statuses",
+        "it.scheduled_at": "statuses",
+    }
+)
 _WORKLOAD: Final = "workload."
 _USAGE: Final = "usage"
 _OBJECT: Final = "object"
@@ -55,12 +69,14 @@ class Needs(msgspec.Struct, frozen=True):
         workloads: whether the objects that pods are made from are read.
         fields: fields of objects of any kind.
         usage: of whom the use of cores and memory is read, `node` or `pod`.
+        of_pods: what of pods on nodes is kept.
     """
 
     attended: frozenset[str] = frozenset()
     workloads: bool = False
     fields: frozenset[Field] = frozenset()
     usage: frozenset[str] = frozenset()
+    of_pods: frozenset[str] = frozenset()
 
     def __or__(self, other: Needs) -> Needs:
         """What either needs."""
@@ -69,6 +85,7 @@ class Needs(msgspec.Struct, frozen=True):
             self.workloads or other.workloads,
             self.fields | other.fields,
             self.usage | other.usage,
+            self.of_pods | other.of_pods,
         )
 
 
@@ -82,6 +99,9 @@ def needs_of(plans: Iterable[Plan]) -> Needs:
         workloads=any(read.startswith(_WORKLOAD) for read in reads),
         fields=frozenset(field_of(spec) for spec in specs if spec.source == _OBJECT),
         usage=frozenset(spec.of for spec in specs if spec.source == _USAGE),
+        of_pods=frozenset(_PARTS.values())
+        if any(plan.gangs or plan.quotas for plan in in_use)  # what they ask of members is not told
+        else frozenset(_PARTS[read] for read in reads & _PARTS.keys()),
     )
 
 

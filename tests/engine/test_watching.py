@@ -43,7 +43,10 @@ from tests.engine.test_reads import OWNED, OWNER, furnish, named
         ("gate: count(queue.pods where it.attempts > 3) < 2\n", Needs(frozenset({QUEUE, TIMES}))),
         ("score: count(node.nominated)\n", Needs(frozenset({NOMINATED}))),
         ("filter: now - node.heartbeat < 1m\n", Needs(frozenset({HEARTBEATS}))),
-        ("avoid: node.name == pod.previous_node\n", Needs(frozenset({PREVIOUS}))),
+        ("avoid: node.name == pod.previous_node\n",
+         Needs(frozenset({PREVIOUS}), of_pods=frozenset({"owners"}))),
+        ("filter: not any(node.pods where it.annotation a=b and it.ready)\n",
+         Needs(of_pods=frozenset({"annotations", "statuses"}))),
         ("prebind: annotate a/b = workload.label[x]\n", Needs(workloads=True)),
         ('filter: node.ready message "{workload.replicas} wanted"\n', Needs(workloads=True)),
         ("metric m = usage cpu by pod\nfilter: sum(m ?? 0 over node.pods) < 5\n",
@@ -294,6 +297,40 @@ def test_what_nobody_reads_any_more_is_not_watched():
                 assert cache.beside.pods("finished").size == 0
 
     run(main)
+
+
+def test_an_edit_that_reads_what_was_not_kept_of_pods_has_them_listed_once_more():
+    held = "filter: not any(node.pods where it.annotation lonely=yes)\n"
+
+    async def main():
+        async with embedded(nodes=2, files={"r.policy": "prefer: most node.cpu.free\n"}) as cluster:
+            cluster.create("namespaces", {"metadata": {"name": "d"}})
+            first, second = nodes_of(cluster)
+            spec = {"nodeName": first, "containers": [{"name": "c", "image": "i"}]}
+            meta = {"name": "runs", "annotations": {"lonely": "yes"}, "labels": {"a": "b"}}
+            cluster.create("pods", {"metadata": meta, "spec": spec}, namespace="d")
+            async with process(cluster, settings_of()) as berth:
+                await berth.until(lambda: berth.bundles)
+                cache = berth.app.cache
+                (kept,) = cache.pods_on(first)
+                assert (kept.pod.metadata.annotations, kept.pod.metadata.labels) == (
+                    None,
+                    {"a": "b"},
+                )
+                berth.rules({"r.policy": held})
+                await berth.until(lambda: len(berth.bundles) == 2)
+                (kept,) = cache.pods_on(first)
+                assert kept.pod.metadata.annotations == {"lonely": "yes"}
+                assert await berth.lands(berth.pod("p")) == second
+                notes = [note for reason, note in berth.events("ConfigMap")
+                         if reason == "PoliciesAwaiting"]  # fmt: skip
+                assert notes[0].endswith("pods once more, for what was not kept of them")
+
+    run(main)
+
+
+def nodes_of(cluster):
+    return sorted(one["metadata"]["name"] for one in cluster.list("nodes"))
 
 
 def test_a_journal_holds_what_such_rules_read(tmp_path):
