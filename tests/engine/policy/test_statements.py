@@ -14,7 +14,7 @@ from engine.plugins.registry import default_plugins
 from engine.policy.chain import framework_of, worlds_of
 from engine.policy.reloader import Refusal, compile_at_once, compile_settings
 from engine.queue import SubQueue
-from engine.telemetry import Count
+from engine.telemetry import ATTEMPTS
 from tests.builders import make_node
 from tests.engine.policy.builders import compiled, compiler
 from tests.engine.test_preemption import settle
@@ -299,7 +299,7 @@ async def test_a_pod_is_handed_to_who_binds_it_and_watched_until_it_is_bound():
     assert made.assigned("a") == ("n1", True)
     made.bound(pod, "n1")
     await settle(made)
-    assert made.telemetry[Count.ATTEMPTS_SCHEDULED] == 2
+    assert made.telemetry.value(ATTEMPTS, "scheduled", "berth") == 2
     assert made.where("a") is None
 
 
