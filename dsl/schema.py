@@ -248,6 +248,7 @@ def _pod() -> Iterator[FieldSpec]:
             keyed=name.rsplit(".", 1)[1] in keyed,
             optional=of is not BOOL,
             changes=name.startswith("quota."),
+            wakes=("pods", "quotas") if name.startswith("quota.") else (),
         )
     yield FieldSpec("namespace.name", TEXT, level, "namespace of the pod", letters=NAME)
     for part in ("label", "annotation"):

@@ -57,6 +57,7 @@ from engine.policy.reloader import (
     compile_settings,
     in_a_line,
 )
+from engine.policy.shadow import Shadow
 from engine.policy.sources import ConfigMapSource, FolderSource, Offer, Texts
 from engine.policy.support import new_compiler
 from engine.queue import SchedulingQueue
@@ -69,7 +70,8 @@ from engine.signals.store import SignalStore
 from engine.simulate.journal import Recorder
 from engine.tasks import tasks, unless
 from engine.telemetry import Count, Telemetry
-from engine.watching import Rooms, Watching
+from engine.watching import Rooms as WatchingRooms
+from engine.watching import Watching
 from engine.watching.objects import OBJECT
 from engine.watching.watching import Start
 
@@ -144,6 +146,13 @@ class App:
             max_in_unschedulable=self.settings.max_in_unschedulable_seconds,
         )
         self._plain = plain
+        self.shadow = Shadow(
+            worlds=self._worlds,
+            rulers=lambda: self.frameworks,
+            clock=clock,
+            telemetry=self.telemetry,
+            tell=self._tell_shadow,
+        )
         self.records = Records(lambda: self.frameworks, clock)
         names = {one.scheduler_name for one in self._profiles}
         self.comparer = Comparer(self.cache, self.queue, names)
@@ -318,13 +327,15 @@ class App:
         else:
             self._config_map = source
         scheduler.add_background(self.reloader)
+        scheduler.add_background(self.shadow)
+        scheduler.observe(self.shadow.placed)
 
     def _watch(self, session: Session, wiring: Wiring, start: Start) -> None:
         """What policies read beside nodes and pods has a place to be watched from."""
         assert self.scheduler is not None
         if self.reloader is None:
             return
-        rooms = Rooms(
+        rooms = WatchingRooms(
             self.cache,
             self.queue,
             self.signals,
@@ -406,6 +417,7 @@ class App:
         if self._recorder is not None:
             self._recorder.rules(bundle.hash, bundle.files, self._recorded_settings())
         self.scheduler.use(self.frameworks_of(bundle), changed)
+        self.shadow.use(bundle.plans)
         log.info(
             'Policies in force source="%s" bundle="%s" policies="%s"',
             self.reloader.title,
@@ -488,6 +500,10 @@ class App:
         self._tell_source("Warning", "PoliciesRefused", f"{refusal.summary}; {stay}{details}")
         for hook in self._hooks.refused:
             hook(refusal)
+
+    def _tell_shadow(self, line: str) -> None:
+        log.info("%s", line)
+        self._tell_source("Normal", "PolicyShadow", line)
 
     def _tell_source(self, kind: str, reason: str, note: str) -> None:
         source = self._config_map

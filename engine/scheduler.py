@@ -36,14 +36,14 @@ from engine.display import plain
 from engine.eventhandlers import POD_ASSIGNED, POD_FREED, on_node
 from engine.executor import Changes, Executor
 from engine.framework.acting import Acts
-from engine.framework.decision import Decision, Placed
+from engine.framework.decision import Decision, Placed, PostFilterResult
 from engine.framework.edge import Binder, BindOutcome, EffectWriter, EventSink, PodStatusWriter
 from engine.framework.effects import Bind, Evict, Patch, SetUnschedulable, pod_event
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.frameworks import Frameworks
 from engine.framework.interface import Permitted
 from engine.framework.podinfo import PodInfo
-from engine.framework.runtime import Framework
+from engine.framework.runtime import Framework, PluginError
 from engine.framework.snapshot import Signals, Snapshot
 from engine.framework.status import Status, unschedulable
 from engine.gangs import Chosen, Gangs, Refused
@@ -131,9 +131,11 @@ def _alike(framework: Rulers, pod: PodInfo, snapshot: Snapshot) -> Hashable:
     key = None if framework.keys_move else framework.class_key(pod, snapshot)
     if framework.gangs:  # what one gang was told says nothing of another
         key = None if key is None else (key, framework.kin(pod, snapshot))
-    if key is None or not framework.of(pod).rescues:
+    own = framework.of(pod)
+    if key is None or not own.rescues:
         return key
-    return key, pod.priority, pod.pod.spec.preemption_policy
+    rescue = own.rescue_key(pod)
+    return None if rescue is None else (key, rescue)
 
 
 class Scheduler:
@@ -428,10 +430,36 @@ class Scheduler:
         else:
             self._taken_back(refused.queued, refused.status, decision.node or "")
 
-    def reject(self, queued: QueuedPod, message: str, plugins: frozenset[str]) -> None:
+    def reject(
+        self,
+        queued: QueuedPod,
+        message: str,
+        plugins: frozenset[str],
+        nominated: str | None = None,
+    ) -> None:
         """See `gangs.Host.reject`."""
         self._measures.ended(queued, Result.UNSCHEDULABLE)
-        self._fail(queued, "Unschedulable", message, plugins)
+        self._fail(queued, "Unschedulable", message, plugins, nominated=nominated)
+
+    def rescue(self, refused: Refused) -> PostFilterResult | None:
+        """See `gangs.Host.rescue`."""
+        pod, rejections = refused.queued.pod, refused.decision.rejections
+        framework = self.framework_of(pod)
+        if rejections is None or not rejections.nodes or not framework.rescues:
+            return None
+        try:
+            return framework.post_filter(pod, self.snapshot(), rejections)
+        except PluginError:
+            return None  # told to `on_fault`; the gang does not fit
+
+    def evict(self, pod: PodInfo, rescue: PostFilterResult) -> None:
+        """See `gangs.Host.evict`."""
+        if rescue.nominated is not None:
+            self._cache.nominate(pod, rescue.nominated)
+        if rescue.evictions:
+            for one in rescue.clears:
+                self._clear(one)
+            self._begin_evicting(pod, rescue.nominated or "", rescue.evictions)
 
     # ---- leave to be bound
 
@@ -522,12 +550,8 @@ class Scheduler:
         fit_error, rescue = decision.fit_error, decision.rescue
         plugins = frozenset() if fit_error is None else fit_error.plugins
         nominated = None if rescue is None else rescue.nominated
-        if nominated is not None:
-            self._cache.nominate(queued.pod, nominated)
-        if rescue is not None and rescue.evictions:
-            for one in rescue.clears:
-                self._clear(one)
-            self._begin_evicting(queued.pod, nominated or "", rescue.evictions)
+        if rescue is not None:
+            self.evict(queued.pod, rescue)
         self._fail(queued, "Unschedulable", decision.message, plugins, nominated=nominated)
 
     def _taken_back(self, queued: QueuedPod, status: Status, node: str) -> None:
@@ -632,9 +656,11 @@ class Scheduler:
 
     def _begin_evicting(self, pod: PodInfo, node: str, victims: Sequence[Evict]) -> None:
         """The pod is held at the gate until it is done. Who goes already needs no push."""
-        victims = [one for one in victims if not one.pod.terminating]
+        leaving = self._cache.nominations.leaving
+        victims = [one for one in victims if not (one.pod.terminating or one.pod.uid in leaving)]
         if victims:
-            self._cache.evicts(pod.uid, still=True)
+            nodes = {one.pod.uid: self._cache.node_of(one.pod.uid) or "" for one in victims}
+            self._cache.evicts(pod.uid, nodes)
             self._measures.evicting(len(victims))
             self._start(self._evict(pod, node, victims), self._others)
 
@@ -643,11 +669,13 @@ class Scheduler:
         *most, last = victims
         gone = all(await asyncio.gather(*[self._evict_one(one, node) for one in most]))
         gone = gone and await self._evict_one(last, node)
-        self._cache.evicts(pod.uid, still=False)
+        self._cache.evicts(pod.uid, {})
         queued = self._queue.get(pod.uid)
-        # Whatever would have woken it meanwhile was held; without an eviction nothing would.
+        # Whatever would have woken it meanwhile was held; without an eviction nothing would, nor
+        # others that count on the same victims.
         if queued is not None and (not gone or queued.where is SubQueue.GATED):
-            self._queue.activate([pod.uid])
+            waiting = [one.uid for one in self._cache.nominations.on(node)] if not gone else []
+            self._queue.activate(list(dict.fromkeys([pod.uid, *waiting])))
 
     async def _evict_one(self, effect: Evict, node: str) -> bool:
         victim = effect.pod

@@ -39,6 +39,11 @@ class Count(Enum):
     OBJECTS_UNREADABLE = "objects_unreadable"
     POLICY_RELOADS = "policy_reloads"
     POLICY_RELOADS_REFUSED = "policy_reloads_refused"
+    SHADOW_PODS = "shadow_pods"
+    SHADOW_LEFT_OUT = "shadow_pods_left_out"
+    SHADOW_REJECTED = "shadow_would_have_rejected"
+    SHADOW_MOVED = "shadow_would_have_chosen_another"
+    SHADOW_HELD = "shadow_would_have_held"
     PLUGIN_ERRORS = "plugin_errors"
     SIGNAL_QUERIES = "signal_queries"
     SIGNAL_ERRORS = "signal_query_errors"
@@ -208,13 +213,20 @@ class Telemetry:
 
     def __init__(self) -> None:
         self._counts: Counter[Count] = Counter()
+        self._of: dict[Count, Counter[str]] = {}
         self._labelled: dict[Metric, dict[Labels, float]] = {}
         self._histograms: dict[Metric, dict[Labels, Histogram]] = {}
         self._read: dict[Metric, Read] = {}
 
-    def add(self, what: Count, amount: int = 1) -> None:
-        """Counts."""
+    def add(self, what: Count, amount: int = 1, *, of: str = "") -> None:
+        """Counts; `of` says of what in particular: the place of a rule."""
         self._counts[what] += amount
+        if of:
+            self._of.setdefault(what, Counter())[of] += amount
+
+    def of(self, what: Count) -> Mapping[str, int]:
+        """The same by what it was of in particular."""
+        return self._of.get(what, {})
 
     def __getitem__(self, what: Count) -> int:
         return self._counts[what]

@@ -13,7 +13,7 @@ from dsl.analysis.order import decided, same_keys
 from dsl.analysis.ranges import Ranges
 from dsl.analysis.samples import not_sampled, question_of
 from dsl.analysis.shares import Shares
-from dsl.analysis.stock import not_in_stock, read_inventory
+from dsl.analysis.stock import at_use, not_in_stock, read_inventory
 from dsl.analysis.texts import odd_texts, without_arrow
 from dsl.diagnostics import Diagnostic
 
@@ -44,6 +44,8 @@ def analyse(
     for one in files:
         yield from over_budget(one, size, keys)
         if one.used is not None:
+            if stock is not None:
+                yield from at_use(one.used, not_in_stock(one, stock))
             continue
         yield from unused(one)
         yield from contradicting_status(one)

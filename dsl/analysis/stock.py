@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from dsl import ir
 from dsl.analysis.facts import (
     FileFacts,
@@ -22,6 +24,7 @@ from dsl.analysis.keys import bare
 from dsl.diagnostics import Diagnostic
 from dsl.foreign import closest
 from dsl.functions import TEXT_TESTS
+from dsl.plan import UseLine
 from dsl.schema import WELL_KNOWN_LABELS
 from dsl.types import Level
 
@@ -99,6 +102,14 @@ def not_in_stock(facts: FileFacts, stock: Inventory) -> Iterator[Diagnostic]:
                 if id(node) not in seen:
                     seen.add(id(node))
                     yield from _look(rule, node, stock)
+
+
+def at_use(used: UseLine, findings: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
+    """Yields them where the policy is used: it is told other values there, its text is given."""
+    source, span = used.place
+    for one in findings:
+        message = f"`use {used.name}`: {one.message}"
+        yield replace(one, message=message, source=source, span=span, labels=())
 
 
 def _wanted(root: ir.Expr | None, *, wanted: bool) -> Iterator[ir.Expr]:
@@ -193,7 +204,14 @@ def _label(
     many: int,
 ) -> Iterator[Diagnostic]:
     if key not in known:
-        yield _finding(rule, node, f"no {owner} has the label {key}", key, known)
+        # What others write with a slash between them is a key and its value.
+        label, _, value = key.partition("/")
+        if value in known.get(label, ()):
+            text = f"no {owner} has the label {key}"
+            help_ = f"did you mean `{label}={value}`?"
+            yield warning("P401", text, rule.source, node.span, help_)
+        else:
+            yield _finding(rule, node, f"no {owner} has the label {key}", key, known)
         return
     there = known[key]
     if not values or any(one in there for one in values):

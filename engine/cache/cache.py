@@ -484,9 +484,9 @@ class Cache:
         """The node that a waiting pod is promised, empty if none."""
         return self.nominations.node_of(uid)
 
-    def evicts(self, uid: str, *, still: bool) -> None:
-        """The victims of a waiting pod are being deleted, or no longer."""
-        self.nominations.evicts(uid, still=still)
+    def evicts(self, uid: str, victims: Mapping[str, str]) -> None:
+        """The victims of a waiting pod, by UID with their nodes, are being deleted; none: done."""
+        self.nominations.evicts(uid, victims)
 
     # ---- beside nodes ----------------------------------------------------------------------
 

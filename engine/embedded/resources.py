@@ -194,6 +194,10 @@ RESOURCES = (
         subresources=("status",), namespaced=False, needs_version=True, returns_deleted=True,
     ),
     Resource(
+        "scheduling.x-k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota", ("spec", "status"),
+        ("eq", "eqs"), ("status",), has_generation=True, needs_version=True,
+    ),
+    Resource(
         "scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", ("spec", "status"),
         ("pg", "pgs"), ("status",), has_generation=True, needs_version=True,
     ),

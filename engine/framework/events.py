@@ -36,6 +36,7 @@ class Resource(Enum):
     NOMINATION = "Nomination"
     LEASE = "Lease"
     WORKLOAD = "Workload"
+    ELASTIC_QUOTA = "ElasticQuota"
     POD_GROUP = "PodGroup"
     SCHEDULING_POD_GROUP = "SchedulingPodGroup"
     SIGNAL = "Signal"

@@ -6,7 +6,7 @@ until the cycle ends. A row number names a node as long as `layout` stays the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntFlag, auto
 from typing import Any, NamedTuple, Protocol
@@ -211,6 +211,19 @@ class NodeColumns(Protocol):
         ...
 
 
+class Ledger(Protocol):
+    """Sums over the pods that have a node, known or not, from being assumed to being gone."""
+
+    @property
+    def of_namespaces(self) -> bool:
+        """Whether what it counts depends on pods' namespaces too; then it is made anew for them."""
+        ...
+
+    def count(self, pod: PodInfo, sign: int) -> None:
+        """A pod came (1) or went (-1)."""
+        ...
+
+
 class PodColumns(Protocol):
     """One row a pod that is bound or assumed and not finished."""
 
@@ -255,6 +268,13 @@ class PodColumns(Protocol):
 
     def flag(self, column: str, of: Callable[[PodInfo], bool]) -> BoolColumn:
         """(P,) a boolean of each pod."""
+        ...
+
+    def ledger(self, name: str, make: Callable[[], Ledger]) -> Ledger:
+        """Sums over pods, made on first use and kept up to date; a name always has the same.
+
+        A what-if snapshot has those of the cluster.
+        """
         ...
 
 
@@ -329,6 +349,10 @@ class Nominations(Protocol):
         """How many pods are promised a node."""
         ...
 
+    def __iter__(self) -> Iterator[PodInfo]:
+        """The pods that are promised a node."""
+        ...
+
     def on(self, node: str) -> Collection[PodInfo]:
         """The pods that are promised the node."""
         ...
@@ -339,6 +363,11 @@ class Nominations(Protocol):
 
     def is_evicting(self, uid: str) -> bool:
         """True while the pod's victims are being deleted."""
+        ...
+
+    @property
+    def leaving(self) -> Mapping[str, str]:
+        """UIDs of pods whose deletion is being written, and their nodes."""
         ...
 
     def before(self, pod: PodInfo, nodes: NodeColumns) -> Sequence[tuple[int, list[PodInfo]]]:

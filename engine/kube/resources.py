@@ -14,6 +14,7 @@ from engine.objects import (
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
+    ElasticQuota,
     GangFailure,
     Identity,
     Namespace,
@@ -140,6 +141,7 @@ KINDS: Final = (
         Wakes.CSI_STORAGE_CAPACITY,
     ),
     Kind(VolumeAttachment, "/apis/storage.k8s.io/v1/volumeattachments", Wakes.VOLUME_ATTACHMENT),
+    Kind(ElasticQuota, "/apis/scheduling.x-k8s.io/v1alpha1/elasticquotas", Wakes.ELASTIC_QUOTA),
     Kind(PodGroup, "/apis/scheduling.x-k8s.io/v1alpha1/podgroups", Wakes.POD_GROUP),
     Kind(
         SchedulingPodGroup,

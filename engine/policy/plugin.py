@@ -54,6 +54,8 @@ _MINUTE: Final = 60.0
 #: A moment after a comparison turns; what is computed of it may be off in the last digit.
 _PAST: Final = 0.001
 _KEPT: Final = 128
+#: As the state of a filter: what the pod is to the rules is asked at each snapshot.
+_ANEW: Final = object()
 _REMEMBERED: Final = 4096
 #: No two worlds that differ have the same one, of whatever profile they are.
 _STAMPS: Final = count(1)
@@ -169,7 +171,8 @@ class PolicyPlugin:
             class_key=self._class_key,
             key_moves=self._key_moves(),
             pre_filter=self._pre_filter if decides else None,
-            filter=self._filter if plan.filters else None,
+            filter=self._filter if decides else None,
+            what_if=self._what_if if plan.prefilters else None,
             pre_score=self._pre_score if plan.scores else None,
             score=self._score if plan.scores else None,
             tiers=self._preferred if plan.tiers else None,
@@ -270,8 +273,20 @@ class PolicyPlugin:
             shared=None if moves else asked.filters,
         )
 
+    def _what_if(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+        """What a prefilter says of all nodes is asked anew where some pods are gone."""
+        if self._ask(pod, snapshot).stop is None:
+            return PolicyPlugin._pre_filter(self, pod, snapshot)
+        return PreFilterResult(state=_ANEW, scope=Scope.ALL)
+
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """Rules are AND-ed."""
+        if state is _ANEW:
+            asked = self._ask(pod, snapshot)
+            if asked.stop is not None:
+                none = np.zeros(len(np.arange(snapshot.nodes.size)[rows]), np.bool_)
+                return Verdicts.uniform(none, status_of(asked.stop))
+            state = asked.filters
         parts: tuple[Parts | None, ...] = state
         world = self._worlds.of(snapshot, pod.uid)
         masks = []
@@ -586,6 +601,7 @@ _WAKING: Final[Mapping[str, tuple[tuple[ClusterEvent, ...], Cause]]] = MappingPr
         "nodes": ((_node(Action.ALL),), Cause.ANY),
         "pods": ((ClusterEvent(Resource.ASSIGNED_POD, Action.ALL),), Cause.ANY),
         "pod": ((ClusterEvent(Resource.TARGET_POD, Action.UPDATE),), Cause(0)),
+        "quotas": ((ClusterEvent(Resource.ELASTIC_QUOTA, Action.ALL),), Cause(0)),
         "namespaces": ((ClusterEvent(Resource.NAMESPACE, Action.ALL),), Cause.ANY),
         # A pod is tried again, or a rule turns by the clock.
         "tries": ((_TIME,), Cause(0)),

@@ -21,6 +21,7 @@ from engine.framework.acting import DEFAULT_BINDER
 from engine.framework.profile import Profile
 from engine.plugins import out_of_tree
 from engine.plugins.registry import DEFAULT_WEIGHTS
+from engine.policy.shares import about_many
 
 _LEAVE_OUT: Final = (
     "until a version runs it, leave the line out, or the whole policy with  mode: off"
@@ -44,12 +45,11 @@ class Acting(Struct, frozen=True):
 
 #: Owners of fields, and fields, that no object or table of this scheduler holds.
 _LATER: Final = (
-    "group.size", "group.assigned", "group.reserved", "group.waiting", "quota.", "it.quota.",
-    "victims.",
+    "group.size", "group.assigned", "group.reserved", "group.waiting", "it.quota.",
 )  # fmt: skip
 _STATEMENTS: Final = frozenset(
     {"gate", "sort", "prefilter", "filter", "forbid", "score", "prefer", "avoid", "spread", "first",
-     "reserve", "permit", "bind", "prebind", "postbind"}
+     "reserve", "permit", "bind", "prebind", "postbind", "preempt", "quota", "gang"}
 )  # fmt: skip
 ACTS_ON: Final = Acting(
     plugins=frozenset(
@@ -88,8 +88,6 @@ def unsupported(plan: Plan) -> list[Diagnostic]:
     for rule, reason in _beyond(plan):
         told.add(rule.span.start)
         add(rule.span, reason, _LEAVE_OUT)
-    if plan.mode not in ("enforce", "off"):
-        add(plan.name_span, _later(f"mode: {plan.mode}"), "write  mode: enforce   or   mode: off")
     for rule in rules_of(plan):
         # Where a whole statement waits for another version, what it reads is no second cause.
         unknown = sorted(read for read in rule.reads if read in FIELDS.keys() - ACTS_ON.fields)
@@ -109,6 +107,13 @@ def binders_of(profiles: Iterable[Profile]) -> frozenset[str]:
 def installed() -> frozenset[str]:
     """The plugins that a profile could name: who does not know the profiles believes them all."""
     return frozenset(out_of_tree.names())
+
+
+def at_load(plan: Plan, binders: Set[str]) -> Iterator[Diagnostic]:
+    """What a scheduler says of a policy that is right; `binders` are those of `without_binder`."""
+    yield from unsupported(plan)
+    yield from without_binder(plan, binders)
+    yield from about_many(plan)
 
 
 def names_of_plugins(plans: Sequence[Plan]) -> Iterator[Diagnostic]:

@@ -33,6 +33,7 @@ from engine.framework.snapshot import (
 from engine.framework.workloads import workload_of
 from engine.objects import Node, ObjectMeta
 from engine.plugins.eligibility import eligibility_key, eligible
+from engine.policy.accounts import quota_amounts, quota_flag, quota_name
 from engine.policy.elsewhere import OfNodes, workload_replicas, workload_texts
 from engine.policy.gangs import GROUP_NUMBERS, group_number, group_of
 from engine.policy.images import ImageIndex
@@ -478,6 +479,9 @@ class PodSubject:
     def number(self, field: str, key: str | None) -> float:
         """See `Subject.number`."""
         name = field.removeprefix("pod.")
+        if field.startswith("quota."):
+            amounts = quota_amounts(field.removeprefix("quota."), self._pod, self._snapshot)
+            return dict(amounts).get(key or "", MISSING)
         if field.startswith("group."):
             return group_number(self._pod, self._snapshot, field.removeprefix("group."))
         if name in _QUEUE_FIELDS:
@@ -496,6 +500,8 @@ class PodSubject:
             return workload_texts(self._pod, self._snapshot, part).get(key or "")
         if field == "pod.previous_node":
             return self._snapshot.beside.previous_node(self._pod)
+        if field == "quota.name":
+            return quota_name(self._pod, self._snapshot)
         if field == "group.name":
             return group_of(self._pod)
         return pod_text(self._pod, field.removeprefix("pod."), key)
@@ -510,11 +516,15 @@ class PodSubject:
 
     def flag(self, field: str, key: str | None) -> bool:  # noqa: ARG002 - none is keyed
         """See `Subject.flag`."""
+        if field.startswith("quota."):
+            return quota_flag(field.removeprefix("quota."), self._pod, self._snapshot)
         return reader(POD_FLAGS, field.removeprefix("pod."))(self._pod)
 
     def pairs(self, field: str) -> tuple[tuple[str, str | float], ...]:
         """See `Subject.pairs`."""
         owner, _, name = field.partition(".")
+        if owner == "quota":
+            return quota_amounts(name, self._pod, self._snapshot)
         if field in AMOUNTS:
             return self._amounts(name)
         if owner == "workload":
@@ -590,6 +600,8 @@ def readable_fields() -> Iterator[str]:
     yield from ("node.heartbeat", "node.volumes.attached", "node.volumes.limit")
     yield from ("it.node", "it.namespace.label", "it.namespace.annotation")
     yield from ("pod.images", "pod.containers")
+    yield from (f"quota.{name}" for name in ("name", "min", "max", "used"))
+    yield from ("quota.over_max_with_pod", "quota.over_min_with_pod")
     yield from ("node.images", "node.eligible", "node.missing_image_bytes")
     yield from ("node.ips.capacity", "node.ips.free")
     yield "group.name"

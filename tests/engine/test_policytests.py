@@ -924,7 +924,7 @@ CROWDED = """\
         ("given pod cpu 2 priority 5 namespace x\n  expect nominated b",
          ["nominated is a", "x: 0 cpu used, 2 asked for, max 3"]),
         ("given pod cpu 1\n  expect rejected none",
-         ['"quota of default: no more cpu"', "default: 3 cpu used, 1 asked for, max 3"]),
+         ['"quota of default: no more cpu: 3 used', "default: 3 cpu used, 1 asked for, max 3"]),
         ("given pod label gang=g namespace x\n  expect feasible [a]",
          ['"gang g has 1 of the 2 members that it needs"',
           "g: the pod, and 0 bound, 0 assumed, 0 pending; 2 are needed"]),
