@@ -244,8 +244,15 @@ class Front:
             return _json(self._inside.records.newest(_NEWEST))
         found = self._inside.records.of(pod)
         if found is None:
-            raise NoSuchPageError(f"no decision about {pod} is kept; it is there as NAMESPACE/NAME")
+            raise NoSuchPageError(f"no decision about {pod} (NAMESPACE/NAME) is kept{self._who()}")
         return _json(found)
+
+    def _who(self) -> str:
+        """Where else to ask, if not here."""
+        scheduler, candidate = self._inside.scheduler, self._inside.candidate
+        if scheduler is None or scheduler.leads or candidate is None:
+            return ""
+        return f" here, where nothing is decided; {candidate.elector.holder or 'nobody'} leads"
 
     def status(self) -> dict[str, Any]:
         """How the process is, for people and for JSON."""
