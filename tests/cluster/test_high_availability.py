@@ -218,6 +218,32 @@ def test_a_leader_that_was_frozen_writes_nothing_when_it_continues(replicas):
     assert late == []
 
 
+def test_a_leader_without_an_api_server_ends_and_a_follower_waits_for_it(
+    fresh_control_plane, tmp_path
+):
+    plane, namespace = fresh_control_plane, "away"
+    plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+    plane.request("POST", "/api/v1/nodes", node("n"))
+    replicas = Replicas(plane, tmp_path, namespace)
+    try:
+        for name in ("a", "b"):
+            replicas.start(name)
+        wait_until("somebody leads", replicas.leader, seconds=30)
+        leader = replicas.leader()
+        [other] = [user for user in replicas.all if user != leader]
+        plane.kill()
+        wait_until("it ends", lambda: not replicas.all[leader].process.running, seconds=30)
+        assert replicas.all[leader].process.stop() == 1
+        assert "was not renewed for 4 s" in replicas.all[leader].log.read_text()
+        assert replicas.all[other].process.running
+        plane.start()
+        replicas.create("p")
+        wait_until("the other binds", lambda: replicas.bound_by(other), seconds=60)
+        assert not any("Traceback" in one.log.read_text() for one in replicas.all.values())
+    finally:
+        replicas.stop()
+
+
 def test_a_follower_is_told_of_pods_that_wait_and_writes_nothing(replicas):
     leader = first_leader(replicas, "a", "b")
     [other] = [user for user in replicas.all if user != leader]
