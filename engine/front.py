@@ -31,6 +31,7 @@ from engine.serving import process
 from engine.serving.exposition import CONTENT_TYPE, exposition
 from engine.serving.health import PING, Check
 from engine.serving.server import NoSuchPageError, Page, Query, Server, ServerOptions, Site
+from engine.signals.spec import SignalStatus
 from engine.signals.store import SignalStore
 from engine.tasks import tasks
 from engine.telemetry import (
@@ -173,15 +174,8 @@ class Front:
         read(BUNDLE, lambda: {(name,): 1.0 for name in self._bundles()})
         read(POLICIES_LOADED, lambda: {(): float(len(self._policies()))})
         read(POLICIES_REFUSED, self._refused)
-        read(
-            METRIC_AGE,
-            lambda: {
-                (one.id,): one.age_seconds
-                for one in inside.signals.status()
-                if one.age_seconds is not None
-            },
-        )
-        read(METRIC_SERIES, lambda: {(o.id,): float(o.series) for o in inside.signals.status()})
+        read(METRIC_AGE, lambda: self._of_metrics(lambda one: one.age_seconds))
+        read(METRIC_SERIES, lambda: self._of_metrics(lambda one: one.series))
         read(
             QUIET,
             lambda: {
@@ -220,6 +214,15 @@ class Front:
     def _of_gate(self, what: Callable[[Gate], float]) -> Values:
         candidate = self._inside.candidate
         return {} if candidate is None else {(): float(what(candidate.gate))}
+
+    def _of_metrics(self, what: Callable[[SignalStatus], float | None]) -> Values:
+        """By name; of metrics that policies define apart under one name the largest."""
+        found: Values = {}
+        for one in self._inside.signals.status():
+            value = what(one)
+            if value is not None:
+                found[one.name,] = max(found.get((one.name,), 0.0), float(value))
+        return found
 
     def _refused(self) -> Values:
         reloader = self._inside.reloader
@@ -282,7 +285,7 @@ class Front:
                 "refused": None if refusal is None else refusal.summary,
             }
         status["metrics"] = {
-            one.id: {"ageSeconds": one.age_seconds, "series": one.series, "error": one.error}
+            one.name: {"ageSeconds": one.age_seconds, "series": one.series, "error": one.error}
             for one in inside.signals.status()
         }
         status["watches"] = {
