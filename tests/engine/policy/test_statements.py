@@ -134,6 +134,19 @@ async def test_a_reserve_sees_the_pod_on_its_node():
     assert messages(made) == ["node n1 was chosen and refused: n1 is taken (p.policy:1)"]
 
 
+@pytest.mark.parametrize(
+    "rule", ["reserve: count(node.pods) < 1", "permit: count(node.pods) > 0 -> reject"]
+)
+@in_a_loop
+async def test_pods_that_are_refused_do_not_wake_each_other(rule):
+    made = world(f"{rule}\n")
+    for name in ("a", "b", "c"):
+        made.comes(name)
+    await made.turn()
+    assert len(made.decisions) == 3
+    assert [made.where(name) for name in ("a", "b", "c")] == [SubQueue.UNSCHEDULABLE] * 3
+
+
 @in_a_loop
 async def test_a_permit_allows_and_rejects():
     made = world(
