@@ -36,17 +36,18 @@ from engine.display import plain
 from engine.eventhandlers import POD_ASSIGNED, POD_FREED, on_node
 from engine.executor import Changes, Executor
 from engine.framework.acting import Acted, Acts, Point
-from engine.framework.decision import Decision, Placed
+from engine.framework.decision import Decision, Placed, PostFilterResult
 from engine.framework.edge import Binder, BindOutcome, EffectWriter, EventSink, PodStatusWriter
 from engine.framework.effects import Bind, Evict, Patch, SetUnschedulable, pod_event
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.frameworks import Frameworks
 from engine.framework.interface import Permitted
 from engine.framework.podinfo import PodInfo
-from engine.framework.runtime import Framework
+from engine.framework.runtime import Framework, PluginError
 from engine.framework.snapshot import Signals, Snapshot
 from engine.framework.status import Status, unschedulable
 from engine.gangs import Chosen, Gangs, Refused
+from engine.measures import Measures, Result
 from engine.objects import Condition, Pod
 from engine.plugins.default_preemption import BY_SCHEDULER, DISRUPTION_TARGET
 from engine.queue import QueuedPod, Rules, SchedulingQueue, SubQueue
@@ -130,9 +131,11 @@ def _alike(framework: Rulers, pod: PodInfo, snapshot: Snapshot) -> Hashable:
     key = None if framework.keys_move else framework.class_key(pod, snapshot)
     if framework.gangs:  # what one gang was told says nothing of another
         key = None if key is None else (key, framework.kin(pod, snapshot))
-    if key is None or not framework.of(pod).rescues:
+    own = framework.of(pod)
+    if key is None or not own.rescues:
         return key
-    return key, pod.priority, pod.pod.spec.preemption_policy
+    rescue = own.rescue_key(pod)
+    return None if rescue is None else (key, rescue)
 
 
 class Scheduler:
@@ -158,6 +161,7 @@ class Scheduler:
         self._signals = signals
         self._clock = clock
         self._telemetry = telemetry
+        self._measures = Measures(telemetry, clock)
         self._observers: list[Observer] = []
         self._acts_observers: list[Callable[[Acted], None]] = []
         self._background: list[Background] = []
@@ -345,11 +349,12 @@ class Scheduler:
     ) -> Chosen | Refused:
         """Decides, and gives the pod its node and what is reserved for it there."""
         pod, framework = queued.pod, self.framework_of(queued.pod)
-        started = self._clock.monotonic()
+        queued.tried_at = self._clock.monotonic()
         snapshot = self.snapshot()
         now = snapshot.now
         decision = decide(pod, snapshot, framework)
-        placed = Placed(decision, snapshot, self._clock.monotonic() - started)
+        placed = Placed(decision, snapshot, self._clock.monotonic() - queued.tried_at)
+        self._measures.decided(placed)
         for observer in self._observers:
             observer(placed)
         if decision.node is None:
@@ -423,10 +428,36 @@ class Scheduler:
         else:
             self._at_once(refused.queued, refused.status, decision.node or "")
 
-    def reject(self, queued: QueuedPod, message: str, plugins: frozenset[str]) -> None:
+    def reject(
+        self,
+        queued: QueuedPod,
+        message: str,
+        plugins: frozenset[str],
+        nominated: str | None = None,
+    ) -> None:
         """See `gangs.Host.reject`."""
-        self._telemetry.add(Count.ATTEMPTS_UNSCHEDULABLE)
-        self._fail(queued, "Unschedulable", message, plugins)
+        self._measures.ended(queued, Result.UNSCHEDULABLE)
+        self._fail(queued, "Unschedulable", message, plugins, nominated=nominated)
+
+    def rescue(self, refused: Refused) -> PostFilterResult | None:
+        """See `gangs.Host.rescue`."""
+        pod, rejections = refused.queued.pod, refused.decision.rejections
+        framework = self.framework_of(pod)
+        if rejections is None or not rejections.nodes or not framework.rescues:
+            return None
+        try:
+            return framework.post_filter(pod, self.snapshot(), rejections)
+        except PluginError:
+            return None  # told to `on_fault`; the gang does not fit
+
+    def evict(self, pod: PodInfo, rescue: PostFilterResult) -> None:
+        """See `gangs.Host.evict`."""
+        if rescue.nominated is not None:
+            self._cache.nominate(pod, rescue.nominated)
+        if rescue.evictions:
+            for one in rescue.clears:
+                self._clear(one)
+            self._begin_evicting(pod, rescue.nominated or "", rescue.evictions)
 
     # ---- leave to be bound
 
@@ -520,26 +551,22 @@ class Scheduler:
 
     def _unplaced(self, queued: QueuedPod, decision: Decision) -> None:
         if decision.error is not None:
-            self._telemetry.add(Count.ATTEMPTS_ERROR)
+            self._measures.ended(queued, Result.ERROR)
             self._fail(queued, "SchedulerError", decision.message, None, nominated="")
             return
-        self._telemetry.add(Count.ATTEMPTS_UNSCHEDULABLE)
+        self._measures.ended(queued, Result.UNSCHEDULABLE)
         fit_error, rescue = decision.fit_error, decision.rescue
         plugins = frozenset() if fit_error is None else fit_error.plugins
         nominated = None if rescue is None else rescue.nominated
-        if nominated is not None:
-            self._cache.nominate(queued.pod, nominated)
-        if rescue is not None and rescue.evictions:
-            for one in rescue.clears:
-                self._clear(one)
-            self._begin_evicting(queued.pod, nominated or "", rescue.evictions)
+        if rescue is not None:
+            self.evict(queued.pod, rescue)
         self._fail(queued, "Unschedulable", decision.message, plugins, nominated=nominated)
 
     def _taken_back(self, queued: QueuedPod, status: Status, node: str) -> None:
         """A plugin refuses the chosen node, or fails: the pod is queued again."""
         words = " ".join(status.reasons)
         if status.rejected:
-            self._telemetry.add(Count.ATTEMPTS_UNSCHEDULABLE)
+            self._measures.ended(queued, Result.UNSCHEDULABLE)
             message = f"node {node} was chosen and refused: {words}"
             self._fail(
                 queued,
@@ -550,7 +577,7 @@ class Scheduler:
                 nominated="",
             )
         else:
-            self._telemetry.add(Count.ATTEMPTS_ERROR)
+            self._measures.ended(queued, Result.ERROR)
             self._fail(queued, "SchedulerError", words, None, nominated="")
         self._forget(queued.pod, node)
 
@@ -646,9 +673,12 @@ class Scheduler:
 
     def _begin_evicting(self, pod: PodInfo, node: str, victims: Sequence[Evict]) -> None:
         """The pod is held at the gate until it is done. Who goes already needs no push."""
-        victims = [one for one in victims if not one.pod.terminating]
+        leaving = self._cache.nominations.leaving
+        victims = [one for one in victims if not (one.pod.terminating or one.pod.uid in leaving)]
         if victims:
-            self._cache.evicts(pod.uid, still=True)
+            nodes = {one.pod.uid: self._cache.node_of(one.pod.uid) or "" for one in victims}
+            self._cache.evicts(pod.uid, nodes)
+            self._measures.evicting(len(victims))
             self._start(self._evict(pod, node, victims), self._others)
 
     async def _evict(self, pod: PodInfo, node: str, victims: Sequence[Evict]) -> None:
@@ -656,11 +686,13 @@ class Scheduler:
         *most, last = victims
         gone = all(await asyncio.gather(*[self._evict_one(one, node) for one in most]))
         gone = gone and await self._evict_one(last, node)
-        self._cache.evicts(pod.uid, still=False)
+        self._cache.evicts(pod.uid, {})
         queued = self._queue.get(pod.uid)
-        # Whatever would have woken it meanwhile was held; without an eviction nothing would.
+        # Whatever would have woken it meanwhile was held; without an eviction nothing would, nor
+        # others that count on the same victims.
         if queued is not None and (not gone or queued.where is SubQueue.GATED):
-            self._queue.activate([pod.uid])
+            waiting = [one.uid for one in self._cache.nominations.on(node)] if not gone else []
+            self._queue.activate(list(dict.fromkeys([pod.uid, *waiting])))
 
     async def _evict_one(self, effect: Evict, node: str) -> bool:
         victim = effect.pod
@@ -687,10 +719,12 @@ class Scheduler:
     async def _prepare(self, chosen: Chosen, executor: Executor) -> None:
         """What has to be done before the binding, however long it takes."""
         pod = chosen.queued.pod
+        began = self._clock.monotonic()
         try:
             status = await executor.carry_out(chosen.pre_bind)
         finally:
             del self._preparing[pod.uid]
+        self._measures.point(chosen.queued, "PreBind", began, well=status.ok)
         if status.ok:
             self._start_binding(chosen)
         elif self._stopping:
@@ -709,12 +743,14 @@ class Scheduler:
         elif acts.how.by:
             outcome, why = await self._hand_over(chosen)
         else:
+            began = self._clock.monotonic()
             outcome, why = await self._edge.binder.bind(effect)
+            self._measures.point(queued, "Bind", began, well=outcome is BindOutcome.BOUND)
         if outcome is BindOutcome.UNKNOWN and not acts.how.by:
             outcome, why = await self._resolve(effect, why)
         match outcome:
             case BindOutcome.BOUND:
-                self._succeeded(pod, chosen.decision, node)
+                self._succeeded(queued, chosen.decision, node)
                 self._after(acts)
             case BindOutcome.TAKEN | BindOutcome.GONE:
                 await chosen.take_back()
@@ -722,7 +758,7 @@ class Scheduler:
                 self._forget(pod, node)
                 log.info('Dropped pod="%s" reason="%s"', pod.key, why)
             case BindOutcome.REFUSED:
-                self._telemetry.add(Count.ATTEMPTS_ERROR)
+                self._measures.ended(queued, Result.ERROR)
                 await chosen.take_back()
                 message = f"binding rejected: {why}"
                 self._fail(queued, "SchedulerError", message, None, nominated="")
@@ -790,9 +826,10 @@ class Scheduler:
             await self._edge.pause(pause)
             pause = min(_RESOLVE_MOST, pause * 2)
 
-    def _succeeded(self, pod: PodInfo, decision: Decision, node: str) -> None:
+    def _succeeded(self, queued: QueuedPod, decision: Decision, node: str) -> None:
+        pod = queued.pod
         self._queue.done(pod.uid)
-        self._telemetry.add(Count.ATTEMPTS_SCHEDULED)
+        self._measures.ended(queued, Result.SCHEDULED)
         note = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
         self._edge.events.emit(pod_event(pod, "Normal", "Scheduled", "Binding", note))
         log.info(

@@ -9,7 +9,9 @@ from datetime import tzinfo
 from engine.framework.frameworks import Frameworks
 from engine.framework.profile import Profile, Restricted, Weighted
 from engine.framework.runtime import MEMO_BYTES, Framework, PluginError
-from engine.policy.plugin import PolicyPlugin, Worlds
+from engine.policy.plugin import Worlds
+from engine.policy.preempting import PolicyPreemption, preempts
+from engine.policy.quotas import plugin_of
 from engine.policy.reloader import Bundle
 from engine.policy.shares import in_force
 
@@ -32,12 +34,14 @@ def frameworks_of(
         filter(None, map(in_force, bundle.plans)),
         key=lambda plan: (plan.order, plan.name),
     )
-    policies = [Weighted(PolicyPlugin(plan, worlds), plan.weight) for plan in enforced]
+    policies = [Weighted(plugin_of(plan, worlds), plan.weight) for plan in enforced]
     own = _unsorted if any(plan.sorts for plan in enforced) else tuple
+    # Before the profile's own: what a policy says of preemption decides.
+    first = [Weighted(PolicyPreemption(enforced, worlds))] if any(map(preempts, enforced)) else []
     return Frameworks(
         [
             Framework(
-                replace(one, plugins=(*own(one.plugins), *policies)),
+                replace(_in_front(one, first), plugins=(*first, *own(one.plugins), *policies)),
                 bundle=bundle.hash,
                 on_fault=on_fault,
                 memo_bytes=MEMO_BYTES // len(profiles),
@@ -51,6 +55,15 @@ def framework_of(profile: Profile, bundle: Bundle, *, worlds: Worlds) -> Framewo
     """`frameworks_of`, of a single profile."""
     [only] = frameworks_of([profile], bundle, worlds=worlds)
     return only
+
+
+def _in_front(profile: Profile, first: Sequence[Weighted]) -> Profile:
+    """The same where a configured order of PostFilter would put these behind."""
+    names = profile.order.get("postFilter")
+    if names is None or not first:
+        return profile
+    order = {**profile.order, "postFilter": (*(one.plugin.name for one in first), *names)}
+    return replace(profile, order=order)
 
 
 def _unsorted(plugins: Sequence[Weighted]) -> tuple[Weighted, ...]:

@@ -191,6 +191,69 @@ async def test_all_members_are_within_one_zone_or_none_starts():
     assert condition(made, "a-3").startswith("gang a: no room for more members in its zone")
 
 
+# ---- making room ---------------------------------------------------------------------------------
+
+
+async def filled(made, *nodes):
+    """A pod of little importance on each of the nodes."""
+    pods = [made.comes(f"low-{node}", node=node, cpu="1500m", uid=f"low-{node}") for node in nodes]
+    await made.turn()
+    return pods
+
+
+async def evicted(made):
+    await until(lambda: not made.scheduler._others)
+    return sorted(made.edge.evictions)
+
+
+@in_a_loop
+async def test_a_gang_takes_the_place_of_less_important_pods_and_starts_as_they_go():
+    made = world()
+    low = await filled(made, "n1", "n2", "n3")
+    deleted(made, low[2])
+    await gang(made, "a", 3, priority=10)
+    assert await evicted(made) == ["low-n1", "low-n2"]
+    assert made.edge.binds == []
+    assert condition(made, "a-0") == "gang a: preempts on n1, n2 (p.policy:1)"
+    for pod in low[:2]:
+        deleted(made, pod)
+    made.clock.advance(11.0)
+    await made.turn()
+    assert len(made.edge.binds) == 3
+    assert len(made.cache.nominations) == 0
+    assert await evicted(made) == ["low-n1", "low-n2"]
+
+
+@in_a_loop
+async def test_nobody_is_evicted_for_a_gang_that_could_not_start_even_then():
+    made = world(nodes=("n1", "n2"))
+    before = made.cache.assigned
+    await filled(made, "n1", "n2")
+    held = before()
+    await gang(made, "a", 3, priority=10)
+    assert await evicted(made) == []
+    assert before() == held
+    assert condition(made, "a-0").startswith("gang a: 0 of the 3 members that it needs fit")
+
+
+@in_a_loop
+async def test_while_its_victims_go_a_gang_looks_for_no_others():
+    made = world(nodes=("n1", "n2", "n3", "n4"))
+    low = await filled(made, "n1", "n2", "n3", "n4")
+    await gang(made, "a", 2, size=2, priority=10)
+    assert len(await evicted(made)) == 2
+    for _ in range(3):
+        made.clock.advance(11.0)
+        await made.turn()
+    assert len(await evicted(made)) == 2
+    for pod in low:
+        if pod.metadata.name in made.edge.evictions:
+            deleted(made, pod)
+    made.clock.advance(11.0)
+    await made.turn()
+    assert len(made.edge.binds) == 2
+
+
 # ---- waiting -------------------------------------------------------------------------------------
 
 WAITS = GANG + " wait 60s reject above 34% missing"
