@@ -43,7 +43,7 @@ class Acting(Struct, frozen=True):
 
 #: Owners of fields, and fields, that no object or table of this scheduler holds.
 _LATER: Final = (
-    "group.size", "group.assigned", "group.reserved", "group.waiting", "it.quota.",
+    "it.quota.",
 )  # fmt: skip
 ACTS_ON: Final = Acting(
     plugins=frozenset(
