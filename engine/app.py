@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import math
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,6 +46,7 @@ from engine.objects import Node, Pod
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import is_in_tree
 from engine.policy.chain import frameworks_of, worlds_of
+from engine.policy.needs import Needs, needs_of
 from engine.policy.plugin import Worlds
 from engine.policy.reloader import (
     Bundle,
@@ -60,11 +62,14 @@ from engine.queue import SchedulingQueue
 from engine.records import Records
 from engine.scheduler import Edge, Observer, Rulers, Scheduler, rules_of
 from engine.signals.prometheus import PrometheusRefresher, PrometheusSettings
-from engine.signals.spec import SignalSpec
+from engine.signals.spec import PROMETHEUS, SignalSpec
 from engine.signals.store import SignalStore
 from engine.simulate.journal import Recorder
 from engine.tasks import tasks, unless
 from engine.telemetry import Count, Telemetry
+from engine.watching import Rooms, Watching
+from engine.watching.objects import OBJECT
+from engine.watching.watching import Start
 
 log = logging.getLogger(__name__)
 
@@ -140,6 +145,7 @@ class App:
         self.records = Records(lambda: self.frameworks, clock)
         self.scheduler: Scheduler | None = None
         self.reloader: Reloader | None = None
+        self._watching: Watching | None = None
         self._config_map: ConfigMapSource | None = None
         self._events: KubeEventSink | None = None
         self._report_again: Callable[[], None] = lambda: None
@@ -172,6 +178,7 @@ class App:
             self.scheduler.leads = not candidate.election.leader_elect
             reflectors = self._reflectors(session, wiring)
             async with tasks() as group:
+                self._watch(session, wiring, group.create_task)
                 background = (events.run(), statuses.run(), keep_asking(session, wiring))
                 running = [group.create_task(each) for each in background]
                 if self.settings.delay_cache:
@@ -200,6 +207,8 @@ class App:
                 await candidate.resign()
                 for task in running:
                     task.cancel()
+                if self._watching is not None:
+                    self._watching.keep(Needs())
         finally:
             await session.close()
 
@@ -297,7 +306,14 @@ class App:
             source.title,
             new_compiler(),
             compile_settings(self.settings.berth, self._profiles),
-            Listener(self._accepted, self._refused, self._mended, self._costly),
+            Listener(
+                self._accepted,
+                self._refused,
+                self._mended,
+                self._costly,
+                self._missing,
+                self._awaiting,
+            ),
             self._clock,
             lambda: (self.cache.nodes.count, self.cache.pods.size),
         )
@@ -306,6 +322,23 @@ class App:
         else:
             self._config_map = source
         scheduler.add_background(self.reloader)
+
+    def _watch(self, session: Session, wiring: Wiring, start: Start) -> None:
+        """What policies read beside nodes and pods has a place to be watched from."""
+        assert self.scheduler is not None
+        if self.reloader is None:
+            return
+        rooms = Rooms(
+            self.cache,
+            self.queue,
+            self.signals,
+            self._clock,
+            self.scheduler.signals_came,
+            self.scheduler.wake,
+            start,
+        )
+        self._watching = Watching(rooms, session, wiring)
+        self.scheduler.add_background(self._watching)
 
     def _read_of_pods(self) -> frozenset[str]:
         """What of pods on nodes is read: policies and others' plugins may read all of it."""
@@ -371,6 +404,8 @@ class App:
         changed = bundle.changed_since(self.reloader.bundle)
         self.telemetry.add(Count.POLICY_RELOADS)
         self.signals.set_specs([signal_spec(spec) for spec in bundle.metrics])
+        if self._watching is not None:
+            self._watching.keep(needs_of(bundle.plans))
         if self._recorder is not None:
             self._recorder.rules(bundle.hash, bundle.files, self._recorded_settings())
         self.scheduler.use(self.frameworks_of(bundle), changed)
@@ -380,16 +415,30 @@ class App:
             bundle.hash,
             ",".join(plan.name for plan in bundle.plans),
         )
-        if bundle.metrics and self.settings.berth.prometheus.url is None:
+        asked = sorted({spec.name for spec in bundle.metrics if spec.source == PROMETHEUS})
+        if asked and self.settings.berth.prometheus.url is None:
             log.warning(
                 "No Prometheus is configured (--prometheus-url), so these metrics are missing: %s",
-                ", ".join(sorted({spec.name for spec in bundle.metrics})),
+                ", ".join(asked),
             )
         for diagnostic in bundle.warnings:
             log.warning("%s", in_a_line(diagnostic))
         self._tell_in_force(bundle)
         for hook in self._hooks.accepted:
             hook(bundle)
+
+    def _missing(self, bundle: Bundle) -> tuple[str, ...]:
+        """What the bundle reads that is not known yet."""
+        return () if self._watching is None else self._watching.want(needs_of(bundle.plans))
+
+    def _awaiting(self, bundle: Bundle, missing: tuple[str, ...]) -> None:
+        """The rules before it stay in force, and its owners should know what for."""
+        assert self.reloader is not None
+        kept = self.reloader.bundle
+        stay = "nothing is scheduled" if kept is None else f"bundle {kept.hash} stays in force"
+        note = f"bundle {bundle.hash} reads what has to be listed first; {stay} until there is: "
+        log.info("%s%s", note, "; ".join(missing))
+        self._tell_source("Normal", "PoliciesAwaiting", note + "; ".join(missing))
 
     def _mended(self, bundle: Bundle) -> None:
         assert self.reloader is not None
@@ -503,16 +552,19 @@ class _Nodes:
 
 def signal_spec(spec: MetricSpec) -> SignalSpec:
     """What the signals room needs of a metric that a policy reads."""
+    by_object = spec.source == OBJECT
     return SignalSpec(
         id=spec.id,
         query=spec.query,
         of=spec.of,
-        by=spec.labels,
+        by=(spec.keys or None) if by_object else spec.labels,
         every_seconds=spec.every_seconds,
-        stale_seconds=spec.stale_seconds,
+        # What is watched is known as it is, however long ago it changed.
+        stale_seconds=math.inf if by_object else spec.stale_seconds,
         default=spec.default,
         scale=spec.scale,
         name=spec.name,
+        source=spec.source,
     )
 
 

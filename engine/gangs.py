@@ -327,7 +327,10 @@ class Gangs:
             yield
             if not self._waits(queued):
                 continue
+            if nodes is not None:
+                self._cache.nominate(queued.pod, nodes[uid])
             found = self._host.choose(queued)
+            self._cache.withdraw(uid)
             if isinstance(found, Chosen) and nodes is not None and found.node != nodes[uid]:
                 self._host.give_back(found, tell=False)
                 continue
@@ -345,15 +348,8 @@ class Gangs:
     def _place_as(self, turn: _Turn, found: Mapping[str, int]) -> Iterator[None]:
         names = self._cache.nodes
         nodes = {uid: names.name(row) for uid, row in found.items()}
-        for queued in turn.members:
-            if queued.pod.uid in nodes:
-                self._cache.nominate(queued.pod, nodes[queued.pod.uid])
         refused = list(turn.refused)
-        try:
-            yield from self._place(turn, nodes)
-        finally:
-            for uid in nodes:
-                self._cache.withdraw(uid)
+        yield from self._place(turn, nodes)
         known = {one.queued.pod.uid for one in turn.refused}
         turn.refused += [
             one

@@ -44,6 +44,8 @@ from engine.policy.support import (
 )
 
 _HASH_DIGITS: Final = 12
+_LOOK_SECONDS: Final = 0.25
+"""How often it is looked whether what a bundle waits for is there."""
 _OF_COST: Final = ("P320", "P321")
 
 
@@ -61,9 +63,9 @@ class Bundle:
 
     @property
     def metrics(self) -> tuple[MetricSpec, ...]:
-        """Every metric of Prometheus that some policy reads, each once."""
+        """Every metric that some policy reads and that is in no object of a node, each once."""
         specs = {spec.id: spec for plan in self.plans for spec in plan.metrics}
-        return tuple(spec for spec in specs.values() if spec.source == "promql")
+        return tuple(spec for spec in specs.values() if spec.source != "annotation")
 
     def changed_since(self, older: Bundle | None) -> frozenset[str] | None:
         """Names of the policies that came, went or changed; None: look at everything again."""
@@ -192,13 +194,17 @@ class Listener:
     """Who is told: `accepted` puts the bundle in force, before it returns.
 
     `mended`: after a refusal the texts are again those of the bundle in force. `costly`: the
-    cluster has grown so that policies in force cost more than they should.
+    cluster has grown so that policies in force cost more than they should. `missing` says what a
+    bundle reads and is not known yet, which begins to be read then; `awaiting` is told that it
+    waits for that.
     """
 
     accepted: Callable[[Bundle], None]
     refused: Callable[[Refusal], None]
     mended: Callable[[Bundle], None]
     costly: Callable[[Bundle, tuple[Diagnostic, ...]], None]
+    missing: Callable[[Bundle], tuple[str, ...]] = lambda _: ()
+    awaiting: Callable[[Bundle, tuple[str, ...]], None] = lambda _bundle, _missing: None
 
 
 class Reloader:
@@ -235,10 +241,13 @@ class Reloader:
         self._size = Size()
         self._bounding = False
         self._steps: Generator[None, None, CompileResult] | None = None
+        # What is to come into force, and what was told of what it waits for.
+        self._next: Bundle | None = None
+        self._awaited: tuple[str, ...] = ()
 
     def offer(self, files: Texts | None, passed_over: tuple[str, ...] = ()) -> None:
         """The source's files are these now. Takes note; the work is done by `step`."""
-        self._steps = None
+        self._steps, self._next = None, None
         if files is None:
             self._refuse(Refusal(f"{self.title} is gone", f"{self.title} is gone"))
         elif not files:
@@ -257,11 +266,18 @@ class Reloader:
 
     @property
     def due(self) -> float | None:
-        """Never by itself: whoever offers files wakes the scheduler."""
-        return None
+        """Never by itself but while a bundle waits: whoever offers files wakes the scheduler."""
+        return None if self._next is None else self._clock.monotonic() + _LOOK_SECONDS
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """What the bundle that is to come into force waits for; empty if none does."""
+        return () if self._next is None else self._awaited
 
     def step(self, deadline: float) -> bool:
         """Compiles until the deadline; True if there is more to do."""
+        if self._next is not None:
+            self._settle(self._next)
         if self._steps is None and self._is_outgrown():
             self._bounding = True
             self._begin()
@@ -294,10 +310,21 @@ class Reloader:
             return
         refused, self.refusal = self.refusal, None
         if self.bundle is None or self.bundle.hash != outcome.hash:
-            self._listener.accepted(outcome)
-            self.bundle = outcome
+            self._next, self._awaited = outcome, ()
+            self._settle(outcome)
         elif refused is not None:
             self._listener.mended(self.bundle)
+
+    def _settle(self, bundle: Bundle) -> None:
+        """The bundle comes into force, whole, once all is known that it reads."""
+        missing = self._listener.missing(bundle)
+        if not missing:
+            self._next = None
+            self._listener.accepted(bundle)
+            self.bundle = bundle
+        elif missing != self._awaited:
+            self._awaited = missing
+            self._listener.awaiting(bundle, missing)
 
     def _refuse(self, refusal: Refusal) -> None:
         # The same refusal again says nothing new.

@@ -14,22 +14,17 @@ from msgspec.structs import fields
 from dsl.checker.scope import closest
 from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic, Severity
-from dsl.plan import MetricSpec, Plan, RuleBase
-from dsl.schema import FIELDS, OF_THE_QUEUE
+from dsl.plan import Plan, RuleBase
+from dsl.schema import FIELDS
 from dsl.source import SourceFile, Span
 from engine.framework.acting import DEFAULT_BINDER
 from engine.framework.profile import Profile
 from engine.plugins import out_of_tree
 from engine.plugins.registry import DEFAULT_WEIGHTS
 
-_QUEUE_FIELDS: Final = ("pod.queued_at", "pod.first_attempt_at", "pod.attempts")
-_QUEUE_RULES: Final = ("sorts",)
-_SOURCES: Final = ("promql", "annotation")
 _LEAVE_OUT: Final = (
     "until a version runs it, leave the line out, or the whole policy with  mode: off"
 )
-#: Stands for "this scheduler has no value for the field".
-_UNKNOWN: Final = "?"
 _SHOWN: Final = 8
 
 
@@ -49,10 +44,7 @@ class Acting(Struct, frozen=True):
 
 #: Owners of fields, and fields, that no object or table of this scheduler holds.
 _LATER: Final = (
-    "queue.pods", "pod.previous_node", "workload.", "group.size", "group.assigned",
-    "group.reserved", "group.waiting", "node.nominated",
-    "node.finished", "node.heartbeat", "node.volumes.", "it.finished_at", "it.quota.",
-    *OF_THE_QUEUE,
+    "group.size", "group.assigned", "group.reserved", "group.waiting", "it.quota.",
 )  # fmt: skip
 _STATEMENTS: Final = frozenset(
     {"gate", "sort", "prefilter", "filter", "forbid", "score", "prefer", "avoid", "spread", "first",
@@ -97,11 +89,13 @@ def unsupported(plan: Plan) -> list[Diagnostic]:
         add(rule.span, reason, _LEAVE_OUT)
     if plan.mode not in ("enforce", "off"):
         add(plan.name_span, _later(f"mode: {plan.mode}"), "write  mode: enforce   or   mode: off")
-    metrics = {spec.name: spec for spec in plan.metrics}
-    for point, rule in _rules(plan):
+    for rule in rules_of(plan):
         # Where a whole statement waits for another version, what it reads is no second cause.
-        for reason in _reasons(point, rule, metrics) if rule.span.start not in told else ():
-            add(rule.span, reason, _LEAVE_OUT)
+        unknown = sorted(read for read in rule.reads if read in FIELDS.keys() - ACTS_ON.fields)
+        if unknown and rule.span.start not in told:
+            names = [f"`{read}`" for read in unknown]
+            listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+            add(rule.span, f"this scheduler does not know {listed} yet", _LEAVE_OUT)
     return [found[key] for key in sorted(found)]
 
 
@@ -198,36 +192,9 @@ def _forms(plan: Plan) -> Iterator[tuple[RuleBase, str, str]]:
         yield rule, point, f"{point}:"
 
 
-def _rules(plan: Plan) -> Iterator[tuple[str, RuleBase]]:
-    """All rules of a plan with the attribute that holds them."""
+def rules_of(plan: Plan) -> Iterator[RuleBase]:
+    """All rules of a plan."""
     for attribute in fields(plan):
         value = getattr(plan, attribute.name)
         rules = value if isinstance(value, tuple) else (value,)
-        yield from ((attribute.name, one) for one in rules if isinstance(one, RuleBase))
-
-
-def _reasons(point: str, rule: RuleBase, metrics: dict[str, MetricSpec]) -> Iterator[str]:
-    """Why a rule cannot be run: a reason for each kind of thing that it reads."""
-    unknown: list[str] = []
-    for read in sorted(rule.reads):
-        reason = _reason(point, read, metrics)
-        if reason == _UNKNOWN:
-            unknown.append(f"`{read}`")
-        elif reason:
-            yield reason
-    if unknown:
-        names = " and ".join(filter(None, (", ".join(unknown[:-1]), unknown[-1])))
-        yield f"this scheduler does not know {names} yet"
-
-
-def _reason(point: str, read: str, metrics: dict[str, MetricSpec]) -> str:
-    kind, _, name = read.partition(":")
-    if kind in ("metric", "metric_age") and name in metrics:
-        spec = metrics[name]
-        if spec.source not in _SOURCES:
-            return f"this scheduler does not read metrics from `{spec.source}` yet"
-    if read in FIELDS and read not in ACTS_ON.fields:
-        return _UNKNOWN
-    if read in _QUEUE_FIELDS and (point not in _QUEUE_RULES or read != "pod.queued_at"):
-        return f"this scheduler knows `pod.queued_at` in `sort` only, and not `{read}` here"
-    return ""
+        yield from (one for one in rules if isinstance(one, RuleBase))

@@ -72,10 +72,7 @@ def codes(text, **options):
         ("score: number(pod.cpu) / node.gpu.free", ["P311"]),
         ("filter: node.memory.free / count(node.pods) > 1Gi", ["P311"]),
         ("score: pod.priority", ["P312"]),
-        ("weight: 0\nscore: node.gpu.free", ["P312"]),
         ("score: node.gpu.free weight 0", ["P312"]),
-        ("score: node.gpu.free weight 20", ["P312"]),
-        ("filter: node.ready\nprefer: least node.gpu.free weight 10", ["P312"]),
         (DEFAULT + "score: 100 - m/max*100", ["P314"]),
         (DEFAULT + "prefer: least m", ["P314"]),
         ("score: 100 - cpu_usage*100 missing 100", ["P314"]),
@@ -186,12 +183,22 @@ def test_equal_parts_count_once():
         ("filter: pod.image is 'registry/app:2' -> node.ready", "no pod runs the image"),
         ("filter: pod.image starts with 'other/' -> node.ready", "no image of a running pod"),
         ("prefer: node.label disk=sdd", "no node has the label disk=sdd"),
+        ("filter: node.label test/test", "no node has the label test/test"),
     ],
 )
 def test_not_in_stock(rule, message):
     (one,) = found(rule + "\n", stock=STOCK)
     assert one.code == "P401"
     assert one.message.startswith(message)
+
+
+def test_not_in_stock_with_the_values_of_a_use_line():
+    bundled = {"home": "param label: string\nfilter: pod.cpu > 1 -> node.label $label\n"}
+    text = 'use home (label = "test/test")\nuse home (label = "test=test") as other\n'
+    (one,) = COMPILER.compile({"a.policy": text}, bundled=bundled, stock=STOCK).diagnostics
+    assert one.message == "`use home`: no node has the label test/test"
+    assert one.helps == ("did you mean `test=test`?",)
+    assert one.source.position(one.span.start) == (1, 1)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from dsl.parser.build import StatementReader
 from dsl.policytest import read_suite
 from dsl.policytest.words import ATTRIBUTES, EXPECTATIONS
 from engine.framework.podinfo import CPU, MEMORY
-from engine.policy.podreads import UnreadFieldError, workload_of
+from engine.framework.workloads import workload_of
+from engine.policy.podreads import UnreadFieldError
 from engine.policy.support import new_compiler
 from engine.policytests.objects import FixtureError, node_of, pods_of
 from engine.policytests.report import as_json, as_junit, as_text
