@@ -203,6 +203,11 @@ class Room:
     short: str
 
     @property
+    def anywhere(self) -> bool:
+        """Whether pods of all nodes hold it, and each node has the same left."""
+        return False
+
+    @property
     def title(self) -> str:
         """Tells it from rooms of which pods take something else."""
         return f"request {self.resource}"

@@ -140,6 +140,11 @@ class QuotaRoom(Room):
     holds: Callable[[PodColumns, NDArray[np.intp]], BoolColumn] | None = None
 
     @property
+    def anywhere(self) -> bool:
+        """See `Room.anywhere`."""
+        return True
+
+    @property
     def title(self) -> str:
         """See `Room.title`."""
         return f"quota {self.quota}"

@@ -168,6 +168,36 @@ async def test_pods_on_several_nodes_lend_and_the_node_with_enough_of_them_is_ta
 
 
 @in_a_loop
+async def test_a_minimum_is_given_back_though_no_node_alone_has_enough_to_give():
+    nodes = tuple(f"n{number}" for number in range(4))
+    made = Quotas(ELASTIC, nodes=nodes, cpu="4", a=("2", "6"), b=("4", "6"), c=("0", "2"))
+    for number in range(4):
+        made.runs(f"a{number}", node=f"n{number}", priority=number)
+    made.runs("c0", "c", node="n0", priority=9)
+    made.comes("b0", namespace="b", cpu="4")
+    await settle(made)
+    assert sorted(made.edge.evictions) == ["a0", "a1", "c0"], made.words("b0")
+    for name, owner in (("a0", "a"), ("a1", "a"), ("c0", "c")):
+        row = made.cache.pod_row(f"uid-{owner}-{name}")
+        made.handlers.pods.on_delete(made.cache.pods.pod(row).pod)
+        made.clock.advance(20.0)
+        await settle(made)
+    assert made.placed("b0", "b")
+    assert len(made.edge.evictions) == 3
+
+
+@in_a_loop
+async def test_pods_go_elsewhere_where_the_node_has_room_by_itself():
+    nodes = ("n0", "n1", "n2", "n3")
+    made = Quotas(ELASTIC, nodes=nodes, cpu="4", a=("1", "6"), b=("3", "6"))
+    for number in range(3):
+        made.runs(f"a{number}", node=f"n{number}", priority=number)
+    made.comes("b0", namespace="b", cpu="3")
+    await settle(made)
+    assert sorted(made.edge.evictions) == ["a0", "a1"], made.words("b0")
+
+
+@in_a_loop
 async def test_a_change_of_the_object_wakes_who_it_held():
     made = Quotas(ELASTIC, a=("1", "1"))
     made.runs("r")
