@@ -4,8 +4,8 @@
 (milli-cores).
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 from msgspec import Struct, field
@@ -61,82 +61,6 @@ class GangTerms(Struct, frozen=True, kw_only=True):
     backoff_seconds: float = 0.0
     tolerance: float = 0.0
     within: str | None = None
-
-
-class Gang(Struct, frozen=True, kw_only=True):
-    """The gang of a pod, which is a member itself and in none of the tuples before it is placed.
-
-    Attributes:
-        key: what its members have in common, within one namespace.
-        minimum: how many members start together; NaN where nothing says so.
-        bound: pod rows of members that are bound.
-        assumed: pod rows of members that have a node and wait for their binding.
-        pending: rows of members in the table `queue`.
-        placed: whether the pod is among `assumed`: from `reserve` on.
-        wait_seconds: how long members wait for each other.
-        rests_until: epoch seconds before which a gang that failed is not tried; NaN: it may be.
-        tolerance: the share of the minimum that may be missing when its members are planned.
-        within: the domain of nodes that holds the whole gang, None where it may be scattered.
-    """
-
-    key: str | float
-    minimum: float
-    bound: tuple[int, ...] = ()
-    assumed: tuple[int, ...] = ()
-    pending: tuple[int, ...] = ()
-    placed: bool = False
-    wait_seconds: float = 60.0
-    rests_until: float = float("nan")
-    tolerance: float = 0.0
-    within: str | None = None
-
-    @property
-    def reserved(self) -> int:
-        """Members that have a node."""
-        return len(self.bound) + len(self.assumed)
-
-    @property
-    def size(self) -> int:
-        """All members there are."""
-        return self.reserved + len(self.pending) + (0 if self.placed else 1)
-
-
-#: The pod itself among the members to place; others are rows of the table `queue`.
-SELF = -1
-
-
-class Placer(Protocol):
-    """Places members of a gang one after the other, on one snapshot."""
-
-    def place(
-        self, member: int, allowed: frozenset[int] | None, before: Sequence[tuple[int, int]]
-    ) -> int | None:
-        """Returns the node row that a member gets; None: no node takes it.
-
-        Args:
-            member: `SELF` or a row of the table `queue`.
-            allowed: the node rows it may go to; None: all.
-            before: members that are placed already, and their node rows.
-        """
-
-
-class GangPlan(Struct, frozen=True):
-    """Where the members of a gang fit together.
-
-    Attributes:
-        placements: domain -> member and node row; without `within` the domain is empty.
-        allowed: the node rows where the pod may go; None: wherever it fits alone.
-        most: the most members that would be running in any domain.
-    """
-
-    placements: Mapping[str, tuple[tuple[int, int], ...]]
-    allowed: frozenset[int] | None
-    most: int
-
-    @property
-    def fits(self) -> bool:
-        """Whether the gang may start."""
-        return bool(self.placements)
 
 
 # ---- quotas

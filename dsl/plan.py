@@ -36,7 +36,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from dsl import ir
-from dsl.collective import Amounts, Claims, Evictions, Gang, GangTerms, Limits, QuotaUse
+from dsl.collective import Amounts, Claims, Evictions, GangTerms, Limits, QuotaUse
 from dsl.ir import FilterCore, ScoreCore
 from dsl.source import SourceFile, Span
 
@@ -366,14 +366,12 @@ class GangRule(RuleBase, frozen=True, eq=False, kw_only=True):
 
     `key` is what the members of the pod's gang have in common, None for a pod that is in none;
     `terms` what the gang asks for; `mates` the rows of its other members among the pods on nodes.
-    `gang` is all that at once, with the members that wait.
     """
 
     core: ir.GangCore
     key: Callable[[Subject, World], str | float | None]
     terms: Callable[[Subject, World], GangTerms | None]
     mates: Callable[[Subject, World], tuple[int, ...]]
-    gang: Callable[[Subject, World], Gang | None]
 
 
 class QuotaRule(RuleBase, frozen=True, eq=False, kw_only=True):

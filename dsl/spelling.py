@@ -6,6 +6,7 @@ tree.
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -13,7 +14,7 @@ from dsl.foreign import closest as closest
 from dsl.foreign import edit_distance
 from dsl.functions import AGGREGATES as AGGREGATES
 from dsl.functions import FUNCTIONS
-from dsl.schema import CATALOGUE, FIELDS, KUBERNETES_PATHS, PLURALS, POD_SETS
+from dsl.schema import FIELDS, KUBERNETES_PATHS, PLURALS, POD_SETS
 
 _MAX_DISTANCE: Final = 2
 _SHORT: Final = 4
@@ -59,6 +60,7 @@ def closest_field(name: str) -> str | None:
     return best
 
 
+@lru_cache(maxsize=4096)
 def _apart(word: str, other: str) -> int:
     """Returns the edit distance of two words, something large where they are not close at all."""
     if word == other:
@@ -118,8 +120,6 @@ _PARTS: Final = MappingProxyType(
      "requested": "requested", "requests": "requested", "request": "requested",
      "used": "requested", "allocated": "requested", "reserved": "requested"}
 )  # fmt: skip
-_SIZES: Final = ("count", "size", "length", "len", "number", "total")
-_METRICS: Final = ("metric", "metrics", "prometheus", "usage", "stats")
 #: What is meant by names of others, each an owner and what is left of the path.
 _MEANT: Final = {
     "now - pod.created": "pod.age",
@@ -245,8 +245,6 @@ _CONCEPTS: Final = MappingProxyType(
         for path in paths.split()
     }
 )
-#: What a field of the cluster's state is not, and where it is instead.
-_PENDING: Final = "the pod to place is always pending; of other pods ask `it.phase`"
 
 
 def field_for(path: str, key: str | None = None) -> Spelling | None:
@@ -261,7 +259,7 @@ def field_for(path: str, key: str | None = None) -> Spelling | None:
         return None
     owner = _OWNERS.get(words[0].lower())
     if owner is None:
-        return _concept(".".join(words)) or _without_owner(words, key) or _of_kubernetes(path)
+        return _concept(".".join(words)) or _of_kubernetes(path)
     if key is not None and len(words) == 1 and owner in ("node", "pod"):
         direct = f"{owner}.{key}"
         return Spelling(direct if direct in FIELDS else f"{owner}.label[{quoted_key(key)}]")
@@ -271,32 +269,10 @@ def field_for(path: str, key: str | None = None) -> Spelling | None:
     named = _keyed(owner, rest, key)
     if named is not None:
         return named
-    found = _concept(".".join((owner, *rest))) or _of_set_or_metric(owner, rest, key)
+    found = _concept(".".join((owner, *rest)))
     if found is None and owner in ("node", "cluster", "pod", "it"):
         found = _amount(owner, rest, key)
     return found or _of_kubernetes(".".join((owner, *rest))) or _of_kubernetes(path)
-
-
-def _of_set_or_metric(owner: str, rest: Sequence[str], key: str | None) -> Spelling | None:
-    """`node.metrics.cpu_usage`, `cluster.load`, `zone.pods.count`: another form, not a field."""
-    of_set = f"{owner}.{rest[0]}" if rest else ""
-    if of_set in POD_SETS and len(rest) > 1 and _plain(rest[-1]) in _SIZES:
-        return Spelling(f"count({of_set})")
-    if owner == "cluster" and key is None and len(rest) == 1 and rest[0] in CATALOGUE:
-        return Spelling(f"avg({rest[0]} over nodes)")
-    if owner not in ("node", "cluster") or not rest or _plain(rest[0]) not in _METRICS:
-        return None
-    name = key if key is not None else rest[-1] if rest[1:] else ""
-    return Spelling(name, note="a metric is read by its name alone:") if name in CATALOGUE else None
-
-
-def _without_owner(words: Sequence[str], key: str | None) -> Spelling | None:
-    """`labels.zone`, `self.name`: nobody says whose."""
-    if _plain(words[0]) in _KEYED and (key is not None or len(words) > 1):
-        named = _keyed("node", words, key) or _keyed("pod", words, key)
-        return None if named is None else named._replace(sure=False)
-    name = f"pod.{words[0]}"
-    return Spelling(name, sure=False) if len(words) == 1 and name in FIELDS else None
 
 
 def _without_frames(words: Sequence[str]) -> list[str]:
@@ -396,18 +372,6 @@ _FLAT: Final = {one.replace("_", "").lower(): one for one in FIELDS} | {
     for one in FIELDS
     if one.startswith("pod.owner.")
 }
-
-
-def field_hint(path: str) -> str | None:
-    """Returns what there is to know of a path that has no field, as a sentence."""
-    words = [_plain(one) for one in _without_frames(path.split("."))]
-    if words[-1] == "phase" and words[0] in ("pod", "status", "phase"):
-        return _PENDING
-    if any("affinity" in one for one in words):
-        return "what selector and required affinity of the pod allow is  node.eligible"
-    if any("topologyspread" in one for one in words):
-        return "pods are kept apart by a statement:  spread: over zone skew 1 hard"
-    return None
 
 
 # ---- functions
@@ -546,9 +510,6 @@ def call_for(name: str, args: Sequence[str]) -> Spelling | None:
     """
     owner, _, method = name.rpartition(".")
     parts = [one.strip() for one in args if one.strip()]
-    known = _of_time_or_range(owner, method, parts) or _of_owner(owner, _plain(method), parts)
-    if known is not None:
-        return known
     if owner and owner.lower() not in _LIBRARIES:
         parts.insert(0, owner)
     plain = _plain(method)
@@ -574,48 +535,6 @@ def call_for(name: str, args: Sequence[str]) -> Spelling | None:
     if form == "len({0})" and parts and parts[0] in POD_SETS:
         return Spelling(f"count({parts[0]})")
     return _filled(form, _in_order(form, [_inner(one) for one in parts]))
-
-
-def _of_time_or_range(owner: str, method: str, args: list[str]) -> Spelling | None:
-    """`now.Hour()`, `range(1, 10)`."""
-    if owner in ("", "now", "time", "datetime") and args in ([], ["now"]):
-        word = _plain(method).removeprefix("get")
-        return _concept(f"now.{word}") or _concept(f"now.{word.removesuffix('s')}")
-    if method in ("metric", "getMetric", "get_metric") and args and args[0][:1] in ("'", '"'):
-        return Spelling(args[0][1:-1])
-    if method == "range" and not owner and len(args) > 1 and all(one.isdigit() for one in args):
-        # As Python has it, the end is not in the range.
-        return Spelling(f"{args[0]}..{int(args[1]) - 1}", sure=False)
-    return None
-
-
-_GLOBS: Final = frozenset({"glob", "fnmatch", "filepath", "path"})
-
-
-def _of_owner(owner: str, method: str, args: Sequence[str]) -> Spelling | None:
-    """`pod.has_label("a")`, `node.labels.exists(k, k == "a")`, `glob.match("a*", [], pod.name)`."""
-    labels = re.fullmatch(r"(pod|node|namespace|it|workload)\.(label|annotation)s?", owner)
-    asked = re.fullmatch(r"(has|get)(label|annotation|taint)s?", method)
-    texts = [re.search(r"[\"']([^\"']*)[\"']", one) for one in args]
-    quoted = [one[1] for one in texts if one is not None]
-    if not quoted:
-        return None
-    if owner in _GLOBS and method == "match" and len(args) > 1:
-        return Spelling(f"{args[-1]} like {args[0]}")
-    key = quoted[0]
-    if asked is not None and owner in ("pod", "node", "namespace", "it", "workload"):
-        field = f"{owner}.{asked[2]}"
-        if asked[1] == "get":
-            return Spelling(f"{field}[{quoted_key(key)}]")
-        return Spelling(f"{field} {key}" + (f"={quoted[1]}" if len(quoted) > 1 else ""))
-    if labels is None:
-        return None
-    field = f"{labels[1]}.{labels[2]}"
-    if method in ("matches", "match") and re.fullmatch(r"[\w./-]+=[\w.-]+", key):
-        return Spelling(f"{field} {key}")
-    if method in ("exists", "has", "haskey", "contains", "containskey", "includes", "any", "some"):
-        return Spelling(f"{field} {key}")
-    return None
 
 
 def _in_order(form: str, parts: list[str]) -> list[str]:

@@ -31,20 +31,23 @@ import msgspec
 
 from engine.cache import Cache
 from engine.clock import Clock
-from engine.cycle import conclude
+from engine.cycle import conclude, decide
 from engine.display import plain
 from engine.eventhandlers import POD_ASSIGNED, POD_FREED, on_node
 from engine.executor import Changes, Executor
-from engine.framework.acting import NOTHING, Acts, Leave
-from engine.framework.decision import Decision, Placed
+from engine.framework.acting import Acts
+from engine.framework.decision import Decision, Placed, PostFilterResult
 from engine.framework.edge import Binder, BindOutcome, EffectWriter, EventSink, PodStatusWriter
-from engine.framework.effects import Bind, Effect, Evict, Patch, SetUnschedulable, pod_event
+from engine.framework.effects import Bind, Evict, Patch, SetUnschedulable, pod_event
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.frameworks import Frameworks
+from engine.framework.interface import Permitted
 from engine.framework.podinfo import PodInfo
-from engine.framework.runtime import Framework
+from engine.framework.runtime import Framework, PluginError
 from engine.framework.snapshot import Signals, Snapshot
 from engine.framework.status import Status, unschedulable
+from engine.gangs import Chosen, Gangs, Refused
+from engine.measures import Measures, Result
 from engine.objects import Condition, Pod
 from engine.plugins.default_preemption import BY_SCHEDULER, DISRUPTION_TARGET
 from engine.queue import QueuedPod, Rules, SchedulingQueue, SubQueue
@@ -57,6 +60,7 @@ SLICE_SECONDS: Final = 0.002
 MOST_IN_FLIGHT: Final = 200
 _RESOLVE_FIRST: Final = 0.2
 _RESOLVE_MOST: Final = 5.0
+_HAND_OVER_SECONDS: Final = 60.0
 _MINUTE: Final = 60.0
 _MESSAGE: Final = 4096
 """Characters of a condition's message; the API server takes no pod of more than 1.5 MB."""
@@ -114,6 +118,7 @@ def rules_of(framework: Rulers, newest: Callable[[], Snapshot]) -> Rules:
         framework.gates_move,
         framework.sorter,
         lambda pod: _alike(framework, pod, newest()),
+        (lambda pod: framework.kin(pod, newest())) if framework.gangs else None,
     )
 
 
@@ -124,33 +129,13 @@ def _alike(framework: Rulers, pod: PodInfo, snapshot: Snapshot) -> Hashable:
     no matter of its class.
     """
     key = None if framework.keys_move else framework.class_key(pod, snapshot)
+    if framework.gangs:  # what one gang was told says nothing of another
+        key = None if key is None else (key, framework.kin(pod, snapshot))
     own = framework.of(pod)
     if key is None or not own.rescues:
         return key
     rescue = own.rescue_key(pod)
     return None if rescue is None else (key, rescue)
-
-
-@dataclass(slots=True)
-class _Chosen:
-    """A pod with its node, and what is to be done about it."""
-
-    queued: QueuedPod
-    decision: Decision
-    node: str
-    acts: Acts = NOTHING
-    executor: Executor | None = None
-    pre_bind: Sequence[Effect] = ()
-
-    def undo(self) -> None:
-        """Takes back what was reserved."""
-        if self.executor is not None:
-            self.executor.undo()
-
-    async def take_back(self) -> None:
-        """Takes back what was reserved and what was written."""
-        if self.executor is not None:
-            await self.executor.take_back()
 
 
 class Scheduler:
@@ -176,6 +161,7 @@ class Scheduler:
         self._signals = signals
         self._clock = clock
         self._telemetry = telemetry
+        self._measures = Measures(telemetry, clock)
         self._observers: list[Observer] = []
         self._background: list[Background] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -189,12 +175,15 @@ class Scheduler:
             cache=cache,
             queue=queue,
             clock=clock,
-            framework_of=self._framework_of,
+            framework_of=self.framework_of,
             snapshot=self.snapshot,
             go=self._released,
             back=self._refused,
         )
         """The pods that wait for leave to be bound."""
+        self.gangs = Gangs(host=self, cache=cache, queue=queue, permits=self.permits, clock=clock)
+        """Those that wait for each other."""
+        self.permits.also = self.gangs.also
         self.add_background(self.permits)
         self._minute = int(clock.time() // _MINUTE)
         self._fault: BaseException | None = None
@@ -230,6 +219,7 @@ class Scheduler:
         self.framework = framework
         self._queue.set_rules(rules_of(framework, self.snapshot), changed)
         self.permits.new_rules()
+        self.gangs.new_rules()
         self.wake()
 
     def lead(self) -> None:
@@ -300,12 +290,17 @@ class Scheduler:
             busy |= background.step(deadline)
         self._tick()
         while self.leads and self.framework is not None and self.in_flight < MOST_IN_FLIGHT:
-            queued = self._queue.pop()
-            if queued is None:
-                return busy
-            self.schedule_one(queued, self.framework.of(queued.pod))
+            if self.gangs.busy:
+                self.gangs.step()
+            else:
+                queued = self._queue.pop()
+                if queued is None:
+                    return busy
+                self.schedule_one(queued)
             if self._clock.monotonic() >= deadline:
+                self.gangs.pause()
                 return True
+        self.gangs.pause()
         return busy
 
     async def _sleep(self, stopped: asyncio.Task[Literal[True]]) -> None:
@@ -322,6 +317,7 @@ class Scheduler:
 
     def _tick(self) -> None:
         self._queue.flush()
+        self.gangs.check()
         for uid, executor in self._preparing.items():
             if self._cache.node_of(uid) is None:
                 executor.cancel("the pod is gone")
@@ -337,58 +333,135 @@ class Scheduler:
 
     # ---- one pod -----------------------------------------------------------------------------
 
-    def schedule_one(self, queued: QueuedPod, framework: Framework) -> None:
+    def schedule_one(self, queued: QueuedPod) -> None:
         """One cycle and what follows from it."""
         pod = queued.pod
         if pod.terminating or self._cache.node_of(pod.uid) is not None:
             self._queue.done(pod.uid)
             return
-        started = self._clock.monotonic()
+        if self.framework_of(pod).gangs and self.gangs.begin(queued):
+            return
+        found = self._choose(queued, conclude)
+        if isinstance(found, Refused):
+            self.refuse(found)
+        else:
+            self.go(found)
+
+    def _choose(
+        self, queued: QueuedPod, decide: Callable[[PodInfo, Snapshot, Framework], Decision]
+    ) -> Chosen | Refused:
+        """Decides, and gives the pod its node and what is reserved for it there."""
+        pod, framework = queued.pod, self.framework_of(queued.pod)
+        queued.tried_at = self._clock.monotonic()
         snapshot = self.snapshot()
         now = snapshot.now
-        decision = conclude(pod, snapshot, framework)
-        placed = Placed(decision, snapshot, self._clock.monotonic() - started)
+        decision = decide(pod, snapshot, framework)
+        placed = Placed(decision, snapshot, self._clock.monotonic() - queued.tried_at)
+        self._measures.decided(placed)
         for observer in self._observers:
             observer(placed)
         if decision.node is None:
-            self._unplaced(queued, decision)
-            return
+            return Refused(queued, decision)
         self._cache.assume(pod, decision.node, now)
         if len(self.permits):
             self.permits.happened(POD_ASSIGNED)
-        chosen = _Chosen(queued, decision, decision.node)
+        chosen = Chosen(queued, decision, decision.node)
         if framework.acts(pod):
-            there = self._cache.snapshot(now, self._signals.view(self._cache, now))
-            leave = framework.reserve(pod, there, decision.node)
-            if self._reserved(chosen, leave):
-                self._may_go(chosen, framework, there)
-            self.permits.tell(leave)
-        else:
-            self._place(chosen)
+            chosen.there = there = self._cache.snapshot(now, snapshot.signals)
+            chosen.leave = leave = framework.reserve(pod, there, decision.node)
+            status, chosen.pre_bind = leave.status, leave.pre_bind
+            if status.ok and leave.reserved:
+                chosen.executor = self._executor()
+                status = chosen.executor.reserve(leave.reserved)
+            if not status.ok:
+                self.permits.tell(leave)
+                return Refused(queued, decision, status)
+        return chosen
 
-    def _reserved(self, chosen: _Chosen, leave: Leave) -> bool:
-        """Carries out what is reserved for the pod; False if it may not go, or not yet."""
-        status, chosen.pre_bind = leave.status, leave.pre_bind
-        if status.ok and leave.reserved:
-            chosen.executor = self._executor()
-            status = chosen.executor.reserve(leave.reserved)
-        if status.ok and leave.held:
+    # ---- for gangs
+
+    def choose(self, queued: QueuedPod) -> Chosen | Refused:
+        """See `gangs.Host.choose`."""
+        found = self._choose(queued, decide)
+        if isinstance(found, Refused):
+            self._cache.forget(queued.pod.uid)
+        else:
+            found.there = None  # others come before it goes
+        return found
+
+    def go(self, chosen: Chosen) -> None:
+        """See `gangs.Host.go`."""
+        self.hold(chosen, {})
+
+    def hold(self, chosen: Chosen, by: Mapping[str, Permitted]) -> None:
+        """See `gangs.Host.hold`; nobody holds a pod that goes at once."""
+        by = {**chosen.leave.held, **by}
+        if by:
             held = Held(
-                chosen.queued,
-                chosen.decision,
-                chosen.node,
-                leave.held,
-                chosen.executor,
-                chosen.pre_bind,
+                chosen.queued, chosen.decision, chosen.node, by, chosen.executor, chosen.pre_bind
             )
             status = self.permits.hold(held)
             if status.ok:
                 self._waits(held)
-                return False
-            chosen.undo()
-        if not status.ok:
-            self._taken_back(chosen.queued, status, chosen.node)
-        return status.ok
+            else:
+                chosen.undo()
+                self._taken_back(chosen.queued, status, chosen.node)
+        elif chosen.there is not None or self.framework_of(chosen.queued.pod).acts(
+            chosen.queued.pod
+        ):
+            self._may_go(chosen, chosen.there or self.snapshot())
+        else:
+            self._place(chosen)
+        self.permits.tell(chosen.leave)
+
+    def give_back(self, chosen: Chosen, *, tell: bool) -> None:
+        """See `gangs.Host.give_back`."""
+        chosen.undo()
+        if tell:
+            self._forget(chosen.queued.pod, chosen.node)
+        else:
+            self._cache.forget(chosen.queued.pod.uid)
+
+    def refuse(self, refused: Refused) -> None:
+        """See `gangs.Host.refuse`."""
+        decision = refused.decision
+        if refused.status is None:
+            self._unplaced(refused.queued, decision)
+        else:
+            self._taken_back(refused.queued, refused.status, decision.node or "")
+
+    def reject(
+        self,
+        queued: QueuedPod,
+        message: str,
+        plugins: frozenset[str],
+        nominated: str | None = None,
+    ) -> None:
+        """See `gangs.Host.reject`."""
+        self._measures.ended(queued, Result.UNSCHEDULABLE)
+        self._fail(queued, "Unschedulable", message, plugins, nominated=nominated)
+
+    def rescue(self, refused: Refused) -> PostFilterResult | None:
+        """See `gangs.Host.rescue`."""
+        pod, rejections = refused.queued.pod, refused.decision.rejections
+        framework = self.framework_of(pod)
+        if rejections is None or not rejections.nodes or not framework.rescues:
+            return None
+        try:
+            return framework.post_filter(pod, self.snapshot(), rejections)
+        except PluginError:
+            return None  # told to `on_fault`; the gang does not fit
+
+    def evict(self, pod: PodInfo, rescue: PostFilterResult) -> None:
+        """See `gangs.Host.evict`."""
+        if rescue.nominated is not None:
+            self._cache.nominate(pod, rescue.nominated)
+        if rescue.evictions:
+            for one in rescue.clears:
+                self._clear(one)
+            self._begin_evicting(pod, rescue.nominated or "", rescue.evictions)
+
+    # ---- leave to be bound
 
     def _waits(self, held: Held) -> None:
         """The owner is told, as of any other wait: the pod has a node and is not bound to it."""
@@ -400,22 +473,23 @@ class Scheduler:
         self._set_condition(pod, "WaitingOnPermit", why)
 
     def _released(self, held: Held) -> None:
-        chosen = _Chosen(
+        chosen = Chosen(
             held.queued, held.decision, held.node, executor=held.executor, pre_bind=held.pre_bind
         )
-        self._may_go(chosen, self._framework_of(held.pod), self.snapshot())
+        self._may_go(chosen, self.snapshot())
 
     def _refused(self, held: Held, status: Status) -> None:
         self._taken_back(held.queued, status, held.node)
 
-    def _framework_of(self, pod: PodInfo) -> Framework:
+    def framework_of(self, pod: PodInfo) -> Framework:
+        """Who decides about the pod."""
         assert self.framework is not None
         return self.framework.of(pod)
 
-    def _may_go(self, chosen: _Chosen, framework: Framework, snapshot: Snapshot) -> None:
+    def _may_go(self, chosen: Chosen, snapshot: Snapshot) -> None:
         """Asks what is to be done with a pod that may be bound, and does it."""
         pod = chosen.queued.pod
-        chosen.acts = acts = framework.act(pod, snapshot, chosen.decision)
+        chosen.acts = acts = self.framework_of(pod).act(pod, snapshot, chosen.decision)
         chosen.pre_bind = (*chosen.pre_bind, *acts.pre_bind)
         if not acts.status.ok:
             chosen.undo()
@@ -423,13 +497,13 @@ class Scheduler:
             return
         for note in acts.before:
             self._edge.events.emit(note)
-        if acts.dry_run:
+        if acts.how.dry_run:
             chosen.undo()
             self._dry_run(pod, chosen.node)
         else:
             self._place(chosen)
 
-    def _place(self, chosen: _Chosen) -> None:
+    def _place(self, chosen: Chosen) -> None:
         """Begins what is to be done before the binding, and the binding."""
         pod, acts = chosen.queued.pod, chosen.acts
         if acts.annotations or acts.labels:
@@ -439,7 +513,11 @@ class Scheduler:
             self._preparing[pod.uid] = chosen.executor
             self._start(self._prepare(chosen, chosen.executor), self._others)
         else:
-            self._start(self._bind(chosen), self._tasks)
+            self._start_binding(chosen)
+
+    def _start_binding(self, chosen: Chosen) -> None:
+        """By us in one of the slots, by somebody else beside them."""
+        self._start(self._bind(chosen), self._others if chosen.acts.how.by else self._tasks)
 
     def _start(self, work: Coroutine[Any, Any, None], among: set[asyncio.Task[None]]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -465,26 +543,22 @@ class Scheduler:
 
     def _unplaced(self, queued: QueuedPod, decision: Decision) -> None:
         if decision.error is not None:
-            self._telemetry.add(Count.ATTEMPTS_ERROR)
+            self._measures.ended(queued, Result.ERROR)
             self._fail(queued, "SchedulerError", decision.message, None, nominated="")
             return
-        self._telemetry.add(Count.ATTEMPTS_UNSCHEDULABLE)
+        self._measures.ended(queued, Result.UNSCHEDULABLE)
         fit_error, rescue = decision.fit_error, decision.rescue
         plugins = frozenset() if fit_error is None else fit_error.plugins
         nominated = None if rescue is None else rescue.nominated
-        if nominated is not None:
-            self._cache.nominate(queued.pod, nominated)
-        if rescue is not None and rescue.evictions:
-            for one in rescue.clears:
-                self._clear(one)
-            self._begin_evicting(queued.pod, nominated or "", rescue.evictions)
+        if rescue is not None:
+            self.evict(queued.pod, rescue)
         self._fail(queued, "Unschedulable", decision.message, plugins, nominated=nominated)
 
     def _taken_back(self, queued: QueuedPod, status: Status, node: str) -> None:
         """A plugin refuses the chosen node, or fails: the pod is queued again."""
         words = " ".join(status.reasons)
         if status.rejected:
-            self._telemetry.add(Count.ATTEMPTS_UNSCHEDULABLE)
+            self._measures.ended(queued, Result.UNSCHEDULABLE)
             message = f"node {node} was chosen and refused: {words}"
             self._fail(
                 queued,
@@ -495,7 +569,7 @@ class Scheduler:
                 nominated="",
             )
         else:
-            self._telemetry.add(Count.ATTEMPTS_ERROR)
+            self._measures.ended(queued, Result.ERROR)
             self._fail(queued, "SchedulerError", words, None, nominated="")
         self._forget(queued.pod, node)
 
@@ -587,6 +661,7 @@ class Scheduler:
         if victims:
             nodes = {one.pod.uid: self._cache.node_of(one.pod.uid) or "" for one in victims}
             self._cache.evicts(pod.uid, nodes)
+            self._measures.evicting(len(victims))
             self._start(self._evict(pod, node, victims), self._others)
 
     async def _evict(self, pod: PodInfo, node: str, victims: Sequence[Evict]) -> None:
@@ -624,21 +699,23 @@ class Scheduler:
 
     # ---- binding -----------------------------------------------------------------------------
 
-    async def _prepare(self, chosen: _Chosen, executor: Executor) -> None:
+    async def _prepare(self, chosen: Chosen, executor: Executor) -> None:
         """What has to be done before the binding, however long it takes."""
         pod = chosen.queued.pod
+        began = self._clock.monotonic()
         try:
             status = await executor.carry_out(chosen.pre_bind)
         finally:
             del self._preparing[pod.uid]
+        self._measures.point(chosen.queued, "PreBind", began, well=status.ok)
         if status.ok:
-            self._start(self._bind(chosen), self._tasks)
+            self._start_binding(chosen)
         elif self._stopping:
             self._forget(pod, chosen.node)  # whoever reads the server next tries it again
         else:
             self._taken_back(chosen.queued, status, chosen.node)
 
-    async def _bind(self, chosen: _Chosen) -> None:
+    async def _bind(self, chosen: Chosen) -> None:
         queued, node, acts = chosen.queued, chosen.node, chosen.acts
         pod = queued.pod
         effect = Bind(pod, node, acts.annotations)
@@ -646,13 +723,17 @@ class Scheduler:
         if self._cache.nodes.row(node) < 0:
             # The API server would bind to a node that does not exist.
             outcome, why = BindOutcome.REFUSED, f"node {node} is gone"
+        elif acts.how.by:
+            outcome, why = await self._hand_over(chosen)
         else:
+            began = self._clock.monotonic()
             outcome, why = await self._edge.binder.bind(effect)
-        if outcome is BindOutcome.UNKNOWN:
+            self._measures.point(queued, "Bind", began, well=outcome is BindOutcome.BOUND)
+        if outcome is BindOutcome.UNKNOWN and not acts.how.by:
             outcome, why = await self._resolve(effect, why)
         match outcome:
             case BindOutcome.BOUND:
-                self._succeeded(pod, chosen.decision, node)
+                self._succeeded(queued, chosen.decision, node)
                 self._after(acts)
             case BindOutcome.TAKEN | BindOutcome.GONE:
                 await chosen.take_back()
@@ -660,7 +741,7 @@ class Scheduler:
                 self._forget(pod, node)
                 log.info('Dropped pod="%s" reason="%s"', pod.key, why)
             case BindOutcome.REFUSED:
-                self._telemetry.add(Count.ATTEMPTS_ERROR)
+                self._measures.ended(queued, Result.ERROR)
                 await chosen.take_back()
                 message = f"binding rejected: {why}"
                 self._fail(queued, "SchedulerError", message, None, nominated="")
@@ -669,6 +750,33 @@ class Scheduler:
                 log.warning('Left with its binding unknown pod="%s" reason="%s"', pod.key, why)
             case _:
                 assert_never(outcome)
+
+    async def _hand_over(self, chosen: Chosen) -> tuple[BindOutcome, str]:
+        """Somebody else binds the pod: waits until the watch says so, for a minute at most."""
+        uid, by = chosen.queued.pod.uid, chosen.acts.how.by
+        chosen.executor = chosen.executor or self._executor()
+        status = await chosen.executor.carry_out(chosen.acts.handed)
+        if not status.ok:
+            return BindOutcome.REFUSED, " ".join(status.reasons)
+        log.info('Handed over pod="%s" node="%s" to="%s"', chosen.queued.pod.key, chosen.node, by)
+        deadline = self._clock.monotonic() + _HAND_OVER_SECONDS
+        while self._clock.monotonic() < deadline:
+            outcome = self._as_watched(uid, chosen.node)
+            if outcome is not None:
+                return outcome
+            if self._stopping:
+                return BindOutcome.UNKNOWN, f"it is with {by}"
+            await self._edge.pause(_RESOLVE_FIRST)
+        return BindOutcome.REFUSED, f"{by} has not bound it within {_HAND_OVER_SECONDS:g} s"
+
+    def _as_watched(self, uid: str, wanted: str) -> tuple[BindOutcome, str] | None:
+        """What became of a pod of ours, as far as the watch has said."""
+        node = self._cache.node_of(uid)
+        if node is None:
+            return BindOutcome.GONE, "deleted while its binding was unknown"
+        if self._cache.is_assumed(uid):
+            return None
+        return (BindOutcome.BOUND if node == wanted else BindOutcome.TAKEN), f"bound to {node}"
 
     def _after(self, acts: Acts) -> None:
         """What a pod that is bound has coming."""
@@ -692,33 +800,31 @@ class Scheduler:
         log.warning('Outcome of binding unknown pod="%s" reason="%s"', effect.pod.key, why)
         pause = _RESOLVE_FIRST
         while True:
-            uid = effect.pod.uid
-            node = self._cache.node_of(uid)
-            if node is None:
-                return BindOutcome.GONE, "deleted while its binding was unknown"
-            if not self._cache.is_assumed(uid):
-                taken = node != effect.node
-                return (BindOutcome.TAKEN if taken else BindOutcome.BOUND), f"bound to {node}"
+            watched = self._as_watched(effect.pod.uid, effect.node)
+            if watched is not None:
+                return watched
             outcome, why = await self._edge.binder.resolve(effect)
             if outcome is not BindOutcome.UNKNOWN or self._stopping:
                 return outcome, why
             await self._edge.pause(pause)
             pause = min(_RESOLVE_MOST, pause * 2)
 
-    def _succeeded(self, pod: PodInfo, decision: Decision, node: str) -> None:
+    def _succeeded(self, queued: QueuedPod, decision: Decision, node: str) -> None:
+        pod = queued.pod
         self._queue.done(pod.uid)
-        self._telemetry.add(Count.ATTEMPTS_SCHEDULED)
+        self._measures.ended(queued, Result.SCHEDULED)
         note = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
         self._edge.events.emit(pod_event(pod, "Normal", "Scheduled", "Binding", note))
         log.info(
             'Successfully bound pod to node pod="%s" node="%s" evaluatedNodes=%d feasibleNodes=%d'
-            ' score=%g bundle="%s"',
+            ' score=%g bundle="%s"%s',
             pod.key,
             node,
             decision.evaluated,
             decision.feasible,
             decision.total,
             decision.bundle,
+            f' why="{plain(decision.why)}"' if decision.why else "",
         )
 
 

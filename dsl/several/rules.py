@@ -14,7 +14,6 @@ from dsl.collective import (
     Amounts,
     Claims,
     Evictions,
-    Gang,
     GangTerms,
     Limits,
     QuotaUse,
@@ -27,7 +26,7 @@ from dsl.reference import View, asked
 from dsl.schema import OF_THE_QUEUE, request_unit
 from dsl.several.values import Columns, Values
 from dsl.source import Span
-from dsl.types import BOOL, MISSING, NUMBER, TEXT, TIME, Level, Type, is_missing, number_of
+from dsl.types import BOOL, NUMBER, TEXT, TIME, Level, Type, is_missing, number_of
 from dsl.words import filled
 
 _OF_THE_QUEUE: Final = {one.replace("it.", "pod.") for one in OF_THE_QUEUE}
@@ -201,28 +200,6 @@ def gang_terms(parts: GangParts, values: Values) -> GangTerms | None:
     )
 
 
-def gang(parts: GangParts, values: Values) -> Gang | None:
-    """Returns the gang of the pod; None: it is in none."""
-    terms = gang_terms(parts, values)
-    if terms is None:
-        return None
-    backoff = terms.backoff_seconds
-    failed = values.subject.number("group.last_failure", None) if backoff else MISSING
-    itself = values.chosen(parts.itself)
-    return Gang(
-        key=terms.key,
-        minimum=terms.minimum,
-        bound=values.chosen(parts.bound),
-        assumed=tuple(sorted({*values.chosen(parts.assumed_others), *itself})),
-        pending=values.chosen(parts.pending, "queue"),
-        placed=bool(itself),
-        wait_seconds=terms.wait_seconds,
-        rests_until=float(failed) + backoff,
-        tolerance=terms.tolerance,
-        within=terms.within,
-    )
-
-
 def gang_rule(base: dict[str, Any], core: ir.GangCore, memo: Memo) -> GangRule:
     """Compiles a `gang:`."""
     columns, parts = Columns(memo), GangParts(core)
@@ -236,10 +213,7 @@ def gang_rule(base: dict[str, Any], core: ir.GangCore, memo: Memo) -> GangRule:
     def mates(subject: Subject, world: World) -> tuple[int, ...]:
         return columns.of(subject, world).chosen(parts.pending)
 
-    def gang_of(subject: Subject, world: World) -> Gang | None:
-        return gang(parts, columns.of(subject, world))
-
-    return GangRule(**base, core=core, key=key, terms=terms, mates=mates, gang=gang_of)
+    return GangRule(**base, core=core, key=key, terms=terms, mates=mates)
 
 
 # ---- quota

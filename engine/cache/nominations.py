@@ -33,6 +33,10 @@ class Nominations:
         """The pods that are promised the node."""
         return self._on.get(node, NOBODY).values()
 
+    def each(self) -> Iterator[tuple[str, Collection[PodInfo]]]:
+        """Nodes and the pods that are promised them."""
+        return ((node, promised.values()) for node, promised in self._on.items())
+
     def node_of(self, uid: str) -> str:
         """The node that the pod is promised, empty if none."""
         return self._node.get(uid, "")

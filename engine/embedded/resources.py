@@ -141,6 +141,21 @@ RESOURCES = (
         has_generation=True,
     ),
     Resource(
+        "apps", "v1", "deployments", "Deployment", ("spec", "status"), ("deploy",), ("status",),
+        has_generation=True,
+    ),
+    Resource(
+        "apps", "v1", "daemonsets", "DaemonSet", ("spec", "status"), ("ds",), ("status",),
+        has_generation=True,
+    ),
+    Resource(
+        "batch", "v1", "jobs", "Job", ("spec", "status"), (), ("status",), has_generation=True
+    ),
+    Resource(
+        "batch", "v1", "cronjobs", "CronJob", ("spec", "status"), ("cj",), ("status",),
+        has_generation=True,
+    ),
+    Resource(
         "", "v1", "persistentvolumes", "PersistentVolume", ("spec", "status"), ("pv",),
         ("status",), namespaced=False, returns_deleted=True,
         defaults={

@@ -19,6 +19,7 @@ from dsl.reference import View, asked
 from dsl.schema import request_unit
 from dsl.types import number_of, show
 from engine.explain.parts import Row, values
+from engine.explain.plugins import details
 from engine.explain.rules import policies_of
 from engine.framework.asking import Filtering
 from engine.framework.interface import Room
@@ -63,6 +64,11 @@ class Miss:
     size: str = ""
 
     @property
+    def place(self) -> str:
+        """File and line of the rule, or the plugin's name."""
+        return self.plugin if self.shown is None else self.shown.place
+
+    @property
     def lacks(self) -> str:
         """What would have to come, in words; empty if it is no amount."""
         if self.short is None:
@@ -92,7 +98,7 @@ class Node:
     def nearly(self) -> str:
         """What it would take: `would fit with 200m more cpu`, `but for net.policy:3: ...`."""
         short = [one.lacks for one in self.misses if one.short]
-        rest = [_told(one) for one in self.misses if not one.short]
+        rest = [f"{one.place}: {one.reason}" for one in self.misses if not one.short]
         lacks = " and ".join(short)
         if not rest:
             return f"would fit with {lacks}"
@@ -102,11 +108,6 @@ class Node:
         """For JSON."""
         misses = [one.as_object() for one in self.misses]
         return {"node": self.name, "nearly": self.nearly, "misses": misses}
-
-
-def _told(miss: Miss) -> str:
-    place = miss.plugin if miss.shown is None else miss.shown.place
-    return f"{place}: {miss.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +258,12 @@ def _other(trial: Trials, filtering: Filtering, seen: BoolColumn) -> _Wall:
         if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             near[out] = _NEVER
         reasons |= dict.fromkeys(out.tolist(), ", ".join(status.reasons))
-    return _Wall(passed, near, lambda row: Miss(filtering.name, reasons[row]))
+
+    def tell(row: int) -> Miss:
+        more = details(filtering.name, trial.pod, trial.snapshot.nodes.node(row))
+        return Miss(filtering.name, f"{reasons[row]} ({more})" if more else reasons[row])
+
+    return _Wall(passed, near, tell)
 
 
 def _left_out(trial: Trials, seen: BoolColumn) -> _Wall:

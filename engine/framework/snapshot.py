@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntFlag, auto
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -375,6 +375,43 @@ class Nominations(Protocol):
         ...
 
 
+class QueueTimes(NamedTuple):
+    """What only the queue knows of a pod; times are seconds since the epoch, None: not yet."""
+
+    queued_at: float
+    first_attempt_at: float | None
+    attempts: int
+
+
+class Beside(Protocol):
+    """What stands beside nodes and the pods on them, as far as anybody attends to it."""
+
+    @property
+    def version(self) -> int:
+        """Changes with anything of it."""
+        ...
+
+    def pods(self, table: str) -> PodColumns:
+        """Other pods: of the `queue`, `nominated` to a node, or `finished` in the last hour.
+
+        Those of the queue are on no node: their `node` is a row all the same, but for pods that
+        got a node meanwhile.
+        """
+        ...
+
+    def row(self, uid: str) -> int:
+        """The row of a pod of the queue, -1 if it is not there."""
+        ...
+
+    def times(self, uid: str) -> QueueTimes | None:
+        """What the queue knows of a pod; None if it has no such pod."""
+        ...
+
+    def previous_node(self, pod: PodInfo) -> str | None:
+        """The node that the pod of its name, or else the last one of its workload, left."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Waiting:
     """A pod that keeps its node and waits for leave to be bound.
@@ -442,6 +479,11 @@ class Snapshot(Protocol):
     @property
     def nominations(self) -> Nominations:
         """The pods that are promised a node and are not on it yet."""
+        ...
+
+    @property
+    def beside(self) -> Beside:
+        """Pods that wait or have finished, and what they left behind."""
         ...
 
     @property

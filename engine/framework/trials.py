@@ -141,6 +141,15 @@ class Trials:
         plugins = frozenset([one.name for one in moving if one not in others])
         return Rooms(plugins, each, passed, apart, self._concerned(others) if others else None)
 
+    def amounts(self) -> list[Room]:
+        """What moves with pods and is an amount that a row must have left."""
+        return self._amounts([one for one in self.filters if _moves(one)])
+
+    @property
+    def more_than_amounts(self) -> bool:
+        """Whether more than amounts moves with pods."""
+        return any(_moves(one) and one.points.rooms is None for one in self.filters)
+
     def _concerned(self, others: Sequence[Filtering]) -> Callable[[PodInfo], bool]:
         def concerns(pod: PodInfo) -> bool:
             return any(
@@ -216,7 +225,7 @@ class Stand:
 
     def fits(self) -> bool:
         """See `Stand.fits`."""
-        return self.first_beside() is None and self.first() is None
+        return self.rejection() is None
 
     def passes(self, rows: NDArray[np.intp]) -> BoolColumn:
         """See `Stand.passes`."""
@@ -241,8 +250,12 @@ class Stand:
 
     def why(self) -> tuple[str, ...]:
         """See `Stand.why`."""
-        first = self.first_beside() or self.first()
+        first = self.rejection()
         return () if first is None else first.status.reasons
+
+    def rejection(self) -> Rejection | None:
+        """The first rejection, promises to others included; None: the row takes the pod."""
+        return self.first_beside() or self.first()
 
     def first_beside(self) -> Rejection | None:
         """The first rejection beside the pods that come before; None also if there are none."""

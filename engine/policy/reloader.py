@@ -15,7 +15,7 @@ effect whole or not at all.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,10 +32,19 @@ from dsl.source import SourceFile, Span, make_source
 from dsl.types import PLAIN, SECONDS
 from engine.clock import Clock
 from engine.config import BerthDocument, MetricSection, PolicyOverride
+from engine.framework.profile import Profile
 from engine.policy.sources import Texts
-from engine.policy.support import names_of_plugins, unsupported, without_policy
+from engine.policy.support import (
+    at_load,
+    binders_of,
+    installed,
+    names_of_plugins,
+    without_policy,
+)
 
 _HASH_DIGITS: Final = 12
+_LOOK_SECONDS: Final = 0.25
+"""How often it is looked whether what a bundle waits for is there."""
 _OF_COST: Final = ("P320", "P321")
 
 
@@ -53,9 +62,9 @@ class Bundle:
 
     @property
     def metrics(self) -> tuple[MetricSpec, ...]:
-        """Every metric of Prometheus that some policy reads, each once."""
+        """Every metric that some policy reads and that is in no object of a node, each once."""
         specs = {spec.id: spec for plan in self.plans for spec in plan.metrics}
-        return tuple(spec for spec in specs.values() if spec.source == "promql")
+        return tuple(spec for spec in specs.values() if spec.source != "annotation")
 
     def changed_since(self, older: Bundle | None) -> frozenset[str] | None:
         """Names of the policies that came, went or changed; None: look at everything again."""
@@ -85,6 +94,8 @@ class CompileSettings:
 
     overrides: Mapping[str, PolicyOverride]
     metrics: Mapping[str, MetricDefinition]
+    binders: frozenset[str] = frozenset()
+    """The plugins that bind pods which `bind: with` hands to them."""
 
     def applied(self, plan: Plan) -> Plan:
         """The plan with what the configuration says of it."""
@@ -95,11 +106,14 @@ class CompileSettings:
         return replace(plan, **given)
 
 
-def compile_settings(berth: BerthDocument) -> CompileSettings:
-    """The part of the configuration that compiling needs."""
+def compile_settings(
+    berth: BerthDocument, profiles: Iterable[Profile] | None = None
+) -> CompileSettings:
+    """The part of the configuration that compiling needs; profiles that it may take are all."""
     return CompileSettings(
         berth.policies.overrides,
         {name: _definition(section) for name, section in berth.metrics.items()},
+        installed() if profiles is None else binders_of(profiles),
     )
 
 
@@ -147,7 +161,7 @@ def _outcome(
     result: CompileResult, files: Texts, settings: CompileSettings, title: str
 ) -> Bundle | Refusal:
     run = [plan for plan in map(settings.applied, result.plans) if plan.mode != "off"]
-    missing = (one for plan in run for one in unsupported(plan))
+    missing = (one for plan in run for one in at_load(plan, settings.binders))
     diagnostics = (*result.diagnostics, *names_of_plugins(result.plans), *missing)
     errors = [d for d in diagnostics if d.is_error]
     if not errors:
@@ -178,13 +192,17 @@ class Listener:
     """Who is told: `accepted` puts the bundle in force, before it returns.
 
     `mended`: after a refusal the texts are again those of the bundle in force. `costly`: the
-    cluster has grown so that policies in force cost more than they should.
+    cluster has grown so that policies in force cost more than they should. `missing` says what a
+    bundle reads and is not known yet, which begins to be read then; `awaiting` is told that it
+    waits for that.
     """
 
     accepted: Callable[[Bundle], None]
     refused: Callable[[Refusal], None]
     mended: Callable[[Bundle], None]
     costly: Callable[[Bundle, tuple[Diagnostic, ...]], None]
+    missing: Callable[[Bundle], tuple[str, ...]] = lambda _: ()
+    awaiting: Callable[[Bundle, tuple[str, ...]], None] = lambda _bundle, _missing: None
 
 
 class Reloader:
@@ -221,10 +239,13 @@ class Reloader:
         self._size = Size()
         self._bounding = False
         self._steps: Generator[None, None, CompileResult] | None = None
+        # What is to come into force, and what was told of what it waits for.
+        self._next: Bundle | None = None
+        self._awaited: tuple[str, ...] = ()
 
     def offer(self, files: Texts | None, passed_over: tuple[str, ...] = ()) -> None:
         """The source's files are these now. Takes note; the work is done by `step`."""
-        self._steps = None
+        self._steps, self._next = None, None
         if files is None:
             self._refuse(Refusal(f"{self.title} is gone", f"{self.title} is gone"))
         elif not files:
@@ -243,11 +264,18 @@ class Reloader:
 
     @property
     def due(self) -> float | None:
-        """Never by itself: whoever offers files wakes the scheduler."""
-        return None
+        """Never by itself but while a bundle waits: whoever offers files wakes the scheduler."""
+        return None if self._next is None else self._clock.monotonic() + _LOOK_SECONDS
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """What the bundle that is to come into force waits for; empty if none does."""
+        return () if self._next is None else self._awaited
 
     def step(self, deadline: float) -> bool:
         """Compiles until the deadline; True if there is more to do."""
+        if self._next is not None:
+            self._settle(self._next)
         if self._steps is None and self._is_outgrown():
             self._bounding = True
             self._begin()
@@ -280,10 +308,21 @@ class Reloader:
             return
         refused, self.refusal = self.refusal, None
         if self.bundle is None or self.bundle.hash != outcome.hash:
-            self._listener.accepted(outcome)
-            self.bundle = outcome
+            self._next, self._awaited = outcome, ()
+            self._settle(outcome)
         elif refused is not None:
             self._listener.mended(self.bundle)
+
+    def _settle(self, bundle: Bundle) -> None:
+        """The bundle comes into force, whole, once all is known that it reads."""
+        missing = self._listener.missing(bundle)
+        if not missing:
+            self._next = None
+            self._listener.accepted(bundle)
+            self.bundle = bundle
+        elif missing != self._awaited:
+            self._awaited = missing
+            self._listener.awaiting(bundle, missing)
 
     def _refuse(self, refusal: Refusal) -> None:
         # The same refusal again says nothing new.

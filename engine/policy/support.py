@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Final
 
 from msgspec import Struct
@@ -14,19 +14,18 @@ from msgspec.structs import fields
 from dsl.checker.scope import closest
 from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic, Severity
-from dsl.plan import MetricSpec, Plan, RuleBase
-from dsl.schema import FIELDS, OF_THE_QUEUE
+from dsl.plan import Plan, RuleBase
+from dsl.schema import FIELDS
 from dsl.source import SourceFile, Span
+from engine.framework.acting import DEFAULT_BINDER
+from engine.framework.profile import Profile
+from engine.plugins import out_of_tree
 from engine.plugins.registry import DEFAULT_WEIGHTS
+from engine.policy.shares import about_many
 
-_QUEUE_FIELDS: Final = ("pod.queued_at", "pod.first_attempt_at", "pod.attempts")
-_QUEUE_RULES: Final = ("sorts",)
-_SOURCES: Final = ("promql", "annotation")
 _LEAVE_OUT: Final = (
     "until a version runs it, leave the line out, or the whole policy with  mode: off"
 )
-#: Stands for "this scheduler has no value for the field".
-_UNKNOWN: Final = "?"
 _SHOWN: Final = 8
 
 
@@ -46,14 +45,11 @@ class Acting(Struct, frozen=True):
 
 #: Owners of fields, and fields, that no object or table of this scheduler holds.
 _LATER: Final = (
-    "queue.pods", "pod.previous_node", "workload.", "group.size", "group.assigned",
-    "group.reserved", "group.waiting", "node.nominated",
-    "node.finished", "node.heartbeat", "node.volumes.", "it.finished_at", "it.quota.",
-    *OF_THE_QUEUE,
+    "group.size", "group.assigned", "group.reserved", "group.waiting", "it.quota.",
 )  # fmt: skip
 _STATEMENTS: Final = frozenset(
     {"gate", "sort", "prefilter", "filter", "forbid", "score", "prefer", "avoid", "spread", "first",
-     "reserve", "permit", "bind: default", "bind: dry", "prebind", "postbind", "preempt", "quota"}
+     "reserve", "permit", "bind", "prebind", "postbind", "preempt", "quota", "gang"}
 )  # fmt: skip
 ACTS_ON: Final = Acting(
     plugins=frozenset(
@@ -92,14 +88,32 @@ def unsupported(plan: Plan) -> list[Diagnostic]:
     for rule, reason in _beyond(plan):
         told.add(rule.span.start)
         add(rule.span, reason, _LEAVE_OUT)
-    if plan.mode not in ("enforce", "off"):
-        add(plan.name_span, _later(f"mode: {plan.mode}"), "write  mode: enforce   or   mode: off")
-    metrics = {spec.name: spec for spec in plan.metrics}
-    for point, rule in _rules(plan):
+    for rule in rules_of(plan):
         # Where a whole statement waits for another version, what it reads is no second cause.
-        for reason in _reasons(point, rule, metrics) if rule.span.start not in told else ():
-            add(rule.span, reason, _LEAVE_OUT)
+        unknown = sorted(read for read in rule.reads if read in FIELDS.keys() - ACTS_ON.fields)
+        if unknown and rule.span.start not in told:
+            names = [f"`{read}`" for read in unknown]
+            listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+            add(rule.span, f"this scheduler does not know {listed} yet", _LEAVE_OUT)
     return [found[key] for key in sorted(found)]
+
+
+def binders_of(profiles: Iterable[Profile]) -> frozenset[str]:
+    """The plugins that bind pods which `bind: with` hands to them."""
+    plugins = (one.plugin for profile in profiles for one in profile.plugins)
+    return frozenset(plugin.name for plugin in plugins if plugin.points().binder)
+
+
+def installed() -> frozenset[str]:
+    """The plugins that a profile could name: who does not know the profiles believes them all."""
+    return frozenset(out_of_tree.names())
+
+
+def at_load(plan: Plan, binders: Set[str]) -> Iterator[Diagnostic]:
+    """What a scheduler says of a policy that is right; `binders` are those of `without_binder`."""
+    yield from unsupported(plan)
+    yield from without_binder(plan, binders)
+    yield from about_many(plan)
 
 
 def names_of_plugins(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
@@ -111,6 +125,30 @@ def names_of_plugins(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
                 f"`{plan.name}` is the name of a built-in plugin",
                 *((plan.source, plan.name_span) if plan.used is None else plan.used.place),
                 helps=("give the policy another name:  policy: NAME",),
+            )
+
+
+def without_binder(plan: Plan, binders: Set[str]) -> Iterator[Diagnostic]:
+    """Lines `bind: with NAME` that hand pods to nobody.
+
+    Args:
+        plan: the policy.
+        binders: the plugins that bind pods handed to them, beside the scheduler's own.
+    """
+    known = sorted({*binders, DEFAULT_BINDER})
+    for rule in plan.binds:
+        name = rule.core.name
+        if name and name not in known:
+            near = closest(name, known)
+            by = "" if plan.used is None else f"`use {plan.used.name}`: "
+            yield Diagnostic(
+                "P119",
+                f"{by}no plugin binds pods as `{name}`",
+                *((plan.source, rule.span) if plan.used is None else plan.used.place),
+                helps=(
+                    f"did you mean `{near}`?" if near else f"there is {', '.join(known)}",
+                    "a profile has to name the plugin of the package that binds",
+                ),
             )
 
 
@@ -155,44 +193,14 @@ def _beyond(plan: Plan) -> Iterator[tuple[RuleBase, str]]:
 
 def _forms(plan: Plan) -> Iterator[tuple[RuleBase, str, str]]:
     """The statements of which this scheduler may not act on all forms, and how each is written."""
-    for rule in (*plan.preempts, *plan.gangs, *plan.quotas):
+    for rule in (*plan.preempts, *plan.quotas):
         point = rule.text.partition(":")[0]
         yield rule, point, f"{point}:"
-    for bind in plan.binds:
-        kind = bind.core.kind
-        yield bind, f"bind: {kind}", f"bind: {kind} {bind.core.name}"
 
 
-def _rules(plan: Plan) -> Iterator[tuple[str, RuleBase]]:
-    """All rules of a plan with the attribute that holds them."""
+def rules_of(plan: Plan) -> Iterator[RuleBase]:
+    """All rules of a plan."""
     for attribute in fields(plan):
         value = getattr(plan, attribute.name)
         rules = value if isinstance(value, tuple) else (value,)
-        yield from ((attribute.name, one) for one in rules if isinstance(one, RuleBase))
-
-
-def _reasons(point: str, rule: RuleBase, metrics: dict[str, MetricSpec]) -> Iterator[str]:
-    """Why a rule cannot be run: a reason for each kind of thing that it reads."""
-    unknown: list[str] = []
-    for read in sorted(rule.reads):
-        reason = _reason(point, read, metrics)
-        if reason == _UNKNOWN:
-            unknown.append(f"`{read}`")
-        elif reason:
-            yield reason
-    if unknown:
-        names = " and ".join(filter(None, (", ".join(unknown[:-1]), unknown[-1])))
-        yield f"this scheduler does not know {names} yet"
-
-
-def _reason(point: str, read: str, metrics: dict[str, MetricSpec]) -> str:
-    kind, _, name = read.partition(":")
-    if kind in ("metric", "metric_age") and name in metrics:
-        spec = metrics[name]
-        if spec.source not in _SOURCES:
-            return f"this scheduler does not read metrics from `{spec.source}` yet"
-    if read in FIELDS and read not in ACTS_ON.fields:
-        return _UNKNOWN
-    if read in _QUEUE_FIELDS and (point not in _QUEUE_RULES or read != "pod.queued_at"):
-        return f"this scheduler knows `pod.queued_at` in `sort` only, and not `{read}` here"
-    return ""
+        yield from (one for one in rules if isinstance(one, RuleBase))

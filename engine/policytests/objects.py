@@ -22,6 +22,7 @@ from engine.framework.podinfo import (
     UnreadablePod,
     make_pod_info,
 )
+from engine.framework.workloads import owned_by
 from engine.objects import (
     ElasticQuota,
     Namespace,
@@ -30,7 +31,6 @@ from engine.objects import (
     PodDisruptionBudget,
     from_builtins,
 )
-from engine.policy.podreads import owned_by
 
 Tree = dict[str, Any]
 ReadText = Callable[[str], str]

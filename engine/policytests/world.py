@@ -35,14 +35,16 @@ from engine.framework.snapshot import (
     FloatColumn,
     NodeColumns,
     PodColumns,
+    QueueTimes,
     Signals,
     Snapshot,
 )
 from engine.framework.topology import Topology
+from engine.framework.workloads import workload_of
 from engine.objects import Namespace, ObjectMeta, Pod
 from engine.policy.plugin import Worlds
-from engine.policy.podreads import POD_NUMBERS, workload_of
-from engine.policy.world import DEFAULT_GPUS, PodSubject, QueueTimes, SnapshotWorld
+from engine.policy.podreads import POD_NUMBERS
+from engine.policy.world import DEFAULT_GPUS, PodSubject, SnapshotWorld, time_of
 from engine.policytests.samples import newest
 
 _HOUR: Final = 3600.0
@@ -143,7 +145,7 @@ class SceneWorlds(Worlds):
         """See `Worlds.subject`; what the queue knows of the pod is given by its fixture."""
         given = self.beside.pods.get(pod.uid)
         times = _NO_TIMES if given is None else queue_times(given)
-        if queued is not None and not is_missing(queued.queued_at):
+        if queued is not None and is_missing(times.queued_at):
             times = queued
         return SceneSubject(self, pod, snapshot, times)
 
@@ -250,7 +252,7 @@ class SceneWorld(SnapshotWorld):
             if self._table not in ("queue", "nominated"):
                 return np.full(len(self.pod_node), MISSING)
             name = field.removeprefix("it.")
-            return self._of_pods(lambda thing: queue_times(thing).number(name))
+            return self._of_pods(lambda thing: time_of(queue_times(thing), name))
         return super().pod_number(field, key)
 
     def pod_text(self, field: str, key: str | None) -> CodeColumn:
@@ -308,6 +310,7 @@ class _OtherPods:
         self.nodes_generation = snapshot.nodes_generation
         self.layout = snapshot.layout
         self.nominations = snapshot.nominations
+        self.beside = snapshot.beside
         self.waiting = snapshot.waiting
         self.objects = snapshot.objects
         self.objects_version = snapshot.objects_version

@@ -28,6 +28,7 @@ from engine.framework.snapshot import (
     FloatColumn,
     NodeColumns,
     PodColumns,
+    QueueTimes,
     Snapshot,
     Waiting,
     value_of_each,
@@ -35,10 +36,12 @@ from engine.framework.snapshot import (
 )
 from engine.kube.resources import STRUCTS
 from engine.objects import Namespace, Node, Pod, from_builtins
+from engine.ondemand import FinishedPod
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 """2: objects of other kinds than Node, Pod and Namespace; nominations, and what assumed pods carry.
 3: who waits in permit.
+4: what stands beside nodes: the queue, pods that have finished.
 """
 _T = TypeVar("_T")
 Columns = dict[str, dict[str, float]]
@@ -72,6 +75,8 @@ class Entry(msgspec.Struct, omit_defaults=True):
     message: str = ""
     nominated: str | None = None
     victims: list[str] | None = None
+    names: list[str] | None = None
+    times: QueueTimes | None = None
     plugins: list[str] | None = None
 
 
@@ -240,6 +245,36 @@ class RecordingCache(Cache):
         """See `Cache.remove_pod`."""
         self._write(Entry("pod gone", uid=uid))
         super().remove_pod(uid)
+
+    def attend(self, to: frozenset[str]) -> None:
+        """See `Cache.attend`."""
+        self._write(Entry("attends", names=sorted(to)))
+        super().attend(to)
+
+    def set_queued(self, pod: PodInfo, times: QueueTimes) -> None:
+        """See `Cache.set_queued`."""
+        self._write(Entry("queued", pod=pod.pod, times=times))
+        super().set_queued(pod, times)
+
+    def remove_queued(self, uid: str) -> None:
+        """See `Cache.remove_queued`."""
+        self._write(Entry("queued no more", uid=uid))
+        super().remove_queued(uid)
+
+    def set_finished(self, pod: PodInfo, at: float) -> None:
+        """See `Cache.set_finished`."""
+        self._write(Entry("finished", object=msgspec.to_builtins(pod.pod), now=at))
+        super().set_finished(pod, at)
+
+    def remove_finished(self, uid: str) -> None:
+        """See `Cache.remove_finished`."""
+        self._write(Entry("finished gone", uid=uid))
+        super().remove_finished(uid)
+
+    def expire(self, now: float) -> None:
+        """See `Cache.expire`."""
+        self._write(Entry("time", now=now))
+        super().expire(now)
 
 
 class _RecordedSignals:
@@ -417,6 +452,8 @@ def _apply(entry: Entry, cache: Cache) -> None:
             _apply_object(entry, cache)
         case "nominated" | "nomination gone" | "carries" | "waits" | "waits no more":
             _apply_promise(entry, cache)
+        case "attends" | "queued" | "queued no more" | "finished" | "finished gone" | "time":
+            _apply_beside(entry, cache)
         case what:
             raise ValueError(f"nothing is called {what!r}")
 
@@ -445,6 +482,23 @@ def _apply_promise(entry: Entry, cache: Cache) -> None:
             cache.wait_no_more(entry.uid)
         case _:
             cache.carry(_needed(entry.pod))
+
+
+def _apply_beside(entry: Entry, cache: Cache) -> None:
+    match entry.what:
+        case "attends":
+            cache.attend(frozenset(_needed(entry.names)))
+        case "queued":
+            cache.set_queued(make_pod_info(_needed(entry.pod)), _needed(entry.times))
+        case "queued no more":
+            cache.remove_queued(entry.uid)
+        case "finished":
+            pod = make_pod_info(from_builtins(FinishedPod, _needed(entry.object)))
+            cache.set_finished(pod, entry.now)
+        case "finished gone":
+            cache.remove_finished(entry.uid)
+        case _:
+            cache.expire(entry.now)
 
 
 def _apply_object(entry: Entry, cache: Cache) -> None:

@@ -20,16 +20,15 @@ class Cluster:
         self.folder.mkdir()
         for name in ("n1", "n2"):
             self._create({"kind": "Node", **node(name, cpu="2")})
-        self._flags = (control_plane, folder / "berth", "--policies", self.folder, "--record")
+        self._flags = (control_plane, folder / "berth", "--policies", self.folder)
         self.berth = None
 
-    def rules(self, text):
+    def rules(self, text, *flags):
         """These are in force from here on."""
         times = 0 if self.berth is None else self._in_force()
         (self.folder / "p.policy").write_text(text)
         if self.berth is None:
-            folder = self._flags[1]
-            self.berth = Berth(*self._flags, folder / "journal.jsonl")
+            self.berth = Berth(*self._flags, *flags)
             self.berth.start()
         self.berth.wait_for_log("Policies in force", count=times + 1)
 
@@ -147,3 +146,131 @@ def test_labels_are_there_before_the_pod_is_bound_and_gone_if_it_is_not(cluster)
     cluster.told("c", "FailedScheduling", "metadata.labels: Invalid value")
     assert cluster.node_of("c") is None
     assert "labels" not in cluster.get("c")["metadata"]
+
+
+HANDS_OVER = """
+from engine.framework.effects import set_on_pod
+from engine.framework.interface import Points
+
+class Remote:
+    name = "Remote"
+
+    def points(self):
+        return Points(binder=self.hand)
+
+    def hand(self, pod, snapshot, row):
+        return (set_on_pod(pod, {}, {"remote.example.com/node": snapshot.nodes.name(row)}),)
+
+def make(args):
+    return Remote()
+"""
+WITH_REMOTE = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {leaderElect: false}
+profiles:
+  - schedulerName: berth
+    plugins:
+      multiPoint:
+        enabled: [{name: Remote}]
+"""
+
+
+def test_a_pod_is_handed_to_another_binder_and_dry_runs_bind_nothing(
+    cluster, tmp_path, monkeypatch
+):
+    info = tmp_path / "remote-1.dist-info"
+    info.mkdir()
+    (tmp_path / "remote_binder.py").write_text(HANDS_OVER)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: remote\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[berth.plugins]\nRemote = remote_binder:make\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "config.yaml").write_text(WITH_REMOTE)
+    cluster.rules(
+        "bind: pod.label far -> with Remote\nbind: pod.label dry -> dry run\n"
+        'postbind: event "bound on {node.name}"\n',
+        "--config",
+        tmp_path / "config.yaml",
+    )
+    cluster.creates("far", far="yes")
+    cluster.creates("dry", dry="yes")
+    cluster.creates("plain")
+    cluster.placed("plain")
+    cluster.told("dry", "DryRun", "nothing was bound")
+
+    def handed():
+        return (cluster.get("far")["metadata"].get("annotations") or {}).get(
+            "remote.example.com/node"
+        )
+
+    wait_until("the pod is handed over", handed)
+    assert [cluster.node_of("far"), cluster.node_of("dry")] == [None, None]
+    assert cluster.notes("far", "Policy") == [], "nothing is said of a binding that nobody knows of"
+    body = {
+        "metadata": {"name": "far"},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": handed()},
+    }
+    url = f"/api/v1/namespaces/{cluster.namespace}/pods/far/binding"
+    status, answer = cluster.api.request("POST", url, body)
+    assert status == 201, answer
+    cluster.told("far", "Scheduled", "Successfully assigned")
+    cluster.told("far", "Policy", "bound on n")
+    assert cluster.notes("dry", "Policy") == []
+
+
+class Watched:
+    """A cluster whose policies are a ConfigMap."""
+
+    def __init__(self, cluster, folder):
+        self.cluster, self.name = cluster, f"{cluster.namespace}/policies"
+        self._folder = folder
+
+    def put(self, **files):
+        body = {
+            "metadata": {"name": "policies"},
+            "data": {f"{k}.policy": v for k, v in files.items()},
+        }
+        url = f"/api/v1/namespaces/{self.cluster.namespace}/configmaps"
+        status, answer = self.cluster.api.request("POST", url, body)
+        assert status == 201, answer
+        self.cluster.berth = Berth(self.cluster.api, self._folder, "--policy-configmap", self.name)
+        self.cluster.berth.start()
+
+
+def test_a_policy_in_shadow_changes_nothing_and_its_config_map_is_told_of_it(cluster, tmp_path):
+    Watched(cluster, tmp_path / "berth").put(
+        tried="mode: shadow\nfilter: pod.label app=web -> node.name is n2\ngate: pod.label app\n",
+        ruling="first: node.name is n1\n",
+    )
+    for name in ("web-1", "web-2"):
+        cluster.creates(name, app="web")
+    cluster.creates("other")
+    cluster.placed("web-1", "web-2", "other")
+    assert {cluster.node_of(name) for name in ("web-1", "web-2", "other")} == {"n1"}
+    cluster.told("policies", "PolicyShadow", "shadow of tried: of 3 pods: would have rejected")
+    (said,) = cluster.notes("policies", "PolicyShadow")
+    assert "would have rejected the node (tried.policy:2 2)" in said
+    assert "would have held the pod (tried.policy:3 1)" in said
+    assert "2 pods elsewhere, 0 nowhere" in said
+    cluster.berth.wait_for_log("shadow of tried: of 3 pods")
+
+
+def test_a_canary_is_in_force_for_the_same_workloads_whenever_they_come(cluster, tmp_path):
+    Watched(cluster, tmp_path / "berth").put(
+        half="mode: canary 50%\nfilter: node.name is n2\n", ruling="first: node.name is n1\n"
+    )
+
+    def round_of(number):
+        for job in range(20):
+            body = pod(f"job-{job}-{number}", cluster.namespace, cpu="10m")
+            owner = {"apiVersion": "batch/v1", "kind": "Job", "name": f"job-{job}", "uid": str(job)}
+            body["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+            cluster._create({"kind": "Pod", **body})
+        names = [f"job-{job}-{number}" for job in range(20)]
+        cluster.placed(*names)
+        return [cluster.node_of(name) for name in names]
+
+    first = round_of(1)
+    assert set(first) == {"n1", "n2"}
+    assert round_of(2) == first
+    cluster.told("policies", "PolicyShadow", "shadow of half: of ")

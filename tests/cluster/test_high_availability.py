@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
 import pytest
@@ -20,7 +21,7 @@ from tests.cluster.process import wait_until
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(200)]
 
 LEASE, RENEW, RETRY = 6, 4, 1
-NODES = 6
+NODES = 12
 READS = {"get", "list", "watch"}
 
 
@@ -58,11 +59,20 @@ class Replicas:
 
     def _feed(self):
         while not self._enough.is_set():
-            name = f"p{len(self.created):04}"
-            item = pod(name, self.namespace, self.namespace, cpu="1m", memory="1Mi")
-            assert self.plane.request("POST", self.path, item)[0] == 201
-            self.created.append(name)
+            self.create(f"p{len(self.created):04}")
             self._enough.wait(0.05)
+
+    def create(self, name):
+        item = pod(name, self.namespace, self.namespace, cpu="1m", memory="1Mi")
+        assert self.plane.request("POST", self.path, item)[0] == 201
+        self.created.append(name)
+
+    def burst(self, pods):
+        """As many as fast as they can be made, while the test goes on."""
+        pool = ThreadPoolExecutor(4)
+        for number in range(pods):
+            pool.submit(self.create, f"burst-{number:04}")
+        pool.shutdown(wait=False)
 
     def leader(self):
         """Who leads, as its own log says."""
@@ -185,6 +195,10 @@ def test_a_leader_that_is_told_to_end_gives_the_lease_up(replicas):
 
 def test_a_leader_that_was_frozen_writes_nothing_when_it_continues(replicas):
     leader = first_leader(replicas, "a", "b")
+    # With work in its hands: pods to decide about, and bindings to write.
+    bound = len(replicas.bound_by(leader))
+    replicas.burst(200)
+    wait_until("it is busy", lambda: len(replicas.bound_by(leader)) > bound + 20)
     frozen = time.time()
     replicas.all[leader].process.signal(signal.SIGSTOP)
     replicas.wait_for_another(leader, frozen)

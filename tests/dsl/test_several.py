@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dsl.collective import SELF, Gang, Limits, QuotaUse, pool_of
+from dsl.collective import Limits, QuotaUse, pool_of
 from dsl.compiler import Compiler
 from dsl.diagnostics import render
 from dsl.several import ByReference, rules
-from engine.collective import gangs, quotas
+from engine.collective import quotas
 from tests.dsl.worlds import FakePod, FakeWorld
 
 COMPILER = Compiler()
@@ -182,10 +182,14 @@ def test_orders_of_texts_lists_nodes_and_the_pod(order, expected):
 
 def gang_of(text, subject, world):
     (rule,) = plan_of(text).gangs
-    found = rule.gang(subject, world)
-    meant = rules.gang(rules.GangParts(rule.core), ByReference(subject, world))
-    assert repr(found) == repr(meant)
-    return found
+    parts, values = rules.GangParts(rule.core), ByReference(subject, world)
+    found = rule.terms(subject, world)
+    assert found == rules.gang_terms(parts, values)
+    assert rule.key(subject, world) == rules.gang_key(parts, values)
+    if found is None:
+        return None, ()
+    assert rule.mates(subject, world) == values.chosen(parts.pending)
+    return found, rule.mates(subject, world)
 
 
 JOB = (
@@ -205,167 +209,27 @@ def test_members_share_namespace_and_key():
         member(2, bound=False),
         member(2, namespace="elsewhere"),
         member(-1),
+        member(1, bound=False, uid="u"),
     ]
-    queue = [member(0, bound=False), running(0, bound=False), member(0, bound=False, uid="u")]
     subject = pod(**{"label[job]": "x", "annotation[size]": "4"})
-    world = FakeWorld(NODES, pods, tables={"queue": queue})
-    found = gang_of(JOB, subject, world)
-    assert (found.key, found.bound, found.assumed, found.pending) == ("x", (0,), (2,), (0,))
-    assert (found.minimum, found.wait_seconds, found.size, found.reserved) == (4.0, 120.0, 4, 2)
-    assert not found.placed
-    assert gang_of(JOB, pod(), world) is None
+    world = FakeWorld(NODES, pods)
+    found, mates = gang_of(JOB, subject, world)
+    assert (found.key, mates) == ("x", (0, 2))
+    assert (found.minimum, found.wait_seconds, found.backoff_seconds) == (4.0, 120.0, 10.0)
+    assert gang_of(JOB, pod(), world) == (None, ())
     unlabelled = "gang: by pod.label[job] min 2"
-    assert gang_of(unlabelled, pod(), world) is None
-
-
-def test_a_pod_with_a_node_is_a_member_that_is_placed():
-    pods = [member(0, bound=False, uid="u"), member(1, bound=False, uid="v")]
-    subject = pod(**{"label[job]": "x", "annotation[size]": "2"})
-    found = gang_of(JOB, subject, FakeWorld(NODES, pods))
-    assert (found.assumed, found.placed, found.size, found.reserved) == ((0, 1), True, 2, 2)
+    assert gang_of(unlabelled, pod(), world) == (None, ())
 
 
 def test_what_the_group_says():
     text = "gang: by pod.label[scheduling.x-k8s.io/pod-group] backoff 10s reject above 10% missing"
     fields = {"label[scheduling.x-k8s.io/pod-group]": "g"}
     world = FakeWorld(NODES)
-    told = gang_of(
-        text, pod(**fields, **{"group.min_member": 3.0, "group.last_failure": 5.0}), world
-    )
-    assert (told.minimum, told.rests_until, told.tolerance) == (3.0, 15.0, 0.1)
+    told, _ = gang_of(text, pod(**fields, **{"group.min_member": 3.0}), world)
+    assert (told.minimum, told.tolerance) == (3.0, 0.1)
     assert told.wait_seconds == rules.WAIT_SECONDS
-    silent = gang_of(text, pod(**fields), world)
-    assert gangs.stop(silent, 0.0) == "gang g does not say how many members it needs"
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"minimum": 3.0}, "gang g has 2 of the 3 members that it needs"),
-        ({"minimum": 2.0, "rests_until": 101.0}, "gang g failed a moment ago and rests"),
-        ({"minimum": 2.0, "rests_until": 100.0}, None),
-        ({"minimum": 2.0}, None),
-    ],
-)
-def test_why_no_member_is_tried(options, expected):
-    assert gangs.stop(Gang(key="g", pending=(0,), **options), 100.0) == expected
-
-
-@pytest.mark.parametrize(
-    ("gang", "waited", "verdict"),
-    [
-        (Gang(key=7.0, minimum=2.0, bound=(1,), assumed=(0,), placed=True), 0.0, "allow"),
-        (Gang(key=7.0, minimum=3.0, bound=(1,), assumed=(0,), placed=True), 59.0, "wait"),
-        (Gang(key=7.0, minimum=3.0, bound=(1,), assumed=(0,), placed=True), 60.0, "reject"),
-    ],
-)
-def test_a_member_waits_for_the_others(gang, waited, verdict):
-    said = gangs.permission(gang, waited)
-    assert said.verdict == verdict
-    if verdict != "allow":
-        assert said.message == "gang 7: 2 of 3 members have a node"
-        assert said.seconds == 60.0
-
-
-class Slots:
-    """A placer: so many slots a node, members of a size; the first node in order that has room."""
-
-    def __init__(self, free, sizes):
-        self._free, self._sizes = free, sizes
-
-    def place(self, member, allowed, before):
-        for row, free in enumerate(self._free):
-            taken = sum(self._sizes[one] for one, at in before if at == row)
-            if (allowed is None or row in allowed) and free - taken >= self._sizes[member]:
-                return row
-        return None
-
-
-WORLD = FakeWorld(
-    [
-        {"node.name": "a", "node.zone": "z1", "node.label[rack]": "r1"},
-        {"node.name": "b", "node.zone": "z1", "node.label[rack]": "r2"},
-        {"node.name": "c", "node.zone": "z2", "node.label[rack]": "r2"},
-        {"node.name": "d"},
-        None,
-    ],
-    [member(0, name="one"), member(2, name="two")],
-)
-
-
-def planned(free, gang, sizes=None, larger=None):
-    sizes = sizes or dict.fromkeys((SELF, *gang.pending), 1)
-    return gangs.plan(gang, WORLD, Slots(free, sizes), larger)
-
-
-def test_all_members_are_placed_on_one_snapshot():
-    found = planned([1, 1, 1], Gang(key="g", minimum=3.0, pending=(4, 5)))
-    assert found.placements == {"": ((SELF, 0), (4, 1), (5, 2))}
-    assert (found.fits, found.allowed, found.most) == (True, None, 3)
-
-
-def test_a_gang_that_does_not_fit_whole_takes_no_room():
-    gang = Gang(key="g", minimum=3.0, pending=(4, 5))
-    found = planned([1, 1, 0], gang)
-    assert (found.fits, found.most) == (False, 2)
-    assert gangs.why_not(gang, found) == "gang g: 2 of the 3 members that it needs fit"
-
-
-def test_members_that_have_a_node_count():
-    assert planned([1], Gang(key="g", minimum=3.0, bound=(0,), assumed=(1,))).fits
-    assert not planned([0], Gang(key="g", minimum=2.0, bound=(0,), assumed=(1,))).fits
-
-
-def test_more_than_the_minimum_need_not_fit():
-    assert planned([2], Gang(key="g", minimum=2.0, pending=(4, 5, 6))).most == 2
-
-
-@pytest.mark.parametrize(("share", "fits"), [(0.0, False), (0.1, False), (0.34, True)])
-def test_a_share_may_be_missing(share, fits):
-    gang = Gang(key="g", minimum=3.0, pending=(4, 5), tolerance=share)
-    assert planned([2], gang).fits is fits
-
-
-def test_large_members_first_where_the_order_of_the_queue_fails():
-    gang = Gang(key="g", minimum=3.0, pending=(4, 5))
-    sizes = {SELF: 1, 4: 1, 5: 2}
-    assert not planned([2, 2], gang, sizes | {5: 3}, (5, SELF, 4)).fits
-    assert not planned([2, 2, 0], gang, {SELF: 1, 4: 2, 5: 2}).fits
-    assert planned([2, 2], gang, sizes).fits
-    found = planned([3, 2], gang, {SELF: 2, 4: 1, 5: 2}, (SELF, 5, 4))
-    assert found.placements == {"": ((SELF, 0), (4, 0), (5, 1))}
-    found = planned([3, 1], gang, {SELF: 1, 4: 1, 5: 2}, (5, SELF, 4))
-    assert found.placements == {"": ((5, 0), (SELF, 0), (4, 1))}
-
-
-@pytest.mark.parametrize(
-    ("free", "domains", "allowed"),
-    [
-        ([1, 1, 2], {"z1", "z2"}, {0, 1, 2}),
-        ([1, 0, 2, 9], {"z2"}, {2}),
-        ([1, 1, 1, 9], {"z1"}, {0, 1}),
-        ([1, 0, 1, 9], set(), set()),
-    ],
-)
-def test_a_gang_within_one_zone(free, domains, allowed):
-    gang = Gang(key="g", minimum=2.0, pending=(4,), within="zone")
-    found = planned(free, gang)
-    assert set(found.placements) == domains
-    assert found.allowed == allowed
-    assert found.fits is bool(domains)
-    if not domains:
-        said = "gang g: 1 of the 2 members that it needs fit in one zone"
-        assert gangs.why_not(gang, found) == said
-
-
-def test_a_gang_stays_where_its_first_members_are():
-    gang = Gang(key="g", minimum=3.0, bound=(1,), pending=(4,), within="zone")
-    assert set(planned([9, 9, 2], gang).placements) == {"z2"}
-    assert not planned([9, 9, 1], gang).fits
-    scattered = Gang(key="g", minimum=3.0, bound=(0, 1), pending=(4,), within="zone")
-    assert not planned([9, 9, 9], scattered).fits
-    of_label = Gang(key="g", minimum=3.0, bound=(1,), pending=(4,), within="label:rack")
-    assert planned([9, 1, 1], of_label).placements == {"r2": ((SELF, 1), (4, 2))}
+    silent, _ = gang_of(text, pod(**fields), world)
+    assert silent.minimum != silent.minimum
 
 
 # ---- quotas

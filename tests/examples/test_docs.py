@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from pydantic import BaseModel
 from pydantic.alias_generators import to_camel
 
 from dsl.parser.build import StatementReader
+from engine import telemetry
 from engine.cache import Cache
 from engine.cli import main
 from engine.config import (
@@ -58,14 +60,16 @@ def fields(model: type[BaseModel]) -> Iterator[str]:
 # ---- names ---------------------------------------------------------------------------------------
 
 
-def test_every_counter_is_in_the_operations_page():
-    named = set(re.findall(r"`([a-z_]+)`", OPERATIONS.partition("## Counters")[2]))
-    assert {count.value for count in Count} <= named
+def test_every_metric_is_in_the_operations_page():
+    named = set(re.findall(r"`([a-z_]+)`", OPERATIONS.partition("## Metrics")[2]))
+    table = {one.name for one in vars(telemetry).values() if isinstance(one, telemetry.Metric)}
+    assert len(table) > len(Count)
+    assert table | {count.value for count in Count} <= named
 
 
 def test_every_flag_of_run_is_in_the_operations_page():
     assert flags_of("run") == set(
-        re.findall(r"--[a-z][a-z-]+", OPERATIONS.partition("Exit codes")[0])
+        re.findall(r"--[a-z][a-z-]*", OPERATIONS.partition("Exit codes")[0])
     )
 
 
@@ -125,6 +129,16 @@ def test_tests_in_the_language_page_pass(tmp_path):
     results = runner.report.results
     assert len(results) >= 4
     assert [one.message for one in results if one.outcome != "passed"] == []
+
+
+def test_the_page_of_explain_shows_what_is_printed(monkeypatch):
+    monkeypatch.chdir(ROOT / "examples/explain")
+    page = (ROOT / "docs/explain.md").read_text("utf-8")
+    shown = re.findall(r"    \$ berth (.*)\n((?:(?:    .*)?\n)+)", page)
+    assert len(shown) == 3
+    for command, output in shown:
+        printed = CliRunner().invoke(main, command.split()).stdout
+        assert textwrap.dedent(output).strip() == printed.strip()
 
 
 def test_prose_of_the_language_page_is_not_wider_than_an_editor():

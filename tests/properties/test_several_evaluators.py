@@ -94,14 +94,11 @@ def gangs(draw):
 @given(gangs(), worlds(), subjects)
 def test_who_is_in_a_gang(text, world, pod):
     (rule,) = compiled(text).gangs
-    found = rule.gang(pod, world)
-    meant = rules.gang(rules.GangParts(rule.core), ByReference(pod, world))
-    assert repr(found) == repr(meant)
-    if found is not None:
-        pods, queue = len(world.rows.pods), len(dict(world.rows.tables)["queue"])
-        assert found.reserved <= pods
-        assert len(found.pending) <= queue
-        assert found.size == found.reserved + len(found.pending) + (not found.placed)
+    parts, values = rules.GangParts(rule.core), ByReference(pod, world)
+    found = rule.terms(pod, world)
+    assert repr(found) == repr(rules.gang_terms(parts, values))
+    assert rule.key(pod, world) == (None if found is None else found.key)
+    assert rule.mates(pod, world) == values.chosen(parts.pending)
 
 
 @st.composite
