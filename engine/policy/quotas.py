@@ -214,6 +214,7 @@ class QuotaPlugin(PolicyPlugin):
             filter=self._filter,
             with_pod=self._with_pod,
             what_if=self._what_if,
+            counts_pods=True,
             rooms=self._rooms if amounts else None,
         )
 

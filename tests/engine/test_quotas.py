@@ -85,6 +85,17 @@ async def test_bindings_in_flight_never_pass_a_maximum_together():
 
 
 @in_a_loop
+async def test_a_gang_starts_whole_within_its_quota_or_not_at_all():
+    gang = "gang: by pod.label[job] min 3\nquota: by pod.namespace max cpu {}\n"
+    for most, count in (("2", 0), ("3", 3)):
+        made = Quotas(gang.format(most))
+        for number in range(3):
+            made.comes(f"p{number}", namespace="a", cpu="1", labels={"job": "j"})
+        await made.turn()
+        assert sum(made.placed(f"p{number}") for number in range(3)) == count
+
+
+@in_a_loop
 async def test_terminating_pods_count_until_they_are_gone():
     made = Quotas("quota: by pod.namespace max cpu 2\n")
     old = made.runs("old", cpu="2")
