@@ -189,10 +189,7 @@ def test_metrics_from_objects_of_any_kind(cluster):
 
 def test_metrics_from_usage(cluster, control_plane):
     # A server without the API has no values, and no reason to keep old rules.
-    rules = (
-        "metric used = usage cpu every 1s\n"
-        'filter: (used ?? 0) < 2 message "{used} in use"\n'
-    )
+    rules = 'metric used = usage cpu every 1s\nfilter: (used ?? 0) < 2 message "{used} in use"\n'
     cluster.rules(rules)
     cluster.in_force(2)
     cluster.pod("first")
