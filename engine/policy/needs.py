@@ -22,6 +22,7 @@ from engine.policy.support import rules_of
 _ATTENDED: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
         "queue.pods": frozenset({QUEUE}),
+        "group.size": frozenset({QUEUE}),
         "pod.queued_at": frozenset({QUEUE}),
         "pod.first_attempt_at": frozenset({QUEUE}),
         "pod.attempts": frozenset({QUEUE}),
