@@ -24,8 +24,8 @@ from engine.collective import quotas
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.snapshot import BoolColumn, FloatColumn, PodColumns, QueueTimes, Snapshot
 from engine.objects import ObjectMeta, Pod
-from engine.policy.gangs import group_of
 from engine.policy.plugin import Worlds
+from engine.policy.podreads import group_of
 from engine.policy.world import DEFAULT_GPUS, PodSubject, SnapshotWorld
 
 NO_TIMES: Final = QueueTimes(MISSING, None, 0)
