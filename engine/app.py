@@ -6,12 +6,11 @@ Builds every room, wires them, and owns the one task group. A task that fails en
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import logging
 import math
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -24,8 +23,9 @@ from dsl.diagnostics import Diagnostic
 from dsl.plan import MetricSpec
 from engine.cache import Cache
 from engine.clock import Clock
+from engine.comparing import Comparer
 from engine.config import Settings
-from engine.eventhandlers import EventHandlers, NodeHandler, legible
+from engine.eventhandlers import EventHandlers, legible
 from engine.explain.rules import noted
 from engine.framework.decision import Placed
 from engine.framework.effects import Emit
@@ -33,16 +33,17 @@ from engine.framework.frameworks import Frameworks
 from engine.framework.podinfo import make_pod_info
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import Snapshot
+from engine.front import Front, Inside, served
+from engine.joining import Nodes, connect, synced
 from engine.kube.election import Candidate
-from engine.kube.errors import ConfigError as KubeConfigError
 from engine.kube.events import KubeEventSink
 from engine.kube.reach import keep_asking
 from engine.kube.resources import KINDS
 from engine.kube.session import Session
-from engine.kube.sharing import EVERYTHING
+from engine.kube.sharing import EVERYTHING, PodSharing
 from engine.kube.wiring import Wiring
 from engine.kube.writer import KubeBinder, KubeEffectWriter, KubePodStatusWriter
-from engine.objects import Node, Pod
+from engine.objects import Pod
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import is_in_tree
 from engine.policy.chain import frameworks_of, worlds_of
@@ -56,25 +57,26 @@ from engine.policy.reloader import (
     compile_settings,
     in_a_line,
 )
+from engine.policy.shadow import Shadow
 from engine.policy.sources import ConfigMapSource, FolderSource, Offer, Texts
 from engine.policy.support import new_compiler
 from engine.queue import SchedulingQueue
 from engine.records import Records
 from engine.scheduler import Edge, Observer, Rulers, Scheduler, rules_of
+from engine.serving.server import ServerOptions
 from engine.signals.prometheus import PrometheusRefresher, PrometheusSettings
 from engine.signals.spec import PROMETHEUS, SignalSpec
 from engine.signals.store import SignalStore
 from engine.simulate.journal import Recorder
 from engine.tasks import tasks, unless
 from engine.telemetry import Count, Telemetry
-from engine.watching import Rooms, Watching
+from engine.watching import Rooms as WatchingRooms
+from engine.watching import Watching
 from engine.watching.objects import OBJECT
 from engine.watching.watching import Start
 
 log = logging.getLogger(__name__)
 
-_RETRY_FIRST: Final = 1.0
-_RETRY_MOST: Final = 30.0
 _EVENT_NOTE: Final = 1000
 _FLUSH_SECONDS: Final = 2.0
 _FLUSH_OF_LEADERS: Final = 0.4
@@ -92,6 +94,7 @@ class RunOptions:
     journal: BinaryIO | None = None
     why: bool = False
     """Whether the log line of a binding says what each rule of the policies said of the node."""
+    serving: ServerOptions | None = None
 
 
 @dataclass(slots=True)
@@ -140,12 +143,32 @@ class App:
             snapshot=self._snapshot,
             initial_backoff=self.settings.initial_backoff_seconds,
             max_backoff=self.settings.max_backoff_seconds,
+            max_in_unschedulable=self.settings.max_in_unschedulable_seconds,
         )
         self._plain = plain
+        self.shadow = Shadow(
+            worlds=self._worlds,
+            rulers=lambda: self.frameworks,
+            clock=clock,
+            telemetry=self.telemetry,
+            tell=self._tell_shadow,
+        )
         self.records = Records(lambda: self.frameworks, clock)
+        names = {one.scheduler_name for one in self._profiles}
+        self.comparer = Comparer(self.cache, self.queue, names)
+        self._inside = Inside(
+            self.settings,
+            clock,
+            self.telemetry,
+            self.cache,
+            self.queue,
+            self.signals,
+            self.records,
+        )
         self.scheduler: Scheduler | None = None
         self.reloader: Reloader | None = None
         self._watching: Watching | None = None
+        self._pods: tuple[watch.Reflector[Pod], PodSharing]
         self._config_map: ConfigMapSource | None = None
         self._events: KubeEventSink | None = None
         self._report_again: Callable[[], None] = lambda: None
@@ -155,14 +178,20 @@ class App:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Schedules until `stop` is set; ends cleanly: bindings in flight are waited for."""
-        session = await self._connect(stop)
-        if session is None:
-            return
+        host = socket.gethostname()
+        async with served(self._options.serving, self._inside, stop, host=host) as front:
+            kubeconfig = self._options.kubeconfig or self.settings.kubeconfig
+            session = await connect(kubeconfig, self._clock, stop)
+            if session is not None:
+                await self._run(session, stop, front, host)
+
+    async def _run(self, session: Session, stop: asyncio.Event, front: Front, host: str) -> None:
         try:
+            session.telemetry = self.telemetry
             wiring = Wiring(self._clock, self.telemetry, Random())
-            host = socket.gethostname()
             identity = f"{host}_{UUID(int=wiring.random.getrandbits(128), version=4)}"
             candidate = Candidate(session, wiring, self.settings.election, identity)
+            front.joined(session, candidate)
             gate = candidate.gate
             statuses = KubePodStatusWriter(gate, wiring)
             events = KubeEventSink(
@@ -177,9 +206,16 @@ class App:
             )
             self.scheduler.leads = not candidate.election.leader_elect
             reflectors = self._reflectors(session, wiring)
+            self._inside.scheduler, self._inside.reloader = self.scheduler, self.reloader
+            self._inside.reflectors = reflectors
             async with tasks() as group:
                 self._watch(session, wiring, group.create_task)
-                background = (events.run(), statuses.run(), keep_asking(session, wiring))
+                background = (
+                    events.run(),
+                    statuses.run(),
+                    keep_asking(session, wiring),
+                    self.comparer.run(session, wiring),
+                )
                 running = [group.create_task(each) for each in background]
                 if self.settings.delay_cache:
                     candidate.start(group.create_task)
@@ -188,7 +224,7 @@ class App:
                 refresher = self._refresher()
                 if refresher is not None:
                     running.append(group.create_task(refresher.run()))
-                await self._synced(reflectors, stop)
+                await synced(reflectors, stop)
                 if not self.settings.delay_cache:
                     candidate.start(group.create_task)
                 if candidate.election.leader_elect:
@@ -217,36 +253,6 @@ class App:
         """The rules in force, None before the first."""
         return None if self.scheduler is None else self.scheduler.framework
 
-    async def _connect(self, stop: asyncio.Event) -> Session | None:
-        """A session, however long the configuration takes to become usable; None if stopped."""
-        pause = _RETRY_FIRST
-        while not stop.is_set():
-            kubeconfig = self._options.kubeconfig or self.settings.kubeconfig
-            try:
-                return await unless(stop, self._session(kubeconfig))
-            except KubeConfigError as wrong:
-                log.warning("Cannot reach a cluster: %s; trying again in %.0f s", wrong, pause)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), pause)
-            pause = min(_RETRY_MOST, pause * 2)
-        return None
-
-    async def _session(self, kubeconfig: str | Mapping[str, object] | None) -> Session:
-        if isinstance(kubeconfig, Mapping):
-            return await Session.from_kubeconfig(kubeconfig, clock=self._clock)
-        return await Session.connect(kubeconfig, clock=self._clock)
-
-    async def _synced(
-        self, reflectors: Sequence[watch.Reflector[Any]], stop: asyncio.Event
-    ) -> None:
-        """Waits until every first list is in: deciding on half a cluster would be wrong."""
-        stopped = asyncio.get_running_loop().create_task(stop.wait())
-        for reflector in reflectors:
-            synced = asyncio.get_running_loop().create_task(reflector.synced.wait())
-            await asyncio.wait({synced, stopped}, return_when="FIRST_COMPLETED")
-            synced.cancel()
-        stopped.cancel()
-
     async def _lead(self, candidate: Candidate) -> None:
         """Begins to decide once this replica leads, and tells what it kept to itself till then."""
         await candidate.elector.leading.wait()
@@ -262,7 +268,7 @@ class App:
         Not for long: it cannot know them worse than after a crash of ours.
         """
         until = self._clock.monotonic() + _FLUSH_OF_LEADERS
-        while self.cache.has_assumed and self._clock.monotonic() < until:  # noqa: ASYNC110 - the cache tells nobody
+        while self.cache.assumed_pods and self._clock.monotonic() < until:  # noqa: ASYNC110 - the cache tells nobody
             await asyncio.sleep(_LOOK_SECONDS)
 
     # ---- wiring ------------------------------------------------------------------------------
@@ -281,6 +287,7 @@ class App:
         )
         if self._recorder is not None:
             scheduler.observe(self._recorder.placed)
+            scheduler.observe_acts(self._recorder.acted)
             if not with_source:
                 self._recorder.rules("", {}, self._recorded_settings())
         noting = (self._note_why,) if self._options.why else ()
@@ -322,13 +329,15 @@ class App:
         else:
             self._config_map = source
         scheduler.add_background(self.reloader)
+        scheduler.add_background(self.shadow)
+        scheduler.observe(self.shadow.placed)
 
     def _watch(self, session: Session, wiring: Wiring, start: Start) -> None:
         """What policies read beside nodes and pods has a place to be watched from."""
         assert self.scheduler is not None
         if self.reloader is None:
             return
-        rooms = Rooms(
+        rooms = WatchingRooms(
             self.cache,
             self.queue,
             self.signals,
@@ -336,16 +345,15 @@ class App:
             self.scheduler.signals_came,
             self.scheduler.wake,
             start,
+            *self._pods,
         )
         self._watching = Watching(rooms, session, wiring)
         self.scheduler.add_background(self._watching)
 
     def _read_of_pods(self) -> frozenset[str]:
-        """What of pods on nodes is read: policies and others' plugins may read all of it."""
-        policies = self.settings.berth.policies
+        """What of pods on nodes is read whatever policies read: others' plugins may read all."""
         plugins = (one.plugin.name for profile in self._profiles for one in profile.plugins)
-        with_source = policies.config_map is not None or policies.dir is not None
-        return EVERYTHING if with_source or not all(map(is_in_tree, plugins)) else frozenset()
+        return frozenset() if all(map(is_in_tree, plugins)) else EVERYTHING
 
     def _source(self, offer: Offer) -> ConfigMapSource | FolderSource:
         policies = self.settings.berth.policies
@@ -365,13 +373,13 @@ class App:
             on_work=self.scheduler.wake,
             telemetry=self.telemetry,
         )
-        pods = watch.Reflector(
-            session, watch.pods(keep=self._read_of_pods()), handlers.pods, wiring
-        )
+        sharing = PodSharing(self._read_of_pods())
+        pods = watch.Reflector(session, watch.pods(sharing=sharing), handlers.pods, wiring)
+        self._pods = pods, sharing
         self._report_again = lambda: handlers.pods.report_again(pods.objects.values())
         reflectors: list[watch.Reflector[Any]] = [
             watch.Reflector(session, watch.namespaces(), handlers.namespaces, wiring),
-            watch.Reflector(session, watch.nodes(), _Nodes(handlers.nodes, self.signals), wiring),
+            watch.Reflector(session, watch.nodes(), Nodes(handlers.nodes, self.signals), wiring),
             pods,
         ]
         for kind in KINDS:
@@ -390,10 +398,11 @@ class App:
         assert self.scheduler is not None
         return PrometheusRefresher(
             self.signals,
-            PrometheusSettings(prometheus.url, prometheus.timeout_seconds),
+            PrometheusSettings.of(prometheus, prometheus.url),
             clock=self._clock,
             telemetry=self.telemetry,
             came=self.scheduler.signals_came,
+            random=Random(),
         )
 
     # ---- rules -------------------------------------------------------------------------------
@@ -409,6 +418,7 @@ class App:
         if self._recorder is not None:
             self._recorder.rules(bundle.hash, bundle.files, self._recorded_settings())
         self.scheduler.use(self.frameworks_of(bundle), changed)
+        self.shadow.use(bundle.plans)
         log.info(
             'Policies in force source="%s" bundle="%s" policies="%s"',
             self.reloader.title,
@@ -492,6 +502,10 @@ class App:
         for hook in self._hooks.refused:
             hook(refusal)
 
+    def _tell_shadow(self, line: str) -> None:
+        log.info("%s", line)
+        self._tell_source("Normal", "PolicyShadow", line)
+
     def _tell_source(self, kind: str, reason: str, note: str) -> None:
         source = self._config_map
         if source is None or self._events is None:
@@ -526,28 +540,6 @@ class App:
 
     def _recorded_settings(self) -> dict[str, str]:
         return {"settings": self.settings.model_dump_json()}
-
-
-class _Nodes:
-    """Nodes are told to two rooms: the cache and queue, and the metrics' directory."""
-
-    def __init__(self, handler: NodeHandler, signals: SignalStore) -> None:
-        self._handler = handler
-        self._signals = signals
-        self.on_synced = handler.on_synced
-        self.on_unreadable = handler.on_unreadable
-
-    def on_add(self, node: Node) -> None:
-        self._signals.nodes_changed(None, node)
-        self._handler.on_add(node)
-
-    def on_update(self, old: Node, new: Node) -> None:
-        self._signals.nodes_changed(old, new)
-        self._handler.on_update(old, new)
-
-    def on_delete(self, node: Node) -> None:
-        self._signals.nodes_changed(node, None)
-        self._handler.on_delete(node)
 
 
 def signal_spec(spec: MetricSpec) -> SignalSpec:

@@ -100,7 +100,11 @@ def _zone(name: str) -> str:
 
 def _mode(value: object) -> object:
     """YAML reads a bare `off` as false."""
-    return "off" if value is False else value
+    value = "off" if value is False else value
+    canary = _CANARY.fullmatch(value) if isinstance(value, str) else None
+    if value in (None, "enforce", "shadow", "off") or (canary and 0 < float(canary[1]) <= _ALL):
+        return value
+    raise ValueError("must be enforce, shadow, off, or canary and a share such as canary 10%")
 
 
 def _param(value: object) -> object:
@@ -157,6 +161,8 @@ class PluginsDocument(_Document):
         return found
 
 
+_CANARY: Final = re.compile(r"canary (\d+(?:\.\d+)?)%")
+_ALL: Final = 100.0
 _FIELD_OF: Final = {to_camel(name): name for name in PluginsDocument.model_fields}
 
 
@@ -245,7 +251,7 @@ class PolicyOverride(_Document):
     params: dict[str, Annotated[Any, AfterValidator(_param)]] = {}
     weight: float | None = Field(default=None, gt=0, le=1_000_000)
     order: int | None = None
-    mode: Annotated[Literal["enforce", "off"] | None, BeforeValidator(_mode)] = None
+    mode: Annotated[str | None, BeforeValidator(_mode)] = None
 
 
 class PoliciesSection(_Document):
@@ -278,6 +284,19 @@ class PrometheusSection(_Document):
 
     url: Annotated[str, AfterValidator(_url)] | None = None
     timeout_seconds: float = Field(default=5.0, gt=0, le=60)
+    token_file: str | None = None
+    username: str | None = None
+    password_file: str | None = None
+    ca_file: str | None = None
+    insecure_skip_verify: bool = False
+
+    @model_validator(mode="after")
+    def _one_way_in(self) -> Self:
+        if (self.username is None) != (self.password_file is None):
+            raise ValueError("username and passwordFile belong together")
+        if self.token_file is not None and self.username is not None:
+            raise ValueError("tokenFile and username exclude each other; give one")
+        return self
 
 
 class ProfileSection(_Document):
@@ -316,6 +335,7 @@ class Settings(_Document):
     berth: BerthDocument = BerthDocument()
     election: LeaderElection = Field(default=LeaderElection(leader_elect=False), exclude=True)
     delay_cache: bool = Field(default=False, exclude=True)
+    max_in_unschedulable_seconds: float = Field(default=300.0, exclude=True)
     notes: tuple[str, ...] = Field(default=(), exclude=True)
 
     @model_validator(mode="before")
@@ -374,7 +394,9 @@ def load(path: str | None) -> Settings:
 def _settings(scheduler: SchedulerDocument | None, berth: BerthDocument) -> Settings:
     if scheduler is None:
         return Settings(berth=berth, election=LeaderElection())
-    own = {"profiles": tuple(scheduler.profiles)} if scheduler.profiles else {}
+    own: dict[str, Any] = {}
+    if scheduler.profiles:
+        own["profiles"] = tuple(scheduler.profiles)
     return Settings(
         **own,
         kubeconfig=scheduler.client_connection.kubeconfig,

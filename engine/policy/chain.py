@@ -13,6 +13,7 @@ from engine.policy.plugin import Worlds
 from engine.policy.preempting import PolicyPreemption, preempts
 from engine.policy.quotas import plugin_of
 from engine.policy.reloader import Bundle
+from engine.policy.shares import in_force
 
 
 def frameworks_of(
@@ -24,13 +25,13 @@ def frameworks_of(
 ) -> Frameworks:
     """A profile's plugins first, then policies by (order, name), the same ones for all profiles.
 
-    Policies that are off have no say.
+    Policies that are off or in shadow have no say, a canary has one about its share of the pods.
 
     Raises:
         ValueError: see `Framework`.
     """
     enforced = sorted(
-        (plan for plan in bundle.plans if plan.mode == "enforce"),
+        filter(None, map(in_force, bundle.plans)),
         key=lambda plan: (plan.order, plan.name),
     )
     policies = [Weighted(plugin_of(plan, worlds), plan.weight) for plan in enforced]

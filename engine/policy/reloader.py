@@ -35,11 +35,10 @@ from engine.config import BerthDocument, MetricSection, PolicyOverride
 from engine.framework.profile import Profile
 from engine.policy.sources import Texts
 from engine.policy.support import (
+    at_load,
     binders_of,
     installed,
     names_of_plugins,
-    unsupported,
-    without_binder,
     without_policy,
 )
 
@@ -162,9 +161,8 @@ def _outcome(
     result: CompileResult, files: Texts, settings: CompileSettings, title: str
 ) -> Bundle | Refusal:
     run = [plan for plan in map(settings.applied, result.plans) if plan.mode != "off"]
-    missing = (one for plan in run for one in unsupported(plan))
-    unbound = (one for plan in run for one in without_binder(plan, settings.binders))
-    diagnostics = (*result.diagnostics, *names_of_plugins(result.plans), *missing, *unbound)
+    missing = (one for plan in run for one in at_load(plan, settings.binders))
+    diagnostics = (*result.diagnostics, *names_of_plugins(result.plans), *missing)
     errors = [d for d in diagnostics if d.is_error]
     if not errors:
         plans = tuple([settings.applied(plan) for plan in result.plans])

@@ -16,7 +16,8 @@ PROFILE = "berth"
 class Berth:
     """One scheduler process; `start` returns when its first rules are in force.
 
-    It elects nobody unless the flags say so: a test's process may be ended without a word.
+    It elects nobody and serves nothing unless the flags say so: a test's process may be ended
+    without a word, and there are many at a time.
     """
 
     def __init__(
@@ -35,6 +36,7 @@ class Berth:
             "engine",
             "run",
             "--leader-elect=false",
+            "--secure-port=0",
             "--kubeconfig",
             kubeconfig or control_plane.kubeconfig_file(),
             *flags,
