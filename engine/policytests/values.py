@@ -230,9 +230,9 @@ def _of_preempt(rule: PreemptRule, answers: ByColumns) -> _Lines:
         may = "may go" if reference.evaluate(core.where, view) else "stays"
         yield f"  {pods.pod(place).name} on {answers.scene.snapshot.nodes.name(row)} {may}"
         yield from table([core.where, *(key.value for key in core.order)], rule, view)
-    found = answers.preempted()
-    if found.cut_short:
-        yield f"  the search ended after {found.runs} dry runs"
+    rescue = answers.rescue()
+    if rescue is not None and rescue.message:
+        yield f"  {rescue.message}"
 
 
 def _of_gang(rule: GangRule, answers: ByColumns) -> _Lines:
