@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 
 import aiohttp
 import yaml
@@ -77,6 +78,12 @@ def test_it_is_alive_from_the_start_and_ready_once_it_can_schedule():
             code, text = await served.get("/debug/decisions?pod=default/redis")
             assert (code, json.loads(text)["node"]) == (200, served.node_of("redis"))
             assert len(json.loads((await served.get("/debug/decisions"))[1])) == 1
+            await served.until(lambda: any(s.series for s in served.app.signals.status()))
+            _, text = await served.get("/metrics")
+            assert re.search(
+                r'^berth_metric_age_seconds\{metric="bandwidth"\} ', text, re.MULTILINE
+            )
+            assert 'berth_metric_series{metric="bandwidth"} 6' in text.splitlines()
             served.rules({"home.policy": "filter: nonsense\n"})
             await served.until(lambda: served.refusals)
             _, text = await served.get("/metrics")
