@@ -35,7 +35,7 @@ from engine.objects import Node, ObjectMeta
 from engine.plugins.eligibility import eligibility_key, eligible
 from engine.policy.accounts import quota_amounts, quota_flag, quota_name
 from engine.policy.elsewhere import OfNodes, workload_replicas, workload_texts
-from engine.policy.gangs import GROUP_NUMBERS, group_number, group_of
+from engine.policy.gangs import GROUP_NUMBERS, group_number
 from engine.policy.images import ImageIndex
 from engine.policy.podreads import (
     POD_FLAGS,
@@ -47,6 +47,7 @@ from engine.policy.podreads import (
     container_number,
     containers_of,
     epoch_seconds,
+    group_of,
     namespace_text,
     pod_number,
     pod_text,

@@ -18,7 +18,7 @@ from engine.policy.reloader import Refusal
 from engine.policy.shadow import MOST_SAVED, SHARE, Shadow
 from engine.policy.shares import in_force, in_shadow
 from engine.queue import SubQueue
-from engine.telemetry import Count
+from engine.telemetry import SHADOW_OUTCOMES, Count
 from tests.builders import make_node, pod_object
 from tests.effort import examples
 from tests.engine.policy.builders import compiled
@@ -75,9 +75,9 @@ async def test_a_filter_in_shadow_rejects_nothing_and_counts_what_it_would_have(
     )
     assert await made.places("web-1", "db-1") == ["n1", "n1"]
     tally = made.tally()
-    assert (tally.pods, dict(tally.rejected)) == (2, {"p1.policy:2": 1, "p1.policy:3": 2})
-    assert made.world.telemetry.of(Count.SHADOW_REJECTED) == {"p1.policy:2": 1, "p1.policy:3": 2}
-    assert made.world.telemetry.counts()["shadow_pods"] == 2
+    assert (tally.pods, dict(tally.rules["rejected"])) == (2, {"p1.policy:2": 1, "p1.policy:3": 2})
+    counted = made.world.telemetry.value(SHADOW_OUTCOMES, "rejected", "p1.policy", "3")
+    assert (counted, made.world.telemetry[Count.SHADOW_PODS]) == (2, 2)
 
 
 @in_a_loop
@@ -89,7 +89,7 @@ async def test_a_score_in_shadow_says_how_often_another_node_would_have_won():
     assert await made.places("web-1", "db-1") == ["n3", "n3"]
     tally = made.tally()
     assert (tally.pods, tally.elsewhere, tally.nowhere) == (2, 1, 0)
-    assert dict(tally.moved) == {"p1.policy:3": 1}
+    assert dict(tally.rules["moved"]) == {"p1.policy:3": 1}
     assert tally.sample == ", such as default/web-1 on n2 instead of n3"
 
 
@@ -109,7 +109,7 @@ async def test_a_pod_that_would_fit_nowhere_and_a_prefilter_are_told():
     await made.places("a")
     tally = made.tally()
     assert (tally.nowhere, tally.elsewhere) == (1, 0)
-    assert dict(tally.rejected) == {"p1.policy:2": 1, "p1.policy:3": 1}
+    assert dict(tally.rules["rejected"]) == {"p1.policy:2": 1, "p1.policy:3": 1}
 
 
 @in_a_loop
@@ -124,8 +124,8 @@ async def test_gates_permits_reserves_and_dry_runs_only_count():
     )
     await made.places("a")
     tally = made.tally()
-    assert dict(tally.held) == {"p1.policy:2": 1, "p1.policy:3": 1, "p1.policy:5": 1}
-    assert dict(tally.rejected) == {"p1.policy:4": 1}, "it sees the pod on its node"
+    assert dict(tally.rules["held"]) == {"p1.policy:2": 1, "p1.policy:3": 1, "p1.policy:5": 1}
+    assert dict(tally.rules["rejected"]) == {"p1.policy:4": 1}, "it sees the pod on its node"
     assert (len(made.world.edge.binds), made.world.edge.patches) == (1, [])
     assert [reason for _, _, reason, _ in made.world.edge.events] == ["Scheduled"]
 
