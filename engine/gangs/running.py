@@ -122,7 +122,7 @@ class Gangs:
             self._give_back(turn)
             for one in turn.members:
                 self._queue.activate([one.pod.uid])
-                self._host.reject(one, "new rules are in force", frozenset({turn.plugin}))
+                self._queue.requeue_rejected(one, frozenset({turn.plugin}))
 
     def _refuse_for(self, queued: QueuedPod, fault: PluginError) -> None:
         snapshot = self._host.snapshot()
