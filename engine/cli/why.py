@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -23,7 +25,7 @@ from engine.display import plain
 from engine.explain.pods import Explanation, Guest, explain, guests
 from engine.explain.told import lines_of, lines_of_node, object_of, object_of_node
 from engine.framework.podinfo import PodInfo, make_pod_info
-from engine.framework.runtime import Framework
+from engine.framework.runtime import Framework, PluginError
 from engine.framework.snapshot import Snapshot
 from engine.kube.errors import KubeError
 from engine.objects import Pod
@@ -99,6 +101,8 @@ def _pod(name: str, cluster: Cluster, request: Request) -> None:
     if pod.spec.node_name:
         lab.cache.remove_pod(info.uid)
     told = explain(info, lab.snapshot(), lab.frameworks.of(info))
+    with suppress(PluginError):  # the decision has the fault
+        told = dataclasses.replace(told, gang=lab.scheduler.gangs.outlook(info.uid))
     here = pod.spec.node_name or ""
     also = (*request.nodes, *([here] if here and here != told.decision.node else []))
     _known(also, lab.snapshot())
