@@ -176,7 +176,7 @@ class Scheduler:
         """The pods that wait for leave to be bound."""
         self.gangs = Gangs(host=self, cache=cache, queue=queue, permits=self.permits, clock=clock)
         """Those that wait for each other."""
-        self.permits.also = self.gangs.also
+        self.permits.also = self.gangs.holds.also
         self.add_background(self.permits)
         self._minute = int(clock.time() // _MINUTE)
         self._fault: BaseException | None = None
@@ -314,7 +314,7 @@ class Scheduler:
 
     def _tick(self) -> None:
         self._queue.flush()
-        self.gangs.check()
+        self.gangs.holds.check()
         for uid, executor in self._preparing.items():
             if self._cache.node_of(uid) is None:
                 executor.cancel("the pod is gone")
@@ -338,22 +338,21 @@ class Scheduler:
             return
         if self.framework_of(pod).gangs and self.gangs.begin(queued):
             return
-        found = self._choose(queued, conclude)
+        found = self._choose(queued)
         if isinstance(found, Refused):
             self.refuse(found)
         else:
             self.go(found)
 
-    def _choose(
-        self, queued: QueuedPod, decide: Callable[[PodInfo, Snapshot, Framework], Decision]
-    ) -> Chosen | Refused:
+    def _choose(self, queued: QueuedPod, *, as_member: bool = False) -> Chosen | Refused:
         """Decides, and gives the pod its node and what is reserved for it there."""
         pod, framework = queued.pod, self.framework_of(queued.pod)
         queued.tried_at = self._clock.monotonic()
         snapshot = self.snapshot()
         now = snapshot.now
-        decision = decide(pod, snapshot, framework)
-        placed = Placed(decision, snapshot, self._clock.monotonic() - queued.tried_at)
+        decision = (decide if as_member else conclude)(pod, snapshot, framework)
+        seconds = self._clock.monotonic() - queued.tried_at
+        placed = Placed(decision, snapshot, seconds, as_member=as_member)
         self._measures.decided(placed)
         for observer in self._observers:
             observer(placed)
@@ -380,7 +379,7 @@ class Scheduler:
 
     def choose(self, queued: QueuedPod) -> Chosen | Refused:
         """See `gangs.Host.choose`."""
-        found = self._choose(queued, decide)
+        found = self._choose(queued, as_member=True)
         if isinstance(found, Refused):
             self._cache.forget(queued.pod.uid)
         else:
