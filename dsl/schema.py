@@ -167,6 +167,8 @@ def _pod_like(owner: str, level: Level) -> Iterator[FieldSpec]:
         yield text(name, doc, keyed=True, optional=True, wire=wire, letters=letters)
     doc = "top owner: the Deployment, not its ReplicaSet"
     yield text("workload", doc, optional=True, letters=NAME)
+    doc = "name of its group: schedulingGroup, else the label scheduling.x-k8s.io/pod-group"
+    yield text("group", doc, optional=True, letters=NAME)
     yield text("toleration", "value of a toleration, empty for Exists", keyed=True, optional=True)
     yield text("owner.kind", "kind of the controlling owner", optional=True)
     yield text("owner.name", "name of the controlling owner", optional=True)
@@ -229,7 +231,9 @@ def _pod() -> Iterator[FieldSpec]:
         ("group.created", TIME, "when the group was created"),
         ("group.last_failure", TIME, "when the group last failed"),
     ):
-        yield FieldSpec(name, of, level, doc, optional=True, changes=True, wakes=("groups",))
+        counted = name.rpartition(".")[2] in ("size", "assigned", "reserved", "waiting")
+        wakes = ("groups", "pods", "queue") if counted else ("groups",)
+        yield FieldSpec(name, of, level, doc, optional=True, changes=True, wakes=wakes)
     later = (
         ("quota.name", TEXT, "name of the quota of the namespace"),
         ("quota.over_max_with_pod", BOOL, "over its maximum with this pod"),
@@ -419,7 +423,7 @@ def _it() -> Iterator[FieldSpec]:
     doc = "when it finished"
     yield FieldSpec("it.finished_at", TIME, level, doc, optional=True, wakes=("finished",))
     doc = "whether its quota is over its minimum"
-    yield FieldSpec("it.quota.over_min", BOOL, level, doc)
+    yield FieldSpec("it.quota.over_min", BOOL, level, doc, wakes=("pods", "quotas"))
 
 
 def _results() -> Iterator[FieldSpec]:

@@ -40,7 +40,7 @@ from engine.kube.events import KubeEventSink
 from engine.kube.reach import keep_asking
 from engine.kube.resources import KINDS
 from engine.kube.session import Session
-from engine.kube.sharing import EVERYTHING
+from engine.kube.sharing import EVERYTHING, PodSharing
 from engine.kube.wiring import Wiring
 from engine.kube.writer import KubeBinder, KubeEffectWriter, KubePodStatusWriter
 from engine.objects import Pod
@@ -168,6 +168,7 @@ class App:
         self.scheduler: Scheduler | None = None
         self.reloader: Reloader | None = None
         self._watching: Watching | None = None
+        self._pods: tuple[watch.Reflector[Pod], PodSharing]
         self._config_map: ConfigMapSource | None = None
         self._events: KubeEventSink | None = None
         self._report_again: Callable[[], None] = lambda: None
@@ -286,6 +287,7 @@ class App:
         )
         if self._recorder is not None:
             scheduler.observe(self._recorder.placed)
+            scheduler.observe_acts(self._recorder.acted)
             if not with_source:
                 self._recorder.rules("", {}, self._recorded_settings())
         noting = (self._note_why,) if self._options.why else ()
@@ -343,16 +345,15 @@ class App:
             self.scheduler.signals_came,
             self.scheduler.wake,
             start,
+            *self._pods,
         )
         self._watching = Watching(rooms, session, wiring)
         self.scheduler.add_background(self._watching)
 
     def _read_of_pods(self) -> frozenset[str]:
-        """What of pods on nodes is read: policies and others' plugins may read all of it."""
-        policies = self.settings.berth.policies
+        """What of pods on nodes is read whatever policies read: others' plugins may read all."""
         plugins = (one.plugin.name for profile in self._profiles for one in profile.plugins)
-        with_source = policies.config_map is not None or policies.dir is not None
-        return EVERYTHING if with_source or not all(map(is_in_tree, plugins)) else frozenset()
+        return frozenset() if all(map(is_in_tree, plugins)) else EVERYTHING
 
     def _source(self, offer: Offer) -> ConfigMapSource | FolderSource:
         policies = self.settings.berth.policies
@@ -372,9 +373,9 @@ class App:
             on_work=self.scheduler.wake,
             telemetry=self.telemetry,
         )
-        pods = watch.Reflector(
-            session, watch.pods(keep=self._read_of_pods()), handlers.pods, wiring
-        )
+        sharing = PodSharing(self._read_of_pods())
+        pods = watch.Reflector(session, watch.pods(sharing=sharing), handlers.pods, wiring)
+        self._pods = pods, sharing
         self._report_again = lambda: handlers.pods.report_again(pods.objects.values())
         reflectors: list[watch.Reflector[Any]] = [
             watch.Reflector(session, watch.namespaces(), handlers.namespaces, wiring),

@@ -31,6 +31,7 @@ from engine.serving import process
 from engine.serving.exposition import CONTENT_TYPE, exposition
 from engine.serving.health import PING, Check
 from engine.serving.server import NoSuchPageError, Page, Query, Server, ServerOptions, Site
+from engine.signals.spec import SignalStatus
 from engine.signals.store import SignalStore
 from engine.tasks import tasks
 from engine.telemetry import (
@@ -173,15 +174,8 @@ class Front:
         read(BUNDLE, lambda: {(name,): 1.0 for name in self._bundles()})
         read(POLICIES_LOADED, lambda: {(): float(len(self._policies()))})
         read(POLICIES_REFUSED, self._refused)
-        read(
-            METRIC_AGE,
-            lambda: {
-                (one.id,): one.age_seconds
-                for one in inside.signals.status()
-                if one.age_seconds is not None
-            },
-        )
-        read(METRIC_SERIES, lambda: {(o.id,): float(o.series) for o in inside.signals.status()})
+        read(METRIC_AGE, lambda: self._of_metrics(lambda one: one.age_seconds))
+        read(METRIC_SERIES, lambda: self._of_metrics(lambda one: one.series))
         read(
             QUIET,
             lambda: {
@@ -221,6 +215,15 @@ class Front:
         candidate = self._inside.candidate
         return {} if candidate is None else {(): float(what(candidate.gate))}
 
+    def _of_metrics(self, what: Callable[[SignalStatus], float | None]) -> Values:
+        """By name; of metrics that policies define apart under one name the largest."""
+        found: Values = {}
+        for one in self._inside.signals.status():
+            value = what(one)
+            if value is not None:
+                found[one.name,] = max(found.get((one.name,), 0.0), float(value))
+        return found
+
     def _refused(self) -> Values:
         reloader = self._inside.reloader
         return {} if reloader is None else {(): float(reloader.refusal is not None)}
@@ -244,8 +247,15 @@ class Front:
             return _json(self._inside.records.newest(_NEWEST))
         found = self._inside.records.of(pod)
         if found is None:
-            raise NoSuchPageError(f"no decision about {pod} is kept; it is there as NAMESPACE/NAME")
+            raise NoSuchPageError(f"no decision about {pod} (NAMESPACE/NAME) is kept{self._who()}")
         return _json(found)
+
+    def _who(self) -> str:
+        """Where else to ask, if not here."""
+        scheduler, candidate = self._inside.scheduler, self._inside.candidate
+        if scheduler is None or scheduler.leads or candidate is None:
+            return ""
+        return f" here, where nothing is decided; {candidate.elector.holder or 'nobody'} leads"
 
     def status(self) -> dict[str, Any]:
         """How the process is, for people and for JSON."""
@@ -275,7 +285,7 @@ class Front:
                 "refused": None if refusal is None else refusal.summary,
             }
         status["metrics"] = {
-            one.id: {"ageSeconds": one.age_seconds, "series": one.series, "error": one.error}
+            one.name: {"ageSeconds": one.age_seconds, "series": one.series, "error": one.error}
             for one in inside.signals.status()
         }
         status["watches"] = {

@@ -161,9 +161,9 @@ class _Asked:
             for room in rooms:
                 # Who needs nothing of it does not mind that there is less than nothing.
                 left = np.maximum(room.limit - room.used, 0)
-                before = columns.get(room.resource)
-                columns[room.resource] = left if before is None else np.minimum(before, left)
-            needs.append({room.resource: room.need for room in rooms})
+                before = columns.get(room.title)
+                columns[room.title] = left if before is None else np.minimum(before, left)
+            needs.append({room.title: room.need for room in rooms})
             kinds.append((members, mask, keys))
         names = list(columns)
         self.left = (

@@ -35,7 +35,7 @@ from engine.cycle import conclude, decide
 from engine.display import plain
 from engine.eventhandlers import POD_ASSIGNED, POD_FREED, on_node
 from engine.executor import Changes, Executor
-from engine.framework.acting import Acts
+from engine.framework.acting import Acted, Acts, Point
 from engine.framework.decision import Decision, Placed, PostFilterResult
 from engine.framework.edge import Binder, BindOutcome, EffectWriter, EventSink, PodStatusWriter
 from engine.framework.effects import Bind, Evict, Patch, SetUnschedulable, pod_event
@@ -163,6 +163,7 @@ class Scheduler:
         self._telemetry = telemetry
         self._measures = Measures(telemetry, clock)
         self._observers: list[Observer] = []
+        self._acts_observers: list[Callable[[Acted], None]] = []
         self._background: list[Background] = []
         self._tasks: set[asyncio.Task[None]] = set()
         # Beside the slots of bindings: pods that wait to be bound, victims being evicted.
@@ -171,15 +172,7 @@ class Scheduler:
         self.changes = Changes()
         """To be told of every change of an object that a pod may wait for."""
         self._wake = asyncio.Event()
-        self.permits = Permits(
-            cache=cache,
-            queue=queue,
-            clock=clock,
-            framework_of=self.framework_of,
-            snapshot=self.snapshot,
-            go=self._released,
-            back=self._refused,
-        )
+        self.permits = Permits(cache=cache, queue=queue, clock=clock, host=self)
         """The pods that wait for leave to be bound."""
         self.gangs = Gangs(host=self, cache=cache, queue=queue, permits=self.permits, clock=clock)
         """Those that wait for each other."""
@@ -196,6 +189,10 @@ class Scheduler:
     def observe(self, observer: Observer) -> None:
         """Adds an observer of every decision; called synchronously, so it must be quick."""
         self._observers.append(observer)
+
+    def observe_acts(self, observer: Callable[[Acted], None]) -> None:
+        """Adds an observer of what plugins say of pods on their nodes; called as the others are."""
+        self._acts_observers.append(observer)
 
     def add_background(self, work: Background) -> None:
         """Adds work that is done between cycles."""
@@ -369,6 +366,7 @@ class Scheduler:
         if framework.acts(pod):
             chosen.there = there = self._cache.snapshot(now, snapshot.signals)
             chosen.leave = leave = framework.reserve(pod, there, decision.node)
+            self.acted(decision, Acted(Point.RESERVE, pod, decision.node, there, leave.words))
             status, chosen.pre_bind = leave.status, leave.pre_bind
             if status.ok and leave.reserved:
                 chosen.executor = self._executor()
@@ -405,7 +403,7 @@ class Scheduler:
                 self._waits(held)
             else:
                 chosen.undo()
-                self._taken_back(chosen.queued, status, chosen.node)
+                self._at_once(chosen.queued, status, chosen.node)
         elif chosen.there is not None or self.framework_of(chosen.queued.pod).acts(
             chosen.queued.pod
         ):
@@ -428,7 +426,7 @@ class Scheduler:
         if refused.status is None:
             self._unplaced(refused.queued, decision)
         else:
-            self._taken_back(refused.queued, refused.status, decision.node or "")
+            self._at_once(refused.queued, refused.status, decision.node or "")
 
     def reject(
         self,
@@ -463,6 +461,12 @@ class Scheduler:
 
     # ---- leave to be bound
 
+    def acted(self, decision: Decision, acted: Acted) -> None:
+        """See `waiting.Host.acted`."""
+        decision.said += acted.words
+        for observer in self._acts_observers:
+            observer(acted)
+
     def _waits(self, held: Held) -> None:
         """The owner is told, as of any other wait: the pod has a node and is not bound to it."""
         pod, most = held.pod, f"{held.seconds:g} s at most"
@@ -472,13 +476,15 @@ class Scheduler:
         self._edge.events.emit(pod_event(pod, "Normal", "WaitingOnPermit", "Permit", why))
         self._set_condition(pod, "WaitingOnPermit", why)
 
-    def _released(self, held: Held) -> None:
+    def released(self, held: Held) -> None:
+        """See `waiting.Host.released`."""
         chosen = Chosen(
             held.queued, held.decision, held.node, executor=held.executor, pre_bind=held.pre_bind
         )
         self._may_go(chosen, self.snapshot())
 
-    def _refused(self, held: Held, status: Status) -> None:
+    def refused(self, held: Held, status: Status) -> None:
+        """See `waiting.Host.refused`."""
         self._taken_back(held.queued, status, held.node)
 
     def framework_of(self, pod: PodInfo) -> Framework:
@@ -491,9 +497,11 @@ class Scheduler:
         pod = chosen.queued.pod
         chosen.acts = acts = self.framework_of(pod).act(pod, snapshot, chosen.decision)
         chosen.pre_bind = (*chosen.pre_bind, *acts.pre_bind)
+        self.acted(chosen.decision, Acted(Point.ACT, pod, chosen.node, snapshot, acts.words))
         if not acts.status.ok:
             chosen.undo()
-            self._taken_back(chosen.queued, acts.status, chosen.node)
+            back = self._taken_back if chosen.there is None else self._at_once
+            back(chosen.queued, acts.status, chosen.node)
             return
         for note in acts.before:
             self._edge.events.emit(note)
@@ -572,6 +580,15 @@ class Scheduler:
             self._measures.ended(queued, Result.ERROR)
             self._fail(queued, "SchedulerError", words, None, nominated="")
         self._forget(queued.pod, node)
+
+    def _at_once(self, queued: QueuedPod, status: Status, node: str) -> None:
+        """The same in the cycle in which it was chosen.
+
+        Nobody has seen the room taken, so nobody is told that it is free: two pods that are refused
+        would wake each other for ever.
+        """
+        self._cache.forget(queued.pod.uid)
+        self._taken_back(queued, status, node)
 
     def _dry_run(self, pod: PodInfo, node: str) -> None:
         """A rule says that the pod is not bound: it is told where it would go, and left alone."""

@@ -41,9 +41,6 @@ class Count(Enum):
     POLICY_RELOADS_REFUSED = "policy_reloads_refused"
     SHADOW_PODS = "shadow_pods"
     SHADOW_LEFT_OUT = "shadow_pods_left_out"
-    SHADOW_REJECTED = "shadow_would_have_rejected"
-    SHADOW_MOVED = "shadow_would_have_chosen_another"
-    SHADOW_HELD = "shadow_would_have_held"
     PLUGIN_ERRORS = "plugin_errors"
     SIGNAL_QUERIES = "signal_queries"
     SIGNAL_ERRORS = "signal_query_errors"
@@ -163,6 +160,13 @@ RULE_REJECTIONS: Final = Metric(
     "Attempts without a node in which a rule rejected nodes, by file and line.",
     ("policy", "line"),
 )
+SHADOW_OUTCOMES: Final = Metric(
+    "berth_shadow_outcomes_total",
+    _C,
+    "Pods whose node a rule in shadow would have rejected, that it would have put on another one,"
+    " or held: rejected, moved, held.",
+    ("outcome", "policy", "line"),
+)
 BUILD: Final = Metric("berth_build_info", _G, "1; the version is a label.", ("version",))
 BUNDLE: Final = Metric("berth_policy_bundle_info", _G, "1 for the bundle in force.", ("bundle",))
 POLICIES_LOADED: Final = Metric("berth_policies", _G, "Policies in force.")
@@ -213,20 +217,13 @@ class Telemetry:
 
     def __init__(self) -> None:
         self._counts: Counter[Count] = Counter()
-        self._of: dict[Count, Counter[str]] = {}
         self._labelled: dict[Metric, dict[Labels, float]] = {}
         self._histograms: dict[Metric, dict[Labels, Histogram]] = {}
         self._read: dict[Metric, Read] = {}
 
-    def add(self, what: Count, amount: int = 1, *, of: str = "") -> None:
-        """Counts; `of` says of what in particular: the place of a rule."""
+    def add(self, what: Count, amount: int = 1) -> None:
+        """Counts."""
         self._counts[what] += amount
-        if of:
-            self._of.setdefault(what, Counter())[of] += amount
-
-    def of(self, what: Count) -> Mapping[str, int]:
-        """The same by what it was of in particular."""
-        return self._of.get(what, {})
 
     def __getitem__(self, what: Count) -> int:
         return self._counts[what]

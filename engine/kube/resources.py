@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from engine.framework.events import Resource as Wakes
 from engine.kube.session import segment
-from engine.kube.sharing import EVERYTHING, PodSharing
+from engine.kube.sharing import PodSharing
 from engine.objects import (
     ConfigMap,
     CSIDriver,
@@ -77,10 +77,11 @@ class Resource(Generic[T]):
 
 def pods(
     field_selector: str = "status.phase!=Succeeded,status.phase!=Failed",
-    keep: frozenset[str] = EVERYTHING,
+    sharing: PodSharing | None = None,
 ) -> Resource[Pod]:
-    """All pods that are not finished, as kube-scheduler watches them; see `PodSharing`."""
-    return Resource(Pod, "/api/v1/pods", field_selector=field_selector, share=PodSharing(keep))
+    """All pods that are not finished, as kube-scheduler watches them."""
+    share = sharing or PodSharing()
+    return Resource(Pod, "/api/v1/pods", field_selector=field_selector, share=share)
 
 
 def nodes(label_selector: str = "") -> Resource[Node]:

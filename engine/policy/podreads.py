@@ -18,6 +18,7 @@ from engine.ondemand import FinishedPod
 from engine.quantity import resource_amount
 
 _T = TypeVar("_T")
+GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 _COMPUTE: Final = (CPU, MEMORY)
 
 _CAPITAL: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]")
@@ -41,6 +42,14 @@ def amount_of(resources: ResourceList | None, resource: str) -> float:
         return float(resource_amount(resource, (resources or {}).get(resource, 0)))
     except ValueError:
         return MISSING
+
+
+def group_of(pod: PodInfo) -> str | None:
+    """The name of the group that a pod says it is in: `spec.schedulingGroup`, or the label."""
+    own = pod.pod.spec.scheduling_group
+    if own is not None and own.pod_group_name:
+        return own.pod_group_name
+    return (pod.pod.metadata.labels or {}).get(GROUP_LABEL)
 
 
 def epoch_seconds(text: str | None) -> float:
@@ -197,6 +206,7 @@ POD_TEXTS: Final[Mapping[str, PodText]] = MappingProxyType(
         "owner.name": lambda p: (controller_of(p) or (None, None))[1],
         "image": lambda p: _or_none(containers_of(p)[0].image) if containers_of(p) else None,
         "workload": workload_of,
+        "group": group_of,
     }
 )
 POD_KEYED_TEXTS: Final[Mapping[str, Callable[[PodInfo, str], str | None]]] = MappingProxyType(

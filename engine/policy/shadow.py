@@ -18,6 +18,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -32,10 +33,11 @@ from engine.framework.podclass import NOWHERE, steps_of
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import IntColumn, Snapshot
 from engine.framework.trials import nominated_node
-from engine.policy.plugin import Worlds, place_of
+from engine.policy.acting import place_of
+from engine.policy.plugin import Worlds
 from engine.policy.shares import in_shadow
 from engine.policy.world import SnapshotWorld
-from engine.telemetry import Count, Telemetry
+from engine.telemetry import SHADOW_OUTCOMES, Count, Telemetry
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +48,13 @@ MOST_SAVED: Final = 0.05
 FIRST_SECONDS: Final = 5.0
 EVERY_SECONDS: Final = 60.0
 _SHOWN: Final = 6
+_OUTCOMES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "rejected": "would have rejected the node",
+        "moved": "would have preferred another",
+        "held": "would have held the pod",
+    }
+)
 
 Candidates = NDArray[np.intp]
 
@@ -54,30 +63,25 @@ Candidates = NDArray[np.intp]
 class Tally:
     """What one policy would have done, by its rules, since it came into shadow.
 
-    `pods` were looked at, `left_out` were not, for want of time. `rejected` the node that the pod
-    got, `moved` it to another one by score or tier, `held` it; rules by `FILE:LINE`. Of the pods
-    whose node was rejected `nowhere` had no other.
+    `pods` were looked at, `left_out` were not, for want of time. `rules` say by `FILE:LINE` who
+    rejected the node that the pod got, `moved` it to another one by score or tier, or `held` it.
+    `elsewhere` would have had another node, `nowhere` none.
     """
 
     pods: int = 0
     left_out: int = 0
     nowhere: int = 0
-    rejected: Counter[str] = field(default_factory=Counter)
-    moved: Counter[str] = field(default_factory=Counter)
-    held: Counter[str] = field(default_factory=Counter)
     elsewhere: int = 0
-    """Pods that another node would have got, for whatever reason."""
+    rules: Mapping[str, Counter[str]] = field(
+        default_factory=lambda: {outcome: Counter() for outcome in _OUTCOMES}
+    )
     sample: str = ""
 
     def __str__(self) -> str:
         said = [
-            f"{what}{_by_rule(rules)}"
-            for what, rules in (
-                ("would have rejected the node", self.rejected),
-                ("would have preferred another", self.moved),
-                ("would have held the pod", self.held),
-            )
-            if rules
+            f"{what}{_by_rule(self.rules[outcome])}"
+            for outcome, what in _OUTCOMES.items()
+            if self.rules[outcome]
         ]
         if self.elsewhere or self.nowhere:
             said.append(f"{self.elsewhere} pods elsewhere, {self.nowhere} nowhere{self.sample}")
@@ -236,7 +240,7 @@ class Shadow:
             placed,
             rulers.of(pod),
             self._worlds.subject(pod, snapshot),
-            self._worlds.of(snapshot),
+            self._worlds.of(snapshot, pod.uid),
             placed.decision.row,
         )
 
@@ -247,14 +251,14 @@ class Shadow:
         after = self._after(one.plan, case)
         held += [rule for verdict, rule in after if verdict == "wait"]
         tally.pods += 1
-        self._count(Count.SHADOW_HELD, tally.held, held)
-        self._count(Count.SHADOW_REJECTED, tally.rejected, rejected)
+        self._count("held", one, held)
+        self._count("rejected", one, rejected)
         refused = [rule for verdict, rule in after if verdict == "reject"]
-        self._count(Count.SHADOW_REJECTED, tally.rejected, refused)
+        self._count("rejected", one, refused)
         winner, moved = _winner(one.plan, case, rejects=bool(rejected))
         if winner == case.row:
             return
-        self._count(Count.SHADOW_MOVED, tally.moved, moved)
+        self._count("moved", one, moved)
         name, pod = case.snapshot.nodes.name, case.placed.decision.pod
         if winner < 0:
             tally.nowhere += 1
@@ -263,10 +267,10 @@ class Shadow:
             tally.elsewhere += 1
             tally.sample = f", such as {pod.key} on {name(winner)} instead of {name(case.row)}"
 
-    def _count(self, what: Count, tally: Counter[str], rules: Sequence[RuleBase]) -> None:
+    def _count(self, outcome: str, one: _Tried, rules: Sequence[RuleBase]) -> None:
         for rule in rules:
-            tally[place_of(rule)] += 1
-            self._telemetry.add(what, of=place_of(rule))
+            one.tally.rules[outcome][place_of(rule)] += 1
+            self._telemetry.count(SHADOW_OUTCOMES, outcome, rule.source.name, str(rule.line))
 
     def _after(self, plan: Plan, case: _Case) -> list[tuple[str, RuleBase]]:
         """Who would stop the pod on its node, where it is counted already: `reject` or `wait`."""
@@ -274,7 +278,7 @@ class Shadow:
             return []
         pod, row = case.placed.decision.pod, case.row
         there = case.snapshot.overlay(row, add=(pod,))
-        subject, world = self._worlds.subject(pod, there), self._worlds.of(there)
+        subject, world = self._worlds.subject(pod, there), self._worlds.of(there, pod.uid)
         found: list[tuple[str, RuleBase]] = []
         stop = plan.reserved(subject, world, row)
         if stop is not None:

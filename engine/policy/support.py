@@ -35,21 +35,15 @@ class Acting(Struct, frozen=True):
     Attributes:
         plugins: those that every scheduler runs, as `use` names them.
         fields: what has a value.
-        statements: those that do something, where only a form of them does with that form.
     """
 
     plugins: frozenset[str]
     fields: frozenset[str]
-    statements: frozenset[str]
 
 
 #: Owners of fields, and fields, that no object or table of this scheduler holds.
 _LATER: Final = (
-    "group.size", "group.assigned", "group.reserved", "group.waiting", "it.quota.",
-)  # fmt: skip
-_STATEMENTS: Final = frozenset(
-    {"gate", "sort", "prefilter", "filter", "forbid", "score", "prefer", "avoid", "spread", "first",
-     "reserve", "permit", "bind", "prebind", "postbind", "preempt", "quota", "gang"}
+    "it.quota.",
 )  # fmt: skip
 ACTS_ON: Final = Acting(
     plugins=frozenset(
@@ -57,7 +51,6 @@ ACTS_ON: Final = Acting(
         for name in DEFAULT_WEIGHTS
     ),
     fields=frozenset(name for name in FIELDS if not name.startswith(_LATER)),
-    statements=_STATEMENTS,
 )
 #: A name of the configuration -> the text it stands in, and where.
 Places = Callable[[str], tuple[SourceFile, Span]]
@@ -84,14 +77,9 @@ def unsupported(plan: Plan) -> list[Diagnostic]:
         one = Diagnostic("P118", reason, source, place, helps=(help_,))
         found.setdefault((place.start, reason), one)
 
-    told: set[int] = set()
-    for rule, reason in _beyond(plan):
-        told.add(rule.span.start)
-        add(rule.span, reason, _LEAVE_OUT)
     for rule in rules_of(plan):
-        # Where a whole statement waits for another version, what it reads is no second cause.
         unknown = sorted(read for read in rule.reads if read in FIELDS.keys() - ACTS_ON.fields)
-        if unknown and rule.span.start not in told:
+        if unknown:
             names = [f"`{read}`" for read in unknown]
             listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
             add(rule.span, f"this scheduler does not know {listed} yet", _LEAVE_OUT)
@@ -178,24 +166,6 @@ def without_policy(
                 else ("there is " + (", ".join(there[:_SHOWN]) or "no policy"),)
             ),
         )
-
-
-def _later(what: str) -> str:
-    return f"`{what}` is understood, but this scheduler cannot run it yet"
-
-
-def _beyond(plan: Plan) -> Iterator[tuple[RuleBase, str]]:
-    """Statements that need what this scheduler does not have."""
-    for rule, form, written in _forms(plan):
-        if form not in ACTS_ON.statements:
-            yield rule, _later(written)
-
-
-def _forms(plan: Plan) -> Iterator[tuple[RuleBase, str, str]]:
-    """The statements of which this scheduler may not act on all forms, and how each is written."""
-    for rule in (*plan.preempts, *plan.quotas):
-        point = rule.text.partition(":")[0]
-        yield rule, point, f"{point}:"
 
 
 def rules_of(plan: Plan) -> Iterator[RuleBase]:

@@ -92,6 +92,7 @@ class SignalStatus:
     """
 
     id: str
+    name: str
     query: str
     series: int
     matched: int

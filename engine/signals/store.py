@@ -597,6 +597,7 @@ class SignalStore:
             matched = sum((domain,) in samples.places for domain in domains)
         return SignalStatus(
             id=spec.id,
+            name=spec.name or spec.id,
             query=spec.query,
             series=samples.series,
             matched=matched,

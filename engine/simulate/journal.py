@@ -18,6 +18,7 @@ import numpy as np
 
 from engine.cache import Cache
 from engine.cycle import conclude
+from engine.framework.acting import Acted, Point
 from engine.framework.decision import Decision, Placed
 from engine.framework.frameworks import Frameworks
 from engine.framework.podinfo import PodInfo, make_pod_info
@@ -41,7 +42,7 @@ from engine.ondemand import FinishedPod
 FORMAT: Final = 4
 """2: objects of other kinds than Node, Pod and Namespace; nominations, and what assumed pods carry.
 3: who waits in permit.
-4: what stands beside nodes: the queue, pods that have finished.
+4: what stands beside nodes: the queue, pods that have finished; what plugins said of pods on nodes.
 """
 _T = TypeVar("_T")
 Columns = dict[str, dict[str, float]]
@@ -78,6 +79,8 @@ class Entry(msgspec.Struct, omit_defaults=True):
     names: list[str] | None = None
     times: QueueTimes | None = None
     plugins: list[str] | None = None
+    waited: float = 0.0
+    said: list[str] | None = None
 
 
 class Recorder:
@@ -100,9 +103,22 @@ class Recorder:
         self.write(Entry("rules", bundle=bundle, files=dict(files), settings=dict(settings)))
         self._signals = None
 
-    def placed(self, placed: Placed) -> None:
-        """A decision was made; see `scheduler.Observer`."""
-        snapshot, decision = placed.snapshot, placed.decision
+    def acted(self, acted: Acted) -> None:
+        """Plugins were asked about a pod on its node."""
+        self._signals_of(acted.snapshot)
+        self.write(
+            Entry(
+                acted.point.value,
+                pod=acted.pod.pod,
+                name=acted.node,
+                now=acted.snapshot.now,
+                waited=acted.waited,
+                plugins=list(acted.only) or None,
+                said=list(acted.words),
+            )
+        )
+
+    def _signals_of(self, snapshot: Snapshot) -> None:
         version = snapshot.signals.version
         if version != self._signals:
             self._signals = version
@@ -116,6 +132,11 @@ class Recorder:
                 if keyed:
                     values[metric] = [(list(key), value) for key, value in keyed.items()]
             self.write(Entry("signals", signals=columns, sampled=sampled, values=values or None))
+
+    def placed(self, placed: Placed) -> None:
+        """A decision was made; see `scheduler.Observer`."""
+        snapshot, decision = placed.snapshot, placed.decision
+        self._signals_of(snapshot)
         self.write(
             Entry(
                 "decision",
@@ -382,6 +403,7 @@ class _Replay:
         self._frameworks: Frameworks | None = None
         self._signals = _RecordedSignals(self.report.cache.nodes)
         self._decode = msgspec.json.Decoder(Entry).decode
+        self._decided: dict[str, Decision] = {}
 
     def take(self, number: int, line: bytes) -> None:
         """The next line.
@@ -402,6 +424,8 @@ class _Replay:
                 self._signals.replace(entry.signals or {}, entry.sampled or {}, entry.values or {})
             case "decision":
                 self._decide(number, entry)
+            case "reserve" | "permit" | "act":
+                self._act(number, entry)
             case _:
                 _apply(entry, self.report.cache)
 
@@ -424,10 +448,33 @@ class _Replay:
         )
         now += (decision.bundle, _victims(decision))
         self.report.decisions += 1
+        if decision.node is not None:
+            self._decided[pod.uid] = decision
         if was == now:
             self.report.equal += 1
         else:
             self.report.differences.append(f"line {number}: {pod.key}: was {was}, now {now}")
+
+    def _act(self, number: int, entry: Entry) -> None:
+        """What plugins say of a pod on its node."""
+        pod = make_pod_info(_needed(entry.pod))
+        decision = self._decided.get(pod.uid)
+        if self._frameworks is None or decision is None:
+            raise ValueError("something is done about a pod before any decision")
+        self._signals.now = entry.now
+        snapshot = self.report.cache.snapshot(entry.now, self._signals)
+        framework = self._frameworks.of(pod)
+        if entry.what == Point.RESERVE.value:
+            said = framework.reserve(pod, snapshot, entry.name).words
+        elif entry.what == Point.PERMIT.value:
+            only = entry.plugins or ()
+            said = framework.permit(pod, snapshot, entry.name, entry.waited, only).words
+        else:
+            said = framework.act(pod, snapshot, decision).words
+            del self._decided[pod.uid]
+        was = tuple(entry.said or ())
+        if was != said:
+            self.report.differences.append(f"line {number}: {pod.key}: was {was}, now {said}")
 
 
 def _victims(decision: Decision) -> list[str] | None:

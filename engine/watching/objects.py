@@ -105,7 +105,7 @@ class ObjectSource:
         while (path := await self._find()) is None:
             self._came()
             await self._sleep(_ABSENT_SECONDS if self._absent else _AGAIN_SECONDS)
-        resource = Resource(_struct_of(self._paths), path)
+        resource = Resource(struct_of(self._paths), path)
         self._reflector = Reflector(self._client, resource, self, self._wiring)
         await self._reflector.run()
 
@@ -178,7 +178,7 @@ class ObjectSource:
         return [Series(names, value, now) for names, value in found if not is_missing(value)]
 
 
-def _struct_of(paths: Collection[str]) -> type[Any]:
+def struct_of(paths: Collection[str]) -> type[Any]:
     """A struct with what these paths begin with; nothing else of the object is decoded."""
     first = {path.partition(".")[0] for path in paths} - {_METADATA}
     fields = [(name, Any, None) for name in sorted(first)]

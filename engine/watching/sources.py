@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol
 
 from engine.cache import Cache
@@ -10,6 +11,7 @@ from engine.clock import Clock
 from engine.eventhandlers import ObjectHandler, legible
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.podinfo import PodInfo, make_pod_info
+from engine.kube.errors import KubeError
 from engine.kube.reflector import Reflector
 from engine.objects import ObjectMeta, Pod
 from engine.policy.podreads import finished_at
@@ -18,6 +20,7 @@ from engine.queue import SchedulingQueue
 FINISHED_CAME: Final = ClusterEvent(Resource.FINISHED_POD, Action.ADD)
 FINISHED_WENT: Final = ClusterEvent(Resource.FINISHED_POD, Action.DELETE)
 _FORBIDDEN: Final = "403"
+_AGAIN_SECONDS: Final = 1.0
 
 
 class Source(Protocol):
@@ -109,6 +112,45 @@ class WaitedFor(ObjectHandler):
         """All that there were are told."""
         super().on_synced()
         self._on_work()
+
+
+class PodParts:
+    """Parts of pods on nodes that were dropped so far: all pods are listed once more for them."""
+
+    def __init__(
+        self,
+        reflector: Reflector[Pod],
+        done: Callable[[], None],
+        *,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._reflector = reflector
+        self._done = done
+        self._sleep = sleep
+        self._awaited = "pods once more, for what was not kept of them"
+
+    def awaited(self) -> str:
+        """See `Source`."""
+        return self._awaited
+
+    async def run(self) -> None:
+        """See `Source`."""
+        while True:
+            try:
+                await self._reflector.again()
+            except KubeError as error:
+                self._awaited = f"pods once more ({error})"
+                await self._sleep(_AGAIN_SECONDS)
+            else:
+                break
+        self._awaited = ""
+        self._done()
+
+    def feed(self) -> None:
+        """See `Source`: pods are told as if they had changed."""
+
+    def forget(self) -> None:
+        """See `Source`: pods that change are kept without from now on."""
 
 
 def _as_far_as_legible(pod: Pod) -> PodInfo:

@@ -19,12 +19,14 @@ from engine.framework.events import Action, ClusterEvent, Resource
 from engine.kube.reflector import Reflector
 from engine.kube.resources import LEASES, WORKLOAD_KINDS, Kind, pods_finished
 from engine.kube.session import KubeClient
+from engine.kube.sharing import PodSharing
 from engine.kube.wiring import Wiring
+from engine.objects import Pod
 from engine.policy.needs import Needs
 from engine.queue import QueuedPod, SchedulingQueue
 from engine.signals.store import SignalStore
 from engine.watching.objects import ObjectSource
-from engine.watching.sources import FinishedHandler, Listed, Source, WaitedFor
+from engine.watching.sources import FinishedHandler, Listed, PodParts, Source, WaitedFor
 from engine.watching.usage import UsageSource
 
 _QUEUE_CHANGED: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.UPDATE_OTHER)
@@ -41,7 +43,7 @@ class Rooms:
     """What is fed, and who is told.
 
     `came` is called when samples came, `work` when there may be something to do; `start` runs what
-    a source does.
+    a source does. `pods` are the watched pods, of which `sharing` drops what nobody reads.
     """
 
     cache: Cache
@@ -51,6 +53,8 @@ class Rooms:
     came: Callable[[], None]
     work: Callable[[], None]
     start: Start
+    pods: Reflector[Pod]
+    sharing: PodSharing
 
 
 class Watching:
@@ -65,13 +69,17 @@ class Watching:
         self._promises = 0
         self._minute = 0
         self._fed_at = 0.0
+        self._least = self._complete = rooms.sharing.kept
+        """What of pods on nodes is kept whatever policies read, and what is known of all."""
         rooms.cache.beside.on_news = rooms.work
 
     # ---- what is needed ----------------------------------------------------------------------
 
     def want(self, needs: Needs) -> tuple[str, ...]:
         """Begins to watch what is not watched yet; returns what is not there yet."""
-        self._attend(self._kept | needs)
+        both = self._kept | needs
+        self._attend(both)
+        self._rooms.sharing.keep(self._least | both.of_pods)
         wanted = dict(self._sources(needs))
         for key, make in wanted.items():
             if key not in self._running:
@@ -88,6 +96,8 @@ class Watching:
             task.cancel()
             source.forget()
         self._attend(needs)
+        self._rooms.sharing.keep(self._least | needs.of_pods)
+        self._complete &= self._rooms.sharing.kept
         for source, _ in self._running.values():
             source.feed()
 
@@ -103,6 +113,17 @@ class Watching:
         for name in sorted({field.kind for field in needs.fields}):
             paths = frozenset(field.path for field in needs.fields if field.kind == name)
             yield (name, paths), partial(self._objects, name, paths)
+
+        lacking = needs.of_pods - self._complete
+        if lacking:
+            yield ("pods", lacking), partial(self._parts, lacking)
+
+    def _parts(self, lacking: frozenset[str]) -> Source:
+        def done() -> None:
+            self._complete |= lacking
+            self._rooms.work()
+
+        return PodParts(self._rooms.pods, done)
 
     def _listed(self, kind: Kind) -> Source:
         rooms = self._rooms

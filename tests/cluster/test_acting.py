@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import yaml
 
@@ -274,3 +277,33 @@ def test_a_canary_is_in_force_for_the_same_workloads_whenever_they_come(cluster,
     assert set(first) == {"n1", "n2"}
     assert round_of(2) == first
     cluster.told("policies", "PolicyShadow", "shadow of half: of ")
+
+
+def test_a_restart_loses_nobody_who_waits_and_its_journal_replays(cluster, tmp_path):
+    journal = tmp_path / "journal.jsonl"
+    cluster.rules(
+        "permit: pod.label held -> wait 10m until pod.annotation go=yes\n"
+        "prebind: label example.com/node = node.name\n",
+        "--record",
+        journal,
+    )
+    cluster.creates("waits", held="yes")
+    cluster.creates("plain")
+    cluster.placed("plain")
+    cluster.told("waits", "WaitingOnPermit", "waits on node")
+    cluster.berth.end()
+    replayed = subprocess.run(
+        [sys.executable, "-m", "engine", "replay", journal],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (replayed.returncode, replayed.stdout) == (0, "2 decisions replayed, 2 the same\n")
+    assert cluster.node_of("waits") is None
+
+    cluster.berth.start()
+    cluster.kubectl("annotate", "pod", "waits", "go=yes", "-n", cluster.namespace)
+    cluster.placed("waits")
+    assert cluster.get("waits")["metadata"]["labels"]["example.com/node"] == cluster.node_of(
+        "waits"
+    )

@@ -62,6 +62,7 @@ def codes(text, **options):
         ("gate: pod.priority / pod.gpu > 1", ["P311"]),
         # lines about scores that are not there
         # which nodes
+        ("prescore: pod.gpu > 0\nfilter: node.ready", ["P316"]),
     ],
 )  # fmt: skip
 def test_found(text, expected):

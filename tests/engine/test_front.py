@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 
 import aiohttp
 import yaml
@@ -12,6 +13,8 @@ from engine.app import App, Hooks, RunOptions
 from engine.clock import SystemClock
 from engine.config import load
 from engine.front import configuration
+from engine.serving.certificates import CertificateFiles
+from engine.serving.selfmade import SelfMade
 from engine.serving.server import ServerOptions
 from tests.cluster.process import free_port
 from tests.engine.test_app import TWO, Process, elects, embedded, run, settings_of
@@ -24,7 +27,8 @@ class Served(Process):
         self.cluster = cluster
         self.bundles, self.refusals, self.placed = [], [], []
         self.port = free_port()
-        serving = ServerOptions("127.0.0.1", self.port, always_allowed=("/*",))
+        files = CertificateFiles(maker=SelfMade())
+        serving = ServerOptions("127.0.0.1", self.port, files, always_allowed=("/*",))
         hooks = Hooks([self._placed], [self.bundles.append], [self.refusals.append])
         options = RunOptions(settings, kubeconfig, serving=serving)
         self.app = App(options, clock=SystemClock(), hooks=hooks)
@@ -77,6 +81,12 @@ def test_it_is_alive_from_the_start_and_ready_once_it_can_schedule():
             code, text = await served.get("/debug/decisions?pod=default/redis")
             assert (code, json.loads(text)["node"]) == (200, served.node_of("redis"))
             assert len(json.loads((await served.get("/debug/decisions"))[1])) == 1
+            await served.until(lambda: any(s.series for s in served.app.signals.status()))
+            _, text = await served.get("/metrics")
+            assert re.search(
+                r'^berth_metric_age_seconds\{metric="bandwidth"\} ', text, re.MULTILINE
+            )
+            assert 'berth_metric_series{metric="bandwidth"} 6' in text.splitlines()
             served.rules({"home.policy": "filter: nonsense\n"})
             await served.until(lambda: served.refusals)
             _, text = await served.get("/metrics")

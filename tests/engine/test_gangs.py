@@ -479,3 +479,33 @@ async def test_a_group_that_comes_after_its_pods_wakes_them():
     made.clock.advance(11.0)
     await made.turn()
     assert len(made.edge.binds) == 2
+
+
+@in_a_loop
+async def test_rules_may_count_the_members_of_a_group():
+    text = "permit: group.name is present -> wait 60s until group.reserved >= group.min_member"
+    made = world(text, nodes=("n1", "n2"))
+    label = {"scheduling.x-k8s.io/pod-group": "train"}
+    made.handlers.of(Resource.POD_GROUP).on_add(pod_group("train", 2))
+    made.comes("t-0", cpu="1500m", labels=label)
+    made.comes("alone", cpu="100m")
+    await made.turn()
+    assert [name for name, _ in made.edge.binds] == ["alone"]
+    made.comes("t-1", cpu="1500m", labels=label)
+    await made.turn()
+    assert sorted(name for name, _ in made.edge.binds) == ["alone", "t-0", "t-1"]
+
+
+@in_a_loop
+async def test_each_number_of_a_group_is_what_it_says():
+    counts = " ".join(f"{{group.{one}}}" for one in ("size", "assigned", "reserved", "waiting"))
+    made = world(f'filter: group.size >= 9 message "{counts}"')
+    made.cache.attend(frozenset({"queue"}))
+    made.queue.on_change = lambda queued: made.cache.set_queued(queued.pod, queued.times)
+    label = {"scheduling.x-k8s.io/pod-group": "train"}
+    made.comes("on", node="n1", labels=label)
+    made.comes("elsewhere", node="n1", labels=label, namespace="other")
+    made.comes("p", labels=label)
+    made.comes("q", labels=label)
+    await made.turn()
+    assert "3 1 1 0" in condition(made, "q")

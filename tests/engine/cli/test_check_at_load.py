@@ -45,7 +45,7 @@ def found(*args):
 
 @pytest.mark.parametrize(
     ("text", "line", "said"),
-    [],
+    [("permit: group.waiting > 1 -> reject\n", 1, "`group.waiting`")],
 )
 def test_what_a_scheduler_cannot_run_yet_is_an_error(text, line, said, file):
     name = file("a.policy", text)

@@ -18,7 +18,7 @@ from engine.policy.reloader import Refusal
 from engine.policy.shadow import MOST_SAVED, SHARE, Shadow
 from engine.policy.shares import in_force, in_shadow
 from engine.queue import SubQueue
-from engine.telemetry import Count
+from engine.telemetry import SHADOW_OUTCOMES, Count
 from tests.builders import make_node, pod_object
 from tests.effort import examples
 from tests.engine.policy.builders import compiled
@@ -75,9 +75,9 @@ async def test_a_filter_in_shadow_rejects_nothing_and_counts_what_it_would_have(
     )
     assert await made.places("web-1", "db-1") == ["n1", "n1"]
     tally = made.tally()
-    assert (tally.pods, dict(tally.rejected)) == (2, {"p1.policy:2": 1, "p1.policy:3": 2})
-    assert made.world.telemetry.of(Count.SHADOW_REJECTED) == {"p1.policy:2": 1, "p1.policy:3": 2}
-    assert made.world.telemetry.counts()["shadow_pods"] == 2
+    assert (tally.pods, dict(tally.rules["rejected"])) == (2, {"p1.policy:2": 1, "p1.policy:3": 2})
+    counted = made.world.telemetry.value(SHADOW_OUTCOMES, "rejected", "p1.policy", "3")
+    assert (counted, made.world.telemetry[Count.SHADOW_PODS]) == (2, 2)
 
 
 @in_a_loop
@@ -89,7 +89,7 @@ async def test_a_score_in_shadow_says_how_often_another_node_would_have_won():
     assert await made.places("web-1", "db-1") == ["n3", "n3"]
     tally = made.tally()
     assert (tally.pods, tally.elsewhere, tally.nowhere) == (2, 1, 0)
-    assert dict(tally.moved) == {"p1.policy:3": 1}
+    assert dict(tally.rules["moved"]) == {"p1.policy:3": 1}
     assert tally.sample == ", such as default/web-1 on n2 instead of n3"
 
 
@@ -109,7 +109,7 @@ async def test_a_pod_that_would_fit_nowhere_and_a_prefilter_are_told():
     await made.places("a")
     tally = made.tally()
     assert (tally.nowhere, tally.elsewhere) == (1, 0)
-    assert dict(tally.rejected) == {"p1.policy:2": 1, "p1.policy:3": 1}
+    assert dict(tally.rules["rejected"]) == {"p1.policy:2": 1, "p1.policy:3": 1}
 
 
 @in_a_loop
@@ -124,8 +124,8 @@ async def test_gates_permits_reserves_and_dry_runs_only_count():
     )
     await made.places("a")
     tally = made.tally()
-    assert dict(tally.held) == {"p1.policy:2": 1, "p1.policy:3": 1, "p1.policy:5": 1}
-    assert dict(tally.rejected) == {"p1.policy:4": 1}, "it sees the pod on its node"
+    assert dict(tally.rules["held"]) == {"p1.policy:2": 1, "p1.policy:3": 1, "p1.policy:5": 1}
+    assert dict(tally.rules["rejected"]) == {"p1.policy:4": 1}, "it sees the pod on its node"
     assert (len(made.world.edge.binds), made.world.edge.patches) == (1, [])
     assert [reason for _, _, reason, _ in made.world.edge.events] == ["Scheduled"]
 
@@ -300,7 +300,12 @@ async def test_all_statements_of_a_canary_are_for_its_share_alone():
 
 @pytest.mark.parametrize(
     ("statement", "name"),
-    [("sort: pod.name", "sort:")],
+    [
+        ("sort: pod.name", "sort:"),
+        ("preempt: never", "preempt:"),
+        ("gang: by pod.label[job] min 2", "gang:"),
+        ("quota: by pod.namespace max cpu 2", "quota:"),
+    ],
 )
 def test_what_is_about_all_pods_is_no_canary_and_not_tried_in_shadow(statement, name):
     refused = refusal(f"mode: canary 10%\n{statement}\n")
@@ -328,3 +333,38 @@ def test_a_mode_that_is_none_is_refused(mode):
 def test_an_order_in_shadow_is_no_second_order():
     files = {"a.policy": "sort: pod.name\n", "b.policy": "mode: shadow\nsort: pod.uid\n"}
     assert compiled(files).plans
+
+
+APART = "score: number(node.label[n])\n"
+ONE_POD = st.sampled_from([
+    "filter: node.label zone!=z1", "forbid: node.label zone=z2", "filter: node.label zone=z9",
+    "score: number(node.label[m])", "prefer: node.label zone=z2", "avoid: node.label zone=z3",
+    "first: node.label zone=z3", "first: node.label zone=z9", "prefilter: pod.name contains p",
+    "filter: pod.name contains q -> node.label none", "prescore: pod.name contains q",
+])  # fmt: skip
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(st.lists(ONE_POD, min_size=1, max_size=4), st.lists(ONE_POD, max_size=2))
+def test_what_a_policy_would_do_is_what_it_does_in_force(tried, ruling):
+    plain = "".join(f"{rule}\n" for rule in ruling)
+    text = "weight: 7\n" + "".join(f"{rule}\n" for rule in tried)
+
+    async def run(mode):
+        made = Tried(f"mode: {mode}\n{text}", APART, plain, nodes=())
+        for number, name in enumerate(("n1", "n2", "n3"), 1):
+            labels = {"zone": f"z{number}", "n": f"{number * 9}", "m": f"{60 - number * 17}"}
+            made.world.handlers.nodes.on_add(make_node(name, labels=labels))
+        nodes = await made.places("p")
+        return nodes[0] if nodes else None, made
+
+    got, made = asyncio.run(run("shadow"))
+    would, _ = asyncio.run(run("enforce"))
+    if got is None:
+        assert made.tally().pods == 0
+        return
+    tally = made.tally()
+    assert (tally.elsewhere, tally.nowhere) == (int(would not in (None, got)), int(would is None))
+    if tally.elsewhere:
+        assert tally.sample == f", such as default/p on {would} instead of {got}"
+        assert any(tally.rules[outcome] for outcome in ("rejected", "moved"))
