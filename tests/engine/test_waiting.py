@@ -10,7 +10,7 @@ from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.interface import Permitted, Points, Reserved
 from engine.framework.profile import Weighted
 from engine.framework.status import Code, Status, unschedulable
-from engine.objects import PersistentVolume, from_builtins
+from engine.objects import PersistentVolume, PodGroup, from_builtins
 from engine.plugins.registry import default_plugins
 from engine.queue import SubQueue
 from engine.telemetry import Count
@@ -119,6 +119,28 @@ async def test_another_pod_that_gets_a_node_is_what_some_wait_for():
     made.comes("b", labels={"held": "yes"})
     await made.turn()
     assert sorted(made.edge.binds) == [("a", "n1"), ("b", "n1")]
+
+
+@in_a_loop
+async def test_members_of_a_group_wait_for_each_other_by_a_rule():
+    made = world(
+        "permit: group.name is present -> wait 60s until group.reserved >= group.min_member"
+        ' message "{group.reserved} of {group.min_member}, {group.waiting} wait"\n'
+    )
+    group = {"metadata": {"name": "g", "namespace": "default"}, "spec": {"minMember": 3}}
+    made.cache.set_object(from_builtins(PodGroup, group))
+    labels = {"scheduling.x-k8s.io/pod-group": "g"}
+    for name in ("a", "b"):
+        made.comes(name, labels=labels)
+        await made.turn()
+    assert made.edge.binds == []
+    assert told(made, "WaitingOnPermit") == [
+        f"waits on node n1, 60 s at most: {words} (p.policy:1)"
+        for words in ("1 of 3, 0 wait", "2 of 3, 1 wait")
+    ]
+    made.comes("c", labels=labels)
+    await made.turn()
+    assert sorted(made.edge.binds) == [("a", "n1"), ("b", "n1"), ("c", "n1")]
 
 
 @pytest.mark.parametrize(
