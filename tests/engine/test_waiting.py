@@ -13,7 +13,7 @@ from engine.framework.status import Code, Status, unschedulable
 from engine.objects import PersistentVolume, PodGroup, from_builtins
 from engine.plugins.registry import default_plugins
 from engine.queue import SubQueue
-from engine.telemetry import Count
+from engine.telemetry import PERMIT_SECONDS, Count
 from engine.waiting import MOST_WAITING, TESTS_A_SLICE
 from tests.builders import make_node, make_pod
 from tests.engine.policy.builders import chain
@@ -89,6 +89,8 @@ async def test_when_the_time_is_up_the_rule_says_what_follows(then, binds):
     assert made.scheduler.permits.due == 60.0
     made.clock.advance(1.0)
     await made.turn()
+    result = "Success" if binds else "UnschedulableAndUnresolvable"
+    assert made.telemetry.value(PERMIT_SECONDS, result) == 1
     assert made.edge.binds == binds
     assert told(made, "FailedScheduling") == ([] if binds else [f"{REFUSED}{rule} (p.policy:1)"])
     assert (made.assigned() is None) == (not binds)
