@@ -113,6 +113,13 @@ POINT_SECONDS: Final = Metric(
     ("extension_point", "status", "profile"),
     _powers(0.0001, 2, 12),
 )
+PERMIT_SECONDS: Final = Metric(
+    "scheduler_permit_wait_duration_seconds",
+    _H,
+    "Pods that waited in permit, until they were released (Success) or rejected.",
+    ("result",),
+    _MILLIS,
+)
 PREEMPTION_ATTEMPTS: Final = Metric(
     "scheduler_preemption_attempts_total", _C, "Searches for pods to evict."
 )
