@@ -47,6 +47,7 @@ from engine.telemetry import (
     METRIC_AGE,
     METRIC_SERIES,
     PENDING_PODS,
+    POLICIES_AWAITED,
     POLICIES_LOADED,
     POLICIES_REFUSED,
     QUIET,
@@ -148,6 +149,8 @@ class Front:
             return ""
         refusal = reloader.refusal
         why = f"refused: {refusal.summary}" if refusal is not None else "not there yet"
+        if reloader.awaited:
+            why = f"read, and waits for {'; '.join(reloader.awaited)}"
         return f"no pod is scheduled: {reloader.title} is {why}"
 
     # ---- metrics -----------------------------------------------------------------------------
@@ -178,6 +181,7 @@ class Front:
         read(BUNDLE, lambda: {(name,): 1.0 for name in self._bundles()})
         read(POLICIES_LOADED, lambda: {(): float(len(self._policies()))})
         read(POLICIES_REFUSED, self._refused)
+        read(POLICIES_AWAITED, self._awaited)
         read(METRIC_AGE, lambda: self._of_metrics(lambda one: one.age_seconds))
         read(METRIC_SERIES, lambda: self._of_metrics(lambda one: one.series))
         read(
@@ -232,6 +236,10 @@ class Front:
     def _refused(self) -> Values:
         reloader = self._inside.reloader
         return {} if reloader is None else {(): float(reloader.refusal is not None)}
+
+    def _awaited(self) -> Values:
+        reloader = self._inside.reloader
+        return {} if reloader is None else {(): float(len(reloader.awaited))}
 
     def _bundles(self) -> list[str]:
         reloader = self._inside.reloader
@@ -295,6 +303,7 @@ class Front:
                 "bundle": next(iter(self._bundles()), None),
                 "inForce": self._policies(),
                 "refused": None if refusal is None else refusal.summary,
+                "awaits": list(reloader.awaited),
             }
         status["metrics"] = {
             one.name: {"ageSeconds": one.age_seconds, "series": one.series, "error": one.error}

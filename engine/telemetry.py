@@ -180,6 +180,9 @@ POLICIES_LOADED: Final = Metric("berth_policies", _G, "Policies in force.")
 POLICIES_REFUSED: Final = Metric(
     "berth_policy_source_refused", _G, "1 while what the source holds is refused."
 )
+POLICIES_AWAITED: Final = Metric(
+    "berth_policy_bundle_awaits", _G, "What a bundle waits for that reads what is not listed yet."
+)
 METRIC_AGE: Final = Metric(
     "berth_metric_age_seconds",
     _G,
