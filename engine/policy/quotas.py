@@ -43,7 +43,9 @@ from engine.framework.snapshot import BoolColumn, IntColumn, PodColumns, Rows, S
 from engine.framework.status import Code, Status
 from engine.objects import Pod
 from engine.policy.accounts import BY_NAMESPACE, Book, Key, Owner, namespace_of
-from engine.policy.plugin import PolicyPlugin, Worlds, events_of_reads, place_of
+from engine.policy.acting import place_of
+from engine.policy.plugin import PolicyPlugin, Worlds
+from engine.policy.waking import events_of_reads
 
 _POD: Final = Resource.ASSIGNED_POD
 _FREED: Final = Action.DELETE | Action.UPDATE_POD_SCALE_DOWN | Action.UPDATE_POD_LABEL
@@ -140,6 +142,11 @@ class QuotaRoom(Room):
     holds: Callable[[PodColumns, NDArray[np.intp]], BoolColumn] | None = None
 
     @property
+    def anywhere(self) -> bool:
+        """See `Room.anywhere`."""
+        return True
+
+    @property
     def title(self) -> str:
         """See `Room.title`."""
         return f"quota {self.quota}"
@@ -209,6 +216,7 @@ class QuotaPlugin(PolicyPlugin):
             filter=self._filter,
             with_pod=self._with_pod,
             what_if=self._what_if,
+            counts_pods=True,
             rooms=self._rooms if amounts else None,
         )
 

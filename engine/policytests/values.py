@@ -29,7 +29,7 @@ from dsl.several.rules import QuotaParts, quota_use
 from dsl.types import NUMBER, number_of, show
 from engine.collective.quotas import coming
 from engine.explain.parts import asked, table
-from engine.policy.plugin import results_of
+from engine.policy.acting import results_of
 from engine.policytests.answers import ByColumns, place_of, rules_of
 from engine.policytests.answers import number_of as place_in_file
 
