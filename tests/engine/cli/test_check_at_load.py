@@ -45,7 +45,7 @@ def found(*args):
 
 @pytest.mark.parametrize(
     ("text", "line", "said"),
-    [("permit: group.waiting > 1 -> reject\n", 1, "`group.waiting`")],
+    [("filter: not any(node.pods where it.quota.over_min)\n", 1, "`it.quota.over_min`")],
 )
 def test_what_a_scheduler_cannot_run_yet_is_an_error(text, line, said, file):
     name = file("a.policy", text)
