@@ -45,7 +45,7 @@ from engine.framework.interface import Permitted
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework, PluginError
 from engine.framework.snapshot import Signals, Snapshot
-from engine.framework.status import Status, unschedulable
+from engine.framework.status import Code, Status, unschedulable
 from engine.gangs import Chosen, Gangs, Refused
 from engine.measures import Measures, Result
 from engine.objects import Condition, Pod
@@ -477,6 +477,7 @@ class Scheduler:
 
     def released(self, held: Held) -> None:
         """See `waiting.Host.released`."""
+        self._measures.waited(held.since, Code.SUCCESS.value)
         chosen = Chosen(
             held.queued, held.decision, held.node, executor=held.executor, pre_bind=held.pre_bind
         )
@@ -484,6 +485,7 @@ class Scheduler:
 
     def refused(self, held: Held, status: Status) -> None:
         """See `waiting.Host.refused`."""
+        self._measures.waited(held.since, status.code.value)
         self._taken_back(held.queued, status, held.node)
 
     def framework_of(self, pod: PodInfo) -> Framework:
