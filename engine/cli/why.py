@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -102,8 +100,6 @@ def _pod(name: str, cluster: Cluster, request: Request) -> None:
     if pod.spec.node_name:
         lab.cache.remove_pod(info.uid)
     told = explain(info, lab.snapshot(), lab.frameworks.of(info))
-    with suppress(PluginError):  # the decision has the fault
-        told = dataclasses.replace(told, gang=lab.scheduler.gangs.outlook(info.uid))
     here = pod.spec.node_name or ""
     also = (*request.nodes, *([here] if here and here != told.decision.node else []))
     _known(also, lab.snapshot())

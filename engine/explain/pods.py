@@ -30,8 +30,6 @@ class Explanation:
     misses: Misses | None
     gate: str = ""
     ended: Miss | None = None
-    gang: str = ""
-    """Whether the pod's gang could start now; the rest is about the pod alone."""
 
     @property
     def pod(self) -> PodInfo:

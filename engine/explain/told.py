@@ -26,8 +26,6 @@ def lines_of(told: Explanation, most: int, also: Sequence[str] = ()) -> Iterator
     yield f"{pod.key}: {decision.node or 'no node'} ({by})"
     if told.gate:
         yield f"It is not tried yet, {told.gate}."
-    if told.gang:
-        yield f"It starts with its gang. Now, {told.gang}; what follows is about the pod alone."
     if told.ended is not None:
         yield from _miss(told.ended, "")
     if decision.node is None:
@@ -177,8 +175,6 @@ def object_of(told: Explanation, most: int, also: Sequence[str] = ()) -> dict[st
         found["message"] = decision.message
     if told.gate:
         found["gate"] = told.gate
-    if told.gang:
-        found["gang"] = told.gang
     if told.ended is not None:
         found["ended"] = told.ended.as_object()
     rescue = decision.rescue

@@ -102,33 +102,6 @@ class Gangs:
         self._turn, self._steps, self._slices = turn, self._attempt(turn), 0
         return True
 
-    def outlook(self, uid: str) -> str:
-        """Whether the gang of a pod in the queue could start now, in words; empty if it is in none.
-
-        Raises:
-            PluginError: a plugin raised.
-        """
-        queued = self._queue.get(uid)
-        snapshot = self._host.snapshot()
-        found = (
-            None
-            if queued is None
-            else self._host.framework_of(queued.pod).gang(queued.pod, snapshot)
-        )
-        if queued is None or found is None:
-            return ""
-        plugin, gang = found
-        turn = self._turn_of(queued, plugin, gang, snapshot)
-        why = self._why_not(turn, snapshot.now)
-        if why is not None:
-            return why
-        if turn.reserved >= gang.minimum:
-            return f"{gang.title} has started ({gang.place})"
-        _, enough = self._plan(turn)
-        if enough:
-            return f"{gang.title}: its members fit together ({gang.place})"
-        return f"{why_unfit(gang.title, gang.minimum, turn.most, gang.within)} ({gang.place})"
-
     def step(self) -> None:
         """One member more."""
         assert self._steps is not None

@@ -588,30 +588,3 @@ async def test_each_number_of_a_group_is_what_it_says():
     made.comes("q", labels=label)
     await made.turn()
     assert "3 1 1 0" in condition(made, "q")
-
-
-# ---- asked about ---------------------------------------------------------------------------------
-
-
-@in_a_loop
-async def test_whether_a_gang_could_start_is_told_without_doing_anything():
-    made = world(nodes=("n1", "n2"))
-    gangs = made.scheduler.gangs
-
-    def outlook(name):
-        return gangs.outlook(f"uid-default-{name}")
-
-    made.comes("plain")
-    member(made, "a", 0)
-    assert outlook("plain") == outlook("nobody") == ""
-    assert outlook("a-0") == "gang a has 1 of the 3 members that it needs (p.policy:1)"
-    member(made, "a", 1)
-    member(made, "a", 2)
-    assert outlook("a-0") == "gang a: 2 of the 3 members that it needs fit (p.policy:1)"
-    made.handlers.nodes.on_add(make_node("n3", cpu="2"))
-    assert outlook("a-0") == "gang a: its members fit together (p.policy:1)"
-    assert made.cache.assigned() == {}
-    await made.turn()
-    assert len(made.edge.binds) == 4
-    member(made, "a", 3)
-    assert outlook("a-3") == "gang a has started (p.policy:1)"

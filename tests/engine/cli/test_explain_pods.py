@@ -247,17 +247,3 @@ def test_a_pod_that_preempts_is_told_where_and_whom(tmp_path):
     result = CliRunner().invoke(main, ["explain", "pod", "high", "-f", str(tmp_path / "all.yaml")])
     assert "It is promised n1, from which default/low would be evicted." in result.output
     assert "n1 would fit with 2 more cpu" in result.output
-
-
-def test_a_member_of_a_gang_is_told_whether_its_gang_could_start(tmp_path):
-    members = [pod(f"m{number}", "3") for number in range(2)]
-    for one in members:
-        one["metadata"] |= {"labels": {"gang": "m"}, "uid": one["metadata"]["name"]}
-    (tmp_path / "all.yaml").write_text(yaml.safe_dump_all([node("n1"), *members]))
-    (tmp_path / "g.policy").write_text("gang: by pod.label[gang] min 2\n")
-    files = ("-f", str(tmp_path / "all.yaml"), "--policies", str(tmp_path / "g.policy"))
-    words = "gang m: 1 of the 2 members that it needs fit (g.policy:1)"
-    said = CliRunner().invoke(main, ["explain", "pod", "m0", *files]).stdout
-    assert f"It starts with its gang. Now, {words}; what follows is about the pod alone." in said
-    as_json = CliRunner().invoke(main, ["explain", "pod", "m0", *files, "--format", "json"]).stdout
-    assert json.loads(as_json)["gang"] == words
