@@ -10,29 +10,29 @@ import contextlib
 import gc
 import logging
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
 from typing import Any, BinaryIO, Final
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import engine.kube.reflector as watch
-from dsl.diagnostics import Diagnostic
 from dsl.plan import MetricSpec
 from engine.cache import Cache
 from engine.clock import Clock
 from engine.config import Settings
 from engine.eventhandlers import EventHandlers, NodeHandler, legible
-from engine.framework.effects import Emit
 from engine.framework.frameworks import Frameworks
 from engine.framework.podinfo import make_pod_info
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import Snapshot
+from engine.inforce import Ears, InForce
 from engine.kube.election import Candidate
 from engine.kube.errors import ConfigError as KubeConfigError
 from engine.kube.events import KubeEventSink
+from engine.kube.gate import Gate, Priority
+from engine.kube.keeper import Keeper
 from engine.kube.reach import keep_asking
 from engine.kube.resources import KINDS
 from engine.kube.session import Session
@@ -42,18 +42,10 @@ from engine.kube.writer import KubeBinder, KubeEffectWriter, KubePodStatusWriter
 from engine.objects import Node, Pod
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import is_in_tree
+from engine.policy.bundle import Bundle, Refusal
 from engine.policy.chain import frameworks_of, worlds_of
+from engine.policy.guard import Load
 from engine.policy.plugin import Worlds
-from engine.policy.reloader import (
-    Bundle,
-    Listener,
-    Refusal,
-    Reloader,
-    compile_settings,
-    in_a_line,
-)
-from engine.policy.sources import ConfigMapSource, FolderSource, Offer, Texts
-from engine.policy.support import new_compiler
 from engine.queue import SchedulingQueue
 from engine.records import Records
 from engine.scheduler import Edge, Observer, Rulers, Scheduler, rules_of
@@ -68,7 +60,6 @@ log = logging.getLogger(__name__)
 
 _RETRY_FIRST: Final = 1.0
 _RETRY_MOST: Final = 30.0
-_EVENT_NOTE: Final = 1000
 _FLUSH_SECONDS: Final = 2.0
 _FLUSH_OF_LEADERS: Final = 0.4
 """Another replica waits."""
@@ -135,11 +126,9 @@ class App:
         self._plain = plain
         self.records = Records(lambda: self.frameworks, clock)
         self.scheduler: Scheduler | None = None
-        self.reloader: Reloader | None = None
-        self._config_map: ConfigMapSource | None = None
-        self._events: KubeEventSink | None = None
+        self.bundle: Bundle | None = None
+        self._in_force: InForce | None = None
         self._report_again: Callable[[], None] = lambda: None
-        self._untold: tuple[str, str, str] | None = None
 
     # ---- running -----------------------------------------------------------------------------
 
@@ -161,14 +150,14 @@ class App:
                 controller=self.settings.scheduler_name,
                 host=host,
             )
-            self._events = events
             self.scheduler = self._make_scheduler(
                 Edge(KubeBinder(gate, wiring), statuses, events, KubeEffectWriter(gate, wiring))
             )
             self.scheduler.leads = not candidate.election.leader_elect
+            kept = self._keeping(gate, wiring, events)
             reflectors = self._reflectors(session, wiring)
             async with tasks() as group:
-                background = (events.run(), statuses.run(), keep_asking(session, wiring))
+                background = (events.run(), statuses.run(), keep_asking(session, wiring), *kept)
                 running = [group.create_task(each) for each in background]
                 if self.settings.delay_cache:
                     candidate.start(group.create_task)
@@ -240,8 +229,8 @@ class App:
         assert self.scheduler is not None
         self.scheduler.lead()
         self._report_again()
-        if self._untold is not None:
-            self._tell_source(*self._untold)
+        if self._in_force is not None:
+            self._in_force.lead()
 
     async def _confirmed(self) -> None:
         """Waits for the watch to tell our last bindings: the next leader has then heard of them.
@@ -255,8 +244,7 @@ class App:
     # ---- wiring ------------------------------------------------------------------------------
 
     def _make_scheduler(self, edge: Edge) -> Scheduler:
-        policies = self.settings.berth.policies
-        with_source = policies.config_map is not None or policies.dir is not None
+        with_source = bool(self.settings.berth.policies.all_sources)
         scheduler = Scheduler(
             cache=self.cache,
             queue=self.queue,
@@ -273,43 +261,47 @@ class App:
         for observer in (self.records.placed, *self._hooks.observers):
             scheduler.observe(observer)
         if with_source:
-            self._add_source(scheduler)
+            self._in_force = self._policies(scheduler)
+            for work in self._in_force.background:
+                scheduler.add_background(work)
         return scheduler
 
-    def _add_source(self, scheduler: Scheduler) -> None:
-        def offer(files: Texts | None, passed_over: tuple[str, ...] = ()) -> None:
-            assert self.reloader is not None
-            self.reloader.offer(files, passed_over)
-            scheduler.wake()
+    def _policies(self, scheduler: Scheduler) -> InForce:
+        def load() -> Load:
+            errors = self.telemetry[Count.ATTEMPTS_ERROR] + self.telemetry[Count.PLUGIN_ERRORS]
+            return Load(self.queue.unschedulable + self.queue.gated, errors)
 
-        source = self._source(offer)
-        self.reloader = Reloader(
-            source.title,
-            new_compiler(),
-            compile_settings(self.settings.berth),
-            Listener(self._accepted, self._refused, self._mended, self._costly),
-            self._clock,
-            lambda: (self.cache.nodes.count, self.cache.pods.size),
+        return InForce(
+            self.settings,
+            Ears(self._put, scheduler.wake, self._hooks.accepted, self._hooks.refused),
+            clock=self._clock,
+            telemetry=self.telemetry,
+            there=lambda: (self.cache.nodes.count, self.cache.pods.size),
+            load=load,
         )
-        if isinstance(source, FolderSource):
-            scheduler.add_background(source)
-        else:
-            self._config_map = source
-        scheduler.add_background(self.reloader)
+
+    def _keeping(
+        self, gate: Gate, wiring: Wiring, events: KubeEventSink
+    ) -> Sequence[Coroutine[Any, Any, None]]:
+        """Connects the policies with the edge; what is to run so that they outlive the process."""
+        if self._in_force is None:
+            return ()
+        keeper, state = None, self.settings.berth.policies.state
+        if state is not None:
+            namespace, _, name = state.partition("/")
+            keeper = Keeper(gate.lane(Priority.EVENT), wiring, namespace=namespace, name=name)
+        self._in_force.connect(events, keeper, lambda: self._leads)
+        return () if keeper is None else (keeper.run(), self._in_force.restore(wiring.sleep))
+
+    @property
+    def _leads(self) -> bool:
+        return self.scheduler is not None and self.scheduler.leads
 
     def _read_of_pods(self) -> frozenset[str]:
         """What of pods on nodes is read: policies and others' plugins may read all of it."""
-        policies = self.settings.berth.policies
         plugins = (one.plugin.name for profile in self._profiles for one in profile.plugins)
-        with_source = policies.config_map is not None or policies.dir is not None
+        with_source = bool(self.settings.berth.policies.all_sources)
         return EVERYTHING if with_source or not all(map(is_in_tree, plugins)) else frozenset()
-
-    def _source(self, offer: Offer) -> ConfigMapSource | FolderSource:
-        policies = self.settings.berth.policies
-        if policies.config_map is not None:
-            namespace, _, name = policies.config_map.partition("/")
-            return ConfigMapSource(namespace, name, offer)
-        return FolderSource(Path(policies.dir or "."), offer, self._clock)
 
     def _reflectors(self, session: Session, wiring: Wiring) -> list[watch.Reflector[Any]]:
         assert self.scheduler is not None
@@ -334,9 +326,7 @@ class App:
         for kind in KINDS:
             handler = handlers.of(kind.wakes, self.scheduler.changes.changed)
             reflectors.append(watch.Reflector(session, kind.resource(), handler, wiring))
-        if self._config_map is not None:
-            source = self._config_map
-            resource = watch.config_maps(source.namespace, source.name)
+        for resource, source in self._in_force.watched if self._in_force is not None else ():
             reflectors.append(watch.Reflector(session, resource, source, wiring))
         return reflectors
 
@@ -355,58 +345,19 @@ class App:
 
     # ---- rules -------------------------------------------------------------------------------
 
-    def _accepted(self, bundle: Bundle) -> None:
+    def _put(self, bundle: Bundle, changed: frozenset[str] | None) -> None:
+        """Puts a bundle in force, between two cycles."""
         assert self.scheduler is not None
-        assert self.reloader is not None
-        changed = bundle.changed_since(self.reloader.bundle)
-        self.telemetry.add(Count.POLICY_RELOADS)
+        self.bundle = bundle
         self.signals.set_specs([signal_spec(spec) for spec in bundle.metrics])
         if self._recorder is not None:
             self._recorder.rules(bundle.hash, bundle.files, self._recorded_settings())
         self.scheduler.use(self.frameworks_of(bundle), changed)
-        log.info(
-            'Policies in force source="%s" bundle="%s" policies="%s"',
-            self.reloader.title,
-            bundle.hash,
-            ",".join(plan.name for plan in bundle.plans),
-        )
         if bundle.metrics and self.settings.berth.prometheus.url is None:
             log.warning(
                 "No Prometheus is configured (--prometheus-url), so these metrics are missing: %s",
                 ", ".join(sorted({spec.name for spec in bundle.metrics})),
             )
-        for diagnostic in bundle.warnings:
-            log.warning("%s", in_a_line(diagnostic))
-        self._tell_in_force(bundle)
-        for hook in self._hooks.accepted:
-            hook(bundle)
-
-    def _mended(self, bundle: Bundle) -> None:
-        assert self.reloader is not None
-        log.info(
-            'Policies are well again source="%s" bundle="%s"', self.reloader.title, bundle.hash
-        )
-        self._tell_in_force(bundle)
-
-    def _costly(self, bundle: Bundle, found: tuple[Diagnostic, ...]) -> None:
-        """The cluster has grown: what is in force stays, and its owners should know the price."""
-        nodes, pods = self.cache.nodes.count, self.cache.pods.size
-        for one in found:
-            log.warning("For %d nodes and %d pods: %s", nodes, pods, in_a_line(one))
-        note = (
-            f"the cluster has {nodes} nodes and {pods} pods now; bundle {bundle.hash} stays in"
-            f" force: {in_a_line(found[0])}"
-        )
-        self._tell_source("Warning", "PoliciesCostly", note)
-
-    def _tell_in_force(self, bundle: Bundle) -> None:
-        names = ", ".join(plan.name for plan in bundle.plans) or "no policy"
-        note = f"in force: {names} (bundle {bundle.hash})"
-        warnings = [one for one in bundle.warnings if one.severity.value == "warning"]
-        if warnings:
-            word = "1 warning" if len(warnings) == 1 else f"{len(warnings)} warnings"
-            note = f"{note}; {word}: {in_a_line(warnings[0])}"
-        self._tell_source("Normal", "PoliciesInForce", note)
 
     def _snapshot(self) -> Snapshot:
         now = self._clock.time()
@@ -416,35 +367,6 @@ class App:
         """The profiles with the policies of a bundle."""
         return frameworks_of(
             self._profiles, bundle, worlds=self._worlds, on_fault=self._plugin_failed
-        )
-
-    def _refused(self, refusal: Refusal) -> None:
-        assert self.reloader is not None
-        self.telemetry.add(Count.POLICY_RELOADS_REFUSED)
-        kept = self.reloader.bundle
-        stay = (
-            "nothing is scheduled until it is mended"
-            if kept is None
-            else f"bundle {kept.hash} stays in force"
-        )
-        details = "" if refusal.text == refusal.summary else f"\n{refusal.text}"
-        log.error("%s; %s%s", refusal.summary, stay, details)
-        self._tell_source("Warning", "PoliciesRefused", f"{refusal.summary}; {stay}{details}")
-        for hook in self._hooks.refused:
-            hook(refusal)
-
-    def _tell_source(self, kind: str, reason: str, note: str) -> None:
-        source = self._config_map
-        if source is None or self._events is None:
-            return
-        if self.scheduler is not None and not self.scheduler.leads:
-            self._untold = (kind, reason, note)
-            return
-        uid = source.seen.metadata.uid if source.seen is not None else ""
-        if len(note) > _EVENT_NOTE:
-            note = note[: _EVENT_NOTE - 3] + "..."
-        self._events.emit(
-            Emit("ConfigMap", source.namespace, source.name, uid, kind, reason, "Reload", note)
         )
 
     def _plugin_failed(self, fault: PluginError) -> None:
@@ -462,8 +384,7 @@ class App:
         self.scheduler.report(make_pod_info(legible(pod)), "SchedulerError", reason)
 
     def _signal_ids(self) -> tuple[str, ...]:
-        bundle = self.reloader.bundle if self.reloader is not None else None
-        return tuple(spec.id for spec in bundle.metrics) if bundle is not None else ()
+        return tuple(spec.id for spec in self.bundle.metrics) if self.bundle is not None else ()
 
     def _recorded_settings(self) -> dict[str, str]:
         return {"settings": self.settings.model_dump_json()}

@@ -19,6 +19,7 @@ _COMMANDS: Final = {
     "repl": "Try expressions of the policy language line by line.",
     "replay": "Make the decisions of a journal again and compare.",
     "run": "Run the scheduler against a cluster.",
+    "status": "Show which policies are in force in a cluster.",
     "test": "Run policy tests.",
     "up": "Keep an embedded cluster running to play with.",
     "version": "Print the version.",

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import tzinfo
 
 from engine.framework.frameworks import Frameworks
 from engine.framework.profile import Profile, Restricted, Weighted
 from engine.framework.runtime import MEMO_BYTES, Framework, PluginError
+from engine.policy.bundle import Bundle
 from engine.policy.plugin import PolicyPlugin, Worlds
-from engine.policy.reloader import Bundle
 
 
 def frameworks_of(
@@ -20,7 +20,7 @@ def frameworks_of(
     worlds: Worlds,
     on_fault: Callable[[PluginError], None] | None = None,
 ) -> Frameworks:
-    """A profile's plugins first, then policies by (order, name), the same ones for all profiles.
+    """A profile's plugins first, then its policies by (order, name).
 
     Policies that are off have no say.
 
@@ -31,12 +31,18 @@ def frameworks_of(
         (plan for plan in bundle.plans if plan.mode == "enforce"),
         key=lambda plan: (plan.order, plan.name),
     )
-    policies = [Weighted(PolicyPlugin(plan, worlds), plan.weight) for plan in enforced]
+    policies = {plan.name: Weighted(PolicyPlugin(plan, worlds), plan.weight) for plan in enforced}
+
+    def of(profile: Profile) -> Iterator[Weighted]:
+        for name, policy in policies.items():
+            if profile.scheduler_name in bundle.profiles.get(name, (profile.scheduler_name,)):
+                yield policy
+
     own = _unsorted if any(plan.sorts for plan in enforced) else tuple
     return Frameworks(
         [
             Framework(
-                replace(one, plugins=(*own(one.plugins), *policies)),
+                replace(one, plugins=(*own(one.plugins), *of(one))),
                 bundle=bundle.hash,
                 on_fault=on_fault,
                 memo_bytes=MEMO_BYTES // len(profiles),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.config import BerthDocument
-from engine.policy.reloader import Refusal, compile_at_once, compile_settings
+from engine.policy.bundle import Refusal, compile_at_once, compile_settings
 from engine.queue import SubQueue
 from tests.builders import make_node
 from tests.engine.policy.builders import compiled, compiler
