@@ -47,7 +47,7 @@ test-long: $(DEV) ## many more examples and seeds, half an hour of fuzzing (FUZZ
 fuzz-parity: $(DEV) ## random cases against kube-scheduler's own libraries (ORACLE=program, CASES, SEED)
 	@ORACLE=$(ORACLE) $(BIN)/python -m tests.conformance.fuzz --cases $(or $(CASES),20000) --seed $(or $(SEED),0)
 
-mutants: $(DEV) ## would a test notice a small change of plan, lowering or checker? an hour or more
+mutants: $(DEV) ## would a test notice a small change of plan, lowering, turns or reference? an hour or more
 	@$(BIN)/python -m tests.mutants $(MUTANTS)
 
 bench: $(DEV) ## how fast, as a table and JSON lines

@@ -13,9 +13,11 @@ from dsl import ir
 from dsl import syntax as s
 from dsl.analysis import Size
 from dsl.analysis.cost import BUDGET, units_of
-from dsl.checker.declarations import declare_metric, declare_name, declare_param, metric_spec
-from dsl.checker.expressions import Typer
+from dsl.checker.declarations import declare_name, declare_param
+from dsl.checker.expressions import typer_of
+from dsl.checker.metrics import declare_metric, find_metric
 from dsl.checker.scope import LetEntry, MetricEntry, Refused, Scope
+from dsl.checker.typer import Typer
 from dsl.diagnostics import Diagnostic
 from dsl.parser import Parser, problem_diagnostic
 from dsl.plan import MetricSpec
@@ -124,7 +126,7 @@ def _typer(
         scope.found.extend(found)
         if statement is not None:
             _declare(scope, statement)
-    return Typer(scope, lambda name, _: _find_metric(scope, name, used))
+    return typer_of(scope, lambda name, _: _find_metric(scope, name, used))
 
 
 def _of_expression(refused: Diagnostic) -> Diagnostic:
@@ -153,11 +155,7 @@ def _declare(scope: Scope, statement: s.Statement) -> None:
 
 
 def _find_metric(scope: Scope, name: str, used: dict[str, MetricSpec]) -> MetricEntry | None:
-    entry = scope.metrics.get(name)
-    if entry is None and name in scope.catalogue:
-        definition = scope.catalogue[name]
-        entry = MetricEntry(name, metric_spec(name, definition), definition.unit)
-        scope.metrics[name] = entry
+    entry = find_metric(scope, name)
     if entry is not None and entry.spec is not None:
         used[entry.spec.id] = entry.spec
     return entry

@@ -23,6 +23,8 @@ from engine.cache import Cache
 from engine.clock import Clock
 from engine.config import Settings
 from engine.eventhandlers import EventHandlers, NodeHandler, legible
+from engine.explain.rules import noted
+from engine.framework.decision import Placed
 from engine.framework.frameworks import Frameworks
 from engine.framework.podinfo import make_pod_info
 from engine.framework.runtime import PluginError
@@ -74,6 +76,8 @@ class RunOptions:
     settings: Settings
     kubeconfig: str | Mapping[str, object] | None = None
     journal: BinaryIO | None = None
+    why: bool = False
+    """Whether the log line of a binding says what each rule of the policies said of the node."""
 
 
 @dataclass(slots=True)
@@ -258,13 +262,19 @@ class App:
             scheduler.observe(self._recorder.placed)
             if not with_source:
                 self._recorder.rules("", {}, self._recorded_settings())
-        for observer in (self.records.placed, *self._hooks.observers):
+        noting = (self._note_why,) if self._options.why else ()
+        for observer in (self.records.placed, *noting, *self._hooks.observers):
             scheduler.observe(observer)
         if with_source:
             self._in_force = self._policies(scheduler)
             for work in self._in_force.background:
                 scheduler.add_background(work)
         return scheduler
+
+    def _note_why(self, placed: Placed) -> None:
+        rulers = self.frameworks
+        if rulers is not None:
+            noted(placed, rulers.of(placed.decision.pod))
 
     def _policies(self, scheduler: Scheduler) -> InForce:
         def load() -> Load:
@@ -274,6 +284,7 @@ class App:
         return InForce(
             self.settings,
             Ears(self._put, scheduler.wake, self._hooks.accepted, self._hooks.refused),
+            self._profiles,
             clock=self._clock,
             telemetry=self.telemetry,
             there=lambda: (self.cache.nodes.count, self.cache.pods.size),

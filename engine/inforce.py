@@ -6,7 +6,7 @@ Owns the reloader and what feeds it; has no say in how a bundle decides. Writes 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -20,6 +20,7 @@ from engine.clock import Clock
 from engine.config import Settings
 from engine.framework.edge import EventSink
 from engine.framework.effects import Emit
+from engine.framework.profile import Profile
 from engine.kube.errors import KubeError, StatusError
 from engine.kube.keeper import Keeper
 from engine.kube.resources import Resource, config_maps
@@ -66,6 +67,7 @@ class InForce:
         self,
         settings: Settings,
         ears: Ears,
+        profiles: Iterable[Profile],
         *,
         clock: Clock,
         telemetry: Telemetry,
@@ -77,6 +79,7 @@ class InForce:
         Args:
             settings: the configuration.
             ears: who hears of bundles.
+            profiles: those that policies are added to.
             clock: for slices, guard and stamps.
             telemetry: where reloads are counted.
             there: how many nodes and pods the cluster has.
@@ -95,7 +98,7 @@ class InForce:
         self._since = 0.0
         self.reloader = Reloader(
             new_compiler(),
-            compile_settings(settings.berth),
+            compile_settings(settings.berth, profiles),
             Listener(self._accepted, self._refused, self._mended, self._costly),
             clock,
             there,

@@ -31,20 +31,22 @@ import msgspec
 
 from engine.cache import Cache
 from engine.clock import Clock
-from engine.cycle import conclude
+from engine.cycle import conclude, decide
 from engine.display import plain
 from engine.eventhandlers import POD_ASSIGNED, POD_FREED, on_node
 from engine.executor import Changes, Executor
-from engine.framework.acting import NOTHING, Acts, Leave
+from engine.framework.acting import Acts
 from engine.framework.decision import Decision, Placed
 from engine.framework.edge import Binder, BindOutcome, EffectWriter, EventSink, PodStatusWriter
-from engine.framework.effects import Bind, Effect, Evict, Patch, SetUnschedulable, pod_event
+from engine.framework.effects import Bind, Evict, Patch, SetUnschedulable, pod_event
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.frameworks import Frameworks
+from engine.framework.interface import Permitted
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Signals, Snapshot
 from engine.framework.status import Status, unschedulable
+from engine.gangs import Chosen, Gangs, Refused
 from engine.objects import Condition, Pod
 from engine.plugins.default_preemption import BY_SCHEDULER, DISRUPTION_TARGET
 from engine.queue import QueuedPod, Rules, SchedulingQueue, SubQueue
@@ -57,6 +59,7 @@ SLICE_SECONDS: Final = 0.002
 MOST_IN_FLIGHT: Final = 200
 _RESOLVE_FIRST: Final = 0.2
 _RESOLVE_MOST: Final = 5.0
+_HAND_OVER_SECONDS: Final = 60.0
 _MINUTE: Final = 60.0
 _MESSAGE: Final = 4096
 """Characters of a condition's message; the API server takes no pod of more than 1.5 MB."""
@@ -114,6 +117,7 @@ def rules_of(framework: Rulers, newest: Callable[[], Snapshot]) -> Rules:
         framework.gates_move,
         framework.sorter,
         lambda pod: _alike(framework, pod, newest()),
+        (lambda pod: framework.kin(pod, newest())) if framework.gangs else None,
     )
 
 
@@ -124,31 +128,11 @@ def _alike(framework: Rulers, pod: PodInfo, snapshot: Snapshot) -> Hashable:
     no matter of its class.
     """
     key = None if framework.keys_move else framework.class_key(pod, snapshot)
+    if framework.gangs:  # what one gang was told says nothing of another
+        key = None if key is None else (key, framework.kin(pod, snapshot))
     if key is None or not framework.of(pod).rescues:
         return key
     return key, pod.priority, pod.pod.spec.preemption_policy
-
-
-@dataclass(slots=True)
-class _Chosen:
-    """A pod with its node, and what is to be done about it."""
-
-    queued: QueuedPod
-    decision: Decision
-    node: str
-    acts: Acts = NOTHING
-    executor: Executor | None = None
-    pre_bind: Sequence[Effect] = ()
-
-    def undo(self) -> None:
-        """Takes back what was reserved."""
-        if self.executor is not None:
-            self.executor.undo()
-
-    async def take_back(self) -> None:
-        """Takes back what was reserved and what was written."""
-        if self.executor is not None:
-            await self.executor.take_back()
 
 
 class Scheduler:
@@ -187,12 +171,15 @@ class Scheduler:
             cache=cache,
             queue=queue,
             clock=clock,
-            framework_of=self._framework_of,
+            framework_of=self.framework_of,
             snapshot=self.snapshot,
             go=self._released,
             back=self._refused,
         )
         """The pods that wait for leave to be bound."""
+        self.gangs = Gangs(host=self, cache=cache, queue=queue, permits=self.permits, clock=clock)
+        """Those that wait for each other."""
+        self.permits.also = self.gangs.also
         self.add_background(self.permits)
         self._minute = int(clock.time() // _MINUTE)
         self._fault: BaseException | None = None
@@ -228,6 +215,7 @@ class Scheduler:
         self.framework = framework
         self._queue.set_rules(rules_of(framework, self.snapshot), changed)
         self.permits.new_rules()
+        self.gangs.new_rules()
         self.wake()
 
     def lead(self) -> None:
@@ -298,12 +286,17 @@ class Scheduler:
             busy |= background.step(deadline)
         self._tick()
         while self.leads and self.framework is not None and self.in_flight < MOST_IN_FLIGHT:
-            queued = self._queue.pop()
-            if queued is None:
-                return busy
-            self.schedule_one(queued, self.framework.of(queued.pod))
+            if self.gangs.busy:
+                self.gangs.step()
+            else:
+                queued = self._queue.pop()
+                if queued is None:
+                    return busy
+                self.schedule_one(queued)
             if self._clock.monotonic() >= deadline:
+                self.gangs.pause()
                 return True
+        self.gangs.pause()
         return busy
 
     async def _sleep(self, stopped: asyncio.Task[Literal[True]]) -> None:
@@ -320,6 +313,7 @@ class Scheduler:
 
     def _tick(self) -> None:
         self._queue.flush()
+        self.gangs.check()
         for uid, executor in self._preparing.items():
             if self._cache.node_of(uid) is None:
                 executor.cancel("the pod is gone")
@@ -335,58 +329,108 @@ class Scheduler:
 
     # ---- one pod -----------------------------------------------------------------------------
 
-    def schedule_one(self, queued: QueuedPod, framework: Framework) -> None:
+    def schedule_one(self, queued: QueuedPod) -> None:
         """One cycle and what follows from it."""
         pod = queued.pod
         if pod.terminating or self._cache.node_of(pod.uid) is not None:
             self._queue.done(pod.uid)
             return
+        if self.framework_of(pod).gangs and self.gangs.begin(queued):
+            return
+        found = self._choose(queued, conclude)
+        if isinstance(found, Refused):
+            self.refuse(found)
+        else:
+            self.go(found)
+
+    def _choose(
+        self, queued: QueuedPod, decide: Callable[[PodInfo, Snapshot, Framework], Decision]
+    ) -> Chosen | Refused:
+        """Decides, and gives the pod its node and what is reserved for it there."""
+        pod, framework = queued.pod, self.framework_of(queued.pod)
         started = self._clock.monotonic()
         snapshot = self.snapshot()
         now = snapshot.now
-        decision = conclude(pod, snapshot, framework)
+        decision = decide(pod, snapshot, framework)
         placed = Placed(decision, snapshot, self._clock.monotonic() - started)
         for observer in self._observers:
             observer(placed)
         if decision.node is None:
-            self._unplaced(queued, decision)
-            return
+            return Refused(queued, decision)
         self._cache.assume(pod, decision.node, now)
         if len(self.permits):
             self.permits.happened(POD_ASSIGNED)
-        chosen = _Chosen(queued, decision, decision.node)
+        chosen = Chosen(queued, decision, decision.node)
         if framework.acts(pod):
-            there = self._cache.snapshot(now, self._signals.view(self._cache, now))
-            leave = framework.reserve(pod, there, decision.node)
-            if self._reserved(chosen, leave):
-                self._may_go(chosen, framework, there)
-            self.permits.tell(leave)
-        else:
-            self._place(chosen)
+            chosen.there = there = self._cache.snapshot(now, snapshot.signals)
+            chosen.leave = leave = framework.reserve(pod, there, decision.node)
+            status, chosen.pre_bind = leave.status, leave.pre_bind
+            if status.ok and leave.reserved:
+                chosen.executor = self._executor()
+                status = chosen.executor.reserve(leave.reserved)
+            if not status.ok:
+                self.permits.tell(leave)
+                return Refused(queued, decision, status)
+        return chosen
 
-    def _reserved(self, chosen: _Chosen, leave: Leave) -> bool:
-        """Carries out what is reserved for the pod; False if it may not go, or not yet."""
-        status, chosen.pre_bind = leave.status, leave.pre_bind
-        if status.ok and leave.reserved:
-            chosen.executor = self._executor()
-            status = chosen.executor.reserve(leave.reserved)
-        if status.ok and leave.held:
+    # ---- for gangs
+
+    def choose(self, queued: QueuedPod) -> Chosen | Refused:
+        """See `gangs.Host.choose`."""
+        found = self._choose(queued, decide)
+        if isinstance(found, Refused):
+            self._cache.forget(queued.pod.uid)
+        else:
+            found.there = None  # others come before it goes
+        return found
+
+    def go(self, chosen: Chosen) -> None:
+        """See `gangs.Host.go`."""
+        self.hold(chosen, {})
+
+    def hold(self, chosen: Chosen, by: Mapping[str, Permitted]) -> None:
+        """See `gangs.Host.hold`; nobody holds a pod that goes at once."""
+        by = {**chosen.leave.held, **by}
+        if by:
             held = Held(
-                chosen.queued,
-                chosen.decision,
-                chosen.node,
-                leave.held,
-                chosen.executor,
-                chosen.pre_bind,
+                chosen.queued, chosen.decision, chosen.node, by, chosen.executor, chosen.pre_bind
             )
             status = self.permits.hold(held)
             if status.ok:
                 self._waits(held)
-                return False
-            chosen.undo()
-        if not status.ok:
-            self._taken_back(chosen.queued, status, chosen.node)
-        return status.ok
+            else:
+                chosen.undo()
+                self._taken_back(chosen.queued, status, chosen.node)
+        elif chosen.there is not None or self.framework_of(chosen.queued.pod).acts(
+            chosen.queued.pod
+        ):
+            self._may_go(chosen, chosen.there or self.snapshot())
+        else:
+            self._place(chosen)
+        self.permits.tell(chosen.leave)
+
+    def give_back(self, chosen: Chosen, *, tell: bool) -> None:
+        """See `gangs.Host.give_back`."""
+        chosen.undo()
+        if tell:
+            self._forget(chosen.queued.pod, chosen.node)
+        else:
+            self._cache.forget(chosen.queued.pod.uid)
+
+    def refuse(self, refused: Refused) -> None:
+        """See `gangs.Host.refuse`."""
+        decision = refused.decision
+        if refused.status is None:
+            self._unplaced(refused.queued, decision)
+        else:
+            self._taken_back(refused.queued, refused.status, decision.node or "")
+
+    def reject(self, queued: QueuedPod, message: str, plugins: frozenset[str]) -> None:
+        """See `gangs.Host.reject`."""
+        self._telemetry.add(Count.ATTEMPTS_UNSCHEDULABLE)
+        self._fail(queued, "Unschedulable", message, plugins)
+
+    # ---- leave to be bound
 
     def _waits(self, held: Held) -> None:
         """The owner is told, as of any other wait: the pod has a node and is not bound to it."""
@@ -398,22 +442,23 @@ class Scheduler:
         self._set_condition(pod, "WaitingOnPermit", why)
 
     def _released(self, held: Held) -> None:
-        chosen = _Chosen(
+        chosen = Chosen(
             held.queued, held.decision, held.node, executor=held.executor, pre_bind=held.pre_bind
         )
-        self._may_go(chosen, self._framework_of(held.pod), self.snapshot())
+        self._may_go(chosen, self.snapshot())
 
     def _refused(self, held: Held, status: Status) -> None:
         self._taken_back(held.queued, status, held.node)
 
-    def _framework_of(self, pod: PodInfo) -> Framework:
+    def framework_of(self, pod: PodInfo) -> Framework:
+        """Who decides about the pod."""
         assert self.framework is not None
         return self.framework.of(pod)
 
-    def _may_go(self, chosen: _Chosen, framework: Framework, snapshot: Snapshot) -> None:
+    def _may_go(self, chosen: Chosen, snapshot: Snapshot) -> None:
         """Asks what is to be done with a pod that may be bound, and does it."""
         pod = chosen.queued.pod
-        chosen.acts = acts = framework.act(pod, snapshot, chosen.decision)
+        chosen.acts = acts = self.framework_of(pod).act(pod, snapshot, chosen.decision)
         chosen.pre_bind = (*chosen.pre_bind, *acts.pre_bind)
         if not acts.status.ok:
             chosen.undo()
@@ -421,13 +466,13 @@ class Scheduler:
             return
         for note in acts.before:
             self._edge.events.emit(note)
-        if acts.dry_run:
+        if acts.how.dry_run:
             chosen.undo()
             self._dry_run(pod, chosen.node)
         else:
             self._place(chosen)
 
-    def _place(self, chosen: _Chosen) -> None:
+    def _place(self, chosen: Chosen) -> None:
         """Begins what is to be done before the binding, and the binding."""
         pod, acts = chosen.queued.pod, chosen.acts
         if acts.annotations or acts.labels:
@@ -437,7 +482,11 @@ class Scheduler:
             self._preparing[pod.uid] = chosen.executor
             self._start(self._prepare(chosen, chosen.executor), self._others)
         else:
-            self._start(self._bind(chosen), self._tasks)
+            self._start_binding(chosen)
+
+    def _start_binding(self, chosen: Chosen) -> None:
+        """By us in one of the slots, by somebody else beside them."""
+        self._start(self._bind(chosen), self._others if chosen.acts.how.by else self._tasks)
 
     def _start(self, work: Coroutine[Any, Any, None], among: set[asyncio.Task[None]]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -618,7 +667,7 @@ class Scheduler:
 
     # ---- binding -----------------------------------------------------------------------------
 
-    async def _prepare(self, chosen: _Chosen, executor: Executor) -> None:
+    async def _prepare(self, chosen: Chosen, executor: Executor) -> None:
         """What has to be done before the binding, however long it takes."""
         pod = chosen.queued.pod
         try:
@@ -626,13 +675,13 @@ class Scheduler:
         finally:
             del self._preparing[pod.uid]
         if status.ok:
-            self._start(self._bind(chosen), self._tasks)
+            self._start_binding(chosen)
         elif self._stopping:
             self._forget(pod, chosen.node)  # whoever reads the server next tries it again
         else:
             self._taken_back(chosen.queued, status, chosen.node)
 
-    async def _bind(self, chosen: _Chosen) -> None:
+    async def _bind(self, chosen: Chosen) -> None:
         queued, node, acts = chosen.queued, chosen.node, chosen.acts
         pod = queued.pod
         effect = Bind(pod, node, acts.annotations)
@@ -640,9 +689,11 @@ class Scheduler:
         if self._cache.nodes.row(node) < 0:
             # The API server would bind to a node that does not exist.
             outcome, why = BindOutcome.REFUSED, f"node {node} is gone"
+        elif acts.how.by:
+            outcome, why = await self._hand_over(chosen)
         else:
             outcome, why = await self._edge.binder.bind(effect)
-        if outcome is BindOutcome.UNKNOWN:
+        if outcome is BindOutcome.UNKNOWN and not acts.how.by:
             outcome, why = await self._resolve(effect, why)
         match outcome:
             case BindOutcome.BOUND:
@@ -663,6 +714,33 @@ class Scheduler:
                 log.warning('Left with its binding unknown pod="%s" reason="%s"', pod.key, why)
             case _:
                 assert_never(outcome)
+
+    async def _hand_over(self, chosen: Chosen) -> tuple[BindOutcome, str]:
+        """Somebody else binds the pod: waits until the watch says so, for a minute at most."""
+        uid, by = chosen.queued.pod.uid, chosen.acts.how.by
+        chosen.executor = chosen.executor or self._executor()
+        status = await chosen.executor.carry_out(chosen.acts.handed)
+        if not status.ok:
+            return BindOutcome.REFUSED, " ".join(status.reasons)
+        log.info('Handed over pod="%s" node="%s" to="%s"', chosen.queued.pod.key, chosen.node, by)
+        deadline = self._clock.monotonic() + _HAND_OVER_SECONDS
+        while self._clock.monotonic() < deadline:
+            outcome = self._as_watched(uid, chosen.node)
+            if outcome is not None:
+                return outcome
+            if self._stopping:
+                return BindOutcome.UNKNOWN, f"it is with {by}"
+            await self._edge.pause(_RESOLVE_FIRST)
+        return BindOutcome.REFUSED, f"{by} has not bound it within {_HAND_OVER_SECONDS:g} s"
+
+    def _as_watched(self, uid: str, wanted: str) -> tuple[BindOutcome, str] | None:
+        """What became of a pod of ours, as far as the watch has said."""
+        node = self._cache.node_of(uid)
+        if node is None:
+            return BindOutcome.GONE, "deleted while its binding was unknown"
+        if self._cache.is_assumed(uid):
+            return None
+        return (BindOutcome.BOUND if node == wanted else BindOutcome.TAKEN), f"bound to {node}"
 
     def _after(self, acts: Acts) -> None:
         """What a pod that is bound has coming."""
@@ -686,13 +764,9 @@ class Scheduler:
         log.warning('Outcome of binding unknown pod="%s" reason="%s"', effect.pod.key, why)
         pause = _RESOLVE_FIRST
         while True:
-            uid = effect.pod.uid
-            node = self._cache.node_of(uid)
-            if node is None:
-                return BindOutcome.GONE, "deleted while its binding was unknown"
-            if not self._cache.is_assumed(uid):
-                taken = node != effect.node
-                return (BindOutcome.TAKEN if taken else BindOutcome.BOUND), f"bound to {node}"
+            watched = self._as_watched(effect.pod.uid, effect.node)
+            if watched is not None:
+                return watched
             outcome, why = await self._edge.binder.resolve(effect)
             if outcome is not BindOutcome.UNKNOWN or self._stopping:
                 return outcome, why
@@ -706,13 +780,14 @@ class Scheduler:
         self._edge.events.emit(pod_event(pod, "Normal", "Scheduled", "Binding", note))
         log.info(
             'Successfully bound pod to node pod="%s" node="%s" evaluatedNodes=%d feasibleNodes=%d'
-            ' score=%g bundle="%s"',
+            ' score=%g bundle="%s"%s',
             pod.key,
             node,
             decision.evaluated,
             decision.feasible,
             decision.total,
             decision.bundle,
+            f' why="{plain(decision.why)}"' if decision.why else "",
         )
 
 

@@ -18,7 +18,7 @@ import heapq
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Final
 
@@ -114,6 +114,8 @@ class Permits:
         self._snapshot = snapshot
         self._go = go
         self._back = back
+        self.also: Callable[[Held], Mapping[str, Permitted]] = lambda _: {}
+        """Who holds a pod still that is no plugin; asked whenever plugins are."""
         self._held: dict[str, Held] = {}
         # Many pods wait for the same: an event is compared once for all of them.
         self._by_wakes: dict[Wakes, dict[str, None]] = {}
@@ -225,6 +227,7 @@ class Permits:
         waited = self._waited(held)
         framework, snapshot = self._framework_of(held.pod), self._snapshot()
         leave = framework.permit(held.pod, snapshot, held.node, waited, held.by.keys())
+        leave = replace(leave, held={**leave.held, **self.also(held)})
         self._settle(held, leave, waited)
         self.tell(leave)
 

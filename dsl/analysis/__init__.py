@@ -13,7 +13,9 @@ from dsl.analysis.names import contradicting_status, unused
 from dsl.analysis.order import decided, same_keys
 from dsl.analysis.ranges import Ranges
 from dsl.analysis.samples import not_sampled, question_of
+from dsl.analysis.shares import Shares
 from dsl.analysis.stock import not_in_stock, read_inventory
+from dsl.analysis.texts import odd_texts, without_arrow
 from dsl.diagnostics import Diagnostic
 
 __all__ = [
@@ -46,6 +48,13 @@ def analyse(
             continue
         yield from unused(one)
         yield from contradicting_status(one)
+        shares = Shares(dict(one.metrics))
+        for rule in one.rules:
+            yield from odd_texts(rule)
+            yield from without_arrow(rule)
+            yield from shares.compared(rule)
+            yield from shares.scored(rule)
+            yield None
         yield from logic.file(one)
         yield from same_keys(one, logic)
         yield from unsaid_sets(one)

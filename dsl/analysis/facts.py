@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.diagnostics import Diagnostic, Label, Severity
+from dsl.diagnostics import Diagnostic, Fix, Label, Severity
 from dsl.plan import MetricSpec, UseLine
 from dsl.source import SourceFile, Span
 
@@ -205,6 +205,9 @@ def warning(  # noqa: PLR0913 - the parts of a finding, all but four by name
     labels: tuple[Label, ...] = (),
     notes: tuple[str, ...] = (),
     severity: Severity = Severity.WARNING,
+    fix: Fix | None = None,
 ) -> Diagnostic:
     """Returns a finding of the analysis."""
-    return Diagnostic(code, message, source, span, severity, label, labels, tuple(helps), notes)
+    return Diagnostic(
+        code, message, source, span, severity, label, labels, tuple(helps), notes, fix
+    )

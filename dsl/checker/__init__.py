@@ -11,10 +11,10 @@ from msgspec import Struct, field
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker.declarations import declare_metric, declare_name, declare_param, metric_spec
+from dsl.checker.declarations import declare_name, declare_param
 from dsl.checker.engines import EngineChecker
-from dsl.checker.expressions import Typer
-from dsl.checker.queries import odd_query
+from dsl.checker.expressions import typer_of
+from dsl.checker.metrics import declare_metric, find_metric
 from dsl.checker.rules import Draft, FilterDraft, RuleChecker, ScoreDraft, StatementDraft
 from dsl.checker.scope import (
     LetEntry,
@@ -98,7 +98,7 @@ class FileChecker:
         self._statements = tuple(statements)
         self._given = dict(params or {})
         self._scope = Scope(source, {**CATALOGUE, **(metrics or {})})
-        self._typer = Typer(self._scope, self._find_metric)
+        self._typer = typer_of(self._scope, self._find_metric)
         self._header = _Header(policy_name(source, statements))
         self._rules: list[Draft] = []
         self._prescores: list[ir.Expr] = []
@@ -165,9 +165,6 @@ class FileChecker:
                 declare_param(scope, node, self._given.pop(node.name, None))
             case s.MetricDecl():
                 declare_metric(scope, node)
-                spec = scope.metrics[node.name].spec
-                if spec is not None:
-                    odd_query(scope, node, spec)
             case s.LetDecl():
                 declare_name(scope, node.name, node.name_span)
                 scope.lets[node.name] = LetEntry(node)
@@ -182,28 +179,15 @@ class FileChecker:
 
     def _unknown_params(self) -> None:
         for name in self._given:
-            span = Span(0, 0)
-            self._scope.report(
-                "P105",
-                f"the configuration sets `{name}`, and this policy has no such parameter",
-                span,
-                *(
-                    ["it has " + ", ".join(self._scope.params)]
-                    if self._scope.params
-                    else ["it has no parameters"]
-                ),
-            )
+            known = ", ".join(self._scope.params) or "no parameters"
+            message = f"the configuration sets `{name}`, and this policy has no such parameter"
+            self._scope.report("P105", message, Span(0, 0), f"it has {known}")
 
     def _head(self, node: s.Header) -> None:
         scope, head = self._scope, self._header
         word = node.name.replace("policy_weight", "weight").replace("_", " ")
         if node.name in head.seen:
-            joined = (
-                ["join the conditions of both by `or`, or by `and` for pods that fulfil both"]
-                if word == "applies to"
-                else []
-            )
-            raise scope.refuse("P109", f"`{word}:` stands twice in this file", node.span, *joined)
+            raise scope.refuse("P109", f"`{word}:` stands twice in this file", node.span)
         head.seen[node.name] = node.span
         value = node.value
         text = value.value if isinstance(value, s.Word | s.Text) else ""
@@ -227,30 +211,21 @@ class FileChecker:
 
     def _language(self, text: str, span: Span) -> None:
         if text != str(LANGUAGE):
-            raise self._scope.refuse(
-                "P901",
-                f"this compiler reads language {LANGUAGE}, not `{text}`",
-                span,
-                f"write  language: {LANGUAGE}",
-            )
+            message = f"this compiler reads language {LANGUAGE}, not `{text}`"
+            raise self._scope.refuse("P901", message, span, f"write  language: {LANGUAGE}")
 
     def _mode(self, text: str, span: Span) -> None:
         word, _, share = text.partition(" ")
         if share and not 0 < float(share.strip().removesuffix("%")) <= _ALL:
-            raise self._scope.refuse(
-                "P111", "a canary is more than 0% and at most 100% of the pods", span
-            )
+            message = "a canary is more than 0% and at most 100% of the pods"
+            raise self._scope.refuse("P111", message, span)
         self._header.mode = f"{word} {share.strip()}".strip()
 
     def _whole(self, text: str, span: Span) -> int:
         exact = exact_decimal(text)
         if exact is None or exact.denominator != 1 or abs(exact) > MAX_WEIGHT:
-            raise self._scope.refuse(
-                "P111",
-                f"`order` is a whole number up to {MAX_WEIGHT:,.0f}",
-                span,
-                *(["the lowest comes first: write for example  order: 1"] * (exact is None)),
-            )
+            message = f"`order` is a whole number up to {MAX_WEIGHT:,.0f}"
+            raise self._scope.refuse("P111", message, span, "the lowest comes first: order: 1")
         return int(exact)
 
     def _applies_to(self, node: s.Expr) -> ir.Expr:
@@ -262,12 +237,7 @@ class FileChecker:
 
     def _find_metric(self, name: str, span: Span) -> MetricEntry | None:
         del span
-        scope = self._scope
-        entry = scope.metrics.get(name)
-        if entry is None and name in scope.catalogue:
-            definition = scope.catalogue[name]
-            entry = MetricEntry(name, metric_spec(name, definition), definition.unit)
-            scope.metrics[name] = entry
+        entry = find_metric(self._scope, name)
         if entry is not None and entry.spec is not None:
             self._used_metrics[name] = entry.spec
         return entry
@@ -307,12 +277,9 @@ class FileChecker:
             return None if node.point == "prescore" else rules.check(node, number)
         if node.point == "sort":
             if self._sorts:
-                raise self._scope.refuse(
-                    "P501",
-                    "`sort:` stands twice in this file",
-                    node.span,
-                    "give all keys in one line:  sort: pod.priority desc, pod.queued_at",
-                )
+                message = "`sort:` stands twice in this file"
+                help_ = "give all keys in one line:  sort: pod.priority desc, pod.queued_at"
+                raise self._scope.refuse("P501", message, node.span, help_)
             self._sorts = True
         kind = EngineChecker if node.point in ("preempt", "gang", "quota") else StatementChecker
         return kind(self._scope, self._typer, rules).check(node, number)

@@ -1,16 +1,15 @@
 """Calls: functions of the table, metrics of pairs, `rank`, `item`."""
 
-import re
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker import hints, never, peers
-from dsl.checker.literals import constant
-from dsl.checker.readings import require_readable
-from dsl.checker.scales import share_in_call, turned_clamp
+from dsl.checker import names, peers
+from dsl.checker.convert import help_for
+from dsl.checker.making import arith, constant, first_of, func
 from dsl.checker.scope import MetricEntry, Refused, Typed, describe
-from dsl.functions import FUNCTIONS, FunctionSpec
+from dsl.checker.typer import Typer
+from dsl.functions import FUNCTIONS, TEXT_FUNCTIONS, FunctionSpec
 from dsl.plan import OF_NODES
 from dsl.source import Span
 from dsl.types import (
@@ -26,11 +25,9 @@ from dsl.types import (
     Kind,
     Level,
     Type,
+    is_missing,
     number_of,
 )
-
-if TYPE_CHECKING:
-    from dsl.checker.expressions import Typer
 
 _GIVES: Final = {
     "n": NUMBER,
@@ -48,10 +45,18 @@ _WANTS: Final = {
     "i": "a list",
     "a": "a text or a number",
 }
+#: What a function reads a text as, and a text that it can read.
+_READS: Final = {
+    "time": ("time", "2025-03-01T10:00:00Z"),
+    "duration": ("duration", "1h30min"),
+    "quantity": ("quantity", "500m"),
+    "number": ("number", "0.5"),
+    "version": ("version", "1.31.4"),
+}
 _PAIR: Final = 2
 
 
-def call(typer: "Typer", node: s.Call) -> Typed:
+def call(typer: Typer, node: s.Call) -> Typed:
     """Returns the value of a call."""
     scope = typer.scope
     spec = FUNCTIONS.get(node.name)
@@ -66,17 +71,15 @@ def call(typer: "Typer", node: s.Call) -> Typed:
     few = len(node.args) < len(spec.takes)
     if few or (len(node.args) > len(spec.takes) and not spec.variadic):
         count = len(spec.takes)
-        wants = f"{count} argument{'s' if count > 1 else ''}"
-        wants = f"at least {wants}" if spec.variadic else wants
-        raise scope.refuse(
-            "P209", f"`{node.name}` takes {wants}, not {len(node.args)}", node.span, spec.doc
-        )
+        wants = f"{'at least ' * spec.variadic}{count} argument{'s' * (count > 1)}"
+        message = f"`{node.name}` takes {wants}, not {len(node.args)}"
+        raise scope.refuse("P209", message, node.span, spec.doc)
     if spec.takes == "m":
         return _metric_age(typer, node)
     return _apply(typer, node, spec, typer.each(node.args))
 
 
-def _pair(typer: "Typer", node: s.Call) -> Typed:
+def _pair(typer: Typer, node: s.Call) -> Typed:
     """Returns the value of a metric of pairs: `rtt(node.name, it.node)`."""
     scope = typer.scope
     entry: MetricEntry | None = None
@@ -85,51 +88,39 @@ def _pair(typer: "Typer", node: s.Call) -> Typed:
     if node.name in scope.broken or (entry is not None and entry.spec is None):
         raise Refused
     if entry is None or entry.spec is None:
-        raise hints.no_function(scope, node)
+        raise names.no_function(scope, node)
     if entry.spec.of != "pair":
-        raise scope.refuse(
-            "P209",
-            f"the metric `{node.name}` has one value a {entry.spec.of}",
-            node.span,
-            f"write  {node.name}   without brackets",
-        )
+        message = f"the metric `{node.name}` has one value a {entry.spec.of}"
+        raise scope.refuse("P209", message, node.span, f"write  {node.name}   without brackets")
     if len(node.args) != _PAIR:
-        raise scope.refuse("P209", f"`{node.name}` is a metric of two texts", node.span)
+        message = f"`{node.name}` is a metric of two texts"
+        raise scope.refuse("P209", message, node.span)
     left, right = (_argument_of(typer, node.name, "s", one) for one in typer.each(node.args))
     kind = number_of(entry.unit)
     level = max(left.level, right.level, Level.CYCLE)
     pair = ir.Pair(
-        span=node.span,
-        type=kind,
-        level=level,
-        name=node.name,
-        id=entry.spec.id,
-        left=left,
+        span=node.span, type=kind, level=level, name=node.name, id=entry.spec.id, left=left,
         right=right,
-    )
+    )  # fmt: skip
     if entry.spec.default is None:
         return pair
-    default = constant(node.span, entry.spec.default, kind)
-    return ir.Coalesce(span=node.span, type=kind, level=level, operands=(pair, default))
+    return first_of(node.span, (pair, constant(node.span, entry.spec.default, kind)))
 
 
-def _metric_age(typer: "Typer", node: s.Call) -> ir.Expr:
+def _metric_age(typer: Typer, node: s.Call) -> ir.Expr:
     name = node.args[0]
     found = typer.metric(name.name, node.span, age=True) if isinstance(name, s.Name) else None
     if found is None:
         raise typer.scope.refuse("P209", "`metric_age` takes the name of a metric", name.span)
     assert isinstance(found, ir.Metric)
     if found.of not in OF_NODES:
-        raise typer.scope.refuse(
-            "P209",
-            f"only samples of nodes have an age, and `{found.name}` is a metric of the {found.of}",
-            name.span,
-            f"a sample older than its `stale` is missing:  {found.name} is present",
-        )
+        message = "only samples of nodes have an age"
+        help_ = f"a sample older than its `stale` is missing:  {found.name} is present"
+        raise typer.scope.refuse("P209", message, name.span, help_)
     return found
 
 
-def _apply(typer: "Typer", node: s.Call, spec: FunctionSpec, args: list[Typed]) -> ir.Expr:
+def _apply(typer: Typer, node: s.Call, spec: FunctionSpec, args: list[Typed]) -> ir.Expr:
     takes = spec.takes + spec.takes[-1] * (len(args) - len(spec.takes))
     if "u" in takes:
         solid, first = typer.unify(args, f"`{node.name}` wants")
@@ -147,7 +138,7 @@ def _apply(typer: "Typer", node: s.Call, spec: FunctionSpec, args: list[Typed]) 
     return _make_call(typer, node, kind, solid)
 
 
-def _argument_of(typer: "Typer", name: str, letter: str, typed: Typed) -> ir.Expr:
+def _argument_of(typer: Typer, name: str, letter: str, typed: Typed) -> ir.Expr:
     solid = typer.plain(typed)
     kind = solid.type
     fits = {
@@ -164,33 +155,17 @@ def _argument_of(typer: "Typer", name: str, letter: str, typed: Typed) -> ir.Exp
     raise _argument(typer, name, solid, _WANTS[letter])
 
 
-def _argument(typer: "Typer", name: str, typed: ir.Expr, wants: str) -> Refused:
-    unit = typed.type.is_number and wants == "a plain number"
-    text = typer.scope.text(typed)
-    hint = (f"write  number({text})",) if unit else ()
-    if wants == "a plain number" and typed.type.kind is Kind.TEXT:
-        read = {"bytes": "quantity", "cores": "quantity"}.get(name, "number")
-        hint = (f"write  {name}({read}({text}))",)
-        if isinstance(typed, ir.Const) and re.fullmatch(
-            r"\d+(\.\d+)?[A-Za-z]{1,2}", str(typed.value)
-        ):
-            hint = (f"write in place of the call  {typed.value}",)
-    if name == "time" and typed.type.kind is Kind.TIME:
-        hint = (f"it is a time already: write  {text}",)
-    return typer.scope.refuse(
-        "P209", f"`{name}` takes {wants}, and this is {describe(typed)}", typed.span, *hint
-    )
+def _argument(typer: Typer, name: str, typed: ir.Expr, wants: str) -> Refused:
+    message = f"`{name}` takes {wants}, and this is {describe(typed)}"
+    want = {"a plain number": "number", "a text": "text"}.get(wants, "")
+    return typer.scope.refuse("P209", message, typed.span, *help_for(typer.scope, typed, want))
 
 
-def _item(typer: "Typer", node: s.Call, args: tuple[ir.Expr, ...]) -> ir.Expr:
+def _item(typer: Typer, node: s.Call, args: tuple[ir.Expr, ...]) -> ir.Expr:
     items, place = args
     if items.level > Level.POD and not is_split(items):
-        raise typer.scope.refuse(
-            "P209",
-            f"`{typer.scope.text(items)}` has no order",
-            items.span,
-            "test its items with `in` or `contains`",
-        )
+        message, help_ = f"`{typer.scope.text(items)}` has no order", "test its items with `in`"
+        raise typer.scope.refuse("P209", message, items.span, help_)
     return _item_at(items, place, node.span)
 
 
@@ -204,8 +179,7 @@ def _item_at(items: ir.Expr, place: ir.Expr, span: Span) -> ir.Expr:
     kind = TEXT if element is Kind.TEXT else number_of(items.type.unit or PLAIN)
     if is_split(items):
         place = _as_text(place)
-    level = max(items.level, place.level)
-    return ir.Func(span=span, type=kind, level=level, name="item", args=(items, place))
+    return func(span, kind, "item", (items, place))
 
 
 def is_split(node: ir.Expr) -> bool:
@@ -216,57 +190,49 @@ def is_split(node: ir.Expr) -> bool:
 
 
 def _as_text(solid: ir.Expr) -> ir.Expr:
-    plain = _without_unit(solid, solid.span)
-    return ir.Func(span=solid.span, type=TEXT, level=solid.level, name="string", args=(plain,))
+    return func(solid.span, TEXT, "string", (_without_unit(solid, solid.span),))
 
 
 def _without_unit(solid: ir.Expr, span: Span) -> ir.Expr:
     power = (solid.type.unit or PLAIN).core
     if power == 0:
-        return ir.Func(span=span, type=NUMBER, level=solid.level, name="plain", args=(solid,))
+        return func(span, NUMBER, "plain", (solid,))
     factor = constant(span, float(MILLI) ** abs(power), NUMBER)
-    sign = "/" if power > 0 else "*"
-    return ir.Arith(
-        span=span, type=NUMBER, level=solid.level, operators=(sign,), operands=(solid, factor)
-    )
+    return arith(span, NUMBER, ("/" if power > 0 else "*",), (solid, factor))
 
 
-def _make_call(typer: "Typer", node: s.Call, kind: Type, args: tuple[ir.Expr, ...]) -> ir.Expr:
-    first = args[0]
-    level = max(one.level for one in args)
-    name = node.name
+def _make_call(typer: Typer, node: s.Call, kind: Type, args: tuple[ir.Expr, ...]) -> ir.Expr:
+    first, name, span = args[0], node.name, node.span
     if name == "rank":
         return _rank(typer, node, first)
-    require_readable(typer.scope, name, first)
-    if name == "number":
-        never.no_number(typer.scope, node, first)
-    share_in_call(typer.scope, node, args)
+    _readable(typer, name, first)
     if name in ("number", "string") and first.type.is_number:
-        plain = _without_unit(first, node.span)
-        return plain if name == "number" else _as_text(first)
+        return _without_unit(first, span) if name == "number" else _as_text(first)
     if name == "string":
         return first
     if name == "cores":
-        factor = constant(node.span, float(MILLI), NUMBER)
-        return ir.Arith(
-            span=node.span, type=kind, level=level, operators=("*",), operands=(first, factor)
-        )
+        return arith(span, kind, ("*",), (first, constant(span, float(MILLI), NUMBER)))
     if name in ("bytes", "seconds"):
-        return ir.Func(span=node.span, type=kind, level=level, name="plain", args=args)
+        return func(span, kind, "plain", args)
     if name == "clamp":
-        turned_clamp(typer.scope, node, args)
-        low = ir.Func(span=node.span, type=kind, level=level, name="max", args=args[:2])
-        args = (low, args[2])
-        name = "min"
-    return ir.Func(span=node.span, type=kind, level=level, name=name, args=args)
+        return func(span, kind, "min", (func(span, kind, "max", args[:2]), args[2]))
+    return func(span, kind, name, args)
 
 
-def _rank(typer: "Typer", node: s.Call, value: ir.Expr) -> ir.Expr:
+def _readable(typer: Typer, name: str, read: ir.Expr) -> None:
+    """Refuses a fixed text that a function cannot read: the rule would reject every node."""
+    value = read
+    while isinstance(value, ir.Named):
+        value = value.body
+    text = value.value if isinstance(value, ir.Const) else None
+    if name in _READS and isinstance(text, str) and is_missing(TEXT_FUNCTIONS[name](text)):
+        what, example = _READS[name]
+        help_ = f'write for example  {name}("{example}")'
+        raise typer.scope.refuse("P111", f"`{text}` is no {what}", read.span, help_)
+
+
+def _rank(typer: Typer, node: s.Call, value: ir.Expr) -> ir.Expr:
     if value.level is not Level.NODE:
-        raise typer.scope.refuse(
-            "P202",
-            f"`rank` compares nodes, and `{typer.scope.text(value)}` is a value of "
-            + value.level.noun,
-            value.span,
-        )
+        what = f"`{typer.scope.text(value)}` is a value of {value.level.noun}"
+        raise typer.scope.refuse("P202", f"`rank` compares nodes, and {what}", value.span)
     return ir.Rank(span=node.span, type=NUMBER, level=Level.NODE, value=value)

@@ -7,17 +7,18 @@ from msgspec.structs import replace
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker import fields, peers
-from dsl.checker.hints import nothing_of_it
+from dsl.checker.aggregates import nothing_of_it
+from dsl.checker.convert import help_for
 from dsl.checker.literals import read_number, settle
+from dsl.checker.making import arith, compare, constant, logical, read
 from dsl.checker.resources import name_resource
 from dsl.checker.rules import Draft, Reads, StatementDraft, reads_of
-from dsl.checker.scope import Flex, Refused, describe
+from dsl.checker.scope import Flex, describe
 from dsl.checker.statements import Clauses, StatementChecker
 from dsl.diagnostics import Severity
-from dsl.functions import number_text
 from dsl.schema import FIELDS, request_unit
 from dsl.source import Span
-from dsl.types import BOOL, DURATION, NUMBER, Kind, Level, number_of
+from dsl.types import DURATION, NUMBER, Level, number_of
 
 _VICTIMS: Final = frozenset(name for name in FIELDS if name.startswith("victims."))
 _MOST_NODES: Final = 4
@@ -62,7 +63,7 @@ class EngineChecker(StatementChecker):
             if victims.values:
                 where = self.typer.condition(self.expression(victims.values[0]), "`where`")
                 self._more_important(where)
-                nothing_of_it(self.scope, "condition", where)
+                nothing_of_it(self.typer, "condition", where)
             order = self.keys(orders["victim_order"]) if "victim_order" in orders else ()
         with self.knowing(_VICTIMS):
             pick = self.keys(orders["pick"]) if "pick" in orders else ()
@@ -87,17 +88,9 @@ class EngineChecker(StatementChecker):
             more = ["it.priority", "pod.priority"]
             if fields != (more if one.operator.startswith(">") else more[::-1]):
                 continue
-            less, not_more = ("<", "<=") if len(one.operator) == 1 else ("<=", "<")
-            better = f"it.priority {less} pod.priority"
-            self.scope.report(
-                "P224",
-                "this evicts pods that are more important than the pod they make room for",
-                one.span,
-                f"write  {better}",
-                f"if that is meant, write  not it.priority {not_more} pod.priority",
-                fix=better,
-                severity=Severity.WARNING,
-            )
+            better = f"it.priority <{one.operator[1:]} pod.priority"
+            message = "this evicts pods that are more important than the pod they make room for"
+            self.scope.report("P224", message, one.span, fix=better, severity=Severity.WARNING)
 
     # ---- gang
 
@@ -106,17 +99,14 @@ class EngineChecker(StatementChecker):
         minimum: ir.Expr | None = None
         if "gang_min" in clauses:
             minimum = self._number(clauses["gang_min"], "min")
-            self._whole_gang(minimum)
-            self._one_alone(by, minimum)
+            known = minimum.value if isinstance(minimum, ir.Const) else None
+            if isinstance(known, float) and (known < 1 or known != int(known)):
+                message = "a gang has a whole number of members from 1"
+                raise self.scope.refuse("P111", message, minimum.span)
         elif not (isinstance(by, ir.Read) and by.key == _GROUP_LABEL):
-            raise self.scope.refuse(
-                "P209",
-                "this `gang` does not say how many members it needs",
-                node.span,
-                "end it with  min 4   or   min number(pod.annotation[KEY])",
-                f"groups that have an object are told by the label:  gang: by"
-                f" pod.label[{_GROUP_LABEL}]",
-            )
+            message = "this `gang` does not say how many members it needs"
+            help_ = "end it with  min 4   or   min number(pod.annotation[KEY])"
+            raise self.scope.refuse("P209", message, node.span, help_)
         backoff = clauses.get("gang_backoff")
         above = clauses.get("gang_reject")
         within = clauses.get("gang_within")
@@ -131,29 +121,6 @@ class EngineChecker(StatementChecker):
             within=peers.domain(self.typer, within.values[0]) if within is not None else None,
         )
 
-    def _whole_gang(self, minimum: ir.Expr) -> None:
-        if not isinstance(minimum, ir.Const) or not isinstance(minimum.value, float):
-            return
-        if minimum.value < 1 or minimum.value != int(minimum.value):
-            raise self.scope.refuse(
-                "P111",
-                f"a gang has a whole number of members from 1, not {number_text(minimum.value)}",
-                minimum.span,
-                "write for example  min 4",
-            )
-
-    def _one_alone(self, by: ir.Expr, minimum: ir.Expr) -> None:
-        """Warns of gangs that nobody else can be in."""
-        alone = isinstance(by, ir.Read) and by.field in ("pod.name", "pod.uid")
-        one = isinstance(minimum, ir.Const) and minimum.value == 1
-        if alone and not one:
-            self.scope.warn(
-                "P312",
-                f"no two pods have the same `{self.scope.text(by)}`, so this gang is never whole",
-                by.span,
-                "name what its members have in common:  by pod.label[KEY]   or   by pod.workload",
-            )
-
     def _by(self, guard: ir.Expr | None, clauses: Clauses) -> tuple[ir.Expr, ir.Expr]:
         by, member = peers.member(self.typer, self.expression(clauses["by"].values[0]), "by")
         return by, peers.chosen(self.scope, guard, member)
@@ -161,13 +128,9 @@ class EngineChecker(StatementChecker):
     def _number(self, clause: s.Clause, what: str) -> ir.Expr:
         value = self.typer.plain(self.typer.expression(self.expression(clause.values[0])))
         if value.type != NUMBER:
-            readable = value.type.is_number or value.type.kind is Kind.TEXT
-            raise self.scope.refuse(
-                "P201",
-                f"`{what}` wants a number, and this is {describe(value)}",
-                value.span,
-                *([f"write  number({self.scope.text(value)})"] if readable else []),
-            )
+            message = f"`{what}` wants a number, and this is {describe(value)}"
+            helps = help_for(self.scope, value, "number")
+            raise self.scope.refuse("P201", message, value.span, *helps)
         self.rules.pod_only(value, f"`{what}` looks at the pod")
         return value
 
@@ -179,16 +142,9 @@ class EngineChecker(StatementChecker):
             return ir.Const(span=node.span, type=DURATION, level=Level.CONST, value=value)
         typed = self.duration(self.typer.expression(node))
         if isinstance(typed, Flex) or typed.type != DURATION:
-            text = self.scope.text(node)
-            hint = f"write  seconds({text})"
-            if not isinstance(typed, Flex) and typed.type != NUMBER:
-                hint = f"write  duration({text})" if typed.type.kind is Kind.TEXT else ""
-            raise self.scope.refuse(
-                "P206",
-                f"`wait` wants a duration, and this is {describe(typed)}",
-                node.span,
-                *([hint] if hint else []),
-            )
+            message = f"`wait` wants a duration, and this is {describe(typed)}"
+            helps = help_for(self.scope, typed, "seconds")
+            raise self.scope.refuse("P206", message, node.span, *helps)
         self.rules.pod_only(typed, "`wait` looks at the pod")
         return typed
 
@@ -216,12 +172,9 @@ class EngineChecker(StatementChecker):
         low = self._amounts(lists["quota_min"]) if "quota_min" in lists else {}
         high = self._amounts(lists["quota_max"]) if "quota_max" in lists else {}
         if not (elastic or low or high):
-            raise self.scope.refuse(
-                "P209",
-                "this `quota` limits nothing",
-                node.span,
-                "end it with  max cpu 10, memory 32Gi   or   elastic",
-            )
+            what = "this `quota` limits nothing"
+            help_ = "end it with  max cpu 10, memory 32Gi   or   elastic"
+            raise self.scope.refuse("P209", what, node.span, help_)
         for key, (least, span) in low.items():
             if key in high and least > high[key][0]:
                 raise self.scope.refuse("P111", f"the minimum of {key} is above its maximum", span)
@@ -251,7 +204,7 @@ class EngineChecker(StatementChecker):
         out: dict[str, tuple[float, Span]] = {}
         for one in part.amounts:
             key = fields.key_text(self.typer, one.key)
-            name_resource(self.scope, key, one.key.span, in_quota=True)
+            name_resource(self.scope, key, one.key.span)
             if key in out:
                 raise self.scope.refuse("P109", f"`{key}` is given twice", one.span)
             out[key] = self._amount(key, one.value), one.span
@@ -266,17 +219,9 @@ class EngineChecker(StatementChecker):
         amount = value.value if isinstance(value, ir.Const) and value.type.unit == unit else None
         # A parameter that is a text has no unit either.
         if not isinstance(amount, float) or not amount >= 0:
-            raise self._no_amount(key, node)
+            message = f"`{self.scope.text(node)}` is no amount of {key}"
+            raise self.scope.refuse("P111", message, node.span)
         return amount
-
-    def _no_amount(self, key: str, node: s.Literal) -> Refused:
-        example = {"cpu": "10", "memory": "32Gi"}.get(key, "4")
-        return self.scope.refuse(
-            "P111",
-            f"`{self.scope.text(node)}` is no amount of {key}",
-            node.span,
-            f"write for example  {key} {example}",
-        )
 
 
 def _quota_reads(guard: ir.Expr | None, core: ir.QuotaCore) -> Reads:
@@ -290,25 +235,18 @@ def _quota_reads(guard: ir.Expr | None, core: ir.QuotaCore) -> Reads:
 def _stays_within(key: str, most: float, by: tuple[ir.Expr, ir.Expr], span: Span) -> ir.Expr:
     """Returns the condition that use and request of a resource stay within an amount."""
     kind = number_of(request_unit(key))
-    asked = ir.Read(span=span, type=kind, level=Level.POD, field="pod.request", key=key)
-    theirs = ir.Read(span=span, type=kind, level=Level.IT, field="it.request", key=key)
-    same = ir.Compare(span=span, type=BOOL, level=Level.IT, operator="==", left=by[1], right=by[0])
+    asked = read(span, kind, Level.POD, "pod.request", key)
     used = ir.PodAggregate(
         span=span,
         type=kind,
         level=Level.POD,
         function="sum",
         over="cluster",
-        value=theirs,
-        where=same,
+        value=read(span, kind, Level.IT, "it.request", key),
+        where=compare(span, by[1], "==", by[0]),
     )
-    total = ir.Arith(
-        span=span, type=kind, level=Level.POD, operators=("+",), operands=(used, asked)
-    )
-    most_of = ir.Const(span=span, type=kind, level=Level.CONST, value=most)
-    return ir.Compare(
-        span=span, type=BOOL, level=Level.POD, operator="<=", left=total, right=most_of
-    )
+    total = arith(span, kind, ("+",), (used, asked))
+    return compare(span, total, "<=", constant(span, most, kind))
 
 
 def _less_important(where: ir.Expr | None, start: int) -> ir.Expr:
@@ -319,9 +257,6 @@ def _less_important(where: ir.Expr | None, start: int) -> ir.Expr:
         isinstance(one, ir.Read) and one.field == "it.priority" for one in ir.walk(where)
     ):
         return where
-    theirs = ir.Read(span=span, type=NUMBER, level=Level.IT, field="it.priority")
-    own = ir.Read(span=span, type=NUMBER, level=Level.POD, field="pod.priority")
-    lower = ir.Compare(span=span, type=BOOL, level=Level.IT, operator="<", left=theirs, right=own)
-    if where is None:
-        return lower
-    return ir.Logical(span=span, type=BOOL, level=Level.IT, operator="and", operands=(lower, where))
+    theirs = read(span, NUMBER, Level.IT, "it.priority")
+    lower = compare(span, theirs, "<", read(span, NUMBER, Level.POD, "pod.priority"))
+    return logical(span, "and", (lower, *([] if where is None else [where])))

@@ -5,19 +5,29 @@ Written out item by item, so that a list costs what its items cost and no loop i
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker.calls import is_split, item_of
-from dsl.checker.literals import constant
+from dsl.checker.convert import help_for
+from dsl.checker.making import (
+    arith,
+    choice,
+    compare,
+    constant,
+    first_of,
+    func,
+    inverted,
+    level_of,
+    logical,
+    missing,
+)
 from dsl.checker.scope import Flex, Typed, describe
+from dsl.checker.typer import Typer
 from dsl.schema import FIELDS
 from dsl.source import Span
 from dsl.types import BOOL, MISSING, NUMBER, PLAIN, TEXT, Kind, Level, Type, number_of
-
-if TYPE_CHECKING:
-    from dsl.checker.expressions import Typer
 
 #: So many items are looked at of a list of the pod; of one that each node has, or where each item
 #: is looked for among pods or nodes, so many.
@@ -32,7 +42,7 @@ _PICKS: Final = ("max", "min", "avg", "median", "distinct")
 _ORDERED: Final = ("max", "min", "median")
 
 
-def list_of(typer: "Typer", node: s.Aggregate) -> ir.Expr | None:
+def list_of(typer: Typer, node: s.Aggregate) -> ir.Expr | None:
     """Returns the list that an aggregate runs over, None if it runs over something else."""
     written = node.over
     alone = node.where is not None or node.function == "distinct"
@@ -45,7 +55,7 @@ def list_of(typer: "Typer", node: s.Aggregate) -> ir.Expr | None:
     return typed if not isinstance(typed, Flex) and typed.type.kind is Kind.LIST else None
 
 
-def _may_be_list(typer: "Typer", node: s.Expr | None) -> bool:
+def _may_be_list(typer: Typer, node: s.Expr | None) -> bool:
     match node:
         case s.Param():
             return True
@@ -60,7 +70,7 @@ def _may_be_list(typer: "Typer", node: s.Expr | None) -> bool:
             return False
 
 
-def over_list(typer: "Typer", node: s.Aggregate, items: ir.Expr) -> ir.Expr:
+def over_list(typer: Typer, node: s.Aggregate, items: ir.Expr) -> ir.Expr:
     """Returns an aggregate over the items of a list."""
     text, split = typer.scope.text(items), is_split(items)
     if items.level > (Level.NODE if split else Level.POD):
@@ -94,7 +104,7 @@ def over_list(typer: "Typer", node: s.Aggregate, items: ir.Expr) -> ir.Expr:
     return whole
 
 
-def too_long(typer: "Typer", *roots: ir.Expr | None) -> tuple[ir.Compare, ...]:
+def too_long(typer: Typer, *roots: ir.Expr | None) -> tuple[ir.Compare, ...]:
     """Returns what holds where a list in these parts has more items than are looked at."""
     met = ir.walk(*(one for one in roots if one is not None)) if typer.bounded else ()
     found = [typer.bounded[id(one)][1] for one in met if id(one) in typer.bounded]
@@ -107,7 +117,7 @@ def _number_in(longer: ir.Compare) -> object:
     return longer.right.value if isinstance(longer.right, ir.Const) else None
 
 
-def _bound(typer: "Typer", node: s.Aggregate, count: int) -> None:
+def _bound(typer: Typer, node: s.Aggregate, count: int) -> None:
     """Refuses what would be written out too long."""
     typer.written_out += count * _size(node)
     if typer.written_out > MOST_PARTS:
@@ -153,7 +163,7 @@ def _kind_of_item(items: ir.Expr) -> Type:
 
 
 @contextmanager
-def _meaning(typer: "Typer", item: ir.Expr) -> Iterator[None]:
+def _meaning(typer: Typer, item: ir.Expr) -> Iterator[None]:
     """Says what `it` alone means."""
     before, typer.item = typer.item, item
     try:
@@ -163,11 +173,10 @@ def _meaning(typer: "Typer", item: ir.Expr) -> Iterator[None]:
 
 
 def _one(
-    typer: "Typer", node: s.Aggregate, item: ir.Expr, written: s.Expr | None
+    typer: Typer, node: s.Aggregate, item: ir.Expr, written: s.Expr | None
 ) -> tuple[ir.Expr, ir.Expr]:
     """Returns the condition under which an item counts, and its value."""
-    missing = ir.Missing(span=node.span, type=BOOL, level=item.level, operand=item)
-    holds: list[ir.Expr] = [ir.Not(span=node.span, type=BOOL, level=item.level, operand=missing)]
+    holds: list[ir.Expr] = [inverted(node.span, missing(node.span, item))]
     value: ir.Expr = constant(node.span, 1.0, NUMBER)
     with _meaning(typer, item):
         if node.where is not None:
@@ -181,41 +190,30 @@ def _one(
     elif written is None and node.function in ("sum", *_PICKS):
         # Without a condition and a value it is no list that is run over.
         assert node.where is not None
-        text, function = typer.scope.text(node.args[0]), node.function
-        number = "it" if item.type.is_number else "number(it)"
-        message = f"`{function}` needs a number of each item"
-        help_ = f"write  {function}({number} over {text} where {typer.scope.text(node.where)})"
+        message = f"`{node.function}` needs a number of each item"
+        value_of = "it" if item.type.is_number else "number(it)"
+        where = f"{typer.scope.text(node.args[0])} where {typer.scope.text(node.where)}"
+        help_ = f"write  {node.function}({value_of} over {where})"
         raise typer.scope.refuse("P209", message, node.span, help_)
     if written is None and node.function in ("any", "all"):
         value = holds.pop()
-    return _chain("and", holds, node.span), value
+    return logical(node.span, "and", holds), value
 
 
-def comparable(typer: "Typer", value: ir.Expr) -> None:
+def comparable(typer: Typer, value: ir.Expr) -> None:
     """Refuses what `distinct` cannot tell apart: lists, and conditions, which have two values."""
     if value.type.kind in (Kind.TEXT, Kind.NUMBER, Kind.TIME):
         return
-    help_ = "conditions are counted by  count" if value.type.kind is Kind.BOOL else ""
-    if value.type.kind is Kind.LIST and value.level <= Level.POD:
-        help_ = f"write  distinct(it over {typer.scope.text(value)})"
-    raise typer.scope.refuse(
-        "P209",
-        f"`distinct` takes a text or a number, and this is {describe(value)}",
-        value.span,
-        *([help_] if help_ else []),
-    )
+    message = f"`distinct` takes a text or a number, and this is {describe(value)}"
+    raise typer.scope.refuse("P209", message, value.span)
 
 
-def _condition(typer: "Typer", written: s.Expr) -> ir.Expr:
-    typed = typer.check(written)
-    if isinstance(typed, Flex) or typed.type.kind is not Kind.BOOL:
-        raise typer.scope.refuse(
-            "P208", f"this is asked of each item, and it is {describe(typed)}", written.span
-        )
-    return typed
+def _condition(typer: Typer, written: s.Expr) -> ir.Expr:
+    what = "what is asked of each item is"
+    return typer.as_condition(typer.check(written), written.span, what, "P208")
 
 
-def _value(typer: "Typer", function: str, written: s.Expr) -> ir.Expr:
+def _value(typer: Typer, function: str, written: s.Expr) -> ir.Expr:
     typed: Typed = typer.plain(typer.check(written))
     assert not isinstance(typed, Flex)
     if function == "distinct":
@@ -223,28 +221,11 @@ def _value(typer: "Typer", function: str, written: s.Expr) -> ir.Expr:
         return typed
     if typed.type.is_number or (typed.type.kind is Kind.TIME and function in _ORDERED):
         return typed
-    text = typed.type.kind is Kind.TEXT
-    raise typer.scope.refuse(
-        "P209",
-        f"`{function}` takes a number, and this is {describe(typed)}",
-        written.span,
-        *([f"write  number({typer.scope.text(written)})"] if text else []),
-    )
+    message = f"`{function}` takes a number, and this is {describe(typed)}"
+    raise typer.scope.refuse("P209", message, written.span, *help_for(typer.scope, typed, "number"))
 
 
 # ---- what they come to
-
-
-def _level(*parts: ir.Expr) -> Level:
-    return max([Level.CONST, *(one.level for one in parts)])
-
-
-def _chain(operator: str, parts: list[ir.Expr], span: Span) -> ir.Expr:
-    if len(parts) == 1:
-        return parts[0]
-    return ir.Logical(
-        span=span, type=BOOL, level=_level(*parts), operator=operator, operands=tuple(parts)
-    )
 
 
 def _joined(node: s.Aggregate, parts: list[tuple[ir.Expr, ir.Expr]]) -> ir.Expr:
@@ -253,25 +234,15 @@ def _joined(node: s.Aggregate, parts: list[tuple[ir.Expr, ir.Expr]]) -> ir.Expr:
         if not parts:
             return constant(span, function == "all", BOOL)
         if function == "any":
-            return _chain("or", [_chain("and", [*pair], span) for pair in parts], span)
-        return _chain(
-            "and",
-            [
-                _chain(
-                    "or",
-                    [ir.Not(span=span, type=BOOL, level=counts.level, operand=counts), holds],
-                    span,
-                )
-                for counts, holds in parts
-            ],
-            span,
-        )
+            return logical(span, "or", [logical(span, "and", pair) for pair in parts])
+        each = [(inverted(span, counts), holds) for counts, holds in parts]
+        return logical(span, "and", [logical(span, "or", pair) for pair in each])
     if function in _PICKS:
         wheres, values = zip(*parts, strict=True)
         return ir.ItemAggregate(
             span=span,
             type=NUMBER if function == "distinct" else values[0].type,
-            level=_level(*wheres, *values),
+            level=level_of((*wheres, *values)),
             function=function,
             wheres=wheres,
             values=values,
@@ -282,45 +253,25 @@ def _joined(node: s.Aggregate, parts: list[tuple[ir.Expr, ir.Expr]]) -> ir.Expr:
 def _sum(terms: list[ir.Expr], span: Span) -> ir.Expr:
     if len(terms) == 1:
         return terms[0]
-    return ir.Arith(
-        span=span,
-        type=terms[0].type,
-        level=_level(*terms),
-        operators=("+",) * (len(terms) - 1),
-        operands=tuple(terms),
-    )
+    return arith(span, terms[0].type, ("+",) * (len(terms) - 1), tuple(terms))
 
 
 def _term(node: s.Aggregate, counts: ir.Expr, value: ir.Expr) -> ir.Expr:
     """Returns what an item adds: nothing where it does not count or has no value."""
     span = node.span
     if node.function == "count":
-        counts = counts if value.type.is_number else _chain("and", [counts, value], span)
+        counts = counts if value.type.is_number else logical(span, "and", (counts, value))
         value = constant(span, 1.0, NUMBER)
     zero = constant(span, 0.0, value.type)
-    there = value
-    if node.function == "sum":
-        there = ir.Coalesce(span=span, type=value.type, level=value.level, operands=(value, zero))
-    return ir.If(
-        span=span,
-        type=value.type,
-        level=_level(counts, there),
-        condition=counts,
-        then=there,
-        other=zero,
-    )
+    there = first_of(span, (value, zero)) if node.function == "sum" else value
+    return choice(span, counts, there, zero)
 
 
 def _longer(node: s.Aggregate, items: ir.Expr, most: int) -> ir.Compare:
     """Returns whether a list has more items than that. No text says so."""
-    level, nobody = items.level, Span(node.span.start, node.span.start)
-    return ir.Compare(
-        span=nobody,
-        type=BOOL,
-        level=level,
-        operator=">",
-        left=ir.Func(span=nobody, type=NUMBER, level=level, name="len", args=(items,)),
-        right=constant(nobody, float(most), NUMBER),
+    nobody = Span(node.span.start, node.span.start)
+    return compare(
+        nobody, func(nobody, NUMBER, "len", (items,)), ">", constant(nobody, float(most), NUMBER)
     )
 
 
@@ -334,20 +285,15 @@ def _by_length(node: s.Aggregate, items: ir.Expr, parts: list[tuple[ir.Expr, ir.
         piece = _joined(node, parts[start : start + _AT_ONCE])
         if start:
             more = _longer(node, items, start)
-            level = _level(more, piece)
             if function == "any":
-                piece = _chain("and", [more, piece], span)
+                piece = logical(span, "and", (more, piece))
             elif function == "all":
-                none = ir.Not(span=span, type=BOOL, level=more.level, operand=more)
-                piece = _chain("or", [none, piece], span)
+                piece = logical(span, "or", (inverted(span, more), piece))
             else:
-                zero = constant(span, 0.0, piece.type)
-                piece = ir.If(
-                    span=span, type=piece.type, level=level, condition=more, then=piece, other=zero
-                )
+                piece = choice(span, more, piece, constant(span, 0.0, piece.type))
         pieces.append(piece)
     if function in ("any", "all"):
-        return _chain("or" if function == "any" else "and", pieces, span)
+        return logical(span, "or" if function == "any" else "and", pieces)
     return _sum(pieces, span)
 
 
@@ -358,10 +304,7 @@ def _as_long_as_needed(
     whole = _joined(node, parts)
     for end in range((len(parts) - 1) // _AT_ONCE * _AT_ONCE, 0, -_AT_ONCE):
         more, fewer = _longer(node, items, end), _joined(node, parts[:end])
-        level = _level(more, whole)
-        whole = ir.If(
-            span=node.span, type=whole.type, level=level, condition=more, then=whole, other=fewer
-        )
+        whole = choice(node.span, more, whole, fewer)
     return whole
 
 
@@ -372,13 +315,5 @@ def _bounded(node: s.Aggregate, longer: ir.Expr, whole: ir.Expr) -> ir.Expr:
     """
     span = node.span
     if whole.type.kind is Kind.BOOL:
-        fits = ir.Not(span=span, type=BOOL, level=longer.level, operand=longer)
-        return _chain("and", [fits, whole], span)
-    return ir.If(
-        span=span,
-        type=whole.type,
-        level=_level(longer, whole),
-        condition=longer,
-        then=constant(span, MISSING, whole.type),
-        other=whole,
-    )
+        return logical(span, "and", (inverted(span, longer), whole))
+    return choice(span, longer, constant(span, MISSING, whole.type), whole)

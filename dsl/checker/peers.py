@@ -3,79 +3,64 @@
 Both become an aggregate over the pods of the domain; a node without the domain's key is missing.
 """
 
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, TypeGuard
+from typing import Any, Final, TypeGuard
 
 from msgspec import structs
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker.literals import constant
+from dsl.checker.making import choice, compare, constant, first_of, func, inverted, logical
+from dsl.checker.making import missing as missing_of
+from dsl.checker.making import read as read_of
 from dsl.checker.scope import Flex, Refused, Scope, describe
+from dsl.checker.typer import Typer
 from dsl.diagnostics import Severity
 from dsl.schema import FIELDS, OF_THE_QUEUE
 from dsl.source import Span
 from dsl.types import BOOL, MISSING, NUMBER, TEXT, Kind, Level
 
-if TYPE_CHECKING:
-    from dsl.checker.expressions import Typer
-
 _NAMED: Final = ("node", "zone", "region", "rack")
-#: Words that are the key of no label, and what they are meant for.
-_KEYS: Final = MappingProxyType(
-    {
-        **dict.fromkeys(("host", "hostname", "hosts", "hostnames", "nodes"), "node"),
-        **{f"{name}s": name for name in ("zone", "region", "rack")},
-    }
-)
+#: What others call a topology.
+_OTHERS: Final = {
+    **dict.fromkeys(("host", "hostname", "hosts", "hostnames", "nodes"), "node"),
+    **{f"{name}s": name for name in ("zone", "region", "rack")},
+}
 
 
-def domain(typer: "Typer", node: s.Expr | s.Template) -> str:
+def domain(typer: Typer, node: s.Expr | s.Template) -> str:
     """Returns the domain that a topology names: `zone`, or `label:` and a key."""
     if isinstance(node, s.Param):
         value = typer.param(node)
         if isinstance(value, ir.Const) and isinstance(value.value, str):
             return value.value if value.value in _NAMED else f"label:{value.value}"
     if isinstance(node, s.Text) and node.value:
-        if node.value in _NAMED or node.value in _KEYS:
-            _key_in_quotes(typer.scope, node)
+        if node.value in _NAMED or node.value in _OTHERS:
+            meant = _OTHERS.get(node.value, node.value)
+            # Nobody has a label `node`; a label `zone` there is in small clusters.
+            typer.scope.report(
+                "P317",
+                f"in quotes `{node.value}` is the key of a label, and nodes without it have no"
+                " domain",
+                node.span,
+                f"for the topology write  {meant}",
+                fix=meant,
+                severity=Severity.WARNING if meant == "node" else Severity.NOTE,
+            )
         return f"label:{node.value}"
     name = node.name if isinstance(node, s.Name) else ""
     name = node.value if isinstance(node, s.Word) else name
     if name not in _NAMED:
-        meant = _KEYS.get(name)
-        raise typer.scope.refuse(
-            "P209",
-            f"`{typer.scope.text(node)}` is no topology",
-            node.span,
-            *([f"did you mean `{meant}`?"] if meant else []),
-            'write  node, zone, region, rack   or a label key in quotes: "example.com/row"',
-            fix=meant,
-        )
+        message = f"`{typer.scope.text(node)}` is no topology"
+        help_ = 'write  node, zone, region, rack   or a label key in quotes: "example.com/row"'
+        raise typer.scope.refuse("P209", message, node.span, help_, fix=_OTHERS.get(name))
     return name
 
 
-def _key_in_quotes(scope: Scope, node: s.Text) -> None:
-    """Tells of `over "zone"`, which is the label `zone`, not the topology."""
-    meant = _KEYS.get(node.value, node.value)
-    # Nobody has a label `node`; a label `zone` there is in small clusters.
-    severity = Severity.WARNING if meant == "node" else Severity.NOTE
-    scope.report(
-        "P317",
-        f"in quotes `{node.value}` is the key of a label, and nodes without it have no domain",
-        node.span,
-        f"for the topology write  {meant}",
-        fix=meant,
-        severity=severity,
-    )
-
-
-def call(typer: "Typer", node: s.Call) -> ir.Expr:
+def call(typer: Typer, node: s.Call) -> ir.Expr:
     """Returns what `peers(T)` means."""
     if len(node.args) != 1:
-        raise typer.scope.refuse(
-            "P209", "`peers` takes one topology", node.span, "write  peers(zone)"
-        )
+        message = "`peers` takes one topology"
+        raise typer.scope.refuse("P209", message, node.span, "write  peers(zone)")
     return count(domain(typer, node.args[0]), None, node.span)
 
 
@@ -88,35 +73,24 @@ def count(over: str, by: tuple[ir.Expr, ir.Expr] | None, span: Span) -> ir.Expr:
         span: the text it comes from.
     """
     same = [_equal(by[1], by[0])] if by is not None else _of_one_workload(span)
-    parts = (
-        _equal(_read("it.namespace", Level.IT, span), _read("pod.namespace", Level.POD, span)),
-        *same,
-        ir.Not(
-            span=span,
-            type=BOOL,
-            level=Level.IT,
-            operand=ir.Read(span=span, type=BOOL, level=Level.IT, field="it.terminating"),
+    terminating = read_of(span, BOOL, Level.IT, "it.terminating")
+    where = logical(
+        span,
+        "and",
+        (
+            _equal(_of_it("it.namespace", span), _of_pod("pod.namespace", span)),
+            *same,
+            inverted(span, terminating),
         ),
     )
-    where = ir.Logical(span=span, type=BOOL, level=Level.IT, operator="and", operands=parts)
     total = ir.PodAggregate(
-        span=span,
-        type=NUMBER,
-        level=Level.NODE,
-        function="count",
-        over=over,
-        value=None,
+        span=span, type=NUMBER, level=Level.NODE, function="count", over=over, value=None,
         where=where,
-    )
+    )  # fmt: skip
     if over == "node":
         return total
-    field, key = domain_field(over)
-    here = ir.Read(span=span, type=TEXT, level=Level.NODE, field=field, key=key)
-    gone = ir.Missing(span=span, type=BOOL, level=Level.NODE, operand=here)
-    nothing = constant(span, MISSING, NUMBER)
-    return ir.If(
-        span=span, type=NUMBER, level=Level.NODE, condition=gone, then=nothing, other=total
-    )
+    here = read_of(span, TEXT, Level.NODE, *domain_field(over))
+    return choice(span, missing_of(span, here), constant(span, MISSING, NUMBER), total)
 
 
 def _of_one_workload(span: Span) -> list[ir.Expr]:
@@ -124,16 +98,10 @@ def _of_one_workload(span: Span) -> list[ir.Expr]:
 
     The kind is told by that of the owner: a Deployment's pods are a ReplicaSet's, others' are not.
     """
-    name = _equal(_read("it.workload", Level.IT, span), _read("pod.workload", Level.POD, span))
+    name = _equal(_of_it("it.workload", span), _of_pod("pod.workload", span))
     no_kind = constant(span, "", TEXT)
-    kinds = [
-        ir.Coalesce(span=span, type=TEXT, level=one.level, operands=(one, no_kind))
-        for one in (
-            _read("it.owner.kind", Level.IT, span),
-            _read("pod.owner.kind", Level.POD, span),
-        )
-    ]
-    return [name, _equal(*kinds)]
+    owners = _of_it("it.owner.kind", span), _of_pod("pod.owner.kind", span)
+    return [name, _equal(*(first_of(span, (one, no_kind)) for one in owners))]
 
 
 def domain_field(over: str) -> tuple[str, str | None]:
@@ -143,28 +111,25 @@ def domain_field(over: str) -> tuple[str, str | None]:
     return f"node.{over}", None
 
 
-def _read(field: str, level: Level, span: Span) -> ir.Read:
-    return ir.Read(span=span, type=TEXT, level=level, field=field)
+def _of_it(field: str, span: Span) -> ir.Read:
+    return read_of(span, TEXT, Level.IT, field)
+
+
+def _of_pod(field: str, span: Span) -> ir.Read:
+    return read_of(span, TEXT, Level.POD, field)
 
 
 def _equal(left: ir.Expr, right: ir.Expr) -> ir.Expr:
-    level = max(left.level, right.level)
-    return ir.Compare(
-        span=right.span, type=BOOL, level=level, operator="==", left=left, right=right
-    )
+    return compare(right.span, left, "==", right)
 
 
-def member(typer: "Typer", written: s.Expr, what: str) -> tuple[ir.Expr, ir.Expr]:
+def member(typer: Typer, written: s.Expr, what: str) -> tuple[ir.Expr, ir.Expr]:
     """Checks a `by`, and returns it asked of the pod and of a pod of a set."""
     scope = typer.scope
     by = typer.expression(written)
     if isinstance(by, Flex) or by.type.kind not in (Kind.TEXT, Kind.NUMBER):
-        raise scope.refuse(
-            "P201",
-            f"`{what}` wants a text or a number of the pod, and this is {describe(by)}",
-            written.span,
-            "write for example  by pod.label[app]",
-        )
+        message = f"`{what}` wants a text or a number of the pod, and this is {describe(by)}"
+        raise scope.refuse("P201", message, written.span, "write for example  by pod.label[app]")
     return by, lifted(scope, by, what)
 
 
@@ -183,8 +148,7 @@ def chosen(scope: Scope, guard: ir.Expr | None, member: ir.Expr) -> ir.Expr:
     nothing: ir.Expr = constant(span, MISSING, NUMBER)
     if member.type.kind is Kind.TEXT:
         # A text that is missing: what stands before a separator that is not there.
-        args = (constant(span, "", TEXT), constant(span, "-", TEXT))
-        nothing = ir.Func(span=span, type=TEXT, level=Level.CONST, name="before", args=args)
+        nothing = func(span, TEXT, "before", (constant(span, "", TEXT), constant(span, "-", TEXT)))
     return ir.If(
         span=span, type=member.type, level=Level.IT, condition=whole, then=member, other=nothing
     )
@@ -256,10 +220,6 @@ def lifted(scope: Scope, node: ir.Expr, what: str) -> ir.Expr:
 
 
 def _no_member(scope: Scope, node: ir.Expr, what: str) -> Refused:
-    return scope.refuse(
-        "P202",
-        f"`{what}` is asked of other pods too, and `{scope.text(node)}` is not a value of every"
-        " pod",
-        node.span,
-        "use a field of the pod: pod.namespace, pod.label[KEY], pod.annotation[KEY]",
-    )
+    what_not = f"`{scope.text(node)}` is not a value of every pod"
+    message = f"`{what}` is asked of other pods too, and {what_not}"
+    return scope.refuse("P202", message, node.span, "use a field of the pod: pod.label[KEY]")

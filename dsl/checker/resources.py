@@ -8,10 +8,6 @@ from dsl.source import Span
 
 #: What the API server takes without a domain in a container's requests and limits.
 _NATIVE: Final = ("cpu", "memory", "ephemeral-storage")
-_COUNTED: Final = (
-    "a number of pods is a line of its own, for example"
-    "  prefilter: count(cluster.pods where it.namespace == pod.namespace) < 3"
-)
 #: A size, or the name of a volume plugin, follows.
 _OPEN: Final = ("hugepages-", "attachable-volumes-")
 #: What ResourceQuota and other tools call them -> what a container asks for.
@@ -25,9 +21,7 @@ _OTHERWISE: Final = {
 }  # fmt: skip
 
 
-def name_resource(
-    scope: Scope, key: str, span: Span, *, of_node: bool = False, in_quota: bool = False
-) -> None:
+def name_resource(scope: Scope, key: str, span: Span, *, of_node: bool = False) -> None:
     """Warns of a resource that the API server lets no pod ask for.
 
     Args:
@@ -35,7 +29,6 @@ def name_resource(
         key: the name.
         span: where it stands.
         of_node: what a node has is meant, which may be `pods`, too.
-        in_quota: it is an amount of a quota, where a number of pods may be meant.
     """
     meant = _OTHERWISE.get(key) or _OTHERWISE.get(key.lower())
     known = key in _NATIVE or key.startswith(_OPEN) or (of_node and key == "pods")
@@ -48,7 +41,6 @@ def name_resource(
         f"no pod can ask for a resource called `{key}`",
         span,
         *([f"did you mean `{near}`?"] if near else []),
-        *([_COUNTED] if in_quota and key == "pods" else []),
         f"without a domain there are {', '.join(_NATIVE)} and hugepages-SIZE; others have one,"
         ' in quotes: "nvidia.com/gpu"',
         fix=Fix(span, written) if written else None,

@@ -1,6 +1,5 @@
 """Rules: a condition or a value behind a keyword, as filters, scores, gates and tiers."""
 
-import re
 from typing import Final
 
 from msgspec import Struct
@@ -8,20 +7,19 @@ from msgspec import Struct
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker.aggregates import OF_NODE, sets_read
-from dsl.checker.expressions import Typer, level_of
-from dsl.checker.guards import without_arrow
-from dsl.checker.hints import raw_braces
+from dsl.checker.convert import help_for
 from dsl.checker.lists import too_long
-from dsl.checker.literals import constant, read_number, settle
-from dsl.checker.scales import flat_score, odd_score
+from dsl.checker.literals import read_number, settle
+from dsl.checker.making import choice, constant, inverted, logical
 from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
-from dsl.checker.texts import of_text
+from dsl.checker.typer import Typer
 from dsl.checker.undecided import Side, decided, demanded
+from dsl.diagnostics import Severity
 from dsl.functions import to_float
 from dsl.plan import DOMAINS
 from dsl.schema import FIELDS
 from dsl.source import Span
-from dsl.types import BOOL, NUMBER, PLAIN, Kind, Level
+from dsl.types import NUMBER, PLAIN, Kind, Level
 
 _MAX_WEIGHT: Final = 1_000_000.0
 _STATUS: Final = {
@@ -29,8 +27,6 @@ _STATUS: Final = {
     "unresolvable": "UnschedulableAndUnresolvable",
 }
 _FULL: Final = 100.0
-_NAMES: Final = re.compile(r"[a-z_][\w.]*")
-_WEIGHED: Final = re.compile(r"(?m)^(?:score|prefer|avoid|weight|normalize)[ \t]*:")
 _CONDITIONS: Final = ("filter", "forbid", "gate", "prefilter", "reserve")
 _TIME_FIELDS: Final = (
     "now", "time.hour", "time.minute", "time.weekday", "time.day", "time.month",
@@ -151,14 +147,6 @@ def _read_by(node: ir.Metric) -> set[str]:
     return fields
 
 
-def _quoted(scope: Scope, value: ir.Const) -> str:
-    """Returns what to do with a constant as a score: a value in quotes is none."""
-    names = _NAMES.findall(str(value.value))
-    if isinstance(value.value, str) and any(one in FIELDS or one in scope.names() for one in names):
-        return f"a value has no quotes around it: write  score: {value.value}"
-    return "write for example  score: if node.ready then 100 else 0"
-
-
 class RuleChecker:
     """Checks single rules of one file."""
 
@@ -217,20 +205,11 @@ class RuleChecker:
         if node.point in ("gate", "prefilter"):
             self._before_nodes(node, [left, right], message)
         guards, rest = self.split(left, closed=True)
-        test = right
-        if node.point == "forbid":
-            test = ir.Not(span=right.span, type=BOOL, level=right.level, operand=right)
+        test = inverted(right.span, right) if node.point == "forbid" else right
         longer = too_long(self._typer, guards, rest, right)
         test = unless(longer, test)
         if rest is not None:
-            apart = ir.Not(span=rest.span, type=BOOL, level=rest.level, operand=rest)
-            test = ir.Logical(
-                span=node.span,
-                type=BOOL,
-                level=level_of((apart, test)),
-                operator="or",
-                operands=(apart, test),
-            )
+            test = logical(node.span, "or", (inverted(rest.span, rest), test))
         core = ir.FilterCore(
             guard=guards,
             test=test,
@@ -245,7 +224,6 @@ class RuleChecker:
             # There a missing value lets the rule pass by; it does not reject.
             decided(self._scope, Side(node, node.left, "left"), left, right)
         decided(self._scope, Side(node, node.right, node.point), right, left)
-        without_arrow(self._scope, node, right)
         if node.point != "gate":
             self._scope.demanded |= demanded(core)
         return FilterDraft(number, node, core, reads_of(guards, test))
@@ -255,16 +233,12 @@ class RuleChecker:
     ) -> None:
         """Refuses what a gate cannot know."""
         what, over_nodes = f"`{node.keyword}` is asked before any node", node.point == "prefilter"
-        sides = [self._scope.text(one) for one in (node.left, node.right) if one is not None]
-        hint = f"nodes are asked by  filter: {' -> '.join(sides)}"
-        aside = f"write  prefilter: {' -> '.join(sides)}"
         for part in conditions:
             if part is not None:
-                self.pod_only(part, what, over_nodes=over_nodes, hint=hint, aside=aside)
+                self.pod_only(part, what, over_nodes=over_nodes)
         for hole in message.parts if message is not None else ():
             if not isinstance(hole, str):
-                hint = "leave it out of the message"
-                self.pod_only(hole, what, over_nodes=over_nodes, hint=hint)
+                self.pod_only(hole, what, over_nodes=over_nodes)
 
     def _tier(self, node: s.Rule, number: int, left: ir.Expr | None) -> StatementDraft:
         test = self._typer.condition(node.right, "the right side of `first`")
@@ -283,22 +257,14 @@ class RuleChecker:
         """Returns the guard of a score: what the file's `prescore:` lines say comes with it."""
         return _both([one for one in (guard, *self._prescores) if one is not None])
 
-    def pod_only(
-        self, root: ir.Expr, what: str, *, over_nodes: bool = False, hint: str = "", aside: str = ""
-    ) -> None:
+    def pod_only(self, root: ir.Expr, what: str, *, over_nodes: bool = False) -> None:
         """Refuses what differs from node to node, and aggregates over nodes."""
         if root.level > Level.POD:
-            raise self.too_high(root, Level.POD, what, hint=hint)
-        if over_nodes:
-            return
-        for node in ir.walk(root):
+            raise self.too_high(root, Level.POD, what)
+        for node in () if over_nodes else ir.walk(root):
             if isinstance(node, ir.NodeAggregate):
-                raise self._scope.refuse(
-                    "P202",
-                    f"{what}, and this aggregates over nodes",
-                    node.span,
-                    *([aside] if aside else []),
-                )
+                message = f"{what}, and this aggregates over nodes"
+                raise self._scope.refuse("P202", message, node.span)
 
     def split(
         self, left: ir.Expr | None, *, closed: bool = False
@@ -334,7 +300,7 @@ class RuleChecker:
             return None
         template = clause.values[0]
         assert isinstance(template, s.Template)
-        raw_braces(self._scope, template.span)
+        _raw_braces(self._scope, template)
         parts: list[str | ir.Expr] = []
         for one in template.parts:
             parts.append(one if isinstance(one, str) else self._hole(one))
@@ -355,15 +321,11 @@ class RuleChecker:
             value, norm, reverse = self._preference(node, typed, clauses)
         if left is not None:
             if left.level > Level.POD:
-                raise self.too_high(
-                    left, Level.POD, f"the left side of `{node.keyword}` looks at the pod", node
-                )
+                what = f"the left side of `{node.keyword}` looks at the pod"
+                raise self.too_high(left, Level.POD, what, node)
             if _over_nodes(left):
-                raise self._scope.refuse(
-                    "P202",
-                    f"the left side of `{node.keyword}` may not aggregate over nodes",
-                    left.span,
-                )
+                message = f"the left side of `{node.keyword}` may not aggregate over nodes"
+                raise self._scope.refuse("P202", message, left.span)
         missing = None
         if "missing_score" in clauses:
             missing = self._percent_points(clauses["missing_score"])
@@ -388,110 +350,58 @@ class RuleChecker:
             norm, reverse = words[0], "reverse" in words[1:]
         value = self._typer.plain(typed)
         if not value.type.is_number:
-            text = self._scope.text(node.right)
-            hint = {
-                Kind.BOOL: f"write  prefer: {text}",
-                Kind.TEXT: of_text(value, text),
-                Kind.TIME: f"for the newest write  prefer: most {text}",
-                Kind.LIST: f"write  score: len({text})",
-            }.get(value.type.kind)
-            if isinstance(value, ir.Const):
-                hint = _quoted(self._scope, value)
-            raise self._scope.refuse(
-                "P205",
-                f"a score is a number, and this is {describe(value)}",
-                node.right.span,
-                *([hint] if hint else []),
-            )
+            message = f"a score is a number, and this is {describe(value)}"
+            helps = help_for(self._scope, value, "number")
+            if value.type.kind is Kind.BOOL:
+                helps = (f"write  prefer: {self._scope.text(node.right)}",)
+            raise self._scope.refuse("P205", message, node.right.span, *helps)
         if norm == "none" and not (value.type.unit or PLAIN).is_plain:
-            text = self._scope.text(node.right)
-            hints = [f"to rank the nodes by it write  score: {text} normalize minmax"]
-            if value.level is not Level.NODE:
-                hints = ["it is the same for all nodes: compare it with something of the node"]
-            raise self._scope.refuse(
-                "P205",
-                f"a score is a plain number from 0 to 100, and this is {_in_unit(value)}",
-                node.right.span,
-                *hints,
-                *_as_share(value, text),
+            message = f"a score is a plain number from 0 to 100, and this is in {value.type.unit}"
+            help_ = (
+                f"to rank the nodes by it write  {self._scope.text(node.right)} normalize minmax"
             )
-        if norm == "none":
-            odd_score(self._scope, value, node.right)
-            flat_score(
-                self._scope, value, node.right.span, weighted="weight" in clauses or self._weighed()
-            )
+            raise self._scope.refuse("P205", message, node.right.span, help_)
         return value, norm, reverse
-
-    def _weighed(self) -> bool:
-        """Whether a score has its scale by others, or by the weight of the policy."""
-        return len(_WEIGHED.findall(self._scope.source.text)) > 1
 
     def _preference(
         self, node: s.Rule, typed: Typed, clauses: dict[str, s.Clause]
     ) -> tuple[ir.Expr, str, bool]:
         scope = self._scope
         if "normalize" in clauses:
-            raise scope.refuse(
-                "P209",
-                f"`{node.keyword}` has a scale of its own",
-                clauses["normalize"].span,
-                "drop `normalize`, or write a `score:`",
-            )
+            message, help_ = f"`{node.keyword}` has a scale of its own", "drop `normalize`"
+            raise scope.refuse("P209", message, clauses["normalize"].span, help_)
         value = self._typer.plain(typed)
         text = scope.text(node.right)
         if node.direction:
             if node.point == "avoid":
                 other = "most" if node.direction == "least" else "least"
-                raise scope.refuse(
-                    "P209",
-                    f"`avoid: {node.direction}` says no twice",
-                    node.right.span,
-                    f"write  prefer: {other} {text}",
-                )
+                help_ = f"write  prefer: {other} {text}"
+                message = f"`avoid: {node.direction}` says no twice"
+                raise scope.refuse("P209", message, node.right.span, help_)
             if not value.type.is_number and value.type.kind is not Kind.TIME:
-                raise scope.refuse(
-                    "P205",
-                    f"`{node.direction}` wants a number, and this is {describe(value)}",
-                    node.right.span,
-                    *_as_preference(scope, node.direction, value, text),
-                )
+                message = f"`{node.direction}` wants a number, and this is {describe(value)}"
+                helps = help_for(scope, value, "number")
+                raise scope.refuse("P205", message, node.right.span, *helps)
             return value, "minmax", node.direction == "least"
         if value.type.kind is not Kind.BOOL:
-            number = value.type.is_number
-            raise scope.refuse(
-                "P208",
-                f"`{node.keyword}` wants a condition, and this is {describe(value)}",
-                node.right.span,
-                (
-                    f"write  prefer: least {text}"
-                    if node.point == "avoid"
-                    else f"write  prefer: most {text}   or   prefer: least {text}"
-                )
-                if number
-                else f"write  {node.keyword}: {text} is VALUE",
-            )
+            message = f"`{node.keyword}` wants a condition, and this is {describe(value)}"
+            least = "least" if node.point == "avoid" else "most"
+            help_ = f"write  prefer: {least} {text}"
+            helps = (help_,) if value.type.is_number else help_for(scope, value, "condition")
+            raise scope.refuse("P208", message, node.right.span, *helps)
         if "missing_score" in clauses:
-            raise scope.refuse(
-                "P209", "a condition is never missing", clauses["missing_score"].span
-            )
+            message = "a condition is never missing"
+            raise scope.refuse("P209", message, clauses["missing_score"].span)
         yes, no = (_FULL, 0.0) if node.point == "prefer" else (0.0, _FULL)
-        choice = ir.If(
-            span=node.right.span,
-            type=NUMBER,
-            level=value.level,
-            condition=value,
-            then=constant(node.right.span, yes, NUMBER),
-            other=constant(node.right.span, no, NUMBER),
-        )
-        return choice, "none", False
+        ends = [constant(node.right.span, one, NUMBER) for one in (yes, no)]
+        return choice(node.right.span, value, *ends), "none", False
 
     def weight(self, node: s.Expr | s.Template) -> float:
         """Reads a weight: a number from 0 to 1,000,000."""
         value = self.clause_number(node, "`weight`")
         if not 0 <= value <= _MAX_WEIGHT:
-            raise self._scope.refuse(
-                "P111", f"a weight is a number from 0 to {_MAX_WEIGHT:,.0f}", node.span
-            )
+            message = f"a weight is a number from 0 to {_MAX_WEIGHT:,.0f}"
+            raise self._scope.refuse("P111", message, node.span)
         return value
 
     def _percent_points(self, clause: s.Clause) -> float:
@@ -509,18 +419,14 @@ class RuleChecker:
             typed = read_number(node.value, node.span)
         if not isinstance(typed, Flex) or typed.exact is None:
             word = self._scope.text(node)
-            help_ = (
-                f"did you mean the parameter `${word}`?"
-                if word in self._scope.params
-                else f"write for example  {what.strip('`')} {0 if what == '`missing`' else 2}"
-            )
-            fix = f"${word}" if word in self._scope.params else None
-            raise self._scope.refuse("P111", f"{what} wants a number", node.span, help_, fix=fix)
+            known = word in self._scope.params
+            message, fix = f"{what} wants a number", f"${word}" if known else None
+            raise self._scope.refuse("P111", message, node.span, fix=fix)
         settle(self._scope, typed, PLAIN)
         return to_float(typed.exact)
 
     def too_high(
-        self, root: ir.Expr, most: Level, what: str, rule: s.Rule | None = None, hint: str = ""
+        self, root: ir.Expr, most: Level, what: str, rule: s.Rule | None = None
     ) -> Refused:
         """Refuses an expression that reads more than its place allows."""
         # What is asked of each pod of a set is no value of a node.
@@ -530,54 +436,23 @@ class RuleChecker:
             if isinstance(one, (*OF_NODE, ir.NodeAggregate)) and most < one.level <= Level.NODE
         )
         guilty = next(of_node, root)
-        hints = [hint] if hint else []
-        if not hints and rule is None and most is Level.POD:
-            hints.append("fields of the pod and of its namespace fit here")
+        help_ = "fields of the pod and of its namespace fit here"
         if rule is not None and rule.left is not None:
             left, right = self._scope.text(rule.left), self._scope.text(rule.right)
+            help_ = f"write  {rule.keyword}: {left} and {right}"
             if rule.point == "score":
-                hints.append(f"write  score: if {left} then {right} else 0")
-            elif not rule.direction:
-                hints.append(f"write  {rule.keyword}: {left} and {right}")
-        return self._scope.refuse(
-            "P202",
-            f"{what}, and `{self._scope.text(guilty)}` differs from node to node",
-            guilty.span,
-            *hints,
-        )
+                help_ = f"write  score: if {left} then {right} else 0"
+        message = f"{what}, and `{self._scope.text(guilty)}` differs from node to node"
+        return self._scope.refuse("P202", message, guilty.span, help_)
 
 
-def _as_preference(scope: Scope, direction: str, value: ir.Expr, text: str) -> tuple[str, ...]:
-    """Returns what may be meant by `prefer: least node.ready` and `most node.label[rank]`."""
-    if isinstance(value, ir.Compare) and value.left.type.is_number:
-        of = scope.text(value.left)
-        return (f"write  prefer: {direction} {of}   or   prefer: {text}",)
-    if value.type.kind is Kind.BOOL:
-        return (f"write  {'avoid' if direction == 'least' else 'prefer'}: {text}",)
-    if isinstance(value, ir.Read) and FIELDS[value.field].keyed:
-        return (f"write  prefer: {direction} number({text})",)
-    if value.type.kind is Kind.TEXT:
-        return (
-            f"to choose one write  {'avoid' if direction == 'least' else 'prefer'}:"
-            f" {text} is VALUE",
-        )
-    return ()
-
-
-def _in_unit(value: ir.Expr) -> str:
-    unit = str(value.type.unit)
-    return unit if unit.startswith("a plain number") else f"in {unit}"
-
-
-def _as_share(value: ir.Expr, text: str) -> tuple[str, ...]:
-    """Returns how an amount of the node becomes a share of the node."""
-    if not isinstance(value, ir.Read) or not value.field.startswith("node."):
-        return ()
-    of, _, part = value.field.rpartition(".")
-    whole = f"{of}.allocatable"
-    if part not in ("free", "requested") or whole not in FIELDS:
-        return ()
-    return (f"for its share of the node write  score: {text} / {whole} * 100",)
+def _raw_braces(scope: Scope, template: s.Template) -> None:
+    """Warns of `'usage {load}'`: single quotes take braces as they stand."""
+    written = scope.source.slice(template.span)
+    if written[:1] == "'" and "{" in written and '"' not in written and "\\" not in written:
+        message = "single quotes take braces as they stand, so no value is put in"
+        better = f'"{written[1:-1]}"'
+        scope.report("P317", message, template.span, fix=better, severity=Severity.WARNING)
 
 
 def _conjuncts(left: ir.Expr | None, typer: Typer) -> tuple[ir.Expr, ...]:
@@ -598,28 +473,18 @@ def _or_longer(typer: Typer, part: ir.Expr) -> ir.Expr:
 def unless(longer: tuple[ir.Compare, ...], test: ir.Expr) -> ir.Expr:
     """A test that does not hold where a list has more items than are looked at."""
     nobody = Span(test.span.start, test.span.start)
-    fits = [ir.Not(span=nobody, type=BOOL, level=one.level, operand=one) for one in longer]
+    fits = [inverted(nobody, one) for one in longer]
     return _joined("and", (*fits, test)) if fits else test
 
 
 def _joined(operator: str, parts: tuple[ir.Expr, ...]) -> ir.Expr:
-    start = parts[0].span.start
-    return ir.Logical(
-        # Nobody wrote it: no text of a part may stand for the whole.
-        span=Span(start, start),
-        type=BOOL,
-        level=level_of(parts),
-        operator=operator,
-        operands=parts,
-    )
+    # Nobody wrote it: no text of a part may stand for the whole.
+    nobody = Span(parts[0].span.start, parts[0].span.start)
+    return logical(nobody, operator, parts)
 
 
 def _both(parts: list[ir.Expr]) -> ir.Expr | None:
-    if not parts:
-        return None
-    if len(parts) == 1:
-        return parts[0]
-    return _joined("and", tuple(parts))
+    return _joined("and", tuple(parts)) if parts else None
 
 
 def _over_nodes(root: ir.Expr) -> bool:

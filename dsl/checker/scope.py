@@ -100,8 +100,10 @@ class Scope(Struct):
         fix: str | Fix | None = None,
         severity: Severity = Severity.ERROR,
     ) -> None:
-        """Records a finding."""
+        """Records a finding; without other helps a fix is the help."""
         repair = Fix(span, fix) if isinstance(fix, str) else fix
+        if repair is not None and not helps:
+            helps = (f"write  {repair.text.strip()}",)
         one = Diagnostic(
             code, message, self.source, span, severity, label, labels, helps, fix=repair
         )

@@ -7,10 +7,10 @@ from typing import Final
 
 from dsl import ir
 from dsl import syntax as s
-from dsl.checker import comparisons, fields, meant, peers
-from dsl.checker.expressions import Typer
+from dsl.checker import comparisons, fields, peers
 from dsl.checker.lists import too_long
-from dsl.checker.literals import constant, read_seconds, read_word, settle
+from dsl.checker.literals import read_seconds, read_word, settle
+from dsl.checker.making import arith, compare, constant, func, read
 from dsl.checker.rules import (
     Draft,
     FilterDraft,
@@ -21,6 +21,7 @@ from dsl.checker.rules import (
     unless,
 )
 from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
+from dsl.checker.typer import Typer
 from dsl.checker.undecided import Side, decided
 from dsl.diagnostics import Severity
 from dsl.schema import FIELDS
@@ -35,13 +36,6 @@ _LONGEST_PREFIX: Final = 253
 _PROTECTED: Final = ("kubernetes.io", "k8s.io")
 _DIRECTIONS: Final = {"ascending": "asc", "descending": "desc", "listed": "listed"}
 _CLOCK: Final = ("now", "time.", "cluster.")
-
-
-def _instead(node: ir.Expr) -> tuple[str, ...]:
-    """Returns what holds pods back by what others run, which is no order of the queue."""
-    if not isinstance(node, ir.PodAggregate):
-        return ()
-    return ("to hold pods back while others run, write a  gate:  or a  quota:",)
 
 
 class StatementChecker:
@@ -111,9 +105,8 @@ class StatementChecker:
         """Reads a whole number in a range."""
         value = self.rules.clause_number(clause.values[0], f"`{what}`")
         if value != int(value) or not low <= value <= high:
-            raise self.scope.refuse(
-                "P111", f"`{what}` is a whole number from {low} to {high:,}", clause.span
-            )
+            message = f"`{what}` is a whole number from {low} to {high:,}"
+            raise self.scope.refuse("P111", message, clause.span)
         return int(value)
 
     def seconds(self, node: s.Expr | s.Template, what: str) -> float:
@@ -122,12 +115,9 @@ class StatementChecker:
             return read_seconds(self.scope, node, what)
         value = self.duration(self.typer.param(node))
         if not isinstance(value, ir.Const) or value.type != DURATION:
-            raise self.scope.refuse(
-                "P206",
-                f"`{what}` wants a duration, and `${node.name}` is {describe(value)}",
-                node.span,
-                f"declare it so:  param {node.name}: duration = 60s",
-            )
+            message = f"`{what}` wants a duration, and `${node.name}` is {describe(value)}"
+            help_ = f"declare it so:  param {node.name}: duration = 60s"
+            raise self.scope.refuse("P206", message, node.span, help_)
         assert isinstance(value.value, float)
         return value.value
 
@@ -163,14 +153,10 @@ class StatementChecker:
         if "hard" not in clauses:
             return self._soft_spread(node, number, guard, clauses, (over, skew, by))
         if "weight" in clauses:
-            raise scope.refuse(
-                "P209",
-                "a hard `spread` is a filter, and filters have no weight",
-                clauses["weight"].span,
-                "drop `weight`, or write a second line without `hard`",
-            )
+            message = "a hard `spread` is a filter, and filters have no weight"
+            raise scope.refuse("P209", message, clauses["weight"].span, "drop `weight`")
         here, least = (peers.count(over, by, node.span) for _ in range(2))
-        eligible = ir.Read(span=node.span, type=BOOL, level=Level.NODE, field="node.eligible")
+        eligible = read(node.span, BOOL, Level.NODE, "node.eligible")
         fewest = ir.NodeAggregate(
             span=node.span,
             type=NUMBER,
@@ -181,21 +167,8 @@ class StatementChecker:
             where=eligible,
         )
         one = constant(node.span, 1.0, NUMBER)
-        more = ir.Arith(
-            span=node.span,
-            type=NUMBER,
-            level=Level.NODE,
-            operators=("+", "-"),
-            operands=(here, one, fewest),
-        )
-        test = ir.Compare(
-            span=node.span,
-            type=BOOL,
-            level=Level.NODE,
-            operator="<=",
-            left=more,
-            right=constant(node.span, float(skew), NUMBER),
-        )
+        more = arith(node.span, NUMBER, ("+", "-"), (here, one, fewest))
+        test = compare(node.span, more, "<=", constant(node.span, float(skew), NUMBER))
         core = ir.FilterCore(
             guard=guard,
             test=test,
@@ -223,17 +196,9 @@ class StatementChecker:
         value: ir.Expr = peers.count(over, by, node.span)
         if "skew" in clauses:
             free = constant(node.span, float(skew - 1), NUMBER)
-            above = ir.Arith(
-                span=node.span,
-                type=NUMBER,
-                level=Level.NODE,
-                operators=("-",),
-                operands=(value, free),
-            )
+            above = arith(node.span, NUMBER, ("-",), (value, free))
             zero = constant(node.span, 0.0, NUMBER)
-            value = ir.Func(
-                span=node.span, type=NUMBER, level=Level.NODE, name="max", args=(zero, above)
-            )
+            value = func(node.span, NUMBER, "max", (zero, above))
         weight = self.rules.weight(clauses["weight"].values[0]) if "weight" in clauses else 1.0
         core = ir.ScoreCore(
             guard=self.rules.scored(guard),
@@ -258,21 +223,15 @@ class StatementChecker:
             return
         if node.direction != "ascending" or self.scope.text(node).endswith("asc"):
             return
-        self.scope.report(
-            "P224",
-            "this puts the pods of the lowest priority first",
-            node.span,
-            "write  pod.priority desc   or, if that is meant,  pod.priority asc",
-            fix="pod.priority desc",
-            severity=Severity.WARNING,
-        )
+        message, fix = "this puts the pods of the lowest priority first", "pod.priority desc"
+        help_ = f"write  {fix}   or, if that is meant,  pod.priority asc"
+        self.scope.report("P224", message, node.span, help_, fix=fix, severity=Severity.WARNING)
 
     def _key(self, node: s.Key) -> ir.SortKey:
         value = self.typer.plain(self.typer.expression(node.value))
         if value.type.kind in (Kind.LIST, Kind.PODS):
-            raise self.scope.refuse(
-                "P201", f"an order wants values, and this is {describe(value)}", node.value.span
-            )
+            message = f"an order wants values, and this is {describe(value)}"
+            raise self.scope.refuse("P201", message, node.value.span)
         items: list[str | float] = []
         for item in node.items.items if node.items is not None else ():
             found = read_word(self.scope, self._word(item), value)
@@ -299,8 +258,6 @@ class StatementChecker:
         for key in keys:
             self._steady(key.value)
         self._upside_down(part.keys[0])
-        for one in part.keys:
-            meant.test_as_key(self.scope, one)
         core = ir.SortCore(keys=keys)
         return StatementDraft(number, node, core, reads_of(*(key.value for key in keys)))
 
@@ -311,14 +268,10 @@ class StatementChecker:
             aggregate = isinstance(node, ir.PodAggregate | ir.Metric | ir.Pair)
             clock = isinstance(node, ir.Read) and node.field.startswith(_CLOCK)
             if aggregate or clock:
-                raise self.scope.refuse(
-                    "P202",
-                    f"a key of the queue is taken once, and `{self.scope.text(node)}` changes"
-                    " while pods wait",
-                    node.span,
-                    "sort by fields of the pod:  pod.priority desc, pod.queued_at",
-                    *_instead(node),
-                )
+                text = self.scope.text(node)
+                message = f"a key of the queue is taken once, and `{text}` changes while pods wait"
+                help_ = "sort by fields of the pod:  pod.priority desc, pod.queued_at"
+                raise self.scope.refuse("P202", message, node.span, help_)
 
     # ---- permit
 
@@ -337,12 +290,9 @@ class StatementChecker:
             decided(self.scope, Side(node, written, "wait"), until)
         if name == "wait_then":
             if "wait_until" in clauses:
-                raise self.scope.refuse(
-                    "P209",
-                    "after a wait the pod is allowed or rejected",
-                    node.span,
-                    "write  wait 60s until CONDITION, then allow   or   then reject",
-                )
+                what = "after a wait the pod is allowed or rejected"
+                help_ = "write  wait 60s until CONDITION, then allow   or   then reject"
+                raise self.scope.refuse("P209", what, node.span, help_)
             then = "allow" if "allow" in clauses else "reject"
         if left is not None and node.left is not None:
             decided(self.scope, Side(node, node.left, "left"), left)
@@ -408,31 +358,23 @@ class StatementChecker:
             key = fields.key_text(self.typer, key_node)
             self._writable(key, key_node)
             written = self.expression(part.values[1])
-            meant.holes_in_value(self.scope, key, written)
             value = self.typer.plain(self.typer.expression(written))
         if value.type.kind in (Kind.LIST, Kind.PODS):
-            raise self.scope.refuse(
-                "P201", f"`{key}` wants one value, and this is {describe(value)}", value.span
-            )
+            message = f"`{key}` wants one value, and this is {describe(value)}"
+            raise self.scope.refuse("P201", message, value.span)
         kind = "label" if part.name == "set_label" else "annotate"
         return ir.Action(span=part.span, kind=kind, key=key, value=value)
 
     def _writable(self, key: str, node: s.Expr) -> None:
         prefix, slash, name = key.rpartition("/")
         if any(prefix == one or prefix.endswith(f".{one}") for one in _PROTECTED):
-            raise self.scope.refuse(
-                "P117",
-                f"`{key}` belongs to Kubernetes, and policies do not set its keys",
-                node.span,
-                f"use a domain of your own:  example.com/{name}",
-            )
+            message = f"`{key}` belongs to Kubernetes, and policies do not set its keys"
+            help_ = f"use a domain of your own:  example.com/{name}"
+            raise self.scope.refuse("P117", message, node.span, help_)
         good = bool(_NAME.fullmatch(name)) and len(name) <= _LONGEST_NAME
         if slash:
             good = good and bool(_PREFIX.fullmatch(prefix)) and len(prefix) <= _LONGEST_PREFIX
         if not good:
-            raise self.scope.refuse(
-                "P117",
-                f"`{key}` is not a key that Kubernetes takes",
-                node.span,
-                "write  example.com/name: letters, digits, `-`, `_` and `.`, at most 63 of them",
-            )
+            message = f"`{key}` is not a key that Kubernetes takes"
+            help_ = "write  example.com/name: letters, digits, `-`, `_` and `.`, at most 63 of them"
+            raise self.scope.refuse("P117", message, node.span, help_)

@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Final
 
 import click
 
-_COMMANDS: Final = {
-    "check": "Check policy files and say what is wrong with them.",
-    "demo": "Show it all in half a minute, with a cluster of its own.",
-    "eval": "Evaluate an expression of the policy language.",
-    "explain": "Explain an error code, a pod or a node.",
-    "fmt": "Put policies and their tests into the one style.",
-    "install": "Put Berth into a cluster, or print the manifests.",
-    "inventory": "Write down labels, namespaces and images of a cluster.",
-    "policies": "List the bundled policies, or show one.",
-    "repl": "Try expressions of the policy language line by line.",
-    "replay": "Make the decisions of a journal again and compare.",
-    "run": "Run the scheduler against a cluster.",
-    "status": "Show which policies are in force in a cluster.",
-    "test": "Run policy tests.",
-    "up": "Keep an embedded cluster running to play with.",
-    "version": "Print the version.",
+_GROUPS: Final = {
+    "Write policies": {
+        "check": "Check policy files and say what is wrong with them.",
+        "test": "Run policy tests.",
+        "fmt": "Put policies and their tests into the one style.",
+        "eval": "Evaluate an expression of the policy language.",
+        "repl": "Try expressions of the policy language line by line.",
+        "policies": "List the bundled policies, or show one.",
+        "inventory": "Write down labels, namespaces and images of a cluster.",
+    },
+    "Understand": {
+        "explain": "Explain an error code, a word of the language, a pod or a node.",
+        "replay": "Make the decisions of a journal again and compare.",
+    },
+    "Run": {
+        "demo": "Show it all in half a minute, with a cluster of its own.",
+        "up": "Keep an embedded cluster running to play with.",
+        "run": "Run the scheduler against a cluster.",
+        "status": "Show which policies are in force in a cluster.",
+        "install": "Put Berth into a cluster, or print the manifests.",
+        "version": "Print the version.",
+    },
 }
+_COMMANDS: Final = {name: text for group in _GROUPS.values() for name, text in group.items()}
+_EXAMPLE: Final = """Berth: a Kubernetes scheduler whose plugins are text.
+
+\b
+echo 'filter: pod.name contains nginx -> node.label test=test' > nginx.policy
+berth check nginx.policy
+berth up --no-scheduler --kubeconfig kubeconfig &    # a cluster in a process
+berth run --policies . --kubeconfig kubeconfig
+"""
 
 
 class _Lazy(click.Group):
@@ -33,20 +49,23 @@ class _Lazy(click.Group):
         """See `click.Group.list_commands`."""
         return sorted(_COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002 - click's signature
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """See `click.Group.get_command`."""
         if cmd_name not in _COMMANDS:
-            return None
+            near = get_close_matches(cmd_name, _COMMANDS, n=1)
+            meant = f" Did you mean {near[0]!r}?" if near else ""
+            ctx.fail(f"No such command {cmd_name!r}.{meant}")
         command = import_module(f"engine.cli.{cmd_name}").command
         assert isinstance(command, click.Command)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's signature
         """See `click.Group.format_commands`."""
-        with formatter.section("Commands"):
-            formatter.write_dl(sorted(_COMMANDS.items()))
+        for heading, commands in _GROUPS.items():
+            with formatter.section(heading):
+                formatter.write_dl(list(commands.items()))
 
 
-@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Lazy, help=_EXAMPLE, context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
-    """Berth: a Kubernetes scheduler whose plugins are text."""
+    """See `_EXAMPLE`."""

@@ -116,13 +116,16 @@ def command(  # noqa: PLR0913 - click's signature
 def _configured(job: _Job, path: Path, files: tuple[Path, ...]) -> tuple[Path, ...]:
     """Reads the configuration; returns the files that it or the command line names."""
     from engine.config import ConfigError, load
+    from engine.plugins.profiles import make_profiles
     from engine.policy.bundle import compile_settings
 
     try:
-        berth = load(str(path)).berth
+        settings = load(str(path))
+        profiles = make_profiles(settings, str(path))
     except ConfigError as wrong:
         raise click.ClickException(str(wrong)) from wrong
-    job.settings = compile_settings(berth)
+    berth = settings.berth
+    job.settings = compile_settings(berth, profiles)
     if files:
         return files
     if berth.policies.dir is None:
@@ -246,13 +249,15 @@ def _beside(group: Mapping[str, bytes]) -> dict[str, str]:
 
 def _at_load(result: CompileResult, job: _Job) -> Iterator[Diagnostic]:
     """What a scheduler would refuse although the text is right."""
-    from engine.policy.support import names_of_plugins, unsupported
+    from engine.policy.support import installed, names_of_plugins, unsupported, without_binder
 
     yield from names_of_plugins(result.understood)
     for plan in result.understood:
         run = plan if job.settings is None else job.settings.applied(plan)
         if run.mode != "off":
             yield from unsupported(run)
+            known = installed() if job.settings is None else job.settings.binders
+            yield from without_binder(run, known)
     job.plans.extend(result.understood)
 
 

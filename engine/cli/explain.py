@@ -1,16 +1,14 @@
-"""`berth explain`: the lesson behind an error code; why a pod is where it is; who fits a node."""
+"""`berth explain`: an error code, a word of the language, a pod, a node."""
 
 from __future__ import annotations
 
 import re
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from dsl.codes import OLD
+from dsl.codes import GONE, OLD
 
 _CODE = re.compile(r"P[0-9]{3}")
 _SUBJECTS = ("pod", "node")
@@ -18,16 +16,11 @@ _FLAGS = ("policies", "policy_configmap", "scheduler_name", "prometheus_url")
 """Those of `berth run`."""
 
 
-def pages() -> Traversable:
-    """The folder of the pages: in the wheel beside the language, in a checkout under docs/."""
-    shipped = files("dsl") / "errors"
-    return shipped if shipped.is_dir() else files("dsl") / ".." / "docs" / "errors"
-
-
-_HELP = """Explain an error code, a pod or a node.
+_HELP = """Explain an error code, a word of the language, a pod or a node.
 
 \b
 berth explain P203               the lesson behind an error code
+berth explain filter             a statement, field, function or metric
 berth explain pod NS/NAME        why a pod is where it is, or is nowhere
 berth explain node NAME          which pending pods could come to a node
 
@@ -38,7 +31,7 @@ decided then. Name the policies in force, as for berth run.
 
 
 @click.command("explain", help=_HELP)
-@click.argument("words", nargs=-1, required=True, metavar="CODE | pod NS/NAME | node NAME")
+@click.argument("words", nargs=-1, required=True, metavar="CODE | WORD | pod NS/NAME | node NAME")
 @click.option("-f", "--filename", "paths", multiple=True, metavar="FILE",
               type=click.Path(path_type=Path), help="Manifests instead of a cluster.")  # fmt: skip
 @click.option("--journal", metavar="FILE", help="A journal of `berth run --record`.",
@@ -59,13 +52,13 @@ decided then. Name the policies in force, as for berth run.
 @click.option("--format", "style", type=click.Choice(["text", "json"]), default="text",
               show_default=True, help="How to print it.")  # fmt: skip
 def command(words: tuple[str, ...], style: str, now: str | None, **given: Any) -> None:  # noqa: ANN401 - click's options by name
-    """One word is a code; two are `pod` or `node` and a name."""
-    if len(words) == 1:
-        _page(words[0].upper())
+    """One word is of the language; two are `pod` or `node` and a name."""
+    if len(words) == 1 and words[0] not in _SUBJECTS:
+        _word(words[0])
         return
-    subject, name = words[0], words[1]
-    if len(words) > len(_SUBJECTS) or subject not in _SUBJECTS:
-        raise click.UsageError("write one of: CODE, pod NS/NAME, node NAME")
+    subject, *names = words
+    if len(names) != 1 or subject not in _SUBJECTS:
+        raise click.UsageError("write one of: CODE, WORD, pod NS/NAME, node NAME")
     if given["paths"] and given["journal"] is not None:
         raise click.UsageError("-f and --journal exclude each other")
     if (given["metrics"] or now is not None) and not given["paths"]:
@@ -76,15 +69,40 @@ def command(words: tuple[str, ...], style: str, now: str | None, **given: Any) -
 
     flags = {one: given.pop(one) for one in _FLAGS}
     request = Request(**given, flags=flags, now=read_time(now), as_json=style == "json")
-    answer(subject, name, request)
+    answer(subject, names[0], request)
+
+
+def _word(word: str) -> None:
+    """Prints what is known of a code, a statement, a field, a function or a metric."""
+    from engine.cli import reference
+
+    if _CODE.fullmatch(word.upper()):
+        _page(word.upper())
+        return
+    lines = reference.told(word)
+    if not lines:
+        from dsl.foreign.nearest import closest
+
+        near = closest(word, reference.words())
+        raise click.ClickException(
+            f"`{word}` is no code, statement, field, function or metric of the policy language; "
+            + (f"did you mean `{near}`?" if near else "codes look like P203, fields like pod.name")
+        )
+    click.echo("\n".join(lines).rstrip())
 
 
 def _page(code: str) -> None:
     """Prints the page of a code."""
-    page = pages() / f"{code}.md"
-    if not _CODE.fullmatch(code) or not page.is_file():
+    from engine.cli.reference import shipped
+
+    if code in GONE:
+        click.echo(f"{code} is no longer said. {GONE[code]}")
+        return
+    pages = shipped("errors")
+    page = pages / f"{code}.md"
+    if not page.is_file():
         raise click.ClickException(f"{code} is no code of the policy language; they look like P203")
     click.echo(page.read_text("utf-8").rstrip())
     for new in OLD.get(code, ()):
-        title = (pages() / f"{new}.md").read_text("utf-8").splitlines()[0].removeprefix("# ")
+        title = (pages / f"{new}.md").read_text("utf-8").splitlines()[0].removeprefix("# ")
         click.echo(f"Part of it has a code of its own now: {title}")

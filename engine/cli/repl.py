@@ -33,6 +33,8 @@ Commands:
   :functions, :metrics       the functions, the bundled metrics
   :names                     what was declared; :forget NAME takes it away
   :help, :quit"""
+_WORDS: Final = ("help", "quit")
+"""Commands that go without a colon: no name of the language is one of them."""
 _STATEMENT: Final = re.compile(r"[A-Za-z]+( to)?:")
 _DECLARES: Final = ("let", "param", "metric")
 
@@ -55,8 +57,8 @@ class Session:
         if not line or line.startswith("#"):
             return ""
         try:
-            if line.startswith(":"):
-                return "\n".join(self._command(line[1:]))
+            if line.startswith(":") or line in _WORDS:
+                return "\n".join(self._command(line.removeprefix(":")))
             if line.split(maxsplit=1)[0] in _DECLARES and self._is_declaration(line):
                 return "\n".join(self._declare(line))
             if _STATEMENT.match(line):

@@ -30,15 +30,15 @@ def frameworks_of(compiler: Compiler) -> FrameworksOf:
     def frameworks(files: Mapping[str, str], settings: Mapping[str, str]) -> Frameworks:
         read = Settings.model_validate_json(settings.get("settings", ""))
         bundle = NO_POLICIES
-        if files:
-            made = compile_at_once(compiler, files, compile_settings(read.berth))
-            if not isinstance(made, Bundle):
-                raise click.ClickException(made.text)
-            bundle = made
         try:
             profiles = make_profiles(read)
         except ConfigError as wrong:
             raise click.ClickException(str(wrong)) from wrong
+        if files:
+            made = compile_at_once(compiler, files, compile_settings(read.berth, profiles))
+            if not isinstance(made, Bundle):
+                raise click.ClickException(made.text)
+            bundle = made
         return chain.frameworks_of(profiles, bundle, worlds=settings_worlds(read))
 
     return frameworks

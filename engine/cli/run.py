@@ -17,6 +17,9 @@ from engine.cli.loop import run_in_loop
 from engine.cli.private import open_private
 from engine.cli.stopping import until_told
 
+_WHY = 2
+"""The level of the log from which it says why."""
+
 
 @click.command("run", help="Run the scheduler against a cluster.")
 @click.option(
@@ -34,12 +37,13 @@ from engine.cli.stopping import until_told
     type=click.Path(path_type=Path),
     help="Write a journal that `berth replay` can check.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Log more.")
+@click.option("-v", "--verbose", count=True,
+              help="Log more; -vv: also why each pod went where it went.")  # fmt: skip
 def command(
     *,
     config: str | None,
     record: Path | None,
-    verbose: bool,
+    verbose: int,
     **flags: Any,  # noqa: ANN401 - each has its own type
 ) -> None:
     """Runs until SIGTERM or SIGINT, then ends cleanly."""
@@ -66,7 +70,7 @@ def command(
             raise click.ClickException(
                 f"{record}: cannot be written: {failed.strerror}"
             ) from failed
-        _run_to_the_end(settings, flags["kubeconfig"], journal)
+        _run_to_the_end(settings, flags["kubeconfig"], journal, why=verbose >= _WHY)
 
 
 def with_flags(settings: Any, flags: dict[str, Any]) -> Any:  # noqa: ANN401 - see engine.cli
@@ -116,24 +120,24 @@ def _warn_of_folder(folder: str | None) -> None:
         )
 
 
-def _run_to_the_end(settings: Any, kubeconfig: str | None, journal: Any) -> None:  # noqa: ANN401 - see engine.cli
+def _run_to_the_end(settings: Any, kubeconfig: str | None, journal: Any, *, why: bool) -> None:  # noqa: ANN401 - see engine.cli
     from engine.kube.errors import LeaseLost
 
     try:
-        run_in_loop(_run(settings, kubeconfig, journal))
+        run_in_loop(_run(settings, kubeconfig, journal, why=why))
     except LeaseLost as lost:
         # As kube-scheduler: whoever restarts us gets a follower that knows nothing wrong.
         logging.getLogger("engine").critical("Leader election lost: %s", lost)
         sys.exit(1)
 
 
-async def _run(settings: Any, kubeconfig: str | None, journal: Any) -> None:  # noqa: ANN401 - see engine.cli
+async def _run(settings: Any, kubeconfig: str | None, journal: Any, *, why: bool) -> None:  # noqa: ANN401 - see engine.cli
     from engine.app import App, Hooks, RunOptions
     from engine.clock import SystemClock
 
     # What the first lists brought stays: the collector need not look at it again.
     hooks = Hooks(synced=[gc.freeze])
-    app = App(RunOptions(settings, kubeconfig, journal), clock=SystemClock(), hooks=hooks)
+    app = App(RunOptions(settings, kubeconfig, journal, why), clock=SystemClock(), hooks=hooks)
     with until_told() as stop:
         await app.run(stop)
     logging.getLogger("engine").info("Stopped; no binding is in flight")

@@ -55,11 +55,11 @@ def _show(found: Status) -> None:
     if found.bundle is None:
         click.echo("Nothing is in force, and no pod is scheduled.")
     else:
-        click.echo(f"Bundle {plain(found['bundle'])} is in force since {plain(found['since'])}.")
+        click.echo(f"Bundle {plain(found.bundle)} is in force since {plain(found.since)}.")
     for source in found.sources:
         names = ", ".join(source.policies) or "none"
-        state = "" if source.state == "InForce" else f" [{source['state']}]"
-        click.echo(f"\n{plain(source['source'])}{plain(state)}: {plain(names)}")
+        state = "" if source.state == "InForce" else f" [{source.state}]"
+        click.echo(f"\n{plain(source.source)}{plain(state)}: {plain(names)}")
         for line in source.why.splitlines():
             click.echo(f"  {plain(line)}")
 

@@ -29,14 +29,25 @@ def gang_name(key: str | float) -> str:
 
 def stop(gang: Gang, now: float) -> str | None:
     """Returns why no member may be tried at all; None: they may."""
-    if gang.minimum != gang.minimum:
-        return f"{title(gang.key)} does not say how many members it needs"
-    if gang.size < gang.minimum:
-        needed = show(gang.minimum, NUMBER)
-        return f"{title(gang.key)} has {gang.size} of the {needed} members that it needs"
-    if now < gang.rests_until:
-        return f"{title(gang.key)} failed a moment ago and rests"
+    return why_stopped(title(gang.key), gang.minimum, gang.size, resting=now < gang.rests_until)
+
+
+def why_stopped(called: str, minimum: float, size: int, *, resting: bool) -> str | None:
+    """Returns why no member of a gang may be tried at all; None: they may."""
+    if minimum != minimum:
+        return f"{called} does not say how many members it needs"
+    if size < minimum:
+        needed = show(minimum, NUMBER)
+        return f"{called} has {size} of the {needed} members that it needs"
+    if resting:
+        return f"{called} failed a moment ago and rests"
     return None
+
+
+def why_unfit(called: str, minimum: float, most: int, within: str) -> str:
+    """Returns why the members of a gang cannot start together."""
+    where = f" in one {within}" if within else ""
+    return f"{called}: {most} of the {show(minimum, NUMBER)} members that it needs fit{where}"
 
 
 def permission(gang: Gang, waited: float) -> Permission:
@@ -81,9 +92,8 @@ def plan(
 
 def why_not(gang: Gang, found: GangPlan) -> str:
     """Returns why the members of a gang cannot start together."""
-    needed = show(gang.minimum, NUMBER)
-    where = f" in one {domain_words(gang.within)}" if gang.within is not None else ""
-    return f"{title(gang.key)}: {found.most} of the {needed} members that it needs fit{where}"
+    within = "" if gang.within is None else domain_words(gang.within)
+    return why_unfit(title(gang.key), gang.minimum, found.most, within)
 
 
 def domain_words(within: str) -> str:

@@ -63,6 +63,11 @@ class Miss:
     size: str = ""
 
     @property
+    def place(self) -> str:
+        """File and line of the rule, or the plugin's name."""
+        return self.plugin if self.shown is None else self.shown.place
+
+    @property
     def lacks(self) -> str:
         """What would have to come, in words; empty if it is no amount."""
         if self.short is None:
@@ -92,7 +97,7 @@ class Node:
     def nearly(self) -> str:
         """What it would take: `would fit with 200m more cpu`, `but for net.policy:3: ...`."""
         short = [one.lacks for one in self.misses if one.short]
-        rest = [_told(one) for one in self.misses if not one.short]
+        rest = [f"{one.place}: {one.reason}" for one in self.misses if not one.short]
         lacks = " and ".join(short)
         if not rest:
             return f"would fit with {lacks}"
@@ -102,11 +107,6 @@ class Node:
         """For JSON."""
         misses = [one.as_object() for one in self.misses]
         return {"node": self.name, "nearly": self.nearly, "misses": misses}
-
-
-def _told(miss: Miss) -> str:
-    place = miss.plugin if miss.shown is None else miss.shown.place
-    return f"{place}: {miss.reason}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from engine.framework.decision import Placed
-from engine.framework.runtime import Framework
+from engine.framework.runtime import Framework, PluginError
 from engine.policy.plugin import PolicyPlugin, RuleTrace
 
 
@@ -31,3 +32,9 @@ def rules_of(placed: Placed, framework: Framework) -> list[RuleTrace]:
         for policy in policies_of(framework)
         for trace in policy.traces(decision.pod, snapshot, decision.row, candidates)
     ]
+
+
+def noted(placed: Placed, framework: Framework) -> None:
+    """Puts that into the decision, for the log line of its binding. As `rules_of`."""
+    with suppress(PluginError):  # told by the framework
+        placed.decision.why = "; ".join(map(str, rules_of(placed, framework)))

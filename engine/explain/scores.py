@@ -89,10 +89,19 @@ def ranking(
         Unfit: no node fits, known before the nodes were asked.
         PluginError: a plugin raised.
     """
+    candidates = framework.candidates(framework.known(pod, snapshot), pod, snapshot)
+    return among(pod, snapshot, framework, candidates, most) if len(candidates) else Ranking()
+
+
+def among(
+    pod: PodInfo,
+    snapshot: Snapshot,
+    framework: Framework,
+    candidates: Candidates,
+    most: int | None = None,
+) -> Ranking:
+    """`ranking` of some rows that can take the pod, at least one, ascending."""
     known = framework.known(pod, snapshot)
-    candidates = framework.candidates(known, pod, snapshot)
-    if not len(candidates):
-        return Ranking()
     keys = framework.keys(known, pod, snapshot, candidates)
     order = np.argsort(-keys)[:most]
     steps = keys >> TIE_BITS

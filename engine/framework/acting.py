@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from engine.framework.decision import Decision
 from engine.framework.effects import Effect, Emit, Patch, set_on_pod
@@ -39,6 +39,7 @@ class Leave:
 
 
 GRANTED = Leave()
+_BY_US: Final = Binding()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +53,16 @@ class Acts:
     status: Status = Status.SUCCESS
     annotations: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
-    dry_run: bool = False
+    how: Binding = _BY_US
+    handed: tuple[Effect, ...] = ()
+    """What hands the pod to who binds it, if that is not us."""
     pre_bind: tuple[Effect, ...] = ()
     before: tuple[Emit, ...] = ()
     after: tuple[Emit | Patch, ...] = ()
 
 
 NOTHING = Acts()
+DEFAULT_BINDER: Final = "DefaultBinder"
 
 
 class Actors:
@@ -68,6 +72,7 @@ class Actors:
         self._reserve = [(name, p.reserve) for name, p in plugins if p.reserve]
         self._permit = [(name, p.permit) for name, p in plugins if p.permit]
         self._pre_bind = [(name, p.pre_bind) for name, p in plugins if p.pre_bind]
+        self._binders = {name: p.binder for name, p in plugins if p.binder}
         self._bind = [(name, p.bind) for name, p in plugins if p.bind]
         self._post_bind = [(name, p.post_bind) for name, p in plugins if p.post_bind]
         acting = [
@@ -134,20 +139,33 @@ class Actors:
             labels.update(bound.labels)
             effects.extend(bound.effects)
             before.extend(bound.events)
-        if labels:
-            effects.append(set_on_pod(pod, labels))
-        how = Binding.NO_SAY
-        for name, bind in self._bind:
-            if how is Binding.NO_SAY:
-                how = guard(name, "Bind", bind, pod, snapshot)
+        how = self._how(guard, pod, snapshot)
+        handed: Sequence[Effect] = ()
+        if how.by:
+            binder = self._binders.get(how.by)
+            if binder is None:
+                why = f"no plugin of the profile binds pods as {how.by}"
+                return Acts(Status(Code.ERROR, (why,)))
+            handed = guard(how.by, "Bind", binder, pod, snapshot, row)
+        carried = None if not how.by else annotations  # there is no Binding of ours to carry them
+        if labels or carried:
+            effects.append(set_on_pod(pod, labels, carried))
         after: list[Emit | Patch] = []
         for name, post_bind in self._post_bind:
             after.extend(guard(name, "PostBind", post_bind, pod, snapshot, row, decision))
         return Acts(
             annotations=annotations,
             labels=labels,
-            dry_run=how is Binding.DRY_RUN,
+            how=how,
+            handed=tuple(handed),
             pre_bind=tuple(effects),
             before=tuple(before),
             after=tuple(after),
         )
+
+    def _how(self, guard: Guard, pod: PodInfo, snapshot: Snapshot) -> Binding:
+        for name, bind in self._bind:
+            how: Binding | None = guard(name, "Bind", bind, pod, snapshot)
+            if how is not None:
+                return _BY_US if how.by == DEFAULT_BINDER else how
+        return _BY_US

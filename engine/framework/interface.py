@@ -276,12 +276,12 @@ UNSHARED: Final = _Unshared()
 """As a class key: no other pod is like this one, so nothing is kept for it."""
 
 
-class Binding(Enum):
-    """How a pod is bound."""
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """How a pod is bound: by the plugin `by`, by the scheduler if that is empty, or not at all."""
 
-    NO_SAY = "no say"
-    DEFAULT = "default"
-    DRY_RUN = "dry run"
+    dry_run: bool = False
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -383,7 +383,9 @@ class Points:
         permit: lets the pod go, holds it or takes it back; also asked how many seconds it has
             waited by now, 0 at first.
         pre_bind: what is to be done before the pod is bound.
-        bind: how it is bound; the first that has a say wins.
+        bind: how it is bound; the first that has a say, and does not say None, wins.
+        binder: what has to be done so that somebody else binds a pod that `bind` hands to this
+            plugin; then the scheduler waits until the pod is on its node.
         post_bind: Events to tell and patches to write once the pod is known to be bound; one that
             cannot be written is logged.
         acts_on: whether any of these has anything to do with the pod; what it says of a pod never
@@ -416,7 +418,8 @@ class Points:
     reserve: Callable[[PodInfo, Snapshot, int], Reserved] | None = None
     permit: Callable[[PodInfo, Snapshot, int, float], Permitted] | None = None
     pre_bind: Callable[[PodInfo, Snapshot, int, Decision], PreBound] | None = None
-    bind: Callable[[PodInfo, Snapshot], Binding] | None = None
+    bind: Callable[[PodInfo, Snapshot], Binding | None] | None = None
+    binder: Callable[[PodInfo, Snapshot, int], Sequence[Effect]] | None = None
     post_bind: Callable[[PodInfo, Snapshot, int, Decision], Sequence[Emit | Patch]] | None = None
     acts_on: Callable[[PodInfo], bool] | None = None
     reads_scores: bool = False

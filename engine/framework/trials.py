@@ -136,6 +136,15 @@ class Trials:
         plugins = frozenset([one.name for one in moving if one not in others])
         return Rooms(plugins, each, passed, apart, self._concerned(others) if others else None)
 
+    def amounts(self) -> list[Room]:
+        """What moves with pods and is an amount that a row must have left."""
+        return self._amounts([one for one in self.filters if _moves(one)])
+
+    @property
+    def more_than_amounts(self) -> bool:
+        """Whether more than amounts moves with pods."""
+        return any(_moves(one) and one.points.rooms is None for one in self.filters)
+
     def _concerned(self, others: Sequence[Filtering]) -> Callable[[PodInfo], bool]:
         def concerns(pod: PodInfo) -> bool:
             return any(
@@ -211,12 +220,16 @@ class Stand:
 
     def fits(self) -> bool:
         """See `Stand.fits`."""
-        return self.first_beside() is None and self._first() is None
+        return self.first() is None
 
     def why(self) -> tuple[str, ...]:
         """See `Stand.why`."""
-        first = self.first_beside() or self._first()
+        first = self.first()
         return () if first is None else first.status.reasons
+
+    def first(self) -> Rejection | None:
+        """The first rejection; None: the row takes the pod now."""
+        return self.first_beside() or self._first()
 
     def first_beside(self) -> Rejection | None:
         """The first rejection beside the pods that come before; None also if there are none."""

@@ -38,7 +38,7 @@ FIELDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "reserve": ("reserve",),
         "permit": ("permit",),
         "preBind": ("pre_bind",),
-        "bind": ("bind",),
+        "bind": ("bind", "binder"),
         "postBind": ("post_bind",),
     }
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,8 +19,16 @@ from dsl.schema import UNIT_WORDS, MetricDefinition, stale_by_default
 from dsl.source import SourceFile, Span, make_source
 from dsl.types import PLAIN, SECONDS
 from engine.config import BerthDocument, MetricSection
+from engine.framework.profile import Profile
 from engine.policy.sources import Texts
-from engine.policy.support import names_of_plugins, unsupported, without_policy
+from engine.policy.support import (
+    binders_of,
+    installed,
+    names_of_plugins,
+    unsupported,
+    without_binder,
+    without_policy,
+)
 from engine.policysections import PolicyOverride
 
 _HASH_DIGITS: Final = 12
@@ -78,6 +86,8 @@ class CompileSettings:
 
     overrides: Mapping[str, PolicyOverride]
     metrics: Mapping[str, MetricDefinition]
+    binders: frozenset[str] = frozenset()
+    """The plugins that bind pods which `bind: with` hands to them."""
     profiles: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """What the names of files begin with whose policies are of some profiles only."""
 
@@ -99,11 +109,14 @@ class CompileSettings:
         }
 
 
-def compile_settings(berth: BerthDocument) -> CompileSettings:
-    """The part of the configuration that compiling needs."""
+def compile_settings(
+    berth: BerthDocument, profiles: Iterable[Profile] | None = None
+) -> CompileSettings:
+    """The part of the configuration that compiling needs; profiles that it may take are all."""
     return CompileSettings(
         berth.policies.overrides,
         {name: _definition(section) for name, section in berth.metrics.items()},
+        installed() if profiles is None else binders_of(profiles),
         {
             one.folder if berth.policies.in_folders else "": frozenset(one.profiles)
             for one in berth.policies.all_sources
@@ -159,9 +172,16 @@ def outcome_of(
     """A bundle if there is no error; `title` is who is refused else."""
     run = [plan for plan in map(settings.applied, result.plans) if plan.mode != "off"]
     missing = (one for plan in run for one in unsupported(plan))
+    unbound = (one for plan in run for one in without_binder(plan, settings.binders))
     profiles = settings.profiles_of(result.plans)
     sorting = (one for plan in run for one in _sorts_of_some(plan, profiles))
-    diagnostics = (*result.diagnostics, *names_of_plugins(result.plans), *missing, *sorting)
+    diagnostics = (
+        *result.diagnostics,
+        *names_of_plugins(result.plans),
+        *missing,
+        *unbound,
+        *sorting,
+    )
     errors = [d for d in diagnostics if d.is_error]
     if not errors:
         plans = tuple([settings.applied(plan) for plan in result.plans])

@@ -5,6 +5,7 @@ Reads pods, nodes and objects of groups; who is tried when is the scheduler's bu
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -57,6 +58,17 @@ class GangRules:
             if terms is not None:
                 return _membership(rule, terms, pod, snapshot, (subject, world))
         return None
+
+    @property
+    def turn(self) -> bool:
+        """Whether the clock alone may let a gang be tried again."""
+        return any(rule.core.backoff_seconds for rule in self._rules)
+
+    def turns_at(self, pod: PodInfo, snapshot: Snapshot) -> float:
+        """When the pod's gang has rested; infinite if it does not rest."""
+        found = self.gang(pod, snapshot) if self.turn else None
+        rests = found is not None and snapshot.now < found.rests_until
+        return found.rests_until if found is not None and rests else math.inf
 
 
 def _membership(

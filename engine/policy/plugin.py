@@ -158,7 +158,7 @@ class PolicyPlugin:
             pre_enqueue=self._gate if plan.gates else None,
             # What pods have before this one may be what it waits for.
             gate_moves=bool(plan.gates) and not _of_pod_alone(plan.gates),
-            turns_at=self._turns_at if self._turning else None,
+            turns_at=self._turns_at if self._turning or self._gangs.turn else None,
             sort_key=self._sort_key if plan.sorts else None,
             kin=self._gangs.kin if plan.gangs else None,
             gang=self._gangs.gang if plan.gangs else None,
@@ -190,7 +190,8 @@ class PolicyPlugin:
 
     def _turns_at(self, pod: PodInfo, snapshot: Snapshot) -> float:
         subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
-        return snapshot.now + min(turns(subject, world) for turns in self._turning) + _PAST
+        soonest = min((turns(subject, world) for turns in self._turning), default=math.inf)
+        return min(snapshot.now + soonest, self._gangs.turns_at(pod, snapshot)) + _PAST
 
     def _deciding(self) -> tuple[RuleBase, ...]:
         """The rules that can turn a pod away, wherever they are asked."""
@@ -374,24 +375,24 @@ class PolicyPlugin:
 
     def _pre_bind(self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision) -> PreBound:
         subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
-        done = self.plan.prebind(subject, world, row, _results(decision))
+        done = self.plan.prebind(subject, world, row, results_of(decision))
         return PreBound(
             annotations=_set(done, "annotate"),
             labels=_set(done, "label"),
             events=tuple(_told(self.plan, pod, done)),
         )
 
-    def _bind(self, pod: PodInfo, snapshot: Snapshot) -> Binding:
+    def _bind(self, pod: PodInfo, snapshot: Snapshot) -> Binding | None:
         rule = self.plan.binder(self._subject(pod, snapshot), self._worlds.of(snapshot))
         if rule is None:
-            return Binding.NO_SAY
-        return Binding.DRY_RUN if rule.core.kind == "dry" else Binding.DEFAULT
+            return None
+        return Binding(dry_run=rule.core.kind == "dry", by=rule.core.name)
 
     def _post_bind(
         self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision
     ) -> Sequence[Emit | Patch]:
         subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
-        done = self.plan.postbind(subject, world, row, _results(decision))
+        done = self.plan.postbind(subject, world, row, results_of(decision))
         labels, annotations = _set(done, "label"), _set(done, "annotate")
         told = _told(self.plan, pod, done)
         return [*told, set_on_pod(pod, labels, annotations)] if labels or annotations else told
@@ -511,7 +512,8 @@ def status_of(stop: Stop) -> Status:
     return Status(Code(stop.status), (f"{stop.message} ({place_of(stop.rule)})",))
 
 
-def _results(decision: Decision) -> dict[str, float]:
+def results_of(decision: Decision) -> dict[str, float]:
+    """The scores of the chosen node as `prebind:` and `postbind:` read them."""
     scores = {f"score[{one.plugin}]": one.normalized for one in decision.scores}
     return {"score.total": decision.total} | scores
 

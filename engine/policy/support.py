@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Final
 
 from msgspec import Struct
@@ -17,6 +17,9 @@ from dsl.diagnostics import Diagnostic, Severity
 from dsl.plan import MetricSpec, Plan, RuleBase
 from dsl.schema import FIELDS, OF_THE_QUEUE
 from dsl.source import SourceFile, Span
+from engine.framework.acting import DEFAULT_BINDER
+from engine.framework.profile import Profile
+from engine.plugins import out_of_tree
 from engine.plugins.registry import DEFAULT_WEIGHTS
 
 _QUEUE_FIELDS: Final = ("pod.queued_at", "pod.first_attempt_at", "pod.attempts")
@@ -53,7 +56,7 @@ _LATER: Final = (
 )  # fmt: skip
 _STATEMENTS: Final = frozenset(
     {"gate", "sort", "prefilter", "filter", "forbid", "score", "prefer", "avoid", "spread", "first",
-     "reserve", "permit", "bind: default", "bind: dry", "prebind", "postbind"}
+     "reserve", "permit", "bind", "prebind", "postbind"}
 )  # fmt: skip
 ACTS_ON: Final = Acting(
     plugins=frozenset(
@@ -102,6 +105,17 @@ def unsupported(plan: Plan) -> list[Diagnostic]:
     return [found[key] for key in sorted(found)]
 
 
+def binders_of(profiles: Iterable[Profile]) -> frozenset[str]:
+    """The plugins that bind pods which `bind: with` hands to them."""
+    plugins = (one.plugin for profile in profiles for one in profile.plugins)
+    return frozenset(plugin.name for plugin in plugins if plugin.points().binder)
+
+
+def installed() -> frozenset[str]:
+    """The plugins that a profile could name: who does not know the profiles believes them all."""
+    return frozenset(out_of_tree.names())
+
+
 def names_of_plugins(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
     """Decisions, hints and memos go by the name of a plugin, and a policy is one."""
     for plan in plans:
@@ -111,6 +125,30 @@ def names_of_plugins(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
                 f"`{plan.name}` is the name of a built-in plugin",
                 *((plan.source, plan.name_span) if plan.used is None else plan.used.place),
                 helps=("give the policy another name:  policy: NAME",),
+            )
+
+
+def without_binder(plan: Plan, binders: Set[str]) -> Iterator[Diagnostic]:
+    """Lines `bind: with NAME` that hand pods to nobody.
+
+    Args:
+        plan: the policy.
+        binders: the plugins that bind pods handed to them, beside the scheduler's own.
+    """
+    known = sorted({*binders, DEFAULT_BINDER})
+    for rule in plan.binds:
+        name = rule.core.name
+        if name and name not in known:
+            near = closest(name, known)
+            by = "" if plan.used is None else f"`use {plan.used.name}`: "
+            yield Diagnostic(
+                "P119",
+                f"{by}no plugin binds pods as `{name}`",
+                *((plan.source, rule.span) if plan.used is None else plan.used.place),
+                helps=(
+                    f"did you mean `{near}`?" if near else f"there is {', '.join(known)}",
+                    "a profile has to name the plugin of the package that binds",
+                ),
             )
 
 
@@ -155,12 +193,9 @@ def _beyond(plan: Plan) -> Iterator[tuple[RuleBase, str]]:
 
 def _forms(plan: Plan) -> Iterator[tuple[RuleBase, str, str]]:
     """The statements of which this scheduler may not act on all forms, and how each is written."""
-    for rule in (*plan.preempts, *plan.gangs, *plan.quotas):
+    for rule in (*plan.preempts, *plan.quotas):
         point = rule.text.partition(":")[0]
         yield rule, point, f"{point}:"
-    for bind in plan.binds:
-        kind = bind.core.kind
-        yield bind, f"bind: {kind}", f"bind: {kind} {bind.core.name}"
 
 
 def _rules(plan: Plan) -> Iterator[tuple[str, RuleBase]]:

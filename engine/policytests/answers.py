@@ -1,7 +1,6 @@
 """What policies say of one test's cluster, by their columns, as a scheduling cycle asks them.
 
-`meaning` has the same by the reference, one node at a time. Both implement
-`dsl.policytest.Answers`.
+Implements `dsl.policytest.Answers`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import numpy as np
 from dsl.collective import Budget as Covered
 from dsl.collective import Evictions, Gang, GangPlan, Preemption
 from dsl.plan import (
-    Effect,
     GangRule,
     PermitRule,
     Plan,
@@ -27,8 +25,11 @@ from dsl.plan import (
 from dsl.policytest import CannotJudgeError, Rejection
 from engine.collective import gangs, quotas
 from engine.collective.preemption import search
-from engine.cycle import decide
-from engine.framework.interface import Points, PreFilterResult, Scope
+from engine.explain.scores import Ranking, among
+from engine.framework.acting import Acts
+from engine.framework.decision import Decision, Details, PluginScore
+from engine.framework.effects import Emit, Patch
+from engine.framework.interface import Scope
 from engine.framework.podinfo import PodInfo
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Candidates, Framework, Unfit
@@ -122,10 +123,10 @@ class ByColumns:
         if not any(sorts):
             weighted.append(Weighted(PrioritySort()))
         self.framework = Framework(Profile("berth", tuple(weighted)))
-        self.stopped_early = False
         self._rejections: dict[str, Rejection] | None = None
         self._scores: Mapping[str, float] | None = None
         self._scored = False
+        self._ranking: Ranking | None = None
         self._preempted: Preemption | None = None
 
     def again(self, scene: Scene, only: frozenset[int] | None = None) -> Self:
@@ -145,75 +146,45 @@ class ByColumns:
     def rejections(self) -> Mapping[str, Rejection]:
         """See `Answers.rejections`."""
         if self._rejections is None:
-            left = {name: row for name, row in self.scene.rows.items() if self._counts(row)}
-            said: dict[str, Rejection] = {}
-            for used in self.used:
-                points = used.plugin.points()
-                asks = points.filter is not None or points.pre_filter is not None
-                if left and (asks or (used.plan is not None and used.plan.quotas)):
-                    said |= self._rejected_by(used, points, left)
-                    left = {name: row for name, row in left.items() if name not in said}
+            rows = {name: row for name, row in self.scene.rows.items() if self._counts(row)}
+            said = self._over_quota(rows) or self._rejected(rows)
+            left = {name: row for name, row in rows.items() if name not in said}
             if left and not self.rehearsed:
                 said |= self._gang_rejects(left)
-            self._rejections = {name: said[name] for name in self.scene.rows if name in said}
+            self._rejections = {name: said[name] for name in rows if name in said}
         return self._rejections
 
-    def _rejected_by(
-        self, used: Used, points: Points, left: Mapping[str, int]
-    ) -> dict[str, Rejection]:
-        """Which of the nodes that are left this plugin rejects."""
-        scene, plugin = self.scene, used.plugin
-        pre = PreFilterResult()
-        if points.pre_filter is not None:
-            pre = points.pre_filter(scene.pod, scene.snapshot)
-        if not pre.status.ok and pre.status.code is not Code.SKIP:
-            return dict.fromkeys(left, self._read(used, pre.status))
-        stopped = self._stopped(used)
-        if stopped is not None:
-            # The plan says so where the plugin did not: there is no cycle to compare with.
-            self.stopped_early = True
-            return dict.fromkeys(left, stopped)
-        ask = points.filter
-        if pre.status.code is Code.SKIP or ask is None or not pre.rejects:
-            return {}
-        said = {}
-        everyone = ask(pre.state, scene.pod, scene.snapshot, slice(0, scene.snapshot.nodes.size))
-        asked = None if pre.rows is None else set(pre.rows.tolist())
+    def _rejected(self, rows: Mapping[str, int]) -> dict[str, Rejection]:
+        """Why each node is rejected that is, by the first who does."""
+        pod, snapshot = self.scene.pod, self.scene.snapshot
         if self.rehearsed:
-            passed = everyone.passed
-            return {
-                name: UNTOLD
-                for name, row in left.items()
-                if (passed is not None and not passed[row])
-                or (asked is not None and row not in asked)
-            }
-        for name, row in left.items():
-            if asked is not None and row not in asked:
-                text = f"node(s) didn't satisfy plugin {plugin.name}"
-                said[name] = Rejection(text, "unresolvable", plugin.name)
-                continue
-            alone = ask(pre.state, scene.pod, scene.snapshot, np.array([row], np.intp))
-            passes = alone.passed is None or bool(alone.passed[0])
-            if passes != (everyone.passed is None or bool(everyone.passed[row])):
-                raise CannotJudgeError(
-                    f"{plugin.name} says of {name} alone what it says not of all"
-                )
-            if not passes:
-                said[name] = self._read(used, alone.groups()[0][0])
+            passed = self.framework.verdicts(pod, snapshot, np.array([*rows.values()], np.intp))
+            return {name: UNTOLD for name, fits in zip(rows, passed, strict=True) if not fits}
+        try:
+            trial = self.framework.trial(pod, snapshot)
+        except Unfit as unfit:
+            error = unfit.fit_error
+            code = Code.UNSCHEDULABLE_AND_UNRESOLVABLE if error.unresolvable else Code.UNSCHEDULABLE
+            status = Status(code, (error.pre_filter_message,), " ".join(sorted(error.plugins)))
+            return dict.fromkeys(rows, self._read(status))
+        said = {}
+        for name, row in rows.items():
+            first = trial.at(row).first()
+            if trial.allowed is not None and not trial.allowed[row]:
+                by = " ".join(sorted(trial.allowed_by))
+                said[name] = Rejection(f"node(s) didn't satisfy plugin {by}", "unresolvable", by)
+            elif first is not None:
+                said[name] = self._read(first.status.by(first.plugin))
         return said
 
-    def _stopped(self, used: Used) -> Rejection | None:
-        """What a prefilter or quota of a policy says."""
-        if used.plan is None:
-            return None
-        objects = self.scene.beside.quotas
-        for stop in (
-            used.plan.stopped(self.subject, self.world),
-            quotas.over(used.plan, self.subject, self.world, objects),
-        ):
+    def _over_quota(self, rows: Mapping[str, int]) -> dict[str, Rejection]:
+        """What a quota says of the pod, wherever it would go."""
+        for plan in self.plans:
+            stop = quotas.over(plan, self.subject, self.world, self.scene.beside.quotas)
             if stop is not None:
-                return Rejection(stop.message, word_of(stop.status), place_of(stop.rule))
-        return None
+                found = Rejection(stop.message, word_of(stop.status), place_of(stop.rule))
+                return dict.fromkeys(rows, found)
+        return {}
 
     def _gang_rejects(self, left: Mapping[str, int]) -> dict[str, Rejection]:
         """Which of the nodes that are left the pod's gang does not start on."""
@@ -221,7 +192,6 @@ class ByColumns:
         if found is None:
             return {}
         rule, gang = found
-        self.stopped_early = True
         place = place_of(rule)
         reason = gangs.stop(gang, self.world.now)
         if reason is not None:
@@ -251,29 +221,15 @@ class ByColumns:
         members = Members(self, self.scene)
         return gangs.plan(gang, self.world, members, members.larger_first(gang))
 
-    def _read(self, used: Used, status: Status) -> Rejection:
+    def _read(self, status: Status) -> Rejection:
         """A plugin's reason; policies put their place behind it."""
         text = ", ".join(status.reasons)
         word = _WORDS.get(status.code, "error")
-        for rule in rules_of(used.plan) if used.plan is not None else ():
+        for rule in [one for plan in self.plans for one in rules_of(plan)]:
             suffix = f" ({place_of(rule)})"
             if text.endswith(suffix):
                 return Rejection(text.removesuffix(suffix), word, place_of(rule))
-        return Rejection(text, word, used.plugin.name)
-
-    def cycle_agrees(self) -> bool:
-        """Whether a scheduling cycle would leave the same nodes."""
-        try:
-            pod, snapshot = self.scene.pod, self.scene.snapshot
-            known = self.framework.known(pod, snapshot)
-            rows = {int(row) for row in self.framework.candidates(known, pod, snapshot)}
-        except Unfit:
-            rows = set()
-        return rows == set(self._candidates().tolist())
-
-    def cycle_chooses(self) -> str | None:
-        """The node that a scheduling cycle takes; of equal ones any."""
-        return decide(self.scene.pod, self.scene.snapshot, self.framework).node
+        return Rejection(text, word, status.plugin)
 
     def _candidates(self) -> Candidates:
         rejected = self.rejections()
@@ -293,60 +249,45 @@ class ByColumns:
         return self._scores
 
     def _sum(self) -> Mapping[str, float] | None:
-        rows = self._candidates()
-        columns = list(self._columns(rows)) if len(rows) else []
-        there = [(weight, column) for weight, column in columns if column is not None]
-        if not there:
+        ranked = {one.row: one for one in self.ranking().nodes}
+        rows = {name: row for name, row in self.scene.rows.items() if row in ranked}
+        if not any(one.given for one in ranked.values()):
             return None
-        names = {row: name for name, row in self.scene.rows.items()}
-        if len(columns) == 1:
-            totals = there[0][1]
-        else:
-            totals = [sum(w * c[i] for w, c in there) for i in range(len(rows))]
-        by_row = dict(zip(rows.tolist(), totals, strict=True))
+        alone = sum(map(_may_score, self.used)) == 1
         return {
-            name: round(by_row[row], _DIGITS)
-            for row, name in sorted(names.items(), key=lambda one: list(self.nodes()).index(one[1]))
-            if row in by_row
+            name: round(ranked[row].given[0].score if alone else ranked[row].total, _DIGITS)
+            for name, row in rows.items()
         }
 
-    def outcome(self, node: str) -> dict[str, float]:
-        """What a scheduling cycle adds up for a node, and what everyone gave it."""
-        rows = self._candidates()
-        if self.scene.rows[node] not in rows:
-            return {"score.total": 0.0}
-        at = rows.tolist().index(self.scene.rows[node])
-        names = [used.plugin.name for used in self.used if _may_score(used)]
-        given = [
-            (name, weight, column[at])
-            for name, (weight, column) in zip(names, self._columns(rows), strict=False)
-            if column is not None
-        ]
-        total = float(sum(weight * score for _, weight, score in given))
-        return {"score.total": total} | {f"score[{name}]": score for name, _, score in given}
+    def ranking(self) -> Ranking:
+        """The nodes that are left as a scheduling cycle orders them."""
+        if self._ranking is None:
+            rows = self._candidates()
+            pod, snapshot = self.scene.pod, self.scene.snapshot
+            self._ranking = among(pod, snapshot, self.framework, rows) if len(rows) else Ranking()
+        return self._ranking
 
-    def _columns(self, rows: Candidates) -> Iterator[tuple[float, list[float] | None]]:
-        """Weight and scores of everyone who may score."""
-        answers = self.framework.scores(self.scene.pod, self.scene.snapshot, rows)
-        by_name = {name: scores.tolist() for name, _, _, scores in answers}
-        for used in filter(_may_score, self.used):
-            yield used.weight, by_name.get(used.plugin.name)
+    def decision(self, node: str) -> Decision:
+        """The decision that takes a node, with what everyone gave it."""
+        row = self.scene.rows[node]
+        taken = next((one for one in self.ranking().nodes if one.row == row), None)
+        given = () if taken is None else taken.given
+        return Decision(
+            self.scene.pod,
+            self.scene.snapshot.generation,
+            "",
+            len(self.scene.rows),
+            node,
+            row,
+            total=0.0 if taken is None else taken.total,
+            known=Details(tuple([PluginScore(g.plugin, g.raw, g.score, g.weight) for g in given])),
+        )
 
     def best(self) -> Sequence[str]:
         """See `Answers.best`."""
-        rows = self._candidates()
-        for plan in self.plans:
-            mask = self._preferred(plan, rows)
-            if mask is not None and any(mask):
-                rows = rows[np.array(mask, np.bool_)]
-        scores = self.scores() or {}
-        left = [name for name in self.nodes() if self.scene.rows[name] in rows]
-        top = max((scores.get(name, 0.0) for name in left), default=0.0)
-        return [name for name in left if scores.get(name, 0.0) == top]
-
-    def _preferred(self, plan: Plan, rows: Candidates) -> Sequence[bool] | None:
-        mask = plan.preferred(self.subject, self.world, rows) if len(rows) else None
-        return None if mask is None else list(mask.tolist())
+        found = self.ranking()
+        rows = {one.row for one in found.nodes[: found.ties]}
+        return [name for name, row in self.scene.rows.items() if row in rows]
 
     # ---- rules
 
@@ -397,36 +338,20 @@ class ByColumns:
     # ---- the queue
 
     def order(self) -> Sequence[str]:
-        """See `Answers.order`: by the policy's keys, else as the profile sorts."""
-        keys: dict[str, tuple[Any, ...]] = {}
+        """See `Answers.order`."""
         snapshot = self.scene.snapshot
+        keys: dict[str, tuple[Any, ...]] = {}
         for pod in self.scene.pods:
-            subject = self.subject_of(pod, snapshot)
-            queued = subject.number("pod.queued_at", None)
+            queued = self.subject_of(pod, snapshot).number("pod.queued_at", None)
             queued = 0.0 if math.isnan(queued) else queued
-            own = self._sort_key(subject)
-            key = own if own is not None else self.framework.sort_key(pod, queued, snapshot)
-            keys[pod.name] = (key, queued, pod.uid)
+            keys[pod.name] = (self.framework.sort_key(pod, queued, snapshot), queued, pod.uid)
         return sorted(keys, key=lambda name: keys[name])
-
-    def _sort_key(self, subject: SceneSubject) -> tuple[Any, ...] | None:
-        keys = (plan.sort_key(subject, self.world) for plan in self.plans)
-        return next((key for key in keys if key is not None), None)
 
     def gate(self, pod: str) -> str | None:
         """See `Answers.gate`."""
         (one,) = [each for each in self.scene.pods if each.name == pod]
-        subject = self.subject_of(one, self.scene.snapshot)
-        for plan in self.plans:
-            held = self._held(plan, subject)
-            if held is not None:
-                return held
         status = self.framework.pre_enqueue(one, self.scene.snapshot)
-        return None if status.ok else ", ".join(status.reasons)
-
-    def _held(self, plan: Plan, subject: SceneSubject) -> str | None:
-        stop = plan.gated(subject, self.world)
-        return None if stop is None else stop.message
+        return None if status.ok else self._read(status).message
 
     # ---- the chosen node
 
@@ -435,63 +360,41 @@ class ByColumns:
 
         A pod that its node does not take any more at `reserve` never comes to be permitted.
         """
-        said: dict[str, str] = {}
-        with self.placed() as (world, subject, row):
-            for plan in self.plans:
-                refused = self._reserved(plan, subject, world, row)
-                if refused is not None:
-                    return "reject", refused
-            for plan in self.plans:
-                verdict, message = self._permitted(plan, subject, world, row)
-                said.setdefault(verdict, message)
+        node, waited = self.chosen(), self.scene.waited
+        with self.placed() as (world, subject, _):
+            pod, there = self.scene.pod, world.snapshot
+            leave = self.framework.reserve(pod, there, node)
+            if leave.held and waited:
+                leave = self.framework.permit(pod, there, node, waited, leave.held)
             found = self._gang_in(subject, world)
-            if found is not None:
-                permission = gangs.permission(found[1], self.scene.waited)
-                said.setdefault(permission.verdict, permission.message)
+        if not leave.status.ok:
+            return "reject", self._read(leave.status).message
+        said: dict[str, str] = {}
+        for held in leave.held.values():
+            said.setdefault("wait", self._read(held.status).message)
+        if found is not None:
+            permission = gangs.permission(found[1], waited)
+            said.setdefault(permission.verdict, permission.message)
         verdict = next((one for one in _VERDICTS if one in said), "allow")
         return verdict, said.get(verdict, "")
 
-    def _reserved(
-        self, plan: Plan, subject: SceneSubject, world: SceneWorld, row: int
-    ) -> str | None:
-        stop = plan.reserved(subject, world, row)
-        return None if stop is None else stop.message
-
-    def _permitted(
-        self, plan: Plan, subject: SceneSubject, world: SceneWorld, row: int
-    ) -> tuple[str, str]:
-        permission = plan.permitted(subject, world, row, self.scene.waited)
-        return permission.verdict, permission.message
-
     def annotations(self) -> Mapping[str, str]:
         """See `Answers.annotations`."""
-        return {one.key: one.text for one in self.effects() if one.kind == "annotate"}
+        acts = self._acts()
+        patched = [one.body["metadata"] for one in acts.after if isinstance(one, Patch)]
+        later = [one.get("annotations", {}) for one in patched]
+        return {**acts.annotations, **{key: text for one in later for key, text in one.items()}}
 
     def events(self) -> Sequence[str]:
         """See `Answers.events`."""
-        return [one.text for one in self.effects() if one.kind == "event"]
+        acts = self._acts()
+        return [one.note for one in (*acts.before, *acts.after) if isinstance(one, Emit)]
 
-    def effects(self) -> tuple[Effect, ...]:
-        """All that prebind and then postbind would do."""
-        done: list[Effect] = []
-        results = self.outcome(self.chosen())
-        with self.placed() as (world, subject, row):
-            for plan in self.plans:
-                done.extend(self._done(plan, subject, world, row, results))
-        return tuple(done)
-
-    def _done(
-        self,
-        plan: Plan,
-        subject: SceneSubject,
-        world: SceneWorld,
-        row: int,
-        results: Mapping[str, float],
-    ) -> Sequence[Effect]:
-        return (
-            *plan.prebind(subject, world, row, results),
-            *plan.postbind(subject, world, row, results),
-        )
+    def _acts(self) -> Acts:
+        """All that is done around the binding."""
+        decision = self.decision(self.chosen())
+        with self.placed() as (world, _, _):
+            return self.framework.act(self.scene.pod, world.snapshot, decision)
 
     def chosen(self) -> str:
         """The node that is chosen for the pod.

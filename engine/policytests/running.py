@@ -30,9 +30,7 @@ from dsl.source import MAX_BYTES, Span
 from engine.framework.runtime import PluginError
 from engine.policy.podreads import UnreadFieldError
 from engine.policytests.answers import ByColumns, rules_of
-from engine.policytests.comparing import differences
 from engine.policytests.coverage import RuleCoverage, coverage_of, rules_covered
-from engine.policytests.meaning import ByReference
 from engine.policytests.objects import FixtureError
 from engine.policytests.policies import Library, PolicyText, Refused, Used, no_parameter
 from engine.policytests.scene import make_scene, new_worlds
@@ -198,8 +196,7 @@ class Runner:
             ]
             scene = make_scene(case, specs, lambda name: _text(folder, name), gangs)
             worlds.beside = scene.beside
-            columns = ByColumns(scene, used, worlds)
-            return self._judged(suite, case, columns, ByReference(scene, used, worlds))
+            return self._judged(suite, case, ByColumns(scene, used, worlds))
         except (FixtureError, CannotJudgeError) as failed:
             return ERROR, render((_about(suite, case, str(failed)),))
         except PluginError as fault:
@@ -207,22 +204,16 @@ class Runner:
         except UnreadFieldError as fault:
             return SKIPPED, f"this version has nothing to read for {fault} yet"
 
-    def _judged(
-        self, suite: Suite, case: Case, columns: ByColumns, meaning: ByReference
-    ) -> tuple[str, str]:
+    def _judged(self, suite: Suite, case: Case, columns: ByColumns) -> tuple[str, str]:
         self._cover(columns)
         failures: list[str] = []
         for expected in case.expected:
             failure = judge(expected, columns)
             if failure is None:
                 continue
-            values = values_of_rules(meaning, failure.nodes, expected)
+            values = values_of_rules(columns, failure.nodes, expected)
             text = f"{suite.source.name}:{expected.line}: {expected.text}\n{failure.message}"
             failures.append(f"{text}\n{values}" if values else text)
-        failures.extend(
-            f"the two evaluators disagree, which is a fault of Berth: {one}"
-            for one in differences(columns, meaning)
-        )
         failures.extend(_nobody_asked(suite, case, columns))
         failures.extend(_unread_metrics(suite, case, columns))
         untouched = _nothing_matched(case, columns)

@@ -29,9 +29,9 @@ from dsl.several.rules import QuotaParts, quota_use
 from dsl.types import NUMBER, number_of, show
 from engine.collective.quotas import coming, guaranteed
 from engine.explain.parts import asked, table
+from engine.policy.plugin import results_of
+from engine.policytests.answers import ByColumns, rules_of
 from engine.policytests.answers import number_of as place_in_file
-from engine.policytests.answers import rules_of
-from engine.policytests.meaning import ByReference
 
 _MOST_NODES: Final = 3
 _MOST_PODS: Final = 6
@@ -52,7 +52,7 @@ _POINTS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 _Lines = Iterator[str]
 
 
-def values_of_rules(answers: ByReference, nodes: tuple[str, ...], expected: Expected) -> str:
+def values_of_rules(answers: ByColumns, nodes: tuple[str, ...], expected: Expected) -> str:
     """What the rules made of these nodes, each part with its value; empty if there is no rule.
 
     Those rules are shown that the expectation is about.
@@ -72,7 +72,7 @@ def values_of_rules(answers: ByReference, nodes: tuple[str, ...], expected: Expe
 
 
 def _of_rule(
-    rule: RuleBase, answers: ByReference, nodes: tuple[str, ...], expected: Expected
+    rule: RuleBase, answers: ByColumns, nodes: tuple[str, ...], expected: Expected
 ) -> _Lines:
     match rule:
         case SortRule():
@@ -97,7 +97,7 @@ def _of_rule(
 # ---- before any node
 
 
-def _guard_of(rule: RuleBase, answers: ByReference) -> _Lines:
+def _guard_of(rule: RuleBase, answers: ByColumns) -> _Lines:
     guard: ir.Expr | None = getattr(getattr(rule, "core", None), "guard", None)
     if guard is None:
         return
@@ -107,7 +107,7 @@ def _guard_of(rule: RuleBase, answers: ByReference) -> _Lines:
     yield from table([guard], rule, view)
 
 
-def _of_sort(rule: SortRule, answers: ByReference) -> _Lines:
+def _of_sort(rule: SortRule, answers: ByColumns) -> _Lines:
     keys = [one.value for one in rule.core.keys]
     for pod in answers.scene.pods[:_MOST_PODS]:
         view = reference.View(answers.world, answers.subject_of(pod, answers.scene.snapshot), -1)
@@ -115,7 +115,7 @@ def _of_sort(rule: SortRule, answers: ByReference) -> _Lines:
         yield from table(keys, rule, view)
 
 
-def _of_gate(rule: ConditionRule, answers: ByReference, names: Sequence[str]) -> _Lines:
+def _of_gate(rule: ConditionRule, answers: ByColumns, names: Sequence[str]) -> _Lines:
     for pod in answers.scene.pods:
         if pod.name in names:
             subject = answers.subject_of(pod, answers.scene.snapshot)
@@ -124,7 +124,7 @@ def _of_gate(rule: ConditionRule, answers: ByReference, names: Sequence[str]) ->
             yield from _of_sides(rule, reference.View(answers.world, subject, -1))
 
 
-def _of_prefilter(rule: RuleBase, answers: ByReference) -> _Lines:
+def _of_prefilter(rule: RuleBase, answers: ByColumns) -> _Lines:
     assert isinstance(rule, ConditionRule)
     passes = reference.passes(rule.core, answers.world, answers.subject, -1)
     yield f"  {answers.scene.pod.key} {'passes' if passes else 'is rejected'}"
@@ -149,7 +149,7 @@ def _longer(core: object, rule: RuleBase, view: reference.View) -> _Lines:
 
 
 def _of_nodes(
-    rule: FilterRule | ScoreRule | TierRule, answers: ByReference, nodes: tuple[str, ...]
+    rule: FilterRule | ScoreRule | TierRule, answers: ByColumns, nodes: tuple[str, ...]
 ) -> _Lines:
     core = rule.core
     guard = core.guard
@@ -177,7 +177,7 @@ def _of_nodes(
         yield from table(roots, rule, view)
 
 
-def _scored(core: ir.ScoreCore, answers: ByReference, rows: tuple[int, ...], row: int) -> str:
+def _scored(core: ir.ScoreCore, answers: ByColumns, rows: tuple[int, ...], row: int) -> str:
     if row not in rows:
         return "is not scored: it does not pass"
     scores = reference.scores(core, answers.world, answers.subject, rows)
@@ -186,10 +186,10 @@ def _scored(core: ir.ScoreCore, answers: ByReference, rows: tuple[int, ...], row
     return f"gets {show(scores[rows.index(row)], NUMBER)}"
 
 
-def _at_chosen(rule: RuleBase, answers: ByReference) -> _Lines:
+def _at_chosen(rule: RuleBase, answers: ByColumns) -> _Lines:
     """A rule about the chosen node, with the pod on it already."""
     try:
-        results = answers.outcome(answers.chosen())
+        results = results_of(answers.decision(answers.chosen()))
         with answers.placed() as (world, subject, row):
             view = reference.View(world, subject, row, results=results)
             yield f"  {answers.scene.pod.key} on {answers.chosen()}"
@@ -216,7 +216,7 @@ def _at_node(core: object) -> tuple[ir.Expr | None, ...]:
 # ---- several pods
 
 
-def _of_preempt(rule: PreemptRule, answers: ByReference) -> _Lines:
+def _of_preempt(rule: PreemptRule, answers: ByColumns) -> _Lines:
     core = rule.core
     yield from _guard_of(rule, answers)
     if core.where is None:
@@ -234,7 +234,7 @@ def _of_preempt(rule: PreemptRule, answers: ByReference) -> _Lines:
         yield f"  the search ended after {found.runs} dry runs"
 
 
-def _of_gang(rule: GangRule, answers: ByReference) -> _Lines:
+def _of_gang(rule: GangRule, answers: ByColumns) -> _Lines:
     yield from _guard_of(rule, answers)
     found = answers.gang()
     if found is None or found[0] is not rule:
@@ -249,7 +249,7 @@ def _gang_words(gang: Gang) -> str:
     return f"{gang.key}: the pod, and {counts}; {needed} are needed"
 
 
-def _of_quota(rule: QuotaRule, answers: ByReference) -> _Lines:
+def _of_quota(rule: QuotaRule, answers: ByColumns) -> _Lines:
     yield from _guard_of(rule, answers)
     values = Meant(answers.subject, answers.world)
     use = quota_use(QuotaParts(rule.core), values, answers.scene.beside.quotas)

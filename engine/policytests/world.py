@@ -143,7 +143,7 @@ class SceneWorlds(Worlds):
         """See `Worlds.subject`; what the queue knows of the pod is given by its fixture."""
         given = self.beside.pods.get(pod.uid)
         times = _NO_TIMES if given is None else queue_times(given)
-        if queued is not None and not is_missing(queued.queued_at):
+        if queued is not None and is_missing(times.queued_at):
             times = queued
         return SceneSubject(self, pod, snapshot, times)
 

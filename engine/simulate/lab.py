@@ -82,8 +82,12 @@ class Lab:
         clock: ManualClock,
         signals: SignalSource | None = None,
         cache: Cache | None = None,
+        edge: Edge | None = None,
     ) -> None:
-        """An empty cluster, or the one of `cache`, under these rules."""
+        """An empty cluster, or the one of `cache`, under these rules.
+
+        `edge` is what is written to instead of `written`: a server that answers otherwise.
+        """
         self.clock = clock
         self.cache = Cache() if cache is None else cache
         self.frameworks = frameworks
@@ -93,19 +97,20 @@ class Lab:
         self.queue = SchedulingQueue(
             clock=clock, rules=rules_of(frameworks, self.snapshot), snapshot=self.snapshot
         )
-        edge = self.written
+        self.telemetry = Telemetry()
+        every = self.written
         self.scheduler = Scheduler(
             cache=self.cache,
             queue=self.queue,
             framework=frameworks,
-            edge=Edge(edge, edge, edge, edge),
+            edge=Edge(every, every, every, every) if edge is None else edge,
             signals=self._signals,
             clock=clock,
-            telemetry=Telemetry(),
+            telemetry=self.telemetry,
         )
         self.scheduler.observe(lambda placed: self.decisions.append(placed.decision))
         each = [frameworks] if isinstance(frameworks, Framework) else frameworks
-        self._handlers = EventHandlers(
+        self.handlers = EventHandlers(
             self.cache,
             self.queue,
             scheduler_names={one.profile.scheduler_name for one in each},
@@ -124,18 +129,18 @@ class Lab:
         for one in objects:
             match one:
                 case Node():
-                    self._handlers.nodes.on_add(one)
+                    self.handlers.nodes.on_add(one)
                 case Namespace():
-                    self._handlers.namespaces.on_add(one)
+                    self.handlers.namespaces.on_add(one)
                 case Pod():
-                    self._handlers.pods.on_add(one)
+                    self.handlers.pods.on_add(one)
                 case _:
                     self._handler(type(one).__name__).on_add(one)
 
     def _handler(self, kind: str) -> Any:  # noqa: ANN401 - a handler of any kind
         if kind not in self._others:
             changed = self.scheduler.changes.changed
-            self._others[kind] = self._handlers.of(_WAKES[kind], changed)
+            self._others[kind] = self.handlers.of(_WAKES[kind], changed)
         return self._others[kind]
 
     def pending(self) -> list[PodInfo]:

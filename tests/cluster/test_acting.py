@@ -20,16 +20,15 @@ class Cluster:
         self.folder.mkdir()
         for name in ("n1", "n2"):
             self._create({"kind": "Node", **node(name, cpu="2")})
-        self._flags = (control_plane, folder / "berth", "--policies", self.folder, "--record")
+        self._flags = (control_plane, folder / "berth", "--policies", self.folder)
         self.berth = None
 
-    def rules(self, text):
+    def rules(self, text, *flags):
         """These are in force from here on."""
         times = 0 if self.berth is None else self._in_force()
         (self.folder / "p.policy").write_text(text)
         if self.berth is None:
-            folder = self._flags[1]
-            self.berth = Berth(*self._flags, folder / "journal.jsonl")
+            self.berth = Berth(*self._flags, *flags)
             self.berth.start()
         self.berth.wait_for_log("Policies in force", count=times + 1)
 
@@ -147,3 +146,73 @@ def test_labels_are_there_before_the_pod_is_bound_and_gone_if_it_is_not(cluster)
     cluster.told("c", "FailedScheduling", "metadata.labels: Invalid value")
     assert cluster.node_of("c") is None
     assert "labels" not in cluster.get("c")["metadata"]
+
+
+HANDS_OVER = """
+from engine.framework.effects import set_on_pod
+from engine.framework.interface import Points
+
+class Remote:
+    name = "Remote"
+
+    def points(self):
+        return Points(binder=self.hand)
+
+    def hand(self, pod, snapshot, row):
+        return (set_on_pod(pod, {}, {"remote.example.com/node": snapshot.nodes.name(row)}),)
+
+def make(args):
+    return Remote()
+"""
+WITH_REMOTE = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {leaderElect: false}
+profiles:
+  - schedulerName: berth
+    plugins:
+      multiPoint:
+        enabled: [{name: Remote}]
+"""
+
+
+def test_a_pod_is_handed_to_another_binder_and_dry_runs_bind_nothing(
+    cluster, tmp_path, monkeypatch
+):
+    info = tmp_path / "remote-1.dist-info"
+    info.mkdir()
+    (tmp_path / "remote_binder.py").write_text(HANDS_OVER)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: remote\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[berth.plugins]\nRemote = remote_binder:make\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tmp_path / "config.yaml").write_text(WITH_REMOTE)
+    cluster.rules(
+        "bind: pod.label far -> with Remote\nbind: pod.label dry -> dry run\n"
+        'postbind: event "bound on {node.name}"\n',
+        "--config",
+        tmp_path / "config.yaml",
+    )
+    cluster.creates("far", far="yes")
+    cluster.creates("dry", dry="yes")
+    cluster.creates("plain")
+    cluster.placed("plain")
+    cluster.told("dry", "DryRun", "nothing was bound")
+
+    def handed():
+        return (cluster.get("far")["metadata"].get("annotations") or {}).get(
+            "remote.example.com/node"
+        )
+
+    wait_until("the pod is handed over", handed)
+    assert [cluster.node_of("far"), cluster.node_of("dry")] == [None, None]
+    assert cluster.notes("far", "Policy") == [], "nothing is said of a binding that nobody knows of"
+    body = {
+        "metadata": {"name": "far"},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": handed()},
+    }
+    url = f"/api/v1/namespaces/{cluster.namespace}/pods/far/binding"
+    status, answer = cluster.api.request("POST", url, body)
+    assert status == 201, answer
+    cluster.told("far", "Scheduled", "Successfully assigned")
+    cluster.told("far", "Policy", "bound on n")
+    assert cluster.notes("dry", "Policy") == []

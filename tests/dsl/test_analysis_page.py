@@ -26,6 +26,8 @@ not here, and why, stands at the end.
 ABSENT = {
     "P118": "The scheduler and `berth check` say it of a compiled policy that this version"
     " cannot run; which lines these are differs from version to version.",
+    "P119": "The scheduler and `berth check` say it of a `bind: with` of a plugin that no profile"
+    " has.",
     "P024": "Of policy tests; its page in docs/errors shows it.",
     "P404": "Not in this version: it takes the last decisions of a scheduler, replayed under the"
     " new rules. A saved inventory has no pods, and guessing them would be a false alarm; meanwhile"

@@ -133,7 +133,7 @@ def test_a_given_value_is_what_counts():
     assert said(bounded, n=10) == [("P111", "the value of `n` is not from 1 to 9")]
     chosen = "param c: string = a one of [a, b]\nfilter: pod.name is $c"
     assert said(chosen, c="b") == []
-    assert said(chosen, c="bb")[0][:2] == ("P111", "`c` may not be `bb`")
+    assert said(chosen, c="bb")[0][:2] == ("P111", "the value of `c` is none of its choices")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from dsl import ir
 from dsl.checker import FileChecker
-from dsl.checker.declarations import metric_spec
+from dsl.checker.metrics import metric_spec
 from dsl.parser import Parser
 from dsl.schema import MetricDefinition
 from dsl.source import Span, read_source

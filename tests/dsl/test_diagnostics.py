@@ -94,7 +94,7 @@ GOLDEN = {
         4 | filter: cpu5 <= 65%
           |         ^^^^ without data this is false: the node would be rejected
           = help: reject such nodes:  filter: cpu5 is present and cpu5 <= 65%
-          = help: keep such nodes:    filter: (cpu5 ?? 0) <= 65%
+          = help: keep such nodes:  filter: cpu5 is missing or cpu5 <= 65%
         """,
     ),
 }

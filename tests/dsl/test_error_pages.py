@@ -4,8 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from dsl.codes import GONE
 from dsl.policytest import read_suite
+from engine.cli.explain import command
 from engine.policy.support import new_compiler
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +25,14 @@ def codes_in_source():
 
 
 def test_every_code_has_a_page_and_every_page_a_code():
-    assert {one.stem for one in PAGES} == codes_in_source()
+    assert {one.stem for one in PAGES} == codes_in_source() - GONE.keys()
+
+
+@pytest.mark.parametrize("code", GONE)
+def test_codes_that_are_no_longer_said_are_explained(code):
+    assert code not in {one.stem for one in PAGES}
+    told = CliRunner().invoke(command, [code])
+    assert (told.exit_code, GONE[code] in told.output) == (0, True)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda one: one.stem)
@@ -36,6 +46,7 @@ def test_page(page):
             page.stem
             in (
                 "P118",
+                "P119",
                 "P401",
                 "P402",
                 "P403",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dsl import reference
-from dsl.checker.declarations import metric_spec
+from dsl.checker.metrics import metric_spec
 from dsl.compiler import Compiler
 from dsl.schema import MetricDefinition
 from dsl.types import BYTES, CORES
@@ -167,7 +167,7 @@ def test_pairs_over_other_nodes_have_no_other_value_of_the_node():
     [
         ("metric x = usage disk", "P111", "no usage of `disk`"),
         ("metric x = usage cpu unit bytes", "P209", "in cores"),
-        ("metric x = annotation a by node", "P209", "drop `by`"),
+        ("metric x = annotation a by node", "P209", "has no `by`"),
         ('metric x = object "deployments" field "a" by name', "P111", "kind of objects"),
         ('metric x = promql "q" by a, b, c', "P209", "two of a pair"),
         ('metric x = promql "q" by a, b\nscore: x', "P209", "metric of pairs"),

@@ -104,3 +104,10 @@ def test_every_bundled_policy_can_be_used():
     for name in bundled:
         result = compiled({"a.policy": f"use {name}\n"}, bundled=bundled)
         assert set(codes(result)) <= {"P104"}, name
+
+
+def test_a_policy_that_nobody_has():
+    (one,) = compiled({"a.policy": "use zzzz\n"}).diagnostics
+    assert (one.code, "`berth policies`" in one.helps[0]) == ("P107", True)
+    (one,) = compiled({"a.policy": "use node-resource-fit\n"}).diagnostics
+    assert one.helps == ("did you mean `node-resources-fit`?",)

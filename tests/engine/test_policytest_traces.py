@@ -211,12 +211,12 @@ class Lines(Runner):
     seen = 0
     parser = Parser()
 
-    def _judged(self, suite, case, columns, meaning):
-        for plan in meaning.plans:
+    def _judged(self, suite, case, answers):
+        for plan in answers.plans:
             rules = [*plan.filters, *plan.scores, *plan.tiers, *plan.gates, *plan.prefilters]
             for rule in rules:
-                for row in (-1, *meaning.scene.rows.values()):
-                    view = reference.View(meaning.world, meaning.subject, row)
+                for row in (-1, *answers.scene.rows.values()):
+                    view = reference.View(answers.world, answers.subject, row)
                     for line in table(roots(rule.core, row), rule, view):
                         self._again(line, view)
         return "passed", ""

@@ -1,4 +1,4 @@
-"""Policy tests run: objects, the two evaluators, messages, coverage, reports."""
+"""Policy tests run: objects, messages, coverage, reports."""
 
 from __future__ import annotations
 
@@ -8,29 +8,20 @@ from pathlib import Path
 from textwrap import dedent
 from xml.etree import ElementTree as ET
 
-import numpy as np
 import pytest
 from msgspec import structs
 from msgspec.structs import replace
 
-from dsl.collective import Limits, QuotaUse
 from dsl.compiler import Compiler
 from dsl.parser.build import StatementReader
 from dsl.policytest import read_suite
 from dsl.policytest.words import ATTRIBUTES, EXPECTATIONS
-from dsl.several.rules import GangParts
 from engine.framework.podinfo import CPU, MEMORY
-from engine.policy.plugin import PolicyPlugin
 from engine.policy.podreads import UnreadFieldError, workload_of
 from engine.policy.support import new_compiler
-from engine.policytests.answers import ByColumns
-from engine.policytests.comparing import differences
-from engine.policytests.meaning import ByReference
 from engine.policytests.objects import FixtureError, node_of, pods_of
-from engine.policytests.policies import Used
 from engine.policytests.report import as_json, as_junit, as_text
 from engine.policytests.running import Runner, find_files
-from engine.policytests.scene import make_scene, new_worlds
 
 COMPILER = new_compiler()
 READER = StatementReader()
@@ -691,85 +682,6 @@ def test_the_order_of_the_queue_and_gates_of_the_tree(run):
         """
     results = run(tests, head=head, p="filter: node.ready\n")
     assert [(one.outcome, one.message) for one in results] == [("passed", "")] * 2
-
-
-# ---- the two evaluators
-
-
-def test_a_column_that_lies_is_found_out():
-    made = read_suite("t", text(NODES) + 'test: "t"\n  given pod name nginx\n  expect best a\n')
-    plan = COMPILER.compile({"p.policy": text(POLICY)}).plans[0]
-    (rule,) = plan.filters
-    lying = replace(
-        rule,
-        verdict=lambda parts, world, rows: np.ones(len(np.arange(world.nodes)[rows]), np.bool_),
-    )
-    for each, agree in ((plan, True), (replace(plan, filters=(lying,)), False)):
-        worlds = new_worlds()
-        used = [Used(PolicyPlugin(each, worlds), 1.0, each)]
-        specs = {spec.id: spec for spec in each.metrics}
-        scene = make_scene(made.cases[0], specs, no_file)
-        found = differences(ByColumns(scene, used, worlds), ByReference(scene, used, worlds))
-        assert (not found) == agree, found
-    assert 'by reference b "not b" unresolvable' in found[0]
-
-
-ENGINES = """\
-    sort: pod.name
-    gate: pod.label hold=yes -> pod.label go=yes
-    reserve: pod.cpu > 0 -> node.cpu.free >= 0
-    permit: pod.label slow=yes -> wait 60s until node.label go=yes
-    prebind: annotate example.com/n = node.name
-    preempt: victims
-    require: node.cpu.free >= pod.cpu
-    quota: by pod.namespace max cpu 3
-    gang: by pod.label[gang] min 1
-    """
-
-
-def _lying(plan, part, **answers):
-    (rule,) = getattr(plan, part)
-    return replace(plan, **{part: (replace(rule, **answers),)})
-
-
-@pytest.mark.parametrize(
-    ("part", "answers", "said"),
-    [
-        ("sorts", {"key": lambda subject, _: (len(subject.text("pod.name", None)),)},
-         "the order of the queue: by columns ['p', 'o2']; by reference ['o2', 'p']"),
-        ("gates", {"holds": lambda *_: False}, "the gate of p: by columns"),
-        ("reserves", {"holds": lambda *_: False}, "permit: by columns ('reject'"),
-        ("permits", {"until": lambda *_: True}, "permit: by columns ('allow', '')"),
-        ("prebinds", {"effects": lambda *_: ()}, "what is done around binding: by columns ()"),
-        ("preempts", {"evictions": lambda *_: None}, "the victims: by columns Preemption(row=-1"),
-        ("quotas", {"use": lambda *_: QuotaUse(
-            key="x", limits={"x": Limits({}, {"cpu": 0.0})}, used={}, asked={"cpu": 1.0})},
-         'rejections: by columns a "quota of x: no more cpu" unschedulable'),
-        ("gangs", {"gang": lambda *_: None}, "the gang: by columns None; by reference"),
-    ],
-)  # fmt: skip
-def test_engines_and_statements_that_lie_are_found_out(part, answers, said):
-    full = part == "preempts"
-    made = read_suite(
-        "t",
-        "use p\nnode: a cpu 1\nrunning: on a name low cpu 1 priority -1 namespace x\n"
-        'test: "t"\n'
-        f"  given pod name p {'' if full else 'chosen a '}cpu {int(full)} label slow=yes"
-        "  label gang=g\n"
-        "  given pod name o2\n  expect best a\n",
-    )
-    plan = COMPILER.compile({"p.policy": text(ENGINES)}).plans[0]
-    found = []
-    for each in (plan, _lying(plan, part, **answers)):
-        worlds = new_worlds()
-        used = [Used(PolicyPlugin(each, worlds), 1.0, each)]
-        gangs = [GangParts(rule.core) for rule in each.gangs]
-        scene = make_scene(made.cases[0], {}, no_file, gangs)
-        worlds.beside = scene.beside
-        found.append(differences(ByColumns(scene, used, worlds), ByReference(scene, used, worlds)))
-    honest, lying = found
-    assert honest == []
-    assert any(one.startswith(said) for one in lying), lying
 
 
 # ---- gangs, quotas and preemption, with the plugins of the tree

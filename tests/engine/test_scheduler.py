@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from engine.cache import Cache
 from engine.clock import ManualClock
-from engine.eventhandlers import EventHandlers
 from engine.framework.edge import BindOutcome
 from engine.framework.interface import SKIP_FILTER, Points
 from engine.framework.podinfo import make_pod_info
@@ -22,9 +21,10 @@ from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
 from engine.objects import Condition
 from engine.plugins.registry import default_plugins
-from engine.queue import SchedulingQueue, SubQueue
-from engine.scheduler import MOST_IN_FLIGHT, Edge, Scheduler, rules_of
-from engine.telemetry import Count, Telemetry
+from engine.queue import SubQueue
+from engine.scheduler import MOST_IN_FLIGHT, Edge
+from engine.simulate.lab import Lab
+from engine.telemetry import Count
 from tests.builders import make_node, make_pod, pod_object
 from tests.effort import examples
 from tests.engine.policy.builders import Samples, chain, policies
@@ -94,45 +94,21 @@ class FakeEdge:
         await asyncio.sleep(0)
 
 
-class World:
-    """A scheduler with everything real around it but the server."""
+class World(Lab):
+    """A lab with a server that answers as it is told."""
 
     def __init__(self, files=None, *, nodes=("n1",), framework=True, in_tree=None):
-        self.clock = ManualClock()
-        self.cache = Cache()
+        cache = Cache()
         self.edge = FakeEdge()
-        self.telemetry = Telemetry()
         self.framework = chain({} if files is None else files, in_tree=in_tree)
-        self.samples = Samples(self.cache).serve(self.framework)
-        self.queue = SchedulingQueue(
-            clock=self.clock,
-            rules=rules_of(self.framework, self.snapshot),
-            snapshot=self.snapshot,
+        self.samples = Samples(cache).serve(self.framework)
+        edge = Edge(self.edge, self.edge, self.edge, self.edge, self.edge.pause)
+        super().__init__(
+            self.framework, clock=ManualClock(), signals=self.samples, cache=cache, edge=edge
         )
-        self.scheduler = Scheduler(
-            cache=self.cache,
-            queue=self.queue,
-            framework=self.framework if framework else None,
-            edge=Edge(self.edge, self.edge, self.edge, self.edge, self.edge.pause),
-            signals=self.samples,
-            clock=self.clock,
-            telemetry=self.telemetry,
-        )
-        self.handlers = EventHandlers(
-            self.cache,
-            self.queue,
-            scheduler_names={"berth"},
-            on_refused=lambda pod, reason: None,
-            on_work=self.scheduler.wake,
-        )
-        self.decisions = []
-        self.scheduler.observe(lambda placed: self.decisions.append(placed.decision))
-        for name in nodes:
-            self.handlers.nodes.on_add(make_node(name, cpu="2"))
-
-    def snapshot(self):
-        now = self.clock.time()
-        return self.cache.snapshot(now, self.samples.view(self.cache, now))
+        if not framework:
+            self.scheduler.framework = None
+        self.add(make_node(name, cpu="2") for name in nodes)
 
     def comes(self, name="p", **how):
         pod = pod_object(name, **how)
@@ -143,13 +119,6 @@ class World:
         """The watch says so."""
         spec = msgspec.structs.replace(pod.spec, node_name=node)
         self.handlers.pods.on_update(pod, msgspec.structs.replace(pod, spec=spec))
-
-    async def turn(self):
-        """Works until nothing is to be done and nothing is in flight."""
-        more = True
-        while more:
-            more = self.scheduler.work() or self.scheduler.in_flight > 0
-            await asyncio.sleep(0)
 
     def where(self, name="p"):
         queued = self.queue.get(f"uid-default-{name}")

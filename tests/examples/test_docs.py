@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -125,6 +126,16 @@ def test_tests_in_the_language_page_pass(tmp_path):
     results = runner.report.results
     assert len(results) >= 4
     assert [one.message for one in results if one.outcome != "passed"] == []
+
+
+def test_the_page_of_explain_shows_what_is_printed(monkeypatch):
+    monkeypatch.chdir(ROOT / "examples/explain")
+    page = (ROOT / "docs/explain.md").read_text("utf-8")
+    shown = re.findall(r"    \$ berth (.*)\n((?:(?:    .*)?\n)+)", page)
+    assert len(shown) == 3
+    for command, output in shown:
+        printed = CliRunner().invoke(main, command.split()).stdout
+        assert textwrap.dedent(output).strip() == printed.strip()
 
 
 def test_prose_of_the_language_page_is_not_wider_than_an_editor():

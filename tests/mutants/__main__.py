@@ -1,6 +1,6 @@
 """`python -m tests.mutants [FILES]`: would a test notice a small change of this code?
 
-Without files: the plan, the lowering, the checker, what turns with the clock and what is said of a
+Without files: the plan, the lowering, the reference, what turns with the clock and what is said of a
 rejection. Linux only, as it forks. Results and what each test runs are kept in `.mutants`.
 """
 
@@ -20,7 +20,7 @@ from tests.mutants.sessions import Plan, at_import, in_functions
 
 ROOT = Path(__file__).parents[2]
 EQUIVALENT = Path(__file__).parent / "equivalent.txt"
-TARGETS = ("dsl/plan.py", "dsl/turns.py", "dsl/words.py", "dsl/lower/*.py", "dsl/checker/*.py")
+TARGETS = ("dsl/plan.py", "dsl/turns.py", "dsl/words.py", "dsl/reference.py", "dsl/lower/*.py")
 TESTS = (
     "tests/mutants/each_text.py", "tests/spec", "tests/dsl",
     "tests/properties/test_several_evaluators.py", "tests/properties/test_kept_columns.py",

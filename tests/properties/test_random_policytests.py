@@ -1,4 +1,4 @@
-"""Random tests of random engines: the runner never raises, and both evaluators say the same."""
+"""Random tests of random engines: the runner never raises."""
 
 import tempfile
 from pathlib import Path
@@ -87,7 +87,6 @@ def test_the_runner_judges_whatever_it_is_given(rules, tests):
         runner = Runner(None, COMPILER, READER)
         runner.run(path / "t.policytest")
     for one in runner.report.results:
-        assert "disagree" not in one.message, one.message
         assert "says of" not in one.message, one.message
         assert one.outcome in ("passed", "failed", "error"), one.message
         if one.outcome == "error":

@@ -47,7 +47,6 @@ def found(*args):
     ("text", "line", "said"),
     [
         (GOOD + "mode: shadow\n", 1, "`mode: shadow`"),
-        (GOOD + "bind: with other\n", 2, "`bind: with other`"),
         ("score: count(node.nominated)\n", 1, "`node.nominated`"),
         ("metric m = usage cpu\n" + GOOD + "score: m/node.cpu.capacity*100\n", 3, "`usage`"),
     ],
@@ -73,14 +72,21 @@ def test_a_policy_that_is_off_is_loaded(file):
 def test_what_a_used_policy_cannot_is_told_at_the_use_line(file):
     file("b.policy", "bind: with other\n")
     name = file("a.policy", GOOD + "use b\n")
-    assert found(name) == [("P118", "error", 2)]
-    assert "`use b`: `bind: with other`" in check(name).stdout
+    assert found(name) == [("P119", "error", 2)]
+    assert "`use b`: no plugin binds pods as `other`" in check(name).stdout
+
+
+def test_a_binder_that_nobody_is_is_named_with_those_that_there_are(file):
+    result = check(file("a.policy", GOOD + "bind: with DefaultBindr\n"))
+    assert "error[P119]: no plugin binds pods as `DefaultBindr`" in result.stdout
+    assert "did you mean `DefaultBinder`?" in result.stdout
+    assert found(file("a.policy", GOOD + "bind: with DefaultBinder\n")) == []
 
 
 def test_it_is_told_beside_other_errors(file):
     text = "sort: pod.name\nuse qos-sort\nbind: with other\n"
     codes = [one[0] for one in found(file("a.policy", text))]
-    assert codes == ["P501", "P118"]
+    assert codes == ["P501", "P119"]
 
 
 def test_names_of_plugins_are_taken(file):
@@ -128,8 +134,8 @@ def test_what_a_configuration_says(file):
     config = file("config.yaml", CONFIG)
     assert [one[0] for one in found("rules/first.policy")] == ["P104", "P102"]
     assert found("--config", config, "rules/first.policy") == []
-    assert found("--config", config) == [("P118", "error", 1), ("P107", "warning", 7)]
-    assert ("P118", "error", 1) in found("--config", config, "rules/second.policy")
+    assert found("--config", config) == [("P119", "error", 1), ("P107", "warning", 7)]
+    assert ("P119", "error", 1) in found("--config", config, "rules/second.policy")
     result = check("--config", config)
     assert result.exit_code == 1, "a scheduler refuses the folder"
     assert "did you mean `second`?" in result.stdout

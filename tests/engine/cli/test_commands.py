@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,14 +12,18 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from dsl.functions import FUNCTIONS
+from dsl.parser.statements import DECLARATIONS, STATEMENTS
+from dsl.schema import CATALOGUE, FIELDS
 from engine import __version__
 from engine.cli import _COMMANDS, main
-from engine.cli.explain import pages
+from engine.cli.reference import shipped, words
 
 ROOT = Path(__file__).parents[3]
 HEAVY = ("aiohttp", "kubernetes", "lark", "numpy", "prometheus_api_client", "pydantic", "yaml")
 GOOD = "filter: pod.name contains nginx -> node.label test=test\n"
 BROKEN = "filter: pod.name contains nginx -> node.lable test=test\n"
+ALIASES = {"preEnqueue", "queueSort", "preFilter", "postFilter", "preScore", "preBind", "postBind"}
 DOUBTFUL = "filter: pod.name contains namespace.name\n"
 
 
@@ -46,7 +51,7 @@ def test_help_lists_every_command(flag):
     assert result.exit_code == 0
     assert result.stdout.startswith("Usage: ")
     listed = re.findall(r"^  (\w+)  +\S", result.stdout, re.MULTILINE)
-    assert sorted(_COMMANDS) == [name for name in listed if name in _COMMANDS]
+    assert sorted(_COMMANDS) == sorted(name for name in listed if name in _COMMANDS)
 
 
 def test_every_command_is_a_file_and_every_file_a_command():
@@ -226,7 +231,7 @@ def test_check_of_a_test_file_names_the_command_for_it(tmp_path):
 
 
 def test_explain_prints_the_page_of_a_code():
-    page, code = pages() / "P203.md", "P203"
+    page, code = shipped("errors") / "P203.md", "P203"
     for given in (code, code.lower()):
         result = berth("explain", given)
         assert (result.exit_code, result.stdout) == (0, page.read_text("utf-8").rstrip() + "\n")
@@ -245,13 +250,54 @@ def test_explain_of_what_only_the_log_names():
     assert result.stdout.startswith("# P603: several series of a metric name one node")
 
 
-@pytest.mark.parametrize("code", ["P000", "P9999", "nonsense", "../README", "P10", ""])
-def test_explain_of_what_is_no_code(code):
-    result = berth("explain", code)
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("P000", "P000 is no code of the policy language; they look like P203"),
+        (
+            "P9999",
+            "`P9999` is no code, statement, field, function or metric of the policy language",
+        ),
+        ("../README", "codes look like P203, fields like pod.name"),
+        ("", "codes look like P203, fields like pod.name"),
+        ("fliter", "did you mean `filter`?"),
+        ("node.cpu.fre", "did you mean `node.cpu.free`?"),
+    ],
+)
+def test_explain_of_what_is_no_word(word, said):
+    result = berth("explain", word)
     assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr == (
-        f"Error: {code.upper()} is no code of the policy language; they look like P203\n"
-    )
+    assert said in result.stderr
+
+
+def test_explain_knows_every_word_of_the_language():
+    """A table of the page that is no longer read would lose all its words at once."""
+    known = set(words())
+    statements = {*STATEMENTS, *DECLARATIONS} - ALIASES
+    assert statements - known == set()
+    assert set(FIELDS) - known == set()
+    assert {*FUNCTIONS, *CATALOGUE} - known == set()
+    told = berth("explain", "gang").stdout
+    assert told.startswith("gang: [A ->] by X min N\n  meaning: pods with an equal X")
+    assert "gang plans the pods of a namespace" in told
+
+
+def test_a_command_that_is_none():
+    result = berth("chek")
+    assert result.exit_code == 2
+    assert result.stderr.endswith("Error: No such command 'chek'. Did you mean 'check'?\n")
+
+
+def test_the_example_of_the_help_is_right(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = [one.strip() for one in berth("--help").stdout.splitlines()]
+    echo = next(one for one in lines if one.startswith("echo "))
+    subprocess.run(echo, shell=True, check=True)
+    assert berth(*shlex.split(lines[lines.index(echo) + 1])[1:]).exit_code == 0
+    for line in lines[lines.index(echo) + 2 :][:2]:
+        command, *flags = shlex.split(line.partition("&")[0])[1:]
+        text = berth(command, "--help").stdout
+        assert all(flag in text for flag in flags if flag.startswith("--")), line
 
 
 # ---- run and its flags ---------------------------------------------------------------------------

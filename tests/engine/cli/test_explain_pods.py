@@ -151,13 +151,13 @@ def test_lines_that_stop_a_pod_before_the_nodes_are_shown(explained, tmp_path):
     ("words", "said"),
     [
         (("pod", "default/wep"), "there is no pod default/wep; did you mean default/web?"),
-        (("pod",), "POD is no code of the policy language"),
-        (("pods", "web"), "write one of: CODE, pod NS/NAME, node NAME"),
+        (("pod",), "write one of: CODE, WORD, pod NS/NAME, node NAME"),
+        (("pods", "web"), "write one of: CODE, WORD, pod NS/NAME, node NAME"),
         (("node", "n7"), "there is no node n7"),
     ],
 )
 def test_what_is_not_there_is_said(explained, words, said):
-    exit_code = 2 if words[0] == "pods" else 1
+    exit_code = 2 if words[0] == "pods" or len(words) == 1 else 1
     assert said in explained(*words, exit_code=exit_code)
 
 

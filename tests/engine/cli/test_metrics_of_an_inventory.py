@@ -192,7 +192,7 @@ def test_check_asks_now(url, tmp_path):
     path.write_text(policy("node_2") + "bind: with other\n", "utf-8")
     result = check("--prometheus-url", url, path)
     assert result.stdout.count("[P") == 1
-    assert "error[P118]" in result.stdout
+    assert "error[P119]" in result.stdout
     saved = tmp_path / "cluster.json"
     saved.write_text(
         '{"inventory": 1, "nodes": [{"name": "a", "labels": {}}],'

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from zoneinfo import ZoneInfo
+
 import pytest
 
 from engine.config import BerthDocument
+from engine.framework.effects import set_on_pod
+from engine.framework.interface import Points
+from engine.framework.profile import Profile, Weighted
+from engine.plugins.registry import default_plugins
 from engine.policy.bundle import Refusal, compile_at_once, compile_settings
+from engine.policy.chain import framework_of, worlds_of
 from engine.queue import SubQueue
+from engine.telemetry import Count
 from tests.builders import make_node
 from tests.engine.policy.builders import compiled, compiler
 from tests.engine.test_preemption import settle
@@ -253,13 +261,82 @@ async def test_a_dry_run_binds_nothing_and_says_so():
     assert ("a", "Normal", "DryRun", note) in made.edge.events
 
 
+class Remote:
+    """Hands pods over by an annotation, to somebody who may bind them."""
+
+    name = "Remote"
+
+    def points(self):
+        return Points(binder=self.hand)
+
+    def hand(self, pod, snapshot, row):
+        return (set_on_pod(pod, {}, {"remote.example.com/node": snapshot.nodes.name(row)}),)
+
+
+def handing_over():
+    remote = (*default_plugins(), Weighted(Remote()))
+    settings = compile_settings(BerthDocument(), [Profile("berth", remote)])
+    text = "bind: pod.label far -> with Remote\nprebind: annotate example.com/a = node.name\n"
+    made = World({}, in_tree=remote)
+    bundle = compile_at_once(compiler(), {"p.policy": text}, settings)
+    profile = Profile("berth", remote)
+    framework = framework_of(profile, bundle, worlds=worlds_of(ZoneInfo("UTC"), ()))
+    made.scheduler.use(framework, None)
+    return made
+
+
+@in_a_loop
+async def test_a_pod_is_handed_to_who_binds_it_and_watched_until_it_is_bound():
+    made = handing_over()
+    pod = made.comes("a", labels={"far": "yes"})
+    made.comes("b")
+    await settle(made)
+    assert [name for name, _ in made.edge.binds] == ["b"]
+    assert made.edge.patches == [
+        ("a", {"metadata": {"uid": "uid-default-a", "annotations": {key: "n1"}}})
+        for key in ("example.com/a", "remote.example.com/node")
+    ], "no Binding of ours carries the annotations"
+    assert made.assigned("a") == ("n1", True)
+    made.bound(pod, "n1")
+    await settle(made)
+    assert made.telemetry[Count.ATTEMPTS_SCHEDULED] == 2
+    assert made.where("a") is None
+
+
+@in_a_loop
+async def test_a_pod_that_nobody_binds_within_a_minute_is_taken_back():
+    made = handing_over()
+    made.comes("a", labels={"far": "yes"})
+    await settle(made)
+    made.clock.advance(60.0)
+    await settle(made)
+    assert messages(made) == ["binding rejected: Remote has not bound it within 60 s"]
+    undo = {"remote.example.com/node": None}, {"example.com/a": None}
+    assert [body["metadata"]["annotations"] for _, body in made.edge.patches[2:]] == [*undo]
+    assert (made.assigned("a"), made.where("a")) == (None, SubQueue.BACKOFF)
+
+
+@in_a_loop
+async def test_a_binder_that_the_profile_lacks_is_named():
+    made = handing_over()
+    bundle = compile_at_once(
+        compiler(),
+        {"p.policy": "bind: with Remote\n"},
+        compile_settings(BerthDocument(), [Profile("berth", (Weighted(Remote()),))]),
+    )
+    profile = Profile("berth", tuple(default_plugins()))
+    worlds = worlds_of(ZoneInfo("UTC"), ())
+    made.scheduler.use(framework_of(profile, bundle, worlds=worlds), None)
+    made.comes("a")
+    await settle(made)
+    assert messages(made) == ["no plugin of the profile binds pods as Remote"]
+
+
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("gang: by pod.label[app] min 2\n", "gang:"),
         ("quota: by pod.namespace max cpu 2\n", "quota:"),
         ("preempt: never\n", "preempt:"),
-        ("bind: with other\n", "bind: with other"),
         ("mode: shadow\nfilter: node.ready\n", "mode: shadow"),
         ("mode: canary 10%\nfilter: node.ready\n", "mode: canary 10%"),
     ],

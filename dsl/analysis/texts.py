@@ -1,0 +1,149 @@
+"""Tests that read well and mean something else: texts a field never holds, pods instead of nodes.
+
+P317 is about texts, P227 about a filter that asks the pod where `->` is meant.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from dsl import ir
+from dsl import syntax as s
+from dsl.analysis.facts import RuleFacts, roots, warning
+from dsl.analysis.keys import bare
+from dsl.diagnostics import Diagnostic, Fix
+from dsl.schema import FIELDS, NAME
+from dsl.types import Level
+
+_PATTERN: Final = re.compile(r"[*?^$|%+()\[\]{}\\,;]")
+_FOREIGN: Final = re.compile(r"[%^$|+()\[\]{}\\]")
+#: The values of a field, and what others call them.
+_VALUES: Final = {
+    "node.arch": ("amd64", "arm64"),
+    "node.os": ("linux", "windows"),
+    "owner.kind": ("ReplicaSet", "StatefulSet", "DaemonSet", "Job", "Node"),
+}
+_CALLED: Final = {
+    "x86_64": "amd64", "x64": "amd64", "aarch64": "arm64", "deployment": "ReplicaSet",
+    "cronjob": "Job",
+}  # fmt: skip
+#: What tells one pod from another; how much it asks for is compared with nodes as well.
+_WHICH_POD: Final = frozenset(
+    f"{owner}.{name}"
+    for owner in ("pod", "namespace")
+    for name in ("name", "namespace", "label", "annotation", "workload", "owner.kind", "owner.name",
+                 "image", "images", "priority_class", "runtime_class", "service_account", "qos")
+)  # fmt: skip
+
+
+def odd_texts(rule: RuleFacts) -> Iterator[Diagnostic]:
+    """Yields tests for texts that a field never holds."""
+    for node in ir.walk(*roots(rule.core)):
+        match node:
+            case ir.Compare(operator="==") | ir.TextTest():
+                operator = "is" if isinstance(node, ir.Compare) else node.operator
+                left, right = bare(node.left), node.right
+            case ir.Member():
+                operator, left, right = "is", bare(node.item), node.items
+            case _:
+                continue
+        # The value of a parameter may be another one tomorrow.
+        if (
+            not isinstance(left, ir.Read)
+            or not isinstance(right, ir.Const)
+            or ("$" in rule.source.slice(right.span))
+        ):
+            continue
+        for value in right.value if isinstance(right.value, tuple) else (right.value,):
+            if isinstance(value, str):
+                yield from _odd_text(rule, left, operator, right, value)
+
+
+def _odd_text(
+    rule: RuleFacts, left: ir.Read, operator: str, right: ir.Const, value: str
+) -> Iterator[Diagnostic]:
+    field, letters = left.field, FIELDS[left.field].letters
+    values = _VALUES.get(field.removeprefix("pod.").removeprefix("it."), ())
+    low = value.lower().rstrip("s")
+    better = _CALLED.get(low) or next((one for one in values if one.lower() == low), "")
+    text = " ".join(rule.source.slice(left.span).split()) if left.key else field
+    if operator == "matches":
+        if value.startswith("^") and not value.endswith(("$", "*", "+")):
+            message = "`matches` looks at the whole text, so nothing may follow"
+            yield _finding(rule, right, message, f"write  '{value}.*'")
+    elif operator == "is" and better and better != value and values:
+        message = f"`{text}` is never `{value}`, but `{better}`"
+        yield _finding(rule, right, message, f"did you mean `{better}`?", better)
+    elif letters and (_FOREIGN if operator == "like" else _PATTERN).search(value):
+        sign = next(iter((_FOREIGN if operator == "like" else _PATTERN).findall(value)))
+        message = f"`{sign}` stands for itself here, and `{text}` never holds it"
+        yield _finding(rule, right, message, f"write  {text} {_with_pattern(sign, value)}")
+    elif letters == NAME and value.lower() != value:
+        message = f"`{text}` has no capitals, so this never holds"
+        yield _finding(rule, right, message, f"write  {value.lower()}", value.lower())
+
+
+def _with_pattern(sign: str, value: str) -> str:
+    """Returns the test that a pattern or a row of words is meant for."""
+    if sign in "|,;":
+        return f"in [{', '.join(one.strip() for one in re.split(r'[|,;]', value))}]"
+    if sign in "*%?":
+        return f'like "{re.sub(r"%|[.][*]", "*", value)}"'
+    return f"matches '{value.removeprefix('^').removesuffix('$')}'"
+
+
+def _finding(
+    rule: RuleFacts, right: ir.Const, message: str, help_: str, better: str = ""
+) -> Diagnostic:
+    written = rule.source.slice(right.span)
+    quote = written[:1] if written[:1] in ("'", '"') else ""
+    alone = better and written.strip("'\"") == right.value
+    fix = Fix(right.span, f"{quote}{better}{quote}") if alone else None
+    return warning("P317", message, rule.source, right.span, help_, fix=fix)
+
+
+def without_arrow(rule: RuleFacts) -> Iterator[Diagnostic]:
+    """Yields `filter: pod.label a=b and node.label c=d`: all other pods would fit nowhere."""
+    written, right = rule.written, getattr(rule.core, "right", None)
+    if not isinstance(written, s.Rule) or written.point != "filter" or written.left is not None:
+        return
+    if not isinstance(right, ir.Logical) or right.operator != "and":
+        return
+    of_pod = [one for one in right.operands if _picks_pods(one)]
+    others = [one for one in right.operands if one not in of_pod]
+    if not of_pod or not any(one.level is Level.NODE for one in others):
+        return
+    if _reads(*of_pod) & _reads(*others):
+        # `pod.label[a] is present and node.label[a] == pod.label[a]` demands both of each pod.
+        return
+    parts = [
+        " and ".join(" ".join(rule.source.slice(one.span).split()) for one in side)
+        for side in (of_pod, others)
+    ]
+    before, _ = rule.source.beside(written.right.span)
+    joined = any(isinstance(one, ir.Logical | ir.If) for one in right.operands)
+    fix = Fix(written.right.span, " -> ".join(parts)) if before == ":" and not joined else None
+    yield warning(
+        "P227",
+        f"`{parts[0]}` is asked of the pod alone: other pods fit on no node",
+        rule.source,
+        of_pod[0].span,
+        f"to ask the nodes only for such pods write  {written.keyword}: {' -> '.join(parts)}",
+        fix=fix,
+    )
+
+
+def _picks_pods(node: ir.Expr) -> bool:
+    """Whether this is a plain test of which pod it is, and no test of what it is not."""
+    node = bare(node)
+    if not isinstance(node, ir.Compare | ir.TextTest | ir.Member) or node.level is not Level.POD:
+        return False
+    below = [one for one in ir.walk(node) if one is not node]
+    if not all(isinstance(one, ir.Read | ir.Const) for one in below):
+        return False
+    fields = {one.field for one in below if isinstance(one, ir.Read)}
+    return bool(fields) and fields <= _WHICH_POD
+
+
+def _reads(*nodes: ir.Expr) -> set[tuple[str, str | None]]:
+    return {(one.field, one.key) for one in ir.walk(*nodes) if isinstance(one, ir.Read)}

@@ -1,0 +1,100 @@
+"""One table of conversions: what a value is, what is wanted there, and how it is written then."""
+
+import re
+from types import MappingProxyType
+from typing import Final
+
+from dsl import ir
+from dsl.checker.scope import Flex, Scope, Typed
+from dsl.schema import FIELDS
+from dsl.types import BYTES, CORES, PLAIN, SECONDS, Kind, Type
+
+_AMOUNTS: Final = MappingProxyType(
+    {PLAIN: "number", CORES: "cores", BYTES: "bytes", SECONDS: "seconds"}
+)
+_KINDS: Final = MappingProxyType(
+    {
+        Kind.TEXT: "text",
+        Kind.BOOL: "condition",
+        Kind.TIME: "time",
+        Kind.LIST: "list",
+        Kind.PODS: "set",
+        Kind.NODES: "set",
+    }
+)
+#: (what it is, what is wanted) -> how it is written.
+_FORMS: Final = MappingProxyType(
+    {
+        ("text", "number"): "number({})",
+        ("text", "cores"): "cores(quantity({}))",
+        ("text", "bytes"): "bytes(quantity({}))",
+        ("text", "seconds"): "duration({})",
+        ("text", "time"): "time({})",
+        ("text", "condition"): "{} is present",
+        ("condition", "number"): "(if {} then 1 else 0)",
+        ("condition", "text"): '(if {} then "true" else "false")',
+        ("list", "number"): "len({})",
+        ("list", "condition"): "len({}) > 0",
+        ("set", "number"): "count({})",
+        ("set", "condition"): "count({}) > 0",
+        ("time", "number"): "now - {}",
+        ("version", "number"): "version({})",
+        ("time", "seconds"): "now - {}",
+        **{("number", unit): f"{unit}({{}})" for unit in ("cores", "bytes", "seconds")},
+        **{(unit, "number"): "number({})" for unit in ("cores", "bytes", "seconds")},
+        **{(unit, "condition"): "{} > 0" for unit in _AMOUNTS.values()},
+        **{(unit, "text"): "string({})" for unit in _AMOUNTS.values()},
+    }
+)
+#: Fields whose values begin with the numbers of a version.
+_VERSIONS: Final = ("node.kernel", "node.kubelet_version")
+_NUMBER: Final = re.compile(r"\d+(\.\d+)?([a-zA-Z]{1,3}|%)?", re.ASCII)
+
+
+def sort_of(kind: Type) -> str:
+    """Returns what a value is, as the table calls it; "" where it calls it nothing."""
+    return _AMOUNTS.get(kind.unit or PLAIN, "") if kind.is_number else _KINDS[kind.kind]
+
+
+def converted(scope: Scope, typed: Typed, want: str) -> str:
+    """Returns how a value is written where something else is wanted; "" where nobody knows."""
+    have = "number" if isinstance(typed, Flex) else sort_of(typed.type)
+    if isinstance(typed, ir.Read) and have in ("text", "time"):
+        if typed.field in _VERSIONS:
+            have = "version"
+        elif want != "condition" and not _may_hold(typed, want):
+            return ""
+    return _FORMS.get((have, want), "").format(scope.text(typed))
+
+
+def help_for(scope: Scope, typed: Typed, want: str) -> tuple[str, ...]:
+    """Returns the same as the helps of a finding."""
+    better = converted(scope, typed, want)
+    return (f"write  {better}",) if better else ()
+
+
+def beside(scope: Scope, one: Typed, other: Typed) -> str:
+    """Returns how a text or a time is written beside another kind; "" where that is not sure."""
+    if isinstance(one, Flex) or one.type.kind not in (Kind.TEXT, Kind.TIME):
+        return ""
+    want = "number" if isinstance(other, Flex) else sort_of(other.type)
+    if one.type.kind is Kind.TIME:
+        age = want == "seconds" or (isinstance(other, Flex) and other.sort == "milli")
+        return f"now - {scope.text(one)}" if age and scope.text(one) != "now" else ""
+    if isinstance(one, ir.Const):
+        inner, quoted = str(one.value), scope.text(one)[:1] in ('"', "'")
+        if not quoted or want == "text":
+            return ""
+        if want == "condition":
+            return inner.lower() if inner.lower() in ("true", "false") else ""
+        if want == "time":
+            return f"time({scope.text(one)})"
+        return inner if _NUMBER.fullmatch(inner) else ""
+    return "" if want == "condition" else converted(scope, one, want)
+
+
+def _may_hold(read: ir.Read, want: str) -> bool:
+    """Whether a field may hold the text of a number: one that has no key holds names."""
+    if read.type.kind is Kind.TIME:
+        return read.field != "now"
+    return want == "time" or (FIELDS[read.field].keyed and read.field != "node.condition")

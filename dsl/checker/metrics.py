@@ -1,0 +1,349 @@
+"""`metric` lines: what to ask Prometheus, nodes or objects for."""
+
+import hashlib
+import re
+from fractions import Fraction
+from typing import Final, cast
+
+from msgspec.structs import replace
+
+from dsl import ir
+from dsl import syntax as s
+from dsl.checker import names
+from dsl.checker.declarations import declare_name, text_of
+from dsl.checker.literals import read_number, read_seconds, settle
+from dsl.checker.scope import (
+    Flex,
+    MetricEntry,
+    Refused,
+    Scope,
+    Typed,
+    closest,
+    describe,
+)
+from dsl.functions import number_text, to_float
+from dsl.plan import DOMAINS, MetricSpec
+from dsl.schema import UNIT_WORDS, MetricDefinition, stale_by_default
+from dsl.source import Span
+from dsl.types import (
+    BYTES,
+    CORES,
+    DURATION,
+    PLAIN,
+    Kind,
+    Unit,
+    number_of,
+    scale_of,
+    show,
+)
+
+_PARAM_IN_QUERY: Final = re.compile(r"\$(\$|[A-Za-z_]\w*|)")
+_PERCENT: Final = 0.01
+#: Labels that hold the name of a domain of nodes: `zone`, `topology_kubernetes_io_zone`.
+_OF_DOMAIN: Final = re.compile(rf"(?:\w*_)?({'|'.join(DOMAINS)})")
+_LEVELS: Final = ("cluster", "namespace", "workload", "pod")
+#: Names are unique within a namespace, so the label of that may be written, too.
+_NAMED: Final = ("workload", "pod")
+_PAIR: Final = 2
+_USAGE: Final = {"cpu": CORES, "memory": BYTES}
+#: Words of others for a unit.
+_SAME_UNITS: Final = {
+    **dict.fromkeys(("b", "byte", "kb", "mb", "gb", "kib", "mib", "gib"), "bytes"),
+    **dict.fromkeys(("s", "sec", "second", "ms", "minutes", "hours"), "seconds"),
+    **dict.fromkeys(("core", "cpu", "cpus", "m", "millicores"), "cores"),
+    **dict.fromkeys(("%", "percentage"), "percent"),
+}
+
+
+def find_metric(scope: Scope, name: str) -> MetricEntry | None:
+    """Returns a metric of the file, the configuration or the catalogue."""
+    entry = scope.metrics.get(name)
+    if entry is None and name in scope.catalogue:
+        definition = scope.catalogue[name]
+        entry = MetricEntry(name, metric_spec(name, definition), definition.unit)
+        scope.metrics[name] = entry
+    return entry
+
+
+def metric_spec(name: str, definition: MetricDefinition) -> MetricSpec:
+    """Returns a metric ready to be asked for; equal sources have equal ids."""
+    unit = _unit_word(definition)
+    source = (
+        definition.query,
+        definition.by or "",
+        repr(definition.every_seconds),
+        repr(definition.stale_seconds),
+        unit,
+        str(definition.percent),
+    )
+    digest = hashlib.sha256("\0".join(source).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    words = tuple(map(str.strip, definition.by.split(","))) if definition.by else ()
+    of, keys = owner_of(words)
+    spec = MetricSpec(
+        id=f"promql:{digest}",
+        name=name,
+        query=definition.query,
+        by=definition.by if of == "node" else None,
+        every_seconds=definition.every_seconds,
+        stale_seconds=definition.stale_seconds,
+        default=definition.default,
+        unit=unit,
+        scale=scale_of(definition.unit) * (_PERCENT if definition.percent else 1.0),
+    )
+    return spec if of == "node" else _other_spec(spec, "promql", of, keys)
+
+
+def owner_of(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+    """Returns whose values a metric `by` these words has, and the labels that say whose one is."""
+    if not words:
+        return "node", ()
+    if len(words) == _PAIR:
+        return words[1] if words[0] == "namespace" and words[1] in _NAMED else "pair", words
+    domain = _OF_DOMAIN.fullmatch(words[0])
+    if domain is not None:
+        return domain[1], words
+    return words[0] if words[0] in _LEVELS else "node", words
+
+
+def _unit_word(definition: MetricDefinition) -> str:
+    unit = definition.unit
+    words = {"bytes": unit.byte, "cores": unit.core}
+    word = next((one for one, power in words.items() if power == 1), "")
+    if unit.second == -1:
+        return f"{word}/s"
+    return "seconds" if unit.second == 1 else word
+
+
+def declare_metric(scope: Scope, node: s.MetricDecl) -> None:
+    """Declares a metric of the file."""
+    declare_name(scope, node.name, node.name_span)
+    entry = MetricEntry(node.name, None, PLAIN, node)
+    scope.metrics[node.name] = entry
+    clauses: dict[str, s.Clause] = {}
+    for clause in node.clauses:
+        if clause.name in clauses:
+            word = clause.name.removeprefix("metric_")
+            raise scope.refuse("P109", f"`{word}` is given twice", clause.span)
+        clauses[clause.name] = clause
+    unit, percent = _unit(scope, clauses.get("metric_unit"))
+    source = node.source.removeprefix("from_")
+    if source == "usage":
+        unit, percent = _usage_unit(scope, node, clauses.get("metric_unit")), False
+    entry.unit = unit
+    words = _by(scope, clauses.get("metric_by"))
+    of, keys = owner_of(words)
+    every, stale = _times(scope, clauses)
+    definition = MetricDefinition(
+        query=_source_text(scope, node),
+        by=", ".join(words) or None if source == "promql" else None,
+        every_seconds=every,
+        stale_seconds=stale,
+        default=_default(scope, clauses.get("metric_default"), unit),
+        unit=unit,
+        percent=percent,
+    )
+    spec = metric_spec(node.name, definition)
+    if source != "promql":
+        _fits_source(scope, node, of)
+        spec = _other_spec(spec, source, of, keys)
+    entry.spec = spec
+    guilty = clauses.get("metric_stale")
+    if guilty is not None and source in ("promql", "usage") and stale < every:
+        message = f"`{node.name}` is stale before it is asked for again: it is missing in between"
+        scope.warn("P226", message, guilty.span, f"write  stale {show(2 * every, DURATION)}")
+
+
+def _times(scope: Scope, clauses: dict[str, s.Clause]) -> tuple[float, float]:
+    """Reads `every` and `stale`; what is wrong with both is told of both."""
+    refused: Refused | None = None
+    every = 15.0
+    try:
+        every = _seconds(scope, clauses.get("metric_every"), "every", every)
+    except Refused as stop:
+        refused = stop
+    stale = _seconds(scope, clauses.get("metric_stale"), "stale", stale_by_default(every))
+    if refused is not None:
+        raise refused
+    return every, stale
+
+
+def _source_text(scope: Scope, node: s.MetricDecl) -> str:
+    """Returns the query, the key, `cpu` or `memory`, or the kind of object and its field."""
+    texts = []
+    for one in node.arguments:
+        if node.source == "promql" and isinstance(one, s.Text):
+            texts.append(_query(scope, one))
+        elif isinstance(one, s.Param):
+            texts.append(_param_text(scope, one))
+        else:
+            texts.append(text_of(scope, one))
+    if node.source == "from_object" and texts[0].count("/") != 1:
+        message = f"`{texts[0]}` is not a kind of objects"
+        help_ = 'write the group and the plural:  object "apps/deployments" field "spec.replicas"'
+        raise scope.refuse("P111", message, node.arguments[0].span, help_)
+    return "#".join(texts)
+
+
+def _param_text(scope: Scope, node: s.Param) -> str:
+    entry = scope.params.get(node.name)
+    if entry is None or entry.value is None:
+        if entry is not None or node.name in scope.broken:
+            raise Refused
+        raise names.no_param(scope, node)
+    value = entry.value
+    if isinstance(value, Flex):
+        return value.text
+    if isinstance(value, ir.Const) and isinstance(value.value, str):
+        return value.value
+    raise scope.refuse("P201", f"a key is a text, not {describe(value)}", node.span)
+
+
+def _usage_unit(scope: Scope, node: s.MetricDecl, clause: s.Clause | None) -> Unit:
+    word = text_of(scope, node.arguments[0])
+    unit = _USAGE.get(word)
+    if unit is None:
+        message = f"there is no usage of `{word}`"
+        help_ = "write  usage cpu   or   usage memory"
+        raise scope.refuse("P111", message, node.arguments[0].span, help_)
+    if clause is not None:
+        raise scope.refuse("P209", f"the usage of {word} is in {unit}", clause.span)
+    return unit
+
+
+def _by(scope: Scope, clause: s.Clause | None) -> tuple[str, ...]:
+    """Returns the words behind `by`."""
+    if clause is None:
+        return ()
+    words = tuple(one.value for one in clause.values if isinstance(one, s.Word))
+    if len(words) > _PAIR:
+        raise scope.refuse("P209", "`by` takes one label, or the two of a pair", clause.span)
+    return words
+
+
+def _fits_source(scope: Scope, node: s.MetricDecl, of: str) -> None:
+    """Refuses clauses that a source has no use for."""
+    wrong = {
+        "from_annotation": ("metric_by", "metric_every"),
+        "from_object": ("metric_every", "metric_stale"),
+    }.get(node.source, ())
+    for clause in node.clauses:
+        word = clause.name.removeprefix("metric_")
+        if clause.name == "metric_stale" and clause.name in wrong:
+            message = "an object is never stale, so this says nothing"
+            scope.warn("P226", message, clause.span, "leave it out")
+        elif clause.name in wrong:
+            message = f"a metric from an {node.source[5:]} has no `{word}`"
+            raise scope.refuse("P209", message, clause.span, "leave it out")
+    if node.source == "from_usage" and of not in ("node", "pod"):
+        raise scope.refuse("P209", "there is usage of nodes and of pods", node.span)
+    if node.source == "from_object" and of in DOMAINS:
+        message = f"an object is found by its name, and none is that of a {of}"
+        place = next(one.span for one in node.clauses if one.name == "metric_by")
+        raise scope.refuse("P209", message, place, "write  by name")
+
+
+def _other_spec(spec: MetricSpec, source: str, of: str, keys: tuple[str, ...]) -> MetricSpec:
+    """Returns the spec of a metric that is not one of Prometheus by node."""
+    if source == "annotation":
+        # The key stands last, as it may hold anything.
+        name = f"annotation:{spec.stale_seconds!r}:{spec.scale!r}:{spec.query}"
+    else:
+        digest = hashlib.sha256("\0".join((spec.id, of, *keys)).encode()).hexdigest()[:12]
+        name = f"{source}:{of}:{digest}"
+    return replace(spec, id=name, source=source, of=of, keys=keys)
+
+
+def _seconds(scope: Scope, clause: s.Clause | None, word: str, otherwise: float) -> float:
+    if clause is None:
+        return otherwise
+    seconds = read_seconds(scope, clause.values[0], word)
+    if seconds <= 0:
+        raise scope.refuse("P111", f"`{word}` must be longer than nothing", clause.span)
+    return seconds
+
+
+def _default(scope: Scope, clause: s.Clause | None, unit: Unit) -> float | None:
+    if clause is None:
+        return None
+    written = clause.values[0]
+    if isinstance(written, s.Template):
+        raise Refused
+    text = text_of(scope, written)
+    number = read_number(text, written.span)
+    if number is None:
+        help_ = "without `default` the value is missing where there is no sample"
+        raise scope.refuse("P111", f"`{text}` is not a number", written.span, help_)
+    solid = settle(scope, number, unit)
+    if solid.type != number_of(unit) or not isinstance(solid, ir.Const):
+        raise scope.refuse("P203", f"the default of this metric is in {unit}", written.span)
+    assert isinstance(solid.value, float)
+    return solid.value
+
+
+def _unit(scope: Scope, clause: s.Clause | None) -> tuple[Unit, bool]:
+    if clause is None:
+        return PLAIN, False
+    word = scope.text(clause).removeprefix("unit").strip()
+    base, _, per = word.partition("/")
+    if per and per != "s":
+        message = f"a metric may be per second, not per `{per}`"
+        raise scope.refuse("P203", message, clause.span, f"write {base}/s")
+    unit = UNIT_WORDS.get(base)
+    if unit is not None:
+        return unit.times(Unit(second=1), -1) if per else unit, base == "percent"
+    near = _SAME_UNITS.get(base.lower()) or closest(base, UNIT_WORDS)
+    if near is not None:
+        help_ = f"write unit {near}{'/s' * bool(per)}, multiplied in the query where it is another"
+        raise scope.refuse("P203", f"`{word}` is not a unit", clause.span, help_)
+    return (PLAIN.times(Unit(second=1), -1) if per else PLAIN), False
+
+
+def _query(scope: Scope, query: s.Text) -> str:
+    def put_in(found: re.Match[str]) -> str:
+        name = found.group(1)
+        if name == "$":
+            return "$"
+        entry = scope.params.get(name)
+        if entry is None:
+            if name in scope.broken:
+                return ""
+            message = f"there is no parameter `${name}`"
+            raise scope.refuse("P105", message, query.span, "a dollar itself is written $$")
+        if entry.value is None:
+            raise Refused
+        return _quoted(scope, entry.value, query.span)
+
+    if not query.value.strip():
+        help_ = 'name a series, for example  promql "node_load1"'
+        raise scope.refuse("P111", "this query is empty", query.span, help_)
+    return _PARAM_IN_QUERY.sub(put_in, query.value)
+
+
+def _quoted(scope: Scope, value: Typed, span: Span) -> str:
+    if isinstance(value, Flex):
+        return number_text(to_float(cast("Fraction", value.exact)))
+    assert isinstance(value, ir.Const)
+    plain = value.value
+    if isinstance(plain, bool):
+        return "true" if plain else "false"
+    if isinstance(plain, str):
+        return (
+            plain.replace("\\", "\\\\").replace('"', '\\"').replace("'", "\\'").replace("\n", "\\n")
+        )
+    if isinstance(plain, float):
+        if value.type == DURATION:
+            return _promql_duration(plain)
+        return number_text(plain)
+    if value.type.element is Kind.TEXT:
+        return "|".join(re.escape(str(one)) for one in plain)
+    raise scope.refuse("P105", "a list of numbers cannot stand in a query", span)
+
+
+def _promql_duration(seconds: float) -> str:
+    milliseconds = round(seconds * 1000)
+    words = []
+    for name, size in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)):
+        count, milliseconds = divmod(milliseconds, size)
+        if count:
+            words.append(f"{count}{name}")
+    return "".join(words) or "0s"

@@ -1,0 +1,260 @@
+"""What is known while the expressions of one file are checked, and what all checks share.
+
+How an expression of each kind is understood is told by those who make a `Typer`: see
+`expressions`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, cast
+
+from dsl import ir
+from dsl import syntax as s
+from dsl.checker import names
+from dsl.checker.convert import help_for
+from dsl.checker.literals import settle
+from dsl.checker.making import constant, first_of
+from dsl.checker.scope import Flex, LetEntry, MetricEntry, Refused, Scope, Typed, describe
+from dsl.diagnostics import Label
+from dsl.plan import OF_NODES
+from dsl.source import Span
+from dsl.types import DURATION, NUMBER, PLAIN, Kind, Level, Type, number_of
+
+_MAX_TOTAL_DEPTH: Final = 128
+_METRIC_LEVELS: Final = {
+    **dict.fromkeys(OF_NODES, Level.NODE),
+    "cluster": Level.CYCLE,
+    "namespace": Level.POD,
+    "workload": Level.POD,
+    "pod": Level.POD,
+}
+
+#: Understands an expression.
+Walk = Callable[["Typer", s.Expr], Typed]
+
+
+class Typer:
+    """Checks the expressions of one file.
+
+    `check` gives a typed tree or raises `Refused` with the finding recorded; constants keep their
+    unit open until a neighbour settles it.
+    """
+
+    def __init__(
+        self, scope: Scope, find_metric: Callable[[str, Span], MetricEntry | None], walk: Walk
+    ) -> None:
+        self.scope = scope
+        self.find_metric = find_metric
+        self._walk = walk
+        #: The expression whose subject a bare `max` means, and what may be its subject.
+        self.root: s.Expr | None = None
+        self.subjects: dict[str, s.Expr] | None = None
+        #: Whether there is none, and a name that nobody knows may well be the subject.
+        self.unnamed = False
+        #: Whether `it` means a pod of a set here, whether those pods are on nodes, and whether it
+        #: means a container.
+        self.in_pods = False
+        self.placed = True
+        self.in_containers = False
+        #: What `it` alone means: the item of a list that an aggregate runs over.
+        self.item: ir.Expr | None = None
+        #: How many parts such aggregates of the file have come to.
+        self.written_out = 0
+        #: Aggregates over lists that are read, and what holds where a list is too long.
+        self.bounded: dict[int, tuple[ir.Expr, ir.Compare]] = {}
+        #: Fields that only some statements know: `score.total`, `victims.count`.
+        self.results: frozenset[str] = frozenset()
+        #: How deep each expression is, by its id; held here, so that no other one gets that id.
+        self._depths: dict[int, tuple[int, ir.Expr]] = {}
+        #: How many expressions are being checked, one within the other.
+        self._nested = 0
+
+    # ---- entries for statements
+
+    def expression(self, node: s.Expr) -> Typed:
+        """Checks a whole expression; a bare aggregate in it means its subject."""
+        before = self.root, self.subjects
+        self.root, self.subjects = node, None
+        try:
+            typed = self.check(node)
+        finally:
+            self.root, self.subjects = before
+        if not isinstance(typed, Flex):
+            self._limit_depth(typed, node.span)
+        return typed
+
+    def condition(self, node: s.Expr, what: str) -> ir.Expr:
+        """Checks an expression that must be a condition."""
+        return self.as_condition(self.expression(node), node.span, f"{what} is", "P208")
+
+    def as_condition(self, typed: Typed, span: Span, what: str, code: str) -> ir.Expr:
+        """Returns what must be a condition."""
+        if isinstance(typed, Flex) or typed.type.kind is not Kind.BOOL:
+            message = f"{what} a condition, and this is {describe(typed)}"
+            raise self.scope.refuse(code, message, span, *help_for(self.scope, typed, "condition"))
+        return typed
+
+    def plain(self, typed: Typed) -> ir.Expr:
+        """Settles a constant as a plain number."""
+        return settle(self.scope, typed, PLAIN)
+
+    @contextmanager
+    def inside(
+        self, *, pods: bool = False, placed: bool = True, containers: bool = False
+    ) -> Iterator[None]:
+        """Says what `it` means while an expression is checked."""
+        before = self.in_pods, self.placed, self.in_containers
+        self.in_pods, self.placed, self.in_containers = pods, placed, containers
+        try:
+            yield
+        finally:
+            self.in_pods, self.placed, self.in_containers = before
+
+    def _limit_depth(self, root: ir.Expr, span: Span) -> None:
+        stack: list[ir.Expr] = [root]
+        while stack:
+            node = stack[-1]
+            if id(node) in self._depths:
+                stack.pop()
+                continue
+            parts = ir.children(node)
+            todo = [one for one in parts if id(one) not in self._depths]
+            if todo:
+                stack.extend(todo)
+                continue
+            below = max((self._depths[id(one)][0] for one in parts), default=0)
+            self._depths[id(node)] = 1 + below, node
+        if self._depths[id(root)][0] > _MAX_TOTAL_DEPTH:
+            raise self._too_deep(span)
+
+    def _too_deep(self, span: Span) -> Refused:
+        message = f"through its lets this is nested more than {_MAX_TOTAL_DEPTH} deep"
+        return self.scope.refuse("P006", message, span, "compute less in one value")
+
+    # ---- parts
+
+    def check(self, node: s.Expr) -> Typed:
+        """Returns the typed tree of an expression. Raises `Refused`."""
+        if self._nested == _MAX_TOTAL_DEPTH:
+            raise self._too_deep((self.root or node).span)
+        self._nested += 1
+        try:
+            return self._walk(self, node)
+        finally:
+            self._nested -= 1
+
+    def each(self, nodes: Sequence[s.Expr]) -> list[Typed]:
+        """Checks several parts; reports what is wrong with each before giving up."""
+        out: list[Typed] = []
+        refused: Refused | None = None
+        for node in nodes:
+            try:
+                out.append(self.check(node))
+            except Refused as stop:
+                refused = stop
+        if refused is not None:
+            raise refused
+        return out
+
+    def number(self, node: s.Expr, what: str) -> Typed:
+        """Checks an expression that must be a number."""
+        typed = self.check(node)
+        if not isinstance(typed, Flex) and not typed.type.is_number:
+            raise self.no_number(typed, what)
+        return typed
+
+    def no_number(self, typed: ir.Expr, what: str) -> Refused:
+        """Refuses what is no number."""
+        message = f"{what} wants a number, and this is {describe(typed)}"
+        helps = help_for(self.scope, typed, "number")
+        return self.scope.refuse("P201", message, typed.span, *helps)
+
+    def unify(self, parts: Sequence[Typed], joined: str) -> tuple[tuple[ir.Expr, ...], Type]:
+        """Brings values to one type; constants take the unit of the others."""
+        firm = next((one for one in parts if not isinstance(one, Flex)), None)
+        if firm is None:
+            return tuple(self.plain(one) for one in parts), NUMBER
+        unit = firm.type.unit or PLAIN
+        out = []
+        for one in parts:
+            if isinstance(one, Flex) and firm.type.is_number:
+                out.append(settle(self.scope, one, unit, firm))
+            elif isinstance(one, Flex) or one.type.kind is not firm.type.kind:
+                raise self.mixed("P201", f"{joined} two values of one kind", firm, one)
+            elif one.type.unit != firm.type.unit:
+                raise self.mixed("P203", f"{joined} equal units", firm, one)
+            else:
+                out.append(one)
+        return tuple(out), firm.type
+
+    def mixed(self, code: str, wants: str, left: Typed, right: Typed, *helps: str) -> Refused:
+        """Refuses two values that do not go together."""
+        first, second = sorted((left, right), key=lambda one: one.span.start)
+        message = f"{wants}, not {describe(left)} and {describe(right)}"
+        labels = (Label(second.span, describe(second)),)
+        return self.scope.refuse(
+            code, message, first.span, *helps, label=describe(first), labels=labels
+        )
+
+    # ---- names
+
+    def param(self, node: s.Param) -> Typed:
+        """Returns the value of a parameter."""
+        entry = self.scope.params.get(node.name)
+        if entry is None:
+            if node.name in self.scope.broken:
+                raise Refused
+            raise names.no_param(self.scope, node)
+        if entry.value is None:
+            raise Refused
+        if isinstance(entry.value, Flex):
+            flex = entry.value
+            return Flex(node.span, flex.exact, flex.sort, flex.text)
+        known = cast("ir.Const", entry.value)
+        return constant(node.span, known.value, known.type)
+
+    def metric(self, name: str, span: Span, *, age: bool = False) -> ir.Expr | None:
+        """Returns a read of a metric with its default put in; None if there is none."""
+        entry = self.find_metric(name, span)
+        if entry is None:
+            return None
+        if entry.spec is None:
+            raise Refused
+        if entry.spec.of == "pair":
+            message = f"`{name}` is a metric of pairs"
+            raise self.scope.refuse("P209", message, span, f"write  {name}(node.name, it.node)")
+        kind = DURATION if age else number_of(entry.unit)
+        level = _METRIC_LEVELS[entry.spec.of]
+        if level is Level.POD and entry.spec.of == "pod" and self.in_pods:
+            level = Level.IT
+        spec = entry.spec
+        read = ir.Metric(
+            span=span, type=kind, level=level, name=name, id=spec.id, age=age, of=spec.of,
+            source=spec.source,
+        )  # fmt: skip
+        if spec.default is None or age:
+            return read
+        return first_of(span, (read, constant(span, spec.default, kind)))
+
+    def let_value(self, entry: LetEntry) -> Typed:
+        """Checks a `let` once, whenever it is first needed."""
+        if entry.open:
+            name = entry.written.name
+            others = [one for one, let in self.scope.lets.items() if let.open and one != name]
+            without = " or ".join(f"`{one}`" for one in (name, *others))
+            message = f"`{name}` is defined by way of itself"
+            help_ = f"write its value without {without}"
+            raise self.scope.refuse("P110", message, entry.written.name_span, help_)
+        if not entry.done:
+            entry.open = True
+            results, self.results = self.results, frozenset()
+            item, self.item = self.item, None
+            try:
+                with self.inside():
+                    entry.value = self.expression(entry.written.value)
+            finally:
+                entry.open, entry.done = False, True
+                self.results, self.item = results, item
+        if entry.value is None:
+            raise Refused
+        return entry.value

@@ -1,0 +1,598 @@
+"""Members of a gang are tried together: enough of them get nodes in one go, or none keeps one.
+
+A gang's turn comes with whichever member is popped. Nobody else is decided about during it, and
+nothing is written before it ends:
+
+    popped ─┬─ too few members, resting ──▶ parked, nobody else is touched
+            └─ all that wait are taken out of the queue
+                 └─▶ each gets a node, as any pod does ─┬─ enough ──▶ bound, all of them
+                          ▲                             │
+                          └── promised ◀── a plan where ┤ too few
+                              they fit together         ├─ so few are missing that the gang waits
+                                                        │       ──▶ held in permit, for a time
+                                                        └─ else ──▶ all given back: it failed
+
+With `within`, the plan comes first. Where a younger gang holds nodes that would do, it gives way. A
+gang that has started takes more members as any pods.
+
+Source: scheduler-plugins pkg/coscheduling (meaning), which tries members one by one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, Protocol
+
+from engine.cache import Cache
+from engine.clock import Clock
+from engine.collective.gangs import why_stopped, why_unfit
+from engine.executor import Executor
+from engine.framework.acting import GRANTED, NOTHING, Acts, Leave
+from engine.framework.decision import Decision
+from engine.framework.effects import Effect
+from engine.framework.gang import Membership
+from engine.framework.interface import Permitted
+from engine.framework.podinfo import PodInfo
+from engine.framework.runtime import Framework, PluginError
+from engine.framework.snapshot import CodeColumn, Snapshot, Waiting
+from engine.framework.status import Code, Status, unschedulable
+from engine.objects import GangFailure, Identity
+from engine.planning import Rehearsal, plan
+from engine.queue import QueuedPod, SchedulingQueue, SubQueue
+from engine.waiting import Held, Permits
+
+HOLDER: Final = "gang of "
+"""In front of a plugin's name: who holds a pod whose gang is not whole yet."""
+_REMEMBERED: Final = 10_000
+_NAMED: Final = 5
+_ABSENT: Final = (SubQueue.GATED, SubQueue.IN_FLIGHT, SubQueue.WAITING)
+
+
+@dataclass(slots=True)
+class Chosen:
+    """A pod with its node, and what is to be done about it."""
+
+    queued: QueuedPod
+    decision: Decision
+    node: str
+    there: Snapshot | None = None
+    """The cluster with the pod on its node, where somebody asked about it just now."""
+    leave: Leave = GRANTED
+    acts: Acts = NOTHING
+    executor: Executor | None = None
+    pre_bind: Sequence[Effect] = ()
+
+    def undo(self) -> None:
+        """Takes back what was reserved."""
+        if self.executor is not None:
+            self.executor.undo()
+
+    async def take_back(self) -> None:
+        """Takes back what was reserved and what was written."""
+        if self.executor is not None:
+            await self.executor.take_back()
+
+
+@dataclass(slots=True)
+class Refused:
+    """A pod that fits on no node, or that a plugin does not let go there with `status`."""
+
+    queued: QueuedPod
+    decision: Decision
+    status: Status | None = None
+
+    @property
+    def why(self) -> str:
+        """The reason, as its owner is told."""
+        return self.decision.message if self.status is None else " ".join(self.status.reasons)
+
+    @property
+    def plugins(self) -> frozenset[str]:
+        """Who rejected it."""
+        if self.status is not None:
+            return frozenset({self.status.plugin})
+        fit_error = self.decision.fit_error
+        return frozenset() if fit_error is None else fit_error.plugins
+
+
+class Host(Protocol):
+    """The scheduler, as far as gangs need it."""
+
+    def framework_of(self, pod: PodInfo) -> Framework:
+        """Who decides about the pod."""
+        ...
+
+    def snapshot(self) -> Snapshot:
+        """The cluster as of now."""
+        ...
+
+    def choose(self, queued: QueuedPod) -> Chosen | Refused:
+        """Decides about a pod in flight and gives it its node; nobody else hears of it."""
+        ...
+
+    def go(self, chosen: Chosen) -> None:
+        """The pod is bound, or held by whoever else lets it wait."""
+        ...
+
+    def hold(self, chosen: Chosen, by: Mapping[str, Permitted]) -> None:
+        """The pod waits on its node, held by these and by whoever else lets it wait."""
+        ...
+
+    def refuse(self, refused: Refused) -> None:
+        """The pod is queued again, and its owner told."""
+        ...
+
+    def give_back(self, chosen: Chosen, *, tell: bool) -> None:
+        """The pod loses its node; `tell` those that were rejected for want of the room."""
+        ...
+
+    def reject(self, queued: QueuedPod, message: str, plugins: frozenset[str]) -> None:
+        """The pod is queued again for these plugins, and its owner told."""
+        ...
+
+
+@dataclass(slots=True)
+class _Hold:
+    """A gang of which members are held: who they are, and who else there was."""
+
+    plugin: str
+    gang: Membership
+    rank: tuple[int, float, str]
+    uids: set[str]
+    bound: frozenset[str]
+
+
+@dataclass(slots=True)
+class _Turn:
+    """A gang that is being tried."""
+
+    plugin: str
+    gang: Membership
+    members: list[QueuedPod]
+    rank: tuple[int, float, str]
+    reserved: int
+    bound: frozenset[str]
+    chosen: list[Chosen] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+    promised: dict[str, str] = field(default_factory=dict)
+    most: int = 0
+    cut_short: bool = False
+
+    @property
+    def missing(self) -> float:
+        """How many members are missing before the gang may start; none below zero."""
+        return max(0.0, self.gang.minimum - self.reserved - len(self.chosen))
+
+    @property
+    def started(self) -> bool:
+        """Whether enough of them have nodes, and one more than before."""
+        return not self.missing and bool(self.chosen)
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether so few are missing that the others may wait for them."""
+        return 0 < self.missing <= self.gang.tolerance * self.gang.minimum
+
+
+def _rank(gang: Membership, members: Sequence[PodInfo]) -> tuple[int, float, str]:
+    """Of two gangs the one with the greater rank gives way: less important, or else younger."""
+    stamps = (one.pod.metadata.creation_timestamp for one in members)
+    known = [datetime.fromisoformat(stamp).timestamp() for stamp in stamps if stamp]
+    since = [gang.since] if not math.isnan(gang.since) else []
+    return -max(one.priority for one in members), min([*since, *known], default=0.0), gang.name
+
+
+class Gangs:
+    """The gangs of one scheduler: one that is being tried, and those of which members are held."""
+
+    def __init__(
+        self,
+        *,
+        host: Host,
+        cache: Cache,
+        queue: SchedulingQueue,
+        permits: Permits,
+        clock: Clock,
+    ) -> None:
+        self._host = host
+        self._cache = cache
+        self._queue = queue
+        self._permits = permits
+        self._clock = clock
+        self._turn: _Turn | None = None
+        self._steps: Iterator[None] | None = None
+        self._slices = 0
+        self._holds: dict[Hashable, _Hold] = {}
+        # Oldest first: nobody tells that a gang is gone for good.
+        self._failed: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    # ---- whose turn it is
+
+    @property
+    def busy(self) -> bool:
+        """Whether a gang is being tried: nobody else is popped meanwhile."""
+        return self._steps is not None
+
+    def begin(self, queued: QueuedPod) -> bool:
+        """The pod was popped; False: it is to be scheduled like any other."""
+        pod = queued.pod
+        snapshot = self._host.snapshot()
+        try:
+            found = self._host.framework_of(pod).gang(pod, snapshot)
+        except PluginError as fault:
+            self._refuse_for(queued, fault)
+            return True
+        if found is None:
+            return False
+        plugin, gang = found
+        turn = self._turn_of(queued, plugin, gang, snapshot)
+        why = self._why_not(turn, snapshot.now)
+        if why is not None:
+            self._host.reject(queued, why, frozenset({plugin}))
+            return True
+        if turn.reserved >= gang.minimum and gang.domain is None:
+            return False
+        for one in turn.members[1:]:
+            self._queue.take(one.pod.uid)
+        turn.members = [one for one in turn.members if one.where is SubQueue.IN_FLIGHT]
+        turn.members.sort(key=lambda one: one.sort_key)
+        turn.promised = {
+            one.pod.uid: node for one in turn.members if (node := self._cache.promised(one.pod.uid))
+        }
+        self._turn, self._steps, self._slices = turn, self._attempt(turn), 0
+        return True
+
+    def step(self) -> None:
+        """One member more."""
+        assert self._steps is not None
+        try:
+            next(self._steps)
+        except StopIteration:
+            self._turn = self._steps = None
+
+    def pause(self) -> None:
+        """Something else may happen before the next step."""
+        self._slices += 1
+
+    def new_rules(self) -> None:
+        """A gang that is being tried is tried again by the new ones."""
+        turn, self._turn, self._steps = self._turn, None, None
+        if turn is not None:
+            self._give_back(turn)
+            for one in turn.members:
+                self._queue.activate([one.pod.uid])
+                self._host.reject(one, "new rules are in force", frozenset({turn.plugin}))
+
+    def _refuse_for(self, queued: QueuedPod, fault: PluginError) -> None:
+        snapshot = self._host.snapshot()
+        decision = Decision(queued.pod, snapshot.generation, "", 0, error=fault.status)
+        self._host.refuse(Refused(queued, decision))
+
+    def _turn_of(
+        self, queued: QueuedPod, plugin: str, gang: Membership, snapshot: Snapshot
+    ) -> _Turn:
+        mates = tuple(gang.mates())
+        pods = [snapshot.pods.pod(row) for row in mates]
+        others = [
+            one
+            for one in self._queue.kin(gang.key)
+            if one is not queued and one.where not in _ABSENT and not one.pod.terminating
+        ]
+        return _Turn(
+            plugin=plugin,
+            gang=gang,
+            members=[queued, *others],
+            rank=_rank(gang, [one.pod for one in (queued, *others)]),
+            reserved=len(mates),
+            bound=frozenset(one.uid for one in pods if self._permits.get(one.uid) is None),
+        )
+
+    def _why_not(self, turn: _Turn, now: float) -> str | None:
+        gang = turn.gang
+        size = turn.reserved + len(turn.members)
+        why = why_stopped(gang.title, gang.minimum, size, resting=now < gang.rests_until)
+        gated = [one.pod.name for one in self._queue.kin(gang.key) if one.where is SubQueue.GATED]
+        if why is not None and size < gang.minimum and gated:
+            why += f"; {_named(gated)} held by a gate"
+        return None if why is None else f"{why} ({gang.place})"
+
+    # ---- one attempt
+
+    def _attempt(self, turn: _Turn) -> Iterator[None]:
+        if turn.gang.domain is None:
+            yield from self._place(turn, None)
+            turn.most = turn.reserved + len(turn.chosen)
+        if not turn.started:
+            self._give_back(turn)
+            yield from self._by_plan(turn)
+        if not turn.started:
+            self._give_back(turn)
+            self._instead_of_younger(turn)
+        if not turn.started and turn.gang.tolerance:
+            self._give_back(turn)
+            yield from self._place_somehow(turn)
+        self._end(turn)
+
+    def _place(self, turn: _Turn, nodes: Mapping[str, str] | None) -> Iterator[None]:
+        """Each member gets a node, by a cycle of its own; with `nodes`, that one and no other."""
+        turn.refused.clear()
+        for queued in turn.members:
+            uid = queued.pod.uid
+            if nodes is not None and uid not in nodes:
+                continue
+            yield
+            if not self._waits(queued):
+                continue
+            found = self._host.choose(queued)
+            if isinstance(found, Chosen) and nodes is not None and found.node != nodes[uid]:
+                self._host.give_back(found, tell=False)
+                continue
+            if isinstance(found, Chosen):
+                turn.chosen.append(found)
+            else:
+                turn.refused.append(found)
+
+    def _by_plan(self, turn: _Turn) -> Iterator[None]:
+        """Members go where a plan has them, if it has enough of them."""
+        rows, enough = self._plan(turn)
+        if enough:
+            yield from self._place_as(turn, rows)
+
+    def _place_as(self, turn: _Turn, found: Mapping[str, int]) -> Iterator[None]:
+        names = self._cache.nodes
+        nodes = {uid: names.name(row) for uid, row in found.items()}
+        for queued in turn.members:
+            if queued.pod.uid in nodes:
+                self._cache.nominate(queued.pod, nodes[queued.pod.uid])
+        refused = list(turn.refused)
+        try:
+            yield from self._place(turn, nodes)
+        finally:
+            for uid in nodes:
+                self._cache.withdraw(uid)
+        known = {one.queued.pod.uid for one in turn.refused}
+        turn.refused += [
+            one
+            for one in refused
+            if one.queued.pod.uid not in nodes and one.queued.pod.uid not in known
+        ]
+
+    def _place_somehow(self, turn: _Turn) -> Iterator[None]:
+        """As many as get a node, though that is not enough."""
+        if turn.gang.domain is None:
+            yield from self._place(turn, None)
+            return
+        rows, _ = self._plan(turn)
+        yield from self._place_as(turn, rows)
+
+    def _plan(self, turn: _Turn) -> tuple[Mapping[str, int], bool]:
+        """UID -> row where they fit together, and whether they are enough.
+
+        Nothing if a plugin raises.
+        """
+        pods = [one.pod for one in turn.members if self._waits(one)]
+        snapshot, of = self._host.snapshot(), self._host.framework_of
+        wanted = max(1, math.ceil(turn.gang.minimum) - turn.reserved)
+        rehearsal = Rehearsal(pods, self._cache, self._host.snapshot, of)
+        try:
+            domains = self._domains(pods, snapshot)
+            found = plan(pods, wanted, snapshot, rehearsal, of, domains)
+        except PluginError:
+            return {}, False
+        turn.most = max(turn.most, turn.reserved + found.most)
+        turn.cut_short |= found.cut_short
+        return {pods[member].uid: row for member, row in found.rows.items()}, found.enough
+
+    def _domains(
+        self, pods: Sequence[PodInfo], snapshot: Snapshot
+    ) -> tuple[CodeColumn, Sequence[int]] | None:
+        """As they are now: nodes may have come since the gang's turn began."""
+        found = self._host.framework_of(pods[0]).gang(pods[0], snapshot) if pods else None
+        if found is None or found[1].domain is None:
+            return None
+        return found[1].domain, snapshot.pods.node[list(found[1].mates())].tolist()
+
+    def _instead_of_younger(self, turn: _Turn) -> None:
+        """Takes the nodes of younger gangs that only hold them, if the gang can start with them.
+
+        All at once: nobody sees the cluster in between.
+        """
+        younger = [one for one in self._holds.values() if one.rank > turn.rank]
+        taken: list[tuple[_Hold, list[Held]]] = []
+        for hold in sorted(younger, key=lambda one: one.rank, reverse=True):
+            pods = [one for uid in hold.uids if (one := self._permits.get(uid)) is not None]
+            for one in pods:
+                self._cache.forget(one.pod.uid)
+            taken.append((hold, pods))
+            self._give_back(turn)
+            for _ in self._attempt_at_once(turn):
+                pass
+            if turn.started:
+                break
+        if not turn.started:
+            self._give_back(turn)
+            for _, pods in taken:
+                for one in pods:
+                    self._cache.assume(one.pod, one.node, one.since_time)
+                    self._cache.wait(Waiting(one.pod, one.node, one.since_time, frozenset(one.by)))
+            return
+        for hold, pods in taken:
+            words = f"{hold.gang.title} gives way to {turn.gang.title}, which is older"
+            self._failed_now(hold.gang)
+            del self._holds[hold.gang.key]
+            for one in pods:
+                self._permits.reject(one.pod.uid, unschedulable(words).by(hold.plugin))
+
+    def _attempt_at_once(self, turn: _Turn) -> Iterator[None]:
+        if turn.gang.domain is None:
+            yield from self._place(turn, None)
+        if not turn.started:
+            self._give_back(turn)
+            yield from self._by_plan(turn)
+
+    # ---- how it ends
+
+    def _end(self, turn: _Turn) -> None:
+        # Between two steps a member may have gone, or its node.
+        there = []
+        for one in turn.chosen:
+            if self._cache.is_assumed(one.queued.pod.uid):
+                there.append(one)
+            else:
+                one.undo()
+        turn.chosen = there
+        if turn.started:
+            self._start(turn)
+        elif turn.may_wait and (turn.chosen or turn.gang.key in self._holds):
+            self._hold(turn)
+        else:
+            self._fail(turn)
+
+    def _start(self, turn: _Turn) -> None:
+        key = (turn.gang.namespace, turn.gang.name)
+        if self._failed.pop(key, self) is None:
+            self._cache.remove_object("GangFailure", "/".join(key))
+        for one in turn.chosen:
+            self._host.go(one)
+        hold = self._holds.pop(turn.gang.key, None)
+        if hold is not None:
+            for uid in hold.uids:
+                self._permits.answer(uid, HOLDER + hold.plugin, Status.SUCCESS)
+        self._refuse_others(turn, "")
+
+    def _hold(self, turn: _Turn) -> None:
+        gang = turn.gang
+        there = turn.reserved + len(turn.chosen)
+        chosen = {one.queued.pod.uid for one in turn.chosen}
+        left = [one.pod.name for one in turn.members if one.pod.uid not in chosen]
+        words = f"{gang.title}: {there} of {gang.minimum:g} members have a node"
+        if left:
+            words += f"; {_named(left)} missing"
+        permitted = Permitted(
+            Status(Code.WAIT, (f"{words} ({gang.place})",), turn.plugin), gang.wait_seconds
+        )
+        hold = self._holds.get(gang.key)
+        if hold is None:
+            hold = self._holds[gang.key] = _Hold(turn.plugin, gang, turn.rank, set(), turn.bound)
+        hold.uids |= chosen
+        for one in turn.chosen:
+            self._host.hold(one, {HOLDER + turn.plugin: permitted})
+        self._refuse_others(turn, words)
+
+    def _refuse_others(self, turn: _Turn, words: str) -> None:
+        """Those without a node are queued again, for what each was told."""
+        chosen = {one.queued.pod.uid for one in turn.chosen}
+        refused = {one.queued.pod.uid: one for one in turn.refused}
+        for queued in turn.members:
+            uid = queued.pod.uid
+            if uid in chosen:
+                continue
+            self._promise_again(turn, queued)
+            if not self._waits(queued):
+                self._queue.done(uid)
+            elif uid in refused and not words:
+                self._host.refuse(refused[uid])
+            else:
+                one = refused.get(uid)
+                said = words or f"{turn.gang.title}: no room for it beside the others"
+                message = said if one is None else f"{said}. {one.why}"
+                self._host.reject(queued, message, self._plugins(turn))
+
+    def _fail(self, turn: _Turn) -> None:
+        gang = turn.gang
+        self._give_back(turn)
+        words = why_unfit(gang.title, gang.minimum, turn.most, gang.within)
+        names = [one.queued.pod.name for one in turn.refused]
+        if names and turn.most < gang.minimum:
+            words += f"; no room for {_named(names)}"
+        if turn.cut_short:
+            words += "; not all ways were tried, there are too many"
+        if turn.reserved < gang.minimum:
+            self._failed_now(gang)
+        else:
+            words = f"{gang.title}: no room for more members in its {gang.within}"
+        self._refuse_others(turn, f"{words} ({gang.place})")
+
+    def _plugins(self, turn: _Turn) -> frozenset[str]:
+        """Whose events may help a gang that does not fit: of all who rejected any member."""
+        return frozenset({turn.plugin}).union(*[one.plugins for one in turn.refused])
+
+    def _failed_now(self, gang: Membership) -> None:
+        key = (gang.namespace, gang.name)
+        self._failed[key] = None
+        self._failed.move_to_end(key)
+        identity = Identity(name=gang.name, namespace=gang.namespace)
+        self._cache.set_object(GangFailure(identity, self._clock.time()))
+        if len(self._failed) > _REMEMBERED:
+            oldest, _ = self._failed.popitem(last=False)
+            self._cache.remove_object("GangFailure", "/".join(oldest))
+
+    def _give_back(self, turn: _Turn) -> None:
+        """Nobody keeps a node. Who was asked meanwhile may not have counted with the room."""
+        for one in reversed(turn.chosen):
+            self._host.give_back(one, tell=self._slices > 0)
+        turn.chosen.clear()
+        for queued in turn.members:
+            self._promise_again(turn, queued)
+
+    def _promise_again(self, turn: _Turn, queued: QueuedPod) -> None:
+        node = turn.promised.get(queued.pod.uid)
+        if node is not None:
+            self._cache.nominate(queued.pod, node)
+
+    def _waits(self, queued: QueuedPod) -> bool:
+        """False: it is gone, or bound by somebody else."""
+        uid = queued.pod.uid
+        return uid in self._queue and self._cache.node_of(uid) is None
+
+    # ---- gangs that wait
+
+    def also(self, held: Held) -> Mapping[str, Permitted]:
+        """Whether a held pod's gang still holds it: for `Permits`, whenever it asks about one."""
+        names = [name for name in held.by if name.startswith(HOLDER)]
+        if not names:
+            return {}
+        pod, snapshot = held.pod, self._host.snapshot()
+        try:
+            found = self._host.framework_of(pod).gang(pod, snapshot)
+        except PluginError:
+            return {name: held.by[name] for name in names}
+        if found is None or len(found[1].mates()) + 1 >= found[1].minimum:
+            return {}
+        return {name: held.by[name] for name in names}
+
+    def check(self) -> None:
+        """Gangs that lost a member while others wait: all give their nodes back."""
+        for key, hold in list(self._holds.items()):
+            lost = self._lost(key, hold)
+            if lost is not None:
+                del self._holds[key]
+                self._failed_now(hold.gang)
+                for uid in hold.uids:
+                    self._permits.reject(uid, unschedulable(lost).by(hold.plugin))
+            elif not hold.uids:
+                del self._holds[key]
+
+    def _lost(self, key: Hashable, hold: _Hold) -> str | None:
+        """Why a gang cannot wait any longer; None: it can."""
+        for uid in [one for one in hold.uids if self._permits.get(one) is None]:
+            hold.uids.discard(uid)
+            if self._cache.node_of(uid) is None:
+                return f"{hold.gang.title}: a member that waited is gone or has lost its node"
+        there = {one.pod.uid for one in self._queue.kin(key)}
+        bound = [uid for uid in hold.bound if self._cache.node_of(uid) is not None]
+        size = len(there.union(bound))
+        if hold.uids and size < hold.gang.minimum:
+            return why_stopped(hold.gang.title, hold.gang.minimum, size, resting=False)
+        return None
+
+
+def _named(names: Collection[str]) -> str:
+    """A few of them, and how many more."""
+    shown = sorted(names)[:_NAMED]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")

@@ -1,0 +1,418 @@
+"""Gangs in a running scheduler: enough members start together, or none keeps a node."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from engine.framework.events import Resource
+from engine.objects import PodGroup, from_builtins
+from engine.queue import SubQueue
+from tests.builders import make_node
+from tests.engine.policy.builders import chain
+from tests.engine.test_preemption import being_deleted
+from tests.engine.test_scheduler import BOUND, REFUSED, UNKNOWN, World, in_a_loop, until
+
+GANG = "gang: by pod.label[gang] min number(pod.label[size])"
+
+
+def world(text=GANG, nodes=("n1", "n2", "n3"), **how):
+    return World({"p.policy": f"{text}\n"}, nodes=nodes, **how)
+
+
+def member(made, gang, number, size=3, *, cpu="1500m", **how):
+    """A pod of a gang; a node takes one of 1500m."""
+    labels = {"gang": gang, "size": str(size), **how.pop("labels", {})}
+    return made.comes(f"{gang}-{number}", cpu=cpu, labels=labels, **how)
+
+
+async def gang(made, name, count, **how):
+    pods = [member(made, name, number, **how) for number in range(count)]
+    await made.turn()
+    return pods
+
+
+def told(made, name, reason="FailedScheduling"):
+    return [note for pod, _, why, note in made.edge.events if (pod, why) == (name, reason)]
+
+
+def condition(made, name):
+    """The last that the pod was told."""
+    return next(text for pod, _, text in reversed(made.edge.conditions) if pod == name)
+
+
+def deleted(made, pod):
+    made.handlers.pods.on_delete(pod)
+
+
+# ---- all or none ---------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_members_start_together_when_the_last_one_comes():
+    made = world()
+    await gang(made, "a", 2)
+    assert made.edge.binds == []
+    assert condition(made, "a-0") == "gang a has 2 of the 3 members that it needs (p.policy:1)"
+    member(made, "a", 2)
+    await made.turn()
+    assert (
+        sorted(made.edge.binds) == [("a-0", "n1"), ("a-1", "n2"), ("a-2", "n3")]
+        or len({node for _, node in made.edge.binds}) == 3
+    )
+    assert len(made.queue) == 0
+
+
+@in_a_loop
+async def test_a_gang_that_does_not_fit_takes_no_room():
+    made = world(nodes=("n1", "n2"))
+    await gang(made, "a", 3)
+    assert made.edge.binds == []
+    assert made.cache.assigned() == {}
+    words = "gang a: 2 of the 3 members that it needs fit; no room for a-2 (p.policy:1)"
+    assert condition(made, "a-0") == words
+    assert condition(made, "a-2") == (f"{words}. 0/2 nodes are available: 2 Insufficient cpu.")
+    made.comes("other", cpu="1500m")
+    await made.turn()
+    assert [name for name, _ in made.edge.binds] == ["other"]
+    made.handlers.nodes.on_add(make_node("n3", cpu="2"))
+    made.handlers.nodes.on_add(make_node("n4", cpu="2"))
+    made.clock.advance(11.0)
+    await made.turn()
+    assert sorted(name for name, _ in made.edge.binds) == ["a-0", "a-1", "a-2", "other"]
+
+
+@in_a_loop
+async def test_of_two_gangs_that_do_not_both_fit_one_starts_whole():
+    made = world(nodes=("n1", "n2", "n3"))
+    for number in range(2):
+        member(made, "a", number, size=2)
+        member(made, "b", number, size=2)
+    await made.turn()
+    assert sorted(name for name, _ in made.edge.binds) == ["a-0", "a-1"]
+    assert made.where("b-0") is SubQueue.UNSCHEDULABLE
+    assert set(made.cache.assigned()) == {"uid-default-a-0", "uid-default-a-1"}
+
+
+@in_a_loop
+async def test_more_members_than_it_needs_come_as_there_is_room():
+    made = world(nodes=("n1", "n2"))
+    await gang(made, "a", 3, size=2)
+    assert len(made.edge.binds) == 2
+    assert condition(made, "a-2") == "0/2 nodes are available: 2 Insufficient cpu."
+    made.handlers.nodes.on_add(make_node("n3", cpu="2"))
+    made.clock.advance(11.0)
+    await made.turn()
+    assert made.edge.binds[-1] == ("a-2", "n3")
+
+
+@in_a_loop
+async def test_pods_of_no_gang_and_of_another_namespace_are_not_its_members():
+    made = world()
+    await gang(made, "a", 2)
+    made.comes("plain", cpu="1")
+    member(made, "a", 2, namespace="elsewhere")
+    await made.turn()
+    assert [name for name, _ in made.edge.binds] == ["plain"]
+
+
+@in_a_loop
+async def test_members_that_a_gate_holds_are_missing():
+    made = world()
+    await gang(made, "a", 2)
+    gated = member(made, "a", 2, spec={"schedulingGates": [{"name": "later"}]})
+    await made.turn()
+    member(made, "b", 0)
+    made.clock.advance(400.0)
+    await made.turn()
+    assert "; a-2 held by a gate" in condition(made, "a-0")
+    spec = msgspec.structs.replace(gated.spec, scheduling_gates=None)
+    made.handlers.pods.on_update(gated, msgspec.structs.replace(gated, spec=spec))
+    await made.turn()
+    assert len(made.edge.binds) == 3
+
+
+@in_a_loop
+async def test_members_that_must_not_meet_get_nodes_of_their_own():
+    apart = {
+        "affinity": {
+            "podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {
+                        "labelSelector": {"matchLabels": {"gang": "a"}},
+                        "topologyKey": "kubernetes.io/hostname",
+                    }
+                ]
+            }
+        }
+    }
+    made = World({"p.policy": GANG + "\n"}, nodes=())
+    for name in ("n1", "n2", "n3"):
+        labels = {"kubernetes.io/hostname": name}
+        made.handlers.nodes.on_add(make_node(name, cpu="2", labels=labels))
+    await gang(made, "a", 4, size=4, cpu="100m", spec=apart)
+    assert made.edge.binds == []
+    await gang(made, "a", 3, size=3, cpu="100m", spec=apart)
+
+
+# ---- a plan --------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_small_members_do_not_take_the_only_room_of_a_large_one():
+    made = World({"p.policy": GANG + "\n"}, nodes=())
+    made.handlers.nodes.on_add(make_node("big", cpu="4"))
+    made.handlers.nodes.on_add(make_node("small", cpu="2"))
+    member(made, "a", 0, size=3, cpu="1")
+    member(made, "a", 1, size=3, cpu="1")
+    member(made, "a", 2, size=3, cpu="4")
+    await made.turn()
+    assert sorted(made.edge.binds) == [("a-0", "small"), ("a-1", "small"), ("a-2", "big")]
+    assert len(made.cache.nominations) == 0
+
+
+@in_a_loop
+async def test_all_members_are_within_one_zone_or_none_starts():
+    made = World({"p.policy": GANG + " within zone\n"}, nodes=())
+    for name, zone in (("a1", "za"), ("a2", "za"), ("b1", "zb"), ("b2", "zb"), ("b3", "zb")):
+        labels = {"topology.kubernetes.io/zone": zone}
+        made.handlers.nodes.on_add(make_node(name, cpu="2", labels=labels))
+    await gang(made, "a", 3)
+    assert {node for _, node in made.edge.binds} == {"b1", "b2", "b3"}
+    await gang(made, "c", 3)
+    assert len(made.edge.binds) == 3
+    assert condition(made, "c-0").startswith(
+        "gang c: 2 of the 3 members that it needs fit in one zone"
+    )
+    # One more of a gang that runs stays in its zone, which is full.
+    member(made, "a", 3)
+    await made.turn()
+    assert len(made.edge.binds) == 3
+    assert condition(made, "a-3").startswith("gang a: no room for more members in its zone")
+
+
+# ---- waiting -------------------------------------------------------------------------------------
+
+WAITS = GANG + " wait 60s reject above 34% missing"
+
+
+@in_a_loop
+async def test_a_gang_that_may_wait_keeps_its_nodes_until_the_last_member_has_one():
+    made = world(WAITS, nodes=("n1", "n2"))
+    await gang(made, "a", 3)
+    assert made.edge.binds == []
+    assert [made.where(f"a-{n}") for n in range(3)] == [
+        SubQueue.WAITING,
+        SubQueue.WAITING,
+        SubQueue.UNSCHEDULABLE,
+    ]
+    words = "gang a: 2 of 3 members have a node; a-2 missing"
+    assert f"60 s at most: {words} (p.policy:1)" in told(made, "a-0", "WaitingOnPermit")[0]
+    assert condition(made, "a-2").startswith(f"{words}. 0/2 nodes are available")
+    made.handlers.nodes.on_add(make_node("n3", cpu="2"))
+    made.clock.advance(11.0)
+    await made.turn()
+    assert sorted(name for name, _ in made.edge.binds) == ["a-0", "a-1", "a-2"]
+    assert len(made.scheduler.permits) == 0
+
+
+@in_a_loop
+async def test_when_the_time_is_up_all_give_their_nodes_back():
+    made = world(WAITS, nodes=("n1", "n2"))
+    await gang(made, "a", 3)
+    made.clock.advance(60.0)
+    await made.turn()
+    assert made.edge.binds == []
+    assert len(made.scheduler.permits) == 0 or made.clock.monotonic() == 60.0
+    assert told(made, "a-0") or told(made, "a-1")
+
+
+@pytest.mark.parametrize("who", ["a-0", "a-2"])
+@in_a_loop
+async def test_when_a_member_goes_the_others_give_their_nodes_back(who):
+    made = world(WAITS, nodes=("n1", "n2"))
+    pods = {pod.metadata.name: pod for pod in await gang(made, "a", 3)}
+    deleted(made, pods[who])
+    await made.turn()
+    assert made.edge.binds == []
+    assert made.cache.assigned() == {}
+    assert len(made.scheduler.permits) == 0
+    assert len(made.queue) == 2
+    assert made.where("a-1") is not None
+
+
+@in_a_loop
+async def test_an_older_gang_gets_the_nodes_that_a_younger_one_holds():
+    made = world(WAITS, nodes=("n1", "n2"))
+    await gang(made, "young", 3)
+    assert len(made.scheduler.permits) == 2
+    member(made, "old", 0, size=2, priority=5)
+    member(made, "old", 1, size=2, priority=5)
+    await made.turn()
+    assert sorted(name for name, _ in made.edge.binds) == ["old-0", "old-1"]
+    assert "gang young gives way to gang old" in told(made, "young-0")[-1]
+    assert len(made.scheduler.permits) == 0
+
+
+@in_a_loop
+async def test_a_younger_gang_takes_nothing_from_an_older_one():
+    made = world(WAITS, nodes=("n1", "n2"))
+    await gang(made, "old", 3, priority=5)
+    await gang(made, "young", 2, size=2)
+    assert made.edge.binds == []
+    assert len(made.scheduler.permits) == 2
+    assert made.where("old-0") is SubQueue.WAITING
+
+
+@in_a_loop
+async def test_what_a_younger_gang_holds_is_left_to_it_where_that_does_not_help():
+    made = world(WAITS, nodes=("n1", "n2"))
+    await gang(made, "young", 3)
+    before = made.cache.assigned()
+    await gang(made, "old", 4, size=4, priority=5)
+    assert made.cache.assigned() == before
+    assert len(made.snapshot().waiting) == 2
+    made.handlers.nodes.on_add(make_node("n3", cpu="2"))
+    made.clock.advance(11.0)
+    await made.turn()
+    assert sorted(name for name, _ in made.edge.binds) == ["young-0", "young-1", "young-2"]
+
+
+@in_a_loop
+async def test_a_gang_that_failed_rests():
+    made = world(GANG + " backoff 2m", nodes=("n1", "n2"))
+    await gang(made, "a", 3)
+    made.handlers.nodes.on_add(make_node("n3", cpu="2"))
+    made.clock.advance(11.0)
+    await made.turn()
+    assert made.edge.binds == []
+    assert "gang a failed a moment ago and rests" in condition(made, "a-0")
+    made.clock.advance(110.0)
+    await made.turn()
+    assert len(made.edge.binds) == 3
+
+
+# ---- rules, restarts, faults ---------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_new_rules_without_the_statement_let_the_waiting_go():
+    made = world(WAITS, nodes=("n1", "n2"))
+    await gang(made, "a", 3)
+    made.scheduler.use(chain({}), frozenset({"p"}))
+    made.clock.advance(11.0)
+    await made.turn()
+    assert sorted(name for name, _ in made.edge.binds) == ["a-0", "a-1"]
+    assert condition(made, "a-2").startswith("0/2 nodes are available: 2 Insufficient cpu.")
+
+
+@in_a_loop
+async def test_new_rules_find_a_gang_whose_turn_it_is():
+    made = world()
+    for number in range(3):
+        member(made, "a", number)
+    made.scheduler.schedule_one(made.queue.pop())
+    made.scheduler.gangs.step()
+    made.scheduler.gangs.step()
+    assert made.scheduler.gangs.busy
+    assert made.cache.assigned()
+    made.scheduler.use(chain({"p.policy": GANG + "\n"}), frozenset({"p"}))
+    assert made.cache.assigned() == {}
+    made.clock.advance(11.0)
+    await made.turn()
+    assert len(made.edge.binds) == 3
+
+
+@in_a_loop
+async def test_members_that_fail_after_others_are_bound_come_later():
+    made = world()
+    for number in range(3):
+        member(made, "a", number)
+    made.edge.bind_answers.extend([BOUND, BOUND, REFUSED])
+    await made.turn()
+    assert len(made.edge.binds) == 3
+    made.clock.advance(11.0)
+    await made.turn()
+    assert len(made.edge.binds) == 4
+    assert len(made.cache.assigned()) == 3
+
+
+@in_a_loop
+async def test_an_unknown_outcome_is_asked_about_and_nobody_is_bound_twice():
+    made = world()
+    for number in range(3):
+        member(made, "a", number)
+    made.edge.bind_answers.append(UNKNOWN)
+    await made.turn()
+    await until(lambda: made.edge.resolves)
+    await made.turn()
+    assert len(made.edge.binds) == 3
+    assert len(made.cache.assigned()) == 3
+
+
+@in_a_loop
+async def test_a_member_deleted_while_its_gang_is_being_tried():
+    made = world()
+    pods = [member(made, "a", number) for number in range(3)]
+    made.scheduler.schedule_one(made.queue.pop())
+    for _ in range(3):
+        made.scheduler.gangs.step()
+    made.scheduler.gangs.pause()
+    deleted(made, pods[0])
+    await made.turn()
+    assert made.edge.binds == []
+    assert made.cache.assigned() == {}
+    assert len(made.queue) == 2
+
+
+@in_a_loop
+async def test_after_a_restart_members_on_nodes_count():
+    made = world()
+    for number in range(2):
+        made.handlers.pods.on_add(
+            made.comes(f"x-{number}", node=f"n{number + 1}", labels={"gang": "a", "size": "3"},
+                       cpu="1500m")
+        )  # fmt: skip
+    member(made, "a", 2)
+    await made.turn()
+    assert made.edge.binds == [("a-2", "n3")]
+
+
+@in_a_loop
+async def test_a_terminating_member_counts_no_more():
+    made = world()
+    pods = [made.comes(f"x-{n}", node=f"n{n + 1}", labels={"gang": "a", "size": "3"})
+            for n in range(2)]  # fmt: skip
+    made.handlers.pods.on_update(pods[0], being_deleted(pods[0]))
+    member(made, "a", 2)
+    await made.turn()
+    assert made.edge.binds == []
+    assert "has 2 of the 3 members" in condition(made, "a-2")
+
+
+# ---- objects of groups ---------------------------------------------------------------------------
+
+COSCHEDULING = "gang: by pod.label[scheduling.x-k8s.io/pod-group]"
+
+
+def pod_group(name, minimum, **spec):
+    return from_builtins(
+        PodGroup,
+        {"metadata": {"name": name, "namespace": "default"},
+         "spec": {"minMember": minimum, **spec}},
+    )  # fmt: skip
+
+
+@in_a_loop
+async def test_a_group_that_comes_after_its_pods_wakes_them():
+    made = world(COSCHEDULING, nodes=("n1", "n2"))
+    label = {"scheduling.x-k8s.io/pod-group": "train"}
+    for number in range(2):
+        made.comes(f"t-{number}", cpu="1500m", labels=label)
+    await made.turn()
+    assert made.edge.binds == []
+    assert "gang train does not say how many members it needs" in condition(made, "t-0")
+    made.handlers.of(Resource.POD_GROUP).on_add(pod_group("train", 2))
+    made.clock.advance(11.0)
+    await made.turn()
+    assert len(made.edge.binds) == 2
