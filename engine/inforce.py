@@ -193,6 +193,7 @@ class InForce:
         for event in self._untold.values():
             self._emit(event)
         self._untold.clear()
+        self._write_down(self.reloader.bundle)
 
     @property
     def not_ready(self) -> str:
@@ -299,7 +300,7 @@ class InForce:
 
     def _write_down(self, bundle: Bundle | None) -> None:
         """Keeps what is in force, and says in a ConfigMap how all stand."""
-        if self._keeper is None:
+        if self._keeper is None or not self._leads():
             return
         if bundle is not None:
             self._keeper.keep(keeping.pack(self.reloader.kept()))

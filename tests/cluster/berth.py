@@ -16,7 +16,7 @@ PROFILE = "berth"
 class Berth:
     """One scheduler process; `start` returns when its first rules are in force.
 
-    It elects nobody unless the flags say so: a test's process may be ended without a word.
+    It elects nobody unless it is told so: a test's process may be ended without a word.
     """
 
     def __init__(
@@ -25,6 +25,7 @@ class Berth:
         folder: Path,
         *flags: str | Path,
         kubeconfig: Path | None = None,
+        elects: bool = False,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.log = folder / "berth.log"
@@ -34,7 +35,7 @@ class Berth:
             "-m",
             "engine",
             "run",
-            "--leader-elect=false",
+            *(() if elects else ("--leader-elect=false",)),
             "--kubeconfig",
             kubeconfig or control_plane.kubeconfig_file(),
             *flags,

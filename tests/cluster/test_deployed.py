@@ -23,13 +23,33 @@ PODS = "/api/v1/namespaces/default/pods"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-#: What the roles allow for what this version does not do yet.
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+POD_GROUPS = {
+    "metadata": {
+        "name": "podgroups.scheduling.x-k8s.io",
+        "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
+    },
+    "spec": {
+        "group": "scheduling.x-k8s.io",
+        "scope": "Namespaced",
+        "names": {"plural": "podgroups", "singular": "podgroup", "kind": "PodGroup"},
+        "versions": [
+            {
+                "name": "v1alpha1", "served": True, "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object", "x-kubernetes-preserve-unknown-fields": True
+                    }
+                },
+            }
+        ],
+    },
+}  # fmt: skip
+#: What the roles allow for what this version does not do yet, and what this server does not have.
 LATER = {
+    ("scheduling.k8s.io", "podgroups", "watch"),
     ("authentication.k8s.io", "tokenreviews", "create"),
     ("authorization.k8s.io", "subjectaccessreviews", "create"),
-    ("coordination.k8s.io", "leases", "create"),
-    ("coordination.k8s.io", "leases", "get"),
-    ("coordination.k8s.io", "leases", "update"),
 }
 
 
@@ -46,9 +66,7 @@ class Deployed:
         [container] = self.named("Deployment")["spec"]["template"]["spec"]["containers"]
         run, *flags = [a.replace("/etc/berth", str(folder)) for a in container["args"]]
         assert run == "run"
-        self.berth = Berth(
-            plane, folder, *flags, "--leader-elect=false", kubeconfig=self._kubeconfig()
-        )
+        self.berth = Berth(plane, folder, *flags, kubeconfig=self._kubeconfig(), elects=True)
 
     def install(self) -> str:
         """`berth install` as admin; what it says."""
@@ -148,6 +166,9 @@ def test_the_roles_allow_what_is_done_and_nothing_else(deployed):
     for name, value in (("low", 1), ("high", 1000)):
         path = "/apis/scheduling.k8s.io/v1/priorityclasses"
         deployed.create(path, {"metadata": {"name": name}, "value": value})
+    deployed.create(CRDS, POD_GROUPS)
+    groups = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
+    wait_until("pod groups are there", lambda: deployed.plane.request("GET", groups)[0] == 200)
     berth.start()
     deployed.pod("small", priority="low", cpu="2")
     wait_until("the first is bound", lambda: deployed.node_of("small") == "a")
@@ -156,6 +177,8 @@ def test_the_roles_allow_what_is_done_and_nothing_else(deployed):
     volumes(deployed)
     repeated_events(deployed)
     an_unclear_binding(deployed)
+    for verb in ("create", "patch"):
+        deployed.wait_for("", "configmaps", verb)
     may = allowed(deployed.objects)
     did = deployed.did()
     assert {asked for asked, codes in did.items() if 403 in codes} == set()
