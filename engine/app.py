@@ -6,7 +6,6 @@ Builds every room, wires them, and owns the one task group. A task that fails en
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import logging
 import socket
@@ -21,17 +20,19 @@ import engine.kube.reflector as watch
 from dsl.plan import MetricSpec
 from engine.cache import Cache
 from engine.clock import Clock
+from engine.comparing import Comparer
 from engine.config import Settings
-from engine.eventhandlers import EventHandlers, NodeHandler, legible
+from engine.eventhandlers import EventHandlers, legible
 from engine.explain.rules import noted
 from engine.framework.decision import Placed
 from engine.framework.frameworks import Frameworks
 from engine.framework.podinfo import make_pod_info
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import Snapshot
+from engine.front import Front, Rooms, served
 from engine.inforce import Ears, InForce
+from engine.joining import Nodes, connect, synced
 from engine.kube.election import Candidate
-from engine.kube.errors import ConfigError as KubeConfigError
 from engine.kube.events import KubeEventSink
 from engine.kube.gate import Gate, Priority
 from engine.kube.keeper import Keeper
@@ -41,7 +42,7 @@ from engine.kube.session import Session
 from engine.kube.sharing import EVERYTHING
 from engine.kube.wiring import Wiring
 from engine.kube.writer import KubeBinder, KubeEffectWriter, KubePodStatusWriter
-from engine.objects import Node, Pod
+from engine.objects import Pod
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import is_in_tree
 from engine.policy.bundle import Bundle, Refusal
@@ -51,17 +52,16 @@ from engine.policy.plugin import Worlds
 from engine.queue import SchedulingQueue
 from engine.records import Records
 from engine.scheduler import Edge, Observer, Rulers, Scheduler, rules_of
+from engine.serving.server import ServerOptions
 from engine.signals.prometheus import PrometheusRefresher, PrometheusSettings
 from engine.signals.spec import SignalSpec
 from engine.signals.store import SignalStore
 from engine.simulate.journal import Recorder
 from engine.tasks import tasks, unless
-from engine.telemetry import Count, Telemetry
+from engine.telemetry import ATTEMPTS, Count, Telemetry
 
 log = logging.getLogger(__name__)
 
-_RETRY_FIRST: Final = 1.0
-_RETRY_MOST: Final = 30.0
 _FLUSH_SECONDS: Final = 2.0
 _FLUSH_OF_LEADERS: Final = 0.4
 """Another replica waits."""
@@ -78,6 +78,7 @@ class RunOptions:
     journal: BinaryIO | None = None
     why: bool = False
     """Whether the log line of a binding says what each rule of the policies said of the node."""
+    serving: ServerOptions | None = None
 
 
 @dataclass(slots=True)
@@ -126,9 +127,21 @@ class App:
             snapshot=self._snapshot,
             initial_backoff=self.settings.initial_backoff_seconds,
             max_backoff=self.settings.max_backoff_seconds,
+            max_in_unschedulable=self.settings.max_in_unschedulable_seconds,
         )
         self._plain = plain
         self.records = Records(lambda: self.frameworks, clock)
+        names = {one.scheduler_name for one in self._profiles}
+        self.comparer = Comparer(self.cache, self.queue, names)
+        self._rooms = Rooms(
+            self.settings,
+            clock,
+            self.telemetry,
+            self.cache,
+            self.queue,
+            self.signals,
+            self.records,
+        )
         self.scheduler: Scheduler | None = None
         self.bundle: Bundle | None = None
         self._in_force: InForce | None = None
@@ -138,14 +151,20 @@ class App:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Schedules until `stop` is set; ends cleanly: bindings in flight are waited for."""
-        session = await self._connect(stop)
-        if session is None:
-            return
+        host = socket.gethostname()
+        async with served(self._options.serving, self._rooms, stop, host=host) as front:
+            kubeconfig = self._options.kubeconfig or self.settings.kubeconfig
+            session = await connect(kubeconfig, self._clock, stop)
+            if session is not None:
+                await self._run(session, stop, front, host)
+
+    async def _run(self, session: Session, stop: asyncio.Event, front: Front, host: str) -> None:
         try:
+            session.telemetry = self.telemetry
             wiring = Wiring(self._clock, self.telemetry, Random())
-            host = socket.gethostname()
             identity = f"{host}_{UUID(int=wiring.random.getrandbits(128), version=4)}"
             candidate = Candidate(session, wiring, self.settings.election, identity)
+            front.joined(session, candidate)
             gate = candidate.gate
             statuses = KubePodStatusWriter(gate, wiring)
             events = KubeEventSink(
@@ -160,8 +179,16 @@ class App:
             self.scheduler.leads = not candidate.election.leader_elect
             kept = self._keeping(gate, wiring, events)
             reflectors = self._reflectors(session, wiring)
+            self._rooms.scheduler, self._rooms.in_force = self.scheduler, self._in_force
+            self._rooms.reflectors = reflectors
             async with tasks() as group:
-                background = (events.run(), statuses.run(), keep_asking(session, wiring), *kept)
+                background = (
+                    events.run(),
+                    statuses.run(),
+                    keep_asking(session, wiring),
+                    self.comparer.run(session, wiring),
+                    *kept,
+                )
                 running = [group.create_task(each) for each in background]
                 if self.settings.delay_cache:
                     candidate.start(group.create_task)
@@ -170,7 +197,7 @@ class App:
                 refresher = self._refresher()
                 if refresher is not None:
                     running.append(group.create_task(refresher.run()))
-                await self._synced(reflectors, stop)
+                await synced(reflectors, stop)
                 if not self.settings.delay_cache:
                     candidate.start(group.create_task)
                 if candidate.election.leader_elect:
@@ -197,36 +224,6 @@ class App:
         """The rules in force, None before the first."""
         return None if self.scheduler is None else self.scheduler.framework
 
-    async def _connect(self, stop: asyncio.Event) -> Session | None:
-        """A session, however long the configuration takes to become usable; None if stopped."""
-        pause = _RETRY_FIRST
-        while not stop.is_set():
-            kubeconfig = self._options.kubeconfig or self.settings.kubeconfig
-            try:
-                return await unless(stop, self._session(kubeconfig))
-            except KubeConfigError as wrong:
-                log.warning("Cannot reach a cluster: %s; trying again in %.0f s", wrong, pause)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), pause)
-            pause = min(_RETRY_MOST, pause * 2)
-        return None
-
-    async def _session(self, kubeconfig: str | Mapping[str, object] | None) -> Session:
-        if isinstance(kubeconfig, Mapping):
-            return await Session.from_kubeconfig(kubeconfig, clock=self._clock)
-        return await Session.connect(kubeconfig, clock=self._clock)
-
-    async def _synced(
-        self, reflectors: Sequence[watch.Reflector[Any]], stop: asyncio.Event
-    ) -> None:
-        """Waits until every first list is in: deciding on half a cluster would be wrong."""
-        stopped = asyncio.get_running_loop().create_task(stop.wait())
-        for reflector in reflectors:
-            synced = asyncio.get_running_loop().create_task(reflector.synced.wait())
-            await asyncio.wait({synced, stopped}, return_when="FIRST_COMPLETED")
-            synced.cancel()
-        stopped.cancel()
-
     async def _lead(self, candidate: Candidate) -> None:
         """Begins to decide once this replica leads, and tells what it kept to itself till then."""
         await candidate.elector.leading.wait()
@@ -242,7 +239,7 @@ class App:
         Not for long: it cannot know them worse than after a crash of ours.
         """
         until = self._clock.monotonic() + _FLUSH_OF_LEADERS
-        while self.cache.has_assumed and self._clock.monotonic() < until:  # noqa: ASYNC110 - the cache tells nobody
+        while self.cache.assumed_pods and self._clock.monotonic() < until:  # noqa: ASYNC110 - the cache tells nobody
             await asyncio.sleep(_LOOK_SECONDS)
 
     # ---- wiring ------------------------------------------------------------------------------
@@ -278,8 +275,11 @@ class App:
 
     def _policies(self, scheduler: Scheduler) -> InForce:
         def load() -> Load:
-            errors = self.telemetry[Count.ATTEMPTS_ERROR] + self.telemetry[Count.PLUGIN_ERRORS]
+            failed = sum(self.telemetry.value(ATTEMPTS, "error", name) for name in names)
+            errors = int(failed) + self.telemetry[Count.PLUGIN_ERRORS]
             return Load(self.queue.unschedulable + self.queue.gated, errors)
+
+        names = [one.scheduler_name for one in self._profiles]
 
         return InForce(
             self.settings,
@@ -331,7 +331,7 @@ class App:
         self._report_again = lambda: handlers.pods.report_again(pods.objects.values())
         reflectors: list[watch.Reflector[Any]] = [
             watch.Reflector(session, watch.namespaces(), handlers.namespaces, wiring),
-            watch.Reflector(session, watch.nodes(), _Nodes(handlers.nodes, self.signals), wiring),
+            watch.Reflector(session, watch.nodes(), Nodes(handlers.nodes, self.signals), wiring),
             pods,
         ]
         for kind in KINDS:
@@ -348,7 +348,7 @@ class App:
         assert self.scheduler is not None
         return PrometheusRefresher(
             self.signals,
-            PrometheusSettings(prometheus.url, prometheus.timeout_seconds),
+            PrometheusSettings.of(prometheus, prometheus.url),
             clock=self._clock,
             telemetry=self.telemetry,
             came=self.scheduler.signals_came,
@@ -399,28 +399,6 @@ class App:
 
     def _recorded_settings(self) -> dict[str, str]:
         return {"settings": self.settings.model_dump_json()}
-
-
-class _Nodes:
-    """Nodes are told to two rooms: the cache and queue, and the metrics' directory."""
-
-    def __init__(self, handler: NodeHandler, signals: SignalStore) -> None:
-        self._handler = handler
-        self._signals = signals
-        self.on_synced = handler.on_synced
-        self.on_unreadable = handler.on_unreadable
-
-    def on_add(self, node: Node) -> None:
-        self._signals.nodes_changed(None, node)
-        self._handler.on_add(node)
-
-    def on_update(self, old: Node, new: Node) -> None:
-        self._signals.nodes_changed(old, new)
-        self._handler.on_update(old, new)
-
-    def on_delete(self, node: Node) -> None:
-        self._signals.nodes_changed(node, None)
-        self._handler.on_delete(node)
 
 
 def signal_spec(spec: MetricSpec) -> SignalSpec:

@@ -233,6 +233,19 @@ class PrometheusSection(_Document):
 
     url: Annotated[str, AfterValidator(_url)] | None = None
     timeout_seconds: float = Field(default=5.0, gt=0, le=60)
+    token_file: str | None = None
+    username: str | None = None
+    password_file: str | None = None
+    ca_file: str | None = None
+    insecure_skip_verify: bool = False
+
+    @model_validator(mode="after")
+    def _one_way_in(self) -> Self:
+        if (self.username is None) != (self.password_file is None):
+            raise ValueError("username and passwordFile belong together")
+        if self.token_file is not None and self.username is not None:
+            raise ValueError("tokenFile and username exclude each other; give one")
+        return self
 
 
 class ProfileSection(_Document):
@@ -271,6 +284,7 @@ class Settings(_Document):
     berth: BerthDocument = BerthDocument()
     election: LeaderElection = Field(default=LeaderElection(leader_elect=False), exclude=True)
     delay_cache: bool = Field(default=False, exclude=True)
+    max_in_unschedulable_seconds: float = Field(default=300.0, exclude=True)
     notes: tuple[str, ...] = Field(default=(), exclude=True)
 
     @model_validator(mode="before")
@@ -329,7 +343,9 @@ def load(path: str | None) -> Settings:
 def _settings(scheduler: SchedulerDocument | None, berth: BerthDocument) -> Settings:
     if scheduler is None:
         return Settings(berth=berth, election=LeaderElection())
-    own = {"profiles": tuple(scheduler.profiles)} if scheduler.profiles else {}
+    own: dict[str, Any] = {}
+    if scheduler.profiles:
+        own["profiles"] = tuple(scheduler.profiles)
     return Settings(
         **own,
         kubeconfig=scheduler.client_connection.kubeconfig,

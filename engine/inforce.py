@@ -196,6 +196,18 @@ class InForce:
         self._write_down(self.reloader.bundle)
 
     @property
+    def bundle(self) -> Bundle | None:
+        """What is in force."""
+        return self.reloader.bundle
+
+    def stale(self) -> dict[tuple[str, ...], float]:
+        """By title of the source: 1 if its newest texts are not in force."""
+        return {
+            (source.title,): float(self.reloader.refusal_of(source) is not None)
+            for source in self.reloader.sources
+        }
+
+    @property
     def not_ready(self) -> str:
         """Why nothing is scheduled; empty if rules are in force."""
         if self.reloader.bundle is not None:

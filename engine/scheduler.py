@@ -47,6 +47,7 @@ from engine.framework.runtime import Framework
 from engine.framework.snapshot import Signals, Snapshot
 from engine.framework.status import Status, unschedulable
 from engine.gangs import Chosen, Gangs, Refused
+from engine.measures import Measures, Result
 from engine.objects import Condition, Pod
 from engine.plugins.default_preemption import BY_SCHEDULER, DISRUPTION_TARGET
 from engine.queue import QueuedPod, Rules, SchedulingQueue, SubQueue
@@ -158,6 +159,7 @@ class Scheduler:
         self._signals = signals
         self._clock = clock
         self._telemetry = telemetry
+        self._measures = Measures(telemetry, clock)
         self._observers: list[Observer] = []
         self._background: list[Background] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -348,11 +350,12 @@ class Scheduler:
     ) -> Chosen | Refused:
         """Decides, and gives the pod its node and what is reserved for it there."""
         pod, framework = queued.pod, self.framework_of(queued.pod)
-        started = self._clock.monotonic()
+        queued.tried_at = self._clock.monotonic()
         snapshot = self.snapshot()
         now = snapshot.now
         decision = decide(pod, snapshot, framework)
-        placed = Placed(decision, snapshot, self._clock.monotonic() - started)
+        placed = Placed(decision, snapshot, self._clock.monotonic() - queued.tried_at)
+        self._measures.decided(placed)
         for observer in self._observers:
             observer(placed)
         if decision.node is None:
@@ -427,7 +430,7 @@ class Scheduler:
 
     def reject(self, queued: QueuedPod, message: str, plugins: frozenset[str]) -> None:
         """See `gangs.Host.reject`."""
-        self._telemetry.add(Count.ATTEMPTS_UNSCHEDULABLE)
+        self._measures.ended(queued, Result.UNSCHEDULABLE)
         self._fail(queued, "Unschedulable", message, plugins)
 
     # ---- leave to be bound
@@ -512,10 +515,10 @@ class Scheduler:
 
     def _unplaced(self, queued: QueuedPod, decision: Decision) -> None:
         if decision.error is not None:
-            self._telemetry.add(Count.ATTEMPTS_ERROR)
+            self._measures.ended(queued, Result.ERROR)
             self._fail(queued, "SchedulerError", decision.message, None, nominated="")
             return
-        self._telemetry.add(Count.ATTEMPTS_UNSCHEDULABLE)
+        self._measures.ended(queued, Result.UNSCHEDULABLE)
         fit_error, rescue = decision.fit_error, decision.rescue
         plugins = frozenset() if fit_error is None else fit_error.plugins
         nominated = None if rescue is None else rescue.nominated
@@ -531,7 +534,7 @@ class Scheduler:
         """A plugin refuses the chosen node, or fails: the pod is queued again."""
         words = " ".join(status.reasons)
         if status.rejected:
-            self._telemetry.add(Count.ATTEMPTS_UNSCHEDULABLE)
+            self._measures.ended(queued, Result.UNSCHEDULABLE)
             message = f"node {node} was chosen and refused: {words}"
             self._fail(
                 queued,
@@ -542,7 +545,7 @@ class Scheduler:
                 nominated="",
             )
         else:
-            self._telemetry.add(Count.ATTEMPTS_ERROR)
+            self._measures.ended(queued, Result.ERROR)
             self._fail(queued, "SchedulerError", words, None, nominated="")
         self._forget(queued.pod, node)
 
@@ -632,6 +635,7 @@ class Scheduler:
         victims = [one for one in victims if not one.pod.terminating]
         if victims:
             self._cache.evicts(pod.uid, still=True)
+            self._measures.evicting(len(victims))
             self._start(self._evict(pod, node, victims), self._others)
 
     async def _evict(self, pod: PodInfo, node: str, victims: Sequence[Evict]) -> None:
@@ -670,10 +674,12 @@ class Scheduler:
     async def _prepare(self, chosen: Chosen, executor: Executor) -> None:
         """What has to be done before the binding, however long it takes."""
         pod = chosen.queued.pod
+        began = self._clock.monotonic()
         try:
             status = await executor.carry_out(chosen.pre_bind)
         finally:
             del self._preparing[pod.uid]
+        self._measures.point(chosen.queued, "PreBind", began, well=status.ok)
         if status.ok:
             self._start_binding(chosen)
         elif self._stopping:
@@ -692,12 +698,14 @@ class Scheduler:
         elif acts.how.by:
             outcome, why = await self._hand_over(chosen)
         else:
+            began = self._clock.monotonic()
             outcome, why = await self._edge.binder.bind(effect)
+            self._measures.point(queued, "Bind", began, well=outcome is BindOutcome.BOUND)
         if outcome is BindOutcome.UNKNOWN and not acts.how.by:
             outcome, why = await self._resolve(effect, why)
         match outcome:
             case BindOutcome.BOUND:
-                self._succeeded(pod, chosen.decision, node)
+                self._succeeded(queued, chosen.decision, node)
                 self._after(acts)
             case BindOutcome.TAKEN | BindOutcome.GONE:
                 await chosen.take_back()
@@ -705,7 +713,7 @@ class Scheduler:
                 self._forget(pod, node)
                 log.info('Dropped pod="%s" reason="%s"', pod.key, why)
             case BindOutcome.REFUSED:
-                self._telemetry.add(Count.ATTEMPTS_ERROR)
+                self._measures.ended(queued, Result.ERROR)
                 await chosen.take_back()
                 message = f"binding rejected: {why}"
                 self._fail(queued, "SchedulerError", message, None, nominated="")
@@ -773,9 +781,10 @@ class Scheduler:
             await self._edge.pause(pause)
             pause = min(_RESOLVE_MOST, pause * 2)
 
-    def _succeeded(self, pod: PodInfo, decision: Decision, node: str) -> None:
+    def _succeeded(self, queued: QueuedPod, decision: Decision, node: str) -> None:
+        pod = queued.pod
         self._queue.done(pod.uid)
-        self._telemetry.add(Count.ATTEMPTS_SCHEDULED)
+        self._measures.ended(queued, Result.SCHEDULED)
         note = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
         self._edge.events.emit(pod_event(pod, "Normal", "Scheduled", "Binding", note))
         log.info(

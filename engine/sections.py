@@ -19,13 +19,18 @@ _JITTER: Final = 1.2
 """A retry may be put off by so much; see client-go's JitterFactor."""
 
 
-def _duration(text: str) -> str:
+def duration_of(text: str) -> str:
+    """The text, if it is a duration.
+
+    Raises:
+        ValueError: it is none; the message says what to write.
+    """
     if not _DURATION.fullmatch(text):
         raise ValueError(f"{text!r} is no duration above 0; write one like 15s, 5min or 1m30s")
     return text
 
 
-Duration = Annotated[str, AfterValidator(_duration)]
+Duration = Annotated[str, AfterValidator(duration_of)]
 
 
 def seconds(duration: str) -> float:

@@ -282,9 +282,9 @@ class Cache:
         return uid in self._assumed
 
     @property
-    def has_assumed(self) -> bool:
-        """True while only we say of some pod that it is on a node."""
-        return bool(self._assumed)
+    def assumed_pods(self) -> int:
+        """Of how many pods only we say that they are on a node."""
+        return len(self._assumed)
 
     def node_of(self, uid: str) -> str | None:
         """The name of the node the pod is bound to or assumed on, None if it is not known."""

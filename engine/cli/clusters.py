@@ -181,7 +181,7 @@ async def _samples(
     store.set_specs([signal_spec(spec) for spec in bundle.metrics])
     for host in hosts:
         store.nodes_changed(None, host)
-    asked = PrometheusSettings(prometheus.url, prometheus.timeout_seconds)
+    asked = PrometheusSettings.of(prometheus, prometheus.url)
     await PrometheusRefresher(store, asked, clock=clock, telemetry=Telemetry()).turn()
     failed = [one for one in store.status() if one.error]
     notes.extend(f"{one.query} is missing: {one.error}" for one in failed)

@@ -2,13 +2,43 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 import sys
-from typing import Final
+from typing import Any, Final
+
+import click
 
 from engine.display import plain
 
 _MOST: Final = 65_536
+_TEXT: Final = "%(asctime)s %(levelname).1s %(name)s %(message)s"
+_A_LINE_A_POD: Final = 2
+_EVERYTHING: Final = 4
+_WORDS: Final = re.compile(r"[^=%]*?(?= \w+=)")
+_FIELD: Final = re.compile(r' (\w+)="?%[.\w]+"?')
+
+
+class _Verbosity(click.ParamType[int]):
+    """`-v 4`, `-v4` and Go's `-v=4`."""
+
+    name = "level"
+
+    def convert(
+        self,
+        value: object,
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> int:
+        """See `click.ParamType.convert`."""
+        text = str(value).removeprefix("=")
+        if not text.isdecimal():
+            self.fail(f"{text!r} is no level; write a number from 0 to 10", param, ctx)
+        return int(text)
+
+
+VERBOSITY: Final = _Verbosity()
 
 
 class _Tame(logging.Formatter):
@@ -19,8 +49,51 @@ class _Tame(logging.Formatter):
         return plain(super().format(record), _MOST, keep="\n").replace("\n", "\n    ")
 
 
+class _Json(logging.Formatter):
+    """A JSON object a line, as Kubernetes' components write it: ts (milliseconds), msg, fields."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See `logging.Formatter.format`."""
+        message, fields = _parted(record)
+        line: dict[str, Any] = {
+            "ts": round(record.created * 1000, 3),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "msg": message[:_MOST],
+            **fields,
+        }
+        if record.exc_info:
+            line["err"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def _parted(record: logging.LogRecord) -> tuple[str, dict[str, Any]]:
+    """The words of a line `Words name="%s" other=%d`, and its fields by name."""
+    text, values = str(record.msg), record.args
+    words = _WORDS.match(text)
+    names = _FIELD.findall(text)
+    if words is None or not isinstance(values, tuple) or len(names) != len(values):
+        return record.getMessage(), {}
+    return words[0], dict(zip(names, values, strict=True))
+
+
 def log_to_stderr(level: int, form: str) -> None:
     """Logs of this level and above go to the console."""
+    _log(_Tame(form), level)
+
+
+def log_of_a_process(verbosity: int, *, as_json: bool) -> None:
+    """The log of a scheduler, in kube-scheduler's levels: 2 has a line for each pod placed."""
+    _log(_Json() if as_json else _Tame(_TEXT), _level(verbosity))
+    if verbosity < _A_LINE_A_POD:
+        logging.getLogger("engine.scheduler").setLevel(logging.WARNING)
+
+
+def _level(verbosity: int) -> int:
+    return logging.DEBUG if verbosity >= _EVERYTHING else logging.INFO
+
+
+def _log(formatter: logging.Formatter, level: int) -> None:
     console = logging.StreamHandler(sys.stderr)
-    console.setFormatter(_Tame(form))
+    console.setFormatter(formatter)
     logging.basicConfig(level=level, handlers=[console])

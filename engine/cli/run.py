@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,12 @@ from typing import Any
 import click
 
 from engine.cli import runflags
-from engine.cli.logs import log_to_stderr
+from engine.cli.logs import VERBOSITY, log_of_a_process
 from engine.cli.loop import run_in_loop
 from engine.cli.private import open_private
-from engine.cli.stopping import until_told
+from engine.cli.stopping import on_signal, until_told
 
-_WHY = 2
+_WHY = 5
 """The level of the log from which it says why."""
 
 
@@ -37,31 +38,54 @@ _WHY = 2
     type=click.Path(path_type=Path),
     help="Write a journal that `berth replay` can check.",
 )
-@click.option("-v", "--verbose", count=True,
-              help="Log more; -vv: also why each pod went where it went.")  # fmt: skip
+@runflags.serving
+@click.option(
+    "--pod-max-in-unschedulable-pods-duration",
+    metavar="DURATION",
+    default="5m",
+    help="After so long a pod that fits nowhere is tried again all the same.  [default: 5m]",
+)
+@click.option("--write-config-to", metavar="FILE", help="Write the configuration, and end.")
+@click.option(
+    "--logging-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    help="How lines are written.  [default: text]",
+)
+@click.option(
+    "-v",
+    "--v",
+    "verbosity",
+    type=VERBOSITY,
+    metavar="LEVEL",
+    default="2",
+    help="0: no line a pod; 2: one; 4: more; 5: also why it went there.  [default: 2]",
+)
+@runflags.stock
 def command(
     *,
     config: str | None,
     record: Path | None,
-    verbose: int,
+    verbosity: int,
+    logging_format: str,
     **flags: Any,  # noqa: ANN401 - each has its own type
 ) -> None:
     """Runs until SIGTERM or SIGINT, then ends cleanly."""
     from engine.config import ConfigError, load
     from engine.plugins.profiles import make_profiles
 
-    log_to_stderr(
-        logging.DEBUG if verbose else logging.INFO,
-        "%(asctime)s %(levelname).1s %(name)s %(message)s",
-    )
+    log_of_a_process(verbosity, as_json=logging_format == "json")
     try:
-        settings = load(config)
-        settings = with_flags(settings, flags)
+        settings = with_flags(load(config), flags)
+        notes = runflags.notes(flags)
         make_profiles(settings, config)  # before a journal is overwritten
     except ConfigError as wrong:
         raise click.ClickException(str(wrong)) from wrong
-    for note in settings.notes:
-        logging.getLogger("engine").warning("%s: %s", config, note)
+    for note in (*(f"{config}: {one}" for one in settings.notes), *notes):
+        logging.getLogger("engine").warning("%s", note)
+    if flags["write_config_to"]:
+        _write_configuration(settings, flags["write_config_to"])
+        return
     _warn_of_folder(settings.berth.policies.dir)
     with contextlib.ExitStack() as open_files:
         try:
@@ -70,7 +94,7 @@ def command(
             raise click.ClickException(
                 f"{record}: cannot be written: {failed.strerror}"
             ) from failed
-        _run_to_the_end(settings, flags["kubeconfig"], journal, why=verbose >= _WHY)
+        _run_to_the_end(settings, flags, journal, why=verbosity >= _WHY)
 
 
 def with_flags(settings: Any, flags: dict[str, Any]) -> Any:  # noqa: ANN401 - see engine.cli
@@ -105,7 +129,20 @@ def with_flags(settings: Any, flags: dict[str, Any]) -> Any:  # noqa: ANN401 - s
         [only] = settings.profiles
         named = only.model_copy(update={"scheduler_name": flags["scheduler_name"]})
         update["profiles"] = (named,)
+    longest = flags.get("pod_max_in_unschedulable_pods_duration")
+    if longest:
+        update["max_in_unschedulable_seconds"] = _seconds(longest)
     return runflags.with_election(settings.model_copy(update=update), flags)
+
+
+def _seconds(duration: str) -> float:
+    from engine.config import ConfigError
+    from engine.sections import duration_of, seconds
+
+    try:
+        return seconds(duration_of(duration))
+    except ValueError as wrong:
+        raise ConfigError(f"--pod-max-in-unschedulable-pods-duration: {wrong}") from wrong
 
 
 def _warn_of_folder(folder: str | None) -> None:
@@ -120,24 +157,42 @@ def _warn_of_folder(folder: str | None) -> None:
         )
 
 
-def _run_to_the_end(settings: Any, kubeconfig: str | None, journal: Any, *, why: bool) -> None:  # noqa: ANN401 - see engine.cli
+def _write_configuration(settings: Any, path: str) -> None:  # noqa: ANN401 - see engine.cli
+    import yaml
+
+    from engine.front import configuration
+
+    documents = configuration(settings).values()
+    try:
+        Path(path).write_text(yaml.safe_dump_all(documents, sort_keys=False), "utf-8")
+    except OSError as failed:
+        raise click.ClickException(f"{path}: cannot be written: {failed.strerror}") from failed
+
+
+def _run_to_the_end(settings: Any, flags: dict[str, Any], journal: Any, *, why: bool) -> None:  # noqa: ANN401 - see engine.cli
     from engine.kube.errors import LeaseLost
+    from engine.serving.certificates import CertificateError
+    from engine.serving.server import ListenError
 
     try:
-        run_in_loop(_run(settings, kubeconfig, journal, why=why))
+        run_in_loop(_run(settings, flags, journal, why=why))
+    except (CertificateError, ListenError) as wrong:
+        raise click.ClickException(str(wrong)) from wrong
     except LeaseLost as lost:
         # As kube-scheduler: whoever restarts us gets a follower that knows nothing wrong.
         logging.getLogger("engine").critical("Leader election lost: %s", lost)
         sys.exit(1)
 
 
-async def _run(settings: Any, kubeconfig: str | None, journal: Any, *, why: bool) -> None:  # noqa: ANN401 - see engine.cli
+async def _run(settings: Any, flags: dict[str, Any], journal: Any, *, why: bool) -> None:  # noqa: ANN401 - see engine.cli
     from engine.app import App, Hooks, RunOptions
     from engine.clock import SystemClock
 
     # What the first lists brought stays: the collector need not look at it again.
     hooks = Hooks(synced=[gc.freeze])
-    app = App(RunOptions(settings, kubeconfig, journal, why), clock=SystemClock(), hooks=hooks)
-    with until_told() as stop:
+    serving = runflags.server_options(flags)
+    options = RunOptions(settings, flags["kubeconfig"], journal, why, serving)
+    app = App(options, clock=SystemClock(), hooks=hooks)
+    with until_told() as stop, on_signal(signal.SIGUSR2, app.comparer.ask):
         await app.run(stop)
     logging.getLogger("engine").info("Stopped; no binding is in flight")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -28,3 +28,14 @@ def until_told() -> Iterator[asyncio.Event]:
     finally:
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_IGN)
+
+
+@contextlib.contextmanager
+def on_signal(number: signal.Signals, do: Callable[[], None]) -> Iterator[None]:
+    """A signal does something in the running loop; see `until_told` for where to enter it."""
+    loop = asyncio.get_running_loop()
+    signal.signal(number, lambda *_: loop.call_soon_threadsafe(do))
+    try:
+        yield
+    finally:
+        signal.signal(number, signal.SIG_IGN)

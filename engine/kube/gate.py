@@ -156,6 +156,11 @@ class Gate:
         """How many have a place or wait for one."""
         return self.in_flight + sum(len(queue) for queue in self._waiting.values())
 
+    @property
+    def away(self) -> bool:
+        """Whether the API server does not answer, as far as is known."""
+        return self._reach.away
+
     def lane(self, priority: Priority) -> Lane:
         """A client each of whose requests waits for a place."""
         return Lane(self, self._client, priority)

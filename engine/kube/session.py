@@ -44,6 +44,7 @@ from engine.kube.errors import (
     Unreachable,
     status_error,
 )
+from engine.telemetry import REQUEST_SECONDS, REQUESTS, Telemetry
 
 _LOG = logging.getLogger(__name__)
 
@@ -219,6 +220,8 @@ class Session:
         if configuration.tls_server_name:
             self._options["server_hostname"] = configuration.tls_server_name
         self._user_agent = f"berth/{__version__}"
+        self.telemetry = Telemetry()
+        """Where requests are counted."""
         self._target = urlsplit(self.server)
         self._channels = None if proxied else self._new_channels()
 
@@ -352,24 +355,33 @@ class Session:
         data: bytes | _Fenced | None = body
         if body is not None and may_leave is not None:
             data = _Fenced(body, may_leave)
+        began = self._clock.monotonic()
         try:
             if self._channels is not None:
                 target = f"{self._target.path}{_with(path, params)}"
-                return await self._ask(method, target, data, content_type, timeout_seconds)
-            timeout = aiohttp.ClientTimeout(
-                total=timeout_seconds * _TOTAL_FACTOR,
-                sock_connect=_CONNECT_SECONDS,
-                sock_read=timeout_seconds,
-            )
-            answer = await self._send(method, self._url(path, params), data, content_type, timeout)
-            async with answer:
-                return Response(answer.status, answer.headers, await answer.read())
+                response = await self._ask(method, target, data, content_type, timeout_seconds)
+            else:
+                url = self._url(path, params)
+                response = await self._fetch(method, url, data, content_type, timeout_seconds)
         except _FAULTS as error:
+            self._count(method, "<error>", began)
             if isinstance(data, _Fenced) and data.kept:
                 raise Fenced("not sent, as this replica does not lead any longer") from error
             if isinstance(error, TimeoutError):
                 await self._renew()
             raise self._translated(error) from error
+        self._count(method, str(response.status), began)
+        return response
+
+    async def _fetch(
+        self, method: str, url: URL, body: bytes | _Fenced | None, content_type: str, seconds: float
+    ) -> Response:
+        timeout = aiohttp.ClientTimeout(
+            total=seconds * _TOTAL_FACTOR, sock_connect=_CONNECT_SECONDS, sock_read=seconds
+        )
+        answer = await self._send(method, url, body, content_type, timeout)
+        async with answer:
+            return Response(answer.status, answer.headers, await answer.read())
 
     async def _ask(
         self,
@@ -415,6 +427,7 @@ class Session:
         try:
             answer = await self._send("GET", self._url(path, params), None, JSON, timeout)
             try:
+                self.telemetry.count(REQUESTS, str(answer.status), "GET", self._target.netloc)
                 if answer.status not in _OK:
                     raise status_error(answer.status, await answer.read(), answer.headers)
                 yield b""
@@ -426,6 +439,11 @@ class Session:
             if isinstance(error, TimeoutError):
                 await self._renew()
             raise self._translated(error) from error
+
+    def _count(self, method: str, code: str, began: float) -> None:
+        self.telemetry.count(REQUESTS, code, method, self._target.netloc)
+        seconds = self._clock.monotonic() - began
+        self.telemetry.observe(REQUEST_SECONDS, seconds, method, self._target.netloc)
 
     async def _send(
         self,

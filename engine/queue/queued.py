@@ -44,6 +44,8 @@ class QueuedPod:
     event or the end of its backoff moves it. Equal priorities go by it."""
     first_attempt_at: float | None = None
     """When it first became active; until then gates held it."""
+    tried_at: float = 0.0
+    """When its last attempt began (monotonic)."""
     attempts: int = 0
     """How often it was popped."""
     rejections: int = 0

@@ -540,6 +540,10 @@ class SchedulingQueue:
         """All records of pods with a key (`Rules.kin`), in flight or not. Read only."""
         return self._kin.of(key)
 
+    def uids(self) -> frozenset[str]:
+        """Of all pods that are here, in flight or not."""
+        return frozenset(self._pods)
+
     def pending(self) -> Iterator[QueuedPod]:
         """All records of pods that wait, in order of arrival. Read only."""
         return (q for q in self._pods.values() if q.where is not SubQueue.IN_FLIGHT)

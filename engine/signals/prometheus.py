@@ -23,7 +23,7 @@ from threading import Thread
 from time import sleep
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
-from urllib.parse import SplitResult, unquote, urlencode, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlencode, urlsplit
 
 import msgspec
 from cachetools import TLRUCache
@@ -33,6 +33,7 @@ from requests.adapters import HTTPAdapter
 
 from engine import wire
 from engine.clock import Clock
+from engine.config import PrometheusSection
 from engine.display import one_line
 from engine.signals.samples import Series
 from engine.signals.spec import Question
@@ -64,18 +65,33 @@ _SERVER = Question("", ())
 class PrometheusSettings:
     """Where Prometheus is and how it is asked.
 
-    `token_file` is read before each question, so that a rotated token is used at once. Proxies and
-    netrc of the environment are not used.
+    Files are read before each question, so that what is rotated is used at once. Proxies and netrc
+    of the environment are not used.
     """
 
     url: str
     timeout_seconds: float = 5.0
     headers: Mapping[str, str] = field(default_factory=dict)
     token_file: Path | None = None
+    user: str = ""
+    password_file: Path | None = None
     ca_file: Path | None = None
     insecure: bool = False
     answer_limit_bytes: int = 128 * 1024 * 1024
     backoff_limit_seconds: float = 60.0
+
+    @classmethod
+    def of(cls, section: PrometheusSection, url: str) -> PrometheusSettings:
+        """As a configuration file says it."""
+        return cls(
+            url,
+            section.timeout_seconds,
+            token_file=_path(section.token_file),
+            user=section.username or "",
+            password_file=_path(section.password_file),
+            ca_file=_path(section.ca_file),
+            insecure=section.insecure_skip_verify,
+        )
 
 
 class _ServerAway(Exception):  # noqa: N818 - never leaves this module
@@ -140,10 +156,9 @@ class _BoundedSession:
     """
 
     def __init__(self, settings: PrometheusSettings) -> None:
-        self._tls = ssl.create_default_context(cafile=str(settings.ca_file or where()))
-        if settings.insecure:
-            self._tls.check_hostname = False
-            self._tls.verify_mode = ssl.CERT_NONE
+        self._authority = settings.ca_file or Path(where())
+        self._stamp = 0
+        self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         self.verify = not settings.insecure
         self.cert = None
         self._limit = settings.answer_limit_bytes
@@ -210,8 +225,27 @@ class _BoundedSession:
     def _connection(self, parts: SplitResult, timeout: float) -> HTTPConnection:
         host = parts.hostname or ""
         if parts.scheme == "https":
-            return HTTPSConnection(host, parts.port, timeout=timeout, context=self._tls)
+            return HTTPSConnection(host, parts.port, timeout=timeout, context=self._trusting())
         return HTTPConnection(host, parts.port, timeout=timeout)
+
+    def _trusting(self) -> ssl.SSLContext:
+        """Trusts what the file holds now.
+
+        Raises:
+            _ServerAway: it holds no certificates.
+        """
+        try:
+            stamp = self._authority.stat().st_mtime_ns
+            if stamp != self._stamp:
+                self._tls = ssl.create_default_context(cafile=str(self._authority))
+                self._stamp = stamp
+        except OSError as error:
+            why = error.strerror or one_line(str(error))
+            raise _ServerAway(f"CA file {self._authority}: {why}") from error
+        if not self.verify:
+            self._tls.check_hostname = False
+            self._tls.verify_mode = ssl.CERT_NONE
+        return self._tls
 
 
 def _basic(user: str | None, password: str | None) -> dict[str, str]:
@@ -442,11 +476,31 @@ class PrometheusRefresher:
             raise _Refused(f"the answer cannot be read: {one_line(str(error))}") from error
 
     def _headers(self) -> dict[str, str]:
-        headers = dict(self._settings.headers)
-        if self._settings.token_file is not None:
-            try:
-                token = self._settings.token_file.read_text().strip()
-            except OSError as error:
-                raise _ServerAway(f"token file: {error.strerror}") from error
-            headers["Authorization"] = f"Bearer {token}"
+        settings = self._settings
+        headers = dict(settings.headers)
+        if settings.token_file is not None:
+            headers["Authorization"] = f"Bearer {_secret('token', settings.token_file)}"
+        elif settings.password_file is not None:
+            password = _secret("password", settings.password_file)
+            headers |= _basic(quote(settings.user), quote(password))
         return headers
+
+
+def _path(name: str | None) -> Path | None:
+    return None if name is None else Path(name)
+
+
+def _secret(what: str, file: Path) -> str:
+    """What a file holds now.
+
+    Raises:
+        _ServerAway: it cannot be read, or is no text of one line.
+    """
+    try:
+        text = file.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise _ServerAway(f"{what} file {file}: {why}") from error
+    if not text or "\n" in text or "\r" in text:
+        raise _ServerAway(f"{what} file {file}: it holds {'lines' if text else 'nothing'}")
+    return text

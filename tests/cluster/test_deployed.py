@@ -66,7 +66,7 @@ class Deployed:
         [container] = self.named("Deployment")["spec"]["template"]["spec"]["containers"]
         run, *flags = [a.replace("/etc/berth", str(folder)) for a in container["args"]]
         assert run == "run"
-        self.berth = Berth(plane, folder, *flags, kubeconfig=self._kubeconfig(), elects=True)
+        self.berth = Berth(plane, folder, *flags, kubeconfig=self._kubeconfig(), whole=True)
 
     def install(self) -> str:
         """`berth install` as admin; what it says."""

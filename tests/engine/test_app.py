@@ -8,17 +8,21 @@ import logging
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 import yaml
 
 from engine.app import App, Hooks, RunOptions
 from engine.clock import SystemClock
+from engine.comparing import Holdings, differences
 from engine.config import Settings
 from engine.embedded import EmbeddedCluster, Pace
 from engine.kube.errors import LeaseLost
+from engine.kube.session import Session
+from engine.kube.wiring import Wiring
 from engine.sections import LeaderElection
-from engine.telemetry import Count
+from engine.telemetry import Count, Telemetry
 
 NAMESPACE = "rules"
 FILTER = "filter: pod.name contains nginx -> node.label test=test\n"
@@ -619,3 +623,47 @@ def test_who_loses_the_lease_ends():
             assert cluster.get("leases", "berth", namespace="kube-system")["spec"]["holderIdentity"]
 
     run(main)
+
+
+# ---- what is held against the server -------------------------------------------------------------
+
+
+def test_cache_and_queue_are_compared_with_the_server():
+    """Equal; then a pod and a node are taken out of the cache behind everybody's back."""
+
+    async def main():
+        async with embedded(nodes=2) as cluster, process(cluster) as berth:
+            await berth.until(lambda: berth.bundles)
+            node = await berth.lands(berth.pod("redis"))
+            berth.pod("stuck", resources={"requests": {"cpu": "900"}})
+            await berth.until(lambda: berth.app.queue.unschedulable == 1)
+            await berth.until(lambda: not berth.app.cache.assumed_pods)
+            session = await Session.from_kubeconfig(cluster.kubeconfig())
+
+            async def sleep(_):
+                await asyncio.sleep(0.05)
+
+            wiring = Wiring(SystemClock(), Telemetry(), Random(1), sleep)
+            assert await berth.app.comparer.compare(session, wiring) == []
+            [uid] = berth.app.cache.assigned()
+            berth.app.cache.remove_pod(uid)
+            berth.app.queue.delete(next(iter(berth.app.queue.uids())))
+            first, second = await berth.app.comparer.compare(session, wiring)
+            assert first == f"pod {uid} is on {node} at the server and nowhere in the cache"
+            assert second.endswith("waits at the server and is not in the queue")
+            await session.close()
+
+    run(main)
+
+
+def test_what_differs_is_told_once_for_each_thing():
+    ours = Holdings(frozenset("ab"), {"1": "a", "2": "b", "3": "a", "4": "a"}, frozenset("89"))
+    theirs = Holdings(frozenset("bc"), {"1": "a", "2": "c", "5": "b"}, frozenset("38"))
+    assert sorted(differences(ours, theirs)) == [
+        "node a is in the cache and not at the server",
+        "node c is at the server and not in the cache",
+        "pod 2 is on c at the server and on b in the cache",
+        "pod 4 is on a in the cache and nowhere at the server",
+        "pod 5 is on b at the server and nowhere in the cache",
+        "pod 9 is in the queue and does not wait at the server",
+    ], "3 is being bound"

@@ -24,7 +24,7 @@ from engine.plugins.registry import default_plugins
 from engine.queue import SubQueue
 from engine.scheduler import MOST_IN_FLIGHT, Edge
 from engine.simulate.lab import Lab
-from engine.telemetry import Count
+from engine.telemetry import ATTEMPTS
 from tests.builders import make_node, make_pod, pod_object
 from tests.effort import examples
 from tests.engine.policy.builders import Samples, chain, policies
@@ -165,7 +165,7 @@ async def test_a_pod_is_bound_once_and_the_watch_confirms():
     assert world.edge.events == [
         ("p", "Normal", "Scheduled", "Successfully assigned default/p to n1")
     ]
-    assert world.telemetry[Count.ATTEMPTS_SCHEDULED] == 1
+    assert world.telemetry.value(ATTEMPTS, "scheduled", "berth") == 1
     world.bound(pod, "n1")
     await world.turn()
     assert world.assigned() == ("n1", False)
@@ -195,7 +195,7 @@ async def test_a_refused_binding_is_tried_again_after_backoff():
     text = "binding rejected: quota"
     assert world.edge.events == [("p", "Warning", "FailedScheduling", text)]
     assert world.edge.conditions == [("p", "SchedulerError", text)]
-    assert world.telemetry[Count.ATTEMPTS_ERROR] == 1
+    assert world.telemetry.value(ATTEMPTS, "error", "berth") == 1
     await world.turn()
     assert len(world.edge.binds) == 1, "not before its backoff is over"
     world.clock.advance(2.0)
@@ -417,7 +417,7 @@ async def test_a_pod_that_does_not_fit_waits_and_its_owner_is_told():
     assert world.where() is SubQueue.UNSCHEDULABLE
     assert world.edge.events == [("p", "Warning", "FailedScheduling", TOO_BIG)]
     assert world.edge.conditions == [("p", "Unschedulable", TOO_BIG)]
-    assert world.telemetry[Count.ATTEMPTS_UNSCHEDULABLE] == 1
+    assert world.telemetry.value(ATTEMPTS, "unschedulable", "berth") == 1
 
 
 @in_a_loop

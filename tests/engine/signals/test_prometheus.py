@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import json
 import logging
+import ssl
 import subprocess
 import sys
 import threading
+from base64 import b64decode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +22,13 @@ from aiohttp import web
 
 from engine.cache import Cache
 from engine.clock import ManualClock
+from engine.config import PrometheusSection
 from engine.objects import Node, ObjectMeta
 from engine.signals.prometheus import PrometheusRefresher, PrometheusSettings, parse_vector
 from engine.signals.spec import SignalSpec
 from engine.signals.store import SignalStore
 from engine.telemetry import Count, Telemetry
+from tests.cluster.certificates import Authority
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 NOW = ManualClock().time()
@@ -85,7 +89,9 @@ class Bench:
             self.cache.add_node(Node(metadata=ObjectMeta(name=name)))
         self.store = SignalStore(self.clock)
 
-    def refresher(self, **settings: Any) -> PrometheusRefresher:
+    def refresher(
+        self, section: PrometheusSection | None = None, **settings: Any
+    ) -> PrometheusRefresher:
         def came() -> None:
             self.came += 1
 
@@ -93,9 +99,10 @@ class Bench:
             self.clock.advance(seconds)
             await asyncio.sleep(0)
 
+        asked = PrometheusSettings.of(section or PrometheusSection(), self.url)
         return PrometheusRefresher(
             self.store,
-            PrometheusSettings(self.url, **{"timeout_seconds": 5.0, **settings}),
+            replace(asked, **settings),
             clock=self.clock,
             telemetry=self.telemetry,
             came=came,
@@ -113,14 +120,15 @@ class Bench:
 
 
 @asynccontextmanager
-async def serving(*answers: Answer) -> AsyncIterator[Bench]:
+async def serving(*answers: Answer, tls: ssl.SSLContext | None = None) -> AsyncIterator[Bench]:
     app = web.Application()
     runner = web.AppRunner(app, shutdown_timeout=0.01)
     bench = Bench("", list(answers))
     app.router.add_route("*", "/{tail:.*}", bench.handle)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    bench.url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+    scheme = "http" if tls is None else "https"
+    bench.url = f"{scheme}://127.0.0.1:{runner.addresses[0][1]}/"
     try:
         yield bench
     finally:
@@ -361,6 +369,55 @@ def test_the_token_is_read_each_time(tmp_path: Path) -> None:
                 headers = bench.asked[-1].headers
                 assert headers["Authorization"] == f"Bearer {word}"
                 assert headers["X-Scope-OrgID"] == "t"
+
+    asyncio.run(run())
+
+
+def test_a_password_is_read_each_time_and_shown_as_basic_auth(tmp_path: Path) -> None:
+    async def run() -> None:
+        password = tmp_path / "password"
+        async with serving(vector(a=1)) as bench:
+            bench.store.set_specs([SPEC])
+            section = PrometheusSection(username="us er", password_file=str(password))
+            refresher = bench.refresher(section=section)
+            for text, why in (("", "it holds nothing"), ("a\nb", "it holds lines")):
+                password.write_text(text)
+                bench.clock.advance(120.0)
+                await refresher.turn()
+                assert bench.store.status()[0].error == f"password file {password}: {why}"
+            password.write_text("ö:1\n")
+            bench.clock.advance(120.0)
+            await refresher.turn()
+            shown = bench.asked[-1].headers["Authorization"].removeprefix("Basic ")
+            assert b64decode(shown).decode() == "us er:ö:1"
+
+    asyncio.run(run())
+
+
+def test_tls_trusts_the_file_as_it_is_now(tmp_path: Path) -> None:
+    """First no file, then another's authority, then the right one; then none is needed."""
+
+    async def run() -> None:
+        pair = (authority := Authority(tmp_path / "right")).server("prometheus")
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(pair.certificate, pair.key)
+        trusted = tmp_path / "ca.crt"
+        async with serving(vector(a=1), tls=tls) as bench:
+            bench.store.set_specs([SPEC])
+            refresher = bench.refresher(section=PrometheusSection(ca_file=str(trusted)))
+            errors = []
+            for file in (None, Authority(tmp_path / "wrong").certificate, authority.certificate):
+                if file is not None:
+                    trusted.write_bytes(file.read_bytes())
+                bench.clock.advance(120.0)
+                await refresher.turn()
+                errors.append(bench.store.status()[0].error)
+            assert errors[0] == f"CA file {trusted}: No such file or directory"
+            assert "CERTIFICATE_VERIFY_FAILED" in errors[1]
+            assert errors[2] == ""
+            bench.clock.advance(120.0)
+            await bench.refresher(section=PrometheusSection(insecure_skip_verify=True)).turn()
+            assert bench.store.status()[0].error == ""
 
     asyncio.run(run())
 

@@ -1,0 +1,347 @@
+"""What a scheduler shows of itself: health checks, metrics and pages, put before a server.
+
+Reads the rooms of a running scheduler and changes none. What is read at a request is read from
+what they hold already; nothing here asks the API server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from engine import __version__
+from engine.cache import Cache
+from engine.clock import Clock
+from engine.config import SCHEDULER_API, Settings
+from engine.inforce import InForce
+from engine.kube.election import Candidate
+from engine.kube.gate import Gate
+from engine.kube.objects import ObjectWriter
+from engine.kube.reflector import Reflector
+from engine.kube.session import Session
+from engine.queue import SchedulingQueue
+from engine.records import Records
+from engine.scheduler import Scheduler
+from engine.serving import process
+from engine.serving.exposition import CONTENT_TYPE, exposition
+from engine.serving.health import PING, Check
+from engine.serving.server import NoSuchPageError, Page, Query, Server, ServerOptions, Site
+from engine.signals.store import SignalStore
+from engine.tasks import tasks
+from engine.telemetry import (
+    AWAY,
+    BINDING,
+    BUILD,
+    BUNDLE,
+    CACHE_SIZE,
+    INCOMING_PODS,
+    LEADER,
+    METRIC_AGE,
+    METRIC_SERIES,
+    PENDING_PODS,
+    POLICIES_LOADED,
+    POLICIES_REFUSED,
+    QUIET,
+    UNSCHEDULABLE_PODS,
+    WRITES,
+    Labels,
+    Telemetry,
+)
+
+_JSON: Final = "application/json"
+_TEXT: Final = "text/plain; charset=utf-8"
+_OVERDUE_SECONDS: Final = 20.0
+"""For how long an overdue lease is borne before the process counts as hung."""
+_NEWEST: Final = 50
+
+Values = dict[Labels, float]
+
+
+@dataclass(slots=True)
+class Rooms:
+    """The rooms of a scheduler; those that are None come once it is connected."""
+
+    settings: Settings
+    clock: Clock
+    telemetry: Telemetry
+    cache: Cache
+    queue: SchedulingQueue
+    signals: SignalStore
+    records: Records
+    session: Session | None = None
+    candidate: Candidate | None = None
+    scheduler: Scheduler | None = None
+    in_force: InForce | None = None
+    reflectors: Sequence[Reflector[Any]] = ()
+    began: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.began = self.clock.time()
+
+
+class Front:
+    """Checks, metrics and pages of the rooms."""
+
+    def __init__(self, rooms: Rooms, stop: asyncio.Event) -> None:
+        self._rooms = rooms
+        self._stop = stop
+        self.server: Server | None = None
+        self._measure()
+
+    @property
+    def site(self) -> Site:
+        """All that is shown."""
+        ping = (PING,)
+        elects = (Check("leaderElection", self._lease_overdue),)
+        ready = (
+            Check("sched-handler-sync", self._not_synced),
+            Check("policies", self._no_rules),
+            Check("shutdown", lambda: "the process is ending" if self._stop.is_set() else ""),
+        )
+        checks = {
+            "livez": ping,
+            "healthz": ping + elects,
+            "readyz": ping + elects + ready,
+        }
+        pages = {
+            "/metrics": Page(CONTENT_TYPE, lambda _: exposition(self._rooms.telemetry.families())),
+            "/configz": Page(_JSON, lambda _: _json(configuration(self._rooms.settings))),
+            "/statusz": Page(_TEXT, self._status_page),
+            "/debug/decisions": Page(_JSON, self._decisions),
+        }
+        return Site(dict(checks), pages)
+
+    def joined(self, session: Session, candidate: Candidate) -> None:
+        """The cluster is there to be asked who may read what."""
+        self._rooms.session, self._rooms.candidate = session, candidate
+        if self.server is not None:
+            self.server.access.ask(ObjectWriter(session))
+
+    # ---- checks ------------------------------------------------------------------------------
+
+    def _lease_overdue(self) -> str:
+        candidate = self._rooms.candidate
+        if candidate is None or candidate.elector.overdue_seconds <= _OVERDUE_SECONDS:
+            return ""
+        return f"lease {candidate.elector.title} was not renewed, and the process goes on"
+
+    def _not_synced(self) -> str:
+        rooms = self._rooms
+        missing = [one.health().resource for one in rooms.reflectors if not one.synced.is_set()]
+        if not rooms.reflectors:
+            return "not connected to a cluster yet"
+        return f"not listed yet: {', '.join(missing)}" if missing else ""
+
+    def _no_rules(self) -> str:
+        in_force = self._rooms.in_force
+        why = in_force.not_ready if in_force is not None else ""
+        return f"no pod is scheduled: {why}" if why else ""
+
+    # ---- metrics -----------------------------------------------------------------------------
+
+    def _measure(self) -> None:
+        rooms = self._rooms
+        read = rooms.telemetry.read
+        queue, cache = rooms.queue, rooms.cache
+        read(BUILD, lambda: {(__version__,): 1.0})
+        read(PENDING_PODS, lambda: _values(self._pending()))
+        read(
+            INCOMING_PODS,
+            lambda: {(where.value, why): float(n) for (where, why), n in queue.incoming.items()},
+        )
+        read(UNSCHEDULABLE_PODS, self._unschedulable)
+        read(
+            CACHE_SIZE,
+            lambda: _values(
+                {
+                    "nodes": cache.nodes.count,
+                    "pods": cache.pods.size,
+                    "assumed_pods": cache.assumed_pods,
+                }
+            ),
+        )
+        read(BINDING, lambda: _values({"binding": self._in_flight()}))
+        read(LEADER, self._leads)
+        read(BUNDLE, lambda: {(name,): 1.0 for name in self._bundles()})
+        read(POLICIES_LOADED, lambda: {(): float(len(self._policies()))})
+        read(POLICIES_REFUSED, self._refused)
+        read(
+            METRIC_AGE,
+            lambda: {
+                (one.id,): one.age_seconds
+                for one in rooms.signals.status()
+                if one.age_seconds is not None
+            },
+        )
+        read(METRIC_SERIES, lambda: {(o.id,): float(o.series) for o in rooms.signals.status()})
+        read(
+            QUIET,
+            lambda: {
+                (health.resource,): health.quiet_seconds
+                for health in (one.health() for one in rooms.reflectors)
+            },
+        )
+        read(AWAY, lambda: self._of_gate(lambda gate: gate.away))
+        read(WRITES, lambda: self._of_gate(lambda gate: gate.wanted))
+        process.measure(rooms.telemetry)
+
+    def _pending(self) -> dict[str, int]:
+        queue = self._rooms.queue
+        return {
+            "active": queue.active,
+            "backoff": queue.backoff,
+            "unschedulable": queue.unschedulable,
+            "gated": queue.gated,
+        }
+
+    def _unschedulable(self) -> Values:
+        profiles = self._rooms.settings.profiles
+        profile = profiles[0].scheduler_name if len(profiles) == 1 else ""
+        found = self._rooms.queue.rejected_by()
+        return {(plugin, profile): float(pods) for plugin, pods in found.items()}
+
+    def _in_flight(self) -> int:
+        return 0 if self._rooms.scheduler is None else self._rooms.scheduler.in_flight
+
+    def _leads(self) -> Values:
+        candidate = self._rooms.candidate
+        if candidate is None or not candidate.election.leader_elect:
+            return {}
+        return {(candidate.election.resource_name,): float(candidate.fence())}
+
+    def _of_gate(self, what: Callable[[Gate], float]) -> Values:
+        candidate = self._rooms.candidate
+        return {} if candidate is None else {(): float(what(candidate.gate))}
+
+    def _refused(self) -> Values:
+        in_force = self._rooms.in_force
+        return {} if in_force is None else in_force.stale()
+
+    def _bundles(self) -> list[str]:
+        bundle = None if self._rooms.in_force is None else self._rooms.in_force.bundle
+        return [] if bundle is None else [bundle.hash]
+
+    def _policies(self) -> list[str]:
+        bundle = None if self._rooms.in_force is None else self._rooms.in_force.bundle
+        return [] if bundle is None else [plan.name for plan in bundle.plans]
+
+    # ---- pages -------------------------------------------------------------------------------
+
+    def _decisions(self, query: Query) -> str:
+        """`?pod=NAMESPACE/NAME`, or the newest ones."""
+        pod = query.get("pod")
+        if pod is None:
+            return _json(self._rooms.records.newest(_NEWEST))
+        found = self._rooms.records.of(pod)
+        if found is None:
+            raise NoSuchPageError(f"no decision about {pod} is kept; it is there as NAMESPACE/NAME")
+        return _json(found)
+
+    def status(self) -> dict[str, Any]:
+        """How the process is, for people and for JSON."""
+        rooms = self._rooms
+        candidate = rooms.candidate
+        now = rooms.clock.time()
+        status: dict[str, Any] = {
+            "version": __version__,
+            "started": datetime.fromtimestamp(rooms.began, UTC).isoformat(timespec="seconds"),
+            "upSeconds": round(now - rooms.began),
+            "schedulerNames": [one.scheduler_name for one in rooms.settings.profiles],
+            "synced": not self._not_synced(),
+            "leads": rooms.scheduler is not None and rooms.scheduler.leads,
+            "nodes": rooms.cache.nodes.count,
+            "podsOnNodes": rooms.cache.pods.size,
+            "pending": self._pending(),
+        }
+        if candidate is not None and candidate.election.leader_elect:
+            elector = candidate.elector
+            status["lease"] = {"name": elector.title, "holder": elector.holder}
+        if rooms.in_force is not None:
+            status["policies"] = rooms.in_force.status(rooms.in_force.bundle)
+        status["metrics"] = {
+            one.id: {"ageSeconds": one.age_seconds, "series": one.series, "error": one.error}
+            for one in rooms.signals.status()
+        }
+        status["watches"] = {
+            health.resource: {
+                "phase": health.phase.value,
+                "objects": health.objects,
+                "quietSeconds": round(health.quiet_seconds, 1),
+                "lastError": health.last_error,
+            }
+            for health in (one.health() for one in rooms.reflectors)
+        }
+        return status
+
+    def _status_page(self, query: Query) -> str:
+        if query.get("format") == "json":
+            return _json(self.status())
+        paths = [] if self.server is None else self.server.paths
+        lines = ["berth statusz", "Meant for people; ?format=json is for programs.", ""]
+        lines += _lines(self.status())
+        return "\n".join([*lines, f"paths: {' '.join(paths)}", ""])
+
+
+@contextlib.asynccontextmanager
+async def served(
+    options: ServerOptions | None, rooms: Rooms, stop: asyncio.Event, *, host: str
+) -> AsyncIterator[Front]:
+    """The front of the rooms, behind a server if there are options for one.
+
+    Raises:
+        CertificateError, ListenError: there cannot be one.
+    """
+    front = Front(rooms, stop)
+    if options is None:
+        yield front
+        return
+    server = front.server = Server(options, front.site, rooms.clock, host=host)
+    await server.start()
+    try:
+        async with tasks() as group:
+            looking_after = server.start_tasks(group.create_task)
+            yield front
+            looking_after.cancel()
+    finally:
+        await server.close()
+
+
+def configuration(settings: Settings) -> dict[str, Any]:
+    """The settings in force as the documents of a configuration file would say them."""
+    api, _, kind = SCHEDULER_API.rpartition("/")
+    stock = {
+        "apiVersion": f"{api}/{kind}",
+        "kind": "KubeSchedulerConfiguration",
+        "leaderElection": settings.election.model_dump(by_alias=True),
+        "delayCacheUntilActive": settings.delay_cache,
+        "podInitialBackoffSeconds": settings.initial_backoff_seconds,
+        "podMaxBackoffSeconds": settings.max_backoff_seconds,
+        "profiles": [one.model_dump(by_alias=True) for one in settings.profiles],
+    }
+    return {"componentconfig": stock, "berth": settings.berth.model_dump(by_alias=True)}
+
+
+def _values(values: Mapping[str, float]) -> Values:
+    return {(name,): float(value) for name, value in values.items()}
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=1, default=str) + "\n"
+
+
+def _lines(value: Mapping[str, Any], before: str = "") -> list[str]:
+    lines = []
+    for name, one in value.items():
+        several = one if isinstance(one, list) and one and isinstance(one[0], Mapping) else []
+        for each in several or ([one] if isinstance(one, Mapping) else []):
+            lines += [f"{before}{name}:", *_lines(each, before + "  ")]
+        if several or isinstance(one, Mapping):
+            continue
+        text = " ".join(map(str, one)) if isinstance(one, list) else one
+        lines.append(f"{before}{name}: {text}")
+    return lines

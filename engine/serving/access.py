@@ -1,0 +1,159 @@
+"""Who may read what: asked of the API server, as kube-scheduler does.
+
+A token is given to a TokenReview, and the user it is of to a SubjectAccessReview about the path.
+Answers are kept for some seconds, as many as a scraper asks again in. What cannot be asked is not
+allowed.
+
+Source: k8s.io/apiserver pkg/authentication/authenticatorfactory and
+pkg/authorization/authorizerfactory (delegating).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+from cachetools import TTLCache
+
+from engine import wire
+from engine.clock import Clock
+from engine.kube.errors import KubeError, StatusError
+from engine.kube.objects import ObjectWriter
+
+_LOG = logging.getLogger(__name__)
+
+_KEPT_SECONDS: Final = 10.0
+_KEPT: Final = 1024
+_LONGEST_TOKEN: Final = 64 * 1024
+_MASTERS: Final = "system:masters"
+_REVIEWS: Final = {
+    "TokenReview": "authentication.k8s.io",
+    "SubjectAccessReview": "authorization.k8s.io",
+}
+
+
+class User(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who asks, as a TokenReview says."""
+
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: dict[str, list[str]] = {}
+
+
+ANONYMOUS: Final = User("system:anonymous", groups=("system:unauthenticated",))
+
+
+class _Status(msgspec.Struct, frozen=True):
+    authenticated: bool = False
+    user: User = User()
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct):
+    status: _Status = _Status()
+
+
+_review = msgspec.json.Decoder(_Review)
+
+Ask = Callable[[str, dict[str, Any]], Awaitable[_Status]]
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request is not answered: an HTTP status and a line."""
+
+    status: int
+    text: str
+
+
+class Access:
+    """Asks the API server and remembers."""
+
+    def __init__(self, clock: Clock, always: tuple[str, ...]) -> None:
+        """`always` are paths that everybody may read; one that ends in `*` stands for all below."""
+        self._always = always
+        self._objects: ObjectWriter | None = None
+        self._users: TTLCache[bytes, User | None] = TTLCache(
+            _KEPT, _KEPT_SECONDS, timer=clock.monotonic
+        )
+        self._allowed: TTLCache[tuple[str, tuple[str, ...], str, str], bool] = TTLCache(
+            _KEPT, _KEPT_SECONDS, timer=clock.monotonic
+        )
+        self._said = ""
+
+    def ask(self, objects: ObjectWriter) -> None:
+        """Whom to ask, from now on."""
+        self._objects = objects
+
+    async def refusal(self, method: str, path: str, authorization: str) -> Refusal | None:
+        """None if the request may be answered."""
+        if self._is_open(path):
+            return None
+        try:
+            user = await self._user(authorization)
+            if user is None:
+                return Refusal(401, "Unauthorized")
+            if _MASTERS in user.groups or await self._may(user, method.lower(), path):
+                return None
+        except KubeError as error:
+            self._tell(error)
+            return Refusal(503, "the API server cannot be asked whether you may read this")
+        return Refusal(403, f'Forbidden: user "{user.username}" cannot {method.lower()} {path}')
+
+    def _is_open(self, path: str) -> bool:
+        return any(
+            path.startswith(one[:-1]) if one.endswith("*") else path == one for one in self._always
+        )
+
+    async def _user(self, authorization: str) -> User | None:
+        """Who asks; None: a token that is good for nobody."""
+        if not authorization:
+            return ANONYMOUS
+        kind, _, token = authorization.partition(" ")
+        if kind.lower() != "bearer" or not token or len(token) > _LONGEST_TOKEN:
+            return None
+        key = hashlib.sha256(token.encode()).digest()
+        if key not in self._users:
+            found = await self._ask("TokenReview", {"token": token})
+            self._users[key] = found.user if found.authenticated else None
+        return self._users.get(key)
+
+    async def _may(self, user: User, verb: str, path: str) -> bool:
+        key = (user.username, user.groups, verb, path)
+        known = self._allowed.get(key)
+        if known is None:
+            attributes = {"path": path, "verb": verb}
+            spec = {
+                "user": user.username,
+                "uid": user.uid,
+                "groups": user.groups,
+                "extra": user.extra,
+                "nonResourceAttributes": attributes,
+            }
+            known = (await self._ask("SubjectAccessReview", spec)).allowed
+            self._allowed[key] = known
+        return known
+
+    async def _ask(self, kind: str, spec: dict[str, Any]) -> _Status:
+        if self._objects is None:
+            raise KubeError("not connected to a cluster yet")
+        group = _REVIEWS[kind]
+        review = {"apiVersion": f"{group}/v1", "kind": kind, "spec": spec}
+        answer = await self._objects.create(f"/apis/{group}/v1/{kind.lower()}s", review)
+        try:
+            return wire.decode(_review.decode, answer).status
+        except msgspec.DecodeError as error:
+            raise KubeError(f"{kind}: {error}") from error
+
+    def _tell(self, error: KubeError) -> None:
+        """Once: a scraper asks every few seconds."""
+        text = str(error)
+        if text != self._said:
+            hint = "; see what Berth must be allowed" if isinstance(error, StatusError) else ""
+            _LOG.warning("who may read metrics cannot be asked: %s%s", text, hint)
+        self._said = text

@@ -1,0 +1,185 @@
+"""The HTTPS server: paths in, the pages of others out. Nothing here changes anything.
+
+Source: kubernetes cmd/kube-scheduler/app/server.go, newEndpointsHandler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from aiohttp import web
+
+from engine.clock import Clock
+from engine.display import one_line
+from engine.serving.access import Access
+from engine.serving.certificates import CertificateFiles, Certificates
+from engine.serving.health import Check, told
+
+_LOG = logging.getLogger(__name__)
+
+_OK, _NOT_FOUND, _BAD_METHOD, _FAULT = 200, 404, 405, 500
+_SHUTDOWN_SECONDS: Final = 0.5
+_ANY: Final = ("0.0.0.0", "::", "")
+
+Query = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page: what it is of, and its text for a query."""
+
+    content_type: str
+    text: Callable[[Query], str]
+
+
+class NoSuchPageError(Exception):
+    """A page has nothing to say about what it was asked; the message says why."""
+
+
+class ListenError(Exception):
+    """The address cannot be listened on; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """Where is listened, and with what."""
+
+    address: str = "0.0.0.0"
+    port: int = 10259
+    files: CertificateFiles = field(default_factory=CertificateFiles)
+    always_allowed: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
+    min_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
+
+
+@dataclass(slots=True)
+class Site:
+    """What is shown: checks by group (`livez`), pages by path (`/metrics`)."""
+
+    checks: dict[str, Sequence[Check]] = field(default_factory=dict)
+    pages: dict[str, Page] = field(default_factory=dict)
+
+
+class Server:
+    """One server; `start` it, then run `run` as a task, and `close` it at the end."""
+
+    def __init__(self, options: ServerOptions, site: Site, clock: Clock, *, host: str) -> None:
+        """Makes or loads the certificate.
+
+        Raises:
+            CertificateError: there is none.
+        """
+        self._options = options
+        self._site = site
+        self._certificates = Certificates(
+            options.files, clock, host=host, min_version=options.min_version
+        )
+        self.access = Access(clock, options.always_allowed)
+        self._runner: web.AppRunner | None = None
+        self._failing: dict[str, str] = {}
+
+    async def start(self) -> None:
+        """Listens.
+
+        Raises:
+            ListenError: the address is taken, or is not ours.
+        """
+        app = web.Application()
+        app.router.add_route("*", "/{path:.*}", self._answer)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
+        await runner.setup()
+        options = self._options
+        host = None if options.address in _ANY else options.address
+        site = web.TCPSite(
+            runner, host, options.port, ssl_context=self._certificates.context, reuse_address=True
+        )
+        try:
+            await site.start()
+        except OSError as error:
+            await runner.cleanup()
+            raise ListenError(
+                f"cannot listen on {options.address}:{options.port}: {one_line(str(error))}; give"
+                " another --secure-port, or 0 to serve nothing"
+            ) from error
+        self._runner = runner
+        _LOG.info('Serving address="%s" port=%d', options.address, self.port)
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        assert self._runner is not None
+        return int(self._runner.addresses[0][1])
+
+    def start_tasks(
+        self, start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+    ) -> asyncio.Task[None]:
+        """Looks after the certificate."""
+        return start(self._certificates.run())
+
+    async def close(self) -> None:
+        """No longer listens."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        path = request.path
+        header = request.headers.get("Authorization", "")
+        refusal = await self.access.refusal(request.method, path, header)
+        if refusal is not None:
+            return _text(refusal.status, refusal.text)
+        if request.method not in ("GET", "HEAD"):
+            return _text(_BAD_METHOD, "only GET")
+        group, _, name = path.strip("/").partition("/")
+        checks = self._site.checks.get(group)
+        if checks is not None:
+            return self._checked(group, name, checks, request)
+        page = self._site.pages.get(path)
+        if page is None:
+            return _text(_NOT_FOUND, f"there are: {' '.join(self.paths)}")
+        try:
+            text = page.text(request.query)
+        except NoSuchPageError as why:
+            return _text(_NOT_FOUND, str(why))
+        return web.Response(text=text, headers=_headers(page.content_type))
+
+    def _checked(
+        self, group: str, name: str, checks: Sequence[Check], request: web.Request
+    ) -> web.Response:
+        if name:
+            checks = [check for check in checks if check.name == name]
+            if not checks:
+                return _text(_NOT_FOUND, f"there is no check {name}")
+        verdict = told(
+            group,
+            checks,
+            verbose="verbose" in request.query,
+            exclude=request.query.getall("exclude", []),
+        )
+        if verdict.why != self._failing.get(group, ""):
+            if verdict.why:
+                _LOG.warning("%s check failed: %s", group, verdict.why)
+            self._failing[group] = verdict.why
+        return _text(_OK if verdict.well else _FAULT, verdict.text)
+
+    @property
+    def paths(self) -> list[str]:
+        """All that can be asked for."""
+        groups = [f"/{group}" for group in self._site.checks]
+        each = [f"/{g}/{check.name}" for g, checks in self._site.checks.items() for check in checks]
+        return sorted([*groups, *each, *self._site.pages])
+
+
+def _text(status: int, text: str) -> web.Response:
+    return web.Response(status=status, text=text, headers=_headers("text/plain; charset=utf-8"))
+
+
+def _headers(content_type: str) -> dict[str, str]:
+    return {
+        "Content-Type": content_type,
+        "Cache-Control": "no-cache, private",
+        "X-Content-Type-Options": "nosniff",
+    }

@@ -1,0 +1,276 @@
+"""The server on loopback: certificates that change, and who may read what."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import ssl
+from datetime import UTC, datetime
+
+import aiohttp
+import pytest
+
+from engine.clock import ManualClock
+from engine.kube.errors import Unreachable
+from engine.kube.objects import ObjectWriter
+from engine.kube.session import Response
+from engine.serving.access import Access
+from engine.serving.certificates import CertificateError, CertificateFiles, Certificates, made
+from engine.serving.health import PING, Check
+from engine.serving.server import ListenError, NoSuchPageError, Page, Server, ServerOptions, Site
+from tests.cluster.certificates import Authority
+from tests.scenarios.fake_server import status
+
+DAY = 86_400.0
+
+
+class Reviews:
+    """An API server that knows two tokens, and who may read what."""
+
+    def __init__(self):
+        self.asked, self.away = [], False
+
+    async def request(self, method, path, *, body, **_):
+        if self.away:
+            raise Unreachable("connection refused")
+        review = json.loads(body)
+        self.asked.append(review["kind"])
+        spec = review["spec"]
+        if review["kind"] == "TokenReview":
+            name = {"good": "anna", "root": "root"}.get(spec["token"])
+            groups = ["system:masters"] if name == "root" else []
+            found = {
+                "authenticated": bool(name),
+                "user": {"username": name or "", "groups": groups},
+            }
+        else:
+            found = {
+                "allowed": spec["user"] == "anna" and spec["nonResourceAttributes"]["verb"] == "get"
+            }
+        return Response(201, {}, json.dumps({"status": found}).encode())
+
+
+def refused(access, *requests):
+    async def ask():
+        return [await access.refusal(*one) for one in requests]
+
+    return [None if one is None else one.status for one in asyncio.run(ask())]
+
+
+@pytest.fixture
+def reviewed():
+    clock, reviews = ManualClock(), Reviews()
+    access = Access(clock, ("/livez", "/open/*"))
+    access.ask(ObjectWriter(reviews))
+    return access, reviews, clock
+
+
+class TestAccess:
+    def test_what_is_open_is_for_everybody(self, reviewed):
+        access, reviews, _ = reviewed
+        assert refused(access, ("GET", "/livez", ""), ("GET", "/open/x", "")) == [None, None]
+        assert reviews.asked == []
+        assert refused(access, ("GET", "/livez/ping", "")) == [403], "that path and no other"
+
+    @pytest.mark.parametrize(
+        ("method", "authorization", "code"),
+        [
+            ("GET", "Bearer good", None),
+            ("GET", "bearer good", None),
+            ("GET", "Bearer root", None),
+            ("GET", "", 403),
+            ("GET", "Bearer bad", 401),
+            ("GET", "Bearer ", 401),
+            ("GET", "Basic good", 401),
+            ("GET", f"Bearer {'x' * 100_000}", 401),
+            ("POST", "Bearer good", 403),
+        ],
+    )
+    def test_a_path_that_is_not_open(self, reviewed, method, authorization, code):
+        assert refused(reviewed[0], (method, "/metrics", authorization)) == [code]
+
+    def test_answers_are_kept_for_ten_seconds(self, reviewed):
+        access, reviews, clock = reviewed
+        request = ("GET", "/metrics", "Bearer good")
+        assert refused(access, request, request, request) == [None] * 3
+        assert reviews.asked == ["TokenReview", "SubjectAccessReview"]
+        clock.advance(11)
+        assert refused(access, request) == [None]
+        assert len(reviews.asked) == 4
+
+    def test_what_cannot_be_asked_is_refused_and_told_once(self, reviewed, caplog):
+        access, reviews, _ = reviewed
+        reviews.away = True
+        request = ("GET", "/metrics", "Bearer good")
+        with caplog.at_level(logging.WARNING):
+            assert refused(access, request, request) == [503, 503]
+        assert len(caplog.records) == 1
+        assert refused(Access(ManualClock(), ()), request) == [503], "not connected yet"
+
+    def test_a_review_that_may_not_be_made_names_itself(self, reviewed, caplog):
+        access, reviews, _ = reviewed
+
+        async def forbidden(*_, **__):
+            return Response(
+                403, {}, status(403, 'cannot create resource "tokenreviews"', "Forbidden")
+            )
+
+        reviews.request = forbidden
+        assert refused(access, ("GET", "/metrics", "Bearer good")) == [503]
+        assert 'cannot create resource "tokenreviews"' in caplog.text
+
+
+# ---- certificates --------------------------------------------------------------------------------
+
+
+class Rotating:
+    """Certificates whose rests are turned by hand."""
+
+    def __init__(self, files, clock):
+        self.rested = asyncio.Event()
+        self.certificates = Certificates(files, clock, host="here", sleep=self._sleep)
+
+    async def _sleep(self, seconds):
+        await self.rested.wait()
+        self.rested.clear()
+
+    async def look(self):
+        self.rested.set()
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (CertificateFiles(certificate="a"), "--tls-cert-file and --tls-private-key-file belong"),
+        (CertificateFiles("no.crt", "no.key"), r"cannot be used: no.crt: No such file"),
+    ],
+)
+def test_a_certificate_that_cannot_be_used_is_refused(given, said):
+    with pytest.raises(CertificateError, match=said):
+        Certificates(given, ManualClock(), host="here")
+
+
+def test_a_pair_that_does_not_match_is_refused(tmp_path):
+    one, other = Authority(tmp_path / "a").server("x"), Authority(tmp_path / "b").server("x")
+    with pytest.raises(CertificateError, match="KEY_VALUES_MISMATCH"):
+        Certificates(
+            CertificateFiles(str(one.certificate), str(other.key)), ManualClock(), host="h"
+        )
+
+
+def test_files_that_change_are_served_and_broken_ones_are_not(tmp_path, caplog):
+    async def main():
+        pair = Authority(tmp_path / "a").server("tls")
+        new = Authority(tmp_path / "b").server("tls")
+        rotating = Rotating(CertificateFiles(str(pair.certificate), str(pair.key)), ManualClock())
+        task = asyncio.get_running_loop().create_task(rotating.certificates.run())
+        context = rotating.certificates.context
+        served = []
+
+        async def serve(reader, writer):
+            writer.close()
+
+        server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
+        port = server.sockets[0].getsockname()[1]
+
+        async def look():
+            await rotating.look()
+            loop = asyncio.get_running_loop()
+            pem = await loop.run_in_executor(None, ssl.get_server_certificate, ("127.0.0.1", port))
+            served.append(pem)
+
+        await look()
+        pair.certificate.write_text("broken")
+        await look()
+        await look()
+        pair.key.write_bytes(new.key.read_bytes())
+        pair.certificate.write_bytes(new.certificate.read_bytes())
+        await look()
+        task.cancel()
+        server.close()
+        assert served[0] == served[1] == served[2]
+        assert served[3] == new.certificate.read_text()
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(main())
+    told = [r for r in caplog.records if "the certificate in force stays" in r.getMessage()]
+    assert len(told) == 1
+
+
+def test_our_own_is_kept_in_a_folder_and_renewed_in_time(tmp_path):
+    clock = ManualClock()
+    files = CertificateFiles(folder=str(tmp_path / "certs"))
+
+    async def main():
+        rotating = Rotating(files, clock)
+        task = asyncio.get_running_loop().create_task(rotating.certificates.run())
+        pem, key = tmp_path / "certs" / "berth.crt", tmp_path / "certs" / "berth.key"
+        first = pem.read_bytes()
+        assert key.stat().st_mode & 0o777 == 0o600
+        Certificates(files, clock, host="here")
+        assert pem.read_bytes() == first, "a restart takes the one that is there"
+        clock.advance(200 * DAY)
+        await rotating.look()
+        assert pem.read_bytes() == first
+        clock.advance(60 * DAY)
+        await rotating.look()
+        assert pem.read_bytes() != first
+        task.cancel()
+
+    asyncio.run(main())
+
+
+def test_a_certificate_of_our_own_is_for_its_host_whatever_that_is():
+    for host in ("scheduler-7", "ümlaut", "x" * 300):
+        certificate, key, until = made(host, datetime(2026, 1, 1, tzinfo=UTC))
+        assert certificate.startswith(b"-----BEGIN CERTIFICATE")
+        assert key.startswith(b"-----BEGIN PRIVATE KEY")
+        assert until.year == 2027
+
+
+# ---- the whole -----------------------------------------------------------------------------------
+
+
+def test_pages_and_checks_over_https():
+    def page(query):
+        if "nobody" in query:
+            raise NoSuchPageError("nobody is here")
+        return "{}"
+
+    async def main():
+        wrong = [""]
+        site = Site(
+            {"livez": (PING,), "readyz": (PING, Check("rules", lambda: wrong[0]))},
+            {"/page": Page("application/json", page)},
+        )
+        clock = ManualClock()
+        options = ServerOptions("127.0.0.1", 0, always_allowed=("/*",))
+        server = Server(options, site, clock, host="here")
+        await server.start()
+        with pytest.raises(ListenError, match="give another --secure-port, or 0"):
+            await Server(ServerOptions("127.0.0.1", server.port), site, clock, host="here").start()
+        async with aiohttp.ClientSession() as client:
+
+            async def ask(path, method="GET"):
+                url = f"https://127.0.0.1:{server.port}{path}"
+                async with client.request(method, url, ssl=False) as answer:
+                    return answer.status, await answer.text()
+
+            assert await ask("/livez") == (200, "ok")
+            assert await ask("/readyz/rules") == (200, "ok")
+            wrong[0] = "none in force"
+            code, text = await ask("/readyz?verbose")
+            assert (code, "[-]rules failed: reason withheld" in text) == (500, True)
+            assert "none in force" not in text
+            assert (await ask("/readyz?exclude=rules"))[0] == 200
+            assert (await ask("/readyz/none"))[0] == 404
+            assert await ask("/page") == (200, "{}")
+            assert await ask("/page?nobody") == (404, "nobody is here")
+            assert (await ask("/nowhere"))[0] == 404
+            assert (await ask("/page", "POST"))[0] == 405
+        await server.close()
+
+    asyncio.run(main())
