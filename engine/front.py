@@ -22,6 +22,7 @@ from engine.inforce import InForce
 from engine.kube.election import Candidate
 from engine.kube.gate import Gate
 from engine.kube.objects import ObjectWriter
+from engine.kube.protocol import Phase
 from engine.kube.reflector import Reflector
 from engine.kube.session import Session
 from engine.queue import SchedulingQueue
@@ -184,6 +185,8 @@ class Front:
             lambda: {
                 (health.resource,): health.quiet_seconds
                 for health in (one.health() for one in rooms.reflectors)
+                # Of what the server does not have, or keeps to itself, nothing is to be heard.
+                if health.phase is not Phase.ABSENT
             },
         )
         read(AWAY, lambda: self._of_gate(lambda gate: gate.away))

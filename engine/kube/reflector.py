@@ -115,7 +115,7 @@ class Handler(Protocol[T_contra]):
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How a reflector is. `quiet_seconds` counts from the last list, event or bookmark."""
+    """How a reflector is. `quiet_seconds` counts from the last answer to a list or watch, event or bookmark."""
 
     resource: str
     phase: Phase
@@ -351,6 +351,8 @@ class Reflector(Generic[T]):
         try:
             async with aclosing(stream):
                 async for chunk in stream:
+                    # That a watch begins is news: of kinds that do not change there is no other.
+                    self._heard = self._clock.monotonic()
                     accepted = True
                     if chunk:
                         await self._chunk(chunk, progress)
