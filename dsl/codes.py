@@ -25,6 +25,9 @@ GONE: Final[Mapping[str, str]] = MappingProxyType(
         "P221": "`a ?? 1 * 10` is read as `(a ?? 1) * 10`, and no longer warned of.",
         "P228": "A query whose result names no node is told by P402, with an inventory of the"
         " cluster, and by the scheduler's log.",
+        "P313": "A `sum` in a score is over the candidates; say `over nodes` for all nodes.",
+        "P315": "An aggregate of a score is over the candidates, any other over all nodes; `over`"
+        " says which.",
         "P229": "A fallback that is never taken is no longer told.",
     }
 )

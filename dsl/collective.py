@@ -4,10 +4,12 @@
 (milli-cores).
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
+import numpy as np
 from msgspec import Struct, field
+from numpy.typing import NDArray
 
 Amounts = Mapping[str, float]
 
@@ -15,11 +17,9 @@ Amounts = Mapping[str, float]
 # ---- preemption
 
 
-class Budget(Struct, frozen=True):
-    """A disruption budget: the pod rows that it covers, and how many of them may still go."""
-
-    pods: frozenset[int]
-    allowed: int
+#: Node rows and, for each, what would be evicted there (`victims.count`) -> what compares; less is
+#: better.
+Rank = Callable[[NDArray[np.intp], Mapping[str, NDArray[Any]]], NDArray[Any]]
 
 
 class Evictions(Struct, frozen=True, eq=False, kw_only=True):
@@ -27,45 +27,15 @@ class Evictions(Struct, frozen=True, eq=False, kw_only=True):
 
     Attributes:
         ordered: the pod rows that may go, the first to go first.
-        taken: which of some of them, in their order, go together; quotas stop at their minimum.
-        cost: node row, victims and broken budgets -> what compares; less is better.
+        ranks: what chooses among nodes, the first before all others.
         limit: victims at most, None without a limit.
         across: on how many nodes at most.
     """
 
     ordered: tuple[int, ...]
-    cost: Callable[[int, Sequence[int], int], tuple[Any, ...]]
-    taken: Callable[[Sequence[int]], tuple[int, ...]] = tuple
+    ranks: tuple[Rank, ...]
     limit: int | None = None
     across: int = 1
-
-
-class DryRun(Protocol):
-    """Asks all filters and quotas about the pod while some pod rows are thought away."""
-
-    def fits(self, row: int, gone: frozenset[int]) -> bool:
-        """Whether the node of a row takes the pod."""
-
-    def nodes(self, gone: frozenset[int]) -> Sequence[int]:
-        """All node rows that take the pod."""
-
-
-class Preemption(Struct, frozen=True):
-    """What a search for victims found.
-
-    Attributes:
-        row: the node row to nominate; -1 where nothing helps.
-        victims: the pod rows to evict, the first to go first.
-        violations: how many of them a disruption budget protects.
-        runs: dry runs that it took.
-        cut_short: whether the bound on dry runs ended the search.
-    """
-
-    row: int = -1
-    victims: tuple[int, ...] = ()
-    violations: int = 0
-    runs: int = 0
-    cut_short: bool = False
 
 
 # ---- gangs
@@ -91,82 +61,6 @@ class GangTerms(Struct, frozen=True, kw_only=True):
     within: str | None = None
 
 
-class Gang(Struct, frozen=True, kw_only=True):
-    """The gang of a pod, which is a member itself and in none of the tuples before it is placed.
-
-    Attributes:
-        key: what its members have in common, within one namespace.
-        minimum: how many members start together; NaN where nothing says so.
-        bound: pod rows of members that are bound.
-        assumed: pod rows of members that have a node and wait for their binding.
-        pending: rows of members in the table `queue`.
-        placed: whether the pod is among `assumed`: from `reserve` on.
-        wait_seconds: how long members wait for each other.
-        rests_until: epoch seconds before which a gang that failed is not tried; NaN: it may be.
-        tolerance: the share of the minimum that may be missing when its members are planned.
-        within: the domain of nodes that holds the whole gang, None where it may be scattered.
-    """
-
-    key: str | float
-    minimum: float
-    bound: tuple[int, ...] = ()
-    assumed: tuple[int, ...] = ()
-    pending: tuple[int, ...] = ()
-    placed: bool = False
-    wait_seconds: float = 60.0
-    rests_until: float = float("nan")
-    tolerance: float = 0.0
-    within: str | None = None
-
-    @property
-    def reserved(self) -> int:
-        """Members that have a node."""
-        return len(self.bound) + len(self.assumed)
-
-    @property
-    def size(self) -> int:
-        """All members there are."""
-        return self.reserved + len(self.pending) + (0 if self.placed else 1)
-
-
-#: The pod itself among the members to place; others are rows of the table `queue`.
-SELF = -1
-
-
-class Placer(Protocol):
-    """Places members of a gang one after the other, on one snapshot."""
-
-    def place(
-        self, member: int, allowed: frozenset[int] | None, before: Sequence[tuple[int, int]]
-    ) -> int | None:
-        """Returns the node row that a member gets; None: no node takes it.
-
-        Args:
-            member: `SELF` or a row of the table `queue`.
-            allowed: the node rows it may go to; None: all.
-            before: members that are placed already, and their node rows.
-        """
-
-
-class GangPlan(Struct, frozen=True):
-    """Where the members of a gang fit together.
-
-    Attributes:
-        placements: domain -> member and node row; without `within` the domain is empty.
-        allowed: the node rows where the pod may go; None: wherever it fits alone.
-        most: the most members that would be running in any domain.
-    """
-
-    placements: Mapping[str, tuple[tuple[int, int], ...]]
-    allowed: frozenset[int] | None
-    most: int
-
-    @property
-    def fits(self) -> bool:
-        """Whether the gang may start."""
-        return bool(self.placements)
-
-
 # ---- quotas
 
 
@@ -177,6 +71,13 @@ class Limits(Struct, frozen=True):
     maximum: Amounts = field(default_factory=dict)
 
 
+class Pool(Struct, frozen=True):
+    """What all quotas together use, and what they guarantee: the resources that some guarantees."""
+
+    used: Amounts = field(default_factory=dict)
+    minimum: Amounts = field(default_factory=dict)
+
+
 class QuotaUse(Struct, frozen=True, kw_only=True):
     """The quotas as a pod finds them, and what it would add.
 
@@ -184,6 +85,7 @@ class QuotaUse(Struct, frozen=True, kw_only=True):
         key: whose quota it is; None where the pod has none.
         limits: by key.
         used: by key, what the pods there are ask for.
+        pool: what all together use and guarantee.
         asked: what the pod asks for.
         before: what pods nominated to a node that come before it will use of its own quota.
         nominated: by key, what those of other quotas will use.
@@ -192,24 +94,40 @@ class QuotaUse(Struct, frozen=True, kw_only=True):
     key: str | float | None
     limits: Mapping[str | float, Limits]
     used: Mapping[str | float, Amounts]
+    pool: Pool
     asked: Amounts
     before: Amounts = field(default_factory=dict)
     nominated: Mapping[str | float, Amounts] = field(default_factory=dict)
+
+
+def pool_of(limits: Mapping[str | float, Limits], used: Mapping[str | float, Amounts]) -> Pool:
+    """Returns what quotas come to together. Linear in their number."""
+    names = sorted({name for one in limits.values() for name in one.minimum})
+    return Pool(
+        {name: sum(used[one].get(name, 0.0) for one in used if one in limits) for name in names},
+        {name: sum(one.minimum.get(name, 0.0) for one in limits.values()) for name in names},
+    )
 
 
 class Claims(Struct, frozen=True, eq=False, kw_only=True):
     """The pods that an elastic quota may look at to make room for a pod.
 
     Attributes:
-        ordered: their rows, the first to go first.
-        keys: whose quota each is of, None where it has none.
-        less: those that are less important than the pod.
-        amounts: what each asks for, of the resources that quotas name.
-        cost: as of `Evictions`.
+        ordered: (n,) their rows, the first to go first.
+        nodes: (n,) the node row of each.
+        keys: whose quotas they are of; None stands for none.
+        key: (n,) which of `keys` each has.
+        less: (n,) those that are less important than the pod.
+        leaving: (n,) those that are being deleted: they are used up to the end, and go anyway.
+        amounts: resource -> (n,) what each asks for, of the resources that quotas name.
+        ranks: as of `Evictions`.
     """
 
-    ordered: tuple[int, ...]
-    keys: Mapping[int, str | float | None]
-    less: frozenset[int]
-    amounts: Mapping[int, Amounts]
-    cost: Callable[[int, Sequence[int], int], tuple[Any, ...]]
+    ordered: NDArray[np.intp]
+    nodes: NDArray[np.intp]
+    keys: tuple[str | float | None, ...]
+    key: NDArray[np.intp]
+    less: NDArray[np.bool_]
+    leaving: NDArray[np.bool_]
+    amounts: Mapping[str, NDArray[np.float64]]
+    ranks: tuple[Rank, ...]

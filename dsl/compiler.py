@@ -326,7 +326,7 @@ def _same_names(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
 
 
 def _two_sorts(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
-    sorts = [(plan, rule) for plan in plans for rule in plan.sorts if plan.mode != "off"]
+    sorts = [(plan, rule) for plan in plans for rule in plan.sorts if plan.mode == "enforce"]
     for plan, rule in sorts[1:]:
         first = sorts[0][0]
         name = first.source.name if first.used is None else f"`{first.used.name}`"

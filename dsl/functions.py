@@ -344,6 +344,7 @@ DURATION_SECONDS: Final = MappingProxyType(
     }
 )
 _MAX_DIGITS: Final = 64
+_PLAIN: Final = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 _VERSION: Final = re.compile(r"[vV]?(\d+(?:[.-]\d+)*)", re.ASCII)
 _VERSION_PARTS: Final = 4
 _VERSION_DIGITS: Final = 4
@@ -413,6 +414,8 @@ def parse_number(text: str) -> float:
     if text.endswith("%"):
         exact = exact_decimal(text[:-1])
         return MISSING if exact is None else to_float(exact / 100)
+    if len(text) <= _MAX_DIGITS and _PLAIN.fullmatch(text):
+        return float(text) + 0.0  # The nearest float, as of the exact number; no -0.
     return parse_quantity(text)
 
 

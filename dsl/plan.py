@@ -36,7 +36,7 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from dsl import ir
-from dsl.collective import Claims, Evictions, Gang, GangTerms, Limits, QuotaUse
+from dsl.collective import Amounts, Claims, Evictions, GangTerms, Limits, QuotaUse
 from dsl.ir import FilterCore, ScoreCore
 from dsl.source import SourceFile, Span
 
@@ -366,21 +366,21 @@ class GangRule(RuleBase, frozen=True, eq=False, kw_only=True):
 
     `key` is what the members of the pod's gang have in common, None for a pod that is in none;
     `terms` what the gang asks for; `mates` the rows of its other members among the pods on nodes.
-    `gang` is all that at once, with the members that wait.
     """
 
     core: ir.GangCore
     key: Callable[[Subject, World], str | float | None]
     terms: Callable[[Subject, World], GangTerms | None]
     mates: Callable[[Subject, World], tuple[int, ...]]
-    gang: Callable[[Subject, World], Gang | None]
 
 
 class QuotaRule(RuleBase, frozen=True, eq=False, kw_only=True):
     """A compiled `quota:`.
 
     `use` takes the quotas that are objects of the cluster, by key; `message` is what the policy
-    says of a pod that does not fit; `claims` whom an elastic one may look at to make room.
+    says of a pod that does not fit; `claims` whom an elastic one may look at to make room. `owner`
+    says whose quota a pod is of by what it reads of the pod (`owner_reads`, None if more than that
+    and its namespace), `used` what pods with a node use of some resources, by owner.
     """
 
     core: ir.QuotaCore
@@ -388,6 +388,9 @@ class QuotaRule(RuleBase, frozen=True, eq=False, kw_only=True):
     use: Callable[[Subject, World, Quotas], QuotaUse]
     message: Callable[[Subject, World], str | None]
     claims: Callable[[Subject, World, QuotaUse], Claims]
+    owner: Callable[[Subject, World], str | float | None]
+    used: Callable[[Subject, World, Sequence[str]], Mapping[str | float, Amounts]]
+    owner_reads: frozenset[str] | None
 
 
 class Stop(Struct, frozen=True):

@@ -122,7 +122,8 @@ def _cycle() -> Iterator[FieldSpec]:
             )
     doc = "pods bound to or assumed on any node"
     yield FieldSpec("cluster.pods", PODS, level, doc, changes=True, wakes=("nodes", "pods"))
-    yield FieldSpec("queue.pods", PODS, level, "pending pods", changes=True)
+    doc = "pods that wait for a node, without the pod itself"
+    yield FieldSpec("queue.pods", PODS, level, doc, changes=True, wakes=("queue",))
 
 
 def _pod_like(owner: str, level: Level) -> Iterator[FieldSpec]:
@@ -166,6 +167,8 @@ def _pod_like(owner: str, level: Level) -> Iterator[FieldSpec]:
         yield text(name, doc, keyed=True, optional=True, wire=wire, letters=letters)
     doc = "top owner: the Deployment, not its ReplicaSet"
     yield text("workload", doc, optional=True, letters=NAME)
+    doc = "name of its group: schedulingGroup, else the label scheduling.x-k8s.io/pod-group"
+    yield text("group", doc, optional=True, letters=NAME)
     yield text("toleration", "value of a toleration, empty for Exists", keyed=True, optional=True)
     yield text("owner.kind", "kind of the controlling owner", optional=True)
     yield text("owner.name", "name of the controlling owner", optional=True)
@@ -194,17 +197,29 @@ def _pod() -> Iterator[FieldSpec]:
     yield from _pod_like("pod", level)
     yield FieldSpec("pod.images", TEXTS, level, "images of all containers")
     yield FieldSpec("pod.containers", TEXTS, level, "containers of the pod; in `len` their number")
+    for name, of, doc in (
+        ("queued_at", TIME, "when it last entered the queue"),
+        ("first_attempt_at", TIME, "when it was first let into the queue"),
+        ("attempts", NUMBER, "how often it was tried before"),
+    ):
+        yield FieldSpec(f"pod.{name}", of, level, doc, optional=True, wakes=("tries",))
+    doc = "node that the pod of its name, or else the last one of its workload, has left"
+    yield FieldSpec("pod.previous_node", TEXT, level, doc, optional=True, wakes=("pods",))
+    for part in ("label", "annotation"):
+        yield FieldSpec(
+            f"workload.{part}",
+            TEXT,
+            level,
+            f"{part} of the pod's workload",
+            keyed=True,
+            optional=True,
+            wakes=("workloads",),
+            letters=WORD if part == "label" else "",
+        )
+    doc = "how many pods the workload asks for at a time"
     yield FieldSpec(
-        "pod.queued_at",
-        TIME,
-        level,
-        "when the pod last entered the queue; a running scheduler knows it in `sort` only",
-        optional=True,
+        "workload.replicas", NUMBER, level, doc, optional=True, wakes=("workloads",), low=0.0
     )
-    doc = "when it was first tried; in a running scheduler *later*"
-    yield FieldSpec("pod.first_attempt_at", TIME, level, doc, optional=True)
-    doc = "how often it has been tried; in a running scheduler *later*"
-    yield FieldSpec("pod.attempts", NUMBER, level, doc, optional=True)
     for name, of, doc in (
         ("group.name", TEXT, "name of the pod's group"),
         ("group.min_member", NUMBER, "members the group needs"),
@@ -216,12 +231,10 @@ def _pod() -> Iterator[FieldSpec]:
         ("group.created", TIME, "when the group was created"),
         ("group.last_failure", TIME, "when the group last failed"),
     ):
-        yield FieldSpec(name, of, level, doc, optional=True, changes=True, wakes=("groups",))
+        counted = name.rpartition(".")[2] in ("size", "assigned", "reserved", "waiting")
+        wakes = ("groups", "pods", "queue") if counted else ("groups",)
+        yield FieldSpec(name, of, level, doc, optional=True, changes=True, wakes=wakes)
     later = (
-        ("pod.previous_node", TEXT, "node of its predecessor"),
-        ("workload.label", TEXT, "label of the pod's workload"),
-        ("workload.annotation", TEXT, "annotation of the pod's workload"),
-        ("workload.replicas", NUMBER, "replicas the workload asks for"),
         ("quota.name", TEXT, "name of the quota of the namespace"),
         ("quota.over_max_with_pod", BOOL, "over its maximum with this pod"),
         ("quota.over_min_with_pod", BOOL, "over its minimum with this pod"),
@@ -229,7 +242,7 @@ def _pod() -> Iterator[FieldSpec]:
         ("quota.max", NUMBER, "maximum of a resource"),
         ("quota.used", NUMBER, "use of a resource"),
     )
-    keyed = {"label", "annotation", "min", "max", "used"}
+    keyed = {"min", "max", "used"}
     for name, of, doc in later:
         yield FieldSpec(
             name,
@@ -239,6 +252,7 @@ def _pod() -> Iterator[FieldSpec]:
             keyed=name.rsplit(".", 1)[1] in keyed,
             optional=of is not BOOL,
             changes=name.startswith("quota."),
+            wakes=("pods", "quotas") if name.startswith("quota.") else (),
         )
     yield FieldSpec("namespace.name", TEXT, level, "namespace of the pod", letters=NAME)
     for part in ("label", "annotation"):
@@ -364,16 +378,21 @@ def _node() -> Iterator[FieldSpec]:
     doc = "pod addresses"
     yield FieldSpec("node.ips.capacity", NUMBER, level, doc, optional=True, wakes=wakes, low=0.0)
     yield FieldSpec("node.ips.free", NUMBER, level, "pod addresses left", optional=True, **free)
-    later = (
-        ("node.nominated", PODS, "pods nominated to the node"),
-        ("node.finished", PODS, "pods that finished on the node in the last hour"),
-        ("node.heartbeat", TIME, "when the node's Lease was renewed"),
-        ("node.volumes.attached", NUMBER, "volumes attached"),
-        ("node.volumes.limit", NUMBER, "volumes that may be attached"),
+    for name, doc, wakes in (
+        ("nominated", "pods that wait and are promised the node", ("nominations",)),
+        ("finished", "pods that finished on the node in the last hour", ("finished", "time")),
+    ):
+        yield FieldSpec(f"node.{name}", PODS, level, doc, changes=True, wakes=wakes)
+    doc = "when the node's Lease was renewed"
+    yield FieldSpec("node.heartbeat", TIME, level, doc, optional=True, wakes=("leases",))
+    doc = "claims and generic ephemeral volumes of the node's pods"
+    yield FieldSpec(
+        "node.volumes.attached", NUMBER, level, doc, changes=True, wakes=("pods",), low=0.0
     )
-    for name, of, doc in later:
-        moves = of is PODS or name == "node.volumes.attached"
-        yield FieldSpec(name, of, level, doc, optional=of is not PODS, changes=moves)
+    doc = "volumes that the node's drivers can attach, all together"
+    yield FieldSpec(
+        "node.volumes.limit", NUMBER, level, doc, optional=True, wakes=("drivers",), low=0.0
+    )
 
 
 def _it() -> Iterator[FieldSpec]:
@@ -396,13 +415,13 @@ def _it() -> Iterator[FieldSpec]:
         doc = f"value of a{'n' if part == 'annotation' else ''} {part} of the pod's namespace"
         yield FieldSpec(f"it.namespace.{part}", TEXT, level, doc, keyed=True, optional=True)
     doc = "when a pending pod last entered the queue"
-    yield FieldSpec("it.queued_at", TIME, level, doc, optional=True)
-    doc = "when a pending pod was first tried"
-    yield FieldSpec("it.first_attempt_at", TIME, level, doc, optional=True)
-    doc = "how often a pending pod has been tried"
-    yield FieldSpec("it.attempts", NUMBER, level, doc, optional=True)
+    yield FieldSpec("it.queued_at", TIME, level, doc, optional=True, wakes=("queue",))
+    doc = "when a pending pod was first let into the queue"
+    yield FieldSpec("it.first_attempt_at", TIME, level, doc, optional=True, wakes=("queue",))
+    doc = "how often a pending pod was tried before"
+    yield FieldSpec("it.attempts", NUMBER, level, doc, optional=True, wakes=("queue",))
     doc = "when it finished"
-    yield FieldSpec("it.finished_at", TIME, level, doc, optional=True)
+    yield FieldSpec("it.finished_at", TIME, level, doc, optional=True, wakes=("finished",))
     doc = "whether its quota is over its minimum"
     yield FieldSpec("it.quota.over_min", BOOL, level, doc)
 

@@ -6,6 +6,7 @@ tree.
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -13,7 +14,7 @@ from dsl.foreign import closest as closest
 from dsl.foreign import edit_distance
 from dsl.functions import AGGREGATES as AGGREGATES
 from dsl.functions import FUNCTIONS
-from dsl.schema import CATALOGUE, FIELDS, KUBERNETES_PATHS, PLURALS, POD_SETS
+from dsl.schema import FIELDS, KUBERNETES_PATHS, PLURALS, POD_SETS
 
 _MAX_DISTANCE: Final = 2
 _SHORT: Final = 4
@@ -59,6 +60,7 @@ def closest_field(name: str) -> str | None:
     return best
 
 
+@lru_cache(maxsize=4096)
 def _apart(word: str, other: str) -> int:
     """Returns the edit distance of two words, something large where they are not close at all."""
     if word == other:
@@ -118,8 +120,6 @@ _PARTS: Final = MappingProxyType(
      "requested": "requested", "requests": "requested", "request": "requested",
      "used": "requested", "allocated": "requested", "reserved": "requested"}
 )  # fmt: skip
-_SIZES: Final = ("count", "size", "length", "len", "number", "total")
-_METRICS: Final = ("metric", "metrics", "prometheus", "usage", "stats")
 #: What is meant by names of others, each an owner and what is left of the path.
 _MEANT: Final = {
     "now - pod.created": "pod.age",
@@ -245,8 +245,6 @@ _CONCEPTS: Final = MappingProxyType(
         for path in paths.split()
     }
 )
-#: What a field of the cluster's state is not, and where it is instead.
-_PENDING: Final = "the pod to place is always pending; of other pods ask `it.phase`"
 
 
 def field_for(path: str, key: str | None = None) -> Spelling | None:
@@ -261,7 +259,7 @@ def field_for(path: str, key: str | None = None) -> Spelling | None:
         return None
     owner = _OWNERS.get(words[0].lower())
     if owner is None:
-        return _concept(".".join(words)) or _without_owner(words, key) or _of_kubernetes(path)
+        return _concept(".".join(words)) or _of_kubernetes(path)
     if key is not None and len(words) == 1 and owner in ("node", "pod"):
         direct = f"{owner}.{key}"
         return Spelling(direct if direct in FIELDS else f"{owner}.label[{quoted_key(key)}]")
@@ -271,32 +269,10 @@ def field_for(path: str, key: str | None = None) -> Spelling | None:
     named = _keyed(owner, rest, key)
     if named is not None:
         return named
-    found = _concept(".".join((owner, *rest))) or _of_set_or_metric(owner, rest, key)
+    found = _concept(".".join((owner, *rest)))
     if found is None and owner in ("node", "cluster", "pod", "it"):
         found = _amount(owner, rest, key)
     return found or _of_kubernetes(".".join((owner, *rest))) or _of_kubernetes(path)
-
-
-def _of_set_or_metric(owner: str, rest: Sequence[str], key: str | None) -> Spelling | None:
-    """`node.metrics.cpu_usage`, `cluster.load`, `zone.pods.count`: another form, not a field."""
-    of_set = f"{owner}.{rest[0]}" if rest else ""
-    if of_set in POD_SETS and len(rest) > 1 and _plain(rest[-1]) in _SIZES:
-        return Spelling(f"count({of_set})")
-    if owner == "cluster" and key is None and len(rest) == 1 and rest[0] in CATALOGUE:
-        return Spelling(f"avg({rest[0]} over nodes)")
-    if owner not in ("node", "cluster") or not rest or _plain(rest[0]) not in _METRICS:
-        return None
-    name = key if key is not None else rest[-1] if rest[1:] else ""
-    return Spelling(name, note="a metric is read by its name alone:") if name in CATALOGUE else None
-
-
-def _without_owner(words: Sequence[str], key: str | None) -> Spelling | None:
-    """`labels.zone`, `self.name`: nobody says whose."""
-    if _plain(words[0]) in _KEYED and (key is not None or len(words) > 1):
-        named = _keyed("node", words, key) or _keyed("pod", words, key)
-        return None if named is None else named._replace(sure=False)
-    name = f"pod.{words[0]}"
-    return Spelling(name, sure=False) if len(words) == 1 and name in FIELDS else None
 
 
 def _without_frames(words: Sequence[str]) -> list[str]:
@@ -398,18 +374,6 @@ _FLAT: Final = {one.replace("_", "").lower(): one for one in FIELDS} | {
 }
 
 
-def field_hint(path: str) -> str | None:
-    """Returns what there is to know of a path that has no field, as a sentence."""
-    words = [_plain(one) for one in _without_frames(path.split("."))]
-    if words[-1] == "phase" and words[0] in ("pod", "status", "phase"):
-        return _PENDING
-    if any("affinity" in one for one in words):
-        return "what selector and required affinity of the pod allow is  node.eligible"
-    if any("topologyspread" in one for one in words):
-        return "pods are kept apart by a statement:  spread: over zone skew 1 hard"
-    return None
-
-
 # ---- functions
 
 _RATE: Final = 'a rate is made by the metric:  metric NAME = promql "rate(SERIES[5m])" by instance'
@@ -417,67 +381,32 @@ _NO_SORT: Final = "`rank(x)` is the share of the candidates with a smaller value
 #: Calls of other languages. `{0}` is the first argument, or what stands before the dot.
 _CALLS: Final = MappingProxyType(
     {
-        "size": "len({0})", "length": "len({0})", "strlen": "len({0})", "charlength": "len({0})",
-        "has": "{0} is present", "exists": "{0} is present", "isset": "{0} is present",
-        "defined": "{0} is present", "haskey": "{0} is present", "notnull": "{0} is present",
-        "hasvalue": "{0} is present", "ispresent": "{0} is present",
-        "isnull": "{0} is missing", "absent": "{0} is missing", "isnone": "{0} is missing",
-        "ismissing": "{0} is missing", "isempty": "{0} is missing", "isnan": "{0} is missing",
+        "size": "len({0})", "length": "len({0})", "has": "{0} is present",
+        "exists": "{0} is present", "isset": "{0} is present", "defined": "{0} is present",
+        "haskey": "{0} is present", "ispresent": "{0} is present", "isnull": "{0} is missing",
+        "absent": "{0} is missing", "isempty": "{0} is missing", "isnan": "{0} is missing",
         "startswith": "{0} starts with {1}", "hasprefix": "{0} starts with {1}",
-        "beginswith": "{0} starts with {1}", "prefix": "{0} starts with {1}",
         "endswith": "{0} ends with {1}", "hassuffix": "{0} ends with {1}",
         "contains": "{0} contains {1}", "includes": "{0} contains {1}",
-        "indexof": "{0} contains {1}", "find": "{0} contains {1}",
-        "matches": "{0} matches {1}", "match": "{0} matches {1}", "regexp": "{0} matches {1}",
-        "fullmatch": "{0} matches {1}", "like": "{0} like {1}", "fnmatch": "{0} like {1}",
-        "rematch": "{1} matches {0}", "regexmatch": "{1} matches {0}",
-        "globmatch": "{1} like {0}",
-        "equals": "{0} == {1}", "equalsignorecase": "lower({0}) == lower({1})",
-        "coalesce": "({?})", "ifnull": "({?})", "nvl": "({?})",
-        "orvalue": "({?})", "default": "({?})", "or": "({?})",
-        "int": "number({0})", "float": "number({0})", "double": "number({0})",
-        "tonumber": "number({0})", "num": "number({0})", "parseint": "number({0})",
-        "tofloat": "number({0})", "toint": "number({0})", "uint": "number({0})",
-        "str": "string({0})", "tostring": "string({0})", "text": "string({0})",
-        "timestamp": "time({0})", "date": "time({0})", "datetime": "time({0})",
-        "totime": "time({0})", "parsetime": "time({0})",
-        "mean": "avg({*})", "average": "avg({*})", "maximum": "max({*})", "minimum": "min({*})",
-        "greatest": "max({*})", "least": "min({*})", "total": "sum({*})", "fmax": "max({*})",
-        "fmin": "min({*})",
-        "clampmax": "min({0}, {1})", "clampmin": "max({0}, {1})",
-        "ceiling": "ceil({0})", "trunc": "floor({0})", "truncate": "floor({0})",
-        "power": "pow({0}, {1})", "fmod": "mod({0}, {1})", "modulo": "mod({0}, {1})",
+        "find": "{0} contains {1}", "matches": "{0} matches {1}", "match": "{0} matches {1}",
+        "regexp": "{0} matches {1}", "like": "{0} like {1}", "rematch": "{1} matches {0}",
+        "equals": "{0} == {1}", "coalesce": "({?})", "ifnull": "({?})", "orvalue": "({?})",
+        "default": "({?})", "or": "({?})", "int": "number({0})", "float": "number({0})",
+        "double": "number({0})", "tonumber": "number({0})", "tofloat": "number({0})",
+        "str": "string({0})", "tostring": "string({0})", "timestamp": "time({0})",
+        "date": "time({0})", "mean": "avg({*})", "average": "avg({*})", "maximum": "max({*})",
+        "minimum": "min({*})", "greatest": "max({*})", "least": "min({*})", "total": "sum({*})",
+        "clampmax": "min({0}, {1})", "clampmin": "max({0}, {1})", "ceiling": "ceil({0})",
+        "trunc": "floor({0})", "power": "pow({0}, {1})", "modulo": "mod({0}, {1})",
         **dict.fromkeys(("log", "ln"), "(log2({0}) / log2(2.718281828))"),
-        "fabs": "abs({0})", "absolute": "abs({0})",
-        "uppercase": "upper({0})", "toupper": "upper({0})", "upperascii": "upper({0})",
-        "lowercase": "lower({0})", "tolower": "lower({0})", "lowerascii": "lower({0})",
-        "concat": "join({*})", "format": "join({*})", "concatenate": "join({*})",
-        "if": "if {0} then {1} else {2}", "iff": "if {0} then {1} else {2}",
-        "cond": "if {0} then {1} else {2}", "not": "not ({0})",
-        "isgreaterthan": "{0} > {1}", "islessthan": "{0} < {1}", "compareto": "{0} - {1}",
-        "isgreaterthanorequal": "{0} >= {1}", "gt": "{0} > {1}", "lt": "{0} < {1}",
-        "gte": "{0} >= {1}", "lte": "{0} <= {1}", "eq": "{0} == {1}", "neq": "{0} != {1}",
-        "nth": "item({0}, {1})", "get": "{0}[{1}]", "trim": "{0}", "strip": "{0}",
-        "since": "now - {0}", "timesince": "now - {0}", "until": "{0} - now",
-        "now": "now", "currenttime": "now", "timenow": "now",
-        "md5": "hash({0})", "sha256": "hash({0})", "crc32": "hash({0})",
-        "desc": "{0} desc", "descending": "{0} desc", "asc": "{0} asc", "ascending": "{0} asc",
-        "nullif": "{0}", "try": "({?})", "bool": "{0} is \"true\"", "boolean": "{0} is \"true\"",
-        "tobool": "{0} is \"true\"", "parsebool": "{0} is \"true\"", "can": "{0} is present",
-        "equalfold": "lower({0}) == lower({1})", "equalignorecase": "lower({0}) == lower({1})",
-        "research": "{1} contains {0}", "search": "{0} contains {1}", "strpos": "{0} contains {1}",
-        "instr": "{0} contains {1}", "datediff": "{0} - {1}", "timestampdiff": "{0} - {1}",
-        "invert": "100 - {0}", "inverse": "100 - {0}", "negate": "-{0}", "neg": "-{0}",
-        "metric": "{0}", "metrics": "{0}", "getmetric": "{0}",
-        "parsebytes": "bytes(quantity({0}))", "parsequantity": "quantity({0})",
-        "parseduration": "duration({0})", "isinf": "{0} is missing",
-        "semver": "version({0})", "parseversion": "version({0})", "toversion": "version({0})",
-        "replaceall": "replace({0}, {1}, {2})", "gsub": "replace({0}, {1}, {2})",
-        "between": "{0} in {1}..{2}", "isbetween": "{0} in {1}..{2}", "isin": "{0} in {1}",
-        "oneof": "{0} in {1}", "notin": "{0} not in {1}",
-        "getannotation": "node.annotation[{0}]", "annotation": "node.annotation[{0}]",
-        "hasannotation": "node.annotation {0}", "hastaint": "node.taint {0}",
-        "getlabel": "node.label[{0}]", "label": "node.label[{0}]", "haslabel": "node.label {0}",
+        "toupper": "upper({0})", "upperascii": "upper({0})", "tolower": "lower({0})",
+        "lowerascii": "lower({0})", "concat": "join({*})", "if": "if {0} then {1} else {2}",
+        "not": "not ({0})", "isgreaterthan": "{0} > {1}", "compareto": "{0} - {1}",
+        "gt": "{0} > {1}", "lt": "{0} < {1}", "gte": "{0} >= {1}", "lte": "{0} <= {1}",
+        "eq": "{0} == {1}", "neq": "{0} != {1}", "nth": "item({0}, {1})", "get": "{0}[{1}]",
+        "since": "now - {0}", "until": "{0} - now", "now": "now", "search": "{0} contains {1}",
+        "metric": "{0}", "semver": "version({0})", "replaceall": "replace({0}, {1}, {2})",
+        "between": "{0} in {1}..{2}",
     }
 )  # fmt: skip
 #: Calls that have no counterpart, and what to do instead.
@@ -490,19 +419,18 @@ _ADVICE: Final = MappingProxyType(
         ),
         **dict.fromkeys(("topk", "bottomk", "quantile", "percentile", "percentrank"), _NO_SORT),
         "stddev": "of the candidates there are min, max, avg, median, sum and count",
-        "stdvar": "of the candidates there are min, max, avg, median, sum and count",
         "substring": "cut a text with  before(TEXT, SEPARATOR)   or   after(TEXT, SEPARATOR)",
         "substr": "cut a text with  before(TEXT, SEPARATOR)   or   after(TEXT, SEPARATOR)",
         "sprintf": "texts are put together by  join(a, b)",
         "random": "there is no chance here; for stable shares write  hash(pod.uid) < 10%",
         "rand": "there is no chance here; for stable shares write  hash(pod.uid) < 10%",
         "vector": "a number stands alone:  5",
-        "scalar": "a metric is a number already",
-        "print": "a rule tells its reason by  message \"...\"",
+        "sort": "nodes are ranked by  prefer: most VALUE , pods by  sort: pod.priority desc",
+        **dict.fromkeys(("index", "indexof", "strpos", "instr"),
+            "places in a text are not counted: ask  TEXT contains PART"),
         "trace": "a rule tells its reason by  message \"...\"",
         "type": "types are checked when the policy is loaded, so there is nothing to ask",
         "isinstance": "types are checked when the policy is loaded, so there is nothing to ask",
-        "typeof": "types are checked when the policy is loaded, so there is nothing to ask",
         "dyn": "types are checked when the policy is loaded: leave `dyn` out",
         "distinct": "pods of a domain are counted by  peers(zone)   or   count(zone.pods)",
         **dict.fromkeys(("normalize", "minmax", "scale", "rescale", "normalise"),
@@ -512,19 +440,7 @@ _ADVICE: Final = MappingProxyType(
         **dict.fromkeys(("tolerates", "istolerated", "toleratestaint", "tolerate"),
             "what a pod tolerates is asked by Kubernetes itself; of one key write"
             "  pod.toleration[KEY] is present"),
-        **dict.fromkeys(("labelreplace", "labeljoin"),
-            "labels of series are changed in the query of a metric"),
-        **dict.fromkeys(("changes", "resets"), _RATE),
-        **dict.fromkeys(("walk", "foreach", "map", "reduce", "fold"),
-            "a set is asked by  count(node.pods where it.priority > 0)   and the like"),
-        **dict.fromkeys(("binpack", "balance", "balanced", "mostallocated", "leastallocated"),
-            "write it out:  score: node.cpu.requested/node.cpu.allocatable*100"),
-        "isdigit": "a pattern is asked by  matches:  pod.name matches '.*[0-9]'",
-        "isalpha": "a pattern is asked by  matches:  pod.name matches '[a-z]*'",
-        "today": "the time is  now, time.hour, time.minute   and   time.weekday",
-        "eval": "nothing of a policy is run as a program",
         "weight": "a weight stands behind its value:  score: load weight 5",
-        "weighted": "a weight stands behind its value:  score: load weight 5",
         "bind": "a value gets a name on a line of its own:  let NAME = VALUE",
     }
 )  # fmt: skip
@@ -546,9 +462,6 @@ def call_for(name: str, args: Sequence[str]) -> Spelling | None:
     """
     owner, _, method = name.rpartition(".")
     parts = [one.strip() for one in args if one.strip()]
-    known = _of_time_or_range(owner, method, parts) or _of_owner(owner, _plain(method), parts)
-    if known is not None:
-        return known
     if owner and owner.lower() not in _LIBRARIES:
         parts.insert(0, owner)
     plain = _plain(method)
@@ -574,48 +487,6 @@ def call_for(name: str, args: Sequence[str]) -> Spelling | None:
     if form == "len({0})" and parts and parts[0] in POD_SETS:
         return Spelling(f"count({parts[0]})")
     return _filled(form, _in_order(form, [_inner(one) for one in parts]))
-
-
-def _of_time_or_range(owner: str, method: str, args: list[str]) -> Spelling | None:
-    """`now.Hour()`, `range(1, 10)`."""
-    if owner in ("", "now", "time", "datetime") and args in ([], ["now"]):
-        word = _plain(method).removeprefix("get")
-        return _concept(f"now.{word}") or _concept(f"now.{word.removesuffix('s')}")
-    if method in ("metric", "getMetric", "get_metric") and args and args[0][:1] in ("'", '"'):
-        return Spelling(args[0][1:-1])
-    if method == "range" and not owner and len(args) > 1 and all(one.isdigit() for one in args):
-        # As Python has it, the end is not in the range.
-        return Spelling(f"{args[0]}..{int(args[1]) - 1}", sure=False)
-    return None
-
-
-_GLOBS: Final = frozenset({"glob", "fnmatch", "filepath", "path"})
-
-
-def _of_owner(owner: str, method: str, args: Sequence[str]) -> Spelling | None:
-    """`pod.has_label("a")`, `node.labels.exists(k, k == "a")`, `glob.match("a*", [], pod.name)`."""
-    labels = re.fullmatch(r"(pod|node|namespace|it|workload)\.(label|annotation)s?", owner)
-    asked = re.fullmatch(r"(has|get)(label|annotation|taint)s?", method)
-    texts = [re.search(r"[\"']([^\"']*)[\"']", one) for one in args]
-    quoted = [one[1] for one in texts if one is not None]
-    if not quoted:
-        return None
-    if owner in _GLOBS and method == "match" and len(args) > 1:
-        return Spelling(f"{args[-1]} like {args[0]}")
-    key = quoted[0]
-    if asked is not None and owner in ("pod", "node", "namespace", "it", "workload"):
-        field = f"{owner}.{asked[2]}"
-        if asked[1] == "get":
-            return Spelling(f"{field}[{quoted_key(key)}]")
-        return Spelling(f"{field} {key}" + (f"={quoted[1]}" if len(quoted) > 1 else ""))
-    if labels is None:
-        return None
-    field = f"{labels[1]}.{labels[2]}"
-    if method in ("matches", "match") and re.fullmatch(r"[\w./-]+=[\w.-]+", key):
-        return Spelling(f"{field} {key}")
-    if method in ("exists", "has", "haskey", "contains", "containskey", "includes", "any", "some"):
-        return Spelling(f"{field} {key}")
-    return None
 
 
 def _in_order(form: str, parts: list[str]) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import math
 import socket
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ from engine.framework.frameworks import Frameworks
 from engine.framework.podinfo import make_pod_info
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import Snapshot
-from engine.front import Front, Rooms, served
+from engine.front import Front, Inside, served
 from engine.inforce import Ears, InForce
 from engine.joining import Nodes, connect, synced
 from engine.kube.election import Candidate
@@ -39,7 +40,7 @@ from engine.kube.keeper import Keeper
 from engine.kube.reach import keep_asking
 from engine.kube.resources import KINDS
 from engine.kube.session import Session
-from engine.kube.sharing import EVERYTHING
+from engine.kube.sharing import EVERYTHING, PodSharing
 from engine.kube.wiring import Wiring
 from engine.kube.writer import KubeBinder, KubeEffectWriter, KubePodStatusWriter
 from engine.objects import Pod
@@ -48,17 +49,23 @@ from engine.plugins.registry import is_in_tree
 from engine.policy.bundle import Bundle, Refusal
 from engine.policy.chain import frameworks_of, worlds_of
 from engine.policy.guard import Load
+from engine.policy.needs import Needs, needs_of
 from engine.policy.plugin import Worlds
+from engine.policy.shadow import Shadow
 from engine.queue import SchedulingQueue
 from engine.records import Records
 from engine.scheduler import Edge, Observer, Rulers, Scheduler, rules_of
 from engine.serving.server import ServerOptions
 from engine.signals.prometheus import PrometheusRefresher, PrometheusSettings
-from engine.signals.spec import SignalSpec
+from engine.signals.spec import PROMETHEUS, SignalSpec
 from engine.signals.store import SignalStore
 from engine.simulate.journal import Recorder
 from engine.tasks import tasks, unless
 from engine.telemetry import ATTEMPTS, Count, Telemetry
+from engine.watching import Rooms as WatchingRooms
+from engine.watching import Watching
+from engine.watching.objects import OBJECT
+from engine.watching.watching import Start
 
 log = logging.getLogger(__name__)
 
@@ -130,10 +137,17 @@ class App:
             max_in_unschedulable=self.settings.max_in_unschedulable_seconds,
         )
         self._plain = plain
+        self.shadow = Shadow(
+            worlds=self._worlds,
+            rulers=lambda: self.frameworks,
+            clock=clock,
+            telemetry=self.telemetry,
+            tell=self._tell_shadow,
+        )
         self.records = Records(lambda: self.frameworks, clock)
         names = {one.scheduler_name for one in self._profiles}
         self.comparer = Comparer(self.cache, self.queue, names)
-        self._rooms = Rooms(
+        self._inside = Inside(
             self.settings,
             clock,
             self.telemetry,
@@ -145,6 +159,8 @@ class App:
         self.scheduler: Scheduler | None = None
         self.bundle: Bundle | None = None
         self._in_force: InForce | None = None
+        self._watching: Watching | None = None
+        self._pods: tuple[watch.Reflector[Pod], PodSharing]
         self._report_again: Callable[[], None] = lambda: None
 
     # ---- running -----------------------------------------------------------------------------
@@ -152,7 +168,7 @@ class App:
     async def run(self, stop: asyncio.Event) -> None:
         """Schedules until `stop` is set; ends cleanly: bindings in flight are waited for."""
         host = socket.gethostname()
-        async with served(self._options.serving, self._rooms, stop, host=host) as front:
+        async with served(self._options.serving, self._inside, stop, host=host) as front:
             kubeconfig = self._options.kubeconfig or self.settings.kubeconfig
             session = await connect(kubeconfig, self._clock, stop)
             if session is not None:
@@ -179,9 +195,10 @@ class App:
             self.scheduler.leads = not candidate.election.leader_elect
             kept = self._keeping(gate, wiring, events)
             reflectors = self._reflectors(session, wiring)
-            self._rooms.scheduler, self._rooms.in_force = self.scheduler, self._in_force
-            self._rooms.reflectors = reflectors
+            self._inside.scheduler, self._inside.in_force = self.scheduler, self._in_force
+            self._inside.reflectors = reflectors
             async with tasks() as group:
+                self._watch(session, wiring, group.create_task)
                 background = (
                     events.run(),
                     statuses.run(),
@@ -216,6 +233,8 @@ class App:
                 await candidate.resign()
                 for task in running:
                     task.cancel()
+                if self._watching is not None:
+                    self._watching.keep(Needs())
         finally:
             await session.close()
 
@@ -257,6 +276,7 @@ class App:
         )
         if self._recorder is not None:
             scheduler.observe(self._recorder.placed)
+            scheduler.observe_acts(self._recorder.acted)
             if not with_source:
                 self._recorder.rules("", {}, self._recorded_settings())
         noting = (self._note_why,) if self._options.why else ()
@@ -264,8 +284,9 @@ class App:
             scheduler.observe(observer)
         if with_source:
             self._in_force = self._policies(scheduler)
-            for work in self._in_force.background:
+            for work in (*self._in_force.background, self.shadow):
                 scheduler.add_background(work)
+            scheduler.observe(self.shadow.placed)
         return scheduler
 
     def _note_why(self, placed: Placed) -> None:
@@ -283,7 +304,9 @@ class App:
 
         return InForce(
             self.settings,
-            Ears(self._put, scheduler.wake, self._hooks.accepted, self._hooks.refused),
+            Ears(
+                self._put, self._missing, scheduler.wake, self._hooks.accepted, self._hooks.refused
+            ),
             self._profiles,
             clock=self._clock,
             telemetry=self.telemetry,
@@ -308,11 +331,28 @@ class App:
     def _leads(self) -> bool:
         return self.scheduler is not None and self.scheduler.leads
 
+    def _watch(self, session: Session, wiring: Wiring, start: Start) -> None:
+        """What policies read beside nodes and pods has a place to be watched from."""
+        assert self.scheduler is not None
+        if self._in_force is None:
+            return
+        rooms = WatchingRooms(
+            self.cache,
+            self.queue,
+            self.signals,
+            self._clock,
+            self.scheduler.signals_came,
+            self.scheduler.wake,
+            start,
+            *self._pods,
+        )
+        self._watching = Watching(rooms, session, wiring)
+        self.scheduler.add_background(self._watching)
+
     def _read_of_pods(self) -> frozenset[str]:
-        """What of pods on nodes is read: policies and others' plugins may read all of it."""
+        """What of pods on nodes is read whatever policies read: others' plugins may read all."""
         plugins = (one.plugin.name for profile in self._profiles for one in profile.plugins)
-        with_source = bool(self.settings.berth.policies.all_sources)
-        return EVERYTHING if with_source or not all(map(is_in_tree, plugins)) else frozenset()
+        return frozenset() if all(map(is_in_tree, plugins)) else EVERYTHING
 
     def _reflectors(self, session: Session, wiring: Wiring) -> list[watch.Reflector[Any]]:
         assert self.scheduler is not None
@@ -325,9 +365,9 @@ class App:
             on_work=self.scheduler.wake,
             telemetry=self.telemetry,
         )
-        pods = watch.Reflector(
-            session, watch.pods(keep=self._read_of_pods()), handlers.pods, wiring
-        )
+        sharing = PodSharing(self._read_of_pods())
+        pods = watch.Reflector(session, watch.pods(sharing=sharing), handlers.pods, wiring)
+        self._pods = pods, sharing
         self._report_again = lambda: handlers.pods.report_again(pods.objects.values())
         reflectors: list[watch.Reflector[Any]] = [
             watch.Reflector(session, watch.namespaces(), handlers.namespaces, wiring),
@@ -352,6 +392,7 @@ class App:
             clock=self._clock,
             telemetry=self.telemetry,
             came=self.scheduler.signals_came,
+            random=Random(),
         )
 
     # ---- rules -------------------------------------------------------------------------------
@@ -361,14 +402,22 @@ class App:
         assert self.scheduler is not None
         self.bundle = bundle
         self.signals.set_specs([signal_spec(spec) for spec in bundle.metrics])
+        if self._watching is not None:
+            self._watching.keep(needs_of(bundle.plans))
         if self._recorder is not None:
             self._recorder.rules(bundle.hash, bundle.files, self._recorded_settings())
         self.scheduler.use(self.frameworks_of(bundle), changed)
-        if bundle.metrics and self.settings.berth.prometheus.url is None:
+        self.shadow.use(bundle.plans)
+        asked = sorted({spec.name for spec in bundle.metrics if spec.source == PROMETHEUS})
+        if asked and self.settings.berth.prometheus.url is None:
             log.warning(
                 "No Prometheus is configured (--prometheus-url), so these metrics are missing: %s",
-                ", ".join(sorted({spec.name for spec in bundle.metrics})),
+                ", ".join(asked),
             )
+
+    def _missing(self, bundle: Bundle) -> tuple[str, ...]:
+        """What the bundle reads that is not known yet."""
+        return () if self._watching is None else self._watching.want(needs_of(bundle.plans))
 
     def _snapshot(self) -> Snapshot:
         now = self._clock.time()
@@ -379,6 +428,11 @@ class App:
         return frameworks_of(
             self._profiles, bundle, worlds=self._worlds, on_fault=self._plugin_failed
         )
+
+    def _tell_shadow(self, line: str) -> None:
+        log.info("%s", line)
+        if self._in_force is not None:
+            self._in_force.note("PolicyShadow", line)
 
     def _plugin_failed(self, fault: PluginError) -> None:
         self.telemetry.add(Count.PLUGIN_ERRORS)
@@ -403,16 +457,19 @@ class App:
 
 def signal_spec(spec: MetricSpec) -> SignalSpec:
     """What the signals room needs of a metric that a policy reads."""
+    by_object = spec.source == OBJECT
     return SignalSpec(
         id=spec.id,
         query=spec.query,
         of=spec.of,
-        by=spec.labels,
+        by=(spec.keys or None) if by_object else spec.labels,
         every_seconds=spec.every_seconds,
-        stale_seconds=spec.stale_seconds,
+        # What is watched is known as it is, however long ago it changed.
+        stale_seconds=math.inf if by_object else spec.stale_seconds,
         default=spec.default,
         scale=spec.scale,
         name=spec.name,
+        source=spec.source,
     )
 
 

@@ -18,6 +18,7 @@ from engine.eventhandlers import Place, place_of
 from engine.kube.reflector import Handler, Reflector, Resource, nodes, pods
 from engine.kube.resources import KubeObject
 from engine.kube.session import KubeClient
+from engine.kube.sharing import PodSharing
 from engine.kube.wiring import Wiring
 from engine.objects import ObjectMeta
 from engine.queue import SchedulingQueue
@@ -113,7 +114,7 @@ class Comparer:
         names = frozenset(node.metadata.name for node in there)
         placed: dict[str, str] = {}
         waiting = set()
-        for pod in await _listed(client, pods(keep=frozenset()), wiring):
+        for pod in await _listed(client, pods(sharing=PodSharing(frozenset())), wiring):
             match place_of(pod, self._names):
                 case Place.ASSIGNED:
                     placed[pod.metadata.uid] = pod.spec.node_name

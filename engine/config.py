@@ -45,6 +45,7 @@ _UNUSED_OF_CLIENT: Final = ("accept_content_types", "content_type", "qps", "burs
 _UNIT: Final = re.compile(r"[A-Za-z%]*(/s)?")
 _LABELS: Final = re.compile(r"[A-Za-z_]\w*( *, *[A-Za-z_]\w*)?", re.ASCII)
 _URL: Final = re.compile(r"https?://\S+")
+_HOST_AND_PORT: Final = re.compile(r"[A-Za-z0-9.-]+:\d{1,5}")
 _WORDS: Final = {
     "extra_forbidden": "this field is unknown, or not in this version yet",
     "missing": "this field is required",
@@ -73,6 +74,8 @@ def _labels(text: str) -> str:
 
 
 def _url(text: str) -> str:
+    if _HOST_AND_PORT.fullmatch(text):
+        return f"http://{text}"
     if not _URL.fullmatch(text):
         raise ValueError(f"{text!r} is no address; write one like http://prometheus:9090")
     return text

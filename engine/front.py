@@ -32,6 +32,7 @@ from engine.serving import process
 from engine.serving.exposition import CONTENT_TYPE, exposition
 from engine.serving.health import PING, Check
 from engine.serving.server import NoSuchPageError, Page, Query, Server, ServerOptions, Site
+from engine.signals.spec import SignalStatus
 from engine.signals.store import SignalStore
 from engine.tasks import tasks
 from engine.telemetry import (
@@ -64,7 +65,7 @@ Values = dict[Labels, float]
 
 
 @dataclass(slots=True)
-class Rooms:
+class Inside:
     """The rooms of a scheduler; those that are None come once it is connected."""
 
     settings: Settings
@@ -86,10 +87,10 @@ class Rooms:
 
 
 class Front:
-    """Checks, metrics and pages of the rooms."""
+    """Checks, metrics and pages of the inside."""
 
-    def __init__(self, rooms: Rooms, stop: asyncio.Event) -> None:
-        self._rooms = rooms
+    def __init__(self, inside: Inside, stop: asyncio.Event) -> None:
+        self._inside = inside
         self._stop = stop
         self.server: Server | None = None
         self._measure()
@@ -110,8 +111,8 @@ class Front:
             "readyz": ping + elects + ready,
         }
         pages = {
-            "/metrics": Page(CONTENT_TYPE, lambda _: exposition(self._rooms.telemetry.families())),
-            "/configz": Page(_JSON, lambda _: _json(configuration(self._rooms.settings))),
+            "/metrics": Page(CONTENT_TYPE, lambda _: exposition(self._inside.telemetry.families())),
+            "/configz": Page(_JSON, lambda _: _json(configuration(self._inside.settings))),
             "/statusz": Page(_TEXT, self._status_page),
             "/debug/decisions": Page(_JSON, self._decisions),
         }
@@ -119,36 +120,36 @@ class Front:
 
     def joined(self, session: Session, candidate: Candidate) -> None:
         """The cluster is there to be asked who may read what."""
-        self._rooms.session, self._rooms.candidate = session, candidate
+        self._inside.session, self._inside.candidate = session, candidate
         if self.server is not None:
-            self.server.access.ask(ObjectWriter(session))
+            self.server.access.ask(ObjectWriter(session), lambda: candidate.gate.away)
 
     # ---- checks ------------------------------------------------------------------------------
 
     def _lease_overdue(self) -> str:
-        candidate = self._rooms.candidate
+        candidate = self._inside.candidate
         if candidate is None or candidate.elector.overdue_seconds <= _OVERDUE_SECONDS:
             return ""
         return f"lease {candidate.elector.title} was not renewed, and the process goes on"
 
     def _not_synced(self) -> str:
-        rooms = self._rooms
-        missing = [one.health().resource for one in rooms.reflectors if not one.synced.is_set()]
-        if not rooms.reflectors:
+        inside = self._inside
+        missing = [one.health().resource for one in inside.reflectors if not one.synced.is_set()]
+        if not inside.reflectors:
             return "not connected to a cluster yet"
         return f"not listed yet: {', '.join(missing)}" if missing else ""
 
     def _no_rules(self) -> str:
-        in_force = self._rooms.in_force
+        in_force = self._inside.in_force
         why = in_force.not_ready if in_force is not None else ""
         return f"no pod is scheduled: {why}" if why else ""
 
     # ---- metrics -----------------------------------------------------------------------------
 
     def _measure(self) -> None:
-        rooms = self._rooms
-        read = rooms.telemetry.read
-        queue, cache = rooms.queue, rooms.cache
+        inside = self._inside
+        read = inside.telemetry.read
+        queue, cache = inside.queue, inside.cache
         read(BUILD, lambda: {(__version__,): 1.0})
         read(PENDING_PODS, lambda: _values(self._pending()))
         read(
@@ -171,30 +172,23 @@ class Front:
         read(BUNDLE, lambda: {(name,): 1.0 for name in self._bundles()})
         read(POLICIES_LOADED, lambda: {(): float(len(self._policies()))})
         read(POLICIES_REFUSED, self._refused)
-        read(
-            METRIC_AGE,
-            lambda: {
-                (one.id,): one.age_seconds
-                for one in rooms.signals.status()
-                if one.age_seconds is not None
-            },
-        )
-        read(METRIC_SERIES, lambda: {(o.id,): float(o.series) for o in rooms.signals.status()})
+        read(METRIC_AGE, lambda: self._of_metrics(lambda one: one.age_seconds))
+        read(METRIC_SERIES, lambda: self._of_metrics(lambda one: one.series))
         read(
             QUIET,
             lambda: {
                 (health.resource,): health.quiet_seconds
-                for health in (one.health() for one in rooms.reflectors)
+                for health in (one.health() for one in inside.reflectors)
                 # Of what the server does not have, or keeps to itself, nothing is to be heard.
                 if health.phase is not Phase.ABSENT
             },
         )
         read(AWAY, lambda: self._of_gate(lambda gate: gate.away))
         read(WRITES, lambda: self._of_gate(lambda gate: gate.wanted))
-        process.measure(rooms.telemetry)
+        process.measure(inside.telemetry)
 
     def _pending(self) -> dict[str, int]:
-        queue = self._rooms.queue
+        queue = self._inside.queue
         return {
             "active": queue.active,
             "backoff": queue.backoff,
@@ -203,34 +197,43 @@ class Front:
         }
 
     def _unschedulable(self) -> Values:
-        profiles = self._rooms.settings.profiles
+        profiles = self._inside.settings.profiles
         profile = profiles[0].scheduler_name if len(profiles) == 1 else ""
-        found = self._rooms.queue.rejected_by()
+        found = self._inside.queue.rejected_by()
         return {(plugin, profile): float(pods) for plugin, pods in found.items()}
 
     def _in_flight(self) -> int:
-        return 0 if self._rooms.scheduler is None else self._rooms.scheduler.in_flight
+        return 0 if self._inside.scheduler is None else self._inside.scheduler.in_flight
 
     def _leads(self) -> Values:
-        candidate = self._rooms.candidate
+        candidate = self._inside.candidate
         if candidate is None or not candidate.election.leader_elect:
             return {}
         return {(candidate.election.resource_name,): float(candidate.fence())}
 
     def _of_gate(self, what: Callable[[Gate], float]) -> Values:
-        candidate = self._rooms.candidate
+        candidate = self._inside.candidate
         return {} if candidate is None else {(): float(what(candidate.gate))}
 
+    def _of_metrics(self, what: Callable[[SignalStatus], float | None]) -> Values:
+        """By name; of metrics that policies define apart under one name the largest."""
+        found: Values = {}
+        for one in self._inside.signals.status():
+            value = what(one)
+            if value is not None:
+                found[one.name,] = max(found.get((one.name,), 0.0), float(value))
+        return found
+
     def _refused(self) -> Values:
-        in_force = self._rooms.in_force
+        in_force = self._inside.in_force
         return {} if in_force is None else in_force.stale()
 
     def _bundles(self) -> list[str]:
-        bundle = None if self._rooms.in_force is None else self._rooms.in_force.bundle
+        bundle = None if self._inside.in_force is None else self._inside.in_force.bundle
         return [] if bundle is None else [bundle.hash]
 
     def _policies(self) -> list[str]:
-        bundle = None if self._rooms.in_force is None else self._rooms.in_force.bundle
+        bundle = None if self._inside.in_force is None else self._inside.in_force.bundle
         return [] if bundle is None else [plan.name for plan in bundle.plans]
 
     # ---- pages -------------------------------------------------------------------------------
@@ -239,36 +242,43 @@ class Front:
         """`?pod=NAMESPACE/NAME`, or the newest ones."""
         pod = query.get("pod")
         if pod is None:
-            return _json(self._rooms.records.newest(_NEWEST))
-        found = self._rooms.records.of(pod)
+            return _json(self._inside.records.newest(_NEWEST))
+        found = self._inside.records.of(pod)
         if found is None:
-            raise NoSuchPageError(f"no decision about {pod} is kept; it is there as NAMESPACE/NAME")
+            raise NoSuchPageError(f"no decision about {pod} (NAMESPACE/NAME) is kept{self._who()}")
         return _json(found)
+
+    def _who(self) -> str:
+        """Where else to ask, if not here."""
+        scheduler, candidate = self._inside.scheduler, self._inside.candidate
+        if scheduler is None or scheduler.leads or candidate is None:
+            return ""
+        return f" here, where nothing is decided; {candidate.elector.holder or 'nobody'} leads"
 
     def status(self) -> dict[str, Any]:
         """How the process is, for people and for JSON."""
-        rooms = self._rooms
-        candidate = rooms.candidate
-        now = rooms.clock.time()
+        inside = self._inside
+        candidate = inside.candidate
+        now = inside.clock.time()
         status: dict[str, Any] = {
             "version": __version__,
-            "started": datetime.fromtimestamp(rooms.began, UTC).isoformat(timespec="seconds"),
-            "upSeconds": round(now - rooms.began),
-            "schedulerNames": [one.scheduler_name for one in rooms.settings.profiles],
+            "started": datetime.fromtimestamp(inside.began, UTC).isoformat(timespec="seconds"),
+            "upSeconds": round(now - inside.began),
+            "schedulerNames": [one.scheduler_name for one in inside.settings.profiles],
             "synced": not self._not_synced(),
-            "leads": rooms.scheduler is not None and rooms.scheduler.leads,
-            "nodes": rooms.cache.nodes.count,
-            "podsOnNodes": rooms.cache.pods.size,
+            "leads": inside.scheduler is not None and inside.scheduler.leads,
+            "nodes": inside.cache.nodes.count,
+            "podsOnNodes": inside.cache.pods.size,
             "pending": self._pending(),
         }
         if candidate is not None and candidate.election.leader_elect:
             elector = candidate.elector
             status["lease"] = {"name": elector.title, "holder": elector.holder}
-        if rooms.in_force is not None:
-            status["policies"] = rooms.in_force.status(rooms.in_force.bundle)
+        if inside.in_force is not None:
+            status["policies"] = inside.in_force.status(inside.in_force.bundle)
         status["metrics"] = {
-            one.id: {"ageSeconds": one.age_seconds, "series": one.series, "error": one.error}
-            for one in rooms.signals.status()
+            one.name: {"ageSeconds": one.age_seconds, "series": one.series, "error": one.error}
+            for one in inside.signals.status()
         }
         status["watches"] = {
             health.resource: {
@@ -277,7 +287,7 @@ class Front:
                 "quietSeconds": round(health.quiet_seconds, 1),
                 "lastError": health.last_error,
             }
-            for health in (one.health() for one in rooms.reflectors)
+            for health in (one.health() for one in inside.reflectors)
         }
         return status
 
@@ -292,18 +302,18 @@ class Front:
 
 @contextlib.asynccontextmanager
 async def served(
-    options: ServerOptions | None, rooms: Rooms, stop: asyncio.Event, *, host: str
+    options: ServerOptions | None, inside: Inside, stop: asyncio.Event, *, host: str
 ) -> AsyncIterator[Front]:
     """The front of the rooms, behind a server if there are options for one.
 
     Raises:
         CertificateError, ListenError: there cannot be one.
     """
-    front = Front(rooms, stop)
+    front = Front(inside, stop)
     if options is None:
         yield front
         return
-    server = front.server = Server(options, front.site, rooms.clock, host=host)
+    server = front.server = Server(options, front.site, inside.clock, host=host)
     await server.start()
     try:
         async with tasks() as group:

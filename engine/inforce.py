@@ -52,9 +52,13 @@ Watched = tuple[Resource[ConfigMap], "ConfigMapSource | SelectedSources"]
 
 @dataclass(slots=True)
 class Ears:
-    """Who hears of bundles: `put` puts one in force, and gets the names of changed policies."""
+    """Who hears of bundles: `put` puts one in force, and gets the names of changed policies.
+
+    `missing` says what one reads and is not known yet.
+    """
 
     put: Callable[[Bundle, frozenset[str] | None], None]
+    missing: Callable[[Bundle], tuple[str, ...]]
     wake: Callable[[], None]
     accepted: list[Callable[[Bundle], None]] = field(default_factory=list)
     refused: list[Callable[[Refusal], None]] = field(default_factory=list)
@@ -99,7 +103,14 @@ class InForce:
         self.reloader = Reloader(
             new_compiler(),
             compile_settings(settings.berth, profiles),
-            Listener(self._accepted, self._refused, self._mended, self._costly),
+            Listener(
+                self._accepted,
+                self._refused,
+                self._mended,
+                self._costly,
+                ears.missing,
+                self._awaiting,
+            ),
             clock,
             there,
         )
@@ -217,6 +228,8 @@ class InForce:
             for source in self.reloader.sources
             if (refusal := self.reloader.refusal_of(source)) is not None
         ]
+        if self.reloader.awaited:
+            why.append(f"policies wait for {', '.join(self.reloader.awaited)}")
         return "; ".join(why) or "policies are not compiled yet"
 
     # ---- what happened -----------------------------------------------------------------------
@@ -243,6 +256,16 @@ class InForce:
         for hear in self._ears.accepted:
             hear(bundle)
         self._write_down(bundle)
+
+    def _awaiting(self, bundle: Bundle, missing: tuple[str, ...]) -> None:
+        """The rules before it stay in force, and its owners should know what for."""
+        kept = self.reloader.bundle
+        stay = "nothing is scheduled" if kept is None else f"bundle {kept.hash} stays in force"
+        note = f"bundle {bundle.hash} reads what has to be listed first; {stay} until there is: "
+        log.info("%s%s", note, "; ".join(missing))
+        for source in self.reloader.sources:
+            if kept is None or _files(kept, source) != _files(bundle, source):
+                self._tell(source, "Normal", "PoliciesAwaiting", note + "; ".join(missing))
 
     def _mended(self, source: Source, bundle: Bundle) -> None:
         log.info('Policies are well again source="%s" bundle="%s"', source.title, bundle.hash)
@@ -276,6 +299,11 @@ class InForce:
         for hear in self._ears.refused:
             hear(refusal)
         self._write_down(kept)
+
+    def note(self, reason: str, text: str) -> None:
+        """Says something of policies to the owners of all sources."""
+        for source in self.reloader.sources:
+            self._tell(source, "Normal", reason, text)
 
     # ---- telling -----------------------------------------------------------------------------
 

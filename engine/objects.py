@@ -458,6 +458,20 @@ class PodDisruptionBudget(_Read, frozen=True):
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
 
 
+class ElasticQuotaSpec(_Read, frozen=True):
+    """`spec` of a quota: what the pods of its namespace are guaranteed, and may use at most."""
+
+    min: ResourceList | None = None
+    max: ResourceList | None = None
+
+
+class ElasticQuota(_Read, frozen=True):
+    """scheduling.x-k8s.io/v1alpha1: a namespace's quota that others may borrow from."""
+
+    metadata: Identity = Identity()
+    spec: ElasticQuotaSpec = ElasticQuotaSpec()
+
+
 class PodGroupSpec(_Read, frozen=True):
     """`spec` of a PodGroup of scheduling.x-k8s.io."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,8 +20,6 @@ from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework, Unfit
 from engine.framework.snapshot import CodeColumn, Snapshot
 
-#: Domains that are searched on though one was found already.
-_MOST_DOMAINS: Final = 16
 FrameworkOf = Callable[[PodInfo], Framework]
 
 
@@ -94,23 +91,25 @@ def plan(
     if domains is None:
         found = pack(asked.kinds, asked.left, wanted, budget, others)
         return Plan(found.rows, found.enough, len(found.rows), budget.spent)
-    best, best_worth = Packing(), 0.0
+    best = Packing()
     masks, most = _masks(asked, wanted, *domains, snapshot.dictionary.texts)
-    for searched, mask in enumerate(masks):
-        if best.enough and searched >= _MOST_DOMAINS:
-            break
+    for mask in masks:
         found = pack(asked.within(mask), asked.left, wanted, budget, others)
-        most = max(most, len(found.rows))
-        worth = asked.worth(found)
-        if (found.enough, len(found.rows), worth) > (best.enough, len(best.rows), best_worth):
-            best, best_worth = found, worth
-    return Plan(best.rows, best.enough, most, budget.spent)
+        if len(found.rows) > len(best.rows):
+            best = found
+        if found.enough or budget.spent:
+            break
+    return Plan(best.rows, best.enough, max(most, len(best.rows)), budget.spent)
 
 
 def _masks(
     asked: _Asked, wanted: int, column: CodeColumn, homes: Sequence[int], texts: Sequence[str]
 ) -> tuple[list[NDArray[np.bool_]], int]:
-    """The rows of each domain that may take enough, by name, and the most that any other may."""
+    """The rows of each domain that may take enough, and the most that any other may.
+
+    First the domain with the node that a member likes best, of equal ones by name. Members that
+    have nodes leave theirs alone.
+    """
     at_home = {int(column[row]) for row in homes}
     if at_home:
         # Members in several domains, or in none: nothing is within one any longer.
@@ -123,7 +122,11 @@ def _masks(
     sums = np.bincount(column[there], weights=usable[there]).astype(np.int64)
     codes = set(np.flatnonzero(sums >= max(wanted, 1)).tolist())
     most = int(sums[sums < max(wanted, 1)].max(initial=0))
-    return [column == code for code in sorted(codes, key=texts.__getitem__)], most
+    liked = np.zeros(len(sums), np.int64)
+    for kind in asked.kinds:
+        np.maximum.at(liked, column[kind.open & there], kind.keys[kind.open & there])
+    ordered = sorted(codes, key=lambda code: (-int(liked[code]), texts[code]))
+    return [column == code for code in ordered], most
 
 
 class _Asked:
@@ -158,9 +161,9 @@ class _Asked:
             for room in rooms:
                 # Who needs nothing of it does not mind that there is less than nothing.
                 left = np.maximum(room.limit - room.used, 0)
-                before = columns.get(room.resource)
-                columns[room.resource] = left if before is None else np.minimum(before, left)
-            needs.append({room.resource: room.need for room in rooms})
+                before = columns.get(room.title)
+                columns[room.title] = left if before is None else np.minimum(before, left)
+            needs.append({room.title: room.need for room in rooms})
             kinds.append((members, mask, keys))
         names = list(columns)
         self.left = (
@@ -189,15 +192,3 @@ class _Asked:
             return np.full(len(self.left), len(kind.members), np.int64)
         times: NDArray[np.int64] = (self.left[:, asks] // kind.needs[asks]).min(axis=1)
         return times
-
-    def worth(self, found: Packing) -> float:
-        """How well the members like where they are, on average."""
-        if not found.rows:
-            return 0.0
-        keys = [
-            float(kind.keys[found.rows[member]])
-            for kind in self.kinds
-            for member in kind.members
-            if member in found.rows
-        ]
-        return sum(keys) / len(keys)

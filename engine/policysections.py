@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 
 from engine.sections import CLOSED, Duration
 
+_CANARY: Final = re.compile(r"canary (\d+(?:\.\d+)?)%")
+_ALL: Final = 100.0
 _OBJECT: Final = re.compile(r"[a-z0-9.-]+/[a-z0-9.-]+")
 
 
@@ -21,7 +23,11 @@ def _named(text: str) -> str:
 
 def _mode(value: object) -> object:
     """YAML reads a bare `off` as false."""
-    return "off" if value is False else value
+    value = "off" if value is False else value
+    canary = _CANARY.fullmatch(value) if isinstance(value, str) else None
+    if value in (None, "enforce", "shadow", "off") or (canary and 0 < float(canary[1]) <= _ALL):
+        return value
+    raise ValueError("must be enforce, shadow, off, or canary and a share such as canary 10%")
 
 
 def _param(value: object) -> object:
@@ -44,7 +50,7 @@ class PolicyOverride(_Section):
     params: dict[str, Annotated[Any, AfterValidator(_param)]] = {}
     weight: float | None = Field(default=None, gt=0, le=1_000_000)
     order: int | None = None
-    mode: Annotated[Literal["enforce", "off"] | None, BeforeValidator(_mode)] = None
+    mode: Annotated[str | None, BeforeValidator(_mode)] = None
 
 
 class SourceSection(_Section):

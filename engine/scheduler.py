@@ -35,15 +35,15 @@ from engine.cycle import conclude, decide
 from engine.display import plain
 from engine.eventhandlers import POD_ASSIGNED, POD_FREED, on_node
 from engine.executor import Changes, Executor
-from engine.framework.acting import Acts
-from engine.framework.decision import Decision, Placed
+from engine.framework.acting import Acted, Acts, Point
+from engine.framework.decision import Decision, Placed, PostFilterResult
 from engine.framework.edge import Binder, BindOutcome, EffectWriter, EventSink, PodStatusWriter
 from engine.framework.effects import Bind, Evict, Patch, SetUnschedulable, pod_event
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.frameworks import Frameworks
 from engine.framework.interface import Permitted
 from engine.framework.podinfo import PodInfo
-from engine.framework.runtime import Framework
+from engine.framework.runtime import Framework, PluginError
 from engine.framework.snapshot import Signals, Snapshot
 from engine.framework.status import Status, unschedulable
 from engine.gangs import Chosen, Gangs, Refused
@@ -131,9 +131,11 @@ def _alike(framework: Rulers, pod: PodInfo, snapshot: Snapshot) -> Hashable:
     key = None if framework.keys_move else framework.class_key(pod, snapshot)
     if framework.gangs:  # what one gang was told says nothing of another
         key = None if key is None else (key, framework.kin(pod, snapshot))
-    if key is None or not framework.of(pod).rescues:
+    own = framework.of(pod)
+    if key is None or not own.rescues:
         return key
-    return key, pod.priority, pod.pod.spec.preemption_policy
+    rescue = own.rescue_key(pod)
+    return None if rescue is None else (key, rescue)
 
 
 class Scheduler:
@@ -161,6 +163,7 @@ class Scheduler:
         self._telemetry = telemetry
         self._measures = Measures(telemetry, clock)
         self._observers: list[Observer] = []
+        self._acts_observers: list[Callable[[Acted], None]] = []
         self._background: list[Background] = []
         self._tasks: set[asyncio.Task[None]] = set()
         # Beside the slots of bindings: pods that wait to be bound, victims being evicted.
@@ -169,15 +172,7 @@ class Scheduler:
         self.changes = Changes()
         """To be told of every change of an object that a pod may wait for."""
         self._wake = asyncio.Event()
-        self.permits = Permits(
-            cache=cache,
-            queue=queue,
-            clock=clock,
-            framework_of=self.framework_of,
-            snapshot=self.snapshot,
-            go=self._released,
-            back=self._refused,
-        )
+        self.permits = Permits(cache=cache, queue=queue, clock=clock, host=self)
         """The pods that wait for leave to be bound."""
         self.gangs = Gangs(host=self, cache=cache, queue=queue, permits=self.permits, clock=clock)
         """Those that wait for each other."""
@@ -194,6 +189,10 @@ class Scheduler:
     def observe(self, observer: Observer) -> None:
         """Adds an observer of every decision; called synchronously, so it must be quick."""
         self._observers.append(observer)
+
+    def observe_acts(self, observer: Callable[[Acted], None]) -> None:
+        """Adds an observer of what plugins say of pods on their nodes; called as the others are."""
+        self._acts_observers.append(observer)
 
     def add_background(self, work: Background) -> None:
         """Adds work that is done between cycles."""
@@ -367,6 +366,7 @@ class Scheduler:
         if framework.acts(pod):
             chosen.there = there = self._cache.snapshot(now, snapshot.signals)
             chosen.leave = leave = framework.reserve(pod, there, decision.node)
+            self.acted(decision, Acted(Point.RESERVE, pod, decision.node, there, leave.words))
             status, chosen.pre_bind = leave.status, leave.pre_bind
             if status.ok and leave.reserved:
                 chosen.executor = self._executor()
@@ -403,7 +403,7 @@ class Scheduler:
                 self._waits(held)
             else:
                 chosen.undo()
-                self._taken_back(chosen.queued, status, chosen.node)
+                self._at_once(chosen.queued, status, chosen.node)
         elif chosen.there is not None or self.framework_of(chosen.queued.pod).acts(
             chosen.queued.pod
         ):
@@ -426,14 +426,46 @@ class Scheduler:
         if refused.status is None:
             self._unplaced(refused.queued, decision)
         else:
-            self._taken_back(refused.queued, refused.status, decision.node or "")
+            self._at_once(refused.queued, refused.status, decision.node or "")
 
-    def reject(self, queued: QueuedPod, message: str, plugins: frozenset[str]) -> None:
+    def reject(
+        self,
+        queued: QueuedPod,
+        message: str,
+        plugins: frozenset[str],
+        nominated: str | None = None,
+    ) -> None:
         """See `gangs.Host.reject`."""
         self._measures.ended(queued, Result.UNSCHEDULABLE)
-        self._fail(queued, "Unschedulable", message, plugins)
+        self._fail(queued, "Unschedulable", message, plugins, nominated=nominated)
+
+    def rescue(self, refused: Refused) -> PostFilterResult | None:
+        """See `gangs.Host.rescue`."""
+        pod, rejections = refused.queued.pod, refused.decision.rejections
+        framework = self.framework_of(pod)
+        if rejections is None or not rejections.nodes or not framework.rescues:
+            return None
+        try:
+            return framework.post_filter(pod, self.snapshot(), rejections)
+        except PluginError:
+            return None  # told to `on_fault`; the gang does not fit
+
+    def evict(self, pod: PodInfo, rescue: PostFilterResult) -> None:
+        """See `gangs.Host.evict`."""
+        if rescue.nominated is not None:
+            self._cache.nominate(pod, rescue.nominated)
+        if rescue.evictions:
+            for one in rescue.clears:
+                self._clear(one)
+            self._begin_evicting(pod, rescue.nominated or "", rescue.evictions)
 
     # ---- leave to be bound
+
+    def acted(self, decision: Decision, acted: Acted) -> None:
+        """See `waiting.Host.acted`."""
+        decision.said += acted.words
+        for observer in self._acts_observers:
+            observer(acted)
 
     def _waits(self, held: Held) -> None:
         """The owner is told, as of any other wait: the pod has a node and is not bound to it."""
@@ -444,13 +476,15 @@ class Scheduler:
         self._edge.events.emit(pod_event(pod, "Normal", "WaitingOnPermit", "Permit", why))
         self._set_condition(pod, "WaitingOnPermit", why)
 
-    def _released(self, held: Held) -> None:
+    def released(self, held: Held) -> None:
+        """See `waiting.Host.released`."""
         chosen = Chosen(
             held.queued, held.decision, held.node, executor=held.executor, pre_bind=held.pre_bind
         )
         self._may_go(chosen, self.snapshot())
 
-    def _refused(self, held: Held, status: Status) -> None:
+    def refused(self, held: Held, status: Status) -> None:
+        """See `waiting.Host.refused`."""
         self._taken_back(held.queued, status, held.node)
 
     def framework_of(self, pod: PodInfo) -> Framework:
@@ -463,9 +497,11 @@ class Scheduler:
         pod = chosen.queued.pod
         chosen.acts = acts = self.framework_of(pod).act(pod, snapshot, chosen.decision)
         chosen.pre_bind = (*chosen.pre_bind, *acts.pre_bind)
+        self.acted(chosen.decision, Acted(Point.ACT, pod, chosen.node, snapshot, acts.words))
         if not acts.status.ok:
             chosen.undo()
-            self._taken_back(chosen.queued, acts.status, chosen.node)
+            back = self._taken_back if chosen.there is None else self._at_once
+            back(chosen.queued, acts.status, chosen.node)
             return
         for note in acts.before:
             self._edge.events.emit(note)
@@ -522,12 +558,8 @@ class Scheduler:
         fit_error, rescue = decision.fit_error, decision.rescue
         plugins = frozenset() if fit_error is None else fit_error.plugins
         nominated = None if rescue is None else rescue.nominated
-        if nominated is not None:
-            self._cache.nominate(queued.pod, nominated)
-        if rescue is not None and rescue.evictions:
-            for one in rescue.clears:
-                self._clear(one)
-            self._begin_evicting(queued.pod, nominated or "", rescue.evictions)
+        if rescue is not None:
+            self.evict(queued.pod, rescue)
         self._fail(queued, "Unschedulable", decision.message, plugins, nominated=nominated)
 
     def _taken_back(self, queued: QueuedPod, status: Status, node: str) -> None:
@@ -548,6 +580,15 @@ class Scheduler:
             self._measures.ended(queued, Result.ERROR)
             self._fail(queued, "SchedulerError", words, None, nominated="")
         self._forget(queued.pod, node)
+
+    def _at_once(self, queued: QueuedPod, status: Status, node: str) -> None:
+        """The same in the cycle in which it was chosen.
+
+        Nobody has seen the room taken, so nobody is told that it is free: two pods that are refused
+        would wake each other for ever.
+        """
+        self._cache.forget(queued.pod.uid)
+        self._taken_back(queued, status, node)
 
     def _dry_run(self, pod: PodInfo, node: str) -> None:
         """A rule says that the pod is not bound: it is told where it would go, and left alone."""
@@ -632,9 +673,11 @@ class Scheduler:
 
     def _begin_evicting(self, pod: PodInfo, node: str, victims: Sequence[Evict]) -> None:
         """The pod is held at the gate until it is done. Who goes already needs no push."""
-        victims = [one for one in victims if not one.pod.terminating]
+        leaving = self._cache.nominations.leaving
+        victims = [one for one in victims if not (one.pod.terminating or one.pod.uid in leaving)]
         if victims:
-            self._cache.evicts(pod.uid, still=True)
+            nodes = {one.pod.uid: self._cache.node_of(one.pod.uid) or "" for one in victims}
+            self._cache.evicts(pod.uid, nodes)
             self._measures.evicting(len(victims))
             self._start(self._evict(pod, node, victims), self._others)
 
@@ -643,11 +686,13 @@ class Scheduler:
         *most, last = victims
         gone = all(await asyncio.gather(*[self._evict_one(one, node) for one in most]))
         gone = gone and await self._evict_one(last, node)
-        self._cache.evicts(pod.uid, still=False)
+        self._cache.evicts(pod.uid, {})
         queued = self._queue.get(pod.uid)
-        # Whatever would have woken it meanwhile was held; without an eviction nothing would.
+        # Whatever would have woken it meanwhile was held; without an eviction nothing would, nor
+        # others that count on the same victims.
         if queued is not None and (not gone or queued.where is SubQueue.GATED):
-            self._queue.activate([pod.uid])
+            waiting = [one.uid for one in self._cache.nominations.on(node)] if not gone else []
+            self._queue.activate(list(dict.fromkeys([pod.uid, *waiting])))
 
     async def _evict_one(self, effect: Evict, node: str) -> bool:
         victim = effect.pod

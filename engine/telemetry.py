@@ -39,6 +39,8 @@ class Count(Enum):
     OBJECTS_UNREADABLE = "objects_unreadable"
     POLICY_RELOADS = "policy_reloads"
     POLICY_RELOADS_REFUSED = "policy_reloads_refused"
+    SHADOW_PODS = "shadow_pods"
+    SHADOW_LEFT_OUT = "shadow_pods_left_out"
     PLUGIN_ERRORS = "plugin_errors"
     SIGNAL_QUERIES = "signal_queries"
     SIGNAL_ERRORS = "signal_query_errors"
@@ -157,6 +159,13 @@ RULE_REJECTIONS: Final = Metric(
     _C,
     "Attempts without a node in which a rule rejected nodes, by file and line.",
     ("policy", "line"),
+)
+SHADOW_OUTCOMES: Final = Metric(
+    "berth_shadow_outcomes_total",
+    _C,
+    "Pods whose node a rule in shadow would have rejected, that it would have put on another one,"
+    " or held: rejected, moved, held.",
+    ("outcome", "policy", "line"),
 )
 BUILD: Final = Metric("berth_build_info", _G, "1; the version is a label.", ("version",))
 BUNDLE: Final = Metric("berth_policy_bundle_info", _G, "1 for the bundle in force.", ("bundle",))

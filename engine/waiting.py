@@ -20,12 +20,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Final
+from typing import Final, Protocol
 
 from engine.cache import Cache
 from engine.clock import Clock
 from engine.executor import Executor
-from engine.framework.acting import Leave
+from engine.framework.acting import Acted, Leave, Point
 from engine.framework.decision import Decision
 from engine.framework.effects import Effect
 from engine.framework.events import Action, ClusterEvent, Resource
@@ -82,38 +82,46 @@ class Held:
         return min(MOST_SECONDS, *(one.timeout_seconds for one in self.by.values()))
 
 
+class Host(Protocol):
+    """The scheduler, as far as it has to do with pods that wait."""
+
+    def framework_of(self, pod: PodInfo) -> Framework:
+        """Who decides about the pod."""
+        ...
+
+    def snapshot(self) -> Snapshot:
+        """The cluster as of now."""
+        ...
+
+    def acted(self, decision: Decision, acted: Acted) -> None:
+        """Plugins were asked about the pod of a decision again."""
+        ...
+
+    def released(self, held: Held) -> None:
+        """A pod, in flight again, may be bound."""
+        ...
+
+    def refused(self, held: Held, status: Status) -> None:
+        """A pod, in flight again, may not, and why."""
+        ...
+
+
 class Permits:
     """The pods that wait, by UID; iterated in the order in which they came."""
 
-    def __init__(
-        self,
-        *,
-        cache: Cache,
-        queue: SchedulingQueue,
-        clock: Clock,
-        framework_of: Callable[[PodInfo], Framework],
-        snapshot: Callable[[], Snapshot],
-        go: Callable[[Held], None],
-        back: Callable[[Held, Status], None],
-    ) -> None:
+    def __init__(self, *, cache: Cache, queue: SchedulingQueue, clock: Clock, host: Host) -> None:
         """Nobody waits.
 
         Args:
             cache: is told who waits.
             queue: has the pods meanwhile, and tells what happens.
             clock: for timeouts.
-            framework_of: who is asked about a pod.
-            snapshot: the cluster as of now.
-            go: takes a pod, in flight again, that may be bound.
-            back: takes a pod, in flight again, that may not, and why.
+            host: decides, and takes those that wait no longer.
         """
         self._cache = cache
         self._queue = queue
         self._clock = clock
-        self._framework_of = framework_of
-        self._snapshot = snapshot
-        self._go = go
-        self._back = back
+        self._host = host
         self.also: Callable[[Held], Mapping[str, Permitted]] = lambda _: {}
         """Who holds a pod still that is no plugin; asked whenever plugins are."""
         self._held: dict[str, Held] = {}
@@ -225,8 +233,11 @@ class Permits:
             self._reject(held, _NO_NODE)
             return
         waited = self._waited(held)
-        framework, snapshot = self._framework_of(held.pod), self._snapshot()
-        leave = framework.permit(held.pod, snapshot, held.node, waited, held.by.keys())
+        framework, snapshot = self._host.framework_of(held.pod), self._host.snapshot()
+        by = tuple(held.by)
+        leave = framework.permit(held.pod, snapshot, held.node, waited, by)
+        acted = Acted(Point.PERMIT, held.pod, held.node, snapshot, leave.words, waited, by)
+        self._host.acted(held.decision, acted)
         leave = replace(leave, held={**leave.held, **self.also(held)})
         self._settle(held, leave, waited)
         self.tell(leave)
@@ -264,8 +275,8 @@ class Permits:
         self._unlink(held)
         held.wakes = frozenset({_NODE_GONE}.union(*(one.wakes for one in held.by.values())))
         self._by_wakes.setdefault(held.wakes, {})[uid] = None
-        snapshot = self._snapshot()
-        turn = self._framework_of(held.pod).turns_at(held.pod, snapshot, frozenset(held.by))
+        snapshot = self._host.snapshot()
+        turn = self._host.framework_of(held.pod).turns_at(held.pod, snapshot, frozenset(held.by))
         now = self._clock.monotonic()
         due = min(held.since + held.seconds, now + max(0.0, turn - self._clock.time()))
         if due != held.due or due <= now:
@@ -291,12 +302,12 @@ class Permits:
             self._reject(held, _NO_NODE)
             return
         self._end(held)
-        self._go(held)
+        self._host.released(held)
 
     def _reject(self, held: Held, status: Status) -> None:
         self._end(held)
         _undo(held)
-        self._back(held, status)
+        self._host.refused(held, status)
 
     def _end(self, held: Held) -> None:
         self._unlink(held)

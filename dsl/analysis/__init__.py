@@ -5,7 +5,6 @@ Reads the tree as understood; changes nothing. Where it does not know, it is sil
 
 from collections.abc import Iterator, Sequence
 
-from dsl.analysis.candidates import unsaid_sets
 from dsl.analysis.cost import over_budget
 from dsl.analysis.facts import FileFacts, Inventory, MetricStock, RuleFacts, Size
 from dsl.analysis.logic import Logic
@@ -14,7 +13,7 @@ from dsl.analysis.order import decided, same_keys
 from dsl.analysis.ranges import Ranges
 from dsl.analysis.samples import not_sampled, question_of
 from dsl.analysis.shares import Shares
-from dsl.analysis.stock import not_in_stock, read_inventory
+from dsl.analysis.stock import at_use, not_in_stock, read_inventory
 from dsl.analysis.texts import odd_texts, without_arrow
 from dsl.diagnostics import Diagnostic
 
@@ -45,6 +44,8 @@ def analyse(
     for one in files:
         yield from over_budget(one, size, keys)
         if one.used is not None:
+            if stock is not None:
+                yield from at_use(one.used, not_in_stock(one, stock))
             continue
         yield from unused(one)
         yield from contradicting_status(one)
@@ -57,7 +58,6 @@ def analyse(
             yield None
         yield from logic.file(one)
         yield from same_keys(one, logic)
-        yield from unsaid_sets(one)
         yield from Ranges(one, keys).file()
         if stock is not None:
             yield from not_in_stock(one, stock)

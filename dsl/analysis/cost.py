@@ -150,25 +150,6 @@ def _units(node: ir.Expr, size: Size) -> float:
             return rows
 
 
-def _cheaper(rule: RuleFacts) -> str:
-    """Returns what makes the dearest rule of a policy cheaper."""
-    for node in ir.walk(*_roots(rule)):
-        if isinstance(node, ir.PodAggregate) and node.over == "cluster":
-            return (
-                "look at fewer pods (node.pods instead of cluster.pods), or at fewer things of each"
-            )
-        if isinstance(node, ir.PodAggregate):
-            return (
-                "ask less of each pod, and what is asked of the pod to place only once, in a `let`"
-            )
-        if isinstance(node, ir.Func) and node.name == "split":
-            return (
-                "a list is gone through item by item for each node: test it with `in`,"
-                " or ask less of each item"
-            )
-    return "look at fewer things of each node"
-
-
 def over_budget(facts: FileFacts, size: Size, keys: Keys | None = None) -> Iterator[Diagnostic]:
     """Yields a finding where a policy needs more than half of its budget."""
     total, dearest = cost(facts, size, keys)
@@ -186,7 +167,7 @@ def over_budget(facts: FileFacts, size: Size, keys: Keys | None = None) -> Itera
         " about 5 ms"
     )
     needs = f"may take {total:,.0f} units for one pod, {share:.0%} of its budget"
-    hint = _cheaper(rule)
+    hint = "look at fewer pods or nodes, and at fewer things of each"
     if facts.used is not None:
         text = " ".join(rule.source.slice(dearest.span).split())
         yield warning(

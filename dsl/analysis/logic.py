@@ -9,10 +9,8 @@ from typing import Final
 from msgspec import Struct
 
 from dsl import ir
-from dsl import syntax as s
 from dsl.analysis.cubes import NEVER, Cube, Cubes, Unknown
 from dsl.analysis.facts import FileFacts, RuleFacts, conditions, guard_of, roots, values, warning
-from dsl.analysis.reasons import past_midnight, reason
 from dsl.analysis.witness import ANY_POD, example
 from dsl.diagnostics import Diagnostic, Label
 from dsl.source import SourceFile, Span
@@ -20,7 +18,6 @@ from dsl.types import Kind, Level
 
 #: Pairs of rules that are compared; beyond that the analysis is silent.
 _MAX_PAIRS: Final = 4_000
-_PAIR: Final = 2
 _PODS: Final = ("a pod", "every pod")
 #: Where a pod must pass all rules at once.
 _REJECTING: Final = ("filter", "gate", "prefilter")
@@ -104,14 +101,6 @@ class Logic:
             if not applies:
                 return self._never_applies(rule, place)
             told = _told(rule)
-            if told is not None and _leaves_all(written):
-                return warning(
-                    "P303" if written.keyword != "forbid" else "P301",
-                    f"this rule demands nothing of those pods, so {_no_one(rule)}",
-                    rule.source,
-                    rule.right,
-                    _only_those(rule),
-                )
             if told is None or told.test.level is Level.CONST:
                 return _rejects_all(rule)
             holds = self._cubes.all_of([told.test], start=applies)
@@ -191,15 +180,13 @@ class Logic:
     def _constant(self, source: SourceFile, node: ir.Expr) -> Diagnostic | None:
         if node.type.kind is not Kind.BOOL or node.level is Level.CONST:
             return None
-        if isinstance(node, ir.Named) or _with_itself(node):
+        if isinstance(node, ir.Named):
             return None
         verdict = self._verdict(node)
         if verdict is None:
             return None
         code, what = ("P303", "always") if verdict else ("P301", "never")
-        helps = self._not_one(source, node) if verdict else self._not_both(source, node)
-        notes = reason(source, node)
-        return warning(code, f"this is {what} true", source, node.span, *helps, notes=notes)
+        return warning(code, f"this is {what} true", source, node.span, *_instead(source, node))
 
     def _verdict(self, node: ir.Expr) -> bool | None:
         try:
@@ -213,27 +200,6 @@ class Logic:
         except Unknown:
             pass
         return None
-
-    def _not_one(self, source: SourceFile, node: ir.Expr) -> list[str]:
-        """`x != a or x != b`."""
-        if not isinstance(node, ir.Logical) or node.operator != "or":
-            return []
-        if not all(isinstance(one, ir.Not) for one in node.operands):
-            return []
-        parts = [" ".join(source.slice(one.span).split()) for one in node.operands]
-        return [f"write  {' and '.join(parts)}"]
-
-    def _not_both(self, source: SourceFile, node: ir.Expr) -> list[str]:
-        """`x is a and x is b`."""
-        if isinstance(node, ir.Logical) and node.operator == "and":
-            around = past_midnight(node)
-            if around:
-                return [f"write  {around}"]
-            parts = [" ".join(source.slice(one.span).split()) for one in node.operands]
-            if any(isinstance(one, ir.Missing) for one in node.operands) and len(parts) == _PAIR:
-                return [f"what is missing equals nothing; write  {' or '.join(parts)}"]
-            return ["no value fulfils all parts; write `or` if one of them shall do"]
-        return []
 
     # ---- two rules
 
@@ -325,48 +291,8 @@ class Logic:
             "P302",
             f"together with {earlier.name} {_this(rule)} {what}",
             *rule.place(rule.right),
-            *self._apart(earlier, later),
             labels=self._label(earlier, later, right=True),
             notes=() if pod == ANY_POD else (f"for example: {pod}",),
-        )
-
-    def _apart(self, earlier: _Known, later: _Known) -> list[str]:
-        """Returns how two rules leave each other room: as one rule, or one without its pods."""
-        one, other = earlier.facts, later.facts
-        a, b = one.written, other.written
-        if not isinstance(a, s.Rule) or not isinstance(b, s.Rule) or "forbid" in (a.point, b.point):
-            return []
-        if one.used is not None or other.used is not None:
-            return []
-        lefts = [
-            None if rule.written.left is None else _as_operand(rule, rule.written.left, s.Logical)
-            for rule in (one, other)
-        ]
-        if lefts[0] == lefts[1]:
-            head = "" if lefts[0] is None else f"{lefts[0]} -> "
-            demands = f"{_as_operand(one, a.right)} or {_as_operand(other, b.right)}"
-            return [f"if one of the two is enough, write one rule:  {b.keyword}: {head}{demands}"]
-        for mine, theirs, left, without in (
-            (later, earlier, lefts[1], lefts[0]),
-            (earlier, later, lefts[0], lefts[1]),
-        ):
-            if without is not None and self._applies_without(mine, theirs):
-                rule = mine.facts
-                start = "" if left is None else f"{left} and "
-                return [
-                    "to leave out the pods of the other rule write"
-                    f"  {rule.written.keyword}: {start}not {without}"
-                    f" -> {' '.join(rule.source.slice(rule.right).split())}"
-                ]
-        return []
-
-    def _applies_without(self, mine: _Known, theirs: _Known) -> bool:
-        """Whether a rule speaks of pods of which the other one does not."""
-        a, b = mine.facts.core, theirs.facts.core
-        if not isinstance(a, ir.FilterCore) or not isinstance(b, ir.FilterCore) or b.guard is None:
-            return False
-        return self._cubes.meets(
-            self._cubes.all_of([a.guard]), self._cubes.of(b.guard, wanted=False)
         )
 
     def _label(self, earlier: _Known, later: _Known, *, right: bool = False) -> tuple[Label, ...]:
@@ -417,38 +343,15 @@ class _Told(Struct, frozen=True):
     always: str
 
 
-def _leaves_all(written: s.Rule | s.Special) -> bool:
-    """Whether this is `filter: A -> true` or `forbid: A -> false`."""
-    if not isinstance(written, s.Rule) or written.left is None:
-        return False
-    right, forbids = written.right, written.keyword in ("forbid", "avoid")
-    return isinstance(right, s.Bool) and right.value is not forbids
-
-
-def _no_one(rule: RuleFacts) -> str:
-    return f"it rejects no {_things(rule).removesuffix('s')}"
-
-
-def _only_those(rule: RuleFacts) -> str:
-    """Returns the two rules that may be meant by one that rejects nothing."""
-    written = rule.written
-    assert written.left is not None
-    left = " ".join(rule.source.slice(written.left.span).split())
-    if written.keyword == "forbid":
-        return f"to refuse them write  forbid: {left}"
-    only = f"{written.keyword}: {left}"
-    return f"for those pods alone write  {only}   or, to refuse them,  forbid: {left}"
-
-
-def _with_itself(node: ir.Expr) -> bool:
-    """Whether this compares a pod of a set with itself, which is told where it is checked."""
-    match node:
-        case ir.Compare(
-            operator="==", left=ir.Read(level=Level.IT) as left, right=ir.Read() as right
-        ):
-            return (left.field, left.key) == (right.field, right.key)
-        case _:
-            return False
+def _instead(source: SourceFile, node: ir.Expr) -> tuple[str, ...]:
+    """`x != a or x != b`, `x is a and x is b`: the other word is meant."""
+    if not isinstance(node, ir.Logical):
+        return ()
+    either = node.operator == "or"
+    if either and not all(isinstance(one, ir.Not) for one in node.operands):
+        return ()
+    parts = [" ".join(source.slice(one.span).split()) for one in node.operands]
+    return (f"did you mean  {' and '.join(parts) if either else ' or '.join(parts)}",)
 
 
 def _told(rule: RuleFacts) -> _Told | None:
@@ -492,12 +395,6 @@ def name_of(rule: RuleFacts) -> str:
 
 def _this(rule: RuleFacts) -> str:
     return "this rule" if rule.used is None else f"a rule of `{rule.used.name}`"
-
-
-def _as_operand(rule: RuleFacts, node: s.Expr, *joined: type[s.Expr]) -> str:
-    """Returns a condition as it may stand beside others: a choice in brackets."""
-    written = " ".join(rule.source.slice(node.span).split())
-    return f"({written})" if isinstance(node, (s.If, *joined)) else written
 
 
 def _things(rule: RuleFacts) -> str:

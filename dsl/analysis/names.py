@@ -1,14 +1,13 @@
 """Declarations nobody uses (P316) and a `status` that contradicts the rule (P318)."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from dsl import ir
 from dsl import syntax as s
 from dsl.analysis.facts import FileFacts, warning
 from dsl.diagnostics import Diagnostic
-from dsl.source import Span
 
 _IN_TEXT: Final = re.compile(r"\$([A-Za-z_]\w*)")
 
@@ -38,57 +37,19 @@ def unused(facts: FileFacts) -> Iterator[Diagnostic]:
     for one in statements:
         if isinstance(one, s.LetDecl | s.ParamDecl | s.MetricDecl) and one.name not in used:
             word = words[type(one)]
-            as_text = _as_text(statements, one.name) if isinstance(one, s.ParamDecl) else None
-            yield warning(
-                "P316",
-                f"the {word} `{one.name}` is not used",
-                facts.source,
-                one.name_span,
-                "remove it, or use it in a rule"
-                if as_text is None
-                else f"`{facts.source.slice(as_text)}` in line"
-                f" {facts.source.position(as_text.start)[0]} is a text;"
-                f" for the parameter write  ${one.name}",
-            )
-
-
-def _as_text(statements: Sequence[s.Node], name: str) -> Span | None:
-    """Returns where a word stands as a text in a rule: `is pool`, `node.label pool=var.pool`."""
-    stack: list[object] = [one for one in statements if not isinstance(one, s.ParamDecl)]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, tuple):
-            stack.extend(reversed(node))
-        elif isinstance(node, s.Word) and re.fullmatch(rf"(\w+\.)?{name}", node.value):
-            return node.span
-        elif isinstance(node, s.Field):
-            continue  # its key is no value
-        elif isinstance(node, s.LabelTest):
-            stack.append(node.value)
-        elif isinstance(node, s.Node):
-            parts = [getattr(node, one) for one in node.__struct_fields__]
-            stack.extend([one for one in reversed(parts) if isinstance(one, _INNER)])
-    return None
+            message = f"the {word} `{one.name}` is not used"
+            yield warning("P316", message, facts.source, one.name_span, "remove it")
 
 
 def _no_scores(facts: FileFacts) -> Iterator[Diagnostic]:
     """Yields lines about the scores of a file that has none."""
-    scores = any(isinstance(one.core, ir.ScoreCore) for one in facts.rules)
-    lines = any(isinstance(one, s.Rule) and one.point == "score" for one in facts.statements)
+    if any(isinstance(one.core, ir.ScoreCore) for one in facts.rules):
+        return
     for one in facts.statements:
-        if isinstance(one, s.Rule) and one.point == "prescore" and not scores:
-            word, hint = one.keyword, "remove it; what decides about nodes is a `filter:`"
-        elif isinstance(one, s.NormalizeDecl) and not lines:
-            word, hint = "normalize", "remove it; it is the default of `score:` lines"
-        else:
-            continue
-        yield warning(
-            "P316",
-            f"`{word}:` speaks of the scores of this file, and there is none",
-            facts.source,
-            Span(one.span.start, one.span.start + len(word)),
-            hint,
-        )
+        prescore = isinstance(one, s.Rule) and one.point == "prescore"
+        if prescore or isinstance(one, s.NormalizeDecl):
+            message = "this speaks of the scores of this file, and there is none"
+            yield warning("P316", message, facts.source, one.span, "remove it")
 
 
 #: What of a node may hold further names.
@@ -129,15 +90,11 @@ def contradicting_status(facts: FileFacts) -> Iterator[Diagnostic]:
         if resolvable == rule.changes:
             continue
         clause = next(one for one in rule.clauses if one.name == "status")
-        if resolvable:
-            message = "no eviction changes what this rule reads, so preemption would be in vain"
-            better = "unresolvable"
-        else:
-            message = "evicting pods can change what this rule reads, and preemption would not try"
-            better = "unschedulable"
+        what = "no eviction changes" if resolvable else "evicting pods can change"
+        better = "unresolvable" if resolvable else "unschedulable"
         yield warning(
             "P318",
-            message,
+            f"{what} what this rule reads",
             rule.source,
             clause.span,
             f"drop the clause, which gives  status {better}",

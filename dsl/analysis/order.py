@@ -12,7 +12,6 @@ from dsl.analysis.cubes import Cube, Unknown
 from dsl.analysis.facts import AnyCore, FileFacts, RuleFacts, roots, warning
 from dsl.analysis.logic import Logic, by_parameter, name_of
 from dsl.diagnostics import Diagnostic, Label, Severity
-from dsl.schema import FIELDS
 from dsl.types import Level
 
 _MAX_RULES: Final = 100
@@ -49,15 +48,6 @@ def same_keys(facts: FileFacts, logic: Logic) -> Iterator[Diagnostic]:
             yield from _keys(rule, keys, (level, things), logic)
 
 
-def _of_them(rule: RuleFacts, value: ir.Expr) -> tuple[str, ...]:
-    """Returns the field of the pods that are ordered, for that of the pod to place."""
-    field = value.field if isinstance(value, ir.Read) else ""
-    own = f"it.{field.removeprefix('pod.')}"
-    if field.startswith("pod.") and own in FIELDS and rule.point != "sort":
-        return (f"did you mean `{own}`?",)
-    return ("remove it, or order by something that differs",)
-
-
 def _keys(
     rule: RuleFacts, keys: Sequence[ir.SortKey], of: tuple[Level, str], logic: Logic
 ) -> Iterator[Diagnostic]:
@@ -67,23 +57,13 @@ def _keys(
         if by_parameter(rule.source, [key.value]):
             continue
         if key.value.level < level:
-            yield warning(
-                "P312",
-                f"this key is the same for all {things}, so it orders none of them",
-                rule.source,
-                key.value.span,
-                *_of_them(rule, key.value),
-            )
+            message = f"this key is the same for all {things}, so it orders none of them"
+            yield warning("P312", message, rule.source, key.value.span, "remove it")
             continue
         number = logic.cubes.keys.key(key.value)
         if number in seen:
-            yield warning(
-                "P305",
-                "this key is there already, so it tells no two apart",
-                rule.source,
-                key.value.span,
-                "remove it",
-            )
+            message = "this key is there already, so it tells no two apart"
+            yield warning("P305", message, rule.source, key.value.span, "remove it")
         elif key.direction != "listed":
             # What is in no list is told apart by a second key of the same value.
             seen.add(number)
@@ -125,35 +105,18 @@ def _never(earlier: RuleFacts, later: RuleFacts, *, same: bool) -> Diagnostic:
     source, span = later.place(later.written.span)
     other, place = earlier.place(earlier.written.span)
     labels = (Label(place, "decides first"),) if other is source and place != span else ()
+    error, remove = Severity.ERROR, "remove one of them, or put the narrower line first"
     if _binder(later.core) != _binder(earlier.core):
-        return warning(
-            "P504",
-            f"{name_of(earlier)} binds all of these pods in another way",
-            source,
-            span,
-            "say which pods each of them is for:  bind: pod.namespace is NAME -> ...",
-            labels=labels,
-            severity=Severity.ERROR,
-        )
+        message = f"{name_of(earlier)} binds all of these pods in another way"
+        help_ = "say which pods each of them is for:  bind: pod.namespace is NAME -> ..."
+        return warning("P504", message, source, span, help_, labels=labels, severity=error)
     text = " ".join(later.source.slice(later.written.span).split())
     before = " ".join(earlier.source.slice(earlier.written.span).split())
     if same and text == before:
-        return warning(
-            "P305",
-            f"this line says the same as {name_of(earlier)}",
-            source,
-            span,
-            "remove one of them",
-            labels=labels,
-        )
-    return warning(
-        "P304",
-        f"this line never decides: {name_of(earlier)} does for all of its pods",
-        source,
-        span,
-        "put the narrower line first, or remove it",
-        labels=labels,
-    )
+        message = f"this line says the same as {name_of(earlier)}"
+        return warning("P305", message, source, span, remove, labels=labels)
+    message = f"this line never decides: {name_of(earlier)} does for all of its pods"
+    return warning("P304", message, source, span, remove, labels=labels)
 
 
 def _binder(core: AnyCore) -> tuple[str, str]:
@@ -169,13 +132,6 @@ def _elastic(rules: Iterator[RuleFacts]) -> Iterator[Diagnostic]:
             first = rule
             continue
         source, span = rule.place(rule.written.span)
-        other, place = first.place(first.written.span)
-        yield warning(
-            "P505",
-            f"{name_of(first)} is an elastic quota already, and what one lends the other would too",
-            source,
-            span,
-            "keep one of the two; quotas with `max` alone may be several",
-            labels=(Label(place, "the other one"),) if other is source and place != span else (),
-            severity=Severity.ERROR,
-        )
+        message = f"{name_of(first)} is an elastic quota already, and both would lend the same"
+        help_ = "keep one of the two; quotas with `max` alone may be several"
+        yield warning("P505", message, source, span, help_, severity=Severity.ERROR)

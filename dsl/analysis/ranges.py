@@ -15,15 +15,14 @@ from dsl.analysis.keys import Keys, bare, natural_bounds
 from dsl.diagnostics import Diagnostic, Label
 from dsl.plan import MetricSpec
 from dsl.schema import CATALOGUE, FIELDS
-from dsl.types import PLAIN, Kind, Level
+from dsl.types import DURATION, PLAIN, Kind, Level, show
 
 _FULL: Final = 100.0
-#: From this weight on somebody means the policy and not one of its scores.
-_MUCH: Final = 10.0
 _SLACK: Final = 1e-6
 _SHARES: Final = frozenset(CATALOGUE[one].query for one in ("cpu_usage", "memory_usage"))
 #: None of these is ever below 0.
 _BUNDLED: Final = frozenset(one.query for one in CATALOGUE.values())
+_BEST: Final = "a node without data gets the best score of this rule"
 _RELATIVE: Final = ("max", "sum")
 _KEEPING: Final = ("max", "min", "avg", "median")
 _MONOTONE: Final = ("floor", "ceil", "round", "sqrt", "log2", "exp", "plain", "number")
@@ -60,88 +59,44 @@ class Ranges:
         """Yields findings about the numbers of the file's rules."""
         for rule in self._facts.rules:
             if isinstance(rule.core, ir.ScoreCore):
-                both = self._constant(rule, rule.core), self._outside(rule, rule.core)
-                yield from (one for one in both if one is not None)
+                yield from self._constant(rule, rule.core)
+                yield from self._outside(rule, rule.core)
                 yield from self._attracting(rule, rule.core)
-            elif isinstance(rule.core, ir.TierCore):
-                yield from _same_tier(rule, rule.core)
             yield from self._divisions(rule)
-        yield from _no_weight(self._facts)
-        yield from _weight_of_one(self._facts)
 
     # ---- P312, P310
 
-    def _constant(self, rule: RuleFacts, core: ir.ScoreCore) -> Diagnostic | None:
-        for clause in rule.clauses:
-            if (
-                clause.name == "weight"
-                and core.weight == 0
-                and isinstance(clause.values[0], s.Word | s.Text)
-            ):
-                return warning(
-                    "P312",
-                    "a rule of weight 0 has no effect",
-                    rule.source,
-                    clause.span,
-                    "remove the rule, or give it a weight above 0",
-                )
-        if core.value.level >= Level.NODE or core.value.type.kind is Kind.BOOL:
-            return None
-        return warning(
-            "P312",
-            "this score is the same for all nodes, so it chooses none of them",
-            rule.source,
-            rule.right,
-            *_of_the_node(rule, core.value),
-        )
+    def _constant(self, rule: RuleFacts, core: ir.ScoreCore) -> Iterator[Diagnostic]:
+        weight = next((one for one in rule.clauses if one.name == "weight"), None)
+        if core.weight == 0 and weight is not None and not isinstance(weight.values[0], s.Param):
+            message = "a rule of weight 0 has no effect"
+            yield warning("P312", message, rule.source, weight.span, "remove the rule")
+        elif core.value.level < Level.NODE and core.value.type.kind is not Kind.BOOL:
+            message = "this score is the same for all nodes, so it chooses none of them"
+            help_ = "use something of the node, for example  node.cpu.free/node.cpu.allocatable*100"
+            yield warning("P312", message, rule.source, rule.right, help_)
 
-    def _outside(self, rule: RuleFacts, core: ir.ScoreCore) -> Diagnostic | None:
+    def _outside(self, rule: RuleFacts, core: ir.ScoreCore) -> Iterator[Diagnostic]:
         if core.norm != "none":
-            return None
+            return
         found = self.range(core.value)
-        if found.known and found.low == found.high:
-            return self._fixed(rule, found.low)
+        text = " ".join(rule.source.slice(rule.right).split())
+        help_ = f"what is outside is cut off; scale it, or write  {text} normalize minmax"
+        ends = (found.low, found.high) if found.known else ()
+        low, high = [functions.number_text(round(one, 6) + 0.0) for one in ends] or ("", "")
+        asked = found.leaves & self._leaves_of(_roots(core.guard))
         # A let of that sign may be meant for other rules.
-        if found.high <= 0 and found.low < 0 and not isinstance(core.value, ir.Named):
-            text = " ".join(rule.source.slice(rule.right).split())
-            return warning(
-                "P310",
-                "this score is never above 0, and a score is from 0 to 100",
-                rule.source,
-                rule.right,
-                f"to put the smallest first write  prefer: least {text[1:].strip()}"
-                if isinstance(core.value, ir.Negate)
-                else f"write  {text} normalize minmax",
-            )
-        least = _upside_down(core.value)
-        if least is not None:
-            text = " ".join(rule.source.slice(least.span).split())
-            return warning(
-                "P310",
-                f"this score is never above 0 while `{text}` is not below, and all nodes are alike",
-                rule.source,
-                rule.right,
-                f"to put the smallest first write  prefer: least {text}",
-            )
-        if not found.known or found.leaves & self._leaves_of(_roots(core.guard)):
-            return None
-        if found.low >= -_SLACK and found.high <= _FULL + _SLACK:
-            return None
-        low, high = (functions.number_text(round(one, 6) + 0.0) for one in (found.low, found.high))
-        return warning(
-            "P310",
-            f"this score can be from {low} to {high}, and a score is from 0 to 100",
-            rule.source,
-            rule.right,
-            "what is outside is cut off; scale it, or write"
-            f"  {' '.join(rule.source.slice(rule.right).split())} normalize minmax",
-        )
-
-    def _fixed(self, rule: RuleFacts, value: float) -> Diagnostic | None:
-        if -_SLACK <= value <= _FULL + _SLACK:
-            return None
-        text = f"this score is always {functions.number_text(value)}, and a score is from 0 to 100"
-        return warning("P310", text, rule.source, rule.right, "what is outside is cut off")
+        negative = found.high <= 0 and found.low < 0 and not isinstance(core.value, ir.Named)
+        inside = found.low >= -_SLACK and found.high <= _FULL + _SLACK
+        if negative and found.low != found.high:
+            message = "this score is never above 0, and a score is from 0 to 100"
+        elif found.known and not inside and found.low == found.high:
+            message = f"this score is always {low}, and a score is from 0 to 100"
+        elif found.known and not inside and not asked:
+            message = f"this score can be from {low} to {high}, and a score is from 0 to 100"
+        else:
+            return
+        yield warning("P310", message, rule.source, rule.right, help_)
 
     def range(self, root: ir.Expr) -> Range:
         """Returns the bounds of a number."""
@@ -371,14 +326,9 @@ class Ranges:
     def _division(self, rule: RuleFacts, node: ir.Arith, divisor: ir.Expr) -> Diagnostic:
         text = " ".join(rule.source.slice(divisor.span).split())
         whole = " ".join(rule.source.slice(node.span).split())
-        return warning(
-            "P311",
-            f"`{text}` can be 0, and a number divided by 0 is missing",
-            rule.source,
-            divisor.span,
-            f"say what holds then:  ({whole}) ?? 0",
-            label=_without(rule),
-        )
+        message = f"`{text}` can be 0, and a number divided by 0 is missing"
+        help_ = f"say what holds then:  ({whole}) ?? 0"
+        return warning("P311", message, rule.source, divisor.span, help_)
 
     # ---- P314
 
@@ -402,28 +352,23 @@ class Ranges:
                 yield self._best(rule, read, spec, slope)
         if core.missing == _FULL and metrics:
             clause = next(one for one in rule.clauses if one.name == "missing_score")
-            yield warning(
-                "P314",
-                "a node without data gets the best score of this rule",
-                rule.source,
-                clause.span,
-                "a dead exporter would attract pods; write  missing 0",
-            )
+            yield warning("P314", _BEST, rule.source, clause.span, "write  missing 0")
 
     def _best(self, rule: RuleFacts, read: ir.Metric, spec: MetricSpec, slope: int) -> Diagnostic:
         way = "lower" if slope < 0 else "higher"
         shown = functions.number_text(spec.default or 0.0)
-        labels: tuple[Label, ...] = ()
-        for one in self._facts.statements:
-            if isinstance(one, s.MetricDecl) and one.name == read.name:
-                for clause in one.clauses:
-                    if clause.name == "metric_default":
-                        age = _age(spec.stale_seconds)
-                        text = f"used when there is no sample or it is older than {age}"
-                        labels = (Label(clause.span, text),)
+        declared = [one for one in self._facts.statements if isinstance(one, s.MetricDecl)]
+        age = f"older than {show(spec.stale_seconds, DURATION)}"
+        labels = tuple(
+            Label(clause.span, f"used when there is no sample or it is {age}")
+            for one in declared
+            if one.name == read.name
+            for clause in one.clauses
+            if clause.name == "metric_default"
+        )
         return warning(
             "P314",
-            "a node without data gets the best score of this rule",
+            _BEST,
             rule.source,
             read.span,
             f"drop `default {shown}` and end the score with  missing 0",
@@ -497,58 +442,6 @@ class Ranges:
         return -1 if found.high <= 0 else None
 
 
-def _without(rule: RuleFacts) -> str:
-    """Says what comes of a value that is missing."""
-    match rule.core:
-        case ir.ScoreCore():
-            return "then the node gets 0"
-        case ir.SortCore():
-            return "then the pod comes last"
-        case ir.FilterCore() if rule.point == "filter":
-            return "then the node fails the test"
-        case ir.FilterCore():
-            return "then the pod fails the test"
-        case _:
-            return "then there is no value"
-
-
-def _of_the_node(rule: RuleFacts, value: ir.Expr) -> tuple[str, ...]:
-    """Returns how a score comes to differ from node to node."""
-    keyword, text = rule.written.keyword, " ".join(rule.source.slice(rule.right).split())
-    if not isinstance(rule.written, s.Rule) or rule.written.direction:
-        return ("use something of the node, for example  node.cpu.free",)
-    if keyword != "score":
-        test = "node.label disktype=ssd"
-        guarded = f"{text} -> {test}" if value.level > Level.CONST else test
-        return (f"write for example  {keyword}: {guarded}",)
-    if isinstance(value, ir.NodeAggregate) and isinstance(value.value, ir.Metric):
-        name = value.value.name
-        return (f"compare the node with it:  score: {name}/{text}*100",)
-    return ("use something of the node, for example  node.cpu.free/node.cpu.allocatable*100",)
-
-
-def _upside_down(value: ir.Expr) -> ir.Expr | None:
-    """Returns the metric of `-load` and `0 - load`; None for other scores."""
-    if isinstance(value, ir.Negate):
-        return value.operand if isinstance(value.operand, ir.Metric) else None
-    if not isinstance(value, ir.Arith) or value.operators != ("-",):
-        return None
-    first, behind = value.operands
-    nothing = isinstance(first, ir.Const) and first.value == 0
-    return behind if nothing and isinstance(behind, ir.Metric) else None
-
-
-def _same_tier(rule: RuleFacts, core: ir.TierCore) -> Iterator[Diagnostic]:
-    if Level.CONST < core.test.level < Level.NODE:
-        yield warning(
-            "P312",
-            "this is the same for all nodes, so it puts none of them first",
-            rule.source,
-            rule.right,
-            "ask for something of the node, for example  node.label disktype=ssd",
-        )
-
-
 def _with_default(node: ir.Expr) -> ir.Metric | None:
     """Returns the metric that a node reads, its `default` filled in."""
     if isinstance(node, ir.Coalesce) and all(one.span == node.span for one in node.operands):
@@ -598,45 +491,3 @@ def _resources(roots: Sequence[ir.Expr]) -> frozenset[str]:
             if one.key is not None and words[1] in ("resource", "request", "limit"):
                 found.add("gpu" if one.key.endswith("/gpu") else one.key)
     return frozenset(found)
-
-
-def _age(seconds: float) -> str:
-    minutes = seconds / 60
-    return f"{minutes:g}m" if minutes >= 1 and minutes == int(minutes) else f"{seconds:g}s"
-
-
-def _weight_of_one(facts: FileFacts) -> Iterator[Diagnostic]:
-    """Yields a large weight of the only score: it is the whole policy's that is meant."""
-    scores = [rule for rule in facts.rules if isinstance(rule.core, ir.ScoreCore)]
-    if len(scores) != 1 or facts.used is not None:
-        return
-    (rule,) = scores
-    clause = next((one for one in rule.clauses if one.name == "weight"), None)
-    core = rule.core
-    if clause is None or not isinstance(core, ir.ScoreCore) or core.weight < _MUCH:
-        return
-    if isinstance(rule.written, s.Rule) and isinstance(clause.values[0], s.Word):
-        text = clause.values[0].value
-        yield warning(
-            "P312",
-            "this weight is among the scores of the policy, and there is no other one",
-            rule.source,
-            clause.span,
-            f"for the weight of the whole policy write on a line of its own  weight: {text}",
-        )
-
-
-def _no_weight(facts: FileFacts) -> Iterator[Diagnostic]:
-    for one in facts.statements:
-        if not isinstance(one, s.Header) or one.name != "policy_weight":
-            continue
-        value = one.value
-        scores = any(isinstance(rule.core, ir.ScoreCore) for rule in facts.rules)
-        if scores and isinstance(value, s.Word) and functions.parse_number(value.value) == 0:
-            yield warning(
-                "P312",
-                "with weight 0 the scores of this policy have no effect",
-                facts.source,
-                one.span,
-                "give it a weight above 0, or  mode: off",
-            )

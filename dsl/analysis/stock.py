@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from msgspec.structs import replace
+
 from dsl import ir
 from dsl.analysis.facts import (
     FileFacts,
@@ -20,11 +22,12 @@ from dsl.analysis.facts import (
 )
 from dsl.analysis.keys import bare
 from dsl.diagnostics import Diagnostic
+from dsl.foreign import closest
 from dsl.functions import TEXT_TESTS
+from dsl.plan import UseLine
 from dsl.schema import WELL_KNOWN_LABELS
 from dsl.types import Level
 
-_FAR: Final = 3
 _MAX_SHOWN: Final = 5
 
 
@@ -99,6 +102,14 @@ def not_in_stock(facts: FileFacts, stock: Inventory) -> Iterator[Diagnostic]:
                 if id(node) not in seen:
                     seen.add(id(node))
                     yield from _look(rule, node, stock)
+
+
+def at_use(used: UseLine, findings: Iterable[Diagnostic]) -> Iterator[Diagnostic]:
+    """Yields them where the policy is used: it is told other values there, its text is given."""
+    source, span = used.place
+    for one in findings:
+        message = f"`use {used.name}`: {one.message}"
+        yield replace(one, message=message, source=source, span=span, labels=())
 
 
 def _wanted(root: ir.Expr | None, *, wanted: bool) -> Iterator[ir.Expr]:
@@ -193,14 +204,21 @@ def _label(
     many: int,
 ) -> Iterator[Diagnostic]:
     if key not in known:
-        yield _finding(rule, node, f"no {owner} has the label {key}", key, known)
+        # What others write with a slash between them is a key and its value.
+        label, _, value = key.partition("/")
+        if value in known.get(label, ()):
+            text = f"no {owner} has the label {key}"
+            help_ = f"did you mean `{label}={value}`?"
+            yield warning("P401", text, rule.source, node.span, help_)
+        else:
+            yield _finding(rule, node, f"no {owner} has the label {key}", key, known)
         return
     there = known[key]
     if not values or any(one in there for one in values):
         return
     wanted = _listed([f"{key}={one}" for one in values])
     most = sorted(there.items(), key=lambda one: (-one[1], one[0]))
-    near = _nearest(str(values[0]), there)
+    near = closest(str(values[0]), there)
     shown = near if near is not None else most[0][0]
     count = there[shown]
     yield warning(
@@ -235,7 +253,7 @@ def _image(
 def _finding(
     rule: RuleFacts, node: ir.Expr, message: str, word: str, known: Iterable[str]
 ) -> Diagnostic:
-    near = _nearest(word, known)
+    near = closest(word, known)
     hints = [f"did you mean `{near}`?"] if near is not None else []
     return warning("P401", message, rule.source, node.span, *hints)
 
@@ -243,30 +261,3 @@ def _finding(
 def _listed(words: list[str]) -> str:
     shown = words[:_MAX_SHOWN]
     return " or ".join(shown) + (" ..." if len(words) > len(shown) else "")
-
-
-def _nearest(word: str, words: Iterable[str]) -> str | None:
-    """Returns the nearest word, None if none is near."""
-    best, least = None, _FAR
-    for one in sorted(words):
-        far = _distance(word, one, least)
-        if far < least and far * 2 < max(len(word), 2):
-            best, least = one, far
-    return best
-
-
-def _distance(left: str, right: str, enough: int) -> int:
-    """Returns how many insertions, deletions, changes or swaps lead from one to the other."""
-    if abs(len(left) - len(right)) >= enough:
-        return enough
-    older: list[int] = []
-    row = list(range(len(right) + 1))
-    for i, a in enumerate(left, 1):
-        older, before, row = row if i == 1 else older, row, [i]
-        for j, b in enumerate(right, 1):
-            one = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (a != b))
-            if i > 1 and j > 1 and a == right[j - 2] and left[i - 2] == b:
-                one = min(one, older[j - 2] + 1)
-            row.append(one)
-        older = before
-    return row[-1]

@@ -16,6 +16,7 @@ from dsl.schema import FIELDS, NAME
 from dsl.types import Level
 
 _PATTERN: Final = re.compile(r"[*?^$|%+()\[\]{}\\,;]")
+_PARAM: Final = re.compile(r"\$[A-Za-z_]")
 _FOREIGN: Final = re.compile(r"[%^$|+()\[\]{}\\]")
 #: The values of a field, and what others call them.
 _VALUES: Final = {
@@ -51,7 +52,7 @@ def odd_texts(rule: RuleFacts) -> Iterator[Diagnostic]:
         if (
             not isinstance(left, ir.Read)
             or not isinstance(right, ir.Const)
-            or ("$" in rule.source.slice(right.span))
+            or (_PARAM.search(rule.source.slice(right.span)))
         ):
             continue
         for value in right.value if isinstance(right.value, tuple) else (right.value,):

@@ -48,6 +48,7 @@ _FORMS: Final = MappingProxyType(
 )
 #: Fields whose values begin with the numbers of a version.
 _VERSIONS: Final = ("node.kernel", "node.kubelet_version")
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _NUMBER: Final = re.compile(r"\d+(\.\d+)?([a-zA-Z]{1,3}|%)?", re.ASCII)
 
 
@@ -88,7 +89,8 @@ def beside(scope: Scope, one: Typed, other: Typed) -> str:
         if want == "condition":
             return inner.lower() if inner.lower() in ("true", "false") else ""
         if want == "time":
-            return f"time({scope.text(one)})"
+            midnight = "T00:00:00Z" * (_DATE.fullmatch(inner) is not None)
+            return f'time("{inner}{midnight}")'
         return inner if _NUMBER.fullmatch(inner) else ""
     return "" if want == "condition" else converted(scope, one, want)
 

@@ -103,7 +103,7 @@ class EngineChecker(StatementChecker):
             if isinstance(known, float) and (known < 1 or known != int(known)):
                 message = "a gang has a whole number of members from 1"
                 raise self.scope.refuse("P111", message, minimum.span)
-        elif not (isinstance(by, ir.Read) and by.key == _GROUP_LABEL):
+        elif not (isinstance(by, ir.Read) and (by.key == _GROUP_LABEL or by.field == "pod.group")):
             message = "this `gang` does not say how many members it needs"
             help_ = "end it with  min 4   or   min number(pod.annotation[KEY])"
             raise self.scope.refuse("P209", message, node.span, help_)

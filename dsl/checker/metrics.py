@@ -37,6 +37,8 @@ from dsl.types import (
     show,
 )
 
+#: The core group has no name; these are what it is called.
+_SECRET: Final = frozenset({"/secrets", "core/secrets", "v1/secrets"})
 _PARAM_IN_QUERY: Final = re.compile(r"\$(\$|[A-Za-z_]\w*|)")
 _PERCENT: Final = 0.01
 #: Labels that hold the name of a domain of nodes: `zone`, `topology_kubernetes_io_zone`.
@@ -181,6 +183,13 @@ def _source_text(scope: Scope, node: s.MetricDecl) -> str:
         message = f"`{texts[0]}` is not a kind of objects"
         help_ = 'write the group and the plural:  object "apps/deployments" field "spec.replicas"'
         raise scope.refuse("P111", message, node.arguments[0].span, help_)
+    if node.source == "from_object" and texts[0] in _SECRET:
+        raise scope.refuse(
+            "P111",
+            "Secrets are read by no policy: messages and annotations would tell what is in them",
+            node.arguments[0].span,
+            "put what rules may know into a ConfigMap or a label",
+        )
     return "#".join(texts)
 
 

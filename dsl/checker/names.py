@@ -113,7 +113,8 @@ def _meant(scope: Scope, name: str, *, in_pods: bool) -> Spelling | None:
         spec = FIELDS.get(f"{owner}.{name}")
         if spec is not None:
             alone = not spec.keyed and spec.type.kind is not Kind.PODS
-            sure = alone and (in_pods or owner != "it")
+            # A `day` may be that of the week.
+            sure = alone and (in_pods or owner != "it") and name != "day"
             return Spelling(f"{spec.name}[KEY]" if spec.keyed else spec.name, sure=sure)
     if any(one.startswith(f"{name}.") for one in FIELDS):
         field = next(one for one in FIELDS if one.startswith(f"{name}."))

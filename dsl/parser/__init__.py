@@ -9,7 +9,7 @@ from typing import Final
 
 from dsl.diagnostics import Diagnostic, Fix, Severity
 from dsl.parser.build import Kept, StatementReader
-from dsl.parser.layout import Chunk, cut
+from dsl.parser.layout import Chunk, cut, too_long
 from dsl.parser.refusal import Meant
 from dsl.parser.statements import is_statement
 from dsl.parser.tests import parse_test
@@ -107,6 +107,9 @@ class Parser:
 
     def expression(self, source: SourceFile, span: Span) -> tuple[Expr | None, Diagnostic | None]:
         """Reads the text under a span as one expression."""
+        long = too_long(source.text, span)
+        if long is not None:
+            return None, problem_diagnostic(source, long)
         tree, problems = self._reader.expression(source, span)
         return tree, problems[0] if problems else None
 

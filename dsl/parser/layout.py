@@ -77,10 +77,20 @@ def _limits(text: str, starts: list[int]) -> TextProblem | None:
         at = places[MAX_TOKENS]
         message = f"the file has more than {MAX_TOKENS:,} words and signs"
         return TextProblem("P006", message, Span(at, at + 1), "split the file")
-    for start, end in pairwise([*starts, len(text)]):
-        first = bisect_left(places, start) + MAX_TOKENS_OF_STATEMENT
-        if first < len(places) and places[first] < end:
-            message = f"this statement has more than {MAX_TOKENS_OF_STATEMENT:,} words and signs"
-            help_ = "write several: what two filters demand both must hold, and scores are added"
-            return TextProblem("P006", message, Span(places[first], places[first] + 1), help_)
-    return None
+    long = (_too_long(places, Span(*ends)) for ends in pairwise([*starts, len(text)]))
+    return next((one for one in long if one is not None), None)
+
+
+def _too_long(places: list[int], span: Span) -> TextProblem | None:
+    first = bisect_left(places, span.start) + MAX_TOKENS_OF_STATEMENT
+    if first >= len(places) or places[first] >= span.end:
+        return None
+    message = f"this statement has more than {MAX_TOKENS_OF_STATEMENT:,} words and signs"
+    help_ = "write several: what two filters demand both must hold, and scores are added"
+    return TextProblem("P006", message, Span(places[first], places[first] + 1), help_)
+
+
+def too_long(text: str, span: Span) -> TextProblem | None:
+    """Returns what is said of an expression of its own that has too many words."""
+    places = [one.start() for one in _TOKEN.finditer(text, span.start, span.end)]
+    return _too_long([one for one in places if text[one] != "#"], span)

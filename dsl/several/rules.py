@@ -3,20 +3,33 @@
 Each function takes the values of the statement's expressions, from columns or from the reference.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
+import numpy as np
+
 from dsl import ir
-from dsl.collective import Amounts, Claims, Evictions, Gang, GangTerms, Limits, QuotaUse
+from dsl.collective import (
+    Amounts,
+    Claims,
+    Evictions,
+    GangTerms,
+    Limits,
+    QuotaUse,
+    Rank,
+    pool_of,
+)
 from dsl.lower.frame import Memo
 from dsl.plan import GangRule, PreemptRule, QuotaRule, Subject, World
 from dsl.reference import View, asked
-from dsl.schema import request_unit
+from dsl.schema import OF_THE_QUEUE, request_unit
 from dsl.several.values import Columns, Values
 from dsl.source import Span
-from dsl.types import BOOL, MISSING, NUMBER, TEXT, TIME, Level, Type, is_missing, number_of
+from dsl.types import BOOL, NUMBER, TEXT, TIME, Level, Type, is_missing, number_of
 from dsl.words import filled
 
+_OF_THE_QUEUE: Final = {one.replace("it.", "pod.") for one in OF_THE_QUEUE}
 #: How long members of a gang wait for each other where the policy does not say.
 WAIT_SECONDS: Final = 60.0
 Limited = Mapping[str | float, Limits]
@@ -64,6 +77,7 @@ _BOUND: Final = _read("it.bound", BOOL, Level.IT)
 _PRIORITY: Final = _read("it.priority", NUMBER, Level.IT)
 _OWN_PRIORITY: Final = _read("pod.priority", NUMBER, Level.POD)
 _STARTED: Final = _read("it.started_at", TIME, Level.IT)
+_LEAVING: Final = _read("it.terminating", BOOL, Level.IT)
 _LESS: Final = ir.Compare(
     span=_NOWHERE, type=BOOL, level=Level.IT, operator="<", left=_PRIORITY, right=_OWN_PRIORITY
 )
@@ -119,40 +133,14 @@ def evictions(core: ir.PreemptCore, values: Values) -> Evictions | None:
     ordered = values.ordered(values.chosen(core.where), (*(core.order or ORDER), *_BY_NAME))
     return Evictions(
         ordered=ordered,
-        cost=_cost(core.pick or PICK, values, ordered),
+        ranks=_ranks(core.pick or PICK, values),
         limit=core.limit,
         across=core.across,
     )
 
 
-def _cost(
-    keys: tuple[ir.SortKey, ...], values: Values, ordered: Sequence[int]
-) -> Callable[[int, Sequence[int], int], tuple[Any, ...]]:
-    # Asked of many nodes, and the columns are the same for all of them.
-    known: dict[int, tuple[float, float]] = {}
-
-    def cost(row: int, pods: Sequence[int], violations: int) -> tuple[Any, ...]:
-        if not known:
-            columns = values.each(_PRIORITY, ordered), values.each(_STARTED, ordered)
-            known.update(zip(ordered, zip(*columns, strict=True), strict=True))
-        results = results_of([known[pod] for pod in pods], violations)
-        return values.cost((*keys, *_NODE_NAME), row, results)
-
-    return cost
-
-
-def results_of(victims: Sequence[tuple[float, float]], violations: int) -> dict[str, float]:
-    """Returns the fields `victims.*` of some victims, told by their priority and start."""
-    highest = max((priority for priority, _ in victims), default=0.0)
-    # The earliest start among the most important ones: the later, the less is lost.
-    starts = [start for priority, start in victims if priority == highest and start == start]
-    return {
-        "victims.pdb_violations": float(violations),
-        "victims.max_priority": highest,
-        "victims.sum_priority": float(sum(priority for priority, _ in victims)),
-        "victims.count": float(len(victims)),
-        "victims.latest_start": min(starts, default=MISSING),
-    }
+def _ranks(keys: tuple[ir.SortKey, ...], values: Values) -> tuple[Rank, ...]:
+    return tuple(partial(values.rank, key) for key in (*keys, *_NODE_NAME))
 
 
 def preempt_rule(base: dict[str, Any], core: ir.PreemptCore, memo: Memo) -> PreemptRule:
@@ -212,28 +200,6 @@ def gang_terms(parts: GangParts, values: Values) -> GangTerms | None:
     )
 
 
-def gang(parts: GangParts, values: Values) -> Gang | None:
-    """Returns the gang of the pod; None: it is in none."""
-    terms = gang_terms(parts, values)
-    if terms is None:
-        return None
-    backoff = terms.backoff_seconds
-    failed = values.subject.number("group.last_failure", None) if backoff else MISSING
-    itself = values.chosen(parts.itself)
-    return Gang(
-        key=terms.key,
-        minimum=terms.minimum,
-        bound=values.chosen(parts.bound),
-        assumed=tuple(sorted({*values.chosen(parts.assumed_others), *itself})),
-        pending=values.chosen(parts.pending, "queue"),
-        placed=bool(itself),
-        wait_seconds=terms.wait_seconds,
-        rests_until=float(failed) + backoff,
-        tolerance=terms.tolerance,
-        within=terms.within,
-    )
-
-
 def gang_rule(base: dict[str, Any], core: ir.GangCore, memo: Memo) -> GangRule:
     """Compiles a `gang:`."""
     columns, parts = Columns(memo), GangParts(core)
@@ -247,10 +213,7 @@ def gang_rule(base: dict[str, Any], core: ir.GangCore, memo: Memo) -> GangRule:
     def mates(subject: Subject, world: World) -> tuple[int, ...]:
         return columns.of(subject, world).chosen(parts.pending)
 
-    def gang_of(subject: Subject, world: World) -> Gang | None:
-        return gang(parts, columns.of(subject, world))
-
-    return GangRule(**base, core=core, key=key, terms=terms, mates=mates, gang=gang_of)
+    return GangRule(**base, core=core, key=key, terms=terms, mates=mates)
 
 
 # ---- quota
@@ -281,15 +244,20 @@ class QuotaParts:
         return found
 
 
+def owner_of(core: ir.QuotaCore, values: Values) -> str | float | None:
+    """Returns whose quota a pod is of; None: it has none."""
+    key: str | float = values.one(core.by)
+    if is_missing(key) or (core.guard is not None and not values.one(core.guard)):
+        return None
+    return key
+
+
 def quota_use(parts: QuotaParts, values: Values, objects: Limited) -> QuotaUse:
     """Returns the quotas as the pod finds them.
 
     `objects` are those that the cluster has, by namespace; lists of the policy itself count before.
     """
-    core = parts.core
-    key = values.one(core.by)
-    if is_missing(key) or (core.guard is not None and not values.one(core.guard)):
-        key = None
+    core, key = parts.core, owner_of(parts.core, values)
     explicit = Limits(dict(core.minimum), dict(core.maximum))
     listed = bool(core.minimum or core.maximum)
     resources = sorted(
@@ -312,6 +280,7 @@ def quota_use(parts: QuotaParts, values: Values, objects: Limited) -> QuotaUse:
         key=key if key in limits else None,
         limits=limits,
         used=used,
+        pool=pool_of(limits, used),
         asked=asked,
         before=own,
         nominated=others,
@@ -348,19 +317,18 @@ def quota_message(core: ir.QuotaCore, view: View) -> str | None:
 def claims(parts: QuotaParts, values: Values, use: QuotaUse) -> Claims:
     """Returns the pods that an elastic quota may look at to make room for the pod."""
     core = parts.core
-    rows = values.chosen(parts.others)
-    keys = values.each(core.member, rows)
-    ordered = values.ordered(rows, (*(core.reclaim or ORDER), *_BY_NAME))
-    columns = {name: values.each(parts.amount(name)[0], ordered) for name in use.asked}
+    ordered = values.ordered(values.chosen(parts.others), (*(core.reclaim or ORDER), *_BY_NAME))
+    rows = np.array(ordered, np.intp)
+    keys, key = values.distinct(core.member, rows)
     return Claims(
-        ordered=ordered,
-        keys={row: None if is_missing(one) else one for row, one in zip(rows, keys, strict=True)},
-        less=frozenset(values.chosen(_both(_LESS, parts.others))),
-        amounts={
-            pod: {name: column[at] for name, column in columns.items()}
-            for at, pod in enumerate(ordered)
-        },
-        cost=_cost(PICK, values, ordered),
+        ordered=rows,
+        nodes=values.world.pod_node[rows].astype(np.intp),
+        keys=tuple(None if is_missing(one) else one for one in keys),
+        key=key,
+        less=values.column(_LESS, rows),
+        leaving=values.column(_LEAVING, rows),
+        amounts={name: values.column(parts.amount(name)[0], rows) for name in use.pool.minimum},
+        ranks=_ranks(PICK, values),
     )
 
 
@@ -377,4 +345,36 @@ def quota_rule(base: dict[str, Any], core: ir.QuotaCore, status: str, memo: Memo
     def message(subject: Subject, world: World) -> str | None:
         return quota_message(core, View(world, subject, -1))
 
-    return QuotaRule(**base, core=core, status=status, use=use, message=message, claims=claims_of)
+    def owner(subject: Subject, world: World) -> str | float | None:
+        return owner_of(core, columns.of(subject, world))
+
+    def used(
+        subject: Subject, world: World, resources: Sequence[str]
+    ) -> Mapping[str | float, Amounts]:
+        amounts = [parts.amount(name)[0] for name in resources]
+        sums = columns.of(subject, world).totals(core.member, amounts, None)
+        return {one: dict(zip(resources, row, strict=True)) for one, row in sums.items()}
+
+    return QuotaRule(
+        **base,
+        core=core,
+        status=status,
+        use=use,
+        message=message,
+        claims=claims_of,
+        owner=owner,
+        used=used,
+        owner_reads=_read_of_pod(core.guard, core.by),
+    )
+
+
+def _read_of_pod(*exprs: ir.Expr | None) -> frozenset[str] | None:
+    """Returns the fields of the pod that expressions read; None: they read more than a pod."""
+    found = set()
+    for node in ir.walk(*(one for one in exprs if one is not None)):
+        if isinstance(node, ir.Read | ir.KeyedRead):
+            found.add(node.field)
+        elif isinstance(node, ir.Metric | ir.Pair | ir.NodeAggregate | ir.Rank | ir.PodAggregate):
+            return None
+    own = all(name.startswith(("pod.", "namespace.")) for name in found)
+    return frozenset(found) if own and not found & _OF_THE_QUEUE else None

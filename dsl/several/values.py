@@ -4,7 +4,7 @@ Both answer the same questions, so that what stands around the expressions is wr
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import numpy as np
 from msgspec import Struct
@@ -48,13 +48,18 @@ class Values(Protocol):
     ) -> dict[str | float, tuple[float, ...]]:
         """Returns the sums of amounts of the pods with an equal key, those without one left out."""
 
-    def each(self, expr: ir.Expr, rows: Sequence[int]) -> list[Value]:
-        """Returns the value of an expression for some rows of the table `pods`."""
+    def column(self, expr: ir.Expr, rows: NDArray[np.intp]) -> NDArray[Any]:
+        """Returns numbers or flags of some rows of the table `pods`."""
 
-    def cost(
-        self, keys: Sequence[ir.SortKey], row: int, results: Mapping[str, float]
-    ) -> tuple[Any, ...]:
-        """Returns what compares as the keys rank a node whose outcome would be `results`."""
+    def distinct(
+        self, expr: ir.Expr, rows: NDArray[np.intp]
+    ) -> tuple[list[Value], NDArray[np.intp]]:
+        """Returns the values that some rows of the table `pods` have, and which each has."""
+
+    def rank(
+        self, key: ir.SortKey, rows: NDArray[np.intp], results: Mapping[str, NDArray[Any]]
+    ) -> NDArray[Any]:
+        """Returns where a key puts each of some nodes whose outcomes would be `results`."""
 
 
 # ---- one at a time
@@ -105,16 +110,32 @@ class ByReference(Struct, frozen=True):
             for own, parts in found.items()
         }
 
-    def each(self, expr: ir.Expr, rows: Sequence[int]) -> list[Value]:
-        """See `Values.each`."""
-        return [reference.evaluate(expr, self._view(pod)) for pod in rows]
+    def column(self, expr: ir.Expr, rows: NDArray[np.intp]) -> NDArray[Any]:
+        """See `Values.column`."""
+        kind = np.bool_ if expr.type.kind is Kind.BOOL else np.float64
+        return np.array([reference.evaluate(expr, self._view(pod)) for pod in rows.tolist()], kind)
 
-    def cost(
-        self, keys: Sequence[ir.SortKey], row: int, results: Mapping[str, float]
-    ) -> tuple[Any, ...]:
-        """See `Values.cost`."""
-        view = reference.View(self.world, self.subject, row, results=results)
-        return reference.order_key(keys, view)
+    def distinct(
+        self, expr: ir.Expr, rows: NDArray[np.intp]
+    ) -> tuple[list[Value], NDArray[np.intp]]:
+        """See `Values.distinct`."""
+        each = [reference.evaluate(expr, self._view(pod)) for pod in rows.tolist()]
+        known: dict[str, int] = {}
+        index = [known.setdefault(repr(one), len(known)) for one in each]
+        values = dict(zip(index, each, strict=True))
+        return [values[at] for at in range(len(known))], np.array(index, np.intp)
+
+    def rank(
+        self, key: ir.SortKey, rows: NDArray[np.intp], results: Mapping[str, NDArray[Any]]
+    ) -> NDArray[Any]:
+        """See `Values.rank`."""
+        places = []
+        for at, row in enumerate(rows.tolist()):
+            own = {name: float(column[at]) for name, column in results.items()}
+            view = reference.View(self.world, self.subject, row, results=own)
+            places.append(reference.order_key((key,), view))
+        rank = {place: number for number, place in enumerate(sorted(set(places)))}
+        return np.array([rank[one] for one in places], np.intp)
 
 
 def _table(world: World, table: str) -> World:
@@ -195,7 +216,10 @@ class _ByColumns:
     def _places(self, key: ir.SortKey, rows: NDArray[np.intp]) -> NDArray[np.intp]:
         """Returns where the value of each row stands among the distinct ones."""
         used, column = self._of_pods(key.value, self.world)
-        values, back = np.unique(column[np.searchsorted(used, rows)], return_inverse=True)
+        return self._placed(key, column[np.searchsorted(used, rows)])
+
+    def _placed(self, key: ir.SortKey, column: NDArray[Any]) -> NDArray[np.intp]:
+        values, back = np.unique(column, return_inverse=True)
         if key.direction != "listed" and key.value.type.kind is not Kind.TEXT:
             # Sorted already, the missing value last, which is where it stays.
             there = len(values) - int(np.isnan(values[-1:]).sum())
@@ -224,24 +248,25 @@ class _ByColumns:
         names = _plain(values, key, world)
         return {name: tuple(row[at] for row in sums) for at, name in enumerate(names)}
 
-    def each(self, expr: ir.Expr, rows: Sequence[int]) -> list[Value]:
+    def column(self, expr: ir.Expr, rows: NDArray[np.intp]) -> NDArray[Any]:
         used, column = self._of_pods(expr, self.world)
-        return _plain(column[np.searchsorted(used, rows)], expr, self.world)
+        return column[np.searchsorted(used, rows)]
 
-    def cost(
-        self, keys: Sequence[ir.SortKey], row: int, results: Mapping[str, float]
-    ) -> tuple[Any, ...]:
-        rows = np.array([row], np.intp)
-        frame = Frame(self.world, rows, subject=self.subject)
-        frame.results = results
-        places = []
+    def distinct(
+        self, expr: ir.Expr, rows: NDArray[np.intp]
+    ) -> tuple[list[Value], NDArray[np.intp]]:
+        values, index = np.unique(self.column(expr, rows), return_inverse=True)
+        return _plain(values, expr, self.world), index
+
+    def rank(
+        self, key: ir.SortKey, rows: NDArray[np.intp], results: Mapping[str, NDArray[Any]]
+    ) -> NDArray[Any]:
+        if key.value.level < Level.NODE:
+            return np.zeros(len(rows), np.intp)
+        # Each column of results has the length of the frame.
+        frame = Frame(self.world, rows, subject=self.subject, results=cast("Any", results))
         with np.errstate(all="ignore"):
-            for key in keys:
-                value = self._columns.run(key.value)(frame)
-                if key.value.level >= Level.NODE:
-                    (value,) = _plain(np.atleast_1d(value), key.value, self.world)
-                places.append(functions.place(value, key.direction, key.items))
-        return tuple(places)
+            return self._placed(key, np.atleast_1d(self._columns.run(key.value)(frame)))
 
 
 def _plain(column: NDArray[Any], expr: ir.Expr, world: World) -> list[Value]:

@@ -24,6 +24,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.cache.beside import Beside
 from engine.cache.columns import TextDictionary
 from engine.cache.domains import TopologyCounts
 from engine.cache.nodes import NodeTable
@@ -39,6 +40,7 @@ from engine.framework.snapshot import (
     Dictionary,
     FloatColumn,
     PodColumns,
+    QueueTimes,
     Signals,
     Waiting,
 )
@@ -114,6 +116,7 @@ class CacheSnapshot:
 
     __slots__ = (
         "_cache",
+        "beside",
         "dictionary",
         "generation",
         "layout",
@@ -141,6 +144,7 @@ class CacheSnapshot:
         self.dictionary = cache.dictionary
         self.topology = cache.topology
         self.nominations = cache.nominations
+        self.beside = cache.beside
         self.waiting: Mapping[str, Waiting] = cache.waiting
 
     def changed_since(self, generation: int) -> NDArray[np.intp] | None:
@@ -233,6 +237,13 @@ class Cache:
         # Pods by UID; a row is all that is known of most.
         self._rows: dict[str, int] = {}
         self._assumed: set[str] = set()
+        self.beside = Beside(
+            self.nodes,
+            self.dictionary,
+            self.nominations,
+            on_node=self._rows,
+            changed=lambda row: self._changed(row, _OTHER),
+        )
         # The pods whose node is not known: its name, and they by it.
         self._strays: dict[str, str] = {}
         self._strays_on: dict[str, set[str]] = {}
@@ -291,8 +302,7 @@ class Cache:
         row = self._rows.get(uid)
         if row is None:
             return None
-        node_row = self.pods.node_row(row)
-        return self._strays[uid] if node_row == NOWHERE else self.nodes.name(node_row)
+        return self._name_of(uid, row)
 
     def pod_row(self, uid: str) -> int:
         """The row of the pod, -1 if it is not known."""
@@ -363,11 +373,14 @@ class Cache:
 
     def set_object(self, item: Any) -> None:  # noqa: ANN401 - any struct with metadata
         """An object came or changed; its kind is the name of its struct."""
-        self.store(type(item).__name__).put(item)
+        kind = type(item).__name__
+        self.store(kind).put(item)
+        self.beside.object_changed(kind, item.metadata.name)
 
     def remove_object(self, kind: str, key: str) -> None:
         """The object is gone."""
         self.store(kind).remove(key)
+        self.beside.object_changed(kind, key.rpartition("/")[2])
 
     def assume_object(self, item: Any) -> bool:  # noqa: ANN401 - any struct with metadata
         """Counts with the object as it will be; False if the server has another version by now."""
@@ -459,19 +472,47 @@ class Cache:
     def nominate(self, pod: PodInfo, node_name: str) -> None:
         """The waiting pod is promised the node, and no other; an empty name takes that back."""
         if pod.uid not in self._rows:
+            before = self.nominations.node_of(pod.uid)
             self.nominations.put(pod, node_name)
+            self.beside.promised(before, node_name)
 
     def withdraw(self, uid: str) -> bool:
         """No node is promised to the pod any longer; False if none was."""
-        return self.nominations.drop(uid)
+        return self._withdraw(uid)
 
     def promised(self, uid: str) -> str:
         """The node that a waiting pod is promised, empty if none."""
         return self.nominations.node_of(uid)
 
-    def evicts(self, uid: str, *, still: bool) -> None:
-        """The victims of a waiting pod are being deleted, or no longer."""
-        self.nominations.evicts(uid, still=still)
+    def evicts(self, uid: str, victims: Mapping[str, str]) -> None:
+        """The victims of a waiting pod, by UID with their nodes, are being deleted; none: done."""
+        self.nominations.evicts(uid, victims)
+
+    # ---- beside nodes ----------------------------------------------------------------------
+
+    def attend(self, to: frozenset[str]) -> None:
+        """What of `beside` is kept from now on."""
+        self.beside.attend(to)
+
+    def set_queued(self, pod: PodInfo, times: QueueTimes) -> None:
+        """The pod waits, or is being tried."""
+        self.beside.set_queued(pod, times)
+
+    def remove_queued(self, uid: str) -> None:
+        """The pod waits no longer."""
+        self.beside.remove_queued(uid)
+
+    def set_finished(self, pod: PodInfo, at: float) -> None:
+        """The pod finished at that time."""
+        self.beside.set_finished(pod, at)
+
+    def remove_finished(self, uid: str) -> None:
+        """A pod that had finished is gone."""
+        self.beside.remove_finished(uid)
+
+    def expire(self, now: float) -> None:
+        """Time has passed: what finished long ago is forgotten."""
+        self.beside.expire(now)
 
     # ---- inside ----------------------------------------------------------------------------
 
@@ -480,7 +521,9 @@ class Cache:
         if len(self.dictionary.texts) > self._most_texts:
             self._renew_dictionary()
         self._rows[pod.uid] = self.pods.add(pod, node_row)
-        self.nominations.drop(pod.uid)
+        if len(self.nominations):
+            self._withdraw(pod.uid)
+        self.beside.placed(pod.uid, placed=True)
         if node_row == NOWHERE:
             self._stray(pod.uid, node_name)
         else:
@@ -490,7 +533,10 @@ class Cache:
 
     def _drop(self, uid: str) -> None:
         row = self._rows.pop(uid)
+        if self.beside.attends and uid not in self._assumed:
+            self.beside.leaves(self.pods.pod(row), self._name_of(uid, row))
         self._assumed.discard(uid)
+        self.beside.placed(uid, placed=False)
         self.waiting.pop(uid, None)
         node_row = self.pods.node_row(row)
         if node_row == NOWHERE:
@@ -510,6 +556,8 @@ class Cache:
         """The pod is another object, on the same node."""
         before, node_row = self.pods.pod(row), self.pods.node_row(row)
         causes = _OTHER if self.pods.fill(row, pod, node_row) else 0
+        if self.beside.attends and pod.terminating and not before.terminating:
+            self.beside.leaves(pod, self._name_of(pod.uid, row))
         if node_row != NOWHERE and _weighs_otherwise(before, pod):
             self.nodes.add_pod(node_row, before, -1)
             self.nodes.add_pod(node_row, pod, 1)
@@ -519,6 +567,16 @@ class Cache:
             if causes:
                 self._changed(node_row, causes)
         self._assumed.discard(pod.uid)
+
+    def _withdraw(self, uid: str) -> bool:
+        before = self.nominations.node_of(uid)
+        there = self.nominations.drop(uid)
+        self.beside.promised(before)
+        return there
+
+    def _name_of(self, uid: str, row: int) -> str:
+        node_row = self.pods.node_row(row)
+        return self._strays[uid] if node_row == NOWHERE else self.nodes.name(node_row)
 
     def _stray(self, uid: str, node_name: str) -> None:
         """The pod's node is not known, or no more."""
@@ -530,6 +588,7 @@ class Cache:
         self.dictionary = TextDictionary()
         self.nodes.recode(self.dictionary)
         self.pods.recode(self.dictionary)
+        self.beside.recode(self.dictionary)
         self._most_texts = max(MOST_TEXTS, 2 * len(self.dictionary.texts))
 
     def _placed(self) -> Iterator[Placed]:
@@ -543,6 +602,7 @@ class Cache:
         rows = self.pods.namespace_changed(name).tolist()
         for row in rows:
             self._changed(row, _OTHER)
+        self.beside.namespace_changed(name)
         return bool(rows)
 
     def _changed(self, row: int, causes: int) -> None:

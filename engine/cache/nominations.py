@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import NodeColumns
@@ -17,15 +17,25 @@ class Nominations:
         self.version = 0
         self._on: dict[str, dict[str, PodInfo]] = {}
         self._node: dict[str, str] = {}
-        self._evicting: set[str] = set()
+        self._evicting: dict[str, Collection[str]] = {}
+        self.leaving: dict[str, str] = {}
+        """See `framework.snapshot.Nominations`."""
 
     def __len__(self) -> int:
         """How many pods are promised a node."""
         return len(self._node)
 
+    def __iter__(self) -> Iterator[PodInfo]:
+        """The pods that are promised a node."""
+        return (pod for promised in self._on.values() for pod in promised.values())
+
     def on(self, node: str) -> Collection[PodInfo]:
         """The pods that are promised the node."""
         return self._on.get(node, NOBODY).values()
+
+    def each(self) -> Iterator[tuple[str, Collection[PodInfo]]]:
+        """Nodes and the pods that are promised them."""
+        return ((node, promised.values()) for node, promised in self._on.items())
 
     def node_of(self, uid: str) -> str:
         """The node that the pod is promised, empty if none."""
@@ -69,9 +79,10 @@ class Nominations:
         self.version += 1
         return True
 
-    def evicts(self, uid: str, *, still: bool) -> None:
-        """The pod's victims are being deleted, or no longer."""
-        if still:
-            self._evicting.add(uid)
-        else:
-            self._evicting.discard(uid)
+    def evicts(self, uid: str, victims: Mapping[str, str]) -> None:
+        """The pod's victims, with their nodes, are being deleted; no longer, if there are none."""
+        for victim in self._evicting.pop(uid, ()):
+            del self.leaving[victim]
+        if victims:
+            self._evicting[uid] = tuple(victims)
+            self.leaving.update(victims)

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from engine.cache.columns import FIRST_CAPACITY, Column, Derived, TextDictionary
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import BoolColumn, CodeColumn, FloatColumn, IntColumn
+from engine.framework.snapshot import BoolColumn, CodeColumn, FloatColumn, IntColumn, Ledger
 
 _DERIVED_BYTES: Final = 128 << 20
+_MOST_LEDGERS: Final = 64
 
 
 class PodTable:
@@ -34,6 +35,7 @@ class PodTable:
         self._first: dict[int, int] = {}
         self._derived: Derived[PodInfo] = Derived(_DERIVED_BYTES)
         self._of_namespaces: set[str] = set()
+        self._ledgers: dict[str, Ledger] = {}
 
     @property
     def size(self) -> int:
@@ -105,6 +107,8 @@ class PodTable:
         Returns:
             The rows of the nodes with pods for which that is something else now.
         """
+        for ledger in [one for one, it in self._ledgers.items() if it.of_namespaces]:
+            del self._ledgers[ledger]
         columns = self._derived.named(self._of_namespaces)
         if not columns:
             return np.empty(0, np.intp)
@@ -123,6 +127,22 @@ class PodTable:
         """See `PodColumns.flag`."""
         return self.derived(f"flag {column}", np.bool_, 0, of)
 
+    def ledger(self, name: str, make: Callable[[], Ledger]) -> Ledger:
+        """See `PodColumns.ledger`."""
+        found = self._ledgers.pop(name, None)
+        if found is None:
+            found = make()
+            for pod in self._pods:
+                found.count(pod, 1)
+            for oldest in list(self._ledgers)[: len(self._ledgers) - _MOST_LEDGERS + 1]:
+                del self._ledgers[oldest]
+        self._ledgers[name] = found  # the last to go from now on
+        return found
+
+    def ledgers(self) -> list[Ledger]:
+        """All that are kept up to date."""
+        return list(self._ledgers.values())
+
     def add(self, pod: PodInfo, node_row: int) -> int:
         """Gives the pod a row."""
         row = len(self._pods)
@@ -132,6 +152,8 @@ class PodTable:
                 column.grow(self._capacity)
         self._pods.append(pod)
         self.fill(row, pod, node_row)
+        for ledger in self._ledgers.values():
+            ledger.count(pod, 1)
         return row
 
     def fill(self, row: int, pod: PodInfo, node_row: int) -> bool:
@@ -139,16 +161,21 @@ class PodTable:
 
         True if something else is read of it now than of what was there.
         """
+        before = self._pods[row]
+        if self._ledgers and before is not pod:
+            for ledger in self._ledgers.values():
+                ledger.count(before, -1)
+                ledger.count(pod, 1)
         self._pods[row] = pod
         self.move(row, node_row)
         differs: bool = self._priority.cell[row] != pod.priority
         self._priority.cell[row] = pod.priority
         for column, of in self._derived:
-            before = column.cell[row]
+            held = column.cell[row]
             column.cell[row] = of(pod)
             after = column.cell[row]
             # Of two missing numbers neither equals itself.
-            differs |= before != after and (before == before or after == after)
+            differs |= held != after and (held == held or after == after)
         return differs
 
     def move(self, row: int, node_row: int) -> None:
@@ -173,6 +200,8 @@ class PodTable:
     def remove(self, row: int) -> PodInfo | None:
         """Frees the row; returns the pod that has it from now on, if another one moved there."""
         last = len(self._pods) - 1
+        for ledger in self._ledgers.values():
+            ledger.count(self._pods[row], -1)
         self.move(row, -1)
         moved = None
         if row != last:

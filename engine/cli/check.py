@@ -249,15 +249,14 @@ def _beside(group: Mapping[str, bytes]) -> dict[str, str]:
 
 def _at_load(result: CompileResult, job: _Job) -> Iterator[Diagnostic]:
     """What a scheduler would refuse although the text is right."""
-    from engine.policy.support import installed, names_of_plugins, unsupported, without_binder
+    from engine.policy.support import at_load, installed, names_of_plugins
 
     yield from names_of_plugins(result.understood)
     for plan in result.understood:
         run = plan if job.settings is None else job.settings.applied(plan)
         if run.mode != "off":
-            yield from unsupported(run)
             known = installed() if job.settings is None else job.settings.binders
-            yield from without_binder(run, known)
+            yield from at_load(run, known)
     job.plans.extend(result.understood)
 
 

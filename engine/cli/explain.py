@@ -27,6 +27,9 @@ berth explain node NAME          which pending pods could come to a node
 A pod is decided about anew, and nothing is changed. The cluster is that of the
 kubeconfig; with -f one of manifests; with --journal a pod is explained as it was
 decided then. Name the policies in force, as for berth run.
+
+With --scheduler nothing is decided: a running scheduler is asked what it decided
+last, over a port-forward to the replica that leads, for instance.
 """
 
 
@@ -49,6 +52,12 @@ decided then. Name the policies in force, as for berth run.
               help="A node to hear of, wherever it comes.")  # fmt: skip
 @click.option("--most", type=click.IntRange(1), default=10, show_default=True,
               help="So many of the nodes that cannot take the pod.")  # fmt: skip
+@click.option("--scheduler", metavar="URL", help="What that one remembers of a pod.")
+@click.option("--token-file", metavar="FILE", help="With --scheduler: who asks.",
+              type=click.Path(path_type=Path, exists=True, dir_okay=False))  # fmt: skip
+@click.option("--ca-file", metavar="FILE", help="With --scheduler: whose certificate it has.",
+              type=click.Path(path_type=Path, exists=True, dir_okay=False))  # fmt: skip
+@click.option("--insecure", is_flag=True, help="With --scheduler: any certificate will do.")
 @click.option("--format", "style", type=click.Choice(["text", "json"]), default="text",
               show_default=True, help="How to print it.")  # fmt: skip
 def command(words: tuple[str, ...], style: str, now: str | None, **given: Any) -> None:  # noqa: ANN401 - click's options by name
@@ -59,6 +68,10 @@ def command(words: tuple[str, ...], style: str, now: str | None, **given: Any) -
     subject, *names = words
     if len(names) != 1 or subject not in _SUBJECTS:
         raise click.UsageError("write one of: CODE, WORD, pod NS/NAME, node NAME")
+    asked = [given.pop(one) for one in ("scheduler", "token_file", "ca_file", "insecure")]
+    if asked[0] is not None:
+        _remembered(subject, names[0], asked, as_json=style == "json")
+        return
     if given["paths"] and given["journal"] is not None:
         raise click.UsageError("-f and --journal exclude each other")
     if (given["metrics"] or now is not None) and not given["paths"]:
@@ -70,6 +83,23 @@ def command(words: tuple[str, ...], style: str, now: str | None, **given: Any) -
     flags = {one: given.pop(one) for one in _FLAGS}
     request = Request(**given, flags=flags, now=read_time(now), as_json=style == "json")
     answer(subject, names[0], request)
+
+
+def _remembered(subject: str, name: str, asked: list[Any], *, as_json: bool) -> None:
+    """Prints what a running scheduler remembers of a pod."""
+    import json
+
+    from engine.cli.recorded import Asked, lines_of, record_of
+    from engine.display import plain
+
+    if subject != "pod":
+        raise click.UsageError("--scheduler is for a pod")
+    record = record_of(name if "/" in name else f"default/{name}", Asked(*asked))
+    if as_json:
+        click.echo(json.dumps(record, ensure_ascii=False, indent=2))
+        return
+    for line in lines_of(record):
+        click.echo(plain(line, len(line)))
 
 
 def _word(word: str) -> None:

@@ -12,8 +12,8 @@ import msgspec
 
 from engine.cache import Cache
 from engine.framework.podinfo import PodInfo, UnreadablePod, make_pod_info
+from engine.framework.workloads import owned_by
 from engine.objects import Namespace, Node, Pod, from_builtins
-from engine.policy.podreads import owned_by
 
 _TEMPLATES: Final = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob")
 

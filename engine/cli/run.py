@@ -111,8 +111,6 @@ def with_flags(settings: Any, flags: dict[str, Any]) -> Any:  # noqa: ANN401 - s
         raise ConfigError("--policies and --policy-configmap exclude each other; give one")
     if config_map:
         parse("--policy-configmap", PoliciesSection, {"configMap": config_map})
-    if flags["prometheus_url"]:
-        parse("--prometheus-url", PrometheusSection, {"url": flags["prometheus_url"]})
     berth = settings.berth
     if folder or config_map:
         policies = berth.policies.model_copy(
@@ -120,7 +118,8 @@ def with_flags(settings: Any, flags: dict[str, Any]) -> Any:  # noqa: ANN401 - s
         )
         berth = berth.model_copy(update={"policies": policies})
     if flags["prometheus_url"]:
-        prometheus = berth.prometheus.model_copy(update={"url": flags["prometheus_url"]})
+        asked = parse("--prometheus-url", PrometheusSection, {"url": flags["prometheus_url"]})
+        prometheus = berth.prometheus.model_copy(update={"url": asked.url})
         berth = berth.model_copy(update={"prometheus": prometheus})
     update: dict[str, Any] = {"berth": berth}
     if flags["scheduler_name"]:

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 STEPS: Final = 4_000
 """Placements of a member that are tried when there is a way back; some 100 microseconds each."""
-ASKED: Final = 2_000
-"""Questions to `Others` in all; some 200 microseconds each."""
+ASKED: Final = 500
+"""Questions to `Others` in all; some 300 microseconds each."""
 MOST_ROWS: Final = 64
 """Rows that differ from each other among which every way is tried."""
 NOWHERE: Final = -1
@@ -151,8 +151,7 @@ class _Search:
                 # Only these rows have less than at the start.
                 touched = np.fromiter(set(placed.values()), np.intp)
                 mask[touched] &= (left[touched] >= kind.needs).all(axis=1)
-            rows = np.flatnonzero(mask)
-            row = self._first(member, rows, kind.keys[rows], slack[rows] if tight else None)
+            row = self._first(member, mask, kind.keys, slack if tight else None)
             if row == NOWHERE:
                 if self._others is None:
                     full.add(number)  # and so for all that are like it
@@ -168,23 +167,30 @@ class _Search:
         return placed
 
     def _first(
-        self, member: int, rows: NDArray[np.intp], keys: Ints, slack: NDArray[np.float64] | None
+        self, member: int, mask: Bools, keys: Ints, slack: NDArray[np.float64] | None
     ) -> int:
-        """The first row that takes the member: the tightest, or else the one it likes best."""
+        """The first row that takes the member: the tightest, or else the one it likes best.
+
+        A row that does not is no longer in the mask: those that are like it need not ask again.
+        """
+        rows = np.flatnonzero(mask)
         if not len(rows):
             return NOWHERE
         if self._others is None and slack is None:
-            return int(rows[keys.argmax()])
-        for place in (np.argsort(-keys) if slack is None else np.lexsort((-keys, slack))).tolist():
-            row = int(rows[place])
-            if self._others is None:
-                return row
+            return int(rows[keys[rows].argmax()])
+        order = np.argsort(-keys[rows]) if slack is None else np.lexsort((-keys[rows], slack[rows]))
+        for row in rows[order].tolist():
+            if self._others is None or self._asks(member, row):
+                return int(row)
             if self._budget.asked <= 0:
                 break
-            self._budget.asked -= 1
-            if self._others.takes(member, row):
-                return row
+            mask[row] = False
         return NOWHERE
+
+    def _asks(self, member: int, row: int) -> bool:
+        assert self._others is not None
+        self._budget.asked -= 1
+        return self._others.takes(member, row)
 
     # ---- every way
 

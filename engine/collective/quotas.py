@@ -7,14 +7,20 @@ Source: kubernetes-sigs/scheduler-plugins pkg/capacityscheduling at 903da7df; wh
 check of all minimums together is made again without the victims (#683).
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable
+from typing import Final, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from dsl.collective import Amounts, Claims, Evictions, Limits, QuotaUse
-from dsl.plan import NO_QUOTAS, Plan, QuotaRule, Quotas, Stop, Subject, World
-from dsl.types import NUMBER, TEXT, quoted
+from dsl.plan import QuotaRule, Quotas, Subject, World
+from dsl.schema import request_unit
+from dsl.types import NUMBER, TEXT, number_of, quoted, show
 
 _NONE: Final = Limits()
+#: Quotas that a rejection names.
+_BORROWERS: Final = 3
 
 
 def over_maximum(use: QuotaUse) -> list[str]:
@@ -33,11 +39,11 @@ def over_all_minimums(use: QuotaUse) -> list[str]:
     """Returns the resources of which all quotas together would use more than they guarantee."""
     if use.key is None:
         return []
+    pool = use.pool
     return [
         name
-        for name in guaranteed(use.limits)
-        if _sum(name, *use.used.values(), use.asked, *coming(use))
-        > _sum(name, *(one.minimum for one in use.limits.values()))
+        for name, least in pool.minimum.items()
+        if _sum(name, pool.used, use.asked, *coming(use)) > least
     ]
 
 
@@ -45,10 +51,9 @@ def over_minimum_with_pod(use: QuotaUse) -> list[str]:
     """Returns the resources of which the pod's quota would use more than its own minimum."""
     if use.key is None:
         return []
-    names = guaranteed(use.limits)
     own = use.limits.get(use.key, _NONE).minimum
     together = [use.used.get(use.key, {}), use.asked, use.before]
-    return [name for name in names if _sum(name, *together) > own.get(name, 0.0)]
+    return [name for name in use.pool.minimum if _sum(name, *together) > own.get(name, 0.0)]
 
 
 def coming(use: QuotaUse) -> list[Amounts]:
@@ -56,11 +61,10 @@ def coming(use: QuotaUse) -> list[Amounts]:
 
     In its own quota those at least as important; of other quotas those within their minimum.
     """
-    names = guaranteed(use.limits)
     others = (
         amounts
         for key, amounts in use.nominated.items()
-        if not is_over_minimum(use.used.get(key, {}), use.limits[key], names)
+        if not is_over_minimum(use.used.get(key, {}), use.limits[key], use.pool.minimum)
     )
     return [use.before, *others]
 
@@ -70,32 +74,53 @@ def is_over_minimum(used: Amounts, own: Limits, names: Iterable[str]) -> bool:
     return any(used.get(name, 0.0) > own.minimum.get(name, 0.0) for name in names)
 
 
-def guaranteed(limits: Mapping[str | float, Limits]) -> list[str]:
-    """Returns the resources that some quota has a minimum of, by name."""
-    return sorted({name for one in limits.values() for name in one.minimum})
-
-
 def exceeded(use: QuotaUse, *, elastic: bool) -> str | None:
-    """Returns why the pod does not fit into the quotas; None: it does, or has none."""
+    """Returns why the pod does not fit into the quotas, with amounts; None: it does."""
     if use.key is None:
         return None
-    quota = f"quota of {quoted(use.key, TEXT if isinstance(use.key, str) else NUMBER)}"
     above = over_maximum(use)
     if above:
-        return f"{quota}: no more {above[0]}"
+        name, own = above[0], use.used.get(use.key, {})
+        most = _amount(name, use.limits[use.key].maximum)
+        return f"{_name(use.key)}: no more {name}: {_counts(use, name, own)}, at most {most}"
     short = over_all_minimums(use) if elastic else []
     if short:
-        return f"{quota}: no {short[0]} left to borrow"
+        name, pool = short[0], use.pool
+        words = f"{_name(use.key)}: no {name} left to borrow: {_counts(use, name, pool.used)}"
+        return f"{words}, {_amount(name, pool.minimum)} guaranteed to all{_borrowers(use, name)}"
     return None
 
 
-def over(plan: Plan, subject: Subject, world: World, objects: Quotas = NO_QUOTAS) -> Stop | None:
-    """Returns which quota of a policy the pod would exceed; `objects` are those of the cluster."""
-    for rule in plan.quotas:
-        said = why_not(rule, subject, world, objects)
-        if said is not None:
-            return Stop(rule, rule.status, said)
-    return None
+def _name(key: str | float) -> str:
+    return f"quota of {quoted(key, TEXT if isinstance(key, str) else NUMBER)}"
+
+
+def _amount(name: str, amounts: Amounts) -> str:
+    return show(amounts.get(name, 0.0), number_of(request_unit(name)))
+
+
+def _counts(use: QuotaUse, name: str, used: Amounts) -> str:
+    promised = _sum(name, use.before)
+    words = f"{_amount(name, used)} used"
+    if promised:
+        words += f", {_amount(name, use.before)} promised"
+    return f"{words}, {_amount(name, use.asked)} asked for"
+
+
+def _borrowers(use: QuotaUse, name: str) -> str:
+    """Returns who uses most beyond what is guaranteed to them."""
+    beyond = {
+        key: used.get(name, 0.0) - use.limits[key].minimum.get(name, 0.0)
+        for key, used in use.used.items()
+        if key in use.limits
+    }
+    most = [key for key in beyond if beyond[key] > 0]
+    most.sort(key=lambda key: (-beyond[key], str(key)))
+    told = [
+        f"{key} uses {_amount(name, use.used[key])} of {_amount(name, use.limits[key].minimum)}"
+        for key in most[:_BORROWERS]
+    ]
+    return f" ({', '.join(told)})" if told else ""
 
 
 def why_not(rule: QuotaRule, subject: Subject, world: World, objects: Quotas) -> str | None:
@@ -107,61 +132,53 @@ def why_not(rule: QuotaRule, subject: Subject, world: World, objects: Quotas) ->
     return said if text is None else text
 
 
-def reclaimed(rule: QuotaRule, subject: Subject, world: World, objects: Quotas) -> Evictions | None:
-    """Returns whom an elastic quota evicts for the pod; None: this quota evicts nobody."""
-    if not rule.core.elastic:
-        return None
-    use = rule.use(subject, world, objects)
-    return reclaim(use, rule.claims(subject, world, use))
-
-
 def reclaim(use: QuotaUse, claims: Claims) -> Evictions:
     """Returns who may go.
 
     Within its minimum a pod gets back what others use beyond theirs; beyond it, and without a
-    quota, it replaces less important pods of its own.
+    quota, it replaces less important pods of its own. Who is being deleted goes anyway.
     """
-    keys = claims.keys
+    own = np.array([one == use.key for one in claims.keys], np.bool_)
+    limited = np.array([one in use.limits for one in claims.keys], np.bool_)
     if use.key is not None and not over_minimum_with_pod(use):
-        may = [pod for pod in claims.ordered if keys[pod] != use.key and keys[pod] in use.limits]
-        taken = lenders(use, keys, claims.amounts)
-        return Evictions(ordered=tuple(may), cost=claims.cost, taken=taken)
-    own = [pod for pod in claims.ordered if pod in claims.less]
-    if use.key is None:
-        own = [pod for pod in own if keys[pod] not in use.limits]
+        may = _lent(use, claims, limited & ~own)
+    elif use.key is None:
+        may = claims.less & ~limited[claims.key]
     else:
-        own = [pod for pod in own if keys[pod] == use.key]
-    return Evictions(ordered=tuple(own), cost=claims.cost)
+        may = claims.less & own[claims.key]
+    # First those that go anyway, so that they are the last to be given back.
+    stay = may & ~claims.leaving
+    ordered = np.concatenate((claims.ordered[claims.leaving], claims.ordered[stay]))
+    return Evictions(ordered=tuple(ordered.tolist()), ranks=claims.ranks)
+
+
+def _lent(use: QuotaUse, claims: Claims, lenders: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Returns (n,) who of each node goes so that the quotas of others come down to their minimums.
+
+    A pod goes while its quota is still over its minimum without those of its node that go before,
+    and without all that leave already.
+    """
+    stay = ~claims.leaving
+    # Pods of one node and quota side by side, the first to go first.
+    group = claims.nodes * len(claims.keys) + claims.key
+    sort = np.argsort(group, kind="stable")
+    first = np.searchsorted(group[sort], group[sort])
+    over = np.zeros(len(group), np.bool_)
+    for name in use.pool.minimum:
+        amounts = np.where(stay, claims.amounts[name], 0.0)
+        going = np.bincount(claims.key, claims.amounts[name] - amounts, len(claims.keys))
+        spare = np.array(
+            [
+                use.used.get(one, {}).get(name, 0.0)
+                - use.limits.get(one, _NONE).minimum.get(name, 0.0)
+                for one in cast("tuple[str, ...]", claims.keys)
+            ]
+        )
+        before = np.concatenate(([0.0], np.cumsum(amounts[sort])))
+        over[sort] |= (spare - going)[claims.key[sort]] > before[:-1] - before[first]
+    return over & lenders[claims.key] & stay
 
 
 def _sum(name: str, *parts: Amounts) -> float:
     # Whole base units, so the order does not matter.
     return sum(one.get(name, 0.0) for one in parts)
-
-
-def lenders(
-    use: QuotaUse,
-    keys: Mapping[int, str | float | None],
-    amounts: Mapping[int, Amounts],
-) -> Callable[[Sequence[int]], tuple[int, ...]]:
-    """Returns who of some pods, in order, goes so that their quotas come down to their minimums.
-
-    `keys` and `amounts` are those of each pod row. A pod is taken while its quota is still over
-    its minimum without those taken before.
-    """
-    names = guaranteed(use.limits)
-
-    def taken(pods: Sequence[int]) -> tuple[int, ...]:
-        left = {key: dict(one) for key, one in use.used.items()}
-        out = []
-        for pod in pods:
-            key = keys[pod]
-            if key is None or key not in left:
-                continue
-            if is_over_minimum(left[key], use.limits.get(key, _NONE), names):
-                out.append(pod)
-                for name, amount in amounts[pod].items():
-                    left[key][name] = left[key].get(name, 0.0) - amount
-        return tuple(out)
-
-    return taken

@@ -36,6 +36,16 @@ class Ranking:
         self._values: dict[str, Numbers] = {}
         self._of: dict[str, Reads] = {}
 
+    @classmethod
+    def given(cls, snapshot: Snapshot, rows: NDArray[np.intp]) -> Ranking:
+        """Some pods, the most important first, for one question: it does not follow the cluster."""
+        place = np.zeros(snapshot.pods.size, np.intp)
+        place[rows] = np.arange(len(rows))
+        made = cls(lambda _: (place,))
+        made.table = np.full((0, snapshot.nodes.size), -1, dtype=np.intp)
+        made._fill(snapshot, np.arange(snapshot.nodes.size), rows[snapshot.pods.node[rows] >= 0])
+        return made
+
     def sync(self, snapshot: Snapshot) -> None:
         """Catches up."""
         pods = snapshot.pods

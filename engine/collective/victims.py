@@ -13,8 +13,10 @@ every node is tried, and nothing is drawn by lot.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -109,14 +111,21 @@ class Plans:
         self.there: BoolColumn = self.table >= 0
         if len(hunt.may_go):
             self.there &= hunt.may_go[self.table]
+        self._begin()
+
+    def _begin(self) -> None:
         self.protected: BoolColumn = np.zeros_like(self.there)
         self.gone = self.there.copy()
         self.helps: BoolColumn = np.any(self.there, axis=0)
         """(C,) the pod fits once the victims are gone."""
-        self.idle: BoolColumn = np.zeros(len(rows), dtype=np.bool_)
+        self.idle: BoolColumn = np.zeros(len(self.rows), dtype=np.bool_)
         """(C,) the pod would fit without any eviction, which should not be asked about."""
         self.reasons: Counter[str] = Counter()
         """Why other nodes do not help; complete only if none helps."""
+        self.runs = 0
+        """Dry runs that it took, node by node."""
+        self.left_out = 0
+        """Nodes that were not tried, as the bound on dry runs was reached."""
 
     def values(self, name: str, of: Reads) -> Numbers:
         """(K, C) a number of each pod; see `Ranking.values`."""
@@ -148,25 +157,46 @@ class Plans:
         return int(left[0]) if len(left) else None
 
 
+class Together(Plans):
+    """One node that the pod would go to, and pods of any nodes, the most important first."""
+
+    def __init__(
+        self, snapshot: Snapshot, row: int, pods: NDArray[np.intp], ranking: Ranking
+    ) -> None:
+        self.snapshot = snapshot
+        self.rows = np.array([row], np.intp)
+        self.ranking = ranking
+        self.table = pods[:, None]
+        self.there = np.ones_like(self.table, dtype=np.bool_)
+        self._begin()
+
+    def values(self, name: str, of: Reads) -> Numbers:  # noqa: ARG002 - nothing is kept of it
+        """See `Plans.values`."""
+        return of(self.snapshot.pods, self.table[:, 0])[:, None]
+
+
 def plan(
     snapshot: Snapshot,
     rows: NDArray[np.intp],
     hunt: Hunt,
     budgets: Sequence[Budget],
     trial: Trial,
+    *,
+    most: int | None = None,
 ) -> Plans:
     """Works out for each of the rows who would have to go.
 
     Complexity: vector steps over the rows, as many as the most pods that may go from one node, if
-    amounts alone decide; otherwise a question to all filters for each such pod of each row.
+    amounts alone decide; otherwise a question to all filters for each such pod of each row. No
+    row is begun after `most` such questions.
     """
     plans = Plans(snapshot, rows, hunt)
-    plans.protected = _protected(plans, budgets)
+    protect(plans, budgets)
     rooms = trial.rooms(rows)
     slow = np.ones(len(rows), dtype=np.bool_) if rooms is None else _apart(plans, hunt, rooms)
     left = plans.helps & ~slow
     spare = [] if rooms is None else _at_once(plans, rooms, left)
-    unfit = _one_by_one(plans, trial, plans.helps & slow)
+    unfit = _one_by_one(plans, trial, plans.helps & slow, most)
     if not plans.helps.any():
         plans.reasons.update(word for stand in unfit for word in stand.why())
         if rooms is not None:
@@ -183,14 +213,14 @@ def plan(
 # ---- budgets -------------------------------------------------------------------------------------
 
 
-def _protected(plans: Plans, budgets: Sequence[Budget]) -> BoolColumn:
-    """(K, C) whose eviction would break a budget if all of a node went, the most important first.
+def protect(plans: Plans, budgets: Sequence[Budget]) -> None:
+    """Marks whose eviction would break a budget if all of a node went, the most important first.
 
     Source: kubernetes framework/preemption/util.go, FilterVictimsWithPDBViolation.
     """
-    protected: BoolColumn = np.zeros_like(plans.there)
+    protected = plans.protected
     if not budgets or not plans.there.any():
-        return protected
+        return
     covers = _covers(plans, budgets)
     # A pod that several cover takes one of each, up to the first that is broken: told one by one.
     mixed = (covers == _SEVERAL).any(axis=0)
@@ -209,7 +239,6 @@ def _protected(plans: Plans, budgets: Sequence[Budget]) -> BoolColumn:
         for rank in np.flatnonzero(plans.there[:, column]).tolist():
             pod = pods.pod(int(plans.table[rank, column]))
             protected[rank, column] = _breaks(pod, column, budgets, left)
-    return protected
 
 
 def _covers(plans: Plans, budgets: Sequence[Budget]) -> NDArray[np.int64]:
@@ -280,17 +309,25 @@ def _apart(plans: Plans, hunt: Hunt, rooms: Rooms) -> BoolColumn:
     if rooms.concerns is None or not plans.there.any():
         return rooms.apart
     kinds = plans.values("kind", hunt.kinds.numbers)
-    concerned = np.zeros(len(hunt.kinds.each), dtype=np.bool_)
-    for kind in np.unique(kinds[plans.there]).tolist():
-        concerned[kind] = rooms.concerns(hunt.kinds.each[kind])
+    concerned = concerned_kinds(hunt, kinds, plans.there, rooms.concerns)
     apart: BoolColumn = rooms.apart | (plans.there & concerned[kinds]).any(axis=0)
     return apart
+
+
+def concerned_kinds(
+    hunt: Hunt, kinds: Numbers, there: BoolColumn, concerns: Callable[[PodInfo], bool]
+) -> BoolColumn:
+    """Which kinds of the pods there are such that more than amounts may decide."""
+    concerned = np.zeros(len(hunt.kinds.each), dtype=np.bool_)
+    for kind in np.unique(kinds[there]).tolist():
+        concerned[kind] = concerns(hunt.kinds.each[kind])
+    return concerned
 
 
 def _at_once(plans: Plans, rooms: Rooms, quick: BoolColumn) -> list[IntColumn]:
     """Works out the nodes where amounts alone decide; what was spare there without any pods."""
     rows, table, there = plans.rows, plans.table, plans.there & quick
-    held = [plans.values(f"request {one.resource}", one.held_by) * there for one in rooms.each]
+    held = [plans.values(one.title, one.held_by) * there for one in rooms.each]
     spare = [
         one.limit[rows] - one.used[rows] - one.need + amounts.sum(axis=0)
         for one, amounts in zip(rooms.each, held, strict=True)
@@ -336,23 +373,60 @@ def _tell_rooms(
 # ---- node by node --------------------------------------------------------------------------------
 
 
-def _one_by_one(plans: Plans, trial: Trial, which: BoolColumn) -> list[Stand]:
+def _one_by_one(plans: Plans, trial: Trial, which: BoolColumn, most: int | None) -> list[Stand]:
     """Asks all filters about some of the nodes; those where it is in vain, without their pods."""
     pods = plans.snapshot.pods
     unfit: list[Stand] = []
-    for at in np.flatnonzero(which).tolist():
+    each = np.flatnonzero(which)
+    if most is not None and len(each) * 2 > most:
+        # Which are tried must not depend on rows.
+        few = np.count_nonzero(plans.there, axis=0)[each]
+        each = each[np.lexsort((plans.snapshot.nodes.tie_keys[plans.rows[each]], few))]
+    for done, at in enumerate(each.tolist()):
+        if most is not None and plans.runs >= most:
+            plans.helps[each[done:]] = False
+            plans.left_out = len(each) - done
+            break
         ranks = np.flatnonzero(plans.there[:, at]).tolist()
         there = {rank: pods.pod(int(plans.table[rank, at])) for rank in ranks}
         stand = trial.at(int(plans.rows[at]))
         stand.move(list(there.values()), -1)
+        plans.runs += 1
         if not stand.fits():
             plans.helps[at] = False
             unfit.append(stand)
             continue
         for rank in sorted(ranks, key=lambda rank: (not plans.protected[rank, at], rank)):
             stand.move([there[rank]], 1)
+            plans.runs += 1
             if stand.fits():
                 plans.gone[rank, at] = False
             else:
                 stand.move([there[rank]], -1)
     return unfit
+
+
+# ---- what pods are chosen by ---------------------------------------------------------------------
+
+
+def starts_of(pods: PodColumns, rows: NDArray[np.intp]) -> NDArray[np.float64]:
+    """When each pod started, in seconds since the epoch; NaN: not yet."""
+    return starts(pods)[rows]
+
+
+def starts(pods: PodColumns) -> NDArray[np.float64]:
+    """(P,) `starts_of`."""
+    return pods.number("start", _start)
+
+
+def _start(pod: PodInfo) -> float:
+    text = pod.pod.status.start_time
+    return np.nan if text is None else _seconds(text)
+
+
+@lru_cache(maxsize=4096)
+def _seconds(text: str) -> float:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return np.nan

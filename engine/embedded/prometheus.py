@@ -67,6 +67,7 @@ class PrometheusApi:
                     "instance": f"{name}:{EXPORTER_PORT}",
                     "job": "node-exporter",
                     "node": name,
+                    "nodename": name,
                 },
                 "value": [round(now, 3), repr(walk.value)],
             }

@@ -141,6 +141,21 @@ RESOURCES = (
         has_generation=True,
     ),
     Resource(
+        "apps", "v1", "deployments", "Deployment", ("spec", "status"), ("deploy",), ("status",),
+        has_generation=True,
+    ),
+    Resource(
+        "apps", "v1", "daemonsets", "DaemonSet", ("spec", "status"), ("ds",), ("status",),
+        has_generation=True,
+    ),
+    Resource(
+        "batch", "v1", "jobs", "Job", ("spec", "status"), (), ("status",), has_generation=True
+    ),
+    Resource(
+        "batch", "v1", "cronjobs", "CronJob", ("spec", "status"), ("cj",), ("status",),
+        has_generation=True,
+    ),
+    Resource(
         "", "v1", "persistentvolumes", "PersistentVolume", ("spec", "status"), ("pv",),
         ("status",), namespaced=False, returns_deleted=True,
         defaults={
@@ -177,6 +192,10 @@ RESOURCES = (
     Resource(
         "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", ("spec", "status"),
         subresources=("status",), namespaced=False, needs_version=True, returns_deleted=True,
+    ),
+    Resource(
+        "scheduling.x-k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota", ("spec", "status"),
+        ("eq", "eqs"), ("status",), has_generation=True, needs_version=True,
     ),
     Resource(
         "scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup", ("spec", "status"),

@@ -19,6 +19,7 @@ from dsl.reference import View, asked
 from dsl.schema import request_unit
 from dsl.types import number_of, show
 from engine.explain.parts import Row, values
+from engine.explain.plugins import details
 from engine.explain.rules import policies_of
 from engine.framework.asking import Filtering
 from engine.framework.interface import Room
@@ -257,7 +258,12 @@ def _other(trial: Trials, filtering: Filtering, seen: BoolColumn) -> _Wall:
         if status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             near[out] = _NEVER
         reasons |= dict.fromkeys(out.tolist(), ", ".join(status.reasons))
-    return _Wall(passed, near, lambda row: Miss(filtering.name, reasons[row]))
+
+    def tell(row: int) -> Miss:
+        more = details(filtering.name, trial.pod, trial.snapshot.nodes.node(row))
+        return Miss(filtering.name, f"{reasons[row]} ({more})" if more else reasons[row])
+
+    return _Wall(passed, near, tell)
 
 
 def _left_out(trial: Trials, seen: BoolColumn) -> _Wall:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from enum import Enum
+from typing import Any, Final, assert_never
 
 from engine.framework.decision import Decision
-from engine.framework.effects import Effect, Emit, Patch, set_on_pod
+from engine.framework.effects import AssumeObject, Await, Effect, Emit, Evict, Patch, set_on_pod
 from engine.framework.interface import Binding, Permitted, Points
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
@@ -37,6 +38,15 @@ class Leave:
     others: tuple[tuple[str, str, Status], ...] = ()
     """(plugin, UID, answer)."""
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What was said, so that it can be written down and compared."""
+        if not self.status.ok:
+            return (f"refused by {self.status.plugin}: {' '.join(self.status.reasons)}",)
+        held = (f"held by {name}: {' '.join(x.status.reasons)}" for name, x in self.held.items())
+        others = (f"{plugin} to {uid}: {said.code.value}" for plugin, uid, said in self.others)
+        return (*map(_named, (*self.reserved, *self.pre_bind)), *held, *others)
+
 
 GRANTED = Leave()
 _BY_US: Final = Binding()
@@ -60,8 +70,61 @@ class Acts:
     before: tuple[Emit, ...] = ()
     after: tuple[Emit | Patch, ...] = ()
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What is to be done, so that it can be written down and compared."""
+        if not self.status.ok:
+            return (f"refused by {self.status.plugin}: {' '.join(self.status.reasons)}",)
+        sets = (f"annotate {key}={value}" for key, value in self.annotations.items())
+        how = "dry run" if self.how.dry_run else f"with {self.how.by}" if self.how.by else ""
+        now = map(_named, (*self.pre_bind, *self.before))
+        then = map(_named, (*self.handed, *self.after))
+        return (*sets, *now, *((how,) if how else ()), *(f"then {one}" for one in then))
+
 
 NOTHING = Acts()
+
+
+def _named(effect: Effect) -> str:
+    match effect:
+        case Patch():
+            return f"patch {effect.kind} {effect.name}: {dict(effect.body)}"
+        case AssumeObject():
+            return f"assume {effect.kind} {effect.key}"
+        case Emit():
+            return f"event {effect.reason}: {effect.note}"
+        case Await():
+            return f"await {effect.what}"
+        case Evict():
+            return f"evict {effect.pod.key}"
+        case _:
+            assert_never(effect)
+
+
+class Point(Enum):
+    """When plugins of the acting tier were asked."""
+
+    RESERVE = "reserve"
+    PERMIT = "permit"
+    ACT = "act"
+
+
+@dataclass(frozen=True, slots=True)
+class Acted:
+    """What the acting tier said of a pod, for whoever watches; see `decision.Placed`.
+
+    The snapshot is borrowed. Of a pod that is asked about again, `waited` seconds, by `only`.
+    """
+
+    point: Point
+    pod: PodInfo
+    node: str
+    snapshot: Snapshot
+    words: tuple[str, ...]
+    waited: float = 0.0
+    only: tuple[str, ...] = ()
+
+
 DEFAULT_BINDER: Final = "DefaultBinder"
 
 

@@ -33,6 +33,7 @@ from engine.framework.trials import Trials
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 Candidates = NDArray[np.intp]
+PreFilter = Callable[[PodInfo, Snapshot], PreFilterResult]
 
 
 class PluginError(Exception):
@@ -124,8 +125,8 @@ class Asking:
 
     # ---- once a class ------------------------------------------------------------------------
 
-    def terms(self, pod: PodInfo, snapshot: Snapshot) -> Terms:
-        """Asks PreFilter.
+    def terms(self, pod: PodInfo, snapshot: Snapshot, *, what_if: bool = False) -> Terms:
+        """Asks PreFilter; with `what_if` for questions about rows as they could be.
 
         Raises:
             Unfit: a PreFilter rejected the pod.
@@ -134,7 +135,8 @@ class Asking:
         terms = Terms()
         wanted: frozenset[str] | None = None
         for name, points in self.filters:
-            result = self._pre_filter(name, points, pod, snapshot)
+            asks = points.what_if if what_if and points.what_if else points.pre_filter
+            result = self._pre_filter(name, asks, pod, snapshot)
             if result is SKIP_FILTER:
                 continue
             if result.version is not None:
@@ -153,12 +155,12 @@ class Asking:
         return terms
 
     def _pre_filter(
-        self, name: str, points: Points, pod: PodInfo, snapshot: Snapshot
+        self, name: str, asks: PreFilter | None, pod: PodInfo, snapshot: Snapshot
     ) -> PreFilterResult:
-        if points.pre_filter is None:
+        if asks is None:
             return _ROWS
         try:
-            result = points.pre_filter(pod, snapshot)
+            result = asks(pod, snapshot)
         except Exception as cause:
             raise self.fault(name, "PreFilter", cause) from cause
         code = result.status.code
@@ -297,14 +299,14 @@ class Asking:
                 passed &= own
         return passed
 
-    def trial(self, pod: PodInfo, snapshot: Snapshot) -> Trials:
-        """Asks what-if questions about rows.
+    def trial(self, pod: PodInfo, snapshot: Snapshot, *, what_if: bool = False) -> Trials:
+        """Asks about rows as they are; with `what_if` also as they would be without some pods.
 
         Raises:
-            Unfit: a PreFilter rejected the pod.
+            Unfit: a PreFilter rejected the pod; with `what_if`, whatever pods leave.
             PluginError: a plugin raised.
         """
-        terms = self.terms(pod, snapshot)
+        terms = self.terms(pod, snapshot, what_if=what_if)
         filters = sorted((*terms.by_row, *terms.wide), key=lambda one: self._order[one.name])
         return Trials(pod, snapshot, filters, terms.allowed, terms.allowed_by, self.guard)
 

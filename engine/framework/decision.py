@@ -181,6 +181,8 @@ class Decision:
     error: Status | None = None
     work_out: Callable[[], Details] | None = None
     known: Details | None = None
+    said: tuple[str, ...] = ()
+    """What plugins had done about the pod on its node, in words, in their order."""
     why: str = ""
     """What the policies' rules said of the node, if an observer has put it there for the log."""
 

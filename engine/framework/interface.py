@@ -202,6 +202,11 @@ class Room:
     need: int
     short: str
 
+    @property
+    def title(self) -> str:
+        """Tells it from rooms of which pods take something else."""
+        return f"request {self.resource}"
+
     def held(self, pod: PodInfo) -> int:
         """What a pod on the node takes of it."""
         return pod.requests.get(self.resource, 0) if self.resource else 1
@@ -232,12 +237,16 @@ class Rooms:
 class Stand(Protocol):
     """A row as it would be, for one pod: beside those to which it is promised before that."""
 
-    def move(self, pods: Sequence[PodInfo], sign: int) -> None:
-        """Pods come to it (1) or leave it (-1)."""
+    def move(self, pods: Sequence[PodInfo], sign: int, row: int | None = None) -> None:
+        """Pods come to it (1) or leave it (-1), or another row."""
         ...
 
     def fits(self) -> bool:
         """Whether it takes the pod now."""
+        ...
+
+    def passes(self, rows: NDArray[np.intp]) -> BoolColumn:
+        """Which of some rows take the pod now."""
         ...
 
     def why(self) -> tuple[str, ...]:
@@ -254,6 +263,10 @@ class Trial(Protocol):
 
     def rooms(self, rows: NDArray[np.intp]) -> Rooms | None:
         """What decides on the rows as pods leave them, where amounts alone do; None: nowhere."""
+        ...
+
+    def spans(self) -> bool:
+        """Whether a filter says of a row what pods of other rows change."""
         ...
 
     def others(self, plugins: frozenset[str]) -> Mapping[int, tuple[bool, tuple[str, ...]]]:
@@ -370,11 +383,16 @@ class Points:
             important first.
         with_pod: the state of `pre_filter` with a pod more (1) or less (-1) on a row; what it sees
             in the what-if snapshot of such a question is enough without it.
+        what_if: instead of `pre_filter` for questions about rows as they could be, where pods that
+            leave may change what that says of all nodes: it never ends the question.
         concerns: whether another pod that comes to a row or leaves it can change the answer about
             it; of two pods equal but for name and requests both do, or neither. Without it, all
             may.
         rooms: what the filter comes to if it is nothing but a look at amounts of the row.
-        post_filter: asked in order when no node is feasible, until one succeeds.
+        post_filter: asked in order when no node is feasible, until one succeeds, or says that
+            nothing helps (unresolvable).
+        rescue_key: what `post_filter` reads of the pod, but its class, priority and preemption
+            policy; as `class_key`.
 
     The acting tier, on a snapshot that has the pod on its node already:
 
@@ -412,9 +430,11 @@ class Points:
     normalize: Callable[[State, Scores], Scores] | None = None
     tiers: Callable[[PodInfo, Snapshot, NDArray[np.intp]], Sequence[BoolColumn]] | None = None
     with_pod: Callable[[State, PodInfo, Snapshot, int, int], State] | None = None
+    what_if: Callable[[PodInfo, Snapshot], PreFilterResult] | None = None
     concerns: Callable[[State, PodInfo, PodInfo, Snapshot], bool] | None = None
     rooms: Callable[[PodInfo, Snapshot], Sequence[Room]] | None = None
     post_filter: Callable[[PodInfo, Snapshot, Rejections, WhatIf], PostFilterResult] | None = None
+    rescue_key: Callable[[PodInfo], Hashable] | None = None
     reserve: Callable[[PodInfo, Snapshot, int], Reserved] | None = None
     permit: Callable[[PodInfo, Snapshot, int, float], Permitted] | None = None
     pre_bind: Callable[[PodInfo, Snapshot, int, Decision], PreBound] | None = None

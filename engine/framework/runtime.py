@@ -23,7 +23,7 @@ from engine.framework.decision import Decision, PostFilterResult, Rejections
 from engine.framework.events import ClusterEventWithHint
 from engine.framework.filling import Filling
 from engine.framework.gang import Membership
-from engine.framework.interface import MAX_SCORE, Points, Scores
+from engine.framework.interface import MAX_SCORE, UNSHARED, Points, Scores
 from engine.framework.podclass import (
     FRACTION,
     NOWHERE,
@@ -92,6 +92,7 @@ class Framework:
         self._tiers = [(name, p.tiers) for name, p in plugins if p.tiers]
         self._gangs = [(name, p.gang, p.kin) for name, p in plugins if p.gang and p.kin]
         self._post_filters = [(n, p.post_filter) for n, p in at("postFilter") if p.post_filter]
+        self._rescue_keys = [p.rescue_key for _, p in plugins if p.rescue_key]
         self._actors = Actors(plugins)
         self.filters = tuple([one for one in at("filter") if one[1].filter or one[1].pre_filter])
         asked = [
@@ -329,6 +330,10 @@ class Framework:
         """See `Asking.trial`."""
         return self._asking.trial(pod, snapshot)
 
+    def what_if(self, pod: PodInfo, snapshot: Snapshot) -> Trials:
+        """See `Asking.trial`; about rows as pods would leave them."""
+        return self._asking.trial(pod, snapshot, what_if=True)
+
     def rejections(self, pod: PodInfo, snapshot: Snapshot) -> Rejections:
         """See `Asking.rejections`."""
         found = self._asking.rejections(pod, snapshot)
@@ -363,6 +368,11 @@ class Framework:
         """Whether anybody may find a way for a pod that fits nowhere."""
         return bool(self._post_filters)
 
+    def rescue_key(self, pod: PodInfo) -> Hashable:
+        """Equal for pods of a class of which the same becomes; None: no other pod is like it."""
+        own = tuple([ask(pod) for ask in self._rescue_keys])
+        return None if UNSHARED in own else (pod.priority, pod.pod.spec.preemption_policy, own)
+
     def post_filter(
         self, pod: PodInfo, snapshot: Snapshot, rejections: Rejections
     ) -> PostFilterResult:
@@ -374,7 +384,7 @@ class Framework:
         found = NO_POST_FILTER
         messages: list[str] = []
         for name, ask in self._post_filters:
-            said = self._guard(name, "PostFilter", ask, pod, snapshot, rejections, self.trial)
+            said = self._guard(name, "PostFilter", ask, pod, snapshot, rejections, self.what_if)
             if said.status.code is not Code.UNSCHEDULABLE:
                 return said
             messages += filter(None, (said.message,))

@@ -6,10 +6,10 @@ until the cycle ends. A row number names a node as long as `layout` stays the sa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntFlag, auto
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -211,6 +211,19 @@ class NodeColumns(Protocol):
         ...
 
 
+class Ledger(Protocol):
+    """Sums over the pods that have a node, known or not, from being assumed to being gone."""
+
+    @property
+    def of_namespaces(self) -> bool:
+        """Whether what it counts depends on pods' namespaces too; then it is made anew for them."""
+        ...
+
+    def count(self, pod: PodInfo, sign: int) -> None:
+        """A pod came (1) or went (-1)."""
+        ...
+
+
 class PodColumns(Protocol):
     """One row a pod that is bound or assumed and not finished."""
 
@@ -255,6 +268,13 @@ class PodColumns(Protocol):
 
     def flag(self, column: str, of: Callable[[PodInfo], bool]) -> BoolColumn:
         """(P,) a boolean of each pod."""
+        ...
+
+    def ledger(self, name: str, make: Callable[[], Ledger]) -> Ledger:
+        """Sums over pods, made on first use and kept up to date; a name always has the same.
+
+        A what-if snapshot has those of the cluster.
+        """
         ...
 
 
@@ -329,6 +349,10 @@ class Nominations(Protocol):
         """How many pods are promised a node."""
         ...
 
+    def __iter__(self) -> Iterator[PodInfo]:
+        """The pods that are promised a node."""
+        ...
+
     def on(self, node: str) -> Collection[PodInfo]:
         """The pods that are promised the node."""
         ...
@@ -341,8 +365,50 @@ class Nominations(Protocol):
         """True while the pod's victims are being deleted."""
         ...
 
+    @property
+    def leaving(self) -> Mapping[str, str]:
+        """UIDs of pods whose deletion is being written, and their nodes."""
+        ...
+
     def before(self, pod: PodInfo, nodes: NodeColumns) -> Sequence[tuple[int, list[PodInfo]]]:
         """Rows of nodes that are promised to pods of its priority or a higher one, and those."""
+        ...
+
+
+class QueueTimes(NamedTuple):
+    """What only the queue knows of a pod; times are seconds since the epoch, None: not yet."""
+
+    queued_at: float
+    first_attempt_at: float | None
+    attempts: int
+
+
+class Beside(Protocol):
+    """What stands beside nodes and the pods on them, as far as anybody attends to it."""
+
+    @property
+    def version(self) -> int:
+        """Changes with anything of it."""
+        ...
+
+    def pods(self, table: str) -> PodColumns:
+        """Other pods: of the `queue`, `nominated` to a node, or `finished` in the last hour.
+
+        Those of the queue are on no node: their `node` is a row all the same, but for pods that
+        got a node meanwhile.
+        """
+        ...
+
+    def row(self, uid: str) -> int:
+        """The row of a pod of the queue, -1 if it is not there."""
+        ...
+
+    def times(self, uid: str) -> QueueTimes | None:
+        """What the queue knows of a pod; None if it has no such pod."""
+        ...
+
+    def previous_node(self, pod: PodInfo) -> str | None:
+        """The node that the pod of its name, or else the last one of its workload, left."""
         ...
 
 
@@ -413,6 +479,11 @@ class Snapshot(Protocol):
     @property
     def nominations(self) -> Nominations:
         """The pods that are promised a node and are not on it yet."""
+        ...
+
+    @property
+    def beside(self) -> Beside:
+        """Pods that wait or have finished, and what they left behind."""
         ...
 
     @property

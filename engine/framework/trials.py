@@ -62,7 +62,7 @@ class Trials:
                 left[nominated] = True
             left_out = np.flatnonzero(present & ~left)
         each: list[Rejection] = []
-        for row, ahead in self._ahead():
+        for row, ahead in self.promises():
             first = Stand(self, row, ahead).first_beside() if left[row] else None
             if first is not None:
                 left[row] = False
@@ -86,7 +86,7 @@ class Trials:
 
     def promised(self, passed: BoolColumn) -> list[int]:
         """Those of the rows that pass where the pod has to leave the room to others."""
-        ahead = [one for one in self._ahead() if passed[one[0]]]
+        ahead = [one for one in self.promises() if passed[one[0]]]
         if not ahead:
             return []
         each = self._rooms()
@@ -101,7 +101,8 @@ class Trials:
             )
         ]
 
-    def _ahead(self) -> Sequence[tuple[int, list[PodInfo]]]:
+    def promises(self) -> Sequence[tuple[int, list[PodInfo]]]:
+        """Rows that are promised to pods before this one, and those."""
         nominations = self.snapshot.nominations
         return nominations.before(self.pod, self.snapshot.nodes) if len(nominations) else ()
 
@@ -109,8 +110,12 @@ class Trials:
 
     def at(self, row: int) -> Stand:
         """See `Trial.at`."""
-        ahead = [pods for promised, pods in self._ahead() if promised == row]
+        ahead = [pods for promised, pods in self.promises() if promised == row]
         return Stand(self, row, ahead[0] if ahead else ())
+
+    def spans(self) -> bool:
+        """See `Trial.spans`."""
+        return any(one.result.scope is not Scope.ROW for one in self.filters)
 
     # ---- where amounts alone decide ------------------------------------------------------------
 
@@ -122,7 +127,7 @@ class Trials:
             return None
         each = self._amounts(moving)
         apart = np.zeros(len(rows), dtype=np.bool_)
-        for row, pods in self._ahead():
+        for row, pods in self.promises():
             each = [_taken(room, row, pods) for room in each]
             apart |= bool(others) & (rows == row)
         passed = self.snapshot.nodes.present[rows].copy()
@@ -208,9 +213,9 @@ class Stand:
         self._over = trial.snapshot
         self._states = [one.result.state for one in trial.filters]
 
-    def move(self, pods: Sequence[PodInfo], sign: int) -> None:
+    def move(self, pods: Sequence[PodInfo], sign: int, row: int | None = None) -> None:
         """See `Stand.move`."""
-        trial, row = self._trial, self._row
+        trial, row = self._trial, self._row if row is None else row
         self._over = self._over.overlay(row, *((), pods) if sign > 0 else (pods, ()))
         for at, one in enumerate(trial.filters):
             tell = one.points.with_pod
@@ -220,38 +225,61 @@ class Stand:
 
     def fits(self) -> bool:
         """See `Stand.fits`."""
-        return self.first() is None
+        return self.rejection() is None
+
+    def passes(self, rows: NDArray[np.intp]) -> BoolColumn:
+        """See `Stand.passes`."""
+        trial = self._trial
+        passed = self._over.nodes.present[rows].copy()
+        if trial.allowed is not None:
+            passed &= trial.allowed[rows]
+        for one in self._filters():
+            own = trial.ask(one, self._over, rows).passed
+            if own is not None:
+                passed &= own
+        for row, pods in trial.promises():
+            for at in np.flatnonzero(passed & (rows == row)).tolist():
+                passed[at] = self._at(row, pods).first_beside() is None
+        return passed
+
+    def _at(self, row: int, ahead: Sequence[PodInfo]) -> Stand:
+        """The same for another row."""
+        other = Stand(self._trial, row, ahead)
+        other._over, other._states = self._over, list(self._states)
+        return other
 
     def why(self) -> tuple[str, ...]:
         """See `Stand.why`."""
-        first = self.first()
+        first = self.rejection()
         return () if first is None else first.status.reasons
 
-    def first(self) -> Rejection | None:
-        """The first rejection; None: the row takes the pod now."""
-        return self.first_beside() or self._first()
+    def rejection(self) -> Rejection | None:
+        """The first rejection, promises to others included; None: the row takes the pod."""
+        return self.first_beside() or self.first()
 
     def first_beside(self) -> Rejection | None:
         """The first rejection beside the pods that come before; None also if there are none."""
         if not self._ahead:
             return None
-        beside = Stand(self._trial, self._row, ())
-        beside._over, beside._states = self._over, list(self._states)
+        beside = self._at(self._row, ())
         beside.move(self._ahead, 1)
-        return beside._first()
+        return beside.first()
 
-    def _first(self) -> Rejection | None:
-        trial = self._trial
+    def first(self) -> Rejection | None:
+        """The first rejection, whoever is promised the row; None if it takes the pod."""
         rows = np.array([self._row], dtype=np.intp)
-        for one, state in zip(trial.filters, self._states, strict=True):
-            moved = one
-            if one.points.with_pod is not None:
-                moved = one._replace(result=structs.replace(one.result, state=state))
-            verdicts = trial.ask(moved, self._over, rows)
+        for one in self._filters():
+            verdicts = self._trial.ask(one, self._over, rows)
             if verdicts.passed is not None and not verdicts.passed[0]:
                 status = next(status for status, positions in verdicts.groups() if len(positions))
                 return Rejection(one.name, status, rows)
         return None
+
+    def _filters(self) -> Iterator[Filtering]:
+        """The filters with what they know of the pods that moved."""
+        for one, state in zip(self._trial.filters, self._states, strict=True):
+            moves = one.points.with_pod is not None
+            yield one._replace(result=structs.replace(one.result, state=state)) if moves else one
 
 
 def _moves(filtering: Filtering) -> bool:

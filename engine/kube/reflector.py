@@ -115,7 +115,7 @@ class Handler(Protocol[T_contra]):
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How a reflector is. `quiet_seconds` counts from the last answer to a list or watch, event or bookmark."""
+    """How a reflector is. `quiet_seconds` counts from the last answer, event or bookmark."""
 
     resource: str
     phase: Phase
@@ -279,6 +279,33 @@ class Reflector(Generic[T]):
                 return ListExpired(while_paging)
             return Failed(error.retry_after_seconds or 0.0)
         return Failed()
+
+    async def again(self) -> None:
+        """Lists once more, beside the watch, and tells of all that is known as if it had changed.
+
+        For whoever reads more of an object than was kept of it when it came.
+
+        Raises:
+            KubeError: not all of them were told of.
+        """
+        params = self._resource.params() | {"limit": str(self._timing.page)}
+        pause = self._clock.monotonic() + self._timing.slice
+        while True:
+            meta, items = await self._page(params)
+            for item in items:
+                if isinstance(item, BadObject):
+                    continue
+                key = object_key(item.metadata)
+                old = self._objects.get(key)
+                # What came, went or changed meanwhile is for the watch to tell.
+                if old is not None and old.metadata.uid == item.metadata.uid:
+                    version = item.metadata.resource_version
+                    if not _before(version, old.metadata.resource_version):
+                        self._put(key, old, item)
+                pause = await self._breathe(pause)
+            if not meta.continue_:
+                return
+            params["continue"] = meta.continue_
 
     async def _page(self, params: Mapping[str, str]) -> tuple[ListMeta, Sequence[T | BadObject]]:
         answer = await self._client.request(

@@ -8,12 +8,13 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from engine.framework.events import Resource as Wakes
 from engine.kube.session import segment
-from engine.kube.sharing import EVERYTHING, PodSharing
+from engine.kube.sharing import PodSharing
 from engine.objects import (
     ConfigMap,
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
+    ElasticQuota,
     GangFailure,
     Identity,
     Namespace,
@@ -31,6 +32,7 @@ from engine.objects import (
     StorageClass,
     VolumeAttachment,
 )
+from engine.ondemand import WORKLOADS, FinishedPod, Lease
 
 
 class KubeObject(Protocol):
@@ -75,10 +77,11 @@ class Resource(Generic[T]):
 
 def pods(
     field_selector: str = "status.phase!=Succeeded,status.phase!=Failed",
-    keep: frozenset[str] = EVERYTHING,
+    sharing: PodSharing | None = None,
 ) -> Resource[Pod]:
-    """All pods that are not finished, as kube-scheduler watches them; see `PodSharing`."""
-    return Resource(Pod, "/api/v1/pods", field_selector=field_selector, share=PodSharing(keep))
+    """All pods that are not finished, as kube-scheduler watches them."""
+    share = sharing or PodSharing()
+    return Resource(Pod, "/api/v1/pods", field_selector=field_selector, share=share)
 
 
 def nodes(label_selector: str = "") -> Resource[Node]:
@@ -117,9 +120,9 @@ class Kind:
         """As `Snapshot.objects` has it."""
         return self.struct.__name__
 
-    def resource(self) -> Resource[Any]:
+    def resource(self, *, optional: bool = True) -> Resource[Any]:
         """All of them."""
-        return Resource(self.struct, self.path, optional=True)
+        return Resource(self.struct, self.path, optional=optional)
 
 
 KINDS: Final = (
@@ -139,6 +142,7 @@ KINDS: Final = (
         Wakes.CSI_STORAGE_CAPACITY,
     ),
     Kind(VolumeAttachment, "/apis/storage.k8s.io/v1/volumeattachments", Wakes.VOLUME_ATTACHMENT),
+    Kind(ElasticQuota, "/apis/scheduling.x-k8s.io/v1alpha1/elasticquotas", Wakes.ELASTIC_QUOTA),
     Kind(PodGroup, "/apis/scheduling.x-k8s.io/v1alpha1/podgroups", Wakes.POD_GROUP),
     Kind(
         SchedulingPodGroup,
@@ -149,5 +153,31 @@ KINDS: Final = (
 )
 """Nodes, pods and namespaces have handlers of their own; see `nodes`, `pods`, `namespaces`."""
 
-STRUCTS: Final = {kind.name: kind.struct for kind in KINDS} | {"GangFailure": GangFailure}
+_WORKLOAD_PATHS: Final = {
+    "Deployment": "/apis/apps/v1/deployments",
+    "ReplicaSet": "/apis/apps/v1/replicasets",
+    "StatefulSet": "/apis/apps/v1/statefulsets",
+    "DaemonSet": "/apis/apps/v1/daemonsets",
+    "ReplicationController": "/api/v1/replicationcontrollers",
+    "Job": "/apis/batch/v1/jobs",
+    "CronJob": "/apis/batch/v1/cronjobs",
+}
+WORKLOAD_KINDS: Final = tuple(
+    [Kind(WORKLOADS[kind], path, Wakes.WORKLOAD) for kind, path in _WORKLOAD_PATHS.items()]
+)
+LEASES: Final = Kind(
+    Lease, "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", Wakes.LEASE
+)
+"""Watched only where a policy reads them, as is `pods_finished`."""
+
+
+def pods_finished(phase: str) -> Resource[FinishedPod]:
+    """The pods that have finished, `Succeeded` or `Failed`."""
+    selector = f"status.phase={phase},spec.nodeName!="
+    return Resource(FinishedPod, "/api/v1/pods", field_selector=selector, share=PodSharing())
+
+
+STRUCTS: Final = {kind.name: kind.struct for kind in (*KINDS, *WORKLOAD_KINDS, LEASES)} | {
+    "GangFailure": GangFailure
+}
 """Everything that the cache keeps by kind."""

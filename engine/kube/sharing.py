@@ -68,13 +68,18 @@ EVERYTHING: Final = frozenset(DROPPERS)
 class PodSharing:
     """Remembers parts that were seen, and puts them in the place of equal ones.
 
-    `keep` names what of `DROPPERS` somebody reads of pods on nodes; policies may read all of it.
+    `keep` names what of `DROPPERS` somebody reads of pods on nodes.
     """
 
     def __init__(self, keep: frozenset[str] = EVERYTHING) -> None:
         self._parts: Memo[bytes, Any] = Memo(_BYTES)
         self._encode = msgspec.msgpack.Encoder().encode
-        self._drops = [drop for name, drop in DROPPERS.items() if name not in keep]
+        self.keep(keep)
+
+    def keep(self, parts: frozenset[str]) -> None:
+        """Pods that come from now on keep these parts."""
+        self.kept = parts
+        self._drops = [drop for name, drop in DROPPERS.items() if name not in parts]
 
     def __call__(self, pod: Pod) -> None:
         """Makes a pod that nobody has seen yet as small as it can be. About 5 microseconds."""

@@ -11,8 +11,6 @@ equal nodes the first in the table is taken.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -20,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.collective.ranking import Ranking
-from engine.collective.victims import Budget, Hunt, Kinds, Plans, plan
+from engine.collective.victims import Budget, Hunt, Kinds, Plans, plan, starts, starts_of
 from engine.framework.decision import FitError, PostFilterResult, Rejections
 from engine.framework.effects import Evict
 from engine.framework.events import (
@@ -96,8 +94,8 @@ class DefaultPreemption:
         """What wakes the pod are the events of the plugins that rejected it."""
         freed = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
         return Points(
-            events=(ClusterEventWithHint(freed, _never_by_itself),),
-            pre_enqueue=_gate,
+            events=(ClusterEventWithHint(freed, never_by_itself),),
+            pre_enqueue=gate,
             post_filter=self._post_filter,
         )
 
@@ -108,7 +106,7 @@ class DefaultPreemption:
             self._kinds = Kinds()
             self._ranking.forget("kind")
         hunt = Hunt(snapshot.pods.priority < pod.priority, self._ranking, self._kinds)
-        return plan(snapshot, rows, hunt, _budgets(snapshot), trial)
+        return plan(snapshot, rows, hunt, budgets_of(snapshot), trial)
 
     def _post_filter(
         self, pod: PodInfo, snapshot: Snapshot, rejections: Rejections, what_if: WhatIf
@@ -145,11 +143,13 @@ class DefaultPreemption:
         return _hopeless(nodes, len(rows), plans.reasons)
 
 
-def _gate(pod: PodInfo, snapshot: Snapshot) -> Status:
+def gate(pod: PodInfo, snapshot: Snapshot) -> Status:
+    """Holds a pod while its victims are being evicted."""
     return _WAITING if snapshot.nominations.is_evicting(pod.uid) else Status.SUCCESS
 
 
-def _never_by_itself(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
+def never_by_itself(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
+    """Registers the event and wakes nobody: others do that, for the room."""
     return QueueingHint.SKIP
 
 
@@ -194,14 +194,14 @@ def choose(plans: Plans) -> int | None:
         return None
     priority = np.where(plans.gone, plans.values("priority", _priority), -_ABOVE_ZERO)
     top = priority.max(axis=0)
-    starts = plans.values("start", _starts)
-    starts = np.where(np.isnan(starts), plans.snapshot.now, starts)
+    start = plans.values("start", starts_of)
+    start = np.where(np.isnan(start), plans.snapshot.now, start)
     return plans.best(
         plans.violations,
         top,
         (priority + _ABOVE_ZERO).sum(axis=0),
         np.count_nonzero(plans.gone, axis=0),
-        -np.where(plans.gone & (priority == top), starts, np.inf).min(axis=0),
+        -np.where(plans.gone & (priority == top), start, np.inf).min(axis=0),
     )
 
 
@@ -222,11 +222,16 @@ def _found(pod: PodInfo, snapshot: Snapshot, plans: Plans, at: int) -> PostFilte
 
 
 def _hopeless(nodes: int, asked: int, reasons: Mapping[str, int]) -> PostFilterResult:
+    words = f"preemption: {hopeless_words(nodes, asked, reasons)}"
+    return PostFilterResult(unschedulable(words), nominated="", message=words)
+
+
+def hopeless_words(nodes: int, asked: int, reasons: Mapping[str, int]) -> str:
+    """Why evictions help on none of the nodes, of which some were asked."""
     every = dict(reasons)
     if asked < nodes:
         every[_NOT_HELPFUL] = nodes - asked
-    words = f"preemption: {FitError(nodes, every).message()}"
-    return PostFilterResult(unschedulable(words), nominated="", message=words)
+    return FitError(nodes, every).message()
 
 
 # ---- columns and budgets -------------------------------------------------------------------------
@@ -234,32 +239,14 @@ def _hopeless(nodes: int, asked: int, reasons: Mapping[str, int]) -> PostFilterR
 
 def _importance(pods: PodColumns) -> Sequence[NDArray[Any]]:
     """Of higher priority, then longer there; one that has not started is the youngest."""
-    return -pods.priority, pods.number("start", _start)
+    return -pods.priority, starts(pods)
 
 
 def _priority(pods: PodColumns, rows: NDArray[np.intp]) -> NDArray[np.int64]:
     return pods.priority[rows]
 
 
-def _starts(pods: PodColumns, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-    """When each pod started, in seconds since the epoch; NaN: not yet."""
-    return pods.number("start", _start)[rows]
-
-
-def _start(pod: PodInfo) -> float:
-    text = pod.pod.status.start_time
-    return np.nan if text is None else _seconds(text)
-
-
-@lru_cache(maxsize=4096)
-def _seconds(text: str) -> float:
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return np.nan
-
-
-def _budgets(snapshot: Snapshot) -> Sequence[Budget]:
+def budgets_of(snapshot: Snapshot) -> Sequence[Budget]:
     """All disruption budgets, by namespace and name."""
     found: list[Budget] = []
     for _, one in sorted(snapshot.objects("PodDisruptionBudget").items()):

@@ -22,11 +22,10 @@ from engine.config import BerthDocument, MetricSection
 from engine.framework.profile import Profile
 from engine.policy.sources import Texts
 from engine.policy.support import (
+    at_load,
     binders_of,
     installed,
     names_of_plugins,
-    unsupported,
-    without_binder,
     without_policy,
 )
 from engine.policysections import PolicyOverride
@@ -50,9 +49,9 @@ class Bundle:
 
     @property
     def metrics(self) -> tuple[MetricSpec, ...]:
-        """Every metric of Prometheus that some policy reads, each once."""
+        """Every metric that some policy reads and that is in no object of a node, each once."""
         specs = {spec.id: spec for plan in self.plans for spec in plan.metrics}
-        return tuple(spec for spec in specs.values() if spec.source == "promql")
+        return tuple(spec for spec in specs.values() if spec.source != "annotation")
 
     def changed_since(self, older: Bundle | None) -> frozenset[str] | None:
         """Names of the policies that came, went or changed; None: look at everything again."""
@@ -171,15 +170,13 @@ def outcome_of(
 ) -> Bundle | Refusal:
     """A bundle if there is no error; `title` is who is refused else."""
     run = [plan for plan in map(settings.applied, result.plans) if plan.mode != "off"]
-    missing = (one for plan in run for one in unsupported(plan))
-    unbound = (one for plan in run for one in without_binder(plan, settings.binders))
+    missing = (one for plan in run for one in at_load(plan, settings.binders))
     profiles = settings.profiles_of(result.plans)
     sorting = (one for plan in run for one in _sorts_of_some(plan, profiles))
     diagnostics = (
         *result.diagnostics,
         *names_of_plugins(result.plans),
         *missing,
-        *unbound,
         *sorting,
     )
     errors = [d for d in diagnostics if d.is_error]

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import tzinfo
 
+from dsl.plan import Plan
 from engine.framework.frameworks import Frameworks
 from engine.framework.profile import Profile, Restricted, Weighted
 from engine.framework.runtime import MEMO_BYTES, Framework, PluginError
 from engine.policy.bundle import Bundle
-from engine.policy.plugin import PolicyPlugin, Worlds
+from engine.policy.plugin import Worlds
+from engine.policy.preempting import PolicyPreemption, preempts
+from engine.policy.quotas import plugin_of
+from engine.policy.shares import in_force
 
 
 def frameworks_of(
@@ -22,27 +26,34 @@ def frameworks_of(
 ) -> Frameworks:
     """A profile's plugins first, then its policies by (order, name).
 
-    Policies that are off have no say.
+    Policies that are off or in shadow have no say, a canary has one about its share of the pods.
 
     Raises:
         ValueError: see `Framework`.
     """
     enforced = sorted(
-        (plan for plan in bundle.plans if plan.mode == "enforce"),
+        filter(None, map(in_force, bundle.plans)),
         key=lambda plan: (plan.order, plan.name),
     )
-    policies = {plan.name: Weighted(PolicyPlugin(plan, worlds), plan.weight) for plan in enforced}
+    policies = {plan.name: Weighted(plugin_of(plan, worlds), plan.weight) for plan in enforced}
 
-    def of(profile: Profile) -> Iterator[Weighted]:
-        for name, policy in policies.items():
-            if profile.scheduler_name in bundle.profiles.get(name, (profile.scheduler_name,)):
-                yield policy
+    def of(profile: Profile) -> list[Plan]:
+        own = profile.scheduler_name
+        return [one for one in enforced if own in bundle.profiles.get(one.name, (own,))]
+
+    def ruled(profile: Profile) -> Profile:
+        """With its policies behind its plugins, and before them what is said of preemption."""
+        mine = of(profile)
+        first = [Weighted(PolicyPreemption(mine, worlds))] if any(map(preempts, mine)) else []
+        behind = [policies[one.name] for one in mine]
+        plugins = (*first, *own(profile.plugins), *behind)
+        return replace(_in_front(profile, first), plugins=plugins)
 
     own = _unsorted if any(plan.sorts for plan in enforced) else tuple
     return Frameworks(
         [
             Framework(
-                replace(one, plugins=(*own(one.plugins), *of(one))),
+                ruled(one),
                 bundle=bundle.hash,
                 on_fault=on_fault,
                 memo_bytes=MEMO_BYTES // len(profiles),
@@ -56,6 +67,15 @@ def framework_of(profile: Profile, bundle: Bundle, *, worlds: Worlds) -> Framewo
     """`frameworks_of`, of a single profile."""
     [only] = frameworks_of([profile], bundle, worlds=worlds)
     return only
+
+
+def _in_front(profile: Profile, first: Sequence[Weighted]) -> Profile:
+    """The same where a configured order of PostFilter would put these behind."""
+    names = profile.order.get("postFilter")
+    if names is None or not first:
+        return profile
+    order = {**profile.order, "postFilter": (*(one.plugin.name for one in first), *names)}
+    return replace(profile, order=order)
 
 
 def _unsorted(plugins: Sequence[Weighted]) -> tuple[Weighted, ...]:

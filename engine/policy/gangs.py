@@ -19,11 +19,10 @@ from engine.collective.gangs import code_column, domain_words, gang_name, title
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.gang import Membership
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import Snapshot
+from engine.framework.snapshot import PodColumns, Snapshot
 from engine.objects import GangFailure
-from engine.policy.podreads import epoch_seconds
+from engine.policy.podreads import epoch_seconds, group_of
 
-GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 #: What can change the terms of a gang that could not start. That a member comes is no event: it is
 #: tried together with all others.
 EVENTS: Final = (
@@ -104,14 +103,6 @@ def _membership(
 # ---- objects of groups ---------------------------------------------------------------------------
 
 
-def group_of(pod: PodInfo) -> str | None:
-    """The name of the group that a pod says it is in: `spec.schedulingGroup`, or the label."""
-    own = pod.pod.spec.scheduling_group
-    if own is not None and own.pod_group_name:
-        return own.pod_group_name
-    return (pod.pod.metadata.labels or {}).get(GROUP_LABEL)
-
-
 def group_number(pod: PodInfo, snapshot: Snapshot, name: str) -> float:
     """A number or time of `group.*`, as its object has it; missing without one.
 
@@ -122,6 +113,8 @@ def group_number(pod: PodInfo, snapshot: Snapshot, name: str) -> float:
     if group is None:
         return MISSING
     key = f"{pod.namespace}/{group}"
+    if name in COUNTS:
+        return float(_count(name, group, pod, snapshot))
     if name == "last_failure":
         return _failed_at(snapshot, key)
     own = pod.pod.spec.scheduling_group is not None
@@ -138,6 +131,28 @@ def _timeout(group: Any) -> float:  # noqa: ANN401 - one of the two kinds
     return MISSING if seconds is None else float(seconds)
 
 
+def _count(name: str, group: str, pod: PodInfo, snapshot: Snapshot) -> int:
+    """Members of the group: all there are, bound, with a node, or waiting in permit on theirs."""
+    there = _members(snapshot.pods, group, pod, snapshot)
+    match name:
+        case "assigned":
+            return sum(bool(one.pod.spec.node_name) for one in there)
+        case "reserved":
+            return len(there)
+        case "waiting":
+            return sum(one.uid in snapshot.waiting for one in there)
+        case _:
+            pending = _members(snapshot.beside.pods("queue"), group, pod, snapshot)
+            return len({one.uid for one in (*there, *pending, pod)})
+
+
+def _members(pods: PodColumns, group: str, pod: PodInfo, snapshot: Snapshot) -> list[PodInfo]:
+    code = snapshot.dictionary.find(group)
+    rows = np.flatnonzero((pods.text("group", group_of) == code) & (pods.node >= 0))
+    found = map(pods.pod, rows.tolist() if code >= 0 else ())
+    return [one for one in found if one.namespace == pod.namespace and not one.terminating]
+
+
 def _failed_at(snapshot: Snapshot, key: str) -> float:
     failure: GangFailure | None = snapshot.objects("GangFailure").get(key)
     return MISSING if failure is None else failure.at
@@ -151,5 +166,7 @@ _OF_OBJECTS: Final[Mapping[str, Callable[[Any], float]]] = MappingProxyType(
         "created": lambda group: epoch_seconds(group.metadata.creation_timestamp),
     }
 )
+#: What is counted of a group's members.
+COUNTS: Final = ("size", "assigned", "reserved", "waiting")
 #: What `group_number` knows; when a group failed is the scheduler's own word.
-GROUP_NUMBERS: Final = (*_OF_OBJECTS, "last_failure")
+GROUP_NUMBERS: Final = (*_OF_OBJECTS, *COUNTS, "last_failure")

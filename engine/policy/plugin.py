@@ -45,16 +45,17 @@ from engine.framework.interface import (
     Verdicts,
 )
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import BoolColumn, Cause, Rows, Snapshot
+from engine.framework.snapshot import BoolColumn, Cause, QueueTimes, Rows, Snapshot
 from engine.framework.status import Code, Status
 from engine.policy import gangs
-from engine.policy.images import ImageIndex
-from engine.policy.world import DEFAULT_GPUS, PodSubject, QueueTimes, SnapshotWorld
+from engine.policy.world import DEFAULT_GPUS, Kept, PodSubject, SnapshotWorld
 
 _MINUTE: Final = 60.0
 #: A moment after a comparison turns; what is computed of it may be off in the last digit.
 _PAST: Final = 0.001
 _KEPT: Final = 128
+#: As the state of a filter: what the pod is to the rules is asked at each snapshot.
+_ANEW: Final = object()
 _REMEMBERED: Final = 4096
 #: No two worlds that differ have the same one, of whatever profile they are.
 _STAMPS: Final = count(1)
@@ -66,13 +67,13 @@ class Worlds:
     def __init__(self, zone: tzinfo, gpus: Sequence[str] = DEFAULT_GPUS) -> None:
         self.gpus = gpus
         self._zone = zone
-        self._images = ImageIndex()
+        self._keeps = Kept()
         self._last: SnapshotWorld | None = None
         self._seen: dict[int, tuple[int, int]] = {}
         self._stamp = 0
 
-    def of(self, snapshot: Snapshot) -> SnapshotWorld:
-        """The world over this snapshot; made once a snapshot."""
+    def of(self, snapshot: Snapshot, asker: str = "") -> SnapshotWorld:
+        """The world over this snapshot, made once a snapshot, as this pod (a UID) sees it."""
         last = self._last
         if last is None or last.snapshot is not snapshot:
             # What a plan keeps between cycles depends on rows and samples both.
@@ -84,10 +85,11 @@ class Worlds:
                     del self._seen[next(iter(self._seen))]
             last = self._last = self._world(snapshot, self._stamp)
             last.seen = self._seen
+        last.asker = asker
         return last
 
     def _world(self, snapshot: Snapshot, stamp: int) -> SnapshotWorld:
-        return SnapshotWorld(snapshot, stamp, self.gpus, self._zone, self._images)
+        return SnapshotWorld(snapshot, stamp, self.gpus, self._zone, self._keeps)
 
     def subject(
         self, pod: PodInfo, snapshot: Snapshot, queued: QueueTimes | None = None
@@ -134,6 +136,8 @@ class PolicyPlugin:
         )
         self._reads_minutes = any(rule.reads_time for rule in rules)
         self._turning = [rule.turns for rule in self._deciding() if rule.turns is not None]
+        tried = (rule for rule in self._deciding() if rule not in plan.gates)
+        self._counts_tries = any("pod.attempts" in rule.reads for rule in tried)
         # A column over other nodes' pods (a zone's) changes with rows that are not asked about.
         self._scope = Scope.ROW if all(rule.row_local for rule in plan.filters) else Scope.ALL
         self._causes = _causes_of({read for rule in plan.filters for read in rule.reads})
@@ -158,14 +162,17 @@ class PolicyPlugin:
             pre_enqueue=self._gate if plan.gates else None,
             # What pods have before this one may be what it waits for.
             gate_moves=bool(plan.gates) and not _of_pod_alone(plan.gates),
-            turns_at=self._turns_at if self._turning or self._gangs.turn else None,
+            turns_at=self._turns_at
+            if self._turning or self._counts_tries or self._gangs.turn
+            else None,
             sort_key=self._sort_key if plan.sorts else None,
             kin=self._gangs.kin if plan.gangs else None,
             gang=self._gangs.gang if plan.gangs else None,
             class_key=self._class_key,
             key_moves=self._key_moves(),
             pre_filter=self._pre_filter if decides else None,
-            filter=self._filter if plan.filters else None,
+            filter=self._filter if decides else None,
+            what_if=self._what_if if plan.prefilters else None,
             pre_score=self._pre_score if plan.scores else None,
             score=self._score if plan.scores else None,
             tiers=self._preferred if plan.tiers else None,
@@ -189,7 +196,9 @@ class PolicyPlugin:
         return tuple(ClusterEventWithHint(event) for event in dict.fromkeys((*found, *of_gangs)))
 
     def _turns_at(self, pod: PodInfo, snapshot: Snapshot) -> float:
-        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
+        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot, pod.uid)
+        if self._counts_tries and self.plan.gated(subject, world) is None:
+            return snapshot.now  # the next try counts one more
         soonest = min((turns(subject, world) for turns in self._turning), default=math.inf)
         return min(snapshot.now + soonest, self._gangs.turns_at(pod, snapshot)) + _PAST
 
@@ -201,7 +210,7 @@ class PolicyPlugin:
     # ---- before the queue
 
     def _gate(self, pod: PodInfo, snapshot: Snapshot) -> Status:
-        stop = self.plan.gated(self._subject(pod, snapshot), self._worlds.of(snapshot))
+        stop = self.plan.gated(self._subject(pod, snapshot), self._worlds.of(snapshot, pod.uid))
         if stop is None:
             return Status.SUCCESS
         return Status(
@@ -209,8 +218,9 @@ class PolicyPlugin:
         )
 
     def _sort_key(self, pod: PodInfo, queued_at: float, snapshot: Snapshot) -> tuple[Any, ...]:
-        subject = self._subject(pod, snapshot, QueueTimes(queued_at, None, 0))
-        key = self.plan.sort_key(subject, self._worlds.of(snapshot))
+        times = snapshot.beside.times(pod.uid) or QueueTimes(queued_at, None, 0)
+        subject = self._subject(pod, snapshot, times._replace(queued_at=queued_at))
+        key = self.plan.sort_key(subject, self._worlds.of(snapshot, pod.uid))
         return key if key is not None else ()
 
     # ---- nodes
@@ -263,10 +273,22 @@ class PolicyPlugin:
             shared=None if moves else asked.filters,
         )
 
+    def _what_if(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+        """What a prefilter says of all nodes is asked anew where some pods are gone."""
+        if self._ask(pod, snapshot).stop is None:
+            return PolicyPlugin._pre_filter(self, pod, snapshot)
+        return PreFilterResult(state=_ANEW, scope=Scope.ALL)
+
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
         """Rules are AND-ed."""
+        if state is _ANEW:
+            asked = self._ask(pod, snapshot)
+            if asked.stop is not None:
+                none = np.zeros(len(np.arange(snapshot.nodes.size)[rows]), np.bool_)
+                return Verdicts.uniform(none, status_of(asked.stop))
+            state = asked.filters
         parts: tuple[Parts | None, ...] = state
-        world = self._worlds.of(snapshot)
+        world = self._worlds.of(snapshot, pod.uid)
         masks = []
         passed: BoolColumn | None = None
         for rule, own in zip(self.plan.filters, parts, strict=True):
@@ -289,7 +311,7 @@ class PolicyPlugin:
         """Each rejected row under the first rule that rejects it, told with one sample node."""
         groups = []
         subject = self._worlds.subject(pod, snapshot)
-        world = self._worlds.of(snapshot)
+        world = self._worlds.of(snapshot, pod.uid)
         numbers = np.arange(snapshot.nodes.size)[rows]
         left = snapshot.nodes.present[rows].copy()
         for rule, mask in masks:
@@ -324,13 +346,13 @@ class PolicyPlugin:
     def _score(
         self,
         state: State,
-        pod: PodInfo,  # noqa: ARG002 - the rules read it when they are prepared
+        pod: PodInfo,
         snapshot: Snapshot,
         rows: Rows,
     ) -> Scores | None:
         """The weighted mean of the rules that do not abstain, 0..100."""
         if not self._scores_by_version or isinstance(rows, slice):
-            return self._scores_of(state, snapshot, rows)
+            return self._scores_of(state, pod, snapshot, rows)
         version = self._version(snapshot)
         if version != self._kept_for or len(self._kept) >= _KEPT:
             self._kept.clear()
@@ -338,33 +360,36 @@ class PolicyPlugin:
         # INVARIANT: nobody writes to an array of rows, and what is kept keeps its id taken.
         kept = self._kept.get(id(rows))
         if kept is None or kept.state != state:
-            scores = self._scores_of(state, snapshot, rows)
+            scores = self._scores_of(state, pod, snapshot, rows)
             if scores is not None:
                 scores.flags.writeable = False
             kept = self._kept[id(rows)] = _Kept(rows, state, scores)
         return kept.scores
 
-    def _scores_of(self, state: State, snapshot: Snapshot, rows: Rows) -> Scores | None:
+    def _scores_of(
+        self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> Scores | None:
         if not isinstance(rows, slice) and len(rows) == snapshot.nodes.size:
             # Rows ascend, so these are all: their columns need no copy.
             rows = slice(0, len(rows))
-        return self.plan.score(state, self._worlds.of(snapshot), rows)
+        return self.plan.score(state, self._worlds.of(snapshot, pod.uid), rows)
 
     def _preferred(
         self, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp]
     ) -> Sequence[BoolColumn]:
-        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
+        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot, pod.uid)
         prepared = [(rule, rule.prepare(subject, world)) for rule in self.plan.tiers]
         return [rule.mask(own, world, rows) for rule, own in prepared if own is not None]
 
     # ---- the chosen node
 
     def _reserve(self, pod: PodInfo, snapshot: Snapshot, row: int) -> Reserved:
-        stop = self.plan.reserved(self._subject(pod, snapshot), self._worlds.of(snapshot), row)
+        world = self._worlds.of(snapshot, pod.uid)
+        stop = self.plan.reserved(self._subject(pod, snapshot), world, row)
         return Reserved() if stop is None else Reserved(status_of(stop))
 
     def _permit(self, pod: PodInfo, snapshot: Snapshot, row: int, waited: float) -> Permitted:
-        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
+        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot, pod.uid)
         said = self.plan.permitted(subject, world, row, waited)
         if said.rule is None or said.verdict == "allow":
             return Permitted()
@@ -374,7 +399,7 @@ class PolicyPlugin:
         return Permitted(Status(Code.WAIT, status.reasons), said.seconds, self._permit_wakes)
 
     def _pre_bind(self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision) -> PreBound:
-        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
+        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot, pod.uid)
         done = self.plan.prebind(subject, world, row, results_of(decision))
         return PreBound(
             annotations=_set(done, "annotate"),
@@ -383,7 +408,7 @@ class PolicyPlugin:
         )
 
     def _bind(self, pod: PodInfo, snapshot: Snapshot) -> Binding | None:
-        rule = self.plan.binder(self._subject(pod, snapshot), self._worlds.of(snapshot))
+        rule = self.plan.binder(self._subject(pod, snapshot), self._worlds.of(snapshot, pod.uid))
         if rule is None:
             return None
         return Binding(dry_run=rule.core.kind == "dry", by=rule.core.name)
@@ -391,7 +416,7 @@ class PolicyPlugin:
     def _post_bind(
         self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision
     ) -> Sequence[Emit | Patch]:
-        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
+        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot, pod.uid)
         done = self.plan.postbind(subject, world, row, results_of(decision))
         labels, annotations = _set(done, "label"), _set(done, "annotate")
         told = _told(self.plan, pod, done)
@@ -404,7 +429,7 @@ class PolicyPlugin:
     ) -> list[RuleTrace]:
         """What each rule that applies to the pod said of this node, one of the candidates."""
         asked = self._ask(pod, snapshot)
-        world = self._worlds.of(snapshot)
+        world = self._worlds.of(snapshot, pod.uid)
         everyone = np.flatnonzero(snapshot.nodes.present)
         traces = []
         for filter_rule, own in zip(self.plan.filters, asked.filters, strict=True):
@@ -463,7 +488,7 @@ class PolicyPlugin:
         asked = self._asked
         if asked is None or asked.pod is not pod or asked.snapshot is not snapshot:
             subject = self._worlds.subject(pod, snapshot)
-            world = self._worlds.of(snapshot)
+            world = self._worlds.of(snapshot, pod.uid)
             asked = self._asked = _Asked(
                 pod,
                 snapshot,
@@ -531,14 +556,22 @@ def _told(plan: Plan, pod: PodInfo, done: Sequence[Effect]) -> list[Emit]:
 
 
 def _of_pod_alone(rules: Sequence[RuleBase]) -> bool:
-    return all(read.startswith("pod.") for rule in rules for read in rule.reads)
+    reads = {read for rule in rules for read in rule.reads}
+    return all(read.startswith("pod.") for read in reads) and not reads & _MOVING
 
 
 def _is_still(read: str, of_nodes: Container[str]) -> bool:
     """True if it is a field of the pod or of nodes: no such value goes into a key and moves."""
     if read.startswith(("metric:", "metric_age:")):
         return read.partition(":")[2] in of_nodes
-    return read.startswith(("pod.", "node.", "it.", "zone.", "region.", "rack."))
+    own = ("pod.", "node.", "it.", "zone.", "region.", "rack.")
+    return read.startswith(own) and read not in _MOVING
+
+
+#: What of a pod changes while it stays the same object.
+_MOVING: Final = frozenset(
+    {"pod.queued_at", "pod.first_attempt_at", "pod.attempts", "pod.previous_node"}
+)
 
 
 def _is_of_version(read: str) -> bool:
@@ -548,6 +581,10 @@ def _is_of_version(read: str) -> bool:
 
 def _node(action: Action) -> ClusterEvent:
     return ClusterEvent(Resource.NODE, action)
+
+
+def _all_of(resource: Resource) -> tuple[ClusterEvent, ...]:
+    return (ClusterEvent(resource, Action.ALL),)
 
 
 _TIME: Final = ClusterEvent(Resource.TIME, Action.ALL)
@@ -564,7 +601,16 @@ _WAKING: Final[Mapping[str, tuple[tuple[ClusterEvent, ...], Cause]]] = MappingPr
         "nodes": ((_node(Action.ALL),), Cause.ANY),
         "pods": ((ClusterEvent(Resource.ASSIGNED_POD, Action.ALL),), Cause.ANY),
         "pod": ((ClusterEvent(Resource.TARGET_POD, Action.UPDATE),), Cause(0)),
+        "quotas": ((ClusterEvent(Resource.ELASTIC_QUOTA, Action.ALL),), Cause(0)),
         "namespaces": ((ClusterEvent(Resource.NAMESPACE, Action.ALL),), Cause.ANY),
+        # A pod is tried again, or a rule turns by the clock.
+        "tries": ((_TIME,), Cause(0)),
+        "queue": (_all_of(Resource.UNSCHEDULED_POD), Cause.ANY),
+        "nominations": (_all_of(Resource.NOMINATION), Cause.OTHER),
+        "finished": (_all_of(Resource.FINISHED_POD), Cause.OTHER),
+        "leases": (_all_of(Resource.LEASE), Cause.OTHER),
+        "drivers": (_all_of(Resource.CSI_NODE), Cause.OTHER),
+        "workloads": (_all_of(Resource.WORKLOAD), Cause(0)),
         "groups": (gangs.EVENTS, Cause(0)),
         "time": ((_TIME,), Cause.ANY),
         # Samples turn stale by themselves.

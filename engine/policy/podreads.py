@@ -12,16 +12,14 @@ from dsl.functions import parse_time
 from dsl.schema import FIELDS
 from dsl.types import MISSING, Kind
 from engine.framework.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PodInfo
+from engine.framework.workloads import controller_of, workload_of
 from engine.objects import Container, Namespace, ResourceList, ResourceRequirements, Toleration
+from engine.ondemand import FinishedPod
 from engine.quantity import resource_amount
 
 _T = TypeVar("_T")
+GROUP_LABEL: Final = "scheduling.x-k8s.io/pod-group"
 _COMPUTE: Final = (CPU, MEMORY)
-_TEMPLATE_HASH: Final = "pod-template-hash"
-#: A Job of a CronJob ends with the minutes from 1970 to its time, and there were no CronJobs
-#: before 2015; who numbers Jobs by the day (20261121) is below that.
-_RUN: Final = re.compile(r"(.+)-(\d{8})")
-_FIRST_RUN: Final = 23_667_840
 
 _CAPITAL: Final = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]")
 PodNumber = Callable[[PodInfo], float]
@@ -46,47 +44,22 @@ def amount_of(resources: ResourceList | None, resource: str) -> float:
         return MISSING
 
 
+def group_of(pod: PodInfo) -> str | None:
+    """The name of the group that a pod says it is in: `spec.schedulingGroup`, or the label."""
+    own = pod.pod.spec.scheduling_group
+    if own is not None and own.pod_group_name:
+        return own.pod_group_name
+    return (pod.pod.metadata.labels or {}).get(GROUP_LABEL)
+
+
 def epoch_seconds(text: str | None) -> float:
     """Seconds since the epoch; missing if there is no text or it is no RFC 3339 time."""
     return MISSING if text is None else parse_time(text)
 
 
-def _controller(pod: PodInfo) -> tuple[str, str] | None:
-    for owner in pod.pod.metadata.owner_references or ():
-        if owner.controller:
-            return owner.kind, owner.name
-    return None
-
-
 def containers_of(pod: PodInfo) -> Sequence[Container]:
     """The containers without those that initialise."""
     return pod.pod.spec.containers or ()
-
-
-def workload_of(pod: PodInfo) -> str | None:
-    """The top owner's name.
-
-    Of a ReplicaSet that a Deployment made, the Deployment's; of a Job that a CronJob made, that
-    one's. Both are read off the names that the controllers give.
-
-    Source: kubernetes pkg/controller/deployment/sync.go, pkg/controller/cronjob/utils.go.
-    """
-    kind, name = _controller(pod) or (None, None)
-    suffix = (pod.pod.metadata.labels or {}).get(_TEMPLATE_HASH)
-    if kind == "ReplicaSet" and name and suffix and name.endswith(f"-{suffix}"):
-        return name[: -len(suffix) - 1]
-    run = _RUN.fullmatch(name) if kind == "Job" and name else None
-    return run[1] if run is not None and int(run[2]) > _FIRST_RUN else name
-
-
-def owned_by(kind: str, name: str) -> tuple[dict[str, object], dict[str, str]]:
-    """Reference and labels by which a pod made from a workload's template says whose it is."""
-    labels = {}
-    if kind == "Deployment":
-        kind, name, labels = "ReplicaSet", f"{name}-template", {_TEMPLATE_HASH: "template"}
-    elif kind == "CronJob":
-        kind, name = "Job", f"{name}-{_FIRST_RUN + 1}"
-    return {"kind": kind, "name": name, "controller": True}, labels
 
 
 def _toleration(pod: PodInfo, key: str) -> str | None:
@@ -115,6 +88,19 @@ def _scheduled_at(pod: PodInfo) -> float:
         if one.type == "PodScheduled" and one.status == "True":
             return epoch_seconds(one.last_transition_time)
     return pod.assumed_at
+
+
+def finished_at(pod: PodInfo) -> float:
+    """When the last container ended; if none is told of, when the pod was ready no more."""
+    finished = pod.pod
+    if not isinstance(finished, FinishedPod):
+        return MISSING
+    ended = [one.state.terminated for one in finished.status.container_statuses or ()]
+    times = [epoch_seconds(one.finished_at) for one in ended if one is not None]
+    if not times:
+        conditions = finished.status.conditions or ()
+        times = [epoch_seconds(c.last_transition_time) for c in conditions if c.type == "Ready"]
+    return max((one for one in times if one == one), default=MISSING)
 
 
 def container_number(container: Container, field: str, key: str) -> float:
@@ -216,10 +202,11 @@ POD_TEXTS: Final[Mapping[str, PodText]] = MappingProxyType(
         "namespace": lambda p: p.namespace,
         "uid": lambda p: p.uid,
         "qos": qos_of,
-        "owner.kind": lambda p: (_controller(p) or (None, None))[0],
-        "owner.name": lambda p: (_controller(p) or (None, None))[1],
+        "owner.kind": lambda p: (controller_of(p) or (None, None))[0],
+        "owner.name": lambda p: (controller_of(p) or (None, None))[1],
         "image": lambda p: _or_none(containers_of(p)[0].image) if containers_of(p) else None,
         "workload": workload_of,
+        "group": group_of,
     }
 )
 POD_KEYED_TEXTS: Final[Mapping[str, Callable[[PodInfo, str], str | None]]] = MappingProxyType(
@@ -234,6 +221,7 @@ POD_NUMBERS: Final[Mapping[str, PodNumber]] = MappingProxyType(
     | {
         "priority": lambda p: float(p.priority),
         "scheduled_at": _scheduled_at,
+        "finished_at": finished_at,
         "volumes.count": _volumes,
         "restarts": _restarts,
         "cpu": lambda p: float(p.requests.get(CPU, 0)),

@@ -37,6 +37,8 @@ from engine.policy.bundle import (
 from engine.policy.sources import Source, Texts
 
 _OF_COST: Final = ("P320", "P321")
+_LOOK_SECONDS: Final = 0.25
+"""How often it is looked whether what a bundle waits for is there."""
 Work = Generator[None, None, None]
 
 
@@ -58,13 +60,17 @@ class Listener:
     """Who is told: `accepted` puts the bundle in force, before it returns.
 
     `refused`: a source's texts are not in force. `mended`: they are again those in force. `costly`:
-    the cluster has grown so that policies in force cost more than they should.
+    the cluster has grown so that policies in force cost more than they should. `missing` says what
+    a bundle reads and is not known yet, which begins to be read then; `awaiting` is told that it
+    waits for that.
     """
 
     accepted: Callable[[Bundle], None]
     refused: Callable[[Source, Refusal], None]
     mended: Callable[[Source, Bundle], None]
     costly: Callable[[Bundle, tuple[Diagnostic, ...]], None]
+    missing: Callable[[Bundle], tuple[str, ...]] = lambda _: ()
+    awaiting: Callable[[Bundle, tuple[str, ...]], None] = lambda _bundle, _missing: None
 
 
 @dataclass(slots=True)
@@ -125,6 +131,9 @@ class Reloader:
         self._states: dict[str, _State] = {}
         self._awaits_kept = False
         self._work: Work | None = None
+        # What is to come into force, and what was told of what it waits for.
+        self._next: tuple[Bundle, Chosen] | None = None
+        self._awaited: tuple[str, ...] = ()
 
     # ---- what comes --------------------------------------------------------------------------
 
@@ -181,7 +190,7 @@ class Reloader:
             state.barred = digest(state.good or {})
             state.good = goods.get(state.source.title)
         self._listener.accepted(bundle)
-        self.bundle, self._before, self._work = bundle, None, None
+        self.bundle, self._before, self._work, self._next = bundle, None, None, None
         self._in_force = goods
         for state in changed:
             self._refuse(state, _taken_back(state.source, f" (bundle {bad.hash}): {why}"))
@@ -211,11 +220,17 @@ class Reloader:
 
     @property
     def due(self) -> float | None:
-        """Never by itself: whoever offers files wakes the scheduler."""
-        return None
+        """Never by itself but while a bundle waits: whoever offers files wakes the scheduler."""
+        return None if self._next is None else self._clock.monotonic() + _LOOK_SECONDS
+
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """What the bundle that is to come into force waits for; empty if none does."""
+        return () if self._next is None else self._awaited
 
     def step(self, deadline: float) -> bool:
         """Compiles until the deadline; True if there is more to do."""
+        self._come_in()
         if self._work is None and self._is_outgrown():
             self._work = self._bound_anew()
         while self._work is not None:
@@ -233,6 +248,7 @@ class Reloader:
     def _begin(self) -> None:
         silent = [one for one in self._states.values() if one.expected and not one.spoken]
         self._work = None if silent or self._awaits_kept else self._settle()
+        self._next = None
 
     def _settle(self) -> Work:
         """Finds which of the newest texts can be in force together, and puts them in force."""
@@ -288,25 +304,42 @@ class Reloader:
         return outcome_of(result, files, self._settings, title)
 
     def _take(self, bundle: Bundle, chosen: Chosen) -> None:
-        """Puts a bundle in force and tells which refusals are over."""
-        before, goods = self.bundle, self._in_force
-        self._in_force = chosen
-        for title, texts in chosen.items():
-            self._states[title].good = texts
-        mended = [
-            one
-            for one in self._states.values()
-            if one.refusal is not None and one.offered is not None and one.offered == one.good
-        ]
-        for state in mended:
-            state.refusal = None
-        if before is not None and before.hash == bundle.hash:
-            for state in mended:
-                self._listener.mended(state.source, before)
+        """Lets a bundle come into force, or says that it is."""
+        if self.bundle is not None and self.bundle.hash == bundle.hash:
+            for state in self._mended(chosen):
+                self._listener.mended(state.source, self.bundle)
             return
-        self._before = None if before is None else (before, goods)
+        self._next, self._awaited = (bundle, chosen), ()
+        self._come_in()
+
+    def _come_in(self) -> None:
+        """The next bundle comes into force, whole, once all is known that it reads."""
+        if self._next is None:
+            return
+        bundle, chosen = self._next
+        missing = self._listener.missing(bundle)
+        if missing:
+            if missing != self._awaited:
+                self._awaited = missing
+                self._listener.awaiting(bundle, missing)
+            return
+        self._next = None
+        self._before = None if self.bundle is None else (self.bundle, self._in_force)
+        self._mended(chosen)
         self._listener.accepted(bundle)
         self.bundle = bundle
+
+    def _mended(self, chosen: Chosen) -> list[_State]:
+        """These texts are in force; the sources whose refusal is over with that."""
+        self._in_force = chosen
+        over = []
+        for title, texts in chosen.items():
+            state = self._states[title]
+            state.good = texts
+            if state.refusal is not None and state.offered == texts:
+                state.refusal = None
+                over.append(state)
+        return over
 
     def _refuse(self, state: _State, refusal: Refusal) -> None:
         # The same refusal again says nothing new.

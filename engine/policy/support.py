@@ -14,22 +14,18 @@ from msgspec.structs import fields
 from dsl.checker.scope import closest
 from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic, Severity
-from dsl.plan import MetricSpec, Plan, RuleBase
-from dsl.schema import FIELDS, OF_THE_QUEUE
+from dsl.plan import Plan, RuleBase
+from dsl.schema import FIELDS
 from dsl.source import SourceFile, Span
 from engine.framework.acting import DEFAULT_BINDER
 from engine.framework.profile import Profile
 from engine.plugins import out_of_tree
 from engine.plugins.registry import DEFAULT_WEIGHTS
+from engine.policy.shares import about_many
 
-_QUEUE_FIELDS: Final = ("pod.queued_at", "pod.first_attempt_at", "pod.attempts")
-_QUEUE_RULES: Final = ("sorts",)
-_SOURCES: Final = ("promql", "annotation")
 _LEAVE_OUT: Final = (
     "until a version runs it, leave the line out, or the whole policy with  mode: off"
 )
-#: Stands for "this scheduler has no value for the field".
-_UNKNOWN: Final = "?"
 _SHOWN: Final = 8
 
 
@@ -39,24 +35,15 @@ class Acting(Struct, frozen=True):
     Attributes:
         plugins: those that every scheduler runs, as `use` names them.
         fields: what has a value.
-        statements: those that do something, where only a form of them does with that form.
     """
 
     plugins: frozenset[str]
     fields: frozenset[str]
-    statements: frozenset[str]
 
 
 #: Owners of fields, and fields, that no object or table of this scheduler holds.
 _LATER: Final = (
-    "queue.pods", "pod.previous_node", "workload.", "group.size", "group.assigned",
-    "group.reserved", "group.waiting", "quota.", "node.nominated",
-    "node.finished", "node.heartbeat", "node.volumes.", "it.finished_at", "it.quota.", "victims.",
-    *OF_THE_QUEUE,
-)  # fmt: skip
-_STATEMENTS: Final = frozenset(
-    {"gate", "sort", "prefilter", "filter", "forbid", "score", "prefer", "avoid", "spread", "first",
-     "reserve", "permit", "bind", "prebind", "postbind"}
+    "it.quota.",
 )  # fmt: skip
 ACTS_ON: Final = Acting(
     plugins=frozenset(
@@ -64,7 +51,6 @@ ACTS_ON: Final = Acting(
         for name in DEFAULT_WEIGHTS
     ),
     fields=frozenset(name for name in FIELDS if not name.startswith(_LATER)),
-    statements=_STATEMENTS,
 )
 #: A name of the configuration -> the text it stands in, and where.
 Places = Callable[[str], tuple[SourceFile, Span]]
@@ -91,17 +77,12 @@ def unsupported(plan: Plan) -> list[Diagnostic]:
         one = Diagnostic("P118", reason, source, place, helps=(help_,))
         found.setdefault((place.start, reason), one)
 
-    told: set[int] = set()
-    for rule, reason in _beyond(plan):
-        told.add(rule.span.start)
-        add(rule.span, reason, _LEAVE_OUT)
-    if plan.mode not in ("enforce", "off"):
-        add(plan.name_span, _later(f"mode: {plan.mode}"), "write  mode: enforce   or   mode: off")
-    metrics = {spec.name: spec for spec in plan.metrics}
-    for point, rule in _rules(plan):
-        # Where a whole statement waits for another version, what it reads is no second cause.
-        for reason in _reasons(point, rule, metrics) if rule.span.start not in told else ():
-            add(rule.span, reason, _LEAVE_OUT)
+    for rule in rules_of(plan):
+        unknown = sorted(read for read in rule.reads if read in FIELDS.keys() - ACTS_ON.fields)
+        if unknown:
+            names = [f"`{read}`" for read in unknown]
+            listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+            add(rule.span, f"this scheduler does not know {listed} yet", _LEAVE_OUT)
     return [found[key] for key in sorted(found)]
 
 
@@ -114,6 +95,13 @@ def binders_of(profiles: Iterable[Profile]) -> frozenset[str]:
 def installed() -> frozenset[str]:
     """The plugins that a profile could name: who does not know the profiles believes them all."""
     return frozenset(out_of_tree.names())
+
+
+def at_load(plan: Plan, binders: Set[str]) -> Iterator[Diagnostic]:
+    """What a scheduler says of a policy that is right; `binders` are those of `without_binder`."""
+    yield from unsupported(plan)
+    yield from without_binder(plan, binders)
+    yield from about_many(plan)
 
 
 def names_of_plugins(plans: Sequence[Plan]) -> Iterator[Diagnostic]:
@@ -180,54 +168,9 @@ def without_policy(
         )
 
 
-def _later(what: str) -> str:
-    return f"`{what}` is understood, but this scheduler cannot run it yet"
-
-
-def _beyond(plan: Plan) -> Iterator[tuple[RuleBase, str]]:
-    """Statements that need what this scheduler does not have."""
-    for rule, form, written in _forms(plan):
-        if form not in ACTS_ON.statements:
-            yield rule, _later(written)
-
-
-def _forms(plan: Plan) -> Iterator[tuple[RuleBase, str, str]]:
-    """The statements of which this scheduler may not act on all forms, and how each is written."""
-    for rule in (*plan.preempts, *plan.quotas):
-        point = rule.text.partition(":")[0]
-        yield rule, point, f"{point}:"
-
-
-def _rules(plan: Plan) -> Iterator[tuple[str, RuleBase]]:
-    """All rules of a plan with the attribute that holds them."""
+def rules_of(plan: Plan) -> Iterator[RuleBase]:
+    """All rules of a plan."""
     for attribute in fields(plan):
         value = getattr(plan, attribute.name)
         rules = value if isinstance(value, tuple) else (value,)
-        yield from ((attribute.name, one) for one in rules if isinstance(one, RuleBase))
-
-
-def _reasons(point: str, rule: RuleBase, metrics: dict[str, MetricSpec]) -> Iterator[str]:
-    """Why a rule cannot be run: a reason for each kind of thing that it reads."""
-    unknown: list[str] = []
-    for read in sorted(rule.reads):
-        reason = _reason(point, read, metrics)
-        if reason == _UNKNOWN:
-            unknown.append(f"`{read}`")
-        elif reason:
-            yield reason
-    if unknown:
-        names = " and ".join(filter(None, (", ".join(unknown[:-1]), unknown[-1])))
-        yield f"this scheduler does not know {names} yet"
-
-
-def _reason(point: str, read: str, metrics: dict[str, MetricSpec]) -> str:
-    kind, _, name = read.partition(":")
-    if kind in ("metric", "metric_age") and name in metrics:
-        spec = metrics[name]
-        if spec.source not in _SOURCES:
-            return f"this scheduler does not read metrics from `{spec.source}` yet"
-    if read in FIELDS and read not in ACTS_ON.fields:
-        return _UNKNOWN
-    if read in _QUEUE_FIELDS and (point not in _QUEUE_RULES or read != "pod.queued_at"):
-        return f"this scheduler knows `pod.queued_at` in `sort` only, and not `{read}` here"
-    return ""
+        yield from (one for one in rules if isinstance(one, RuleBase))

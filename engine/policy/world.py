@@ -6,7 +6,6 @@ Every field that `dsl.schema` calls available has its reader here; a test holds 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, tzinfo
 from ipaddress import ip_network
 from types import MappingProxyType
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from dsl.functions import parse_number, parse_time
 from dsl.plan import Part
-from dsl.schema import AMOUNTS, FIELDS, NODE_SETS, WEEKDAYS, WELL_KNOWN_LABELS
+from dsl.schema import AMOUNTS, FIELDS, NODE_SETS, OF_THE_QUEUE, WEEKDAYS, WELL_KNOWN_LABELS
 from dsl.types import MISSING, Kind, Level
 from engine.framework.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, PodInfo
 from engine.framework.snapshot import (
@@ -25,13 +24,18 @@ from engine.framework.snapshot import (
     CodeColumn,
     Dictionary,
     FloatColumn,
+    PodColumns,
+    QueueTimes,
     Snapshot,
     annotation_column,
     label_column,
 )
+from engine.framework.workloads import workload_of
 from engine.objects import Node, ObjectMeta
 from engine.plugins.eligibility import eligibility_key, eligible
-from engine.policy.gangs import GROUP_NUMBERS, group_number, group_of
+from engine.policy.accounts import quota_amounts, quota_flag, quota_name
+from engine.policy.elsewhere import OfNodes, workload_replicas, workload_texts
+from engine.policy.gangs import GROUP_NUMBERS, group_number
 from engine.policy.images import ImageIndex
 from engine.policy.podreads import (
     POD_FLAGS,
@@ -43,16 +47,19 @@ from engine.policy.podreads import (
     container_number,
     containers_of,
     epoch_seconds,
+    group_of,
     namespace_text,
     pod_number,
     pod_text,
     reader,
     reader_of,
-    workload_of,
 )
 
-__all__ = ["DEFAULT_GPUS", "PodSubject", "QueueTimes", "SnapshotWorld", "epoch_seconds"]
+__all__ = ["DEFAULT_GPUS", "PodSubject", "SnapshotWorld", "epoch_seconds"]
 
+_ON_NODES: Final = "pods"
+_QUEUE: Final = "queue"
+_NOMINATED: Final = "nominated"
 DEFAULT_GPUS: Final = ("nvidia.com/gpu", "amd.com/gpu")
 _RESOURCES: Final = MappingProxyType({CPU: CPU, MEMORY: MEMORY, "storage": EPHEMERAL_STORAGE})
 
@@ -134,8 +141,19 @@ def _annotated_at(key: str) -> Callable[[Node], float]:
     return when
 
 
+class Kept:
+    """What worlds keep from snapshot to snapshot."""
+
+    def __init__(self) -> None:
+        self.images = ImageIndex()
+        self.of_nodes = OfNodes()
+
+
 class SnapshotWorld:
-    """`dsl.plan.World` over one snapshot. Columns made of several are kept until it changes."""
+    """`dsl.plan.World` over one snapshot. Columns made of several are kept until it changes.
+
+    `table` are the pods that it has: those on nodes (`pods`), or one of `Snapshot.beside`.
+    """
 
     def __init__(
         self,
@@ -143,13 +161,21 @@ class SnapshotWorld:
         generation: int,
         gpus: Sequence[str],
         zone: tzinfo,
-        images: ImageIndex | None = None,
+        kept: Kept | None = None,
+        *,
+        table: str = _ON_NODES,
     ) -> None:
         self.snapshot = snapshot
         self.generation = generation
-        self._images = images or ImageIndex()
+        self.asker = ""
+        """The UID of the pod that is asked about: it is not in the queue beside itself."""
+        self._of_table = table
+        self._set: PodColumns = snapshot.pods if table == _ON_NODES else snapshot.beside.pods(table)
+        self._kept = kept or Kept()
+        self._images = self._kept.images
         self._gpus = gpus
         self._zone = zone
+        self._others: dict[str, SnapshotWorld] = {}
         self._made: dict[str, FloatColumn] = {}
         self._texts: dict[tuple[str, str | None], CodeColumn] = {}
         self.seen: Mapping[int, tuple[int, int]] = {}
@@ -178,11 +204,16 @@ class SnapshotWorld:
     @property
     def pod_node(self) -> NDArray[np.int32]:
         """See `World.pod_node`."""
-        return self.snapshot.pods.node
+        rows = self._set.node
+        own = self.snapshot.beside.row(self.asker) if self._of_table == _QUEUE else -1
+        if own >= 0:
+            rows = rows.copy()
+            rows[own] = -1
+        return rows
 
     def pods_on(self, row: int) -> NDArray[np.intp]:
         """See `World.pods_on`."""
-        return self.snapshot.pods.on(row)
+        return self._set.on(row)
 
     def changed_since(self, generation: int, *, samples: bool) -> NDArray[np.intp] | None:
         """See `World.changed_since`."""
@@ -250,8 +281,14 @@ class SnapshotWorld:
         raise UnreadFieldError(field)
 
     def pod_table(self, table: str) -> SnapshotWorld:
-        """See `World.pod_table`; `support` refuses policies that ask for other pods."""
-        raise UnreadFieldError(table)
+        """See `World.pod_table`."""
+        found = self._others.get(table)
+        if found is None:
+            found = self._others[table] = SnapshotWorld(
+                self.snapshot, self.generation, self._gpus, self._zone, self._kept, table=table
+            )
+        found.asker = self.asker
+        return found
 
     def metric(self, name: str) -> FloatColumn:
         """See `World.metric`."""
@@ -275,7 +312,7 @@ class SnapshotWorld:
 
     def pod_metric(self, name: str) -> FloatColumn:
         """See `World.pod_metric`."""
-        return self.snapshot.signals.of_pods(name, self.snapshot.pods)
+        return self.snapshot.signals.of_pods(name, self._set)
 
     def pair(self, name: str, left: str, right: str) -> float:
         """See `World.pair`."""
@@ -289,16 +326,18 @@ class SnapshotWorld:
         """See `World.pod_number`."""
         name = field.removeprefix("it.")
         gpus = self._gpus
-        return self.snapshot.pods.number(
-            f"{name} {key}", lambda pod: pod_number(pod, name, key, gpus)
-        )
+        if field in OF_THE_QUEUE:
+            return self._of_queue(name)
+        return self._set.number(f"{name} {key}", lambda pod: pod_number(pod, name, key, gpus))
 
     def pod_text(self, field: str, key: str | None) -> CodeColumn:
         """See `World.pod_text`."""
+        pods = self._set
+        if field == "it.node" and self._of_table == _QUEUE:
+            return np.full(pods.size, -1, np.int32)
         if field == "it.node":
             return self._node_names()
         name = field.removeprefix("it.")
-        pods = self.snapshot.pods
         if name.startswith("namespace."):
             known, part = self.snapshot.namespaces, name.removeprefix("namespace.")
             # INVARIANT: the table of pods asks again when a namespace changes in this mapping.
@@ -310,7 +349,9 @@ class SnapshotWorld:
     def pod_flag(self, field: str, key: str | None) -> BoolColumn:  # noqa: ARG002 - none is keyed
         """See `World.pod_flag`."""
         name = field.removeprefix("it.")
-        return self.snapshot.pods.flag(name, reader(POD_FLAGS, name))
+        if name == "nominated" and self._of_table == _NOMINATED:
+            return np.ones(self._set.size, np.bool_)
+        return self._set.flag(name, reader(POD_FLAGS, name))
 
     def cycle_number(self, field: str) -> float:
         """See `World.cycle_number`."""
@@ -333,6 +374,17 @@ class SnapshotWorld:
 
     # ---- inside ----------------------------------------------------------------------------
 
+    def _of_queue(self, name: str) -> FloatColumn:
+        """(P,) a time or number that the queue knows of its pods; other pods have none."""
+        if self._of_table not in (_QUEUE, _NOMINATED):
+            return np.full(self._set.size, MISSING)
+        times = self.snapshot.beside.times
+        if self._of_table == _QUEUE:
+            # INVARIANT: the table reads a pod again when the queue knows something else of it.
+            return self._set.number(f"queue {name}", lambda pod: time_of(times(pod.uid), name))
+        uids = (self._set.pod(row).uid for row in range(self._set.size))
+        return np.array([time_of(times(uid), name) for uid in uids], np.float64)
+
     def _node_names(self) -> CodeColumn:
         """(P,) where each pod is; an assumed pod does not say so itself."""
         rows = self.pod_node
@@ -346,6 +398,12 @@ class SnapshotWorld:
         nodes = self.snapshot.nodes
         if field == "node.created":
             return nodes.number("created", lambda n: epoch_seconds(n.metadata.creation_timestamp))
+        if field == "node.heartbeat":
+            return self._kept.of_nodes.heartbeats(self.snapshot)
+        if field == "node.volumes.limit":
+            return self._kept.of_nodes.volume_limits(self.snapshot)
+        if field == "node.volumes.attached":
+            return self._attached()
         if field.startswith("node.ips."):
             return self._addresses(field.rpartition(".")[2])
         if field == "node.pods.capacity":
@@ -360,6 +418,13 @@ class SnapshotWorld:
             amount = self._amount(key, part)
             return np.where(nodes.has_resource(key), amount, np.nan)
         return self._amount(_RESOURCES[kind], part)
+
+    def _attached(self) -> FloatColumn:
+        pods = self.snapshot.pods
+        there = pods.node >= 0
+        volumes = pods.number("volumes.count None", POD_NUMBERS["volumes.count"])[there]
+        size = self.snapshot.nodes.size
+        return np.bincount(pods.node[there], volumes, size).astype(np.float64, copy=False)
 
     def _addresses(self, part: str) -> FloatColumn:
         nodes, pods = self.snapshot.nodes, self.snapshot.pods
@@ -383,18 +448,10 @@ class SnapshotWorld:
         return nodes.capacity(resource).astype(np.float64)
 
 
-@dataclass(frozen=True, slots=True)
-class QueueTimes:
-    """What only the queue knows of a pod; rules outside of the queue go without."""
-
-    queued_at: float
-    first_attempt_at: float | None
-    attempts: int
-
-    def number(self, field: str) -> float:
-        """`queued_at`, `first_attempt_at` or `attempts`."""
-        value = getattr(self, field)
-        return MISSING if value is None else float(value)
+def time_of(times: QueueTimes | None, name: str) -> float:
+    """`queued_at`, `first_attempt_at` or `attempts` of what the queue knows; missing is NaN."""
+    value = None if times is None else getattr(times, name)
+    return MISSING if value is None else float(value)
 
 
 _QUEUE_FIELDS: Final = ("queued_at", "first_attempt_at", "attempts")
@@ -403,7 +460,7 @@ _QUEUE_FIELDS: Final = ("queued_at", "first_attempt_at", "attempts")
 class PodSubject:
     """`dsl.plan.Subject` over the pod to be placed and its namespace.
 
-    With `queued` (keys of the queue's order) the fields that the queue knows have values.
+    `queued` is what the queue knows of the pod, where it is not what `Snapshot.beside` has.
     """
 
     __slots__ = ("_gpus", "_pod", "_queued", "_snapshot")
@@ -423,16 +480,29 @@ class PodSubject:
     def number(self, field: str, key: str | None) -> float:
         """See `Subject.number`."""
         name = field.removeprefix("pod.")
+        if field.startswith("quota."):
+            amounts = quota_amounts(field.removeprefix("quota."), self._pod, self._snapshot)
+            return dict(amounts).get(key or "", MISSING)
         if field.startswith("group."):
             return group_number(self._pod, self._snapshot, field.removeprefix("group."))
         if name in _QUEUE_FIELDS:
-            return MISSING if self._queued is None else self._queued.number(name)
+            known = self._queued or self._snapshot.beside.times(self._pod.uid)
+            return time_of(known, name)
+        if field == "workload.replicas":
+            return workload_replicas(self._pod, self._snapshot)
         return pod_number(self._pod, name, key, self._gpus)
 
     def text(self, field: str, key: str | None) -> str | None:
         """See `Subject.text`."""
         if field.startswith("namespace."):
             return self._of_namespace(field.removeprefix("namespace."), key)
+        if field.startswith("workload."):
+            part = field.removeprefix("workload.")
+            return workload_texts(self._pod, self._snapshot, part).get(key or "")
+        if field == "pod.previous_node":
+            return self._snapshot.beside.previous_node(self._pod)
+        if field == "quota.name":
+            return quota_name(self._pod, self._snapshot)
         if field == "group.name":
             return group_of(self._pod)
         return pod_text(self._pod, field.removeprefix("pod."), key)
@@ -447,13 +517,19 @@ class PodSubject:
 
     def flag(self, field: str, key: str | None) -> bool:  # noqa: ARG002 - none is keyed
         """See `Subject.flag`."""
+        if field.startswith("quota."):
+            return quota_flag(field.removeprefix("quota."), self._pod, self._snapshot)
         return reader(POD_FLAGS, field.removeprefix("pod."))(self._pod)
 
     def pairs(self, field: str) -> tuple[tuple[str, str | float], ...]:
         """See `Subject.pairs`."""
         owner, _, name = field.partition(".")
+        if owner == "quota":
+            return quota_amounts(name, self._pod, self._snapshot)
         if field in AMOUNTS:
             return self._amounts(name)
+        if owner == "workload":
+            return tuple(sorted(workload_texts(self._pod, self._snapshot, name).items()))
         if owner == "namespace":
             namespace = self._snapshot.namespaces.get(self._pod.namespace)
             meta = namespace.metadata if namespace else ObjectMeta()
@@ -519,9 +595,14 @@ def readable_fields() -> Iterator[str]:
         yield from (f"cluster.{kind}.{part}" for part in parts[1:])
     pod = {*POD_TEXTS, *POD_KEYED_TEXTS, *POD_NUMBERS, *POD_KEYED_NUMBERS, *POD_FLAGS, "gpu"}
     yield from (name for field in pod for name in (f"it.{field}", f"pod.{field}") if name in FIELDS)
-    yield from (f"pod.{field}" for field in _QUEUE_FIELDS)
+    yield from (f"{owner}.{field}" for field in _QUEUE_FIELDS for owner in ("pod", "it"))
+    yield from ("queue.pods", "node.nominated", "node.finished", "pod.previous_node")
+    yield from ("workload.label", "workload.annotation", "workload.replicas")
+    yield from ("node.heartbeat", "node.volumes.attached", "node.volumes.limit")
     yield from ("it.node", "it.namespace.label", "it.namespace.annotation")
     yield from ("pod.images", "pod.containers")
+    yield from (f"quota.{name}" for name in ("name", "min", "max", "used"))
+    yield from ("quota.over_max_with_pod", "quota.over_min_with_pod")
     yield from ("node.images", "node.eligible", "node.missing_image_bytes")
     yield from ("node.ips.capacity", "node.ips.free")
     yield "group.name"

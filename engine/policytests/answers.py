@@ -8,12 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 
-from dsl.collective import Budget as Covered
-from dsl.collective import Evictions, Gang, GangPlan, Preemption
+from dsl.collective import Evictions
 from dsl.plan import (
     GangRule,
     PermitRule,
@@ -23,20 +22,19 @@ from dsl.plan import (
     ScoreRule,
 )
 from dsl.policytest import CannotJudgeError, Rejection
-from engine.collective import gangs, quotas
-from engine.collective.preemption import search
+from engine.collective.search import Preemption
 from engine.explain.scores import Ranking, among
 from engine.framework.acting import Acts
 from engine.framework.decision import Decision, Details, PluginScore
 from engine.framework.effects import Emit, Patch
-from engine.framework.interface import Scope
 from engine.framework.podinfo import PodInfo
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Candidates, Framework, Unfit
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status
 from engine.plugins.priority_sort import PrioritySort
-from engine.policytests.dryruns import Evicted, Members
+from engine.policy.preempting import PolicyPreemption
+from engine.policytests import gangs
 from engine.policytests.policies import Used
 from engine.policytests.scene import Scene
 from engine.policytests.world import SceneSubject, SceneWorld, SceneWorlds
@@ -47,8 +45,6 @@ _WORDS: Final = {
     Code.UNSCHEDULABLE_AND_UNRESOLVABLE: "unresolvable",
 }
 _DIGITS: Final = 6
-#: In a dry run nobody asks why.
-UNTOLD: Final = Rejection("", "unschedulable", "")
 #: Of these the worst decides.
 _VERDICTS: Final = ("reject", "wait", "allow")
 
@@ -90,23 +86,13 @@ def _may_score(used: Used) -> bool:
 class ByColumns:
     """The plugins' own answers."""
 
-    def __init__(
-        self,
-        scene: Scene,
-        used: Sequence[Used],
-        worlds: SceneWorlds,
-        *,
-        with_gangs: bool = True,
-        only: frozenset[int] | None = None,
-    ) -> None:
+    def __init__(self, scene: Scene, used: Sequence[Used], worlds: SceneWorlds) -> None:
         """Sorts the plugins into a profile.
 
         Args:
             scene: the cluster, and the pods in question.
             used: the plugins, in the order in which a profile asks them.
             worlds: makes what policies read; the plugins have the same.
-            with_gangs: whether gangs have a say, and whether somebody asks why; not in dry runs.
-            only: the node rows that count; None: all.
         """
         self.scene = scene
         self.used = used
@@ -114,8 +100,6 @@ class ByColumns:
         self.plans = [one.plan for one in used if one.plan is not None]
         self.world: SceneWorld = worlds.world(scene.snapshot)
         self.subject = self.subject_of(scene.pod, scene.snapshot)
-        self.rehearsed = not with_gangs
-        self._only = only
         weighted = [Weighted(one.plugin, one.weight) for one in used]
         sorts = [one.plugin.points().sort_key is not None for one in used]
         if sum(sorts) > 1:
@@ -128,10 +112,7 @@ class ByColumns:
         self._scored = False
         self._ranking: Ranking | None = None
         self._preempted: Preemption | None = None
-
-    def again(self, scene: Scene, only: frozenset[int] | None = None) -> Self:
-        """The same policies about another scene, gangs left out."""
-        return type(self)(scene, self.used, self.worlds, with_gangs=False, only=only)
+        self._preemption = PolicyPreemption(self.plans, worlds)
 
     def subject_of(self, pod: PodInfo, snapshot: Snapshot) -> SceneSubject:
         """A pod as policies read it."""
@@ -146,20 +127,16 @@ class ByColumns:
     def rejections(self) -> Mapping[str, Rejection]:
         """See `Answers.rejections`."""
         if self._rejections is None:
-            rows = {name: row for name, row in self.scene.rows.items() if self._counts(row)}
-            said = self._over_quota(rows) or self._rejected(rows)
-            left = {name: row for name, row in rows.items() if name not in said}
-            if left and not self.rehearsed:
-                said |= self._gang_rejects(left)
+            rows = self.scene.rows
+            said = self._rejected(rows)
+            if len(said) < len(rows):
+                said = gangs.rejected(self.scene, self.framework) | said
             self._rejections = {name: said[name] for name in rows if name in said}
         return self._rejections
 
     def _rejected(self, rows: Mapping[str, int]) -> dict[str, Rejection]:
         """Why each node is rejected that is, by the first who does."""
         pod, snapshot = self.scene.pod, self.scene.snapshot
-        if self.rehearsed:
-            passed = self.framework.verdicts(pod, snapshot, np.array([*rows.values()], np.intp))
-            return {name: UNTOLD for name, fits in zip(rows, passed, strict=True) if not fits}
         try:
             trial = self.framework.trial(pod, snapshot)
         except Unfit as unfit:
@@ -169,57 +146,13 @@ class ByColumns:
             return dict.fromkeys(rows, self._read(status))
         said = {}
         for name, row in rows.items():
-            first = trial.at(row).first()
+            first = trial.at(row).rejection()
             if trial.allowed is not None and not trial.allowed[row]:
                 by = " ".join(sorted(trial.allowed_by))
                 said[name] = Rejection(f"node(s) didn't satisfy plugin {by}", "unresolvable", by)
             elif first is not None:
                 said[name] = self._read(first.status.by(first.plugin))
         return said
-
-    def _over_quota(self, rows: Mapping[str, int]) -> dict[str, Rejection]:
-        """What a quota says of the pod, wherever it would go."""
-        for plan in self.plans:
-            stop = quotas.over(plan, self.subject, self.world, self.scene.beside.quotas)
-            if stop is not None:
-                found = Rejection(stop.message, word_of(stop.status), place_of(stop.rule))
-                return dict.fromkeys(rows, found)
-        return {}
-
-    def _gang_rejects(self, left: Mapping[str, int]) -> dict[str, Rejection]:
-        """Which of the nodes that are left the pod's gang does not start on."""
-        found = self.gang()
-        if found is None:
-            return {}
-        rule, gang = found
-        place = place_of(rule)
-        reason = gangs.stop(gang, self.world.now)
-        if reason is not None:
-            return dict.fromkeys(left, Rejection(reason, "unresolvable", place))
-        planned = self.planned(gang)
-        text = gangs.why_not(gang, planned)
-        return {
-            name: Rejection(text, "unschedulable", place)
-            for name, row in left.items()
-            if not planned.fits or not (planned.allowed is None or row in planned.allowed)
-        }
-
-    def gang(self) -> tuple[GangRule, Gang] | None:
-        """The gang of the pod, and the rule that says so."""
-        return self._gang_in(self.subject, self.world)
-
-    def _gang_in(self, subject: SceneSubject, world: SceneWorld) -> tuple[GangRule, Gang] | None:
-        for plan in self.plans:
-            for rule in plan.gangs:
-                gang = rule.gang(subject, world)
-                if gang is not None:
-                    return rule, gang
-        return None
-
-    def planned(self, gang: Gang) -> GangPlan:
-        """Where the members of the gang fit together."""
-        members = Members(self, self.scene)
-        return gangs.plan(gang, self.world, members, members.larger_first(gang))
 
     def _read(self, status: Status) -> Rejection:
         """A plugin's reason; policies put their place behind it."""
@@ -234,10 +167,7 @@ class ByColumns:
     def _candidates(self) -> Candidates:
         rejected = self.rejections()
         rows = [row for name, row in self.scene.rows.items() if name not in rejected]
-        return np.array(sorted(one for one in rows if self._counts(one)), np.intp)
-
-    def _counts(self, row: int) -> bool:
-        return self._only is None or row in self._only
+        return np.array(sorted(rows), np.intp)
 
     # ---- scores
 
@@ -312,7 +242,7 @@ class ByColumns:
         """Whether a rule has a say about the pod; a score that abstains has none."""
         match rule:
             case GangRule():
-                return rule.gang(self.subject, self.world) is not None
+                return rule.key(self.subject, self.world) is not None
             case QuotaRule():
                 use = rule.use(self.subject, self.world, self.scene.beside.quotas)
                 return use.key is not None
@@ -361,20 +291,18 @@ class ByColumns:
         A pod that its node does not take any more at `reserve` never comes to be permitted.
         """
         node, waited = self.chosen(), self.scene.waited
-        with self.placed() as (world, subject, _):
+        with self.placed() as (world, _, _):
             pod, there = self.scene.pod, world.snapshot
             leave = self.framework.reserve(pod, there, node)
             if leave.held and waited:
                 leave = self.framework.permit(pod, there, node, waited, leave.held)
-            found = self._gang_in(subject, world)
+            verdict, message = gangs.waits(self.scene, there, self.framework)
         if not leave.status.ok:
             return "reject", self._read(leave.status).message
         said: dict[str, str] = {}
         for held in leave.held.values():
             said.setdefault("wait", self._read(held.status).message)
-        if found is not None:
-            permission = gangs.permission(found[1], waited)
-            said.setdefault(permission.verdict, permission.message)
+        said.setdefault(verdict, message)
         verdict = next((one for one in _VERDICTS if one in said), "allow")
         return verdict, said.get(verdict, "")
 
@@ -428,9 +356,8 @@ class ByColumns:
         found = self.preempted()
         if found.row < 0:
             return (), None
-        pods = self.scene.snapshot.pods
         (node,) = [name for name, row in self.scene.rows.items() if row == found.row]
-        return [pods.pod(place).name for place in found.victims], node
+        return [one.name for one in found.victims], node
 
     def preempted(self) -> Preemption:
         """What the first `preempt:` that applies finds, or else a quota that takes back."""
@@ -439,61 +366,22 @@ class ByColumns:
         return self._preempted
 
     def _preempt(self) -> Preemption:
-        if len(self._candidates()) or self.scene.pod.pod.spec.preemption_policy == "Never":
+        pod, snapshot = self.scene.pod, self.scene.snapshot
+        if len(self._candidates()) or pod.pod.spec.preemption_policy == "Never":
             return Preemption()
         evictions = self.evictions()
         if evictions is None:
             return Preemption()
         rejections, rows = self.rejections(), self.scene.rows
         open_ = [row for name, row in rows.items() if rejections[name].status != "unresolvable"]
-        return search(
-            evictions,
-            self.world,
-            Evicted(self, self.scene),
-            rows=open_,
-            budgets=self._budgets(),
-            spans=self.spans(),
-        )
+        try:
+            trial = self.framework.what_if(pod, snapshot)
+        except Unfit:
+            return Preemption()
+        targets = np.array(sorted(open_), np.intp)
+        return self._preemption.search(evictions, pod, snapshot, trial, targets)
 
     def evictions(self) -> Evictions | None:
         """Who may be evicted for the pod; None: nobody, by `never` or for want of a rule."""
-        for plan in self.plans:
-            rule = plan.preemption(self.subject, self.world)
-            if rule is not None:
-                return rule.evictions(self.subject, self.world)
-        objects = self.scene.beside.quotas
-        found = (
-            quotas.reclaimed(rule, self.subject, self.world, objects)
-            for plan in self.plans
-            for rule in plan.quotas
-        )
-        return next((one for one in found if one is not None), None)
-
-    def spans(self) -> bool:
-        """Whether a constraint of the pod spans nodes."""
-        for used in self.used:
-            if used.plan is None:
-                ask = used.plugin.points().pre_filter
-                if ask is not None:
-                    found = ask(self.scene.pod, self.scene.snapshot)
-                    if found.scope is Scope.ALL and found.status.code is not Code.SKIP:
-                        return True
-                continue
-            plan = used.plan
-            if plan.quotas or any(
-                not rule.row_local and rule.prepare(self.subject, self.world) is not None
-                for rule in (*plan.filters, *plan.prefilters)
-            ):
-                return True
-        return False
-
-    def _budgets(self) -> list[Covered]:
-        pods = self.scene.snapshot.pods
-        there = [place for place, node in enumerate(pods.node.tolist()) if node >= 0]
-        return [
-            Covered(
-                frozenset(place for place in there if budget.covers(pods.pod(place))),
-                budget.allowed,
-            )
-            for budget in self.scene.budgets
-        ]
+        said = self._preemption.decides(self.scene.pod, self.scene.snapshot)
+        return None if said is None else said.evictions

@@ -26,7 +26,8 @@ from dsl.plan import (
 )
 from dsl.policytest import CannotJudgeError
 from dsl.schema import FIELDS
-from engine.collective import gangs, quotas
+from engine.collective import quotas
+from engine.policytests import gangs
 from engine.policytests.answers import ByColumns, place_of, rules_of
 
 #: In the order in which they are shown.
@@ -172,18 +173,16 @@ def _at_chosen(rule: RuleBase, answers: ByColumns) -> frozenset[str]:
 
 
 def _of_gang(rule: GangRule, answers: ByColumns) -> frozenset[str]:
-    found = answers.gang()
-    if found is None or found[0] is not rule:
+    scene = answers.scene
+    found = gangs.group_of(scene, scene.snapshot, answers.framework)
+    if found is None or found.gang.place != place_of(rule):
         return frozenset({"abstained"})
-    gang = found[1]
-    if gangs.stop(gang, answers.world.now) is not None or not answers.planned(gang).fits:
+    if len(gangs.rejected(scene, answers.framework)) == len(scene.rows):
         return frozenset({"rejected"})
-    if not answers.scene.chosen:
+    if not scene.chosen:
         return frozenset({"passed"})
-    with answers.placed() as (world, subject, _):
-        placed = rule.gang(subject, world)
-        assert placed is not None
-        said = gangs.permission(placed, answers.scene.waited).verdict
+    with answers.placed() as (world, _, _):
+        said, _ = gangs.waits(scene, world.snapshot, answers.framework)
     return frozenset({_verdict(said != "reject")})
 
 

@@ -22,8 +22,15 @@ from engine.framework.podinfo import (
     UnreadablePod,
     make_pod_info,
 )
-from engine.objects import Namespace, Node, Pod, from_builtins
-from engine.policy.podreads import owned_by
+from engine.framework.workloads import owned_by
+from engine.objects import (
+    ElasticQuota,
+    Namespace,
+    Node,
+    Pod,
+    PodDisruptionBudget,
+    from_builtins,
+)
 
 Tree = dict[str, Any]
 ReadText = Callable[[str], str]
@@ -194,6 +201,25 @@ def namespace_of(thing: Thing) -> Namespace:
         "annotations": dict(thing.maps.get("annotation", {})),
     }
     made: Namespace = _made(Namespace, {"metadata": meta}, thing)
+    return made
+
+
+def budget_of(thing: Thing) -> PodDisruptionBudget:
+    """The disruption budget of a fixture."""
+    meta = {"name": thing.name, "namespace": thing.text("namespace") or "default"}
+    spec = {"selector": {"matchLabels": dict(thing.maps.get("label", {}))}}
+    status = {"disruptionsAllowed": int(thing.number("allowed", 0))}
+    made: PodDisruptionBudget = _made(
+        PodDisruptionBudget, {"metadata": meta, "spec": spec, "status": status}, thing
+    )
+    return made
+
+
+def quota_of(thing: Thing) -> ElasticQuota:
+    """The ElasticQuota of a fixture, which is named after its namespace."""
+    spec = {part: dict(thing.maps.get(part, {})) for part in ("min", "max")}
+    meta = {"name": thing.name, "namespace": thing.name}
+    made: ElasticQuota = _made(ElasticQuota, {"metadata": meta, "spec": spec}, thing)
     return made
 
 

@@ -18,7 +18,8 @@ from dsl.policytest import NOT_FOUND, Case, Suite, Use
 from dsl.source import Span
 from engine.framework.interface import Plugin
 from engine.plugins.registry import DEFAULT_WEIGHTS, make_plugin
-from engine.policy.plugin import PolicyPlugin, Worlds
+from engine.policy.plugin import Worlds
+from engine.policy.quotas import plugin_of
 from engine.policy.support import ACTS_ON, new_compiler
 
 _HEADER: Final = re.compile(rb"^policy:[ \t]*([A-Za-z0-9._/-]+)", re.MULTILINE)
@@ -202,7 +203,7 @@ def _used(use: Use, there: PolicyText, plan: Plan, worlds: Worlds) -> Used:
     if plan.name == there.name:
         weight = use.weight if use.weight is not None else plan.weight
         plan = replace(plan, name=use.alias or plan.name, weight=weight)
-    return Used(PolicyPlugin(plan, worlds), plan.weight, plan)
+    return Used(plugin_of(plan, worlds), plan.weight, plan)
 
 
 def _name_of(path: Path, text: bytes) -> str:

@@ -6,22 +6,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-import numpy as np
-
+from dsl.functions import parse_time
 from dsl.plan import MetricSpec
 from dsl.policytest import Case, Cluster, Thing
 from dsl.several.rules import GangParts
+from dsl.types import is_missing
 from engine.cache import Cache
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
+from engine.objects import GangFailure, Identity
 from engine.policy.world import DEFAULT_GPUS
 from engine.policytests.objects import (
     FixtureError,
     ReadText,
+    budget_of,
     is_finished,
     namespace_of,
     node_of,
     pods_of,
+    quota_of,
 )
 from engine.policytests.samples import FixtureSignals, value_of
 from engine.policytests.world import Beside, SceneWorlds, limits_of
@@ -30,22 +33,6 @@ from engine.policytests.world import Beside, SceneWorlds, limits_of
 def new_worlds() -> SceneWorlds:
     """The world of a test: UTC and the usual GPUs."""
     return SceneWorlds(UTC, DEFAULT_GPUS)
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """A PodDisruptionBudget: how many of the pods with these labels may still go."""
-
-    namespace: str
-    labels: Mapping[str, str]
-    allowed: int
-
-    def covers(self, pod: PodInfo) -> bool:
-        """Whether the pod is one of its pods."""
-        labels = pod.pod.metadata.labels or {}
-        return pod.namespace == self.namespace and all(
-            labels.get(key) == value for key, value in self.labels.items()
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,68 +45,12 @@ class Scene:
     chosen: str
     waited: float
     rows: Mapping[str, int]
-    budgets: tuple[Budget, ...]
     beside: Beside
 
     @property
     def pod(self) -> PodInfo:
         """The pod of the cycle."""
         return self.pods[0]
-
-
-class Rehearsal:
-    """A second cluster where pods come and go, while that of the test stays as it is.
-
-    It changes from one question to the next; node rows are those of the scene.
-    """
-
-    def __init__(self, scene: Scene) -> None:
-        self._scene = scene
-        self._cache = cache = Cache()
-        old = scene.snapshot
-        for name, row in scene.rows.items():
-            cache.add_node(old.nodes.node(row))
-            assert cache.nodes.row(name) == row
-        for namespace in old.namespaces.values():
-            cache.set_namespace(namespace)
-        places = np.flatnonzero(old.pods.node >= 0).tolist()
-        self._pods = {place: old.pods.pod(place) for place in places}
-        for place in places:
-            self._add(place)
-        self._gone: frozenset[int] = frozenset()
-        self._placed: dict[str, int] = {}
-
-    def _add(self, place: int) -> None:
-        old = self._scene.snapshot
-        self._cache.add_pod(self._pods[place], old.nodes.name(int(old.pods.node[place])))
-
-    def without(self, gone: frozenset[int]) -> Scene:
-        """The scene when the pods of these rows are gone. Linear in what changed."""
-        for place in sorted(self._gone - gone):
-            self._add(place)
-        for place in sorted(gone - self._gone):
-            self._cache.remove_pod(self._pods[place].uid)
-        self._gone = gone
-        return self._now(self._scene.pods)
-
-    def about(self, pod: PodInfo, placed: Sequence[tuple[PodInfo, int]]) -> Scene:
-        """The scene asked about another pod after some were placed. Linear in what changed."""
-        wanted = {one.uid: row for one, row in placed}
-        for uid, row in list(self._placed.items()):
-            if wanted.get(uid) != row:
-                self._cache.forget(uid)
-                del self._placed[uid]
-        for one, row in placed:
-            if one.uid not in self._placed:
-                now = self._scene.snapshot.now
-                self._cache.assume(one, self._scene.snapshot.nodes.name(row), now)
-                self._placed[one.uid] = row
-        return self._now((pod,))
-
-    def _now(self, pods: tuple[PodInfo, ...]) -> Scene:
-        old = self._scene.snapshot
-        snapshot = self._cache.snapshot(old.now, old.signals)
-        return replace(self._scene, cache=self._cache, snapshot=snapshot, pods=pods)
 
 
 def make_scene(
@@ -158,6 +89,16 @@ def make_scene(
         for number, thing in enumerate(cluster.of("pending"), 1)
         for pod in _pods(thing, f"pending-{number}", read, things)
     ]
+    for thing in cluster.of("group"):
+        failed = parse_time(thing.text("last_failure"))
+        if not is_missing(failed):
+            owner = Identity(name=thing.name, namespace=thing.text("namespace") or "default")
+            cache.set_object(GangFailure(owner, failed))
+    for one in (*map(budget_of, cluster.of("pdb")), *map(quota_of, cluster.of("quota"))):
+        cache.set_object(one)
+    # Quotas count whom nodes are promised to; where a test has none, promises are read only.
+    for pod in queue if cluster.of("quota") else ():
+        cache.nominate(pod, pod.pod.status.nominated_node_name)
     waited = given[0].plain.get("waited", 0.0)
     settings = {(one.name, one.keys): one.text for one in cluster.settings}
     nodes = {thing.name: thing for thing in cluster.of("node")}
@@ -170,14 +111,6 @@ def make_scene(
         given[0].text("chosen"),
         waited if isinstance(waited, float) else 0.0,
         {name: cache.nodes.row(name) for name in nodes},
-        tuple(
-            Budget(
-                one.text("namespace") or "default",
-                one.maps.get("label", {}),
-                one.number("allowed", 0),
-            )
-            for one in cluster.of("pdb")
-        ),
         Beside(
             nodes=nodes,
             pods=things,

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from dsl import ir, reference, words
-from dsl.collective import Gang, QuotaUse
+from dsl.collective import QuotaUse
 from dsl.plan import (
     ActionRule,
     ConditionRule,
@@ -27,11 +27,12 @@ from dsl.schema import request_unit
 from dsl.several import ByReference as Meant
 from dsl.several.rules import QuotaParts, quota_use
 from dsl.types import NUMBER, number_of, show
-from engine.collective.quotas import coming, guaranteed
+from engine.collective.quotas import coming
 from engine.explain.parts import asked, table
 from engine.policy.plugin import results_of
-from engine.policytests.answers import ByColumns, rules_of
+from engine.policytests.answers import ByColumns, place_of, rules_of
 from engine.policytests.answers import number_of as place_in_file
+from engine.policytests.gangs import group_of
 
 _MOST_NODES: Final = 3
 _MOST_PODS: Final = 6
@@ -236,17 +237,13 @@ def _of_preempt(rule: PreemptRule, answers: ByColumns) -> _Lines:
 
 def _of_gang(rule: GangRule, answers: ByColumns) -> _Lines:
     yield from _guard_of(rule, answers)
-    found = answers.gang()
-    if found is None or found[0] is not rule:
+    found = group_of(answers.scene, answers.scene.snapshot, answers.framework)
+    if found is None or found.gang.place != place_of(rule):
         yield f"  {answers.scene.pod.key} is in no gang"
         return
-    yield f"  {_gang_words(found[1])}"
-
-
-def _gang_words(gang: Gang) -> str:
-    needed = show(gang.minimum, NUMBER)
-    counts = f"{len(gang.bound)} bound, {len(gang.assumed)} assumed, {len(gang.pending)} pending"
-    return f"{gang.key}: the pod, and {counts}; {needed} are needed"
+    gang = found.gang
+    counts = f"{found.bound} bound, {found.assumed} assumed, {len(found.pods) - 1} pending"
+    yield f"  {gang.name}: the pod, and {counts}; {show(gang.minimum, NUMBER)} are needed"
 
 
 def _of_quota(rule: QuotaRule, answers: ByColumns) -> _Lines:
@@ -272,11 +269,9 @@ def _of_quota(rule: QuotaRule, answers: ByColumns) -> _Lines:
 
 def _pool(use: QuotaUse) -> _Lines:
     """What all quotas guarantee together, which is what they lend each other."""
-    for name in guaranteed(use.limits):
+    for name, whole in use.pool.minimum.items():
         kind = number_of(request_unit(name))
-        whole = sum(one.minimum.get(name, 0.0) for one in use.limits.values())
-        used = sum(one.get(name, 0.0) for one in use.used.values())
-        used += sum(one.get(name, 0.0) for one in coming(use))
+        used = use.pool.used[name] + sum(one.get(name, 0.0) for one in coming(use))
         known = "1 quota is" if len(use.limits) == 1 else f"{len(use.limits)} quotas are"
         yield (
             f"  all together: {show(used, kind)} of {show(whole, kind)} {name} used; {known} known"

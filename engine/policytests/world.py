@@ -35,14 +35,16 @@ from engine.framework.snapshot import (
     FloatColumn,
     NodeColumns,
     PodColumns,
+    QueueTimes,
     Signals,
     Snapshot,
 )
 from engine.framework.topology import Topology
+from engine.framework.workloads import workload_of
 from engine.objects import Namespace, ObjectMeta, Pod
 from engine.policy.plugin import Worlds
-from engine.policy.podreads import POD_NUMBERS, workload_of
-from engine.policy.world import DEFAULT_GPUS, PodSubject, QueueTimes, SnapshotWorld
+from engine.policy.podreads import POD_NUMBERS
+from engine.policy.world import DEFAULT_GPUS, PodSubject, SnapshotWorld, time_of
 from engine.policytests.samples import newest
 
 _HOUR: Final = 3600.0
@@ -250,7 +252,7 @@ class SceneWorld(SnapshotWorld):
             if self._table not in ("queue", "nominated"):
                 return np.full(len(self.pod_node), MISSING)
             name = field.removeprefix("it.")
-            return self._of_pods(lambda thing: queue_times(thing).number(name))
+            return self._of_pods(lambda thing: time_of(queue_times(thing), name))
         return super().pod_number(field, key)
 
     def pod_text(self, field: str, key: str | None) -> CodeColumn:
@@ -272,7 +274,7 @@ class SceneWorld(SnapshotWorld):
         if pod is None or limits is None:
             return False
         used = use.used.get(pod.namespace, {})
-        return quotas.is_over_minimum(used, limits, quotas.guaranteed(use.limits))
+        return quotas.is_over_minimum(used, limits, use.pool.minimum)
 
     @cached_property
     def quota_use(self) -> QuotaUse:
@@ -308,6 +310,7 @@ class _OtherPods:
         self.nodes_generation = snapshot.nodes_generation
         self.layout = snapshot.layout
         self.nominations = snapshot.nominations
+        self.beside = snapshot.beside
         self.waiting = snapshot.waiting
         self.objects = snapshot.objects
         self.objects_version = snapshot.objects_version
@@ -415,8 +418,6 @@ class SceneSubject(PodSubject):
         if owner == "group":
             group = self._gang()
             return MISSING if group is None else group.number(name)
-        if owner == "quota":
-            return dict(self._quota_amounts(name)).get(key or "", MISSING)
         if owner == "workload":
             thing = self._workload()
             given = None if thing is None else thing.plain.get("replicas")
@@ -429,9 +430,6 @@ class SceneSubject(PodSubject):
         if owner == "group":
             group = self._gang()
             return None if group is None else group.key
-        if owner == "quota":
-            namespace = self._pod.namespace
-            return namespace if namespace in self._beside.quotas else None
         if owner == "workload":
             thing = self._workload()
             return None if thing is None else thing.maps.get(name, {}).get(key or "")
@@ -440,19 +438,9 @@ class SceneSubject(PodSubject):
             return (given.text("previous_node") or None) if given is not None else None
         return super().text(field, key)
 
-    def flag(self, field: str, key: str | None) -> bool:
-        """See `Subject.flag`."""
-        if field == "quota.over_max_with_pod":
-            return bool(quotas.over_maximum(self._quota_use()))
-        if field == "quota.over_min_with_pod":
-            return bool(quotas.over_minimum_with_pod(self._quota_use()))
-        return super().flag(field, key)
-
     def pairs(self, field: str) -> tuple[tuple[str, str | float], ...]:
         """See `Subject.pairs`."""
         owner, _, name = field.partition(".")
-        if owner == "quota":
-            return self._quota_amounts(name)
         if owner == "workload":
             thing = self._workload()
             return () if thing is None else tuple(sorted(thing.maps.get(name, {}).items()))
@@ -471,22 +459,6 @@ class SceneSubject(PodSubject):
 
     def _values(self) -> ByReference:
         return ByReference(self, self._worlds.of(self._snapshot))
-
-    def _quota_use(self) -> QuotaUse:
-        return quota_use(BY_NAMESPACE, self._values(), self._beside.quotas)
-
-    def _quota_amounts(self, name: str) -> tuple[tuple[str, float], ...]:
-        """`min`, `max` or `used` of the quota of the pod's namespace."""
-        namespace = self._pod.namespace
-        limits = self._beside.quotas.get(namespace)
-        if limits is None:
-            return ()
-        if name == "used":
-            found = self._quota_use().used.get(namespace, {})
-            named = {**limits.minimum, **limits.maximum}
-            return tuple((resource, found.get(resource, 0.0)) for resource in sorted(named))
-        amounts = limits.minimum if name == "min" else limits.maximum
-        return tuple(sorted(amounts.items()))
 
     def _gang(self) -> _Group | None:
         if isinstance(self._group, bool):

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, Final
 
 from engine.framework.podinfo import PodInfo
+from engine.framework.snapshot import QueueTimes
 
 NO_PLUGINS: Final[frozenset[str]] = frozenset()
 SortKey = tuple[Any, ...]
@@ -76,3 +77,9 @@ class QueuedPod:
     sort_key: SortKey = field(default=(), repr=False)
     rules: int = field(default=0, repr=False)
     """Number of the rules under which the gates last let it pass."""
+
+    @property
+    def times(self) -> QueueTimes:
+        """What rules may read; the try that is under way is not one yet."""
+        tried = self.attempts - (self.where is SubQueue.IN_FLIGHT)
+        return QueueTimes(self.queued_at, self.first_attempt_at, tried)

@@ -157,6 +157,10 @@ class SchedulingQueue:
         self._earlier_faults: Counter[str] = Counter()
         self.on_gated: Callable[[QueuedPod], None] | None = None
         """Told of a pod that a gate begins to hold, or holds for another reason than before."""
+        self.on_change: Callable[[QueuedPod], None] | None = None
+        """Told of a pod that came, changed, moved or is tried: its times may be others."""
+        self.on_gone: Callable[[str], None] | None = None
+        """Told the UID of a pod that is here no longer."""
         self.on_event: Callable[[ClusterEvent], None] | None = None
         """Told of everything that happens."""
         self.on_waiting: Callable[[QueuedPod, Sequence[ClusterEvent]], None] | None = None
@@ -214,6 +218,8 @@ class SchedulingQueue:
                     self.on_waiting(queued, events)
             case _:
                 assert_never(queued.where)
+        if self.on_change is not None and queued.where is not SubQueue.IN_FLIGHT:
+            self.on_change(queued)
 
     def delete(self, uid: str) -> bool:
         """The pod no longer waits: deleted, bound, finished. False if it was not here."""
@@ -224,15 +230,16 @@ class SchedulingQueue:
             flight = self._in_flight.get(uid)
             assert flight is not None
             was_here, flight.gone = not flight.gone, True
+            if self.on_gone is not None:
+                self.on_gone(uid)
             return was_here
         if queued.where is SubQueue.WAITING:
-            del self._pods[uid]
+            self._forget(uid)
             if self.on_waiting is not None:
                 self.on_waiting(queued, ())
             return True
         self._leave(queued)
-        del self._pods[uid]
-        self._kin.drop(queued)
+        self._kin.drop(self._forget(uid))
         self._next_of(queued)
         return True
 
@@ -272,7 +279,7 @@ class SchedulingQueue:
         """The pod is placed, or will not be tried again. Nothing happens if it is not in flight."""
         if self._in_flight.get(uid) is not None:
             self._in_flight.end(uid)
-            queued = self._pods.pop(uid)
+            queued = self._forget(uid)
             self._kin.drop(queued)
             self._next_of(queued)
 
@@ -532,6 +539,10 @@ class SchedulingQueue:
         """True if `pop` or `flush` has something to do at once."""
         return bool(len(self._active_q) or len(self._backoff_q) or self._asking)
 
+    def __iter__(self) -> Iterator[QueuedPod]:
+        """All pods, those in flight too."""
+        return iter(self._pods.values())
+
     def get(self, uid: str) -> QueuedPod | None:
         """The pod's record, in flight or not. Read only."""
         return self._pods.get(uid)
@@ -579,6 +590,8 @@ class SchedulingQueue:
         if queued.first_attempt_at is None:
             queued.first_attempt_at = self._clock.time()
         self._in_flight.start(queued)
+        if self.on_change is not None:
+            self.on_change(queued)
         return queued
 
     def _is_now(self, queued: QueuedPod, pod: PodInfo) -> None:
@@ -701,6 +714,8 @@ class SchedulingQueue:
         queued.where = where
         queued.moved_by, queued.moved_at = why, self._clock.time()
         self.incoming[where, why] += 1
+        if self.on_change is not None:
+            self.on_change(queued)
 
     def _backoff_heap(self, queued: QueuedPod) -> PodHeap:
         return self._error_backoff_q if queued.errors else self._backoff_q
@@ -753,6 +768,12 @@ class SchedulingQueue:
         return (queued.backs_off_until, *self._active_key(queued))
 
     # ---- inside: ways out and moves --------------------------------------------------------
+
+    def _forget(self, uid: str) -> QueuedPod:
+        queued = self._pods.pop(uid)
+        if self.on_gone is not None:
+            self.on_gone(uid)
+        return queued
 
     def _leave(self, queued: QueuedPod) -> None:
         """Takes a pod out of its sub-queue."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -60,8 +60,6 @@ class _Review(msgspec.Struct):
 
 _review = msgspec.json.Decoder(_Review)
 
-Ask = Callable[[str, dict[str, Any]], Awaitable[_Status]]
-
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -78,6 +76,7 @@ class Access:
         """`always` are paths that everybody may read; one that ends in `*` stands for all below."""
         self._always = always
         self._objects: ObjectWriter | None = None
+        self._away: Callable[[], bool] = lambda: False
         self._users: TTLCache[bytes, User | None] = TTLCache(
             _KEPT, _KEPT_SECONDS, timer=clock.monotonic
         )
@@ -86,9 +85,10 @@ class Access:
         )
         self._said = ""
 
-    def ask(self, objects: ObjectWriter) -> None:
-        """Whom to ask, from now on."""
+    def ask(self, objects: ObjectWriter, away: Callable[[], bool] = lambda: False) -> None:
+        """Whom to ask, from now on; nobody while it is away: a lost server is not hammered."""
         self._objects = objects
+        self._away = away
 
     async def refusal(self, method: str, path: str, authorization: str) -> Refusal | None:
         """None if the request may be answered."""
@@ -142,6 +142,8 @@ class Access:
     async def _ask(self, kind: str, spec: dict[str, Any]) -> _Status:
         if self._objects is None:
             raise KubeError("not connected to a cluster yet")
+        if self._away():
+            raise KubeError("the API server does not answer")
         group = _REVIEWS[kind]
         review = {"apiVersion": f"{group}/v1", "kind": kind, "spec": spec}
         answer = await self._objects.create(f"/apis/{group}/v1/{kind.lower()}s", review)

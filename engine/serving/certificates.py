@@ -160,7 +160,9 @@ class Certificates:
 def made(host: str, now: datetime) -> tuple[bytes, bytes, datetime]:
     """A certificate for a host signed by its own key, the key, and until when it is good."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{host[:40]}@{now:%s}")])
+    name = x509.Name(
+        [x509.NameAttribute(NameOID.COMMON_NAME, f"{host[:40]}@{int(now.timestamp())}")]
+    )
     names: list[x509.GeneralName] = [x509.DNSName("localhost"), x509.IPAddress(ip_address("::1"))]
     names.append(x509.IPAddress(ip_address("127.0.0.1")))
     with contextlib.suppress(ValueError):

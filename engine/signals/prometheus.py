@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
+from random import Random
 from threading import Thread
 from time import sleep
 from types import MappingProxyType
@@ -49,6 +50,7 @@ _TOO_MANY_REQUESTS = 429
 _SERVER_ERRORS = 500
 _CHUNK = 256 * 1024
 _IDLE_SECONDS = 0.5
+_SPREAD = 0.2
 _REMEMBERED = 4096
 _PAUSE_EVERY = 256
 _CURES: Final[Mapping[str, str]] = MappingProxyType(
@@ -350,7 +352,10 @@ class PrometheusRefresher:
         telemetry: Telemetry,
         came: Callable[[], None] = lambda: None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        random: Random | None = None,
     ) -> None:
+        """`random` spreads what replicas ask after a failure; without it nothing is spread."""
+        self._random = random
         self._store = store
         self._settings = settings
         self._clock = clock
@@ -440,6 +445,8 @@ class PrometheusRefresher:
         streak = self._streaks.get(key, 0)
         self._streaks[key] = streak + 1
         pause = min(every * 2.0**streak, self._settings.backoff_limit_seconds)
+        if self._random is not None:
+            pause *= 1.0 + _SPREAD * self._random.random()
         self._failures[key] = _Failure(self._clock.monotonic() + pause)
 
     async def _result(self, question: Question) -> bytes:

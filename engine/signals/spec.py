@@ -31,12 +31,19 @@ _LABELS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 )
 
 
+PROMETHEUS: Final = "promql"
+
+
 class Question(NamedTuple):
-    """What is asked of Prometheus; equal questions are asked once and share their answer."""
+    """What is asked; equal questions are asked once and share their answer.
+
+    `source` is who answers: Prometheus, the metrics API (`usage`) or watched objects (`object`).
+    """
 
     query: str
     by: tuple[str, ...]
     of: str = NODE
+    source: str = PROMETHEUS
 
     @property
     def any_label(self) -> bool:
@@ -53,7 +60,7 @@ class SignalSpec:
     say of which one: of a node or a domain any of them, in the order they are tried, else all
     together; None means those that are usual. A sample older than `stale_seconds` is missing;
     `default` takes the place of what is missing in a column of nodes; samples are multiplied by
-    `scale`, the default is not.
+    `scale`, the default is not. `source` is who gives the samples, see `Question`.
     """
 
     id: str
@@ -65,11 +72,13 @@ class SignalSpec:
     scale: float = 1.0
     name: str = ""
     of: str = NODE
+    source: str = PROMETHEUS
 
     @property
     def question(self) -> Question:
         """What has to be asked for it."""
-        return Question(self.query, _LABELS[self.of] if self.by is None else self.by, self.of)
+        by = _LABELS[self.of] if self.by is None else self.by
+        return Question(self.query, by, self.of, self.source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +92,7 @@ class SignalStatus:
     """
 
     id: str
+    name: str
     query: str
     series: int
     matched: int

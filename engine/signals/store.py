@@ -42,6 +42,7 @@ from engine.signals.spec import (
     DOMAIN_LABELS,
     NODE,
     PAIR,
+    PROMETHEUS,
     Question,
     SignalSpec,
     SignalStatus,
@@ -237,11 +238,13 @@ class SignalStore:
             self._entries[question] = made
         self._changes += 1
 
-    def questions(self) -> Mapping[Question, float]:
-        """What has to be asked, and how often in seconds."""
+    def questions(self, source: str = PROMETHEUS) -> Mapping[Question, float]:
+        """What a source has to be asked, and how often in seconds."""
         every: dict[Question, float] = {}
         for spec in self._specs.values():
             question = spec.question
+            if question.source != source:
+                continue
             every[question] = min(every.get(question, math.inf), spec.every_seconds)
         return every
 
@@ -347,6 +350,14 @@ class SignalStore:
         samples.duplicates = matched.duplicates
         self._store(samples, matched)
         self._changes += 1
+
+    def replace(self, question: Question, answer: Sequence[Series]) -> None:
+        """Takes in all that there is: who the answer does not name has no value any more."""
+        samples = self._entries.get(question)
+        if samples is not None:
+            self._entries[question] = _samples_of(question)
+            self._entries[question].duplicates = samples.duplicates
+            self.ingest(question, answer)
 
     def _holds(self, samples: Samples, matched: Match) -> bool:
         if isinstance(matched, KeyedMatch):
@@ -586,6 +597,7 @@ class SignalStore:
             matched = sum((domain,) in samples.places for domain in domains)
         return SignalStatus(
             id=spec.id,
+            name=spec.name or spec.id,
             query=spec.query,
             series=samples.series,
             matched=matched,

@@ -18,6 +18,7 @@ import numpy as np
 
 from engine.cache import Cache
 from engine.cycle import conclude
+from engine.framework.acting import Acted, Point
 from engine.framework.decision import Decision, Placed
 from engine.framework.frameworks import Frameworks
 from engine.framework.podinfo import PodInfo, make_pod_info
@@ -28,6 +29,7 @@ from engine.framework.snapshot import (
     FloatColumn,
     NodeColumns,
     PodColumns,
+    QueueTimes,
     Snapshot,
     Waiting,
     value_of_each,
@@ -35,10 +37,12 @@ from engine.framework.snapshot import (
 )
 from engine.kube.resources import STRUCTS
 from engine.objects import Namespace, Node, Pod, from_builtins
+from engine.ondemand import FinishedPod
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 """2: objects of other kinds than Node, Pod and Namespace; nominations, and what assumed pods carry.
 3: who waits in permit.
+4: what stands beside nodes: the queue, pods that have finished; what plugins said of pods on nodes.
 """
 _T = TypeVar("_T")
 Columns = dict[str, dict[str, float]]
@@ -72,7 +76,11 @@ class Entry(msgspec.Struct, omit_defaults=True):
     message: str = ""
     nominated: str | None = None
     victims: list[str] | None = None
+    names: list[str] | None = None
+    times: QueueTimes | None = None
     plugins: list[str] | None = None
+    waited: float = 0.0
+    said: list[str] | None = None
 
 
 class Recorder:
@@ -95,9 +103,22 @@ class Recorder:
         self.write(Entry("rules", bundle=bundle, files=dict(files), settings=dict(settings)))
         self._signals = None
 
-    def placed(self, placed: Placed) -> None:
-        """A decision was made; see `scheduler.Observer`."""
-        snapshot, decision = placed.snapshot, placed.decision
+    def acted(self, acted: Acted) -> None:
+        """Plugins were asked about a pod on its node."""
+        self._signals_of(acted.snapshot)
+        self.write(
+            Entry(
+                acted.point.value,
+                pod=acted.pod.pod,
+                name=acted.node,
+                now=acted.snapshot.now,
+                waited=acted.waited,
+                plugins=list(acted.only) or None,
+                said=list(acted.words),
+            )
+        )
+
+    def _signals_of(self, snapshot: Snapshot) -> None:
         version = snapshot.signals.version
         if version != self._signals:
             self._signals = version
@@ -111,6 +132,11 @@ class Recorder:
                 if keyed:
                     values[metric] = [(list(key), value) for key, value in keyed.items()]
             self.write(Entry("signals", signals=columns, sampled=sampled, values=values or None))
+
+    def placed(self, placed: Placed) -> None:
+        """A decision was made; see `scheduler.Observer`."""
+        snapshot, decision = placed.snapshot, placed.decision
+        self._signals_of(snapshot)
         self.write(
             Entry(
                 "decision",
@@ -241,6 +267,36 @@ class RecordingCache(Cache):
         self._write(Entry("pod gone", uid=uid))
         super().remove_pod(uid)
 
+    def attend(self, to: frozenset[str]) -> None:
+        """See `Cache.attend`."""
+        self._write(Entry("attends", names=sorted(to)))
+        super().attend(to)
+
+    def set_queued(self, pod: PodInfo, times: QueueTimes) -> None:
+        """See `Cache.set_queued`."""
+        self._write(Entry("queued", pod=pod.pod, times=times))
+        super().set_queued(pod, times)
+
+    def remove_queued(self, uid: str) -> None:
+        """See `Cache.remove_queued`."""
+        self._write(Entry("queued no more", uid=uid))
+        super().remove_queued(uid)
+
+    def set_finished(self, pod: PodInfo, at: float) -> None:
+        """See `Cache.set_finished`."""
+        self._write(Entry("finished", object=msgspec.to_builtins(pod.pod), now=at))
+        super().set_finished(pod, at)
+
+    def remove_finished(self, uid: str) -> None:
+        """See `Cache.remove_finished`."""
+        self._write(Entry("finished gone", uid=uid))
+        super().remove_finished(uid)
+
+    def expire(self, now: float) -> None:
+        """See `Cache.expire`."""
+        self._write(Entry("time", now=now))
+        super().expire(now)
+
 
 class _RecordedSignals:
     """Metrics as a journal has them."""
@@ -347,6 +403,7 @@ class _Replay:
         self._frameworks: Frameworks | None = None
         self._signals = _RecordedSignals(self.report.cache.nodes)
         self._decode = msgspec.json.Decoder(Entry).decode
+        self._decided: dict[str, Decision] = {}
 
     def take(self, number: int, line: bytes) -> None:
         """The next line.
@@ -367,6 +424,8 @@ class _Replay:
                 self._signals.replace(entry.signals or {}, entry.sampled or {}, entry.values or {})
             case "decision":
                 self._decide(number, entry)
+            case "reserve" | "permit" | "act":
+                self._act(number, entry)
             case _:
                 _apply(entry, self.report.cache)
 
@@ -389,10 +448,33 @@ class _Replay:
         )
         now += (decision.bundle, _victims(decision))
         self.report.decisions += 1
+        if decision.node is not None:
+            self._decided[pod.uid] = decision
         if was == now:
             self.report.equal += 1
         else:
             self.report.differences.append(f"line {number}: {pod.key}: was {was}, now {now}")
+
+    def _act(self, number: int, entry: Entry) -> None:
+        """What plugins say of a pod on its node."""
+        pod = make_pod_info(_needed(entry.pod))
+        decision = self._decided.get(pod.uid)
+        if self._frameworks is None or decision is None:
+            raise ValueError("something is done about a pod before any decision")
+        self._signals.now = entry.now
+        snapshot = self.report.cache.snapshot(entry.now, self._signals)
+        framework = self._frameworks.of(pod)
+        if entry.what == Point.RESERVE.value:
+            said = framework.reserve(pod, snapshot, entry.name).words
+        elif entry.what == Point.PERMIT.value:
+            only = entry.plugins or ()
+            said = framework.permit(pod, snapshot, entry.name, entry.waited, only).words
+        else:
+            said = framework.act(pod, snapshot, decision).words
+            del self._decided[pod.uid]
+        was = tuple(entry.said or ())
+        if was != said:
+            self.report.differences.append(f"line {number}: {pod.key}: was {was}, now {said}")
 
 
 def _victims(decision: Decision) -> list[str] | None:
@@ -417,6 +499,8 @@ def _apply(entry: Entry, cache: Cache) -> None:
             _apply_object(entry, cache)
         case "nominated" | "nomination gone" | "carries" | "waits" | "waits no more":
             _apply_promise(entry, cache)
+        case "attends" | "queued" | "queued no more" | "finished" | "finished gone" | "time":
+            _apply_beside(entry, cache)
         case what:
             raise ValueError(f"nothing is called {what!r}")
 
@@ -445,6 +529,23 @@ def _apply_promise(entry: Entry, cache: Cache) -> None:
             cache.wait_no_more(entry.uid)
         case _:
             cache.carry(_needed(entry.pod))
+
+
+def _apply_beside(entry: Entry, cache: Cache) -> None:
+    match entry.what:
+        case "attends":
+            cache.attend(frozenset(_needed(entry.names)))
+        case "queued":
+            cache.set_queued(make_pod_info(_needed(entry.pod)), _needed(entry.times))
+        case "queued no more":
+            cache.remove_queued(entry.uid)
+        case "finished":
+            pod = make_pod_info(from_builtins(FinishedPod, _needed(entry.object)))
+            cache.set_finished(pod, entry.now)
+        case "finished gone":
+            cache.remove_finished(entry.uid)
+        case _:
+            cache.expire(entry.now)
 
 
 def _apply_object(entry: Entry, cache: Cache) -> None:

@@ -153,7 +153,8 @@ class ControlPlane:
         """One blocking request as admin; returns the HTTP status and the decoded JSON."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data=data, method=method)
-        request.add_header("Content-Type", "application/json")
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        request.add_header("Content-Type", kind)
         try:
             with urllib.request.urlopen(request, timeout=10, context=self._tls) as answer:
                 return answer.status, json.load(answer)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import yaml
 
@@ -216,3 +219,91 @@ def test_a_pod_is_handed_to_another_binder_and_dry_runs_bind_nothing(
     cluster.told("far", "Scheduled", "Successfully assigned")
     cluster.told("far", "Policy", "bound on n")
     assert cluster.notes("dry", "Policy") == []
+
+
+class Watched:
+    """A cluster whose policies are a ConfigMap."""
+
+    def __init__(self, cluster, folder):
+        self.cluster, self.name = cluster, f"{cluster.namespace}/policies"
+        self._folder = folder
+
+    def put(self, **files):
+        body = {
+            "metadata": {"name": "policies"},
+            "data": {f"{k}.policy": v for k, v in files.items()},
+        }
+        url = f"/api/v1/namespaces/{self.cluster.namespace}/configmaps"
+        status, answer = self.cluster.api.request("POST", url, body)
+        assert status == 201, answer
+        self.cluster.berth = Berth(self.cluster.api, self._folder, "--policy-configmap", self.name)
+        self.cluster.berth.start()
+
+
+def test_a_policy_in_shadow_changes_nothing_and_its_config_map_is_told_of_it(cluster, tmp_path):
+    Watched(cluster, tmp_path / "berth").put(
+        tried="mode: shadow\nfilter: pod.label app=web -> node.name is n2\ngate: pod.label app\n",
+        ruling="first: node.name is n1\n",
+    )
+    for name in ("web-1", "web-2"):
+        cluster.creates(name, app="web")
+    cluster.creates("other")
+    cluster.placed("web-1", "web-2", "other")
+    assert {cluster.node_of(name) for name in ("web-1", "web-2", "other")} == {"n1"}
+    cluster.told("policies", "PolicyShadow", "shadow of tried: of 3 pods: would have rejected")
+    (said,) = cluster.notes("policies", "PolicyShadow")
+    assert "would have rejected the node (tried.policy:2 2)" in said
+    assert "would have held the pod (tried.policy:3 1)" in said
+    assert "2 pods elsewhere, 0 nowhere" in said
+    cluster.berth.wait_for_log("shadow of tried: of 3 pods")
+
+
+def test_a_canary_is_in_force_for_the_same_workloads_whenever_they_come(cluster, tmp_path):
+    Watched(cluster, tmp_path / "berth").put(
+        half="mode: canary 50%\nfilter: node.name is n2\n", ruling="first: node.name is n1\n"
+    )
+
+    def round_of(number):
+        for job in range(20):
+            body = pod(f"job-{job}-{number}", cluster.namespace, cpu="10m")
+            owner = {"apiVersion": "batch/v1", "kind": "Job", "name": f"job-{job}", "uid": str(job)}
+            body["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+            cluster._create({"kind": "Pod", **body})
+        names = [f"job-{job}-{number}" for job in range(20)]
+        cluster.placed(*names)
+        return [cluster.node_of(name) for name in names]
+
+    first = round_of(1)
+    assert set(first) == {"n1", "n2"}
+    assert round_of(2) == first
+    cluster.told("policies", "PolicyShadow", "shadow of half: of ")
+
+
+def test_a_restart_loses_nobody_who_waits_and_its_journal_replays(cluster, tmp_path):
+    journal = tmp_path / "journal.jsonl"
+    cluster.rules(
+        "permit: pod.label held -> wait 10m until pod.annotation go=yes\n"
+        "prebind: label example.com/node = node.name\n",
+        "--record",
+        journal,
+    )
+    cluster.creates("waits", held="yes")
+    cluster.creates("plain")
+    cluster.placed("plain")
+    cluster.told("waits", "WaitingOnPermit", "waits on node")
+    cluster.berth.end()
+    replayed = subprocess.run(
+        [sys.executable, "-m", "engine", "replay", journal],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (replayed.returncode, replayed.stdout) == (0, "2 decisions replayed, 2 the same\n")
+    assert cluster.node_of("waits") is None
+
+    cluster.berth.start()
+    cluster.kubectl("annotate", "pod", "waits", "go=yes", "-n", cluster.namespace)
+    cluster.placed("waits")
+    assert cluster.get("waits")["metadata"]["labels"]["example.com/node"] == cluster.node_of(
+        "waits"
+    )

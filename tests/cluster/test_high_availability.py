@@ -6,21 +6,25 @@ where each replica is a user of its own.
 
 from __future__ import annotations
 
+import random
+import re
 import signal
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 
 import pytest
 
+from engine.scheduler import MOST_IN_FLIGHT
 from tests.cluster.berth import Berth, node, pod
 from tests.cluster.process import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(200)]
 
 LEASE, RENEW, RETRY = 6, 4, 1
-NODES = 6
+NODES = 12
 READS = {"get", "list", "watch"}
 
 
@@ -36,7 +40,7 @@ class Replicas:
         self._enough = threading.Event()
         self._feeding = threading.Thread(target=self._feed, daemon=True)
 
-    def start(self, name):
+    def start(self, name, *flags):
         user = f"{self.namespace}-{name}"
         self.all[user] = Berth(
             self.plane,
@@ -48,6 +52,7 @@ class Replicas:
             f"--leader-elect-renew-deadline={RENEW}s",
             f"--leader-elect-retry-period={RETRY}s",
             f"--scheduler-name={self.namespace}",
+            *flags,
             kubeconfig=self.plane.kubeconfig_file(user, "system:masters"),
         )
         self.all[user].start("Attempting to acquire leader lease")
@@ -58,11 +63,20 @@ class Replicas:
 
     def _feed(self):
         while not self._enough.is_set():
-            name = f"p{len(self.created):04}"
-            item = pod(name, self.namespace, self.namespace, cpu="1m", memory="1Mi")
-            assert self.plane.request("POST", self.path, item)[0] == 201
-            self.created.append(name)
+            self.create(f"p{len(self.created):04}")
             self._enough.wait(0.05)
+
+    def create(self, name):
+        item = pod(name, self.namespace, self.namespace, cpu="1m", memory="1Mi")
+        assert self.plane.request("POST", self.path, item)[0] == 201
+        self.created.append(name)
+
+    def burst(self, pods):
+        """As many as fast as they can be made, while the test goes on."""
+        pool = ThreadPoolExecutor(4)
+        for number in range(pods):
+            pool.submit(self.create, f"burst-{number:04}")
+        pool.shutdown(wait=False)
 
     def leader(self):
         """Who leads, as its own log says."""
@@ -148,9 +162,9 @@ def replicas(control_plane, namespace, no_nodes, tmp_path):
     made.stop()
 
 
-def first_leader(replicas, *names):
+def first_leader(replicas, *names, flags=()):
     for name in names:
-        replicas.start(name)
+        replicas.start(name, *flags)
     replicas.feed()
     wait_until("somebody leads", replicas.leader, seconds=30)
     leader = replicas.leader()
@@ -185,6 +199,10 @@ def test_a_leader_that_is_told_to_end_gives_the_lease_up(replicas):
 
 def test_a_leader_that_was_frozen_writes_nothing_when_it_continues(replicas):
     leader = first_leader(replicas, "a", "b")
+    # With work in its hands: pods to decide about, and bindings to write.
+    bound = len(replicas.bound_by(leader))
+    replicas.burst(200)
+    wait_until("it is busy", lambda: len(replicas.bound_by(leader)) > bound + 20)
     frozen = time.time()
     replicas.all[leader].process.signal(signal.SIGSTOP)
     replicas.wait_for_another(leader, frozen)
@@ -200,9 +218,87 @@ def test_a_leader_that_was_frozen_writes_nothing_when_it_continues(replicas):
     assert late == []
 
 
+def test_a_leader_without_an_api_server_ends_and_a_follower_waits_for_it(
+    fresh_control_plane, tmp_path
+):
+    plane, namespace = fresh_control_plane, "away"
+    plane.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
+    plane.request("POST", "/api/v1/nodes", node("n"))
+    replicas = Replicas(plane, tmp_path, namespace)
+    try:
+        for name in ("a", "b"):
+            replicas.start(name)
+        wait_until("somebody leads", replicas.leader, seconds=30)
+        leader = replicas.leader()
+        [other] = [user for user in replicas.all if user != leader]
+        plane.kill()
+        wait_until("it ends", lambda: not replicas.all[leader].process.running, seconds=30)
+        assert replicas.all[leader].process.stop() == 1
+        assert "was not renewed for 4 s" in replicas.all[leader].log.read_text()
+        assert replicas.all[other].process.running
+        plane.start()
+        replicas.create("p")
+        wait_until("the other binds", lambda: replicas.bound_by(other), seconds=60)
+        assert not any("Traceback" in one.log.read_text() for one in replicas.all.values())
+    finally:
+        replicas.stop()
+
+
 def test_a_follower_is_told_of_pods_that_wait_and_writes_nothing(replicas):
     leader = first_leader(replicas, "a", "b")
     [other] = [user for user in replicas.all if user != leader]
     replicas.finish()
     assert replicas.writes(leader)
     assert replicas.writes(other) == []
+
+
+ZONES = {"to-a": "a", "to-b": "b"}
+BROKEN = "filter: node.lable zone = a\n"
+IN_FORCE = re.compile(r'Policies in force .* bundle="(\w+)" policies="([\w,-]*)"')
+BOUND = re.compile(r'Successfully bound .* pod="[^/]*/(\S+)" node="(\S+)" .* bundle="(\w+)"')
+
+
+def test_edits_go_on_while_the_leader_is_killed(replicas):
+    """Every placement is what the bundle that it names says; broken edits never place a pod."""
+    plane, namespace = replicas.plane, replicas.namespace
+    for i in range(NODES):
+        labels = {"metadata": {"labels": {"zone": "ab"[i % 2]}}}
+        plane.request("PATCH", f"/api/v1/nodes/{namespace}-{i}", labels)
+    maps = f"/api/v1/namespaces/{namespace}/configmaps"
+    chance = random.Random(1)
+
+    def edit():
+        """One of the two zones, or what cannot be read."""
+        name = chance.choice([*ZONES, *ZONES, None])
+        lines = BROKEN if name is None else f"filter: node.label zone = {ZONES[name]}\n"
+        data = {f"{one}.policy": None for one in (*ZONES, "broken")}
+        data[f"{name or 'broken'}.policy"] = lines
+        plane.request("PATCH", f"{maps}/policies", {"data": data})
+
+    first = {"to-a.policy": "filter: node.label zone = a\n"}
+    plane.request("POST", maps, {"metadata": {"name": "policies"}, "data": first})
+    leader = first_leader(replicas, "a", "b", flags=("--policy-configmap", f"{namespace}/policies"))
+    for number in range(60):
+        edit()
+        time.sleep(0.1)
+        if number == 20:
+            replicas.all[leader].process.kill()
+            killed = time.time()
+    replicas.wait_for_another(leader, killed)
+    for _ in range(20):
+        edit()
+        time.sleep(0.1)
+    replicas.finish()
+
+    seen = Counter()
+    for one in replicas.all.values():
+        log = one.log.read_text()
+        zone_of = {bundle: ZONES[name] for bundle, name in IN_FORCE.findall(log)}
+        for _, where, bundle in BOUND.findall(log):
+            zone = "ab"[int(where.rpartition("-")[2]) % 2]
+            assert zone == zone_of[bundle]
+            seen[zone] += 1
+        assert "broken.policy:1" in log, "broken edits came, too"
+    # Of those that the killed one bound last the line may be missing.
+    assert sum(seen.values()) >= len(replicas.created) - MOST_IN_FLIGHT
+    assert min(seen["a"], seen["b"]) > 10

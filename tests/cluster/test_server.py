@@ -7,7 +7,9 @@ import re
 import signal
 
 import pytest
+from click.testing import CliRunner
 
+from engine.cli import main
 from tests.cluster.berth import Berth, node, pod
 from tests.cluster.process import free_port, wait_until
 from tests.cluster.scraping import Scraper, get
@@ -135,7 +137,14 @@ def test_a_pod_shows_in_the_numbers_that_a_real_prometheus_scrapes(
         scraper.process.stop(seconds=3)
     berth.process.signal(signal.SIGUSR2)
     berth.wait_for_log("Compared cache and server nodes=1 podsOnNodes=1 waiting=1 differences=0")
-    status, text = get(berth.port, f"/debug/decisions?pod={namespace}/nginx", token=token)
-    assert status == 200
-    assert "home.policy:1" in text
+    (tmp_path / "token").write_text(token)
+    asked = ["--scheduler", f"https://127.0.0.1:{berth.port}", "--insecure"]
+    words = ["explain", "pod", f"{namespace}/nginx", *asked, "--token-file", tmp_path / "token"]
+    told = CliRunner().invoke(main, list(map(str, words)))
+    assert told.exit_code == 0, told.output
+    assert "0/1 nodes are available" in told.output
+    assert "home.policy:1" in told.output
+    nobody = CliRunner().invoke(main, ["explain", "pod", f"{namespace}/nginx", *asked])
+    assert nobody.exit_code == 1
+    assert "give --token-file with a token that may get it" in nobody.output
     assert get(berth.port, "/debug/decisions?pod=no/such", token=token)[0] == 404

@@ -20,7 +20,8 @@ _POLICY = re.compile(rf"(?m)^(?:(?:{_STARTS})[ \t]*:|(?:let|param|metric|use) \S
 def policies():
     """Every text that has a line like a statement, once."""
     found = {}
-    for path in sorted((ROOT / "tests").rglob("*.py")):
+    folders = (ROOT / "tests" / one for one in ("dsl", "properties", "fuzz"))
+    for path in sorted(path for folder in folders for path in folder.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 found.setdefault(node.value)

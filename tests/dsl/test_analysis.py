@@ -72,10 +72,7 @@ def codes(text, **options):
         ("score: number(pod.cpu) / node.gpu.free", ["P311"]),
         ("filter: node.memory.free / count(node.pods) > 1Gi", ["P311"]),
         ("score: pod.priority", ["P312"]),
-        ("weight: 0\nscore: node.gpu.free", ["P312"]),
         ("score: node.gpu.free weight 0", ["P312"]),
-        ("score: node.gpu.free weight 20", ["P312"]),
-        ("filter: node.ready\nprefer: least node.gpu.free weight 10", ["P312"]),
         (DEFAULT + "score: 100 - m/max*100", ["P314"]),
         (DEFAULT + "prefer: least m", ["P314"]),
         ("score: 100 - cpu_usage*100 missing 100", ["P314"]),
@@ -83,6 +80,24 @@ def codes(text, **options):
         ("let a = b\nlet b = 5\nfilter: node.ready", ["P316", "P316"]),
         ("filter: node.cpu.free > 2 status unresolvable", ["P318"]),
         ("filter: node.label k=1 status unschedulable", ["P318"]),
+        ('filter: pod.name is "web*"', ["P317"]),
+        ("filter: node.zone like '%a%'", ["P317"]),
+        ('filter: pod.namespace is "a|b"', ["P317"]),
+        ('filter: pod.name contains "^web$"', ["P317"]),
+        ("filter: pod.name matches '^web'", ["P317"]),
+        ("filter: pod.namespace in [Prod, dev]", ["P317"]),
+        ("filter: node.os is Linux", ["P317"]),
+        ("filter: pod.owner.kind is cronjobs", ["P317"]),
+        ("filter: pod.name contains web and node.label a=b", ["P227"]),
+        ("filter: node.cpu.requested / node.cpu.allocatable < 80", ["P222"]),
+        ("filter: (load/max(load) ?? 0) < 80", ["P222"]),
+        ("filter: count(node.pods) < 50%", ["P222"]),
+        ("filter: rank(node.cpu.free) < 30", ["P222"]),
+        ("score: 1 - load/max", ["P225"]),
+        ("score: (node.cpu.requested + pod.cpu) / node.cpu.allocatable", ["P225"]),
+        ("score: 10 * (load/max) / 100", ["P225"]),
+        ("score: min(load/max, 0.5)", ["P225"]),
+        ("score: if node.ready then 1 else 0", ["P225"]),
     ],
 )  # fmt: skip
 def test_found(text, expected):
@@ -93,6 +108,16 @@ def test_found(text, expected):
     "text",
     [
         "filter: pod.priority > 3 and pod.priority < 5",
+        "filter: pod.name like 'web*'",
+        "filter: pod.annotation[a] is 'a|b'",
+        "filter: pod.name matches '^web.*'",
+        "filter: pod.owner.kind is CronTab",
+        "param p = Web\nfilter: pod.name is $p",
+        "filter: pod.gpu > 0 and node.gpu.free > 0",
+        "filter: pod.label[a] is present and node.label[a] == pod.label[a]",
+        "filter: node.cpu.requested / node.cpu.allocatable < 2",
+        "score: 100 - load/max*100",
+        "score: if node.ready then 1 else 0 weight 5",
         "filter: pod.name contains a and not pod.name contains ab",
         "filter: pod.name starts with we and pod.name starts with web",
         "filter: pod.name matches 'a.*' and pod.name matches 'b.*'",
@@ -186,12 +211,22 @@ def test_equal_parts_count_once():
         ("filter: pod.image is 'registry/app:2' -> node.ready", "no pod runs the image"),
         ("filter: pod.image starts with 'other/' -> node.ready", "no image of a running pod"),
         ("prefer: node.label disk=sdd", "no node has the label disk=sdd"),
+        ("filter: node.label test/test", "no node has the label test/test"),
     ],
 )
 def test_not_in_stock(rule, message):
     (one,) = found(rule + "\n", stock=STOCK)
     assert one.code == "P401"
     assert one.message.startswith(message)
+
+
+def test_not_in_stock_with_the_values_of_a_use_line():
+    bundled = {"home": "param label: string\nfilter: pod.cpu > 1 -> node.label $label\n"}
+    text = 'use home (label = "test/test")\nuse home (label = "test=test") as other\n'
+    (one,) = COMPILER.compile({"a.policy": text}, bundled=bundled, stock=STOCK).diagnostics
+    assert one.message == "`use home`: no node has the label test/test"
+    assert one.helps == ("did you mean `test=test`?",)
+    assert one.source.position(one.span.start) == (1, 1)
 
 
 @pytest.mark.parametrize(

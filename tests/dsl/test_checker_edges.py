@@ -44,17 +44,13 @@ def checked(policy, **params):
 
 
 def findings(policy):
-    """Returns all findings: code, place, the text underlined, then labels, helps and the fix."""
+    """Returns all findings, a line each: code, place, what is said, and the fix."""
     out = []
     for one in checked(policy):
         line, column = one.source.position(one.span.start)
-        said = f"{one.label}: " if one.label else ""
-        out.append(f"{one.code} {line}:{column} {one.message}")
-        out.append(f"  {said}{one.source.slice(one.span)}")
-        out.extend(f"  {label.text}: {one.source.slice(label.span)}" for label in one.labels)
-        out.extend(f"  help: {text}" for text in (*one.helps, *one.notes))
-        if one.fix is not None:
-            out.append(f"  fix: {one.source.slice(one.fix.span)} -> {one.fix.text}")
+        _, end = one.source.position(one.span.end)
+        fix = "" if one.fix is None else f"  =>  {one.fix.text!r}"
+        out.append(f"{one.code} {line}:{column}-{end} {one.message}{fix}")
     return "\n".join(out) + "\n"
 
 

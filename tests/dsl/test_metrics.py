@@ -169,6 +169,7 @@ def test_pairs_over_other_nodes_have_no_other_value_of_the_node():
         ("metric x = usage cpu unit bytes", "P209", "in cores"),
         ("metric x = annotation a by node", "P209", "has no `by`"),
         ('metric x = object "deployments" field "a" by name', "P111", "kind of objects"),
+        ('metric x = object "core/secrets" field "data.a"', "P111", "read by no policy"),
         ('metric x = promql "q" by a, b, c', "P209", "two of a pair"),
         ('metric x = promql "q" by a, b\nscore: x', "P209", "metric of pairs"),
         ('metric x = promql "q" by a, b\nscore: x(node.name)', "P209", "two texts"),

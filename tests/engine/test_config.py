@@ -205,8 +205,8 @@ def test_what_changes_nothing_yet_is_told_once(line, notes, load_text):
          "policies.overrides.p.weight: must be greater than 0"),
         ("policies: {overrides: {p: {weight: .nan}}}",
          "policies.overrides.p.weight: must be"),
-        ("policies: {overrides: {p: {mode: shadow}}}",
-         "policies.overrides.p.mode: must be 'enforce' or 'off'"),
+        ("policies: {overrides: {p: {mode: shaded}}}",
+         "policies.overrides.p.mode: must be enforce, shadow, off, or canary and a share such as"),
         ("policies: {overrides: {p: {params: {since: 2024-01-01}}}}",
          "policies.overrides.p.params.since: must be a text, a number, true, false or a list"),
         ("policies: {overrides: {p: {params: {a: [1, 2]}}}}",
@@ -221,10 +221,10 @@ def test_what_changes_nothing_yet_is_told_once(line, notes, load_text):
         ("metrics: {m: {promql: up, by: a.b}}", "metrics.m.by: 'a.b' is no label of a result;"),
         ('metrics: {m: {promql: up, by: "a, b, c"}}', "metrics.m.by: 'a, b, c' is no label"),
         ("metrics: {m: {promql: up, default: .nan}}", "metrics.m.default: must be a finite"),
-        ("prometheus: {url: 'prometheus:9090'}", "prometheus.url: 'prometheus:9090' is no address"),
+        ("prometheus: {url: 'prometheus'}", "prometheus.url: 'prometheus' is no address"),
         ("prometheus: {username: u}", "prometheus: username and passwordFile belong together"),
         ("prometheus: {username: u, passwordFile: p, tokenFile: t}",
-         "prometheus: tokenFile and username exclude each other; give one"),
+          "prometheus: tokenFile and username exclude each other; give one"),
         ("prometheus: {timeoutSeconds: 0}", "prometheus.timeoutSeconds: must be greater than 0"),
         ("timeZone: Mars/Olympus", "timeZone: no time zone is called 'Mars/Olympus'; write one"),
         ("timeZone: ../../etc/passwd", "timeZone: no time zone is called '../../etc/passwd'"),
@@ -410,13 +410,18 @@ def test_the_name_is_of_the_only_profile(load_text):
         flags(several, scheduler_name="c")
 
 
+def test_prometheus_by_host_and_port():
+    settings = flags(load(None), prometheus_url="prometheus.kube-system:9090")
+    assert settings.berth.prometheus.url == "http://prometheus.kube-system:9090"
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
         ({"policies": "x", "policy_configmap": "a/b"}, "exclude each other; give one"),
         ({"policy_configmap": "rules"}, "--policy-configmap: configMap: 'rules' names no"),
         ({"policy_configmap": "/rules"}, "--policy-configmap: configMap: '/rules' names no"),
-        ({"prometheus_url": "localhost:9090"}, "--prometheus-url: url: 'localhost:9090' is no"),
+        ({"prometheus_url": "localhost"}, "--prometheus-url: url: 'localhost' is no"),
     ],
 )
 def test_flags_that_cannot_be_used(given, said):

@@ -191,6 +191,69 @@ async def test_all_members_are_within_one_zone_or_none_starts():
     assert condition(made, "a-3").startswith("gang a: no room for more members in its zone")
 
 
+# ---- making room ---------------------------------------------------------------------------------
+
+
+async def filled(made, *nodes):
+    """A pod of little importance on each of the nodes."""
+    pods = [made.comes(f"low-{node}", node=node, cpu="1500m", uid=f"low-{node}") for node in nodes]
+    await made.turn()
+    return pods
+
+
+async def evicted(made):
+    await until(lambda: not made.scheduler._others)
+    return sorted(made.edge.evictions)
+
+
+@in_a_loop
+async def test_a_gang_takes_the_place_of_less_important_pods_and_starts_as_they_go():
+    made = world()
+    low = await filled(made, "n1", "n2", "n3")
+    deleted(made, low[2])
+    await gang(made, "a", 3, priority=10)
+    assert await evicted(made) == ["low-n1", "low-n2"]
+    assert made.edge.binds == []
+    assert condition(made, "a-0") == "gang a: preempts on n1, n2 (p.policy:1)"
+    for pod in low[:2]:
+        deleted(made, pod)
+    made.clock.advance(11.0)
+    await made.turn()
+    assert len(made.edge.binds) == 3
+    assert len(made.cache.nominations) == 0
+    assert await evicted(made) == ["low-n1", "low-n2"]
+
+
+@in_a_loop
+async def test_nobody_is_evicted_for_a_gang_that_could_not_start_even_then():
+    made = world(nodes=("n1", "n2"))
+    before = made.cache.assigned
+    await filled(made, "n1", "n2")
+    held = before()
+    await gang(made, "a", 3, priority=10)
+    assert await evicted(made) == []
+    assert before() == held
+    assert condition(made, "a-0").startswith("gang a: 0 of the 3 members that it needs fit")
+
+
+@in_a_loop
+async def test_while_its_victims_go_a_gang_looks_for_no_others():
+    made = world(nodes=("n1", "n2", "n3", "n4"))
+    low = await filled(made, "n1", "n2", "n3", "n4")
+    await gang(made, "a", 2, size=2, priority=10)
+    assert len(await evicted(made)) == 2
+    for _ in range(3):
+        made.clock.advance(11.0)
+        await made.turn()
+    assert len(await evicted(made)) == 2
+    for pod in low:
+        if pod.metadata.name in made.edge.evictions:
+            deleted(made, pod)
+    made.clock.advance(11.0)
+    await made.turn()
+    assert len(made.edge.binds) == 2
+
+
 # ---- waiting -------------------------------------------------------------------------------------
 
 WAITS = GANG + " wait 60s reject above 34% missing"
@@ -416,3 +479,33 @@ async def test_a_group_that_comes_after_its_pods_wakes_them():
     made.clock.advance(11.0)
     await made.turn()
     assert len(made.edge.binds) == 2
+
+
+@in_a_loop
+async def test_rules_may_count_the_members_of_a_group():
+    text = "permit: group.name is present -> wait 60s until group.reserved >= group.min_member"
+    made = world(text, nodes=("n1", "n2"))
+    label = {"scheduling.x-k8s.io/pod-group": "train"}
+    made.handlers.of(Resource.POD_GROUP).on_add(pod_group("train", 2))
+    made.comes("t-0", cpu="1500m", labels=label)
+    made.comes("alone", cpu="100m")
+    await made.turn()
+    assert [name for name, _ in made.edge.binds] == ["alone"]
+    made.comes("t-1", cpu="1500m", labels=label)
+    await made.turn()
+    assert sorted(name for name, _ in made.edge.binds) == ["alone", "t-0", "t-1"]
+
+
+@in_a_loop
+async def test_each_number_of_a_group_is_what_it_says():
+    counts = " ".join(f"{{group.{one}}}" for one in ("size", "assigned", "reserved", "waiting"))
+    made = world(f'filter: group.size >= 9 message "{counts}"')
+    made.cache.attend(frozenset({"queue"}))
+    made.queue.on_change = lambda queued: made.cache.set_queued(queued.pod, queued.times)
+    label = {"scheduling.x-k8s.io/pod-group": "train"}
+    made.comes("on", node="n1", labels=label)
+    made.comes("elsewhere", node="n1", labels=label, namespace="other")
+    made.comes("p", labels=label)
+    made.comes("q", labels=label)
+    await made.turn()
+    assert "3 1 1 0" in condition(made, "q")

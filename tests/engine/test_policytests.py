@@ -17,7 +17,8 @@ from dsl.parser.build import StatementReader
 from dsl.policytest import read_suite
 from dsl.policytest.words import ATTRIBUTES, EXPECTATIONS
 from engine.framework.podinfo import CPU, MEMORY
-from engine.policy.podreads import UnreadFieldError, workload_of
+from engine.framework.workloads import workload_of
+from engine.policy.podreads import UnreadFieldError
 from engine.policy.support import new_compiler
 from engine.policytests.objects import FixtureError, node_of, pods_of
 from engine.policytests.report import as_json, as_junit, as_text
@@ -923,7 +924,7 @@ CROWDED = """\
         ("given pod cpu 2 priority 5 namespace x\n  expect nominated b",
          ["nominated is a", "x: 0 cpu used, 2 asked for, max 3"]),
         ("given pod cpu 1\n  expect rejected none",
-         ['"quota of default: no more cpu"', "default: 3 cpu used, 1 asked for, max 3"]),
+         ['"quota of default: no more cpu: 3 used', "default: 3 cpu used, 1 asked for, max 3"]),
         ("given pod label gang=g namespace x\n  expect feasible [a]",
          ['"gang g has 1 of the 2 members that it needs"',
           "g: the pod, and 0 bound, 0 assumed, 0 pending; 2 are needed"]),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 from itertools import count
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
@@ -23,7 +25,8 @@ from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.scheduler import going
 from engine.signals.store import Series, SignalStore
 from engine.simulate.journal import Recorder, replay
-from tests.builders import make_node, make_pod
+from engine.simulate.lab import Lab
+from tests.builders import make_node, make_pod, pod_object
 from tests.effort import examples
 from tests.engine.policy.builders import NOW, compiler
 
@@ -154,7 +157,7 @@ def test_objects_and_what_is_assumed_of_them_come_out_the_same(tmp_path):
 
 def test_the_journal_reads_as_lines_of_json():
     lines = [json.loads(line) for line in recorded().out.getvalue().splitlines()]
-    assert lines[0] == {"what": "journal", "format": 3}
+    assert lines[0] == {"what": "journal", "format": 4}
     kinds = {line["what"] for line in lines}
     assert kinds == {
         "journal",
@@ -347,7 +350,7 @@ def test_a_sample_that_was_changed_is_noticed(journal):
 @pytest.mark.parametrize(
     ("what", "to", "said"),
     [
-        ("journal", {"format": 4}, "this version reads format 3, not 4"),
+        ("journal", {"format": 5}, "this version reads format 4, not 5"),
         ("journal", {"what": "rules"}, "a journal has its format in the first line"),
         ("node", {"what": "journal"}, "a journal has its format in the first line"),
         ("node", {"what": "knode"}, "nothing is called 'knode'"),
@@ -426,3 +429,64 @@ def test_replay_of_rules_that_this_version_refuses_shows_why(journal):
 
 def test_replay_of_a_file_that_is_not_there(tmp_path):
     assert run(tmp_path / "none").exit_code == 2
+
+
+# ---- what is done about pods on their nodes
+
+ACTING = (
+    "permit: pod.label held -> wait 60s until pod.annotation go=yes\n"
+    'prebind: annotate a.b/c = score.total, label a.b/d = node.name, event "on {node.name}"\n'
+    "bind: pod.label dry -> dry run\n"
+    'postbind: label a.b/e = "f"\n'
+    "reserve: count(node.pods) < 5\n"
+    "score: 40\n"
+)
+
+
+def acted(tmp_path):
+    """The journal of a scheduler whose policies act, and its decisions."""
+    recording = Recording()
+    recording.rules({"p.policy": ACTING.encode()})
+
+    async def run():
+        lab = Lab(recording.framework, clock=recording.clock, cache=recording.cache)
+        lab.scheduler.observe(recording.recorder.placed)
+        lab.scheduler.observe_acts(recording.recorder.acted)
+        lab.add([make_node("n1", cpu="4")])
+        held = pod_object("held", labels={"held": "yes"})
+        lab.add([held, pod_object("dry", labels={"dry": "yes"}), pod_object("plain")])
+        await lab.turn()
+        meta = msgspec.structs.replace(held.metadata, annotations={"go": "yes"})
+        lab.handlers.pods.on_update(held, msgspec.structs.replace(held, metadata=meta))
+        lab.add([pod_object(name) for name in ("two", "three", "four")])
+        for _ in range(9):
+            await lab.turn()
+        return lab
+
+    lab = asyncio.run(run())
+    assert {one.pod.name for one in lab.written.bound} == {"held", "plain", "two", "three"}
+    return recording, {one.pod.name: one for one in lab.decisions}
+
+
+def test_what_plugins_had_done_is_in_the_decision_and_comes_out_the_same(tmp_path):
+    recording, decisions = acted(tmp_path)
+    report = recording.replayed(tmp_path / "journal")
+    assert report.differences == []
+    assert report.decisions == len(decisions)
+    waits, *rest = decisions["held"].said
+    assert waits.startswith("held by p: permit: pod.label held -> wait 60s")
+    assert len(rest) == len(decisions["plain"].said)
+    assert [one.partition(":")[0] for one in decisions["plain"].said] == [
+        "annotate a.b/c=435",
+        "patch Pod plain",
+        "event Policy",
+        "then patch Pod plain",
+    ]
+    assert "dry run" in decisions["dry"].said
+    assert decisions["four"].said[0].startswith("refused by p: ")
+
+
+def test_what_would_be_done_otherwise_is_a_difference(tmp_path):
+    recording, _ = acted(tmp_path)
+    recording.out = io.BytesIO(recording.out.getvalue().replace(b"event Policy: on n1", b"event"))
+    assert recording.replayed(tmp_path / "journal").differences

@@ -1,7 +1,7 @@
 """`python -m tests.mutants [FILES]`: would a test notice a small change of this code?
 
-Without files: the plan, the lowering, the reference, what turns with the clock and what is said of a
-rejection. Linux only, as it forks. Results and what each test runs are kept in `.mutants`.
+Without files: plan, lowering, reference, what turns with the clock and what is said of a rejection.
+Linux only, as it forks. Results and what each test runs are kept in `.mutants`.
 """
 
 from __future__ import annotations

@@ -45,11 +45,7 @@ def found(*args):
 
 @pytest.mark.parametrize(
     ("text", "line", "said"),
-    [
-        (GOOD + "mode: shadow\n", 1, "`mode: shadow`"),
-        ("score: count(node.nominated)\n", 1, "`node.nominated`"),
-        ("metric m = usage cpu\n" + GOOD + "score: m/node.cpu.capacity*100\n", 3, "`usage`"),
-    ],
+    [("permit: group.waiting > 1 -> reject\n", 1, "`group.waiting`")],
 )
 def test_what_a_scheduler_cannot_run_yet_is_an_error(text, line, said, file):
     name = file("a.policy", text)

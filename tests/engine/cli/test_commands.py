@@ -311,6 +311,8 @@ def test_the_example_of_the_help_is_right(tmp_path, monkeypatch):
         (["--policy-configmap", "rules"], "'rules' names no ConfigMap; write NAMESPACE/NAME"),
         (["--prometheus-url", "x"], "'x' is no address; write one like"),
         (["--record", "no/such/folder"], "no/such/folder: cannot be written: No such file"),
+        (["--pod-max-in-unschedulable-pods-duration=x"], "-duration: 'x' is no duration above 0"),
+        (["--tls-cert-file=x.crt"], "--tls-cert-file and --tls-private-key-file belong together"),
     ],
 )
 def test_run_refuses_what_it_cannot_use_in_one_line(args, said, file):
@@ -319,6 +321,19 @@ def test_run_refuses_what_it_cannot_use_in_one_line(args, said, file):
     (line,) = result.stderr.splitlines()
     assert line.startswith("Error: ")
     assert said in line
+
+
+def test_flags_of_kube_scheduler_are_taken_with_a_note_or_refused_with_the_reason(tmp_path):
+    written = tmp_path / "written.yaml"
+    args = ("--kube-api-qps", "500", "--profiling=false", f"--write-config-to={written}", "-v=4")
+    result = process("-m", "engine", "run", *args)
+    assert (result.returncode, len(result.stderr.splitlines())) == (0, 2)
+    assert "--kube-api-qps changes nothing: requests are paced by how fast" in result.stderr
+    assert "--profiling changes nothing: there is nothing to profile" in result.stderr
+    assert "resourceName: berth" in written.read_text()
+    result = process("-m", "engine", "run", "--master=https://10.0.0.1")
+    assert result.returncode == 1
+    assert "--master is not in this version: write the API server's address" in result.stderr
 
 
 @pytest.mark.parametrize(

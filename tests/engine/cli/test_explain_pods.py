@@ -100,8 +100,9 @@ def test_what_comes_nearest_is_told_first(explained):
         "n2 would fit with 5900m more cpu",
         "n3 but for net.policy:1: node.label test=test is false: test is other",
         "n1 would fit with 3900m more cpu (it has 4 in all)",
-        "n4 but for TaintToleration: node(s) had untolerated taint(s); net.policy:1:"
-        " node.label test=test is false: test is <none>; 5900m more cpu (it has 2 in all) needed",
+        "n4 but for TaintToleration: node(s) had untolerated taint(s) (taint gpu:NoSchedule);"
+        " net.policy:1: node.label test=test is false: test is <none>;"
+        " 5900m more cpu (it has 2 in all) needed",
     ]
     shown = text.splitlines()
     line = next(at for at, one in enumerate(shown) if "net.policy:1  filter:" in one)
@@ -109,6 +110,26 @@ def test_what_comes_nearest_is_told_first(explained):
     assert shown[line + 1] == " " * start + "^" * len("node.label test=test")
     assert shown[line + 2].strip() == "node.label[test]  other"
     assert "and 3 more" in explained("pod", "web-big", "--most", "1")
+
+
+def test_labels_that_a_pod_wants_are_told_with_those_that_a_node_has(tmp_path):
+    term = {"key": "disk", "operator": "In", "values": ["ssd", "nvme"]}
+    required = {"nodeSelectorTerms": [{"matchExpressions": [term]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    manifests = [
+        node("n1", disk="hdd"),
+        pod("picky", "1", nodeSelector={"zone": "a"}),
+        pod("affine", "1", affinity=affinity),
+    ]
+    (tmp_path / "all.yaml").write_text(yaml.safe_dump_all(manifests))
+
+    def nearly(name):
+        words = ["explain", "pod", name, "-f", str(tmp_path / "all.yaml"), "--format", "json"]
+        return json.loads(CliRunner().invoke(main, words).stdout)["nearest"][0]["nearly"]
+
+    reason = "but for NodeAffinity: node(s) didn't match Pod's node affinity/selector"
+    assert nearly("picky") == f"{reason} (label zone is <none>, the pod wants a)"
+    assert nearly("affine") == f"{reason} (it wants disk In [ssd, nvme], disk is hdd)"
 
 
 def test_a_node_that_is_asked_about_is_told_wherever_it_comes(explained):

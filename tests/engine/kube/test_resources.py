@@ -9,9 +9,21 @@ import yaml
 
 from engine.embedded.resources import BY_PATH
 from engine.framework.events import Resource as Wakes
-from engine.kube.resources import KINDS, Kind
+from engine.kube.resources import KINDS, LEASES, WORKLOAD_KINDS, Kind
+from engine.policy.elsewhere import LEASES as NODES
 
 RBAC = Path(__file__).parents[3] / "examples" / "rbac.yaml"
+
+
+def allowed(base: str, plural: str) -> set[str]:
+    role = next(one for one in yaml.safe_load_all(RBAC.read_text()) if one["kind"] == "ClusterRole")
+    group = base.split("/")[1] if base.startswith("apis/") else ""
+    return {
+        verb
+        for rule in role["rules"]
+        if group in rule["apiGroups"] and plural in rule["resources"]
+        for verb in rule["verbs"]
+    }
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
@@ -19,20 +31,22 @@ def test_the_embedded_cluster_serves_it_and_the_role_allows_it(kind: Kind) -> No
     base, _, plural = kind.path.strip("/").rpartition("/")
     if not kind.served:  # the other kind of the name is off by default in the API server, too
         assert BY_PATH[base, plural].kind == kind.name
-    role = next(one for one in yaml.safe_load_all(RBAC.read_text()) if one["kind"] == "ClusterRole")
-    group = base.split("/")[1] if base.startswith("apis/") else ""
-    verbs = {
-        verb
-        for rule in role["rules"]
-        if group in rule["apiGroups"] and plural in rule["resources"]
-        for verb in rule["verbs"]
-    }
-    assert {"list", "watch"} <= verbs
+    assert {"list", "watch"} <= allowed(base, plural)
     assert kind.wakes is None or kind.wakes.value.endswith(kind.name)
     assert kind.resource().optional
+
+
+@pytest.mark.parametrize("kind", [*WORKLOAD_KINDS, LEASES], ids=lambda kind: kind.name)
+def test_what_is_watched_when_a_policy_reads_it_may_be_watched(kind: Kind) -> None:
+    base, _, plural = kind.path.strip("/").rpartition("/")
+    base = base.removesuffix(f"/namespaces/{NODES}")
+    assert BY_PATH[base, plural].kind == kind.name.removesuffix("Scale")
+    assert {"list", "watch"} <= allowed(base, plural)
+    assert not kind.resource(optional=False).optional
 
 
 def test_every_event_of_storage_has_its_kind() -> None:
     told = {kind.wakes for kind in KINDS}
     ours = {"AssignedPod", "UnscheduledPod", "TargetPod", "Node", "Namespace", "Signal", "Time"}
+    ours |= {"FinishedPod", "Nomination", "Lease", "Workload"}
     assert {one for one in Wakes if one.value not in ours | {"Policy", "*"}} == told - {None}

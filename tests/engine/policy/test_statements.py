@@ -11,10 +11,10 @@ from engine.framework.effects import set_on_pod
 from engine.framework.interface import Points
 from engine.framework.profile import Profile, Weighted
 from engine.plugins.registry import default_plugins
-from engine.policy.bundle import Refusal, compile_at_once, compile_settings
+from engine.policy.bundle import compile_at_once, compile_settings
 from engine.policy.chain import framework_of, worlds_of
 from engine.queue import SubQueue
-from engine.telemetry import Count
+from engine.telemetry import ATTEMPTS
 from tests.builders import make_node
 from tests.engine.policy.builders import compiled, compiler
 from tests.engine.test_preemption import settle
@@ -132,6 +132,19 @@ async def test_a_reserve_sees_the_pod_on_its_node():
     assert (made.assigned("a"), made.assigned("b")) == (("n1", True), None)
     assert made.where("b") is SubQueue.UNSCHEDULABLE
     assert messages(made) == ["node n1 was chosen and refused: n1 is taken (p.policy:1)"]
+
+
+@pytest.mark.parametrize(
+    "rule", ["reserve: count(node.pods) < 1", "permit: count(node.pods) > 0 -> reject"]
+)
+@in_a_loop
+async def test_pods_that_are_refused_do_not_wake_each_other(rule):
+    made = world(f"{rule}\n")
+    for name in ("a", "b", "c"):
+        made.comes(name)
+    await made.turn()
+    assert len(made.decisions) == 3
+    assert [made.where(name) for name in ("a", "b", "c")] == [SubQueue.UNSCHEDULABLE] * 3
 
 
 @in_a_loop
@@ -299,7 +312,7 @@ async def test_a_pod_is_handed_to_who_binds_it_and_watched_until_it_is_bound():
     assert made.assigned("a") == ("n1", True)
     made.bound(pod, "n1")
     await settle(made)
-    assert made.telemetry[Count.ATTEMPTS_SCHEDULED] == 2
+    assert made.telemetry.value(ATTEMPTS, "scheduled", "berth") == 2
     assert made.where("a") is None
 
 
@@ -330,25 +343,6 @@ async def test_a_binder_that_the_profile_lacks_is_named():
     made.comes("a")
     await settle(made)
     assert messages(made) == ["no plugin of the profile binds pods as Remote"]
-
-
-@pytest.mark.parametrize(
-    ("text", "what"),
-    [
-        ("quota: by pod.namespace max cpu 2\n", "quota:"),
-        ("preempt: never\n", "preempt:"),
-        ("mode: shadow\nfilter: node.ready\n", "mode: shadow"),
-        ("mode: canary 10%\nfilter: node.ready\n", "mode: canary 10%"),
-    ],
-)
-def test_what_a_scheduler_cannot_run_is_refused_when_it_is_loaded(text, what):
-    found = refusal(text)
-    assert isinstance(found, Refusal)
-    assert f"`{what}` is understood, but this scheduler cannot run it yet" in found.text
-    assert compiler().compile({"p.policy": text}).ok
-    off = text.replace("mode: shadow", "mode: off").replace("mode: canary 10%", "mode: off")
-    off = off if "mode:" in off else f"mode: off\n{off}"
-    assert not isinstance(refusal(off), Refusal)
 
 
 def test_results_and_sort_fields_are_served():

@@ -13,9 +13,9 @@ from dsl.schema import FIELDS, NODE_SETS, RESULTS
 from dsl.types import Kind, Level
 from engine.cache import Cache
 from engine.framework.podinfo import make_pod_info
+from engine.framework.workloads import owned_by, workload_of
 from engine.objects import Namespace, Node, OwnerReference, Pod, from_builtins
 from engine.policy.images import ImageIndex
-from engine.policy.podreads import owned_by, workload_of
 from engine.policy.support import ACTS_ON
 from engine.policy.world import (
     DEFAULT_GPUS,

@@ -108,6 +108,12 @@ class TestAccess:
         assert len(caplog.records) == 1
         assert refused(Access(ManualClock(), ()), request) == [503], "not connected yet"
 
+    def test_a_server_that_is_known_to_be_away_is_not_asked(self, reviewed):
+        access, reviews, _ = reviewed
+        access.ask(ObjectWriter(reviews), lambda: True)
+        assert refused(access, ("GET", "/metrics", "")) == [503]
+        assert reviews.asked == []
+
     def test_a_review_that_may_not_be_made_names_itself(self, reviewed, caplog):
         access, reviews, _ = reviewed
 

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -418,6 +419,26 @@ def test_tls_trusts_the_file_as_it_is_now(tmp_path: Path) -> None:
             bench.clock.advance(120.0)
             await bench.refresher(section=PrometheusSection(insecure_skip_verify=True)).turn()
             assert bench.store.status()[0].error == ""
+
+    asyncio.run(run())
+
+
+def test_replicas_come_back_to_a_server_that_was_away_one_after_the_other() -> None:
+    async def run() -> None:
+        due = []
+        for seed in range(3):
+            async with serving(text("", 500)) as bench:
+                bench.store.set_specs([SPEC])
+                refresher = PrometheusRefresher(
+                    bench.store,
+                    PrometheusSettings(bench.url),
+                    clock=bench.clock,
+                    telemetry=bench.telemetry,
+                    random=Random(seed),
+                )
+                due.append(await refresher.turn())
+        assert len(set(due)) == 3
+        assert all(15.0 <= seconds <= 18.0 for seconds in due)
 
     asyncio.run(run())
 

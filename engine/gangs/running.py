@@ -23,23 +23,20 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Final, Protocol
+from typing import Final
 
 from engine.cache import Cache
 from engine.clock import Clock
 from engine.collective.gangs import why_stopped, why_unfit
-from engine.executor import Executor
-from engine.framework.acting import GRANTED, NOTHING, Acts, Leave
 from engine.framework.decision import Decision
-from engine.framework.effects import Effect
 from engine.framework.gang import Membership
 from engine.framework.interface import Permitted
 from engine.framework.podinfo import PodInfo
-from engine.framework.runtime import Framework, PluginError
+from engine.framework.runtime import PluginError
 from engine.framework.snapshot import CodeColumn, Snapshot, Waiting
 from engine.framework.status import Code, Status, unschedulable
+from engine.gangs.rescue import rescue
+from engine.gangs.turn import Chosen, Hold, Host, Refused, Turn, rank_of
 from engine.objects import GangFailure, Identity
 from engine.planning import Rehearsal, plan
 from engine.queue import QueuedPod, SchedulingQueue, SubQueue
@@ -50,140 +47,6 @@ HOLDER: Final = "gang of "
 _REMEMBERED: Final = 10_000
 _NAMED: Final = 5
 _ABSENT: Final = (SubQueue.GATED, SubQueue.IN_FLIGHT, SubQueue.WAITING)
-
-
-@dataclass(slots=True)
-class Chosen:
-    """A pod with its node, and what is to be done about it."""
-
-    queued: QueuedPod
-    decision: Decision
-    node: str
-    there: Snapshot | None = None
-    """The cluster with the pod on its node, where somebody asked about it just now."""
-    leave: Leave = GRANTED
-    acts: Acts = NOTHING
-    executor: Executor | None = None
-    pre_bind: Sequence[Effect] = ()
-
-    def undo(self) -> None:
-        """Takes back what was reserved."""
-        if self.executor is not None:
-            self.executor.undo()
-
-    async def take_back(self) -> None:
-        """Takes back what was reserved and what was written."""
-        if self.executor is not None:
-            await self.executor.take_back()
-
-
-@dataclass(slots=True)
-class Refused:
-    """A pod that fits on no node, or that a plugin does not let go there with `status`."""
-
-    queued: QueuedPod
-    decision: Decision
-    status: Status | None = None
-
-    @property
-    def why(self) -> str:
-        """The reason, as its owner is told."""
-        return self.decision.message if self.status is None else " ".join(self.status.reasons)
-
-    @property
-    def plugins(self) -> frozenset[str]:
-        """Who rejected it."""
-        if self.status is not None:
-            return frozenset({self.status.plugin})
-        fit_error = self.decision.fit_error
-        return frozenset() if fit_error is None else fit_error.plugins
-
-
-class Host(Protocol):
-    """The scheduler, as far as gangs need it."""
-
-    def framework_of(self, pod: PodInfo) -> Framework:
-        """Who decides about the pod."""
-        ...
-
-    def snapshot(self) -> Snapshot:
-        """The cluster as of now."""
-        ...
-
-    def choose(self, queued: QueuedPod) -> Chosen | Refused:
-        """Decides about a pod in flight and gives it its node; nobody else hears of it."""
-        ...
-
-    def go(self, chosen: Chosen) -> None:
-        """The pod is bound, or held by whoever else lets it wait."""
-        ...
-
-    def hold(self, chosen: Chosen, by: Mapping[str, Permitted]) -> None:
-        """The pod waits on its node, held by these and by whoever else lets it wait."""
-        ...
-
-    def refuse(self, refused: Refused) -> None:
-        """The pod is queued again, and its owner told."""
-        ...
-
-    def give_back(self, chosen: Chosen, *, tell: bool) -> None:
-        """The pod loses its node; `tell` those that were rejected for want of the room."""
-        ...
-
-    def reject(self, queued: QueuedPod, message: str, plugins: frozenset[str]) -> None:
-        """The pod is queued again for these plugins, and its owner told."""
-        ...
-
-
-@dataclass(slots=True)
-class _Hold:
-    """A gang of which members are held: who they are, and who else there was."""
-
-    plugin: str
-    gang: Membership
-    rank: tuple[int, float, str]
-    uids: set[str]
-    bound: frozenset[str]
-
-
-@dataclass(slots=True)
-class _Turn:
-    """A gang that is being tried."""
-
-    plugin: str
-    gang: Membership
-    members: list[QueuedPod]
-    rank: tuple[int, float, str]
-    reserved: int
-    bound: frozenset[str]
-    chosen: list[Chosen] = field(default_factory=list)
-    refused: list[Refused] = field(default_factory=list)
-    promised: dict[str, str] = field(default_factory=dict)
-    most: int = 0
-    cut_short: bool = False
-
-    @property
-    def missing(self) -> float:
-        """How many members are missing before the gang may start; none below zero."""
-        return max(0.0, self.gang.minimum - self.reserved - len(self.chosen))
-
-    @property
-    def started(self) -> bool:
-        """Whether enough of them have nodes, and one more than before."""
-        return not self.missing and bool(self.chosen)
-
-    @property
-    def may_wait(self) -> bool:
-        """Whether so few are missing that the others may wait for them."""
-        return 0 < self.missing <= self.gang.tolerance * self.gang.minimum
-
-
-def _rank(gang: Membership, members: Sequence[PodInfo]) -> tuple[int, float, str]:
-    """Of two gangs the one with the greater rank gives way: less important, or else younger."""
-    stamps = (one.pod.metadata.creation_timestamp for one in members)
-    known = [datetime.fromisoformat(stamp).timestamp() for stamp in stamps if stamp]
-    since = [gang.since] if not math.isnan(gang.since) else []
-    return -max(one.priority for one in members), min([*since, *known], default=0.0), gang.name
 
 
 class Gangs:
@@ -203,10 +66,10 @@ class Gangs:
         self._queue = queue
         self._permits = permits
         self._clock = clock
-        self._turn: _Turn | None = None
+        self._turn: Turn | None = None
         self._steps: Iterator[None] | None = None
         self._slices = 0
-        self._holds: dict[Hashable, _Hold] = {}
+        self._holds: dict[Hashable, Hold] = {}
         # Oldest first: nobody tells that a gang is gone for good.
         self._failed: OrderedDict[tuple[str, str], None] = OrderedDict()
 
@@ -274,7 +137,7 @@ class Gangs:
 
     def _turn_of(
         self, queued: QueuedPod, plugin: str, gang: Membership, snapshot: Snapshot
-    ) -> _Turn:
+    ) -> Turn:
         mates = tuple(gang.mates())
         pods = [snapshot.pods.pod(row) for row in mates]
         others = [
@@ -282,16 +145,16 @@ class Gangs:
             for one in self._queue.kin(gang.key)
             if one is not queued and one.where not in _ABSENT and not one.pod.terminating
         ]
-        return _Turn(
+        return Turn(
             plugin=plugin,
             gang=gang,
             members=[queued, *others],
-            rank=_rank(gang, [one.pod for one in (queued, *others)]),
+            rank=rank_of(gang, [one.pod for one in (queued, *others)]),
             reserved=len(mates),
             bound=frozenset(one.uid for one in pods if self._permits.get(one.uid) is None),
         )
 
-    def _why_not(self, turn: _Turn, now: float) -> str | None:
+    def _why_not(self, turn: Turn, now: float) -> str | None:
         gang = turn.gang
         size = turn.reserved + len(turn.members)
         why = why_stopped(gang.title, gang.minimum, size, resting=now < gang.rests_until)
@@ -302,7 +165,7 @@ class Gangs:
 
     # ---- one attempt
 
-    def _attempt(self, turn: _Turn) -> Iterator[None]:
+    def _attempt(self, turn: Turn) -> Iterator[None]:
         if turn.gang.domain is None:
             yield from self._place(turn, None)
             turn.most = turn.reserved + len(turn.chosen)
@@ -312,12 +175,15 @@ class Gangs:
         if not turn.started:
             self._give_back(turn)
             self._instead_of_younger(turn)
-        if not turn.started and turn.gang.tolerance:
+        if not turn.started:
             self._give_back(turn)
-            yield from self._place_somehow(turn)
+            if self._rescued(turn):
+                return
+            if turn.gang.tolerance:
+                yield from self._place_somehow(turn)
         self._end(turn)
 
-    def _place(self, turn: _Turn, nodes: Mapping[str, str] | None) -> Iterator[None]:
+    def _place(self, turn: Turn, nodes: Mapping[str, str] | None) -> Iterator[None]:
         """Each member gets a node, by a cycle of its own; with `nodes`, that one and no other."""
         turn.refused.clear()
         for queued in turn.members:
@@ -327,7 +193,10 @@ class Gangs:
             yield
             if not self._waits(queued):
                 continue
+            if nodes is not None:
+                self._cache.nominate(queued.pod, nodes[uid])
             found = self._host.choose(queued)
+            self._cache.withdraw(uid)
             if isinstance(found, Chosen) and nodes is not None and found.node != nodes[uid]:
                 self._host.give_back(found, tell=False)
                 continue
@@ -336,24 +205,17 @@ class Gangs:
             else:
                 turn.refused.append(found)
 
-    def _by_plan(self, turn: _Turn) -> Iterator[None]:
+    def _by_plan(self, turn: Turn) -> Iterator[None]:
         """Members go where a plan has them, if it has enough of them."""
         rows, enough = self._plan(turn)
         if enough:
             yield from self._place_as(turn, rows)
 
-    def _place_as(self, turn: _Turn, found: Mapping[str, int]) -> Iterator[None]:
+    def _place_as(self, turn: Turn, found: Mapping[str, int]) -> Iterator[None]:
         names = self._cache.nodes
         nodes = {uid: names.name(row) for uid, row in found.items()}
-        for queued in turn.members:
-            if queued.pod.uid in nodes:
-                self._cache.nominate(queued.pod, nodes[queued.pod.uid])
         refused = list(turn.refused)
-        try:
-            yield from self._place(turn, nodes)
-        finally:
-            for uid in nodes:
-                self._cache.withdraw(uid)
+        yield from self._place(turn, nodes)
         known = {one.queued.pod.uid for one in turn.refused}
         turn.refused += [
             one
@@ -361,7 +223,7 @@ class Gangs:
             if one.queued.pod.uid not in nodes and one.queued.pod.uid not in known
         ]
 
-    def _place_somehow(self, turn: _Turn) -> Iterator[None]:
+    def _place_somehow(self, turn: Turn) -> Iterator[None]:
         """As many as get a node, though that is not enough."""
         if turn.gang.domain is None:
             yield from self._place(turn, None)
@@ -369,7 +231,7 @@ class Gangs:
         rows, _ = self._plan(turn)
         yield from self._place_as(turn, rows)
 
-    def _plan(self, turn: _Turn) -> tuple[Mapping[str, int], bool]:
+    def _plan(self, turn: Turn) -> tuple[Mapping[str, int], bool]:
         """UID -> row where they fit together, and whether they are enough.
 
         Nothing if a plugin raises.
@@ -396,13 +258,13 @@ class Gangs:
             return None
         return found[1].domain, snapshot.pods.node[list(found[1].mates())].tolist()
 
-    def _instead_of_younger(self, turn: _Turn) -> None:
+    def _instead_of_younger(self, turn: Turn) -> None:
         """Takes the nodes of younger gangs that only hold them, if the gang can start with them.
 
         All at once: nobody sees the cluster in between.
         """
         younger = [one for one in self._holds.values() if one.rank > turn.rank]
-        taken: list[tuple[_Hold, list[Held]]] = []
+        taken: list[tuple[Hold, list[Held]]] = []
         for hold in sorted(younger, key=lambda one: one.rank, reverse=True):
             pods = [one for uid in hold.uids if (one := self._permits.get(uid)) is not None]
             for one in pods:
@@ -427,16 +289,41 @@ class Gangs:
             for one in pods:
                 self._permits.reject(one.pod.uid, unschedulable(words).by(hold.plugin))
 
-    def _attempt_at_once(self, turn: _Turn) -> Iterator[None]:
+    def _attempt_at_once(self, turn: Turn) -> Iterator[None]:
         if turn.gang.domain is None:
             yield from self._place(turn, None)
         if not turn.started:
             self._give_back(turn)
             yield from self._by_plan(turn)
 
+    def _rescued(self, turn: Turn) -> bool:
+        """Evicts pods if that lets the gang start; it is tried again as they go."""
+        if turn.gang.domain is not None:
+            return False  # which domain to empty is nobody's to say
+        members = [one for one in turn.members if self._waits(one)]
+        found = rescue(turn, members, self._host, self._cache)
+        turn.keeps_promises = found.waits
+        if not found.found:
+            return False
+        names = sorted({result.nominated or "" for _, result in found.found})
+        words = f"{turn.gang.title}: preempts on {_named(names)} ({turn.gang.place})"
+        for queued, result in found.found:
+            self._host.evict(queued.pod, result)
+        nominated = {queued.pod.uid: result.nominated for queued, result in found.found}
+        plugins = self._plugins(turn)
+        for queued in turn.members:
+            uid = queued.pod.uid
+            if uid not in nominated:
+                self._promise_again(turn, queued)
+            if self._waits(queued):
+                self._host.reject(queued, words, plugins, nominated.get(uid))
+            else:
+                self._queue.done(uid)
+        return True
+
     # ---- how it ends
 
-    def _end(self, turn: _Turn) -> None:
+    def _end(self, turn: Turn) -> None:
         # Between two steps a member may have gone, or its node.
         there = []
         for one in turn.chosen:
@@ -452,7 +339,7 @@ class Gangs:
         else:
             self._fail(turn)
 
-    def _start(self, turn: _Turn) -> None:
+    def _start(self, turn: Turn) -> None:
         key = (turn.gang.namespace, turn.gang.name)
         if self._failed.pop(key, self) is None:
             self._cache.remove_object("GangFailure", "/".join(key))
@@ -464,7 +351,7 @@ class Gangs:
                 self._permits.answer(uid, HOLDER + hold.plugin, Status.SUCCESS)
         self._refuse_others(turn, "")
 
-    def _hold(self, turn: _Turn) -> None:
+    def _hold(self, turn: Turn) -> None:
         gang = turn.gang
         there = turn.reserved + len(turn.chosen)
         chosen = {one.queued.pod.uid for one in turn.chosen}
@@ -477,13 +364,13 @@ class Gangs:
         )
         hold = self._holds.get(gang.key)
         if hold is None:
-            hold = self._holds[gang.key] = _Hold(turn.plugin, gang, turn.rank, set(), turn.bound)
+            hold = self._holds[gang.key] = Hold(turn.plugin, gang, turn.rank, set(), turn.bound)
         hold.uids |= chosen
         for one in turn.chosen:
             self._host.hold(one, {HOLDER + turn.plugin: permitted})
         self._refuse_others(turn, words)
 
-    def _refuse_others(self, turn: _Turn, words: str) -> None:
+    def _refuse_others(self, turn: Turn, words: str) -> None:
         """Those without a node are queued again, for what each was told."""
         chosen = {one.queued.pod.uid for one in turn.chosen}
         refused = {one.queued.pod.uid: one for one in turn.refused}
@@ -500,9 +387,10 @@ class Gangs:
                 one = refused.get(uid)
                 said = words or f"{turn.gang.title}: no room for it beside the others"
                 message = said if one is None else f"{said}. {one.why}"
-                self._host.reject(queued, message, self._plugins(turn))
+                nominated = "" if uid in turn.broken else None
+                self._host.reject(queued, message, self._plugins(turn), nominated)
 
-    def _fail(self, turn: _Turn) -> None:
+    def _fail(self, turn: Turn) -> None:
         gang = turn.gang
         self._give_back(turn)
         words = why_unfit(gang.title, gang.minimum, turn.most, gang.within)
@@ -511,13 +399,15 @@ class Gangs:
             words += f"; no room for {_named(names)}"
         if turn.cut_short:
             words += "; not all ways were tried, there are too many"
+        if not turn.keeps_promises:
+            self._break_promises(turn)
         if turn.reserved < gang.minimum:
             self._failed_now(gang)
         else:
             words = f"{gang.title}: no room for more members in its {gang.within}"
         self._refuse_others(turn, f"{words} ({gang.place})")
 
-    def _plugins(self, turn: _Turn) -> frozenset[str]:
+    def _plugins(self, turn: Turn) -> frozenset[str]:
         """Whose events may help a gang that does not fit: of all who rejected any member."""
         return frozenset({turn.plugin}).union(*[one.plugins for one in turn.refused])
 
@@ -531,7 +421,7 @@ class Gangs:
             oldest, _ = self._failed.popitem(last=False)
             self._cache.remove_object("GangFailure", "/".join(oldest))
 
-    def _give_back(self, turn: _Turn) -> None:
+    def _give_back(self, turn: Turn) -> None:
         """Nobody keeps a node. Who was asked meanwhile may not have counted with the room."""
         for one in reversed(turn.chosen):
             self._host.give_back(one, tell=self._slices > 0)
@@ -539,10 +429,17 @@ class Gangs:
         for queued in turn.members:
             self._promise_again(turn, queued)
 
-    def _promise_again(self, turn: _Turn, queued: QueuedPod) -> None:
+    def _promise_again(self, turn: Turn, queued: QueuedPod) -> None:
         node = turn.promised.get(queued.pod.uid)
         if node is not None:
             self._cache.nominate(queued.pod, node)
+
+    def _break_promises(self, turn: Turn) -> None:
+        """A gang that failed claims no node any longer."""
+        for uid in turn.promised:
+            self._cache.withdraw(uid)
+        turn.broken = frozenset(turn.promised)
+        turn.promised.clear()
 
     def _waits(self, queued: QueuedPod) -> bool:
         """False: it is gone, or bound by somebody else."""
@@ -577,7 +474,7 @@ class Gangs:
             elif not hold.uids:
                 del self._holds[key]
 
-    def _lost(self, key: Hashable, hold: _Hold) -> str | None:
+    def _lost(self, key: Hashable, hold: Hold) -> str | None:
         """Why a gang cannot wait any longer; None: it can."""
         for uid in [one for one in hold.uids if self._permits.get(one) is None]:
             hold.uids.discard(uid)

@@ -1,0 +1,287 @@
+"""What stands beside nodes and the pods on them: pods that wait, are promised, or have finished.
+
+Kept only where somebody attends to it, so that it costs nothing where nobody reads it. What is read
+of a node this way is in no column of it: a change is told as one of the node's row.
+
+    queue      waiting or being tried, and on no node             set_queued, remove_queued
+               (`times`: others want to know how often and since when)
+    nominated  waiting, and promised a node                       cache.nominations
+    finished   on a node until within the last hour               set_finished, remove_finished
+    left       the last pod of a name or a workload that went, by the node that it left
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import OrderedDict
+from collections.abc import Callable, Container
+from typing import Final
+
+from engine.cache.columns import TextDictionary
+from engine.cache.nodes import NodeTable
+from engine.cache.nominations import Nominations
+from engine.cache.pods import PodTable
+from engine.framework.podinfo import PodInfo
+from engine.framework.snapshot import PodColumns, QueueTimes
+from engine.framework.workloads import top_owner
+
+QUEUE: Final = "queue"
+TIMES: Final = "times"
+NOMINATED: Final = "nominated"
+FINISHED: Final = "finished"
+PREVIOUS: Final = "previous"
+HEARTBEATS: Final = "heartbeats"
+VOLUMES: Final = "volumes"
+
+FINISHED_SECONDS: Final = 3600.0
+MOST_LEFT: Final = 1 << 16
+_NOWHERE: Final = -1
+#: Objects that are of the node of their name -> who attends to them.
+_OF_NODES: Final = {"Lease": HEARTBEATS, "CSINode": VOLUMES}
+_OWN: Final = ""
+
+
+def _nobody() -> None:
+    """Who is told where nobody is."""
+
+
+class _Table:
+    """Pods by UID in a table of columns, each with the name of its node if it has one."""
+
+    def __init__(self, dictionary: TextDictionary) -> None:
+        self.pods = PodTable(dictionary)
+        self.rows: dict[str, int] = {}
+        self.nodes: dict[str, str] = {}
+
+    def put(self, pod: PodInfo, node: str, node_row: int) -> None:
+        row = self.rows.get(pod.uid)
+        if row is None:
+            self.rows[pod.uid] = self.pods.add(pod, node_row)
+        else:
+            self.pods.fill(row, pod, node_row)
+        self.nodes[pod.uid] = node
+
+    def drop(self, uid: str) -> str | None:
+        """The name of its node, None if it was not here."""
+        row = self.rows.pop(uid, None)
+        if row is None:
+            return None
+        moved = self.pods.remove(row)
+        if moved is not None:
+            self.rows[moved.uid] = row
+        return self.nodes.pop(uid)
+
+    def align(self, nodes: NodeTable) -> None:
+        """Rows of nodes are others now."""
+        for uid, row in self.rows.items():
+            self.pods.move(row, nodes.row(self.nodes[uid]))
+
+
+class Beside:
+    """See the module; `framework.snapshot.Beside`, written by `cache.Cache` alone."""
+
+    def __init__(
+        self,
+        nodes: NodeTable,
+        dictionary: TextDictionary,
+        nominations: Nominations,
+        *,
+        on_node: Container[str],
+        changed: Callable[[int], None],
+    ) -> None:
+        """Nobody attends to anything.
+
+        Args:
+            nodes: the table of nodes.
+            dictionary: that of all columns of texts.
+            nominations: who is promised a node.
+            on_node: the UIDs of pods that have a node.
+            changed: to be told of a row of a node of which something else is read now.
+        """
+        self.attends: frozenset[str] = frozenset()
+        self.version = 0
+        """Changes with every pod that comes, goes, or has other times."""
+        self.touched: set[str] = set()
+        """UIDs of pods of the queue of which something else is read than when it was taken."""
+        self.on_news: Callable[[], None] = _nobody
+        """Called when the queue or a promise changed: no event of the server's says so."""
+        self._nodes = nodes
+        self._dictionary = dictionary
+        self._nominations = nominations
+        self._on_node = on_node
+        self._changed = changed
+        self._layout = nodes.layout
+        self._times: dict[str, QueueTimes] = {}
+        self._queued = _Table(dictionary)
+        self._finished = _Table(dictionary)
+        # Those that finished, the first to be forgotten first; some may be gone already.
+        self._ending: list[tuple[float, str]] = []
+        self._promised: tuple[tuple[int, int], PodTable] | None = None
+        self._left: OrderedDict[tuple[str, str, str], str] = OrderedDict()
+
+    def attend(self, to: frozenset[str]) -> None:
+        """From now on this is kept, and nothing else."""
+        gone = self.attends - to
+        self.attends = to
+        if QUEUE in gone:
+            self._times.clear()
+            self.touched.clear()
+            self._queued = _Table(self._dictionary)
+        if FINISHED in gone:
+            self._finished = _Table(self._dictionary)
+            self._ending.clear()
+        if PREVIOUS in gone:
+            self._left.clear()
+        if gone:
+            self.version += 1
+
+    # ---- reading ---------------------------------------------------------------------------
+
+    def pods(self, table: str) -> PodColumns:
+        """See `framework.snapshot.Beside.pods`."""
+        if table == QUEUE:
+            return self._queued.pods
+        if table == NOMINATED:
+            return self._nominated()
+        self._aligned()
+        return self._finished.pods
+
+    def row(self, uid: str) -> int:
+        """See `framework.snapshot.Beside.row`."""
+        return self._queued.rows.get(uid, _NOWHERE)
+
+    def times(self, uid: str) -> QueueTimes | None:
+        """See `framework.snapshot.Beside.times`."""
+        return self._times.get(uid)
+
+    def previous_node(self, pod: PodInfo) -> str | None:
+        """See `framework.snapshot.Beside.previous_node`."""
+        return next((self._left[key] for key in _names(pod) if key in self._left), None)
+
+    # ---- changes ---------------------------------------------------------------------------
+
+    def set_queued(self, pod: PodInfo, times: QueueTimes) -> None:
+        """The pod is in the queue, or is being tried."""
+        row, before = self.row(pod.uid), self._times.get(pod.uid)
+        news = row == _NOWHERE or self._queued.pods.pod(row) is not pod
+        if news or (TIMES in self.attends and times != before):
+            self._touch(pod.uid)
+        self._times[pod.uid] = times
+        # Pods that wait are on no node, and any row that is one counts them.
+        self._queued.put(pod, "", _NOWHERE if pod.uid in self._on_node else 0)
+        self.version += 1
+
+    def remove_queued(self, uid: str) -> None:
+        """The pod waits no longer."""
+        if self._times.pop(uid, None) is not None:
+            self._queued.drop(uid)
+            self._touch(uid)
+            self.version += 1
+
+    def placed(self, uid: str, *, placed: bool) -> None:
+        """A pod got a node, or has it no longer."""
+        row = self._queued.rows.get(uid)
+        if row is not None:
+            self._queued.pods.move(row, _NOWHERE if placed else 0)
+            self._touch(uid)
+            self.version += 1
+
+    def take_touched(self) -> set[str]:
+        """`touched`, which is empty from now on."""
+        touched = self.touched
+        if touched:
+            self.touched = set()
+        return touched
+
+    def promised(self, *nodes: str) -> None:
+        """A promise of one of these nodes came or went."""
+        if NOMINATED in self.attends:
+            self._tell(*nodes)
+            self.on_news()
+
+    def set_finished(self, pod: PodInfo, at: float) -> None:
+        """The pod has finished then; it is forgotten an hour later."""
+        node = pod.pod.spec.node_name
+        known = pod.uid in self._finished.rows
+        self._finished.put(pod, node, self._nodes.row(node))
+        if not known:
+            heapq.heappush(self._ending, (at, pod.uid))
+        self._tell(node)
+
+    def remove_finished(self, uid: str) -> None:
+        """The pod is gone."""
+        node = self._finished.drop(uid)
+        if node is not None:
+            self._tell(node)
+
+    def expire(self, now: float) -> None:
+        """Forgets those that finished more than an hour ago."""
+        while self._ending and self._ending[0][0] < now - FINISHED_SECONDS:
+            self.remove_finished(heapq.heappop(self._ending)[1])
+
+    def leaves(self, pod: PodInfo, node: str) -> None:
+        """The pod leaves its node, or is going to."""
+        if PREVIOUS not in self.attends:
+            return
+        for key in _names(pod):
+            self._left[key] = node
+            self._left.move_to_end(key)
+        while len(self._left) > MOST_LEFT:
+            self._left.popitem(last=False)
+        self.version += 1
+
+    def object_changed(self, kind: str, name: str) -> None:
+        """An object came, went or changed."""
+        if _OF_NODES.get(kind) in self.attends:
+            self._tell(name)
+
+    def namespace_changed(self, name: str) -> None:
+        """Another namespace has this name, or says something else."""
+        self._queued.pods.namespace_changed(name)
+        self._aligned()
+        for row in self._finished.pods.namespace_changed(name).tolist():
+            self._changed(row)
+        self._promised = None
+
+    def recode(self, dictionary: TextDictionary) -> None:
+        """Codes all texts anew, in another dictionary."""
+        self._dictionary = dictionary
+        for table in (self._queued, self._finished):
+            table.pods.recode(dictionary)
+        self._promised = None
+
+    # ---- inside ----------------------------------------------------------------------------
+
+    def _touch(self, uid: str) -> None:
+        self.touched.add(uid)
+        self.on_news()
+
+    def _aligned(self) -> None:
+        if self._layout != self._nodes.layout:
+            self._layout = self._nodes.layout
+            self._finished.align(self._nodes)
+
+    def _nominated(self) -> PodTable:
+        """Promises are few and seldom: the table is made anew when one comes or goes."""
+        seen = self._nominations.version, self._nodes.layout
+        if self._promised is None or self._promised[0] != seen:
+            table = PodTable(self._dictionary)
+            for node, pods in self._nominations.each():
+                for pod in pods:
+                    table.add(pod, self._nodes.row(node))
+            self._promised = seen, table
+        return self._promised[1]
+
+    def _tell(self, *nodes: str) -> None:
+        self.version += 1
+        for node in filter(None, nodes):
+            row = self._nodes.row(node)
+            if row != _NOWHERE:
+                self._changed(row)
+
+
+def _names(pod: PodInfo) -> list[tuple[str, str, str]]:
+    """By what a predecessor is known: the pod's own name first, then its workload."""
+    owner = top_owner(pod)
+    own = (pod.namespace, _OWN, pod.name)
+    return [own] if owner is None else [own, (pod.namespace, *owner)]

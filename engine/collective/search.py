@@ -1,0 +1,141 @@
+"""Whom to evict for a pod as a rule says: the search, and the choice by the rule's keys.
+
+Node by node first (`victims.plan`). Where that helps on no node and the rule says `across`, the
+pods of two nodes at once, then of three, up to four (`across`). What is tried and in which order
+follows from the snapshot alone, so that the same snapshot gives the same victims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from msgspec import Struct, field
+from numpy.typing import NDArray
+
+from dsl.collective import Evictions
+from engine.collective.across import across
+from engine.collective.ranking import Ranking
+from engine.collective.victims import Budget, Hunt, Kinds, Plans, plan, starts_of
+from engine.framework.interface import Trial
+from engine.framework.podinfo import PodInfo
+from engine.framework.snapshot import PodColumns, Snapshot
+
+#: Dry runs that one search makes at most; a node, or a set of nodes, that was begun is finished.
+MOST_RUNS: Final = 1_000
+
+
+class Preemption(Struct, frozen=True):
+    """What a search for victims found.
+
+    Attributes:
+        row: the node row to nominate; -1 where nothing helps.
+        victims: the pods to evict.
+        violations: how many of them a disruption budget protects.
+        runs: dry runs that it took, those apart that vectors answered.
+        cut_short: whether the bound on dry runs ended the search.
+        reasons: why nothing helps, by nodes.
+    """
+
+    row: int = -1
+    victims: tuple[PodInfo, ...] = ()
+    violations: int = 0
+    runs: int = 0
+    cut_short: bool = False
+    reasons: Mapping[str, int] = field(default_factory=dict)
+
+
+def search(
+    evictions: Evictions,
+    snapshot: Snapshot,
+    trial: Trial,
+    *,
+    rows: NDArray[np.intp],
+    budgets: Sequence[Budget] = (),
+) -> Preemption:
+    """Finds the cheapest victims.
+
+    Args:
+        evictions: who may go, and what that costs.
+        snapshot: the cluster as it is.
+        trial: the filters for the pod.
+        rows: the nodes that evictions could help on.
+        budgets: disruption budgets.
+
+    Complexity: that of `victims.plan`, and at most `MOST_RUNS` dry runs and those of one more node.
+    """
+    hunt = hunt_of(evictions, snapshot)
+    plans = plan(snapshot, rows, hunt, budgets, trial, most=MOST_RUNS)
+    one = _cheapest(evictions, [plans])
+    if one is not None or evictions.across == 1 or not evictions.ordered:
+        return one or _nothing(plans, plans.runs, cut_short=plans.left_out > 0)
+    found = across(plans, hunt, budgets, trial, evictions, MOST_RUNS)
+    some = _cheapest(evictions, found.plans)
+    runs = plans.runs + found.runs
+    if some is None:
+        return _nothing(plans, runs, cut_short=plans.left_out > 0 or found.cut_short)
+    return Preemption(some.row, some.victims, some.violations, runs, found.cut_short)
+
+
+def hunt_of(evictions: Evictions, snapshot: Snapshot) -> Hunt:
+    """Who may go, each node's least expendable pods first."""
+    ordered = np.array(evictions.ordered, np.intp)
+    may_go = np.zeros(snapshot.pods.size, np.bool_)
+    may_go[ordered] = True
+    return Hunt(may_go, Ranking.given(snapshot, ordered[::-1]), Kinds())
+
+
+def _nothing(plans: Plans, runs: int, *, cut_short: bool) -> Preemption:
+    reasons = dict(plans.reasons)
+    if plans.left_out:
+        reasons[f"not tried within {MOST_RUNS} dry runs"] = plans.left_out
+    return Preemption(runs=runs, cut_short=cut_short, reasons=reasons)
+
+
+def _cheapest(evictions: Evictions, several: Sequence[Plans]) -> Preemption | None:
+    """Of all nodes that help the first by the rule's keys."""
+    rows, at = [], []
+    for number, plans in enumerate(several):
+        if evictions.limit is not None:
+            plans.helps &= np.count_nonzero(plans.gone, axis=0) <= evictions.limit
+        left = np.flatnonzero(plans.helps)
+        rows.append(plans.rows[left])
+        at += [(number, one) for one in left.tolist()]
+    if not at:
+        return None
+    outcomes = [outcomes_of(plans, np.flatnonzero(plans.helps)) for plans in several]
+    together = {name: np.concatenate([one[name] for one in outcomes]) for name in outcomes[0]}
+    every = np.concatenate(rows)
+    left = np.arange(len(every))
+    for rank in evictions.ranks:
+        if len(left) == 1:
+            break
+        own = rank(every[left], {name: column[left] for name, column in together.items()})
+        left = left[own == own.min()]
+    number, best = at[int(left[0])]
+    plans = several[number]
+    victims = tuple(plans.victims(best))
+    runs = plans.runs
+    return Preemption(int(plans.rows[best]), victims, int(plans.violations[best]), runs)
+
+
+def outcomes_of(plans: Plans, at: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
+    """What would be evicted from each of some nodes, as the fields `victims.*` of the language."""
+    gone = plans.gone[:, at]
+    priority = plans.values("priority", _priority)[:, at].astype(np.float64)
+    highest = np.where(gone, priority, -np.inf).max(axis=0, initial=-np.inf)
+    # The earliest start among the most important ones: the later, the less is lost.
+    starts = np.where(gone & (priority == highest), plans.values("start", starts_of)[:, at], np.nan)
+    earliest = np.where(np.isnan(starts), np.inf, starts).min(axis=0, initial=np.inf)
+    return {
+        "victims.pdb_violations": plans.violations[at].astype(np.float64),
+        "victims.max_priority": highest,
+        "victims.sum_priority": np.where(gone, priority, 0.0).sum(axis=0),
+        "victims.count": np.count_nonzero(gone, axis=0).astype(np.float64),
+        "victims.latest_start": np.where(np.isinf(earliest), np.nan, earliest),
+    }
+
+
+def _priority(pods: PodColumns, rows: NDArray[np.intp]) -> NDArray[np.int64]:
+    return pods.priority[rows]

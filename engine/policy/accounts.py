@@ -1,0 +1,268 @@
+"""Who uses how much of which quota: accounts that follow pods, and the quotas a pod finds.
+
+An account counts a pod from the cycle that gave it a node until it is gone: assumed, bound and
+terminating. ElasticQuota objects are those of their namespace; of several there the first by name
+counts.
+
+Accounts are sums brought up to date pod by pod (`PodColumns.ledger`), as long as whose quota a pod
+is of follows from the pod and its namespace. Otherwise (a left side that reads the time) the pods
+are summed up anew, by columns, for each snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from dsl.collective import Amounts, Limits, Pool, QuotaUse, pool_of
+from dsl.functions import parse_quantity
+from dsl.schema import request_unit
+from dsl.types import is_missing, scale_of
+from engine.collective.quotas import over_maximum, over_minimum_with_pod
+from engine.framework.podinfo import PodInfo
+from engine.framework.snapshot import Snapshot
+from engine.objects import ElasticQuota, ResourceList
+
+KIND: Final = ElasticQuota.__name__
+Key = str | float
+Owner = Callable[[PodInfo], Key | None]
+Sums = Callable[[Sequence[str]], Mapping[Key, Amounts]]
+"""What pods with a node use of some resources, by owner."""
+_NOTHING: Final[Amounts] = {}
+
+
+class Account:
+    """What the pods with a node use, by owner. Implements `framework.snapshot.Ledger`."""
+
+    def __init__(self, owner: Owner, *, of_namespaces: bool) -> None:
+        self._owner = owner
+        self.of_namespaces = of_namespaces
+        self.used: dict[Key, dict[str, int]] = {}
+        self._pods: dict[Key, int] = {}
+        self.limits: Mapping[Key, Limits] | None = None
+        """Whose use `pool` sums up; None: everybody's."""
+        self.pool: dict[str, int] = {}
+
+    def count(self, pod: PodInfo, sign: int) -> None:
+        """A pod came (1) or went (-1)."""
+        key = self._owner(pod)
+        if key is None:
+            return
+        own = self.used.setdefault(key, {})
+        for name, amount in pod.requests.items():
+            own[name] = own.get(name, 0) + sign * amount
+            self._add(key, name, sign * amount)
+        self._pods[key] = self._pods.get(key, 0) + sign
+        if not self._pods[key]:
+            del self._pods[key], self.used[key]
+
+    def _add(self, key: Key, name: str, amount: int) -> None:
+        if self.limits is None or key in self.limits:
+            self.pool[name] = self.pool.get(name, 0) + amount
+
+    def limit(self, limits: Mapping[Key, Limits]) -> None:
+        """From now on these are the quotas that there are. Linear in the owners."""
+        self.limits = limits
+        self.pool = {}
+        for key, own in self.used.items():
+            for name, amount in own.items():
+                self._add(key, name, amount)
+
+
+class _Everyone(Mapping[Key, Limits]):
+    """The same limits for all owners that pods name."""
+
+    def __init__(self, limits: Limits, used: Mapping[Key, Amounts], key: Key | None) -> None:
+        self._limits = limits
+        self._used = used
+        self._key = key
+
+    def __getitem__(self, key: Key) -> Limits:
+        if key != self._key and key not in self._used:
+            raise KeyError(key)
+        return self._limits
+
+    def __iter__(self) -> Iterator[Key]:
+        yield from self._used
+        if self._key is not None and self._key not in self._used:
+            yield self._key
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+class Book:
+    """The accounts of one quota, or of all ElasticQuota objects.
+
+    Args:
+        name: tells it from all others.
+        own: the limits that it gives to every owner itself; None: objects have them.
+        of_namespaces: whether `owner` looks at the pod's namespace, not at its name alone.
+        elastic: whether what promised pods will use counts.
+    """
+
+    def __init__(
+        self, name: str, own: Limits | None, *, of_namespaces: bool = False, elastic: bool = True
+    ) -> None:
+        self._name = name
+        self._own = own
+        self._of_namespaces = of_namespaces
+        self._elastic = elastic
+        self._objects: tuple[object, int, _Objects] | None = None
+
+    def use(
+        self, pod: PodInfo, snapshot: Snapshot, owner: Owner, sums: Sums | None = None
+    ) -> QuotaUse:
+        """The quotas as the pod finds them, and what it would add.
+
+        A lookup, but for pods that are promised a node, and with `sums`, which are asked where
+        accounts do not follow pods.
+        """
+        key = owner(pod)
+        limits, used, pool = self._standing(key, snapshot, owner, sums)
+        own = key if key is not None and key in limits else None
+        before, nominated = self._promised(own, limits, pod, snapshot, owner)
+        return QuotaUse(
+            key=own,
+            limits=limits,
+            used=used,
+            pool=pool,
+            asked=pod.requests,
+            before=before,
+            nominated=nominated,
+        )
+
+    def _standing(
+        self, key: Key | None, snapshot: Snapshot, owner: Owner, sums: Sums | None
+    ) -> tuple[Mapping[Key, Limits], Mapping[Key, Amounts], Pool]:
+        if sums is not None:
+            return self._summed(key, snapshot, sums)
+        account = self.account(snapshot, owner)
+        if self._own is None:
+            objects = self._quotas(snapshot)
+            if account.limits is not objects.limits:
+                account.limit(objects.limits)
+            return objects.limits, account.used, Pool(account.pool, objects.minimum)
+        owners = len(account.used) + (key is not None and key not in account.used)
+        guaranteed = {name: least * owners for name, least in self._own.minimum.items()}
+        limits = _Everyone(self._own, account.used, key)
+        return limits, account.used, Pool(account.pool, guaranteed)
+
+    def _summed(
+        self, key: Key | None, snapshot: Snapshot, sums: Sums
+    ) -> tuple[Mapping[Key, Limits], Mapping[Key, Amounts], Pool]:
+        objects = self._quotas(snapshot).limits
+        every = objects.values() if self._own is None else (self._own,)
+        used = sums(sorted({name for one in every for name in (*one.minimum, *one.maximum)}))
+        limits = objects if self._own is None else _Everyone(self._own, used, key)
+        return limits, used, pool_of(limits, used)
+
+    def account(self, snapshot: Snapshot, owner: Owner) -> Account:
+        """The sums over pods, of all snapshots of a cluster the same."""
+        found = snapshot.pods.ledger(
+            self._name, lambda: Account(owner, of_namespaces=self._of_namespaces)
+        )
+        assert isinstance(found, Account)
+        return found
+
+    def _quotas(self, snapshot: Snapshot) -> _Objects:
+        known = self._objects
+        there, version = snapshot.objects(KIND), snapshot.objects_version(KIND)
+        if known is None or known[0] is not there or known[1] != version:
+            known = self._objects = there, version, _objects(there)
+        return known[2]
+
+    def _promised(
+        self,
+        key: Key | None,
+        limits: Mapping[Key, Limits],
+        pod: PodInfo,
+        snapshot: Snapshot,
+        owner: Owner,
+    ) -> tuple[Amounts, Mapping[Key, Amounts]]:
+        """What nominated pods will take: of the pod's own quota before it, and of others."""
+        if not len(snapshot.nominations) or not self._elastic:
+            return _NOTHING, {}
+        before: dict[str, int] = {}
+        others: dict[Key, dict[str, int]] = {}
+        for one in snapshot.nominations:
+            theirs = owner(one) if one.uid != pod.uid else None
+            if theirs is None or theirs not in limits:
+                continue
+            if theirs != key:
+                _add(others.setdefault(theirs, {}), one.requests)
+            elif one.priority >= pod.priority:
+                _add(before, one.requests)
+        return before, others
+
+
+def _add(to: dict[str, int], amounts: Mapping[str, int]) -> None:
+    for name, amount in amounts.items():
+        to[name] = to.get(name, 0) + amount
+
+
+# ---- objects -------------------------------------------------------------------------------------
+
+
+class _Objects(Struct, frozen=True, eq=False):
+    """The ElasticQuotas by namespace, and what they guarantee together."""
+
+    limits: Mapping[Key, Limits]
+    minimum: Amounts
+
+
+def _objects(there: Mapping[str, ElasticQuota]) -> _Objects:
+    limits: dict[Key, Limits] = {}
+    for _, one in sorted(there.items()):
+        own = Limits(amounts_of(one.spec.min), amounts_of(one.spec.max))
+        limits.setdefault(one.metadata.namespace, own)
+    return _Objects(limits, pool_of(limits, {}).minimum)
+
+
+def amounts_of(given: ResourceList | None) -> Amounts:
+    """Quantities in base units; what cannot be read is not there."""
+    read = {
+        name: parse_quantity(str(text)) * scale_of(request_unit(name))
+        for name, text in (given or {}).items()
+    }
+    return {name: amount for name, amount in read.items() if not is_missing(amount)}
+
+
+#: The ElasticQuota of a pod's namespace, as `quota.*` and `quota: by pod.namespace` read it.
+BY_NAMESPACE: Final = "quota of the namespace"
+
+
+def namespace_of(pod: PodInfo) -> str:
+    """The owner of a pod where quotas are those of namespaces."""
+    return pod.namespace
+
+
+# ---- what policies read of it --------------------------------------------------------------------
+
+_BOOK: Final = Book(BY_NAMESPACE, None)
+
+
+def quota_name(pod: PodInfo, snapshot: Snapshot) -> str | None:
+    """`quota.name`: the first by name of the pod's namespace."""
+    there = snapshot.objects_by(KIND, "namespace", lambda one: str(one.metadata.namespace))
+    return min((one.metadata.name for one in there.get(pod.namespace, {}).values()), default=None)
+
+
+def quota_amounts(name: str, pod: PodInfo, snapshot: Snapshot) -> tuple[tuple[str, float], ...]:
+    """`quota.min`, `quota.max` and `quota.used` by resource, in base units."""
+    use = _BOOK.use(pod, snapshot, namespace_of)
+    if use.key is None:
+        return ()
+    own = use.limits[use.key]
+    if name == "used":
+        used = use.used.get(use.key, {})
+        return tuple((one, float(used.get(one, 0))) for one in sorted({*own.minimum, *own.maximum}))
+    return tuple(sorted((own.minimum if name == "min" else own.maximum).items()))
+
+
+def quota_flag(name: str, pod: PodInfo, snapshot: Snapshot) -> bool:
+    """`quota.over_max_with_pod` and `quota.over_min_with_pod`."""
+    use = _BOOK.use(pod, snapshot, namespace_of)
+    return bool(over_maximum(use) if name == "over_max_with_pod" else over_minimum_with_pod(use))

@@ -1,0 +1,107 @@
+"""What policies read that no row of the snapshot holds: objects of other kinds, by node or pod."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from dsl.types import MISSING
+from engine.framework.podinfo import PodInfo
+from engine.framework.snapshot import FloatColumn, Snapshot
+from engine.framework.workloads import top_owner
+from engine.objects import CSINode
+from engine.ondemand import Lease, Workload, scale_kind
+from engine.policy.podreads import epoch_seconds
+
+
+def workload_object(pod: PodInfo, snapshot: Snapshot) -> Workload | None:
+    """The object that the pod's top owner is, if it is known."""
+    owner = top_owner(pod)
+    if owner is None:
+        return None
+    kind, name = owner
+    found: Workload | None = snapshot.objects(scale_kind(kind)).get(f"{pod.namespace}/{name}")
+    return found
+
+
+def workload_texts(pod: PodInfo, snapshot: Snapshot, part: str) -> Mapping[str, str]:
+    """Labels or annotations of the pod's workload."""
+    found = workload_object(pod, snapshot)
+    if found is None:
+        return {}
+    meta = found.metadata
+    return (meta.labels if part == "label" else meta.annotations) or {}
+
+
+def workload_replicas(pod: PodInfo, snapshot: Snapshot) -> float:
+    """How many pods the pod's workload asks for."""
+    found = workload_object(pod, snapshot)
+    return MISSING if found is None or found.replicas is None else float(found.replicas)
+
+
+class NodeObjects:
+    """A number for each node off the object of its name; read again when the object changed."""
+
+    def __init__(self, kind: str, of: Callable[[Any], float]) -> None:
+        self._kind = kind
+        self._of = of
+        self._seen = -1, -1
+        self._column: FloatColumn = np.empty(0)
+
+    def column(self, snapshot: Snapshot, prefix: str = "") -> FloatColumn:
+        """(N,) the numbers, NaN without an object; `prefix` stands before the names of objects."""
+        nodes = snapshot.nodes
+        seen = snapshot.layout, snapshot.objects_version(self._kind)
+        if seen == self._seen and len(self._column) == nodes.size:
+            return self._column
+        objects = snapshot.objects(self._kind)
+        same = seen[0] == self._seen[0] and len(self._column) == nodes.size
+        changed = snapshot.objects_changed(self._kind, self._seen[1]) if same else None
+        if changed is None:
+            changed = list(objects)
+            self._column = np.full(nodes.size, MISSING)
+        else:
+            self._column = self._column.copy()
+        for key in changed:
+            row = nodes.row(key.removeprefix(prefix))
+            if row >= 0:
+                found = objects.get(key)
+                self._column[row] = MISSING if found is None else self._of(found)
+        self._column.flags.writeable = False
+        self._seen = seen
+        return self._column
+
+
+def _limit(node: CSINode) -> float:
+    counts = [
+        one.allocatable.count
+        for one in node.spec.drivers or ()
+        if one.allocatable is not None and one.allocatable.count is not None
+    ]
+    return float(sum(counts)) if counts else MISSING
+
+
+def _renewed(lease: Lease) -> float:
+    return epoch_seconds(lease.spec.renew_time)
+
+
+LEASES: Final = "kube-node-lease"
+"""The namespace of the leases of nodes."""
+
+
+class OfNodes:
+    """All such numbers of nodes, kept from snapshot to snapshot."""
+
+    def __init__(self) -> None:
+        self._heartbeats = NodeObjects("Lease", _renewed)
+        self._limits = NodeObjects("CSINode", _limit)
+
+    def heartbeats(self, snapshot: Snapshot) -> FloatColumn:
+        """(N,) when each node's lease was renewed."""
+        return self._heartbeats.column(snapshot, f"{LEASES}/")
+
+    def volume_limits(self, snapshot: Snapshot) -> FloatColumn:
+        """(N,) how many volumes the drivers of each node can attach."""
+        return self._limits.column(snapshot)

@@ -1,0 +1,220 @@
+"""What policies do for a pod that fits nowhere: a PostFilter before the profile's own.
+
+Of all policies, in their order, the first `preempt:` whose left side holds decides; if there is
+none, the first elastic quota takes back what it lent. The search for victims is that of
+`engine.collective`. Where no line has a say, the next PostFilter is asked.
+
+Of two pods that could evict each other neither does: the one that runs stays, or they would take
+turns for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from msgspec import Struct, structs
+from numpy.typing import NDArray
+
+from dsl.collective import Claims, Evictions
+from dsl.plan import Plan, PreemptRule, RuleBase
+from engine.collective.quotas import reclaim
+from engine.collective.search import Preemption, search
+from engine.framework.asking import Unfit
+from engine.framework.decision import PostFilterResult, Rejections
+from engine.framework.effects import Evict
+from engine.framework.events import Action, ClusterEvent, ClusterEventWithHint, Resource
+from engine.framework.interface import UNSHARED, Points, Trial, WhatIf
+from engine.framework.podinfo import PodInfo
+from engine.framework.snapshot import Snapshot
+from engine.framework.status import Status, unresolvable, unschedulable
+from engine.framework.trials import nominated_node
+from engine.plugins.default_preemption import (
+    budgets_of,
+    gate,
+    hopeless_words,
+    ineligible,
+    is_evicted,
+    never_by_itself,
+    potential_rows,
+)
+from engine.policy.plugin import Worlds, place_of
+from engine.policy.quotas import Quota
+
+NAME: Final = "PolicyPreemption"
+_FREED: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
+_NOT_OURS: Final = PostFilterResult(unschedulable())
+#: What rules may read of the pod, that pods which are alike in it are alike to them.
+_ALIKE: Final = frozenset({"pod.priority", "pod.namespace"})
+#: Victims that could evict the pod in turn, before the search is given up.
+_MOST_MUTUAL: Final = 8
+_MUTUAL: Final = "Its victims could evict it in turn"
+
+
+class Said(Struct, frozen=True, eq=False):
+    """The rule that decides about a pod, and who may go; None: nobody."""
+
+    rule: RuleBase
+    evictions: Evictions | None
+
+
+class PolicyPreemption:
+    """See the module."""
+
+    name: Final = NAME
+
+    def __init__(self, plans: Sequence[Plan], worlds: Worlds) -> None:
+        """The policies in their order."""
+        self._rules = [rule for plan in plans for rule in plan.preempts]
+        self._lending = [
+            Quota(rule, worlds) for plan in plans for rule in plan.quotas if rule.core.elastic
+        ]
+        self._worlds = worlds
+        own = {read for rule in self._rules for read in rule.reads if read.startswith("pod.")}
+        self._alike = own <= _ALIKE
+
+    def points(self) -> Points:
+        """What wakes the pod are the events of the plugins that rejected it."""
+        return Points(
+            events=(ClusterEventWithHint(_FREED, never_by_itself),),
+            pre_enqueue=gate,
+            post_filter=self._post_filter,
+            rescue_key=self._rescue_key,
+        )
+
+    def _rescue_key(self, pod: PodInfo) -> Hashable:
+        return pod.namespace if self._alike else UNSHARED
+
+    def decides(self, pod: PodInfo, snapshot: Snapshot) -> Said | None:
+        """Who may be evicted for the pod, and which rule says so; None: no rule does."""
+        subject, world = self._worlds.subject(pod, snapshot), self._worlds.of(snapshot)
+        rule = self._rule_of(pod, snapshot)
+        if rule is not None:
+            return Said(rule, rule.evictions(subject, world))
+        for quota in self._lending:
+            use = quota.use(pod, snapshot)
+            claims = quota.rule.claims(subject, world, use)
+            return Said(quota.rule, reclaim(use, _with_leaving(claims, snapshot)))
+        return None
+
+    def _rule_of(self, pod: PodInfo, snapshot: Snapshot) -> PreemptRule | None:
+        subject, world = self._worlds.subject(pod, snapshot), self._worlds.of(snapshot)
+        return next((one for one in self._rules if one.prepare(subject, world) is not None), None)
+
+    def _post_filter(
+        self, pod: PodInfo, snapshot: Snapshot, rejections: Rejections, what_if: WhatIf
+    ) -> PostFilterResult:
+        said = self.decides(pod, snapshot)
+        if said is None:
+            return _NOT_OURS
+        place = place_of(said.rule)
+        if said.evictions is None:
+            return _ended(place, "this pod evicts nobody")
+        why_not = ineligible(pod, snapshot, rejections)
+        if why_not:
+            return _ended(place, why_not)
+        try:
+            trial = what_if(pod, snapshot)
+        except Unfit as unfit:
+            nodes = unfit.fit_error.nodes
+            return _hopeless(place, nodes, nodes, {unfit.fit_error.pre_filter_message: nodes})
+        if _leaves_enough(pod, snapshot, trial):
+            return _ended(place, "waiting for its victims to be gone")
+        rows = potential_rows(snapshot, rejections)
+        found = self.search(said.evictions, pod, snapshot, trial, rows)
+        if found.row < 0:
+            nodes = rejections.fit_error().nodes
+            return _hopeless(place, nodes, len(rows), found.reasons)
+        return _promise(pod, snapshot, found, place)
+
+    def search(
+        self,
+        evictions: Evictions,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        trial: Trial,
+        rows: NDArray[np.intp],
+    ) -> Preemption:
+        """The cheapest victims, of which none could evict the pod in turn."""
+        pods, spared = snapshot.pods, set[str]()
+        for _ in range(_MOST_MUTUAL):
+            left = [row for row in evictions.ordered if pods.pod(row).uid not in spared]
+            evictions = structs.replace(evictions, ordered=tuple(left)) if spared else evictions
+            found = search(evictions, snapshot, trial, rows=rows, budgets=budgets_of(snapshot))
+            mutual = {one.uid for one in found.victims if self._evicts(one, pod, snapshot, found)}
+            if not mutual:
+                break
+            spared |= mutual
+        else:
+            found = Preemption()
+        if found.row < 0 and spared:
+            found = structs.replace(found, reasons={_MUTUAL: len(rows)})
+        return found
+
+    def _evicts(self, victim: PodInfo, pod: PodInfo, snapshot: Snapshot, found: Preemption) -> bool:
+        """Whether the victim could evict the pod if that was where it is to be."""
+        rule = self._rule_of(victim, snapshot)
+        if rule is None:
+            return False
+        there = snapshot.overlay(found.row, add=[pod])
+        subject, world = self._worlds.subject(victim, there), self._worlds.of(there)
+        evictions = rule.evictions(subject, world)
+        return evictions is not None and there.pods.size - 1 in evictions.ordered
+
+
+def preempts(plan: Plan) -> bool:
+    """Whether a policy says whom a pod may evict."""
+    return bool(plan.preempts) or any(one.core.elastic for one in plan.quotas)
+
+
+def _with_leaving(claims: Claims, snapshot: Snapshot) -> Claims:
+    """The same with those that are being evicted, whose deletion the server does not show yet."""
+    leaving = claims.leaving
+    for uid, node in snapshot.nominations.leaving.items():
+        row = snapshot.nodes.row(node)
+        there = snapshot.pods.on(row).tolist() if row >= 0 else []
+        rows = [one for one in there if snapshot.pods.pod(one).uid == uid]
+        leaving = leaving | np.isin(claims.ordered, rows)
+    return structs.replace(claims, leaving=leaving)
+
+
+def _leaves_enough(pod: PodInfo, snapshot: Snapshot, trial: Trial) -> bool:
+    """Whether the pod has its promised node once those are gone that were evicted already."""
+    row = snapshot.nodes.row(nominated_node(pod, snapshot))
+    if row < 0:
+        return False
+    pods = snapshot.pods
+    going = np.flatnonzero(pods.flag("evicted", lambda one: is_evicted(one.pod)) & (pods.node >= 0))
+    if not len(going):
+        return False
+    stand = trial.at(row)
+    for one in going.tolist():
+        stand.move([pods.pod(one)], -1, int(pods.node[one]))
+    return stand.fits()
+
+
+def _promise(pod: PodInfo, snapshot: Snapshot, found: Preemption, place: str) -> PostFilterResult:
+    node = snapshot.nodes.name(found.row)
+    count = f"{len(found.victims)} victim{'s' if len(found.victims) != 1 else ''}"
+    words = f"{pod.pod.spec.scheduler_name}: preempting to accommodate {pod.key} ({place})"
+    promised = snapshot.nominations.on(node)
+    return PostFilterResult(
+        Status.SUCCESS,
+        nominated=node,
+        evictions=tuple([Evict(one, pod, words) for one in found.victims]),
+        clears=tuple([one for one in promised if one.priority < pod.priority]),
+        message=f"preemption ({place}): node {node} is promised, evicting {count}",
+    )
+
+
+def _hopeless(place: str, nodes: int, asked: int, reasons: Mapping[str, int]) -> PostFilterResult:
+    words = hopeless_words(nodes, asked, reasons)
+    return PostFilterResult(
+        unresolvable(words), nominated="", message=f"preemption ({place}): {words}"
+    )
+
+
+def _ended(place: str, words: str) -> PostFilterResult:
+    words = f"preemption ({place}): {words}"
+    return PostFilterResult(unresolvable(words), message=words)

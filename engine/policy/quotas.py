@@ -1,0 +1,328 @@
+"""A policy with `quota:` lines as a plugin: it rejects what would exceed them, before any node.
+
+What a quota says of a class of pods is looked up in accounts (`accounts`) in every cycle; the class
+is asked anew only when the answer changes. In questions about pods that leave (`Points.what_if`) a
+quota that a pod exceeds is an amount like those of a node: `QuotaRoom`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+import numpy as np
+from msgspec import Struct, field, structs
+from numpy.typing import NDArray
+
+from dsl import ir
+from dsl.collective import Amounts, Limits, QuotaUse
+from dsl.plan import Plan, QuotaRule
+from engine.collective.quotas import coming, exceeded, over_all_minimums, over_maximum
+from engine.framework.events import (
+    Action,
+    ClusterEvent,
+    ClusterEventWithHint,
+    QueueingHint,
+    Resource,
+    Seen,
+)
+from engine.framework.interface import (
+    ALL_PASS,
+    Points,
+    PreFilterResult,
+    Room,
+    Scope,
+    State,
+    Verdicts,
+)
+from engine.framework.podinfo import PodInfo, make_pod_info
+from engine.framework.snapshot import BoolColumn, IntColumn, PodColumns, Rows, Snapshot
+from engine.framework.status import Code, Status
+from engine.objects import Pod
+from engine.policy.accounts import BY_NAMESPACE, Book, Key, Owner, namespace_of
+from engine.policy.plugin import PolicyPlugin, Worlds, events_of_reads, place_of
+
+_POD: Final = Resource.ASSIGNED_POD
+_FREED: Final = Action.DELETE | Action.UPDATE_POD_SCALE_DOWN | Action.UPDATE_POD_LABEL
+
+
+class Quota:
+    """One `quota:` line over the accounts of a cluster."""
+
+    def __init__(self, rule: QuotaRule, worlds: Worlds) -> None:
+        core = rule.core
+        self.rule = rule
+        self._worlds = worlds
+        own = Limits(dict(core.minimum), dict(core.maximum))
+        self.follows = rule.owner_reads is not None
+        by = core.by if core.guard is None else None
+        self._by_namespace = isinstance(by, ir.Read) and by.field == "pod.namespace"
+        self._book = Book(
+            BY_NAMESPACE if self._by_namespace else f"{rule.source.name} {rule.id} {rule.text}",
+            own if core.minimum or core.maximum else None,
+            of_namespaces=any(one.startswith("namespace.") for one in rule.owner_reads or ()),
+            elastic=core.elastic,
+        )
+
+    def owner(self, snapshot: Snapshot) -> Owner:
+        """Tells whose quota a pod is of."""
+        if self._by_namespace:
+            return namespace_of
+        world = self._worlds.of(snapshot)
+        return lambda pod: self.rule.owner(self._worlds.subject(pod, snapshot), world)
+
+    def use(self, pod: PodInfo, snapshot: Snapshot) -> QuotaUse:
+        """The quotas as the pod finds them."""
+        sums = None
+        if not self.follows:
+            subject, world = self._worlds.subject(pod, snapshot), self._worlds.of(snapshot)
+            sums = partial(self.rule.used, subject, world)
+        return self._book.use(pod, snapshot, self.owner(snapshot), sums)
+
+    def says(self, use: QuotaUse) -> str | None:
+        """Why the pod does not fit; None: it does."""
+        return exceeded(use, elastic=self.rule.core.elastic)
+
+    def rooms(self, use: QuotaUse, snapshot: Snapshot) -> list[Room]:
+        """What is exceeded, as amounts that every node has left of it."""
+        key, nodes = use.key, snapshot.nodes.size
+        assert key is not None
+        short = self.says(use) or ""
+
+        def room(name: str, owners: Collection[Key], limit: float, *used: Amounts) -> Room:
+            taken = sum(int(one.get(name, 0)) for one in used)
+            return QuotaRoom(
+                name,
+                np.full(nodes, math.floor(limit), np.int64),
+                np.full(nodes, taken, np.int64),
+                int(use.asked.get(name, 0)),
+                short,
+                f"{self.rule.id} {len(owners)} {name}",
+                lambda pods, rows: self._are_of(owners, pods, rows, snapshot),
+            )
+
+        own, most = use.used.get(key, {}), use.limits[key].maximum
+        found = [room(name, (key,), most[name], own, use.before) for name in over_maximum(use)]
+        if self.rule.core.elastic:
+            pool = use.pool
+            for name in over_all_minimums(use):
+                owners = tuple(use.limits)
+                found.append(room(name, owners, pool.minimum[name], pool.used, *coming(use)))
+        return found
+
+    def _are_of(
+        self,
+        owners: Collection[Key],
+        pods: PodColumns,
+        rows: NDArray[np.intp],
+        snapshot: Snapshot,
+    ) -> BoolColumn:
+        """Which of some pods are of one of some owners."""
+        owner = self.owner(snapshot)
+        name = f"owner {self.rule.source.name} {self.rule.id} {self.rule.text}"
+        codes = pods.namespace_text(name, lambda pod: _text(owner(pod)))
+        wanted = [snapshot.dictionary.find(_text(one) or "") for one in owners]
+        return np.isin(codes[rows], wanted)
+
+
+def _text(key: Key | None) -> str | None:
+    return key if key is None or isinstance(key, str) else repr(key)
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaRoom(Room):
+    """What a quota has left of a resource, on any node; pods of the quota hold it."""
+
+    quota: str = ""
+    holds: Callable[[PodColumns, NDArray[np.intp]], BoolColumn] | None = None
+
+    @property
+    def title(self) -> str:
+        """See `Room.title`."""
+        return f"quota {self.quota}"
+
+    def held(self, pod: PodInfo) -> int:  # noqa: ARG002 - promised pods are counted in `used`
+        """See `Room.held`."""
+        return 0
+
+    def held_by(self, pods: PodColumns, rows: NDArray[np.intp]) -> IntColumn:
+        """See `Room.held_by`."""
+        assert self.holds is not None
+        return np.where(self.holds(pods, rows), pods.request(self.resource)[rows], 0)
+
+
+class _Moved(Struct, frozen=True):
+    """A quota that a pod exceeds, and what leaves it."""
+
+    quota: Quota
+    use: QuotaUse
+    own: Amounts = field(default_factory=dict)
+    pool: Amounts = field(default_factory=dict)
+
+    def with_pod(self, key: Key | None, pod: PodInfo, sign: int) -> _Moved:
+        """The same once a pod of an owner came (1) or left (-1)."""
+        if key is None or key not in self.use.limits:
+            return self
+        own = _plus(self.own, pod.requests, sign) if key == self.use.key else self.own
+        return structs.replace(self, own=own, pool=_plus(self.pool, pod.requests, sign))
+
+    def why(self) -> str | None:
+        """Why the pod does not fit now."""
+        use, key = self.use, self.use.key
+        assert key is not None
+        used = _plus(use.used.get(key, {}), self.own, 1)
+        pool = structs.replace(use.pool, used=_plus(use.pool.used, self.pool, 1))
+        return self.quota.says(structs.replace(use, used={key: used}, pool=pool))
+
+
+def _plus(amounts: Amounts, more: Amounts, sign: int) -> Amounts:
+    names = {*amounts, *more}
+    return {name: amounts.get(name, 0) + sign * more.get(name, 0) for name in names}
+
+
+class QuotaPlugin(PolicyPlugin):
+    """See the module. The state of its filter is the policy's own and the quotas exceeded."""
+
+    def __init__(self, plan: Plan, worlds: Worlds) -> None:
+        super().__init__(plan, worlds)
+        self.quotas = [Quota(rule, worlds) for rule in plan.quotas]
+        self._plain = not plan.filters and not plan.prefilters
+        self._follow = all(one.follows for one in self.quotas)
+        self._elastic = any(one.rule.core.elastic for one in self.quotas)
+
+    def points(self) -> Points:
+        """Those of the policy's rules, and what quotas add."""
+        base = super().points()
+        freed = ClusterEventWithHint(ClusterEvent(_POD, _FREED), self._hint)
+        quotas = ClusterEventWithHint(ClusterEvent(Resource.ELASTIC_QUOTA, Action.ALL))
+        amounts = self._plain and self._follow
+        return replace(
+            base,
+            events=(*base.events, freed, quotas, *self._events_of_owners()),
+            class_key=self._class_key,
+            key_version=_promises if self._elastic else base.key_version,
+            key_moves=base.key_moves or not self._follow,
+            pre_filter=self._pre_filter,
+            filter=self._filter,
+            with_pod=self._with_pod,
+            what_if=self._what_if,
+            rooms=self._rooms if amounts else None,
+        )
+
+    def _events_of_owners(self) -> Sequence[ClusterEventWithHint]:
+        """What else says whose quota a pod is of: its own fields, namespaces, the time."""
+        reads = frozenset[str]()
+        for one in self.quotas:
+            own = one.rule.owner_reads
+            reads |= one.rule.reads if own is None else own
+        events = events_of_reads(reads) - events_of_reads(frozenset())
+        return [ClusterEventWithHint(event) for event in sorted(events, key=str)]
+
+    # ---- whether a pod fits
+
+    def _exceeded(self, pod: PodInfo, snapshot: Snapshot) -> list[tuple[Quota, QuotaUse, str]]:
+        """The quotas that the pod exceeds, and why."""
+        uses = [(one, one.use(pod, snapshot)) for one in self.quotas]
+        said = [(one, use, one.says(use)) for one, use in uses]
+        return [(one, use, why) for one, use, why in said if why is not None]
+
+    def _class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
+        """Also whose quota the pod is of, what it asks for, and who comes before it there."""
+        base = super()._class_key(pod, snapshot)
+        owners = tuple([one.owner(snapshot)(pod) for one in self.quotas])
+        asked = tuple(sorted(pod.requests.items()))
+        if not self._elastic:
+            return base, owners, asked
+        promised = pod.uid if snapshot.nominations.node_of(pod.uid) else ""
+        return base, owners, asked, pod.priority, promised
+
+    def _pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+        base = super()._pre_filter(pod, snapshot)
+        if base.status.code not in (Code.SUCCESS, Code.SKIP):
+            return base
+        for quota, _, why in self._exceeded(pod, snapshot):
+            return PreFilterResult(self._status(quota, why, pod, snapshot))
+        rules = base.version
+
+        def version(now: Snapshot) -> Hashable:
+            fits = not self._exceeded(pod, now)
+            return fits if rules is None else (fits, rules(now))
+
+        if base.status.code is Code.SKIP:
+            return PreFilterResult(Status.SKIP, version=version)
+        return structs.replace(base, state=(base.state, ()), version=version)
+
+    def _status(self, quota: Quota, why: str, pod: PodInfo, snapshot: Snapshot) -> Status:
+        rule = quota.rule
+        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot)
+        text = rule.message(subject, world)
+        return Status(Code(rule.status), (f"{why if text is None else text} ({place_of(rule)})",))
+
+    # ---- whether it would fit without some pods
+
+    def _what_if(self, pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
+        base = super()._what_if(pod, snapshot)
+        moved = tuple([_Moved(one, use) for one, use, _ in self._exceeded(pod, snapshot)])
+        skips = base.status.code is Code.SKIP
+        if not moved:
+            return base if skips else structs.replace(base, state=(base.state, ()))
+        return PreFilterResult(state=(None if skips else base.state, moved), scope=Scope.ALL)
+
+    def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
+        own, moved = state
+        for one in moved:
+            why = one.why()
+            if why is not None:
+                none = np.zeros(len(np.arange(snapshot.nodes.size)[rows]), np.bool_)
+                return Verdicts.uniform(none, self._status(one.quota, why, pod, snapshot))
+        return ALL_PASS if own is None else super()._filter(own, pod, snapshot, rows)
+
+    def _with_pod(
+        self,
+        state: State,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        row: int,  # noqa: ARG002 - a quota is the same on all nodes
+        sign: int,
+    ) -> State:
+        own, moved = state
+        # What promised pods will use counts already.
+        if not moved or snapshot.nominations.node_of(pod.uid):
+            return state
+        owners = [one.quota.owner(snapshot)(pod) for one in moved]
+        found = [one.with_pod(k, pod, sign) for one, k in zip(moved, owners, strict=True)]
+        return own, tuple(found)
+
+    def _rooms(self, pod: PodInfo, snapshot: Snapshot) -> Sequence[Room]:
+        found: list[Room] = []
+        for quota, use, _ in self._exceeded(pod, snapshot):
+            found += quota.rooms(use, snapshot)
+        return found
+
+    # ---- what wakes it
+
+    def _hint(self, pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
+        """Use falls: of the pod's own quota, or of any if quotas lend each other."""
+        del after
+        if self._elastic or not isinstance(before, Pod):
+            return QueueingHint.QUEUE
+        try:
+            gone = make_pod_info(before)
+        except ValueError:  # what it asked for cannot be read, and counted as far as it can
+            return QueueingHint.QUEUE
+        owners = (one.owner(snapshot) for one in self.quotas)
+        same = any(owner(gone) == owner(pod) for owner in owners)
+        return QueueingHint.QUEUE if same else QueueingHint.SKIP
+
+
+def _promises(snapshot: Snapshot) -> int:
+    """A pod that is promised a node is unlike others of its class."""
+    return snapshot.nominations.version
+
+
+def plugin_of(plan: Plan, worlds: Worlds) -> PolicyPlugin:
+    """A policy as a plugin; what it does not say costs nothing."""
+    return QuotaPlugin(plan, worlds) if plan.quotas else PolicyPlugin(plan, worlds)

@@ -1,0 +1,124 @@
+"""`mode: canary P%`: a policy in force for a stable share of the pods, in shadow for the others.
+
+The share is taken of workloads, so that all pods of one are treated alike; a pod without a workload
+is one by itself. A greater share holds all that a smaller one did, and each policy has its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from hashlib import blake2b
+from types import MappingProxyType
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from dsl.diagnostics import Diagnostic, Severity
+from dsl.plan import (
+    ActionRule,
+    ConditionRule,
+    Parts,
+    PermitRule,
+    Plan,
+    RuleBase,
+    Subject,
+    World,
+)
+from dsl.source import SourceFile, Span
+
+CANARY: Final = "canary"
+SHADOW: Final = "shadow"
+_REMEMBERED: Final = 4096
+_ALL: Final = 100.0
+_BYTES: Final = 8
+_RANGE: Final = 256.0**_BYTES
+#: Statements that are about several pods at once, by the attribute of a plan that holds them.
+_OF_MANY: Final[Mapping[str, str]] = MappingProxyType(
+    {"sorts": "sort:", "preempts": "preempt:", "gangs": "gang:", "quotas": "quota:"}
+)
+_ONE_BY_ONE: Final = ("gates", "prefilters", "filters", "scores", "tiers", "reserves", "permits",
+                      "prebinds", "binds", "postbinds")  # fmt: skip
+Chosen = Callable[[Subject], bool]
+
+
+def in_force(plan: Plan) -> Plan | None:
+    """The policy as it decides; None if it has no say. A canary has one about its share."""
+    word, _, share = plan.mode.partition(" ")
+    if word == CANARY:
+        return _only(plan, _member(plan, float(share.removesuffix("%")) / _ALL))
+    return plan if plan.mode == "enforce" else None
+
+
+def in_shadow(plan: Plan) -> Plan | None:
+    """The policy as it is tried without an effect; None if it is not."""
+    word, _, share = plan.mode.partition(" ")
+    if word == CANARY:
+        member = _member(plan, float(share.removesuffix("%")) / _ALL)
+        return _only(plan, lambda subject: not member(subject))
+    return plan if word == SHADOW else None
+
+
+def about_many(plan: Plan) -> Iterator[Diagnostic]:
+    """Statements that cannot be for a share of the pods, or tried beside those in force."""
+    word = plan.mode.partition(" ")[0]
+    if word not in (CANARY, SHADOW):
+        return
+    for attribute, statement in _OF_MANY.items():
+        for rule in getattr(plan, attribute):
+            if word == CANARY:
+                what = f"`{statement}` is about all pods, and `mode: {plan.mode}` about some"
+                severity, help_ = Severity.ERROR, "put the line into a policy of its own"
+            else:
+                what = f"`{statement}` is not tried in shadow"
+                severity, help_ = Severity.WARNING, "the other lines of the policy are"
+            place: tuple[SourceFile, Span]
+            place = (plan.source, rule.span) if plan.used is None else plan.used.place
+            yield Diagnostic("P120", what, *place, severity, helps=(help_,))
+
+
+def _member(plan: Plan, share: float) -> Chosen:
+    @lru_cache(_REMEMBERED)
+    def chosen(*who: str) -> bool:
+        digest = blake2b("\0".join((plan.name, *who)).encode(), digest_size=_BYTES).digest()
+        return int.from_bytes(digest) < share * _RANGE
+
+    def member(subject: Subject) -> bool:
+        workload = subject.text("pod.workload", None)
+        if workload is None:
+            return chosen(subject.text("pod.uid", None) or "")
+        return chosen(subject.text("pod.namespace", None) or "", workload)
+
+    return member
+
+
+def _only(plan: Plan, chosen: Chosen) -> Plan:
+    """The policy with rules that apply to these pods alone."""
+    changed = {
+        attribute: tuple([_rule_for(rule, chosen) for rule in getattr(plan, attribute)])
+        for attribute in _ONE_BY_ONE
+    }
+    return replace(plan, **changed)
+
+
+def _rule_for(rule: RuleBase, chosen: Chosen) -> RuleBase:
+    own = rule.prepare
+
+    def prepare(subject: Subject, world: World) -> Parts | None:
+        return own(subject, world) if chosen(subject) else None
+
+    changed: dict[str, Any] = {"prepare": prepare}
+    match rule:
+        case ConditionRule(holds=holds):
+            changed["holds"] = lambda subject, *where: not chosen(subject) or holds(subject, *where)
+        case PermitRule(applies=applies):
+            changed["applies"] = lambda subject, *where: (
+                chosen(subject) and applies(subject, *where)
+            )
+        case ActionRule(effects=effects):
+            changed["effects"] = lambda subject, *where: (
+                effects(subject, *where) if chosen(subject) else ()
+            )
+        case _:
+            pass
+    return replace(rule, **changed)

@@ -1,0 +1,231 @@
+"""Metrics from `object`: fields of objects of any kind but Secrets, watched.
+
+A kind is `GROUP/PLURAL`; the group of the core is `core`, `v1` or empty. Which version of it the
+server has is asked once. What is kept of an object is its name, its labels and the numbers read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import force_setattr
+
+from dsl.functions import parse_number, parse_time
+from dsl.types import MISSING, is_missing
+from engine import wire
+from engine.kube.errors import KubeError, NotFound, Unreadable
+from engine.kube.reflector import Reflector
+from engine.kube.resources import Resource
+from engine.kube.session import KubeClient, segment
+from engine.kube.wiring import Wiring
+from engine.objects import ObjectMeta, object_key
+from engine.ondemand import Described
+from engine.signals.samples import Series
+from engine.signals.spec import Question
+from engine.signals.store import SignalStore
+
+_LOG = logging.getLogger(__name__)
+
+OBJECT: Final = "object"
+_CORE: Final = ("", "core", "v1")
+_SECRETS: Final = "secrets"
+_METADATA: Final = "metadata"
+_AGAIN_SECONDS: Final = 5.0
+_ABSENT_SECONDS: Final = 30.0
+#: Names by which a metric says whose it is, and that are an object's own.
+_OWN_NAMES: Final = frozenset({"name", "workload", "pod"})
+
+
+class _Version(msgspec.Struct, frozen=True):
+    version: str = ""
+
+
+class _Group(msgspec.Struct, frozen=True, rename="camel"):
+    preferred_version: _Version = _Version()
+
+
+_group = msgspec.json.Decoder(_Group)
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What is kept of an object: who it is, and its numbers by path."""
+
+    meta: Described
+    numbers: Mapping[str, float]
+
+
+class ObjectSource:
+    """The objects of one kind; see `sources.Source`."""
+
+    def __init__(
+        self,
+        kind: str,
+        paths: Collection[str],
+        client: KubeClient,
+        store: SignalStore,
+        wiring: Wiring,
+        *,
+        came: Callable[[], None],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._kind = kind
+        self._group, _, self._plural = kind.partition("/")
+        self._paths = sorted(paths)
+        self._client = client
+        self._store = store
+        self._wiring = wiring
+        self._came = came
+        self._sleep = sleep
+        self._known: dict[str, Known] = {}
+        self._reflector: Reflector[Any] | None = None
+        self._error = ""
+        self._absent = False
+        self.news = False
+        """Whether something has changed since it was fed."""
+
+    # ---- the source
+
+    def awaited(self) -> str:
+        """See `Source`: there once it was listed, or is no kind that the server has."""
+        reflector = self._reflector
+        if self._absent or (reflector is not None and reflector.synced.is_set()):
+            return ""
+        error = self._error if reflector is None else reflector.health().last_error
+        return f"{self._kind} ({error})" if error else self._kind
+
+    async def run(self) -> None:
+        """See `Source`."""
+        if self._group in _CORE and self._plural == _SECRETS:
+            self._error, self._absent = "Secrets are read by no policy", True
+            return
+        while (path := await self._find()) is None:
+            self._came()
+            await self._sleep(_ABSENT_SECONDS if self._absent else _AGAIN_SECONDS)
+        resource = Resource(struct_of(self._paths), path)
+        self._reflector = Reflector(self._client, resource, self, self._wiring)
+        await self._reflector.run()
+
+    def feed(self) -> None:
+        """See `Source`: each metric gets all that there is."""
+        self.news = False
+        now = self._wiring.clock.time()
+        for question in self._store.questions(OBJECT):
+            kind, _, path = question.query.partition("#")
+            if kind == self._kind:
+                self._store.replace(question, self._series(question, path, now))
+
+    def forget(self) -> None:
+        """See `Source`: the store drops what no policy reads."""
+
+    async def _find(self) -> str | None:
+        """The path of the collection, None if it is not there or cannot be told."""
+        if self._group in _CORE:
+            return f"/api/v1/{segment(self._plural)}"
+        path = f"/apis/{segment(self._group)}"
+        try:
+            answer = (await self._client.request("GET", path)).checked()
+            version = wire.decode(_group.decode, answer.body).preferred_version.version
+            if not version:
+                raise Unreadable("a group of the API without a version")
+        except (KubeError, msgspec.DecodeError) as error:
+            if str(error) != self._error:
+                _LOG.warning("%s: nothing is known of them (%s)", self._kind, error)
+            self._error, self._absent = str(error), isinstance(error, NotFound)
+            return None
+        self._error, self._absent = "", False
+        return f"{path}/{segment(version)}/{segment(self._plural)}"
+
+    # ---- the handler of its watch
+
+    def on_add(self, item: Any) -> None:  # noqa: ANN401 - a struct made for these fields
+        """The object is new, or new to us."""
+        numbers = {path: _number(item, path.split(".")) for path in self._paths}
+        for field in type(item).__struct_fields__:
+            if field != _METADATA:
+                force_setattr(item, field, None)  # it was read, and may be large
+        known = Known(item.metadata, numbers)
+        key = object_key(item.metadata)
+        if not _same(known, self._known.get(key)):
+            self._known[key] = known
+            self._changed()
+
+    def on_update(self, old: Any, new: Any) -> None:  # noqa: ANN401, ARG002 - the protocol's
+        """The object changed."""
+        self.on_add(new)
+
+    def on_delete(self, item: Any) -> None:  # noqa: ANN401 - see `on_add`
+        """The object is gone."""
+        self._known.pop(object_key(item.metadata), None)
+        self._changed()
+
+    def on_synced(self) -> None:
+        """All that there were are told."""
+        self._changed()
+
+    def on_unreadable(self, meta: ObjectMeta, reason: str) -> None:
+        """What was known of it stays."""
+
+    def _changed(self) -> None:
+        self.news = True
+        self._came()
+
+    def _series(self, question: Question, path: str, now: float) -> Sequence[Series]:
+        found = ((_names(one.meta, question), one.numbers[path]) for one in self._known.values())
+        return [Series(names, value, now) for names, value in found if not is_missing(value)]
+
+
+def struct_of(paths: Collection[str]) -> type[Any]:
+    """A struct with what these paths begin with; nothing else of the object is decoded."""
+    first = {path.partition(".")[0] for path in paths} - {_METADATA}
+    fields = [(name, Any, None) for name in sorted(first)]
+    return msgspec.defstruct("Object", [(_METADATA, Described, Described()), *fields], frozen=True)
+
+
+def _number(there: Any, path: Sequence[str]) -> float:  # noqa: ANN401 - any JSON value
+    """The number at a path; a quantity, a time or a truth value is one, too."""
+    for part in path:
+        if isinstance(there, dict):
+            there = there.get(part)
+        elif isinstance(there, list):
+            there = there[int(part)] if part.isdecimal() and int(part) < len(there) else None
+        else:
+            there = getattr(there, part, None)
+    if isinstance(there, bool | int | float):
+        return float(there)
+    if not isinstance(there, str):
+        return MISSING
+    number = parse_number(there)
+    return parse_time(there) if is_missing(number) else number
+
+
+def _names(meta: Described, question: Question) -> tuple[str, ...]:
+    """What says whose value an object's is: its own name, its namespace, or a label of it."""
+    labels = meta.labels or {}
+    if question.of == "node":
+        # Without `by` the labels that are usual for series: objects are named like nodes instead.
+        [label, *more] = question.by
+        return (meta.name if more or label in _OWN_NAMES else labels.get(label, ""),)
+    if question.of == "namespace":
+        return (meta.namespace or meta.name,)
+    return tuple([_name(meta, label, labels) for label in question.by])
+
+
+def _name(meta: Described, label: str, labels: Mapping[str, str]) -> str:
+    if label == "namespace":
+        return meta.namespace
+    return meta.name if label in _OWN_NAMES else labels.get(label, "")
+
+
+def _same(one: Known, other: Known | None) -> bool:
+    """Whether two say the same; missing numbers are alike."""
+    if other is None or (one.meta.namespace, one.meta.labels) != (
+        other.meta.namespace,
+        other.meta.labels,
+    ):
+        return False
+    pairs = zip(one.numbers.values(), other.numbers.values(), strict=True)
+    return all(a == b or (is_missing(a) and is_missing(b)) for a, b in pairs)

@@ -1,0 +1,110 @@
+"""Metrics from `usage`: the metrics API is asked as often as policies want, and samples go in."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
+
+from dsl.functions import parse_time
+from engine.clock import Clock
+from engine.kube.errors import KubeError, NotFound, StatusError
+from engine.kube.session import KubeClient
+from engine.kube.usage import Usage, UsageReader
+from engine.quantity import parse
+from engine.signals.samples import Series
+from engine.signals.spec import Question
+from engine.signals.store import SignalStore
+
+_LOG = logging.getLogger(__name__)
+
+USAGE: Final = "usage"
+_NANO: Final = 1e9
+_LEAST_SECONDS: Final = 1.0
+_AGAIN_SECONDS: Final = 5.0
+_UNAVAILABLE: Final = 503
+
+
+class UsageSource:
+    """What each `node` or each `pod` uses; see `sources.Source`."""
+
+    def __init__(
+        self,
+        of: str,
+        client: KubeClient,
+        store: SignalStore,
+        clock: Clock,
+        *,
+        came: Callable[[], None],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._of = of
+        self._reader = UsageReader(client)
+        self._store = store
+        self._clock = clock
+        self._came = came
+        self._sleep = sleep
+        self._answered = False
+        self._error = ""
+        self._found: Sequence[Usage] = ()
+
+    def awaited(self) -> str:
+        """See `Source`: there once it answered, or said that it is not there."""
+        if self._answered:
+            return ""
+        what = f"the usage of {self._of}s (metrics.k8s.io)"
+        return f"{what}: {self._error}" if self._error else what
+
+    async def run(self) -> None:
+        """See `Source`."""
+        while True:
+            wait = _AGAIN_SECONDS
+            try:
+                found = await self._reader.read(self._of)
+            except KubeError as error:
+                self._failed(error)
+            else:
+                self._answered, self._error, self._found = True, "", found
+                self.feed()
+                every = self._questions().values()
+                wait = max(_LEAST_SECONDS, min(every, default=_AGAIN_SECONDS))
+            self._came()
+            await self._sleep(wait)
+
+    def feed(self) -> None:
+        """See `Source`."""
+        for question in self._questions() if self._answered and not self._error else ():
+            self._store.ingest(question, series_of(self._found, question, self._clock.time()))
+
+    def forget(self) -> None:
+        """See `Source`: the store drops what no policy reads."""
+
+    def _questions(self) -> Mapping[Question, float]:
+        questions = self._store.questions(USAGE)
+        return {one: every for one, every in questions.items() if one.of == self._of}
+
+    def _failed(self, error: KubeError) -> None:
+        # A cluster without the API, or whose metrics server is away, has no values for now.
+        away = isinstance(error, StatusError) and error.code == _UNAVAILABLE
+        self._answered |= away or isinstance(error, NotFound)
+        if str(error) != self._error:
+            _LOG.warning("the usage of %ss is not known: %s", self._of, error)
+        self._error = str(error)
+        for question in self._questions():
+            self._store.fail(question, str(error))
+
+
+def series_of(found: Sequence[Usage], question: Question, now: float) -> list[Series]:
+    """The samples of `cpu` (cores) or `memory` (bytes)."""
+    series = []
+    for one in found:
+        try:
+            amounts = [parse(part.get(question.query, 0)).nano / _NANO for part in one.parts()]
+        except ValueError:
+            continue
+        meta, at = one.metadata, parse_time(one.timestamp)
+        names = (meta.name,) if question.of == "node" else (meta.namespace, meta.name)
+        if amounts:
+            series.append(Series(names, sum(amounts), now if at != at else at))
+    return series

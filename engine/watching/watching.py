@@ -1,0 +1,208 @@
+"""Starts and stops what policies need beside nodes and pods; see `engine.policy.needs`.
+
+want(bundle about to be in force) ─▶ sources start ─▶ awaited() empty ─▶ keep(bundle in force)
+                                                                          └▶ the others stop
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Hashable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from engine.cache import Cache
+from engine.cache.beside import FINISHED, HEARTBEATS, NOMINATED, QUEUE
+from engine.clock import Clock
+from engine.framework.events import Action, ClusterEvent, Resource
+from engine.kube.reflector import Reflector
+from engine.kube.resources import LEASES, WORKLOAD_KINDS, Kind, pods_finished
+from engine.kube.session import KubeClient
+from engine.kube.sharing import PodSharing
+from engine.kube.wiring import Wiring
+from engine.objects import Pod
+from engine.policy.needs import Needs
+from engine.queue import QueuedPod, SchedulingQueue
+from engine.signals.store import SignalStore
+from engine.watching.objects import ObjectSource
+from engine.watching.sources import FinishedHandler, Listed, PodParts, Source, WaitedFor
+from engine.watching.usage import UsageSource
+
+_QUEUE_CHANGED: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.UPDATE_OTHER)
+_PROMISED: Final = ClusterEvent(Resource.NOMINATION, Action.UPDATE_OTHER)
+_MINUTE: Final = 60.0
+_PAUSE: Final = 0.05
+"""Between two answers from objects: many may change at once."""
+
+Start = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Rooms:
+    """What is fed, and who is told.
+
+    `came` is called when samples came, `work` when there may be something to do; `start` runs what
+    a source does. `pods` are the watched pods, of which `sharing` drops what nobody reads.
+    """
+
+    cache: Cache
+    queue: SchedulingQueue
+    signals: SignalStore
+    clock: Clock
+    came: Callable[[], None]
+    work: Callable[[], None]
+    start: Start
+    pods: Reflector[Pod]
+    sharing: PodSharing
+
+
+class Watching:
+    """What is watched now; `scheduler.Background`, too, for what changes without an event."""
+
+    def __init__(self, rooms: Rooms, client: KubeClient, wiring: Wiring) -> None:
+        self._rooms = rooms
+        self._client = client
+        self._wiring = wiring
+        self._running: dict[Hashable, tuple[Source, asyncio.Task[None]]] = {}
+        self._kept = Needs()
+        self._promises = 0
+        self._minute = 0
+        self._fed_at = 0.0
+        self._least = self._complete = rooms.sharing.kept
+        """What of pods on nodes is kept whatever policies read, and what is known of all."""
+        rooms.cache.beside.on_news = rooms.work
+
+    # ---- what is needed ----------------------------------------------------------------------
+
+    def want(self, needs: Needs) -> tuple[str, ...]:
+        """Begins to watch what is not watched yet; returns what is not there yet."""
+        both = self._kept | needs
+        self._attend(both)
+        self._rooms.sharing.keep(self._least | both.of_pods)
+        wanted = dict(self._sources(needs))
+        for key, make in wanted.items():
+            if key not in self._running:
+                source = make()
+                self._running[key] = source, self._rooms.start(source.run())
+        return tuple([text for key in wanted if (text := self._running[key][0].awaited())])
+
+    def keep(self, needs: Needs) -> None:
+        """This is what the policies in force need: everything else ends."""
+        self._kept = needs
+        wanted = {key for key, _ in self._sources(needs)}
+        for key in self._running.keys() - wanted:
+            source, task = self._running.pop(key)
+            task.cancel()
+            source.forget()
+        self._attend(needs)
+        self._rooms.sharing.keep(self._least | needs.of_pods)
+        self._complete &= self._rooms.sharing.kept
+        for source, _ in self._running.values():
+            source.feed()
+
+    def _sources(self, needs: Needs) -> Iterator[tuple[Hashable, Callable[[], Source]]]:
+        for kind in WORKLOAD_KINDS if needs.workloads else ():
+            yield kind.name, partial(self._listed, kind)
+        if HEARTBEATS in needs.attended:
+            yield LEASES.name, partial(self._listed, LEASES)
+        for phase in ("Succeeded", "Failed") if FINISHED in needs.attended else ():
+            yield phase, partial(self._finished, phase)
+        for of in sorted(needs.usage):
+            yield ("usage", of), partial(self._usage, of)
+        for name in sorted({field.kind for field in needs.fields}):
+            paths = frozenset(field.path for field in needs.fields if field.kind == name)
+            yield (name, paths), partial(self._objects, name, paths)
+
+        lacking = needs.of_pods - self._complete
+        if lacking:
+            yield ("pods", lacking), partial(self._parts, lacking)
+
+    def _parts(self, lacking: frozenset[str]) -> Source:
+        def done() -> None:
+            self._complete |= lacking
+            self._rooms.work()
+
+        return PodParts(self._rooms.pods, done)
+
+    def _listed(self, kind: Kind) -> Source:
+        rooms = self._rooms
+        handler = WaitedFor(rooms.cache, rooms.queue, rooms.work, kind.wakes)
+        reflector = Reflector(self._client, kind.resource(optional=False), handler, self._wiring)
+
+        def forget() -> None:
+            for key in list(rooms.cache.store(kind.name).objects):
+                rooms.cache.remove_object(kind.name, key)
+
+        return Listed(reflector, forget)
+
+    def _finished(self, phase: str) -> Source:
+        rooms = self._rooms
+        handler = FinishedHandler(rooms.cache, rooms.queue, rooms.clock, rooms.work)
+        reflector = Reflector(self._client, pods_finished(phase), handler, self._wiring)
+        return Listed(reflector, lambda: None)  # the cache forgets what nobody attends to
+
+    def _usage(self, of: str) -> Source:
+        rooms = self._rooms
+        return UsageSource(of, self._client, rooms.signals, rooms.clock, came=rooms.came)
+
+    def _objects(self, kind: str, paths: frozenset[str]) -> Source:
+        rooms = self._rooms
+        return ObjectSource(kind, paths, self._client, rooms.signals, self._wiring, came=rooms.work)
+
+    def _attend(self, needs: Needs) -> None:
+        rooms, before = self._rooms, self._rooms.cache.beside.attends
+        if needs.attended == before:
+            return
+        rooms.cache.attend(needs.attended)
+        listens = QUEUE in needs.attended
+        rooms.queue.on_change = self._waits if listens else None
+        rooms.queue.on_gone = rooms.cache.remove_queued if listens else None
+        for queued in rooms.queue if listens and QUEUE not in before else ():
+            self._waits(queued)
+
+    def _waits(self, queued: QueuedPod) -> None:
+        self._rooms.cache.set_queued(queued.pod, queued.times)
+
+    # ---- what changes without an event -------------------------------------------------------
+
+    @property
+    def due(self) -> float | None:
+        """See `scheduler.Background`."""
+        cache = self._rooms.cache
+        promises = NOMINATED in cache.beside.attends and cache.nominations.version != self._promises
+        if cache.beside.touched or promises:
+            return 0.0
+        return self._fed_at + _PAUSE if any(True for _ in self._news()) else None
+
+    def step(self, deadline: float) -> bool:  # noqa: ARG002 - it takes no time
+        """See `scheduler.Background`: tells the queue of itself, and of promises."""
+        rooms = self._rooms
+        beside = rooms.cache.beside
+        touched = beside.take_touched()
+        if touched:
+            rooms.queue.move(_QUEUE_CHANGED, only=lambda pod: touched != {pod.uid})
+        if NOMINATED in beside.attends and rooms.cache.nominations.version != self._promises:
+            self._promises = rooms.cache.nominations.version
+            rooms.queue.move(_PROMISED)
+        if FINISHED in beside.attends:
+            self._expire()
+        if rooms.clock.monotonic() >= self._fed_at + _PAUSE:
+            self._feed()
+        return False
+
+    def _expire(self) -> None:
+        now = self._rooms.clock.time()
+        if int(now // _MINUTE) != self._minute:
+            self._minute = int(now // _MINUTE)
+            self._rooms.cache.expire(now)
+
+    def _news(self) -> Iterator[ObjectSource]:
+        sources = (source for source, _ in self._running.values())
+        return (one for one in sources if isinstance(one, ObjectSource) and one.news)
+
+    def _feed(self) -> None:
+        for source in self._news():
+            self._fed_at = self._rooms.clock.monotonic()
+            source.feed()
+            self._rooms.came()

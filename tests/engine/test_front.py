@@ -1,0 +1,130 @@
+"""What a scheduler shows of itself, from before it has a cluster until it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+
+import aiohttp
+import yaml
+
+from engine.app import App, Hooks, RunOptions
+from engine.clock import SystemClock
+from engine.config import load
+from engine.front import configuration
+from engine.serving.server import ServerOptions
+from tests.cluster.process import free_port
+from tests.engine.test_app import TWO, Process, elects, embedded, run, settings_of
+
+
+class Served(Process):
+    """A scheduler with its server, open to all."""
+
+    def __init__(self, cluster, settings, kubeconfig):
+        self.cluster = cluster
+        self.bundles, self.refusals, self.placed = [], [], []
+        self.port = free_port()
+        serving = ServerOptions("127.0.0.1", self.port, always_allowed=("/*",))
+        hooks = Hooks([self._placed], [self.bundles.append], [self.refusals.append])
+        options = RunOptions(settings, kubeconfig, serving=serving)
+        self.app = App(options, clock=SystemClock(), hooks=hooks)
+        self.stop = asyncio.Event()
+        self.task = asyncio.get_running_loop().create_task(self.app.run(self.stop))
+
+    async def get(self, path):
+        async with (
+            aiohttp.ClientSession() as client,
+            client.get(f"https://127.0.0.1:{self.port}{path}", ssl=False) as answer,
+        ):
+            return answer.status, await answer.text()
+
+    async def until_told(self, path, wanted):
+        """Until a page begins so; a server that does not listen yet is asked again."""
+        for _ in range(2_000):
+            try:
+                code, text = await self.get(path)
+            except aiohttp.ClientConnectionError:
+                code, text = 0, ""
+            if (code, text[: len(wanted[1])]) == wanted:
+                return text
+            if self.task.done():
+                await self.task
+            await asyncio.sleep(0.005)
+        raise AssertionError(f"{path} never said {wanted}, but {code}: {text}")
+
+
+def test_it_is_alive_from_the_start_and_ready_once_it_can_schedule():
+    async def main():
+        async with embedded(files=None) as cluster:
+            served = Served(cluster, elects(cluster), cluster.kubeconfig())
+            await served.until_told("/livez", (200, "ok"))
+            text = await served.until_told("/readyz?exclude=policies", (200, "ok"))
+            code, text = await served.get("/readyz")
+            assert (code, "[-]policies failed" in text) == (500, True)
+            assert (await served.get("/healthz"))[0] == 200
+            served.rules(TWO)
+            await served.until_told("/readyz", (200, "ok"))
+            assert await served.lands(served.pod("redis"))
+            code, text = await served.get("/statusz?format=json")
+            status = json.loads(text)
+            assert status["leads"] is status["synced"] is True
+            assert status["lease"]["holder"]
+            assert status["policies"]["inForce"] == ["home", "network"]
+            assert status["watches"]["nodes"]["objects"] == 6
+            code, text = await served.get("/statusz")
+            assert "inForce: home network" in text
+            assert "/debug/decisions" in text
+            code, text = await served.get("/debug/decisions?pod=default/redis")
+            assert (code, json.loads(text)["node"]) == (200, served.node_of("redis"))
+            assert len(json.loads((await served.get("/debug/decisions"))[1])) == 1
+            await served.until(lambda: any(s.series for s in served.app.signals.status()))
+            _, text = await served.get("/metrics")
+            assert re.search(
+                r'^berth_metric_age_seconds\{metric="bandwidth"\} ', text, re.MULTILINE
+            )
+            assert 'berth_metric_series{metric="bandwidth"} 6' in text.splitlines()
+            served.rules({"home.policy": "filter: nonsense\n"})
+            await served.until(lambda: served.refusals)
+            _, text = await served.get("/metrics")
+            lines = text.splitlines()
+            assert "berth_policy_source_refused 1" in lines
+            assert "berth_policies 2" in lines
+            assert "scheduler_pod_scheduling_attempts_count 1" in lines
+            assert (await served.get("/readyz"))[0] == 200, "the old ones are in force"
+            served.stop.set()
+            await served.task
+
+    run(main)
+
+
+def test_without_a_cluster_it_is_alive_and_not_ready():
+    async def main():
+        async with embedded() as cluster:
+            served = Served(cluster, settings_of(cluster), "no/such/file")
+            await served.until_told("/livez", (200, "ok"))
+            code, text = await served.get("/readyz")
+            assert (code, "[-]sched-handler-sync failed" in text) == (500, True)
+            assert (await served.get("/metrics"))[0] == 200
+            served.stop.set()
+            await served.task
+
+    run(main)
+
+
+def test_the_configuration_that_is_shown_is_one_that_can_be_read(tmp_path):
+    file, again = tmp_path / "config.yaml", tmp_path / "again.yaml"
+    file.write_text(
+        "apiVersion: kubescheduler.config.k8s.io/v1\n"
+        "kind: KubeSchedulerConfiguration\n"
+        "leaderElection: {leaseDuration: 20s, resourceName: mine}\n"
+        "podMaxBackoffSeconds: 30\n"
+        "profiles: [{schedulerName: a, plugins: {score: {disabled: [{name: ImageLocality}]}}}]\n"
+        "---\n"
+        "apiVersion: berth.dev/v1\n"
+        "kind: BerthConfiguration\n"
+        "timeZone: Europe/Berlin\n"
+    )
+    settings = load(str(file))
+    again.write_text(yaml.safe_dump_all(configuration(settings).values()))
+    assert load(str(again)) == settings

@@ -1,0 +1,300 @@
+"""`preempt:` on a running scheduler: whom it evicts, whom it leaves alone, what it says."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import combinations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dsl.collective import Evictions
+from engine.cache import Cache
+from engine.collective import search as searching
+from engine.collective.search import search
+from engine.framework.interface import Points, PreFilterResult, Scope, Verdicts
+from engine.framework.profile import Profile, Weighted
+from engine.framework.runtime import Framework
+from engine.framework.status import unschedulable
+from engine.plugins.priority_sort import PrioritySort
+from tests.builders import make_node, make_pod, pod_object
+from tests.effort import examples
+from tests.engine.test_preemption import settle
+from tests.engine.test_scheduler import World, in_a_loop
+
+
+def world(policy, *nodes, **pods):
+    """Nodes of two cores, and pods on them: `a="n1"` of one core, or (node, how)."""
+    made = World({"p.policy": policy}, nodes=nodes or ("n1",))
+    for name, where in pods.items():
+        node, how = where if isinstance(where, tuple) else (where, {})
+        made.handlers.pods.on_add(pod_object(name, **{"cpu": "1", "node": node, **how}))
+    return made
+
+
+def last_words(made):
+    return made.edge.conditions[-1][2]
+
+
+@in_a_loop
+async def test_the_rule_says_who_goes_first_and_who_stays():
+    made = world(
+        "preempt: victims where not it.label keep=yes order it.name desc\n",
+        a="n1",
+        b=("n1", {"labels": {"keep": "yes"}}),
+    )
+    made.comes("high", cpu="1", priority=10)
+    await settle(made)
+    assert made.edge.evictions == ["a"]
+    assert made.edge.nominations == [("high", "n1")]
+    assert last_words(made).endswith(
+        "preemption (p.policy:1): node n1 is promised, evicting 1 victim"
+    )
+    made.handlers.pods.on_delete(pod_object("a", cpu="1", node="n1"))
+    made.clock.advance(2.0)
+    await settle(made)
+    assert made.assigned("high") == ("n1", True)
+
+
+@in_a_loop
+async def test_the_first_line_that_applies_decides_and_without_one_the_profile_does():
+    made = world(
+        "preempt: pod.label calm -> never\npreempt: pod.label poor -> victims where it.name is x\n",
+        a="n1",
+        b="n1",
+    )
+    made.comes("calm", cpu="1", priority=10, labels={"calm": "yes"})
+    made.comes("poor", cpu="1", priority=10, labels={"poor": "yes"})
+    await settle(made)
+    told = {name: message for name, _, message in made.edge.conditions}
+    assert told["calm"].endswith("preemption (p.policy:1): this pod evicts nobody")
+    assert (
+        "preemption (p.policy:2): 0/1 nodes are available: 1 No preemption victims"
+        in (told["poor"])
+    )
+    assert made.edge.evictions == []
+    made.comes("other", cpu="1", priority=10)
+    await settle(made)
+    assert len(made.edge.evictions) == 1
+
+
+@in_a_loop
+async def test_a_limit_and_the_choice_of_a_node():
+    policy = "preempt: victims pick victims.count desc limit {}\n"
+    made = world(policy.format(2), "n1", "n2", a="n1", b="n1", c=("n2", {"cpu": "2"}))
+    made.comes("high", cpu="2", priority=10)
+    await settle(made)
+    assert sorted(made.edge.evictions) == ["a", "b"]
+    made = world(policy.format(1), "n1", a="n1", b="n1")
+    made.comes("high", cpu="2", priority=10)
+    await settle(made)
+    assert made.edge.evictions == []
+
+
+@in_a_loop
+async def test_what_a_prefilter_counts_may_be_made_room_for():
+    made = world(
+        "prefilter: count(cluster.pods where it.label team=ml) < 2\n"
+        "preempt: victims where it.label team=ml and it.priority < pod.priority\n",
+        "n1",
+        "n2",
+        a=("n1", {"labels": {"team": "ml"}, "priority": 3}),
+        b=("n2", {"labels": {"team": "ml"}}),
+    )
+    made.comes("high", cpu="1", priority=10)
+    await settle(made)
+    assert made.edge.evictions == ["b"]
+
+
+@in_a_loop
+async def test_two_pods_that_could_evict_each_other_leave_each_other_alone():
+    policy = (
+        "preempt: pod.label team=a -> victims where it.label team=b and it.priority < 100\n"
+        "preempt: pod.label team=b -> victims where it.label team=a and it.priority < 100\n"
+    )
+    made = world(policy, b=("n1", {"cpu": "2", "labels": {"team": "b"}}))
+    made.comes("a", cpu="2", labels={"team": "a"})
+    await settle(made)
+    assert made.edge.evictions == []
+    assert "could evict it in turn" in last_words(made)
+    made.comes("a2", cpu="2", labels={"team": "a"}, priority=200)
+    await settle(made)
+    assert made.edge.evictions == ["b"], "who is out of its reach may"
+
+
+@in_a_loop
+async def test_a_victim_that_does_not_go_is_waited_for_and_not_evicted_again():
+    made = world("preempt: victims across 2 nodes\n", "n1", "n2", a="n1", b="n1", c="n2", d="n2")
+    high = made.comes("high", cpu="2", priority=10)
+    await settle(made)
+    assert len(made.edge.evictions) == 2
+    promised = made.cache.promised("uid-default-high")
+    for _ in range(3):
+        made.clock.advance(400.0)
+        await settle(made)
+    assert len(made.edge.evictions) == 2
+    assert last_words(made).endswith("terminating pod on the nominated node.")
+    assert made.cache.promised(high.metadata.uid) == promised
+
+
+@in_a_loop
+async def test_who_is_being_evicted_already_is_not_evicted_twice():
+    made = world("preempt: victims\n", a=("n1", {"cpu": "2"}))
+    answered = asyncio.get_running_loop().create_future()
+    made.edge.evict_answers.append(answered)
+    made.comes("high", cpu="1", priority=10)
+    made.comes("other", cpu="1", priority=10)
+    await settle(made)
+    assert made.edge.evictions == ["a"]
+    assert made.cache.nominations.leaving == {"uid-default-a": "n1"}
+    answered.set_result("the server is away")
+    await settle(made)
+    assert made.edge.evictions == ["a", "a"], "it did not go: it is tried again"
+    assert made.cache.nominations.leaving == {}
+
+
+# ---- several nodes
+
+
+ZONE = {"topology.kubernetes.io/zone": "z"}
+
+
+def zone(policy, **pods):
+    made = World({"p.policy": policy}, nodes=())
+    for name in ("n1", "n2", "n3"):
+        made.handlers.nodes.on_add(make_node(name, cpu="2", labels=ZONE))
+    for name, (node, how) in pods.items():
+        made.handlers.pods.on_add(pod_object(name, **{"cpu": "1", "node": node, **how}))
+    return made
+
+
+WEB = {"labels": {"app": "web"}}
+ALONE = "require: count(zone.pods where it.label app=web) == 0\n"
+
+
+@in_a_loop
+async def test_victims_on_two_nodes_go_for_one_pod_and_it_is_bound_when_both_are_gone():
+    made = zone(
+        f"{ALONE}preempt: victims where it.priority < pod.priority across 2 nodes\n",
+        w1=("n1", WEB),
+        w2=("n2", WEB),
+        other=("n1", {}),
+    )
+    made.comes("high", cpu="1", priority=10)
+    await settle(made)
+    assert sorted(made.edge.evictions) == ["w1", "w2"]
+    made.handlers.pods.on_delete(pod_object("w1", cpu="1", node="n1", **WEB))
+    made.clock.advance(20.0)
+    await settle(made)
+    assert last_words(made).endswith(("waiting for its victims to be gone", "nominated node."))
+    assert len(made.edge.evictions) == 2
+    made.handlers.pods.on_delete(pod_object("w2", cpu="1", node="n2", **WEB))
+    made.clock.advance(20.0)
+    await settle(made)
+    assert made.assigned("high")[0] in ("n1", "n2", "n3")
+
+
+@in_a_loop
+async def test_three_nodes_are_too_many_for_two_and_a_row_alone_needs_no_second_node():
+    three = {f"w{number}": (f"n{number}", WEB) for number in (1, 2, 3)}
+    made = zone(f"{ALONE}preempt: victims across 2 nodes\n", **three)
+    made.comes("high", cpu="1", priority=10)
+    await settle(made)
+    assert made.edge.evictions == []
+    full = {f"p{number}": (f"n{number}", {}) for number in (1, 2, 3)}
+    made = zone("preempt: victims across 4 nodes\n", **full)
+    made.comes("high", cpu="3", priority=10)
+    await settle(made)
+    assert made.edge.evictions == []
+
+
+class Total:
+    """A filter that spans nodes: so many milli-cores at most may be used, wherever."""
+
+    name = "Total"
+
+    def __init__(self, most):
+        self._most = most
+        self.asked = 0
+
+    def points(self):
+        return Points(pre_filter=lambda *_: PreFilterResult(scope=Scope.ALL), filter=self._filter)
+
+    def _filter(self, state, pod, snapshot, rows):
+        self.asked += 1
+        used = int(snapshot.nodes.requested("cpu")[snapshot.nodes.present].sum())
+        passed = np.full(len(np.arange(snapshot.nodes.size)[rows]), used <= self._most)
+        return Verdicts.uniform(passed, unschedulable("too much is used"))
+
+
+def cluster(nodes, sizes, most):
+    """Pods of some sizes, each on its node; the first in the list goes first."""
+    cache = Cache()
+    for row in range(max(nodes) + 1):
+        cache.add_node(make_node(f"n{row}", cpu="100"))
+    for at, (on, size) in enumerate(zip(nodes, sizes, strict=True)):
+        cache.add_pod(make_pod(f"p{at}", cpu=f"{size}m", node=f"n{on}"), f"n{on}")
+    framework = Framework(Profile("berth", (Weighted(PrioritySort()), Weighted(Total(most)))))
+    return cache.snapshot(0.0), framework
+
+
+def hunt(nodes, sizes, most, **options):
+    snapshot, framework = cluster(nodes, sizes, most)
+    pod = make_pod("high", priority=10)
+    ranks = (
+        lambda _, results: results["victims.count"],
+        lambda rows, _: rows,
+    )
+    evictions = Evictions(ordered=tuple(range(len(sizes))), ranks=ranks, **options)
+    rows = np.arange(snapshot.nodes.size)
+    found = search(evictions, snapshot, framework.what_if(pod, snapshot), rows=rows)
+    return found, sorted(int(one.name[1:]) for one in found.victims)
+
+
+def test_few_nodes_before_many_and_any_node_to_go_to():
+    assert hunt([0, 1, 2], [1, 1, 1], 1, across=2)[1] in ([0, 1], [0, 2], [1, 2])
+    assert hunt([0, 1, 1], [1, 1, 1], 1, across=2)[1] == [1, 2], "one node is enough"
+    found, victims = hunt([0, 1, 2], [1, 1, 1], 0, across=2)
+    assert (found.row, victims, found.cut_short) == (-1, [], False)
+    assert hunt([0, 1, 2], [1, 1, 1], 0, across=3, limit=2)[1] == []
+
+
+def test_the_search_ends_at_its_bound_and_says_so():
+    count = 60
+    found, _ = hunt(list(range(count)), [1] * count, 0, across=4)
+    assert (found.row, found.cut_short) == (-1, True)
+    assert found.runs <= searching.MOST_RUNS + 4 * count
+
+
+PODS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=6)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(PODS, st.integers(0, 8), st.integers(1, 4), st.none() | st.integers(1, 4))
+def test_the_search_against_all_sets_of_victims(pods, most, across, limit):
+    """Compares with trying every set of nodes and every set of their pods."""
+    nodes, sizes = [on for on, _ in pods], [size for _, size in pods]
+    if sum(sizes) <= most:
+        return
+    found, victims = hunt(nodes, sizes, most, across=across, limit=limit)
+    over = sum(sizes) - most
+    enough = [
+        list(chosen)
+        for count in range(1, len(pods) + 1)
+        for chosen in combinations(range(len(pods)), count)
+        if sum(sizes[one] for one in chosen) >= over
+        and len({nodes[one] for one in chosen}) <= across
+    ]
+    if found.row < 0:
+        # Pods are given back last first, so that a smaller set may be overlooked; none at all
+        # is found only where each set needs too many.
+        assert limit is not None or not enough
+        return
+    assert victims in enough
+    assert limit is None or len(victims) <= limit
+    for one in victims:
+        rest = sum(sizes[other] for other in victims if other != one)
+        assert rest < over, "nobody goes in vain"
+    fewest = min(len({nodes[one] for one in chosen}) for chosen in enough)
+    assert limit is not None or len({nodes[one] for one in victims}) == fewest

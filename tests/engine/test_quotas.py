@@ -1,0 +1,289 @@
+"""`quota:` on a running scheduler: accounts that follow pods, what is lent and taken back."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+
+from engine.framework.events import Resource
+from engine.objects import ElasticQuota, Namespace, from_builtins
+from engine.queue import SubQueue
+from tests.builders import make_node, pod_object
+from tests.engine.policy.builders import chain
+from tests.engine.test_preemption import being_deleted, settle
+from tests.engine.test_scheduler import REFUSED, World, in_a_loop
+
+ELASTIC = "quota: by pod.namespace elastic reclaim it.priority, it.name\n"
+
+
+class Quotas(World):
+    """Nodes of many cores, so that quotas alone decide, and ElasticQuotas."""
+
+    def __init__(self, policy, *, nodes=("n1",), cpu="100", **quotas):
+        super().__init__({"p.policy": policy}, nodes=())
+        for name in nodes:
+            self.handlers.nodes.on_add(make_node(name, cpu=cpu))
+        self.objects = self.handlers.of(Resource.ELASTIC_QUOTA)
+        self.known = {}
+        for namespace, (least, most) in quotas.items():
+            self.quota(namespace, least, most)
+
+    def quota(self, namespace, least, most):
+        made = from_builtins(
+            ElasticQuota,
+            {
+                "metadata": {"name": "quota", "namespace": namespace},
+                "spec": {"min": {"cpu": least}, "max": {"cpu": most}},
+            },
+        )
+        old = self.known.get(namespace)
+        self.known[namespace] = made
+        if old is None:
+            self.objects.on_add(made)
+        else:
+            self.objects.on_update(old, made)
+
+    def runs(self, name, namespace="a", cpu="1", node="n1", **how):
+        pod = pod_object(name, namespace=namespace, cpu=cpu, node=node, **how)
+        self.handlers.pods.on_add(pod)
+        return pod
+
+    def placed(self, name, namespace="a"):
+        return self.cache.node_of(f"uid-{namespace}-{name}") is not None
+
+    def where(self, name="p"):
+        return self.queue.get(f"uid-a-{name}").where
+
+    def words(self, name):
+        return [message for one, _, message in self.edge.conditions if one == name][-1]
+
+
+@in_a_loop
+async def test_bindings_in_flight_never_pass_a_maximum_together():
+    made = Quotas("quota: by pod.namespace max cpu 2\n")
+    answers = [asyncio.get_running_loop().create_future() for _ in range(2)]
+    made.edge.bind_answers.extend(answers)
+    for name in ("p1", "p2", "p3"):
+        made.comes(name, cpu="1")
+    made.comes("other", namespace="b", cpu="2")
+    await settle(made)
+    assert [made.placed(name, "default") for name in ("p1", "p2", "p3")] == [True, True, False]
+    assert made.placed("other", "b"), "another namespace has a maximum of its own"
+    words = "quota of default: no more cpu: 2 used, 1 asked for, at most 2 (p.policy:1)"
+    assert made.words("p3") == f"0/1 nodes are available: {words}. preemption: 0/1 nodes are" + (
+        f" available: 1 {words}."
+    )
+    answers[0].set_result(REFUSED)
+    await settle(made)
+    made.clock.advance(2.0)
+    await settle(made)
+    placed = [made.placed(name, "default") for name in ("p1", "p2", "p3")]
+    assert sum(placed) == 2
+    assert placed[1]
+
+
+@in_a_loop
+async def test_terminating_pods_count_until_they_are_gone():
+    made = Quotas("quota: by pod.namespace max cpu 2\n")
+    old = made.runs("old", cpu="2")
+    made.handlers.pods.on_update(old, being_deleted(old))
+    made.comes("new", namespace="a", cpu="1")
+    await settle(made)
+    made.clock.advance(400.0)
+    await settle(made)
+    assert not made.placed("new")
+    made.handlers.pods.on_delete(being_deleted(old))
+    made.clock.advance(20.0)
+    await settle(made)
+    assert made.placed("new")
+
+
+@in_a_loop
+async def test_a_quota_below_what_runs_rejects_and_evicts_nobody():
+    made = Quotas(ELASTIC, a=("1", "2"), b=("1", "2"))
+    pods = [made.runs(f"r{number}") for number in range(4)]
+    made.comes("new", namespace="a", cpu="1")
+    await settle(made)
+    assert made.edge.evictions == []
+    assert "no more cpu: 4 used, 1 asked for, at most 2" in made.words("new")
+    for pod in pods[:3]:
+        made.handlers.pods.on_delete(pod)
+    made.clock.advance(20.0)
+    await settle(made)
+    assert made.placed("new")
+
+
+@in_a_loop
+async def test_what_is_lent_is_taken_back_and_minimums_are_kept_by_two_at_once():
+    """Two preemptors in a row: the second sees whom the first evicts, though nobody is gone."""
+    made = Quotas(ELASTIC, a=("4", "8"), b=("4", "8"))
+    for number in range(6):
+        made.runs(f"a{number}", priority=number)
+    answers = [asyncio.get_running_loop().create_future() for _ in range(2)]
+    made.edge.evict_answers.extend(answers)
+    for number in range(6):
+        made.comes(f"b{number}", namespace="b", cpu="1")
+    await settle(made)
+    assert sum(made.placed(f"b{number}", "b") for number in range(6)) == 2
+    assert sorted(made.edge.evictions) == ["a0", "a1"], "two of six bring `a` to its minimum"
+    for answer in answers:
+        answer.set_result("")
+    await settle(made)
+    for _ in range(3):
+        made.clock.advance(400.0)
+        await settle(made)
+    assert len(made.edge.evictions) == 2
+    for name in ("a0", "a1"):
+        made.handlers.pods.on_delete(made.cache.pods.pod(made.cache.pod_row(f"uid-a-{name}")).pod)
+        made.clock.advance(20.0)
+        await settle(made)
+    assert sum(made.placed(f"b{number}", "b") for number in range(6)) == 4
+    assert len(made.edge.evictions) == 2
+    waiting = [n for n in range(6) if not made.placed(f"b{n}", "b")]
+    assert "quota of b: no cpu left to borrow: " in made.words(f"b{waiting[0]}")
+
+
+@in_a_loop
+async def test_beyond_its_minimum_a_namespace_replaces_its_own_less_important_pods():
+    made = Quotas(ELASTIC, a=("2", "4"), b=("2", "4"))
+    for number in range(3):
+        made.runs(f"a{number}", priority=number)
+    made.runs("b0", "b")
+    made.comes("high", namespace="a", cpu="1", priority=10)
+    made.comes("low", namespace="a", cpu="1", priority=-1)
+    await settle(made)
+    assert made.edge.evictions == ["a0"]
+
+
+@in_a_loop
+async def test_pods_on_several_nodes_lend_and_the_node_with_enough_of_them_is_taken():
+    made = Quotas(ELASTIC, nodes=("n1", "n2"), cpu="6", a=("2", "8"), b=("6", "8"))
+    for number in range(6):
+        made.runs(f"a{number}", node="n1" if number < 4 else "n2", priority=number)
+    made.comes("b0", namespace="b", cpu="4")
+    await settle(made)
+    assert sorted(made.edge.evictions) == ["a0", "a1"], made.words("b0")
+
+
+@in_a_loop
+async def test_a_change_of_the_object_wakes_who_it_held():
+    made = Quotas(ELASTIC, a=("1", "1"))
+    made.runs("r")
+    made.comes("new", namespace="a", cpu="1")
+    await settle(made)
+    assert made.where("new") is SubQueue.UNSCHEDULABLE
+    made.quota("a", "2", "2")
+    made.clock.advance(20.0)
+    await settle(made)
+    assert made.placed("new")
+
+
+@in_a_loop
+async def test_a_reload_that_removes_the_quota_lets_go_who_it_held():
+    made = Quotas("quota: by pod.namespace max cpu 1\n")
+    made.runs("r")
+    made.comes("new", namespace="a", cpu="1")
+    await settle(made)
+    assert not made.placed("new")
+    made.scheduler.use(chain({"q.policy": "score: 50\n"}), frozenset({"p"}))
+    made.clock.advance(20.0)
+    await settle(made)
+    assert made.placed("new")
+
+
+@in_a_loop
+async def test_a_quota_by_a_label_of_the_namespace_follows_its_edits():
+    made = Quotas("quota: by namespace.label[team] max cpu 2\n")
+    for name in ("a", "b"):
+        labels = {"team": "x"} if name == "a" else {}
+        made.handlers.namespaces.on_add(namespace(name, labels))
+    made.runs("r1", "a")
+    made.runs("r2", "b", cpu="2")
+    made.comes("one", namespace="a", cpu="1")
+    await settle(made)
+    assert made.placed("one")
+    made.handlers.namespaces.on_update(namespace("b", {}), namespace("b", {"team": "x"}))
+    made.comes("two", namespace="a", cpu="1")
+    await settle(made)
+    assert "quota of x: no more cpu: 4 used, 1 asked for, at most 2" in made.words("two")
+    made.handlers.namespaces.on_update(namespace("b", {"team": "x"}), namespace("b", {}))
+    made.handlers.pods.on_delete(pod_object("r1", namespace="a", cpu="1", node="n1"))
+    made.clock.advance(20.0)
+    await settle(made)
+    assert made.placed("two")
+
+
+def namespace(name, labels):
+    return from_builtins(Namespace, {"metadata": {"name": name, "labels": labels}})
+
+
+@in_a_loop
+async def test_a_quota_that_reads_the_time_is_summed_up_each_cycle():
+    made = Quotas("quota: time.hour >= 0 and pod.label[x] is y -> by pod.namespace max cpu 1\n")
+    made.runs("r", labels={"x": "y"})
+    made.runs("other")
+    made.comes("held", namespace="a", cpu="1", labels={"x": "y"})
+    made.comes("free", namespace="a", cpu="1")
+    await settle(made)
+    assert made.placed("free")
+    assert "no more cpu: 1 used, 1 asked for, at most 1" in made.words("held")
+
+
+@in_a_loop
+async def test_use_is_known_by_fields_and_amounts_of_the_policy_lend_too():
+    made = Quotas(
+        "quota: by pod.label[team] min cpu 2 max cpu 3 elastic\n"
+        'gate: (quota.used[cpu] ?? 0) < 9 message "{quota.used[cpu]} of {quota.min[cpu]}"\n',
+        a=("2", "4"),
+    )
+    for number in range(3):
+        made.runs(f"r{number}", labels={"team": "x"}, priority=number)
+    made.comes("y", namespace="b", cpu="2", labels={"team": "y"})
+    await settle(made)
+    assert made.edge.evictions == ["r0"]
+    made.runs("big", cpu="6")
+    made.comes("gated", namespace="a", cpu="1")
+    await settle(made)
+    assert made.where("gated") is SubQueue.GATED
+    assert made.words("gated") == "9 of 2 (p.policy:2)"
+
+
+@in_a_loop
+async def test_a_victim_that_does_not_go_keeps_its_use_and_the_minimum_of_nobody_falls():
+    made = Quotas(ELASTIC, a=("2", "4"), b=("2", "4"))
+    for number in range(4):
+        made.runs(f"a{number}", priority=number)
+    for number in range(3):
+        made.comes(f"b{number}", namespace="b", cpu="1")
+    await settle(made)
+    for _ in range(5):
+        made.clock.advance(400.0)
+        await settle(made)
+    assert sorted(made.edge.evictions) == ["a0", "a1"]
+    assert not any(made.placed(f"b{number}", "b") for number in range(3))
+
+
+@pytest.mark.parametrize("changes", ["node goes and comes", "pod is resized"])
+@in_a_loop
+async def test_accounts_follow_what_becomes_of_pods(changes):
+    made = Quotas("quota: by pod.namespace max cpu 2\n", nodes=("n1", "n2"))
+    pod = made.runs("r", cpu="2")
+    made.comes("new", namespace="a", cpu="1")
+    await settle(made)
+    assert not made.placed("new")
+    if changes == "pod is resized":
+        small = pod_object("r", namespace="a", cpu="1", node="n1")
+        made.handlers.pods.on_update(pod, small)
+    else:
+        made.handlers.nodes.on_delete(make_node("n1", cpu="100"))
+        made.clock.advance(20.0)
+        await settle(made)
+        assert not made.placed("new"), "the server still has the pod"
+        made.handlers.nodes.on_add(make_node("n1", cpu="100"))
+        made.handlers.pods.on_delete(pod)
+    made.clock.advance(20.0)
+    await settle(made)
+    assert made.placed("new")
+    assert msgspec.structs.asdict(pod)["metadata"].name == "r"

@@ -1,0 +1,364 @@
+"""What policies need beside nodes and pods, and how it is had: usage, objects, tables, journals."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import math
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from engine.cache import Cache
+from engine.cache.beside import FINISHED, HEARTBEATS, NOMINATED, PREVIOUS, QUEUE, TIMES
+from engine.cli.replay import command as replay
+from engine.clock import SystemClock
+from engine.framework.podinfo import make_pod_info
+from engine.framework.snapshot import QueueTimes
+from engine.kube.errors import NotFound, StatusError
+from engine.objects import Pod, from_builtins
+from engine.ondemand import FinishedPod
+from engine.policy.needs import Field, Needs, needs_of
+from engine.policy.podreads import finished_at
+from engine.policy.support import new_compiler
+from engine.signals.spec import Question, SignalSpec
+from engine.signals.store import SignalStore
+from engine.watching.objects import ObjectSource, struct_of
+from engine.watching.usage import UsageSource
+from tests.builders import make_node, make_pod
+from tests.engine.test_app import Process, embedded, process, run, settings_of
+from tests.engine.test_reads import OWNED, OWNER, furnish, named
+
+# ---- what a bundle needs -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "needs"),
+    [
+        ("filter: node.cpu.free > 1\n", Needs()),
+        ("mode: off\nfilter: count(node.finished) > 1\n", Needs()),
+        ("sort: pod.queued_at\n", Needs(frozenset({QUEUE}))),
+        ("gate: count(queue.pods where it.attempts > 3) < 2\n", Needs(frozenset({QUEUE, TIMES}))),
+        ("score: count(node.nominated)\n", Needs(frozenset({NOMINATED}))),
+        ("filter: now - node.heartbeat < 1m\n", Needs(frozenset({HEARTBEATS}))),
+        ("avoid: node.name == pod.previous_node\n",
+         Needs(frozenset({PREVIOUS}), of_pods=frozenset({"owners"}))),
+        ("filter: not any(node.pods where it.annotation a=b and it.ready)\n",
+         Needs(of_pods=frozenset({"annotations", "statuses"}))),
+        ("prebind: annotate a/b = workload.label[x]\n", Needs(workloads=True)),
+        ('filter: node.ready message "{workload.replicas} wanted"\n', Needs(workloads=True)),
+        ("metric m = usage cpu by pod\nfilter: sum(m ?? 0 over node.pods) < 5\n",
+         Needs(usage=frozenset({"pod"}))),
+        ('metric m = object "a.b/cs" field "d.e"\nscore: m missing 0\n',
+         Needs(fields=frozenset({Field("a.b/cs", "d.e")}))),
+    ],
+)  # fmt: skip
+def test_what_policies_need(text, needs):
+    result = new_compiler().compile({"a.policy": text})
+    assert result.ok, result.diagnostics
+    assert needs_of(result.plans) == needs
+
+
+# ---- usage and objects ---------------------------------------------------------------------------
+
+
+class Server:
+    """Answers as a metrics API does, or refuses."""
+
+    def __init__(self, *items, error=None):
+        self.items, self.error = list(items), error
+
+    async def request(self, *_, **__):
+        if self.error is not None:
+            raise self.error
+        body = msgspec.json.encode({"metadata": {}, "items": self.items})
+        return SimpleNamespace(checked=lambda: SimpleNamespace(body=body))
+
+
+def stored(*specs):
+    store, cache = SignalStore(SystemClock()), Cache()
+    for name in ("n1", "n2"):
+        cache.add_node(make_node(name))
+        store.nodes_changed(None, make_node(name))
+    store.set_specs(specs)
+    return store, cache
+
+
+def column(store, cache, metric):
+    return store.view(cache, SystemClock().time()).column(metric).tolist()
+
+
+def polled(server, of, store):
+    source = UsageSource(of, server, store, SystemClock(), came=lambda: None)
+
+    async def once():
+        task = asyncio.create_task(source.run())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        task.cancel()
+
+    asyncio.run(once())
+    return source
+
+
+def test_usage_of_nodes_and_of_pods():
+    store, cache = stored(
+        SignalSpec("cores", "cpu", source="usage", scale=1000.0),
+        SignalSpec("bytes", "memory", source="usage", of="pod"),
+    )
+    polled(
+        Server(
+            {"metadata": {"name": "n1"}, "usage": {"cpu": "1500m", "memory": "1Gi"}},
+            {"metadata": {"name": "n2"}, "usage": {"cpu": "odd"}},
+        ),
+        "node",
+        store,
+    )
+    assert column(store, cache, "cores") == pytest.approx([1500.0, math.nan], nan_ok=True)
+    used = [{"usage": {"memory": "1Ki"}}, {"usage": {"memory": "2Ki"}}]
+    meta = {"name": "p", "namespace": "d"}
+    polled(Server({"metadata": meta, "containers": used}), "pod", store)
+    view = store.view(cache, SystemClock().time())
+    assert view.value("bytes", ("d", "p")) == 3072.0
+
+
+@pytest.mark.parametrize(
+    ("code", "awaited"), [(404, ""), (503, ""), (403, "the usage of nodes (metrics.k8s.io): 403")]
+)
+def test_usage_that_may_not_be_listed_is_waited_for(code, awaited):
+    store, _ = stored(SignalSpec("cores", "cpu", source="usage"))
+    error = (NotFound if code == 404 else StatusError)(code, "", "said no")
+    source = polled(Server(error=error), "node", store)
+    assert source.awaited().startswith(awaited)
+    assert bool(source.awaited()) == bool(awaited)
+
+
+def told(kind, paths, store, *objects):
+    """A source that was told these objects."""
+    wiring = SimpleNamespace(clock=SystemClock())
+    source = ObjectSource(kind, paths, None, store, wiring, came=lambda: None)
+    struct = struct_of(paths)
+    for one in objects:
+        source.on_add(from_builtins(struct, one))
+    source.feed()
+    return source, struct
+
+
+def test_an_object_is_the_node_of_its_name_until_it_is_gone():
+    store, cache = stored(
+        SignalSpec("m", "g/ps#spec.slots", source="object", stale_seconds=math.inf, by=("name",))
+    )
+    source, struct = told(
+        "g/ps", {"spec.slots"}, store,
+        {"metadata": {"name": "n1"}, "spec": {"slots": "2Ki", "other": [1]}},
+        {"metadata": {"name": "n2"}, "spec": {"slots": {}}},
+    )  # fmt: skip
+    assert column(store, cache, "m") == pytest.approx([2048.0, math.nan], nan_ok=True)
+    source.on_delete(from_builtins(struct, {"metadata": {"name": "n1"}}))
+    assert source.news
+    source.feed()
+    assert all(map(math.isnan, column(store, cache, "m")))
+
+
+@pytest.mark.parametrize(
+    ("of", "by", "key"),
+    [
+        ("namespace", None, ("d",)),
+        ("workload", None, ("d", "web")),
+        ("pod", None, ("d", "web")),
+        ("cluster", None, ()),
+        ("pair", ("src", "dst"), ("a", "b")),
+    ],
+)
+def test_whose_value_an_object_is(of, by, key):
+    spec = SignalSpec("m", "g/ps#status.on", source="object", stale_seconds=math.inf, of=of, by=by)
+    store, cache = stored(spec)
+    meta = {"name": "web", "namespace": "d", "labels": {"src": "a", "dst": "b"}}
+    told("g/ps", {"status.on"}, store, {"metadata": meta, "status": {"on": True}})
+    assert store.view(cache, SystemClock().time()).value("m", key) == 1.0
+
+
+def test_a_label_of_an_object_may_name_the_node():
+    spec = SignalSpec("m", "g/ps#at", source="object", stale_seconds=math.inf, by=("host",))
+    store, cache = stored(spec)
+    meta = {"name": "any", "labels": {"host": "n2"}}
+    told("g/ps", {"at"}, store, {"metadata": meta, "at": "1970-01-01T00:01:00Z"})
+    assert column(store, cache, "m") == pytest.approx([math.nan, 60.0], nan_ok=True)
+    assert spec.question == Question("g/ps#at", ("host",), "node", "object")
+
+
+def test_secrets_are_not_read():
+    source = ObjectSource("core/secrets", {"data.a"}, None, None, None, came=lambda: None)
+    asyncio.run(source.run())
+    assert source.awaited() == ""
+
+
+# ---- tables beside nodes -------------------------------------------------------------------------
+
+
+def finished(name, at=None, phase="Succeeded", **status):
+    ended = [] if at is None else [{"state": {"terminated": {"finishedAt": at}}}]
+    meta = {"name": name, "namespace": "d", "uid": name}
+    body = {"metadata": meta, "spec": {"nodeName": "n1"},
+            "status": {"phase": phase, "containerStatuses": ended, **status}}  # fmt: skip
+    return make_pod_info(from_builtins(FinishedPod, body))
+
+
+def test_when_a_pod_finished():
+    assert finished_at(finished("a", "1970-01-01T00:00:05Z")) == 5.0
+    ready = {"type": "Ready", "status": "False", "lastTransitionTime": "1970-01-01T00:00:07Z"}
+    assert finished_at(finished("a", conditions=[ready])) == 7.0
+    assert math.isnan(finished_at(finished("a")))
+    assert math.isnan(finished_at(make_pod("runs")))
+
+
+def test_pods_that_finished_are_on_their_node_for_an_hour():
+    cache = Cache()
+    cache.attend(frozenset({FINISHED}))
+    cache.set_finished(finished("early"), 100.0)
+    cache.add_node(make_node("n1"))
+    cache.set_finished(finished("late"), 3000.0)
+    pods = cache.beside.pods("finished")
+    assert pods.node.tolist() == [0, 0]
+    generation = cache.generation
+    cache.expire(3701.0)
+    assert [cache.beside.pods("finished").pod(0).name] == ["late"]
+    assert cache.changed_since(generation).tolist() == [0]
+    cache.remove_node("n1")
+    assert cache.beside.pods("finished").node.tolist() == [-1]
+    cache.attend(frozenset())
+    assert cache.beside.pods("finished").size == 0
+
+
+def test_a_pod_of_the_queue_that_has_its_node_is_in_no_queue():
+    cache = Cache()
+    cache.add_node(make_node("n1"))
+    cache.attend(frozenset({QUEUE}))
+    for name in ("a", "b"):
+        cache.set_queued(make_pod(name), QueueTimes(1.0, None, 0))
+    cache.beside.take_touched()
+    pod = make_pod("a")
+    cache.assume(pod, "n1")
+    assert sorted(cache.beside.pods("queue").node.tolist()) == [-1, 0]
+    assert cache.beside.take_touched() == {pod.uid}
+    cache.forget(pod.uid)
+    assert cache.beside.pods("queue").node.tolist() == [0, 0]
+    cache.set_queued(make_pod("a"), QueueTimes(2.0, 1.0, 3))
+    assert cache.beside.times(pod.uid).attempts == 3
+    cache.remove_queued(pod.uid)
+    assert cache.beside.row(pod.uid) == -1
+    assert cache.beside.pods("queue").size == 1
+
+
+def test_a_predecessor_is_the_pod_of_the_name_or_the_last_of_the_workload():
+    cache = Cache()
+    for name in ("n1", "n2", "n3"):
+        cache.add_node(make_node(name))
+    owned = {"ownerReferences": [{"kind": "StatefulSet", "name": "db", "controller": True}]}
+
+    def member(name, uid):
+        meta = {"name": name, "namespace": "d", "uid": uid, **owned}
+        return make_pod_info(from_builtins(Pod, {"metadata": meta}))
+
+    cache.add_pod(member("db-0", "u0"), "n1")
+    cache.remove_pod("u0")
+    assert cache.beside.previous_node(member("db-0", "new")) is None, "nobody asked for it yet"
+    cache.attend(frozenset({PREVIOUS}))
+    cache.add_pod(member("db-0", "u1"), "n1")
+    cache.add_pod(member("db-1", "u2"), "n2")
+    cache.assume(member("db-2", "u3"), "n3")
+    for uid in ("u1", "u2"):
+        cache.remove_pod(uid)
+    cache.forget("u3")
+    assert cache.beside.previous_node(member("db-0", "new")) == "n1"
+    assert cache.beside.previous_node(member("db-7", "new")) == "n2"
+
+
+# ---- in a running scheduler ----------------------------------------------------------------------
+
+
+def test_what_nobody_reads_any_more_is_not_watched():
+    reads = "filter: count(node.finished) >= 0 and (workload.replicas ?? 9) > 0\n"
+
+    async def main():
+        async with embedded(nodes=0, files={"r.policy": reads}) as cluster:
+            furnish(cluster)
+            async with process(cluster, settings_of()) as berth:
+                await berth.until(lambda: berth.bundles)
+                cache = berth.app.cache
+                assert cache.store("DeploymentScale").objects
+                assert cache.beside.pods("finished").size == 1
+                berth.rules({"r.policy": "score: 100*node.cpu.free/node.cpu.allocatable\n"})
+                await berth.until(lambda: len(berth.bundles) == 2)
+                assert not cache.store("DeploymentScale").objects
+                assert not cache.beside.attends
+                assert cache.beside.pods("finished").size == 0
+
+    run(main)
+
+
+def test_an_edit_that_reads_what_was_not_kept_of_pods_has_them_listed_once_more():
+    held = "filter: not any(node.pods where it.annotation lonely=yes)\n"
+
+    async def main():
+        async with embedded(nodes=2, files={"r.policy": "prefer: most node.cpu.free\n"}) as cluster:
+            cluster.create("namespaces", {"metadata": {"name": "d"}})
+            first, second = nodes_of(cluster)
+            spec = {"nodeName": first, "containers": [{"name": "c", "image": "i"}]}
+            meta = {"name": "runs", "annotations": {"lonely": "yes"}, "labels": {"a": "b"}}
+            cluster.create("pods", {"metadata": meta, "spec": spec}, namespace="d")
+            async with process(cluster, settings_of()) as berth:
+                await berth.until(lambda: berth.bundles)
+                cache = berth.app.cache
+                (kept,) = cache.pods_on(first)
+                assert (kept.pod.metadata.annotations, kept.pod.metadata.labels) == (
+                    None,
+                    {"a": "b"},
+                )
+                berth.rules({"r.policy": held})
+                await berth.until(lambda: len(berth.bundles) == 2)
+                (kept,) = cache.pods_on(first)
+                assert kept.pod.metadata.annotations == {"lonely": "yes"}
+                assert await berth.lands(berth.pod("p")) == second
+                notes = [note for reason, note in berth.events("ConfigMap")
+                         if reason == "PoliciesAwaiting"]  # fmt: skip
+                assert notes[0].endswith("pods once more, for what was not kept of them")
+
+    run(main)
+
+
+def nodes_of(cluster):
+    return sorted(one["metadata"]["name"] for one in cluster.list("nodes"))
+
+
+def test_a_journal_holds_what_such_rules_read(tmp_path):
+    policy = (
+        "filter: pod.attempts >= 1 or count(queue.pods) > 9\n"
+        "filter: count(node.finished where it.finished_at is present) == 1\n"
+        "filter: workload.replicas == 3 and node.volumes.limit > 3 and now - node.heartbeat < 1h\n"
+        "prefer: count(node.nominated) == 1\n"
+        "avoid: pod.previous_node is node.name\n"
+    ).replace("is node.name", "== node.name")
+    out = io.BytesIO()
+
+    async def main():
+        async with embedded(nodes=0, files={"r.policy": policy}) as cluster:
+            pods = furnish(cluster)
+            berth = Process(cluster, settings_of(), cluster.kubeconfig(), out)
+            try:
+                await berth.until(lambda: berth.bundles)
+                pods.make("web-0", None, {"labels": OWNED, "ownerReferences": [OWNER]})
+                await berth.until(lambda: named(cluster, "web-0")["spec"].get("nodeName"))
+                berth.stop.set()
+                await berth.task
+            finally:
+                berth.task.cancel()
+
+    run(main)
+    journal = tmp_path / "journal.jsonl"
+    journal.write_bytes(out.getvalue())
+    result = CliRunner().invoke(replay, [str(journal)])
+    assert result.exit_code == 0, result.output
+    assert "decisions replayed" in result.output
