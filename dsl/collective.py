@@ -4,7 +4,7 @@
 (milli-cores).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,12 +30,14 @@ class Evictions(Struct, frozen=True, eq=False, kw_only=True):
         ranks: what chooses among nodes, the first before all others.
         limit: victims at most, None without a limit.
         across: on how many nodes at most.
+        more: who else may go, wherever it is, once some go; None where one node has to do.
     """
 
     ordered: tuple[int, ...]
     ranks: tuple[Rank, ...]
     limit: int | None = None
     across: int = 1
+    more: Callable[[Sequence[int]], tuple[int, ...]] | None = None
 
 
 # ---- gangs

@@ -68,7 +68,7 @@ ATTRIBUTES: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         },
         "pod": {**_POD, "chosen": TEXT, "waited": SPAN},
         "running": _POD,
-        "finished": _POD,
+        "finished": {name: kind for name, kind in _POD.items() if name != "bound"},
         "pending": _POD,
         "namespace": {"label": TEXT, "annotation": TEXT, "metric": AMOUNT},
         "workload": {

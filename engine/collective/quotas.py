@@ -7,10 +7,11 @@ Source: kubernetes-sigs/scheduler-plugins pkg/capacityscheduling at 903da7df; wh
 check of all minimums together is made again without the victims (#683).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, cast
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from dsl.collective import Amounts, Claims, Evictions, Limits, QuotaUse
@@ -138,18 +139,28 @@ def reclaim(use: QuotaUse, claims: Claims) -> Evictions:
     Within its minimum a pod gets back what others use beyond theirs; beyond it, and without a
     quota, it replaces less important pods of its own. Who is being deleted goes anyway.
     """
+
+    def more(taken: Sequence[int]) -> tuple[int, ...]:
+        # What goes from one node counts for all: a lender keeps its minimum.
+        leaving = claims.leaving | np.isin(claims.ordered, taken)
+        rest = structs.replace(claims, leaving=leaving, nodes=np.zeros_like(claims.nodes))
+        return tuple(claims.ordered[_may_go(use, rest) & ~leaving].tolist())
+
+    stay = _may_go(use, claims) & ~claims.leaving
+    # First those that go anyway, so that they are the last to be given back.
+    ordered = np.concatenate((claims.ordered[claims.leaving], claims.ordered[stay]))
+    return Evictions(ordered=tuple(ordered.tolist()), ranks=claims.ranks, more=more)
+
+
+def _may_go(use: QuotaUse, claims: Claims) -> NDArray[np.bool_]:
+    """Returns (n,) who may go."""
     own = np.array([one == use.key for one in claims.keys], np.bool_)
     limited = np.array([one in use.limits for one in claims.keys], np.bool_)
-    if use.key is not None and not over_minimum_with_pod(use):
-        may = _lent(use, claims, limited & ~own)
-    elif use.key is None:
-        may = claims.less & ~limited[claims.key]
-    else:
-        may = claims.less & own[claims.key]
-    # First those that go anyway, so that they are the last to be given back.
-    stay = may & ~claims.leaving
-    ordered = np.concatenate((claims.ordered[claims.leaving], claims.ordered[stay]))
-    return Evictions(ordered=tuple(ordered.tolist()), ranks=claims.ranks)
+    if use.key is None:
+        return np.asarray(claims.less & ~limited[claims.key])
+    if over_minimum_with_pod(use):
+        return np.asarray(claims.less & own[claims.key])
+    return _lent(use, claims, limited & ~own)
 
 
 def _lent(use: QuotaUse, claims: Claims, lenders: NDArray[np.bool_]) -> NDArray[np.bool_]:

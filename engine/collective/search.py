@@ -1,7 +1,8 @@
 """Whom to evict for a pod as a rule says: the search, and the choice by the rule's keys.
 
 Node by node first (`victims.plan`). Where that helps on no node and the rule says `across`, the
-pods of two nodes at once, then of three, up to four (`across`). What is tried and in which order
+pods of two nodes at once, then of three, up to four (`across`); for a quota pods of any nodes
+(`anywhere`). What is tried and in which order
 follows from the snapshot alone, so that the same snapshot gives the same victims.
 """
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from dsl.collective import Evictions
 from engine.collective.across import across
+from engine.collective.anywhere import anywhere
 from engine.collective.ranking import Ranking
 from engine.collective.victims import Budget, Hunt, Kinds, Plans, plan, starts_of
 from engine.framework.interface import Trial
@@ -68,9 +70,13 @@ def search(
     hunt = hunt_of(evictions, snapshot)
     plans = plan(snapshot, rows, hunt, budgets, trial, most=MOST_RUNS)
     one = _cheapest(evictions, [plans])
-    if one is not None or evictions.across == 1 or not evictions.ordered:
+    spreads = evictions.across > 1 or evictions.more is not None
+    if one is not None or not spreads or not evictions.ordered:
         return one or _nothing(plans, plans.runs, cut_short=plans.left_out > 0)
-    found = across(plans, hunt, budgets, trial, evictions, MOST_RUNS)
+    if evictions.more is not None:
+        found = anywhere(plans, hunt, budgets, trial, evictions)
+    else:
+        found = across(plans, hunt, budgets, trial, evictions, MOST_RUNS)
     some = _cheapest(evictions, found.plans)
     runs = plans.runs + found.runs
     if some is None:

@@ -100,6 +100,7 @@ class Asking:
         self.filters = filters
         self.scorers = scorers
         self._order = {name: number for number, (name, _) in enumerate(filters)}
+        self._counted = any(points.counts_pods for _, points in filters)
 
     def guard(
         self, plugin: str, point: str, call: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs
@@ -308,7 +309,8 @@ class Asking:
         """
         terms = self.terms(pod, snapshot, what_if=what_if)
         filters = sorted((*terms.by_row, *terms.wide), key=lambda one: self._order[one.name])
-        return Trials(pod, snapshot, filters, terms.allowed, terms.allowed_by, self.guard)
+        allowed, by = terms.allowed, terms.allowed_by
+        return Trials(pod, snapshot, filters, allowed, by, self.guard, self._counted)
 
     def rejections(self, pod: PodInfo, snapshot: Snapshot) -> Rejections:
         """Why each node is rejected that is.

@@ -203,6 +203,11 @@ class Room:
     short: str
 
     @property
+    def anywhere(self) -> bool:
+        """Whether pods of all nodes hold it, and each node has the same left."""
+        return False
+
+    @property
     def title(self) -> str:
         """Tells it from rooms of which pods take something else."""
         return f"request {self.resource}"
@@ -383,6 +388,8 @@ class Points:
             important first.
         with_pod: the state of `pre_filter` with a pod more (1) or less (-1) on a row; what it sees
             in the what-if snapshot of such a question is enough without it.
+        counts_pods: `pre_filter` counts pods wherever they are, so that pods that come together
+            can be too many though each alone is not.
         what_if: instead of `pre_filter` for questions about rows as they could be, where pods that
             leave may change what that says of all nodes: it never ends the question.
         concerns: whether another pod that comes to a row or leaves it can change the answer about
@@ -430,6 +437,7 @@ class Points:
     normalize: Callable[[State, Scores], Scores] | None = None
     tiers: Callable[[PodInfo, Snapshot, NDArray[np.intp]], Sequence[BoolColumn]] | None = None
     with_pod: Callable[[State, PodInfo, Snapshot, int, int], State] | None = None
+    counts_pods: bool = False
     what_if: Callable[[PodInfo, Snapshot], PreFilterResult] | None = None
     concerns: Callable[[State, PodInfo, PodInfo, Snapshot], bool] | None = None
     rooms: Callable[[PodInfo, Snapshot], Sequence[Room]] | None = None

@@ -47,6 +47,8 @@ class Trials:
     allowed: BoolColumn | None
     allowed_by: tuple[str, ...]
     guard: Guard
+    counted: bool = False
+    """A PreFilter counts pods wherever they are."""
 
     # ---- as it is ------------------------------------------------------------------------------
 
@@ -148,7 +150,7 @@ class Trials:
     @property
     def more_than_amounts(self) -> bool:
         """Whether more than amounts moves with pods."""
-        return any(_moves(one) and one.points.rooms is None for one in self.filters)
+        return self.counted or any(_moves(one) and one.points.rooms is None for one in self.filters)
 
     def _concerned(self, others: Sequence[Filtering]) -> Callable[[PodInfo], bool]:
         def concerns(pod: PodInfo) -> bool:

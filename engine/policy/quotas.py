@@ -140,6 +140,11 @@ class QuotaRoom(Room):
     holds: Callable[[PodColumns, NDArray[np.intp]], BoolColumn] | None = None
 
     @property
+    def anywhere(self) -> bool:
+        """See `Room.anywhere`."""
+        return True
+
+    @property
     def title(self) -> str:
         """See `Room.title`."""
         return f"quota {self.quota}"
@@ -209,6 +214,7 @@ class QuotaPlugin(PolicyPlugin):
             filter=self._filter,
             with_pod=self._with_pod,
             what_if=self._what_if,
+            counts_pods=True,
             rooms=self._rooms if amounts else None,
         )
 

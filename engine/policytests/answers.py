@@ -34,10 +34,11 @@ from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status
 from engine.plugins.priority_sort import PrioritySort
 from engine.policy.preempting import PolicyPreemption
+from engine.policy.world import PodSubject, SnapshotWorld
 from engine.policytests import gangs
 from engine.policytests.policies import Used
 from engine.policytests.scene import Scene
-from engine.policytests.world import SceneSubject, SceneWorld, SceneWorlds
+from engine.policytests.world import SceneWorlds
 
 _WORDS: Final = {
     Code.UNSCHEDULABLE: "unschedulable",
@@ -98,7 +99,7 @@ class ByColumns:
         self.used = used
         self.worlds = worlds
         self.plans = [one.plan for one in used if one.plan is not None]
-        self.world: SceneWorld = worlds.world(scene.snapshot)
+        self.world = worlds.of(scene.snapshot)
         self.subject = self.subject_of(scene.pod, scene.snapshot)
         weighted = [Weighted(one.plugin, one.weight) for one in used]
         sorts = [one.plugin.points().sort_key is not None for one in used]
@@ -114,7 +115,7 @@ class ByColumns:
         self._preempted: Preemption | None = None
         self._preemption = PolicyPreemption(self.plans, worlds)
 
-    def subject_of(self, pod: PodInfo, snapshot: Snapshot) -> SceneSubject:
+    def subject_of(self, pod: PodInfo, snapshot: Snapshot) -> PodSubject:
         """A pod as policies read it."""
         return self.worlds.subject(pod, snapshot)
 
@@ -244,7 +245,7 @@ class ByColumns:
             case GangRule():
                 return rule.key(self.subject, self.world) is not None
             case QuotaRule():
-                use = rule.use(self.subject, self.world, self.scene.beside.quotas)
+                use = rule.use(self.subject, self.world, self.scene.quotas)
                 return use.key is not None
             case PermitRule() if rule.core.left is not None:
                 return self._applies_at_node(rule)
@@ -338,14 +339,14 @@ class ByColumns:
         return best[0]
 
     @contextmanager
-    def placed(self) -> Iterator[tuple[SceneWorld, SceneSubject, int]]:
+    def placed(self) -> Iterator[tuple[SnapshotWorld, PodSubject, int]]:
         """The world in which the pod is assumed on its node, as it is from reserve on."""
         node, scene = self.chosen(), self.scene
         scene.cache.assume(scene.pod, node, scene.snapshot.now)
         try:
             snapshot = scene.cache.snapshot(scene.snapshot.now, scene.snapshot.signals)
             subject = self.subject_of(scene.pod, snapshot)
-            yield self.worlds.world(snapshot), subject, scene.rows[node]
+            yield self.worlds.of(snapshot), subject, scene.rows[node]
         finally:
             scene.cache.forget(scene.pod.uid)
 

@@ -187,7 +187,7 @@ def _of_gang(rule: GangRule, answers: ByColumns) -> frozenset[str]:
 
 
 def _of_quota(rule: QuotaRule, answers: ByColumns) -> str:
-    objects = answers.scene.beside.quotas
+    objects = answers.scene.quotas
     if rule.use(answers.subject, answers.world, objects).key is None:
         return "abstained"
     return _verdict(quotas.why_not(rule, answers.subject, answers.world, objects) is None)

@@ -47,7 +47,7 @@ def group_of(scene: Scene, snapshot: Snapshot, framework: Framework) -> Group | 
     if found is None:
         return None
     key = framework.kin(scene.pod, snapshot)
-    pending = [one for one in scene.beside.queue if framework.kin(one, snapshot) == key]
+    pending = [one for one in scene.queue if framework.kin(one, snapshot) == key]
     mates = [snapshot.pods.pod(row) for row in found[1].mates()]
     bound = sum(bool(one.pod.spec.node_name) for one in mates)
     return Group(found[1], bound, len(mates) - bound, (scene.pod, *pending))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from ipaddress import IPv4Address
 from typing import Any, Final
 
 import msgspec
 import yaml
 
-from dsl.functions import parse_quantity
-from dsl.policytest import Thing, pod_names
+from dsl.functions import parse_quantity, parse_time
+from dsl.policytest import Cluster, Thing, pod_names
 from dsl.schema import FIELDS
+from dsl.types import is_missing
 from engine.framework.podinfo import (
     CPU,
     EPHEMERAL_STORAGE,
@@ -22,15 +23,21 @@ from engine.framework.podinfo import (
     UnreadablePod,
     make_pod_info,
 )
-from engine.framework.workloads import owned_by
+from engine.framework.workloads import owned_by, top_owner
 from engine.objects import (
+    CSINode,
     ElasticQuota,
+    GangFailure,
+    Identity,
     Namespace,
     Node,
     Pod,
     PodDisruptionBudget,
+    PodGroup,
     from_builtins,
 )
+from engine.ondemand import WORKLOADS, FinishedPod, Lease, Workload, scale_kind
+from engine.policy.elsewhere import LEASES
 
 Tree = dict[str, Any]
 ReadText = Callable[[str], str]
@@ -223,6 +230,59 @@ def quota_of(thing: Thing) -> ElasticQuota:
     return made
 
 
+def objects_of(cluster: Cluster, pods: Sequence[PodInfo]) -> Iterator[Any]:
+    """The objects beside nodes, pods and namespaces; `pods` are all there are."""
+    yield from map(budget_of, cluster.of("pdb"))
+    yield from map(quota_of, cluster.of("quota"))
+    for thing in cluster.of("group"):
+        yield from _group(thing)
+    for thing in cluster.of("node"):
+        yield from _of_node(thing)
+    for thing in cluster.of("workload"):
+        yield from _workloads(thing, pods)
+
+
+def _group(thing: Thing) -> Iterator[Any]:
+    namespace = thing.text("namespace") or "default"
+    meta = {"name": thing.name, "namespace": namespace}
+    seconds = thing.plain.get("schedule_timeout")
+    spec = {"minMember": thing.plain.get("min_member")}
+    if isinstance(seconds, float):
+        spec["scheduleTimeoutSeconds"] = int(seconds)
+    created = {"creationTimestamp": thing.text("created")} if thing.text("created") else {}
+    yield _made(PodGroup, {"metadata": meta | created, "spec": spec}, thing)
+    failed = parse_time(thing.text("last_failure"))
+    if not is_missing(failed):
+        yield GangFailure(Identity(name=thing.name, namespace=namespace), failed)
+
+
+def _of_node(thing: Thing) -> Iterator[Any]:
+    if thing.text("heartbeat"):
+        meta = {"name": thing.name, "namespace": LEASES}
+        yield _made(
+            Lease, {"metadata": meta, "spec": {"renewTime": thing.text("heartbeat")}}, thing
+        )
+    if "volumes_limit" in thing.plain:
+        driver = {"name": "csi", "allocatable": {"count": thing.plain["volumes_limit"]}}
+        tree = {"metadata": {"name": thing.name}, "spec": {"drivers": [driver]}}
+        yield _made(CSINode, tree, thing)
+
+
+def _workloads(thing: Thing, pods: Sequence[PodInfo]) -> Iterator[Any]:
+    """A workload is of the kind and in the namespace that its pods say."""
+    owners = {(owner[0], pod.namespace) for pod in pods if (owner := top_owner(pod)) is not None
+              and owner[1] == thing.name}  # fmt: skip
+    for kind, namespace in sorted(owners):
+        parts = {f"{one}s": dict(thing.maps.get(one, {})) for one in ("label", "annotation")}
+        meta = {"name": thing.name, "namespace": namespace, **parts}
+        struct = WORKLOADS.get(kind) or msgspec.defstruct(
+            scale_kind(kind), (), bases=(Workload,), frozen=True
+        )
+        yield _made(
+            struct, {"metadata": meta, "spec": {"replicas": thing.plain.get("replicas")}}, thing
+        )
+
+
 # ---- pods ------------------------------------------------------------------------------------
 
 
@@ -270,7 +330,7 @@ def _pod_manifest(thing: Thing, read: ReadText) -> Tree:
 def _pod(thing: Thing, tree: Tree, name: str, uid: str) -> PodInfo:
     meta = _metadata(thing, _part(tree, "metadata"), name, uid)
     pod: Pod = _made(
-        Pod,
+        FinishedPod if is_finished(thing) else Pod,
         {
             "metadata": meta,
             "spec": _spec(thing, _part(tree, "spec"), from_file=bool(tree)),
@@ -400,6 +460,10 @@ def _status(thing: Thing, status: Tree) -> Tree:
     status |= _wired(thing, "it", "status")
     if "restarts" in thing.plain:
         status["containerStatuses"] = [{"name": "main", "restartCount": thing.plain["restarts"]}]
+    if thing.text("finished_at"):
+        ended = {"terminated": {"finishedAt": thing.text("finished_at")}}
+        statuses = _items(status, "containerStatuses") or [{"name": "main"}]
+        status["containerStatuses"] = [one | {"state": ended} for one in statuses]
     if running or thing.kind == "finished":
         ready = str(thing.flag("ready", default=running))
         conditions: list[Tree] = [{"type": "Ready", "status": ready}]

@@ -25,7 +25,6 @@ from dsl.policytest import (
     judge,
     read_suite,
 )
-from dsl.several.rules import GangParts
 from dsl.source import MAX_BYTES, Span
 from engine.framework.runtime import PluginError
 from engine.policy.podreads import UnreadFieldError
@@ -188,14 +187,7 @@ class Runner:
             return ERROR, render(_where_given(one, suite, case) for one in used.diagnostics)
         specs = {spec.id: spec for one in used if one.plan is not None for spec in one.plan.metrics}
         try:
-            gangs = [
-                GangParts(rule.core)
-                for one in used
-                if one.plan is not None
-                for rule in one.plan.gangs
-            ]
-            scene = make_scene(case, specs, lambda name: _text(folder, name), gangs)
-            worlds.beside = scene.beside
+            scene = make_scene(case, specs, lambda name: _text(folder, name), worlds)
             return self._judged(suite, case, ByColumns(scene, used, worlds))
         except (FixtureError, CannotJudgeError) as failed:
             return ERROR, render((_about(suite, case, str(failed)),))

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
 
 from dsl.functions import parse_duration, parse_number
 from dsl.plan import DOMAINS, MetricSpec
-from dsl.policytest import Sample, Thing
+from dsl.policytest import Cluster, Sample, Thing
 from dsl.schema import WELL_KNOWN_LABELS
 from dsl.types import MISSING, is_missing
+from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import (
     CodeColumn,
     Dictionary,
@@ -26,7 +26,7 @@ from engine.framework.snapshot import (
 _PERCENT: Final = 0.01
 #: Sources whose values hold until they change.
 _STEADY: Final = ("object",)
-NO_SETTINGS: Final[Mapping[tuple[str, tuple[str, ...]], str]] = MappingProxyType({})
+Key = tuple[str, ...]
 
 
 def value_of(sample: Sample, spec: MetricSpec) -> float:
@@ -51,7 +51,7 @@ def newest(sample: Sample | None, spec: MetricSpec) -> float:
 
 
 class FixtureSignals:
-    """The samples that a test gives to nodes and domains of nodes.
+    """The samples that a test gives: of nodes and their domains, and of all else by key.
 
     Implements `framework.snapshot.Signals`.
     """
@@ -61,14 +61,25 @@ class FixtureSignals:
     def __init__(
         self,
         nodes: NodeColumns,
-        things: Sequence[Thing],
+        cluster: Cluster,
+        pods: Iterable[tuple[PodInfo, Thing]],
         specs: Mapping[str, MetricSpec],
-        settings: Mapping[tuple[str, tuple[str, ...]], str] = NO_SETTINGS,
     ) -> None:
+        """Takes the samples of a cluster; `pods` are all its pods with their fixtures."""
         self._nodes = nodes
-        self._samples = {thing.name: thing.metrics for thing in things}
+        self._samples = {thing.name: thing.metrics for thing in cluster.of("node")}
         self._specs = specs
-        self._settings = settings
+        self._values: dict[tuple[str, Key], Sample] = {
+            (one.name, one.keys): Sample(one.text) for one in cluster.settings
+        }
+        owners: list[tuple[Key, Thing]] = [
+            *(((one.name,), one) for one in cluster.of("namespace")),
+            *((("", one.name), one) for one in cluster.of("workload")),
+            *(((pod.namespace, pod.name), one) for pod, one in pods),
+        ]
+        for key, thing in owners:
+            for name, sample in thing.metrics.items():
+                self._values[name, key] = sample
 
     def column(self, metric: str) -> FloatColumn:
         """See `Signals.column`: the default where a sample is stale or not given."""
@@ -90,12 +101,14 @@ class FixtureSignals:
     def value(self, metric: str, key: tuple[str, ...]) -> float:
         """See `Signals.value`."""
         spec = self._specs[metric]
-        text = self._settings.get((spec.name, key))
-        return newest(None if text is None else Sample(text), spec)
+        found = self._values.get((spec.name, key))
+        if found is None and spec.of == "workload":
+            found = self._values.get((spec.name, ("", *key[1:])))
+        return newest(found, spec)
 
     def values(self, metric: str) -> Mapping[tuple[str, ...], float]:
         """See `Signals.values`."""
-        keys = (key for name, key in self._settings if name == self._specs[metric].name)
+        keys = (key for name, key in self._values if name == self._specs[metric].name)
         return {key: self.value(metric, key) for key in keys}
 
     def of_pods(self, metric: str, pods: PodColumns) -> FloatColumn:
@@ -122,6 +135,6 @@ class FixtureSignals:
         key = WELL_KNOWN_LABELS[f"node.{spec.of}"]
         for row in np.flatnonzero(self._nodes.present).tolist():
             domain = (self._nodes.node(row).metadata.labels or {}).get(key)
-            text = None if domain is None else self._settings.get((spec.name, (domain,)))
-            if text is not None:
-                yield row, Sample(text)
+            found = None if domain is None else self._values.get((spec.name, (domain,)))
+            if found is not None:
+                yield row, found

@@ -5,29 +5,39 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Final
 
-from dsl.functions import parse_time
-from dsl.plan import MetricSpec
-from dsl.policytest import Case, Cluster, Thing
-from dsl.several.rules import GangParts
-from dsl.types import is_missing
+from dsl.collective import Limits
+from dsl.functions import parse_quantity, parse_time
+from dsl.plan import MetricSpec, Quotas
+from dsl.policytest import Case, Thing
+from dsl.schema import request_unit
+from dsl.types import is_missing, scale_of
 from engine.cache import Cache
+from engine.cache.beside import (
+    FINISHED,
+    FINISHED_SECONDS,
+    HEARTBEATS,
+    NOMINATED,
+    PREVIOUS,
+    QUEUE,
+    TIMES,
+    VOLUMES,
+)
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
-from engine.objects import GangFailure, Identity
 from engine.policy.world import DEFAULT_GPUS
 from engine.policytests.objects import (
     FixtureError,
     ReadText,
-    budget_of,
     is_finished,
     namespace_of,
     node_of,
+    objects_of,
     pods_of,
-    quota_of,
 )
 from engine.policytests.samples import FixtureSignals, value_of
-from engine.policytests.world import Beside, SceneWorlds, limits_of
+from engine.policytests.world import SceneWorlds, queue_times
 
 
 def new_worlds() -> SceneWorlds:
@@ -35,17 +45,25 @@ def new_worlds() -> SceneWorlds:
     return SceneWorlds(UTC, DEFAULT_GPUS)
 
 
+#: All that may be kept beside nodes and the pods on them.
+_ATTENDS: Final = frozenset({QUEUE, TIMES, NOMINATED, FINISHED, PREVIOUS, HEARTBEATS, VOLUMES})
+
+
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """The cluster of a test, and the pods it is about; the first is the pod of the cycle."""
+    """The cluster of a test, and the pods it is about; the first is the pod of the cycle.
+
+    `queue` are those that wait beside them.
+    """
 
     cache: Cache
     snapshot: Snapshot
     pods: tuple[PodInfo, ...]
+    queue: tuple[PodInfo, ...]
     chosen: str
     waited: float
     rows: Mapping[str, int]
-    beside: Beside
+    quotas: Quotas
 
     @property
     def pod(self) -> PodInfo:
@@ -54,10 +72,7 @@ class Scene:
 
 
 def make_scene(
-    case: Case,
-    specs: Mapping[str, MetricSpec],
-    read: ReadText,
-    gangs: Sequence[GangParts] = (),
+    case: Case, specs: Mapping[str, MetricSpec], read: ReadText, worlds: SceneWorlds
 ) -> Scene:
     """Builds the cluster of a test.
 
@@ -65,66 +80,57 @@ def make_scene(
         case: the test.
         specs: the metrics that its policies read, by id.
         read: gives the text of a manifest.
-        gangs: who is in a gang, as its policies say.
+        worlds: what policies read it through, to be told of what no object says.
 
     Raises:
         FixtureError: an object cannot be made.
     """
     cluster = case.cluster
     cache = Cache()
+    cache.attend(_ATTENDS)
     for thing in cluster.of("node"):
         cache.add_node(node_of(_annotated(thing, specs.values(), cluster.now), read))
     for thing in cluster.of("namespace"):
         cache.set_namespace(namespace_of(thing))
     things: dict[str, Thing] = {}
-    finished = _run(cluster, cache, read, things)
-    pods: list[PodInfo] = []
-    given = cluster.of("pod")
-    for number, thing in enumerate(given, 1):
-        pods.extend(_pods(thing, "pod" if number == 1 else f"pod-{number}", read, things))
+    worlds.pods = things
+    given, pending = cluster.of("pod"), cluster.of("pending")
+    running = list(_all(cluster.of("running", "finished"), "running-{}", read, things))
+    pods = list(_all(given, "pod-{}", read, things, first="pod"))
+    queue = list(_all(pending, "pending-{}", read, things))
     if not pods:
         raise FixtureError("this test gives no pod")
-    queue = [
-        pod
-        for number, thing in enumerate(cluster.of("pending"), 1)
-        for pod in _pods(thing, f"pending-{number}", read, things)
-    ]
-    for thing in cluster.of("group"):
-        failed = parse_time(thing.text("last_failure"))
-        if not is_missing(failed):
-            owner = Identity(name=thing.name, namespace=thing.text("namespace") or "default")
-            cache.set_object(GangFailure(owner, failed))
-    for one in (*map(budget_of, cluster.of("pdb")), *map(quota_of, cluster.of("quota"))):
-        cache.set_object(one)
-    # Quotas count whom nodes are promised to; where a test has none, promises are read only.
-    for pod in queue if cluster.of("quota") else ():
-        cache.nominate(pod, pod.pod.status.nominated_node_name)
+    for pod in running:
+        _run(pod, things[pod.uid], cluster.now, cache)
+    for one in (*pods, *queue):
+        node = things[one.uid].text("previous_node")
+        if node:
+            cache.beside.leaves(one, node)
+    for one in queue:
+        cache.set_queued(one, queue_times(things[one.uid]))
+        cache.nominate(one, one.pod.status.nominated_node_name)
+    everybody = [*pods, *queue, *running]
+    for item in objects_of(cluster, everybody):
+        cache.set_object(item)
     waited = given[0].plain.get("waited", 0.0)
-    settings = {(one.name, one.keys): one.text for one in cluster.settings}
-    nodes = {thing.name: thing for thing in cluster.of("node")}
+    nodes = cluster.of("node")
+    quotas: dict[str | float, Limits] = {one.name: limits_of(one) for one in cluster.of("quota")}
+    worlds.quotas = quotas
+    told = [one for one in nodes if "volumes_attached" in one.plain]
+    worlds.attached = {one.name: one.number("volumes_attached", 0) for one in told}
+    signals = FixtureSignals(
+        cache.nodes, cluster, [(one, things[one.uid]) for one in everybody], specs
+    )
     return Scene(
         cache,
-        cache.snapshot(
-            cluster.now, FixtureSignals(cache.nodes, cluster.of("node"), specs, settings)
-        ),
+        cache.snapshot(cluster.now, signals),
         tuple(pods),
+        tuple(queue),
         given[0].text("chosen"),
         waited if isinstance(waited, float) else 0.0,
-        {name: cache.nodes.row(name) for name in nodes},
-        Beside(
-            nodes=nodes,
-            pods=things,
-            queue=tuple(queue),
-            finished=tuple(finished),
-            groups={(one.text("namespace") or "default", one.name): one
-                    for one in cluster.of("group")},
-            quotas={one.name: limits_of(one) for one in cluster.of("quota")},
-            namespaces={one.name: one for one in cluster.of("namespace")},
-            workloads={one.name: one for one in cluster.of("workload")},
-            specs=specs,
-            gangs=tuple(gangs),
-        ),
-    )  # fmt: skip
+        {one.name: cache.nodes.row(one.name) for one in nodes},
+        quotas,
+    )
 
 
 def _annotated(thing: Thing, specs: Iterable[MetricSpec], now: float) -> Thing:
@@ -138,29 +144,38 @@ def _annotated(thing: Thing, specs: Iterable[MetricSpec], now: float) -> Thing:
     return replace(thing, maps={**thing.maps, "annotation": written})
 
 
-def _run(
-    cluster: Cluster, cache: Cache, read: ReadText, things: dict[str, Thing]
-) -> list[tuple[PodInfo, str]]:
-    """Binds the running pods to their nodes; returns those that finished, and where."""
-    done: list[tuple[PodInfo, str]] = []
-    for number, thing in enumerate(cluster.of("running", "finished"), 1):
-        for pod in _pods(thing, f"{thing.kind}-{number}", read, things):
-            if is_finished(thing):
-                done.append((pod, thing.node))
-            elif thing.flag("bound", default=True):
-                cache.add_pod(pod, thing.node)
-            else:
-                cache.assume(pod, thing.node, cluster.now)
-    return done
+def _run(pod: PodInfo, thing: Thing, now: float, cache: Cache) -> None:
+    """Puts a running pod on its node, or among those that finished in the last hour."""
+    if not is_finished(thing):
+        if thing.flag("bound", default=True):
+            cache.add_pod(pod, thing.node)
+        else:
+            cache.assume(pod, thing.node, now)
+        return
+    at = parse_time(thing.text("finished_at"))
+    if not now - at > FINISHED_SECONDS:
+        cache.set_finished(pod, now if is_missing(at) else at)
 
 
-def _pods(
-    thing: Thing, default: str, read: ReadText, things: dict[str, Thing]
+def _all(
+    given: Sequence[Thing], default: str, read: ReadText, things: dict[str, Thing], first: str = ""
 ) -> Iterator[PodInfo]:
-    """The pods of a fixture; each is noted by its UID."""
-    for pod in pods_of(thing, default, read):
-        if pod.uid in things:
-            what = "pods are called" if thing.name else "pods have the UID of"
-            raise FixtureError(f"two {what} {pod.key}")
-        things[pod.uid] = thing
-        yield pod
+    """The pods of fixtures; each is noted by its UID."""
+    for number, thing in enumerate(given, 1):
+        name = first if first and number == 1 else default.format(number)
+        for pod in pods_of(thing, name, read):
+            if pod.uid in things:
+                what = "pods are called" if thing.name else "pods have the UID of"
+                raise FixtureError(f"two {what} {pod.key}")
+            things[pod.uid] = thing
+            yield pod
+
+
+def limits_of(thing: Thing) -> Limits:
+    """An ElasticQuota's amounts in base units."""
+
+    def amounts(of: str) -> dict[str, float]:
+        given = thing.maps.get(of, {}).items()
+        return {key: parse_quantity(text) * scale_of(request_unit(key)) for key, text in given}
+
+    return Limits(amounts("min"), amounts("max"))

@@ -249,7 +249,7 @@ def _of_gang(rule: GangRule, answers: ByColumns) -> _Lines:
 def _of_quota(rule: QuotaRule, answers: ByColumns) -> _Lines:
     yield from _guard_of(rule, answers)
     values = Meant(answers.subject, answers.world)
-    use = quota_use(QuotaParts(rule.core), values, answers.scene.beside.quotas)
+    use = quota_use(QuotaParts(rule.core), values, answers.scene.quotas)
     if use.key is None:
         yield f"  {answers.scene.pod.key} has no quota"
         return

@@ -587,6 +587,7 @@ class SchedulingQueue:
     def _fly(self, queued: QueuedPod) -> QueuedPod:
         queued.attempts += 1
         queued.where = SubQueue.IN_FLIGHT
+        queued.tried_at = self._clock.monotonic()
         if queued.first_attempt_at is None:
             queued.first_attempt_at = self._clock.time()
         self._in_flight.start(queued)

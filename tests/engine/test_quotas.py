@@ -85,6 +85,17 @@ async def test_bindings_in_flight_never_pass_a_maximum_together():
 
 
 @in_a_loop
+async def test_a_gang_starts_whole_within_its_quota_or_not_at_all():
+    gang = "gang: by pod.label[job] min 3\nquota: by pod.namespace max cpu {}\n"
+    for most, count in (("2", 0), ("3", 3)):
+        made = Quotas(gang.format(most))
+        for number in range(3):
+            made.comes(f"p{number}", namespace="a", cpu="1", labels={"job": "j"})
+        await made.turn()
+        assert sum(made.placed(f"p{number}") for number in range(3)) == count
+
+
+@in_a_loop
 async def test_terminating_pods_count_until_they_are_gone():
     made = Quotas("quota: by pod.namespace max cpu 2\n")
     old = made.runs("old", cpu="2")
@@ -163,6 +174,36 @@ async def test_pods_on_several_nodes_lend_and_the_node_with_enough_of_them_is_ta
     for number in range(6):
         made.runs(f"a{number}", node="n1" if number < 4 else "n2", priority=number)
     made.comes("b0", namespace="b", cpu="4")
+    await settle(made)
+    assert sorted(made.edge.evictions) == ["a0", "a1"], made.words("b0")
+
+
+@in_a_loop
+async def test_a_minimum_is_given_back_though_no_node_alone_has_enough_to_give():
+    nodes = tuple(f"n{number}" for number in range(4))
+    made = Quotas(ELASTIC, nodes=nodes, cpu="4", a=("2", "6"), b=("4", "6"), c=("0", "2"))
+    for number in range(4):
+        made.runs(f"a{number}", node=f"n{number}", priority=number)
+    made.runs("c0", "c", node="n0", priority=9)
+    made.comes("b0", namespace="b", cpu="4")
+    await settle(made)
+    assert sorted(made.edge.evictions) == ["a0", "a1", "c0"], made.words("b0")
+    for name, owner in (("a0", "a"), ("a1", "a"), ("c0", "c")):
+        row = made.cache.pod_row(f"uid-{owner}-{name}")
+        made.handlers.pods.on_delete(made.cache.pods.pod(row).pod)
+        made.clock.advance(20.0)
+        await settle(made)
+    assert made.placed("b0", "b")
+    assert len(made.edge.evictions) == 3
+
+
+@in_a_loop
+async def test_pods_go_elsewhere_where_the_node_has_room_by_itself():
+    nodes = ("n0", "n1", "n2", "n3")
+    made = Quotas(ELASTIC, nodes=nodes, cpu="4", a=("1", "6"), b=("3", "6"))
+    for number in range(3):
+        made.runs(f"a{number}", node=f"n{number}", priority=number)
+    made.comes("b0", namespace="b", cpu="3")
     await settle(made)
     assert sorted(made.edge.evictions) == ["a0", "a1"], made.words("b0")
 

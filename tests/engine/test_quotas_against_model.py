@@ -267,6 +267,8 @@ class Model(RuleBasedStateMachine):
         self.server.bind_faults.clear()
         self.server.evict_faults.clear()
         self.policies_are_reloaded(quotas=True)
+        # Pods whose node is gone count, and cannot make room.
+        self.a_node_goes_or_comes(there=True)
         for _ in range(12):
             self.works()
             self.what_ends_is_gone()
