@@ -23,6 +23,7 @@ from dsl.checker import (
     ParamValue,
     ScoreDraft,
     StatementDraft,
+    policy_name,
 )
 from dsl.diagnostics import Diagnostic, sort_key
 from dsl.lower import Memo, combine, lower_filter, lower_score
@@ -55,7 +56,7 @@ from dsl.plan import (
 from dsl.schema import MetricDefinition
 from dsl.several import gang_rule, preempt_rule, quota_rule
 from dsl.source import SourceFile, read_source
-from dsl.syntax import Header, Statement, Word
+from dsl.syntax import Statement
 from dsl.turns import turns
 from dsl.types import Kind
 from dsl.usage import Instance, Library, Parsed, instances
@@ -221,7 +222,7 @@ class Compiler:
         parsed.append((source, tuple(statements)))
         params, metrics = options
         checker = FileChecker(
-            source, statements, params=params.get(_name_of(source, statements)), metrics=metrics
+            source, statements, params=params.get(policy_name(source, statements)), metrics=metrics
         )
         yield from checker.steps()
         policy, findings = checker.result()
@@ -275,13 +276,6 @@ def compile_policies(
 ) -> CompileResult:
     """Compiles files with a compiler of its own; see `Compiler.compile`."""
     return Compiler().compile(files, params=params, metrics=metrics)
-
-
-def _name_of(source: SourceFile, statements: Sequence[Statement]) -> str:
-    for one in statements:
-        if isinstance(one, Header) and one.name == "policy" and isinstance(one.value, Word):
-            return one.value.value
-    return source.name.rsplit("/", 1)[-1].removesuffix(".policy")
 
 
 def _facts(

@@ -423,7 +423,7 @@ def _it() -> Iterator[FieldSpec]:
     doc = "when it finished"
     yield FieldSpec("it.finished_at", TIME, level, doc, optional=True, wakes=("finished",))
     doc = "whether its quota is over its minimum"
-    yield FieldSpec("it.quota.over_min", BOOL, level, doc)
+    yield FieldSpec("it.quota.over_min", BOOL, level, doc, wakes=("pods", "quotas"))
 
 
 def _results() -> Iterator[FieldSpec]:

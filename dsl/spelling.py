@@ -79,7 +79,10 @@ DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 def days(text: str) -> str:
-    """Returns the days of `mon-fri` or `mon..fri` as a list; "" for anything else."""
+    """Returns the days of `mon-fri`, `mon..fri` or `weekend` as a list; "" for anything else."""
+    text = {"weekend": "sat-sun", "weekday": "mon-fri", "workday": "mon-fri"}.get(
+        text.lower().rstrip("s"), text
+    )
     found = re.fullmatch(r"(\w{3})\w*[ \t]*(?:-|\.\.|to)[ \t]*(\w{3})\w*", text.lower())
     if found is None or not {found[1], found[2]} <= {*DAYS}:
         return ""
@@ -204,6 +207,7 @@ _LIKELY: Final = {
     "node.ready": "node.status node.health node.availability",
     "now - pod.queued_at": "pod.queuetime pod.waittime pod.waitingtime",
     "pod.attempts": "pod.retries",
+    "it.phase": "pod.phase",
 }  # fmt: skip
 #: What is meant, behind what there is to know of it.
 _MEANT_IF: Final = {
@@ -440,6 +444,8 @@ _ADVICE: Final = MappingProxyType(
         **dict.fromkeys(("tolerates", "istolerated", "toleratestaint", "tolerate"),
             "what a pod tolerates is asked by Kubernetes itself; of one key write"
             "  pod.toleration[KEY] is present"),
+        **dict.fromkeys(("walk", "foreach", "map", "reduce"),
+            "a set is asked by  count(node.pods where it.priority > 0)   and the like"),
         "weight": "a weight stands behind its value:  score: load weight 5",
         "bind": "a value gets a name on a line of its own:  let NAME = VALUE",
     }

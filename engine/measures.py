@@ -28,7 +28,7 @@ from engine.telemetry import (
 )
 
 _RULE: Final = re.compile(r"\(([^()\s]+):(\d+)\)$")
-"""File and line at the end of what a rule says; see `policy.plugin`."""
+"""File and line at the end of what a rule says; see `policy.acting`."""
 _MOST_ATTEMPTS: Final = 14
 
 

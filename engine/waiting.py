@@ -149,8 +149,8 @@ class Permits:
     def hold(self, held: Held) -> Status:
         """The pod, in flight, waits from now on; anything but Success: there is no room for it."""
         if len(self._held) >= MOST_WAITING:
-            plugin = next(iter(held.by))
-            return unschedulable(f"{MOST_WAITING} pods wait in permit already").by(plugin)
+            # Not for an event of the plugin's: it is tried again after its backoff.
+            return Status(Code.ERROR, (f"{MOST_WAITING} pods wait in permit already",))
         if not self._queue.hold(held.queued):
             _undo(held)
             return Status.SUCCESS

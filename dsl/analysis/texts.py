@@ -67,7 +67,7 @@ def _odd_text(
     values = _VALUES.get(field.removeprefix("pod.").removeprefix("it."), ())
     low = value.lower().rstrip("s")
     better = _CALLED.get(low) or next((one for one in values if one.lower() == low), "")
-    text = " ".join(rule.source.slice(left.span).split()) if left.key else field
+    text = f"{field}[{left.key}]" if left.key else field
     if operator == "matches":
         if value.startswith("^") and not value.endswith(("$", "*", "+")):
             message = "`matches` looks at the whole text, so nothing may follow"
@@ -78,19 +78,21 @@ def _odd_text(
     elif letters and (_FOREIGN if operator == "like" else _PATTERN).search(value):
         sign = next(iter((_FOREIGN if operator == "like" else _PATTERN).findall(value)))
         message = f"`{sign}` stands for itself here, and `{text}` never holds it"
-        yield _finding(rule, right, message, f"write  {text} {_with_pattern(sign, value)}")
+        yield _finding(rule, right, message, f"write  {_with_pattern(text, operator, sign, value)}")
     elif letters == NAME and value.lower() != value:
         message = f"`{text}` has no capitals, so this never holds"
         yield _finding(rule, right, message, f"write  {value.lower()}", value.lower())
 
 
-def _with_pattern(sign: str, value: str) -> str:
+def _with_pattern(text: str, operator: str, sign: str, value: str) -> str:
     """Returns the test that a pattern or a row of words is meant for."""
     if sign in "|,;":
-        return f"in [{', '.join(one.strip() for one in re.split(r'[|,;]', value))}]"
+        words = [one.strip() for one in re.split(r"[|,;]", value)]
+        each = " or ".join(f"{text} {operator} {one}" for one in words)
+        return f"{text} in [{', '.join(words)}]" if operator == "is" else each
     if sign in "*%?":
-        return f'like "{re.sub(r"%|[.][*]", "*", value)}"'
-    return f"matches '{value.removeprefix('^').removesuffix('$')}'"
+        return f'{text} like "{re.sub(r"%|[.][*]", "*", value)}"'
+    return f"{text} matches '{value.removeprefix('^').removesuffix('$')}'"
 
 
 def _finding(

@@ -38,6 +38,7 @@ __all__ = [
     "ParamValue",
     "ScoreDraft",
     "StatementDraft",
+    "policy_name",
 ]
 
 LANGUAGE: Final = 1

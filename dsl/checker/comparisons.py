@@ -5,7 +5,7 @@ from typing import Final
 from dsl import ir
 from dsl import syntax as s
 from dsl.checker.alternatives import listed_words, membership
-from dsl.checker.convert import beside, converted, help_for, sort_of
+from dsl.checker.convert import DATE, beside, converted, help_for, sort_of
 from dsl.checker.fields import either, members_of, no_fields, word_for_nothing
 from dsl.checker.literals import read_word, settle
 from dsl.checker.making import compare, constant, inverted, logical, member, missing, turned
@@ -86,6 +86,11 @@ def _differ(
     typer: Typer, node: s.Compare | s.Is, left: Typed, right: Typed, code: str = "P201"
 ) -> Refused:
     """Refuses two values of different kinds or units."""
+    for one, other in ((left, right), (right, left)):
+        day = isinstance(one, Flex) and DATE.fullmatch(one.text) is not None
+        if day and not isinstance(other, Flex) and other.type.kind is Kind.TIME:
+            moment = f'time("{typer.scope.text(one)}T00:00:00Z")'
+            raise typer.scope.refuse("P201", "a day is written as a text", one.span, fix=moment)
     help_, fix = _together(typer, node, left, right)
     return typer.scope.refuse(
         code,

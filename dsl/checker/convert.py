@@ -48,7 +48,8 @@ _FORMS: Final = MappingProxyType(
 )
 #: Fields whose values begin with the numbers of a version.
 _VERSIONS: Final = ("node.kernel", "node.kubelet_version")
-_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+#: A day, which is no sum.
+DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _NUMBER: Final = re.compile(r"\d+(\.\d+)?([a-zA-Z]{1,3}|%)?", re.ASCII)
 
 
@@ -70,6 +71,8 @@ def converted(scope: Scope, typed: Typed, want: str) -> str:
 
 def help_for(scope: Scope, typed: Typed, want: str) -> tuple[str, ...]:
     """Returns the same as the helps of a finding."""
+    if isinstance(typed, Flex | ir.Const):
+        return ()  # What is written out is another thing, not the same in another form.
     better = converted(scope, typed, want)
     return (f"write  {better}",) if better else ()
 
@@ -89,7 +92,7 @@ def beside(scope: Scope, one: Typed, other: Typed) -> str:
         if want == "condition":
             return inner.lower() if inner.lower() in ("true", "false") else ""
         if want == "time":
-            midnight = "T00:00:00Z" * (_DATE.fullmatch(inner) is not None)
+            midnight = "T00:00:00Z" * (DATE.fullmatch(inner) is not None)
             return f'time("{inner}{midnight}")'
         return inner if _NUMBER.fullmatch(inner) else ""
     return "" if want == "condition" else converted(scope, one, want)

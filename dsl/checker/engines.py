@@ -220,7 +220,9 @@ class EngineChecker(StatementChecker):
         # A parameter that is a text has no unit either.
         if not isinstance(amount, float) or not amount >= 0:
             message = f"`{self.scope.text(node)}` is no amount of {key}"
-            raise self.scope.refuse("P111", message, node.span)
+            example = {"cpu": "10", "memory": "32Gi"}.get(key, "4")
+            help_ = f"write for example  {key} {example}"
+            raise self.scope.refuse("P111", message, node.span, help_)
         return amount
 
 

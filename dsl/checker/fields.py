@@ -246,7 +246,10 @@ def members_of(typer: Typer, node: s.Node, item: ir.Expr, members: s.Expr) -> ir
         items = typer.check(members)
         if isinstance(items, Flex) or items.type.kind is not Kind.LIST:
             message = f"`in` wants a list, and this is {describe(items)}"
-            raise typer.scope.refuse("P201", message, members.span)
+            helps: tuple[str, ...] = ()
+            if isinstance(members, s.Param):
+                helps = (f"declare it  param {members.name}: list of string = [...]",)
+            raise typer.scope.refuse("P201", message, members.span, *helps)
         if items.type.element is not Kind.TEXT:
             raise typer.mixed("P201", "`in` wants items of the same kind", item, items)
         return member(node.span, item, items)

@@ -211,6 +211,8 @@ def _wrong_word(scope: Scope, span: Span, text: str, like: Typed) -> Refused:
         fix = Fix(Span(like.span.start, span.end), better)
     elif kind is Kind.BOOL and text.lower() in ("true", "false"):
         fix = Fix(span, text.lower())
+    elif kind is Kind.NUMBER and re.fullmatch(r"\d+\.\.\d+", text):
+        help_ = (f"write  {scope.text(like)} in {text}",)
     elif kind is Kind.LIST:
         help_ = (f"write  {scope.text(like)} contains {quoted_key(text)}",)
     return scope.refuse(

@@ -110,8 +110,8 @@ def reads_of(*roots: ir.Expr | None) -> Reads:
             case ir.Read():
                 fields.add(node.field)
                 changes = changes or FIELDS[node.field].changes
-                # What the whole cluster has changes with any node.
-                local = local and not node.field.startswith("cluster.")
+                # What the whole cluster has, or a quota uses, changes with any node.
+                local = local and not node.field.startswith(("cluster.", "it.quota."))
             case ir.KeyedRead():
                 fields.add(node.field)
                 changes = changes or FIELDS[node.field].changes

@@ -267,6 +267,7 @@ P015: words of other languages
   -> >> then|require|must|demand|only|should|filter|allow|need|needs  ""
   : >> when|where|if|for|that|all|only|select|require|prefer  ""
   : @if X then Z                      : X -> Z
+  : @if|when X then filter|require :  : X ->                what `then` asks is no statement
   : @when|where X then Z              : X -> Z
   : if X @: Z                         : X -> Z
   @ case when X then X2 else X3 end   if X then X2 else X3

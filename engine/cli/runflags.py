@@ -157,8 +157,13 @@ def server_options(flags: Mapping[str, Any]) -> Any:  # noqa: ANN401 - see engin
 
     if not flags["secure_port"]:
         return None
+    maker = None
+    if not flags["tls_cert_file"]:
+        from engine.serving.selfmade import SelfMade
+
+        maker = SelfMade()
     files = CertificateFiles(
-        flags["tls_cert_file"], flags["tls_private_key_file"], flags["cert_dir"]
+        flags["tls_cert_file"], flags["tls_private_key_file"], flags["cert_dir"], maker
     )
     paths = flags["authorization_always_allow_paths"].split(",")
     return ServerOptions(

@@ -15,7 +15,7 @@ from engine.framework.podclass import TIE_BITS
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Candidates, Framework
 from engine.framework.snapshot import Snapshot
-from engine.policy.plugin import place_of
+from engine.policy.acting import place_of
 
 
 @dataclass(frozen=True, slots=True)

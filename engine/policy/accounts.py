@@ -20,7 +20,7 @@ from dsl.collective import Amounts, Limits, Pool, QuotaUse, pool_of
 from dsl.functions import parse_quantity
 from dsl.schema import request_unit
 from dsl.types import is_missing, scale_of
-from engine.collective.quotas import over_maximum, over_minimum_with_pod
+from engine.collective.quotas import is_over_minimum, over_maximum, over_minimum_with_pod
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
 from engine.objects import ElasticQuota, ResourceList
@@ -121,7 +121,7 @@ class Book:
         accounts do not follow pods.
         """
         key = owner(pod)
-        limits, used, pool = self._standing(key, snapshot, owner, sums)
+        limits, used, pool = self.standing(key, snapshot, owner, sums)
         own = key if key is not None and key in limits else None
         before, nominated = self._promised(own, limits, pod, snapshot, owner)
         return QuotaUse(
@@ -134,9 +134,10 @@ class Book:
             nominated=nominated,
         )
 
-    def _standing(
-        self, key: Key | None, snapshot: Snapshot, owner: Owner, sums: Sums | None
+    def standing(
+        self, key: Key | None, snapshot: Snapshot, owner: Owner, sums: Sums | None = None
     ) -> tuple[Mapping[Key, Limits], Mapping[Key, Amounts], Pool]:
+        """The limits, what is used of each, and what is used and guaranteed of all together."""
         if sums is not None:
             return self._summed(key, snapshot, sums)
         account = self.account(snapshot, owner)
@@ -266,3 +267,13 @@ def quota_flag(name: str, pod: PodInfo, snapshot: Snapshot) -> bool:
     """`quota.over_max_with_pod` and `quota.over_min_with_pod`."""
     use = _BOOK.use(pod, snapshot, namespace_of)
     return bool(over_maximum(use) if name == "over_max_with_pod" else over_minimum_with_pod(use))
+
+
+def over_minimum(snapshot: Snapshot) -> frozenset[str]:
+    """The namespaces whose ElasticQuota uses more than its minimum: `it.quota.over_min`."""
+    limits, used, pool = _BOOK.standing(None, snapshot, namespace_of)
+    return frozenset(
+        str(key)
+        for key, own in limits.items()
+        if is_over_minimum(used.get(key, _NOTHING), own, pool.minimum)
+    )

@@ -6,38 +6,27 @@ The policy's text decides nothing here; this room only asks the plan about the s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Hashable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from itertools import count
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl.plan import OF_NODES, Effect, FilterRule, Parts, Plan, RuleBase, ScoreRule, Stop
+from dsl.plan import OF_NODES, FilterRule, Parts, Plan, RuleBase, ScoreRule, Stop
 from dsl.reference import View
-from dsl.schema import FIELDS
-from engine.framework.decision import Decision
-from engine.framework.effects import Emit, Patch, pod_event, set_on_pod
 from engine.framework.events import (
-    Action,
-    ClusterEvent,
     ClusterEventWithHint,
-    Resource,
 )
 from engine.framework.interface import (
     ALL_PASS,
     SKIP_FILTER,
     SKIP_SCORE,
-    Binding,
-    Permitted,
     Points,
-    PreBound,
     PreFilterResult,
     PreScoreResult,
-    Reserved,
     Scope,
     Scores,
     State,
@@ -48,6 +37,14 @@ from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Cause, QueueTimes, Rows, Snapshot
 from engine.framework.status import Code, Status
 from engine.policy import gangs
+from engine.policy.acting import ActingRules, place_of, status_of
+from engine.policy.waking import (
+    causes_of,
+    is_of_version,
+    is_still,
+    of_pod_alone,
+    sorted_events,
+)
 from engine.policy.world import DEFAULT_GPUS, Kept, PodSubject, SnapshotWorld
 
 _MINUTE: Final = 60.0
@@ -140,11 +137,10 @@ class PolicyPlugin:
         self._counts_tries = any("pod.attempts" in rule.reads for rule in tried)
         # A column over other nodes' pods (a zone's) changes with rows that are not asked about.
         self._scope = Scope.ROW if all(rule.row_local for rule in plan.filters) else Scope.ALL
-        self._causes = _causes_of({read for rule in plan.filters for read in rule.reads})
-        # Of two lines the first may come to apply while a pod waits by the second.
-        self._permit_wakes = _sorted_events(plan.permits)
+        self._causes = causes_of({read for rule in plan.filters for read in rule.reads})
+        self._acting = ActingRules(plan, self._as_asker)
         self._scores_by_version = all(
-            _is_of_version(read) for rule in plan.scores for read in rule.reads
+            is_of_version(read) for rule in plan.scores for read in rule.reads
         )
 
     @property
@@ -161,7 +157,7 @@ class PolicyPlugin:
             events=self._events(),
             pre_enqueue=self._gate if plan.gates else None,
             # What pods have before this one may be what it waits for.
-            gate_moves=bool(plan.gates) and not _of_pod_alone(plan.gates),
+            gate_moves=bool(plan.gates) and not of_pod_alone(plan.gates),
             turns_at=self._turns_at
             if self._turning or self._counts_tries or self._gangs.turn
             else None,
@@ -176,11 +172,11 @@ class PolicyPlugin:
             pre_score=self._pre_score if plan.scores else None,
             score=self._score if plan.scores else None,
             tiers=self._preferred if plan.tiers else None,
-            reserve=self._reserve if plan.reserves else None,
-            permit=self._permit if plan.permits else None,
-            pre_bind=self._pre_bind if plan.prebinds else None,
-            bind=self._bind if plan.binds else None,
-            post_bind=self._post_bind if plan.postbinds else None,
+            reserve=self._acting.reserve if plan.reserves else None,
+            permit=self._acting.permit if plan.permits else None,
+            pre_bind=self._acting.pre_bind if plan.prebinds else None,
+            bind=self._acting.bind if plan.binds else None,
+            post_bind=self._acting.post_bind if plan.postbinds else None,
             reads_scores=acts
             and any(
                 read.startswith("score")
@@ -191,7 +187,7 @@ class PolicyPlugin:
 
     def _events(self) -> Sequence[ClusterEventWithHint]:
         """What the filters read decides what can wake a pod that they rejected."""
-        found = _sorted_events((*self._deciding(), *self.plan.gangs))
+        found = sorted_events((*self._deciding(), *self.plan.gangs))
         of_gangs = gangs.EVENTS if self.plan.gangs else ()
         return tuple(ClusterEventWithHint(event) for event in dict.fromkeys((*found, *of_gangs)))
 
@@ -242,7 +238,7 @@ class PolicyPlugin:
         plan = self.plan
         own = {spec.name for spec in plan.metrics if spec.of in OF_NODES}
         return not all(
-            _is_still(read, own)
+            is_still(read, own)
             for rule in (*plan.filters, *plan.scores, *plan.prefilters)
             for read in rule.reads
         )
@@ -381,47 +377,6 @@ class PolicyPlugin:
         prepared = [(rule, rule.prepare(subject, world)) for rule in self.plan.tiers]
         return [rule.mask(own, world, rows) for rule, own in prepared if own is not None]
 
-    # ---- the chosen node
-
-    def _reserve(self, pod: PodInfo, snapshot: Snapshot, row: int) -> Reserved:
-        world = self._worlds.of(snapshot, pod.uid)
-        stop = self.plan.reserved(self._subject(pod, snapshot), world, row)
-        return Reserved() if stop is None else Reserved(status_of(stop))
-
-    def _permit(self, pod: PodInfo, snapshot: Snapshot, row: int, waited: float) -> Permitted:
-        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot, pod.uid)
-        said = self.plan.permitted(subject, world, row, waited)
-        if said.rule is None or said.verdict == "allow":
-            return Permitted()
-        status = status_of(Stop(said.rule, said.status, said.message))
-        if said.verdict == "reject":
-            return Permitted(status)
-        return Permitted(Status(Code.WAIT, status.reasons), said.seconds, self._permit_wakes)
-
-    def _pre_bind(self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision) -> PreBound:
-        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot, pod.uid)
-        done = self.plan.prebind(subject, world, row, results_of(decision))
-        return PreBound(
-            annotations=_set(done, "annotate"),
-            labels=_set(done, "label"),
-            events=tuple(_told(self.plan, pod, done)),
-        )
-
-    def _bind(self, pod: PodInfo, snapshot: Snapshot) -> Binding | None:
-        rule = self.plan.binder(self._subject(pod, snapshot), self._worlds.of(snapshot, pod.uid))
-        if rule is None:
-            return None
-        return Binding(dry_run=rule.core.kind == "dry", by=rule.core.name)
-
-    def _post_bind(
-        self, pod: PodInfo, snapshot: Snapshot, row: int, decision: Decision
-    ) -> Sequence[Emit | Patch]:
-        subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot, pod.uid)
-        done = self.plan.postbind(subject, world, row, results_of(decision))
-        labels, annotations = _set(done, "label"), _set(done, "annotate")
-        told = _told(self.plan, pod, done)
-        return [*told, set_on_pod(pod, labels, annotations)] if labels or annotations else told
-
     # ---- told
 
     def traces(
@@ -503,15 +458,13 @@ class PolicyPlugin:
     ) -> tuple[PodSubject, SnapshotWorld]:
         return self._worlds.subject(pod, snapshot), self._worlds.of(snapshot)
 
+    def _as_asker(self, pod: PodInfo, snapshot: Snapshot) -> tuple[PodSubject, SnapshotWorld]:
+        return self._worlds.subject(pod, snapshot), self._worlds.of(snapshot, pod.uid)
+
     def _subject(
         self, pod: PodInfo, snapshot: Snapshot, queued: QueueTimes | None = None
     ) -> PodSubject:
         return self._worlds.subject(pod, snapshot, queued)
-
-
-def place_of(rule: RuleBase) -> str:
-    """File and line of a rule."""
-    return f"{rule.source.name}:{rule.line}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -530,127 +483,3 @@ class RuleTrace:
     def __str__(self) -> str:
         said = ", ".join((self.outcome, *self.ages))
         return f"{self.place} {self.rule.text.partition(':')[0]}: {said}"
-
-
-def status_of(stop: Stop) -> Status:
-    """A rule's refusal as a status, with its place."""
-    return Status(Code(stop.status), (f"{stop.message} ({place_of(stop.rule)})",))
-
-
-def results_of(decision: Decision) -> dict[str, float]:
-    """The scores of the chosen node as `prebind:` and `postbind:` read them."""
-    scores = {f"score[{one.plugin}]": one.normalized for one in decision.scores}
-    return {"score.total": decision.total} | scores
-
-
-def _set(done: Sequence[Effect], kind: str) -> dict[str, str]:
-    return {one.key: one.text for one in done if one.kind == kind}
-
-
-def _told(plan: Plan, pod: PodInfo, done: Sequence[Effect]) -> list[Emit]:
-    return [
-        pod_event(pod, "Normal", "Policy", plan.name, one.text)
-        for one in done
-        if one.kind == "event"
-    ]
-
-
-def _of_pod_alone(rules: Sequence[RuleBase]) -> bool:
-    reads = {read for rule in rules for read in rule.reads}
-    return all(read.startswith("pod.") for read in reads) and not reads & _MOVING
-
-
-def _is_still(read: str, of_nodes: Container[str]) -> bool:
-    """True if it is a field of the pod or of nodes: no such value goes into a key and moves."""
-    if read.startswith(("metric:", "metric_age:")):
-        return read.partition(":")[2] in of_nodes
-    own = ("pod.", "node.", "it.", "zone.", "region.", "rack.")
-    return read.startswith(own) and read not in _MOVING
-
-
-#: What of a pod changes while it stays the same object.
-_MOVING: Final = frozenset(
-    {"pod.queued_at", "pod.first_attempt_at", "pod.attempts", "pod.previous_node"}
-)
-
-
-def _is_of_version(read: str) -> bool:
-    """True if the value changes with the version only, or is the pod's and in the state."""
-    return read.startswith(("metric:", "pod."))
-
-
-def _node(action: Action) -> ClusterEvent:
-    return ClusterEvent(Resource.NODE, action)
-
-
-def _all_of(resource: Resource) -> tuple[ClusterEvent, ...]:
-    return (ClusterEvent(resource, Action.ALL),)
-
-
-_TIME: Final = ClusterEvent(Resource.TIME, Action.ALL)
-_WAKING: Final[Mapping[str, tuple[tuple[ClusterEvent, ...], Cause]]] = MappingProxyType(
-    {
-        "labels": ((_node(Action.UPDATE_NODE_LABEL),), Cause.LABELS),
-        "annotations": ((_node(Action.UPDATE_NODE_ANNOTATION),), Cause.OTHER),
-        "taints": ((_node(Action.UPDATE_NODE_TAINT),), Cause.TAINTS),
-        # Uncordoning is a change of taints, cordoning is not.
-        "cordon": ((_node(Action.UPDATE_NODE_TAINT | Action.UPDATE_OTHER),), Cause.TAINTS),
-        "conditions": ((_node(Action.UPDATE_NODE_CONDITION),), Cause.CONDITIONS),
-        "others": ((_node(Action.UPDATE_OTHER),), Cause.IMAGES | Cause.OTHER),
-        "allocatable": ((_node(Action.UPDATE_NODE_ALLOCATABLE),), Cause.ANY),
-        "nodes": ((_node(Action.ALL),), Cause.ANY),
-        "pods": ((ClusterEvent(Resource.ASSIGNED_POD, Action.ALL),), Cause.ANY),
-        "pod": ((ClusterEvent(Resource.TARGET_POD, Action.UPDATE),), Cause(0)),
-        "quotas": ((ClusterEvent(Resource.ELASTIC_QUOTA, Action.ALL),), Cause(0)),
-        "namespaces": ((ClusterEvent(Resource.NAMESPACE, Action.ALL),), Cause.ANY),
-        # A pod is tried again, or a rule turns by the clock.
-        "tries": ((_TIME,), Cause(0)),
-        "queue": (_all_of(Resource.UNSCHEDULED_POD), Cause.ANY),
-        "nominations": (_all_of(Resource.NOMINATION), Cause.OTHER),
-        "finished": (_all_of(Resource.FINISHED_POD), Cause.OTHER),
-        "leases": (_all_of(Resource.LEASE), Cause.OTHER),
-        "drivers": (_all_of(Resource.CSI_NODE), Cause.OTHER),
-        "workloads": (_all_of(Resource.WORKLOAD), Cause(0)),
-        "groups": (gangs.EVENTS, Cause(0)),
-        "time": ((_TIME,), Cause.ANY),
-        # Samples turn stale by themselves.
-        "samples": ((ClusterEvent(Resource.SIGNAL, Action.ALL), _TIME), Cause(0)),
-        "ages": ((ClusterEvent(Resource.SIGNAL, Action.ALL), _TIME), Cause.ANY),
-    }
-)
-"""What of a cluster changes a field -> its events, and what the cache says changed of a row."""
-
-
-def _wakes(read: str) -> tuple[str, ...]:
-    if read.startswith("metric"):
-        return ("samples",) if read.startswith("metric:") else ("ages",)
-    return FIELDS[read].wakes if read in FIELDS else ()
-
-
-def _events_of_rule(rule: RuleBase) -> set[ClusterEvent]:
-    """A rule that compares nodes or counts over several can change when one of them goes."""
-    gone = set() if rule.row_local else {ClusterEvent(Resource.NODE, Action.DELETE)}
-    # Who knows when it turns is not asked each minute.
-    reads = rule.reads if rule.turns is None else rule.reads - {"now"}
-    return gone | events_of_reads(reads)
-
-
-def _sorted_events(rules: Sequence[RuleBase]) -> tuple[ClusterEvent, ...]:
-    return tuple(sorted({event for rule in rules for event in _events_of_rule(rule)}, key=str))
-
-
-def events_of_reads(reads: frozenset[str]) -> set[ClusterEvent]:
-    """The events that can change the verdict of a filter that reads these fields."""
-    found = (event for read in reads for one in _wakes(read) for event in _WAKING[one][0])
-    return {_node(Action.ADD), *found}
-
-
-def _causes_of(reads: Set[str]) -> Cause:
-    """The changes of a row that can change the verdict of filters that read these fields."""
-    causes = Cause(0)
-    for read in reads:
-        wakes = _wakes(read)
-        for one in wakes:
-            causes |= _WAKING[one][1]
-        causes |= Cause(0) if wakes else Cause.ANY
-    return causes

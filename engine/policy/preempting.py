@@ -39,7 +39,8 @@ from engine.plugins.default_preemption import (
     never_by_itself,
     potential_rows,
 )
-from engine.policy.plugin import Worlds, place_of
+from engine.policy.acting import place_of
+from engine.policy.plugin import Worlds
 from engine.policy.quotas import Quota
 
 NAME: Final = "PolicyPreemption"

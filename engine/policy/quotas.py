@@ -43,7 +43,9 @@ from engine.framework.snapshot import BoolColumn, IntColumn, PodColumns, Rows, S
 from engine.framework.status import Code, Status
 from engine.objects import Pod
 from engine.policy.accounts import BY_NAMESPACE, Book, Key, Owner, namespace_of
-from engine.policy.plugin import PolicyPlugin, Worlds, events_of_reads, place_of
+from engine.policy.acting import place_of
+from engine.policy.plugin import PolicyPlugin, Worlds
+from engine.policy.waking import events_of_reads
 
 _POD: Final = Resource.ASSIGNED_POD
 _FREED: Final = Action.DELETE | Action.UPDATE_POD_SCALE_DOWN | Action.UPDATE_POD_LABEL

@@ -33,7 +33,8 @@ from engine.framework.podclass import NOWHERE, steps_of
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import IntColumn, Snapshot
 from engine.framework.trials import nominated_node
-from engine.policy.plugin import Worlds, place_of
+from engine.policy.acting import place_of
+from engine.policy.plugin import Worlds
 from engine.policy.shares import in_shadow
 from engine.policy.world import SnapshotWorld
 from engine.telemetry import SHADOW_OUTCOMES, Count, Telemetry
@@ -239,7 +240,7 @@ class Shadow:
             placed,
             rulers.of(pod),
             self._worlds.subject(pod, snapshot),
-            self._worlds.of(snapshot),
+            self._worlds.of(snapshot, pod.uid),
             placed.decision.row,
         )
 
@@ -277,7 +278,7 @@ class Shadow:
             return []
         pod, row = case.placed.decision.pod, case.row
         there = case.snapshot.overlay(row, add=(pod,))
-        subject, world = self._worlds.subject(pod, there), self._worlds.of(there)
+        subject, world = self._worlds.subject(pod, there), self._worlds.of(there, pod.uid)
         found: list[tuple[str, RuleBase]] = []
         stop = plan.reserved(subject, world, row)
         if stop is not None:

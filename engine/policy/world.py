@@ -33,7 +33,7 @@ from engine.framework.snapshot import (
 from engine.framework.workloads import workload_of
 from engine.objects import Node, ObjectMeta
 from engine.plugins.eligibility import eligibility_key, eligible
-from engine.policy.accounts import quota_amounts, quota_flag, quota_name
+from engine.policy.accounts import over_minimum, quota_amounts, quota_flag, quota_name
 from engine.policy.elsewhere import OfNodes, workload_replicas, workload_texts
 from engine.policy.gangs import GROUP_NUMBERS, group_number
 from engine.policy.images import ImageIndex
@@ -351,6 +351,10 @@ class SnapshotWorld:
         name = field.removeprefix("it.")
         if name == "nominated" and self._of_table == _NOMINATED:
             return np.ones(self._set.size, np.bool_)
+        if name == "quota.over_min":
+            over = [self.dictionary.code(one) for one in sorted(over_minimum(self.snapshot))]
+            own = self._set.text("namespace", reader(POD_TEXTS, "namespace"))
+            return np.isin(own, over) & (self.pod_node >= 0)
         return self._set.flag(name, reader(POD_FLAGS, name))
 
     def cycle_number(self, field: str) -> float:

@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from dsl.collective import Evictions
 from dsl.plan import (
     GangRule,
     PermitRule,
@@ -22,10 +21,10 @@ from dsl.plan import (
     ScoreRule,
 )
 from dsl.policytest import CannotJudgeError, Rejection
-from engine.collective.search import Preemption
+from engine.cycle import conclude
 from engine.explain.scores import Ranking, among
 from engine.framework.acting import Acts
-from engine.framework.decision import Decision, Details, PluginScore
+from engine.framework.decision import Decision, Details, PluginScore, PostFilterResult
 from engine.framework.effects import Emit, Patch
 from engine.framework.podinfo import PodInfo
 from engine.framework.profile import Profile, Weighted
@@ -33,7 +32,7 @@ from engine.framework.runtime import Candidates, Framework, Unfit
 from engine.framework.snapshot import Snapshot
 from engine.framework.status import Code, Status
 from engine.plugins.priority_sort import PrioritySort
-from engine.policy.preempting import PolicyPreemption
+from engine.policy.preempting import PolicyPreemption, preempts
 from engine.policy.world import PodSubject, SnapshotWorld
 from engine.policytests import gangs
 from engine.policytests.policies import Used
@@ -102,6 +101,9 @@ class ByColumns:
         self.world = worlds.of(scene.snapshot)
         self.subject = self.subject_of(scene.pod, scene.snapshot)
         weighted = [Weighted(one.plugin, one.weight) for one in used]
+        if any(map(preempts, self.plans)):
+            # Before plugins of the tree, as in a scheduler.
+            weighted.insert(0, Weighted(PolicyPreemption(self.plans, worlds)))
         sorts = [one.plugin.points().sort_key is not None for one in used]
         if sum(sorts) > 1:
             raise CannotJudgeError("two of the policies sort the queue; a profile has one order")
@@ -112,8 +114,8 @@ class ByColumns:
         self._scores: Mapping[str, float] | None = None
         self._scored = False
         self._ranking: Ranking | None = None
-        self._preempted: Preemption | None = None
-        self._preemption = PolicyPreemption(self.plans, worlds)
+        self._rescue: PostFilterResult | None = None
+        self._concluded = False
 
     def subject_of(self, pod: PodInfo, snapshot: Snapshot) -> PodSubject:
         """A pod as policies read it."""
@@ -354,35 +356,14 @@ class ByColumns:
 
     def preemption(self) -> tuple[Sequence[str], str | None]:
         """See `Answers.preemption`."""
-        found = self.preempted()
-        if found.row < 0:
+        rescue = self.rescue()
+        if rescue is None or not rescue.nominated:
             return (), None
-        (node,) = [name for name, row in self.scene.rows.items() if row == found.row]
-        return [one.name for one in found.victims], node
+        return [one.pod.name for one in rescue.evictions], rescue.nominated
 
-    def preempted(self) -> Preemption:
-        """What the first `preempt:` that applies finds, or else a quota that takes back."""
-        if self._preempted is None:
-            self._preempted = self._preempt()
-        return self._preempted
-
-    def _preempt(self) -> Preemption:
-        pod, snapshot = self.scene.pod, self.scene.snapshot
-        if len(self._candidates()) or pod.pod.spec.preemption_policy == "Never":
-            return Preemption()
-        evictions = self.evictions()
-        if evictions is None:
-            return Preemption()
-        rejections, rows = self.rejections(), self.scene.rows
-        open_ = [row for name, row in rows.items() if rejections[name].status != "unresolvable"]
-        try:
-            trial = self.framework.what_if(pod, snapshot)
-        except Unfit:
-            return Preemption()
-        targets = np.array(sorted(open_), np.intp)
-        return self._preemption.search(evictions, pod, snapshot, trial, targets)
-
-    def evictions(self) -> Evictions | None:
-        """Who may be evicted for the pod; None: nobody, by `never` or for want of a rule."""
-        said = self._preemption.decides(self.scene.pod, self.scene.snapshot)
-        return None if said is None else said.evictions
+    def rescue(self) -> PostFilterResult | None:
+        """What is to be done so that the pod fits; None: it does, or nobody knows a way."""
+        if not self._concluded:
+            self._rescue = conclude(self.scene.pod, self.scene.snapshot, self.framework).rescue
+            self._concluded = True
+        return self._rescue

@@ -25,7 +25,7 @@ from engine.cache.beside import (
     VOLUMES,
 )
 from engine.framework.podinfo import PodInfo
-from engine.framework.snapshot import Snapshot
+from engine.framework.snapshot import Snapshot, Waiting
 from engine.policy.world import DEFAULT_GPUS
 from engine.policytests.objects import (
     FixtureError,
@@ -150,7 +150,9 @@ def _run(pod: PodInfo, thing: Thing, now: float, cache: Cache) -> None:
         if thing.flag("bound", default=True):
             cache.add_pod(pod, thing.node)
         else:
+            # What has a node and is not bound yet waits in permit.
             cache.assume(pod, thing.node, now)
+            cache.wait(Waiting(pod, thing.node, now, frozenset()))
         return
     at = parse_time(thing.text("finished_at"))
     if not now - at > FINISHED_SECONDS:

@@ -29,7 +29,7 @@ from dsl.several.rules import QuotaParts, quota_use
 from dsl.types import NUMBER, number_of, show
 from engine.collective.quotas import coming
 from engine.explain.parts import asked, table
-from engine.policy.plugin import results_of
+from engine.policy.acting import results_of
 from engine.policytests.answers import ByColumns, place_of, rules_of
 from engine.policytests.answers import number_of as place_in_file
 from engine.policytests.gangs import group_of
@@ -230,9 +230,9 @@ def _of_preempt(rule: PreemptRule, answers: ByColumns) -> _Lines:
         may = "may go" if reference.evaluate(core.where, view) else "stays"
         yield f"  {pods.pod(place).name} on {answers.scene.snapshot.nodes.name(row)} {may}"
         yield from table([core.where, *(key.value for key in core.order)], rule, view)
-    found = answers.preempted()
-    if found.cut_short:
-        yield f"  the search ended after {found.runs} dry runs"
+    rescue = answers.rescue()
+    if rescue is not None and rescue.message:
+        yield f"  {rescue.message}"
 
 
 def _of_gang(rule: GangRule, answers: ByColumns) -> _Lines:

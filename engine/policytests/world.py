@@ -5,7 +5,7 @@ All else is read as a scheduler reads it: fixtures become objects of a cache (`s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import tzinfo
 from typing import Final
 
@@ -22,15 +22,14 @@ from dsl.source import Span
 from dsl.types import MISSING, TEXT, Level, is_missing
 from engine.collective import quotas
 from engine.framework.podinfo import PodInfo, make_pod_info
-from engine.framework.snapshot import BoolColumn, FloatColumn, PodColumns, QueueTimes, Snapshot
+from engine.framework.snapshot import BoolColumn, FloatColumn, QueueTimes, Snapshot
 from engine.objects import ObjectMeta, Pod
-from engine.policy.gangs import group_of
 from engine.policy.plugin import Worlds
+from engine.policy.podreads import group_of
 from engine.policy.world import DEFAULT_GPUS, PodSubject, SnapshotWorld
 
 NO_TIMES: Final = QueueTimes(MISSING, None, 0)
 _NOWHERE: Final = Span(0, 0)
-_COUNTED: Final = ("size", "assigned", "reserved", "waiting")
 
 
 def _text(name: str, level: Level) -> ir.Read:
@@ -75,7 +74,7 @@ class SceneWorlds(Worlds):
         given = self.pods.get(pod.uid)
         times = NO_TIMES if given is None else queue_times(given)
         known = queued if queued is not None and is_missing(times.queued_at) else times
-        return SceneSubject(self, pod, snapshot, known)
+        return PodSubject(pod, snapshot, self.gpus, known)
 
 
 def queue_times(thing: Thing) -> QueueTimes:
@@ -141,46 +140,3 @@ def _is_over_minimum(use: QuotaUse, namespace: str) -> bool:
     limits = use.limits.get(namespace)
     used = use.used.get(namespace, {})
     return limits is not None and quotas.is_over_minimum(used, limits, use.pool.minimum)
-
-
-class SceneSubject(PodSubject):
-    """`dsl.plan.Subject` of a test: also how many members the pod's gang has."""
-
-    __slots__ = ("_worlds",)
-
-    def __init__(
-        self, worlds: SceneWorlds, pod: PodInfo, snapshot: Snapshot, times: QueueTimes
-    ) -> None:
-        super().__init__(pod, snapshot, worlds.gpus, times)
-        self._worlds = worlds
-
-    def number(self, field: str, key: str | None) -> float:
-        """See `Subject.number`."""
-        name = field.removeprefix("group.")
-        group = group_of(self._pod) if name in _COUNTED else None
-        if group is None:
-            return MISSING if name in _COUNTED else super().number(field, key)
-        own = self._pod
-        mates = [
-            one
-            for one in _placed(self._snapshot.pods)
-            if one.namespace == own.namespace and group_of(one) == group and not one.terminating
-        ]
-        others = [one for one in mates if one.uid != own.uid]
-        bound = sum(bool(one.pod.spec.node_name) for one in others)
-        match name:
-            case "size":
-                queue = _placed(self._snapshot.beside.pods("queue"))
-                waiting = [one for one in queue if one.namespace == own.namespace]
-                return float(len(others) + sum(group_of(one) == group for one in waiting) + 1)
-            case "assigned":
-                return float(bound)
-            case "waiting":
-                return float(len(others) - bound)
-            case _:
-                return float(len(mates))
-
-
-def _placed(pods: PodColumns) -> Iterator[PodInfo]:
-    """The pods of a table, but for those that have left it."""
-    return (pods.pod(row) for row, node in enumerate(pods.node.tolist()) if node >= 0)

@@ -18,25 +18,32 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
-from typing import Final
-
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from typing import Final, Protocol
 
 from engine.clock import Clock
 
 _LOG = logging.getLogger(__name__)
 
 _LOOK_SECONDS: Final = 30.0
-_VALID: Final = timedelta(days=365)
-_RENEW_BEFORE: Final = _VALID / 3
-_BEFORE: Final = timedelta(hours=1)
-"""Clocks differ: a certificate is good a little before it is made."""
+_RENEW_BEFORE: Final = timedelta(days=120)
 _PAIR: Final = "berth"
+
+
+class Maker(Protocol):
+    """Makes certificates; `engine.serving.selfmade` has the one that is used."""
+
+    def make(self, host: str, now: datetime) -> tuple[bytes, bytes, datetime]:
+        """A certificate for a host and its key as PEM, and until when it is good."""
+        ...
+
+    def good_until(self, certificate: bytes) -> datetime:
+        """Until when a certificate is good.
+
+        Raises:
+            ValueError: it is none.
+        """
+        ...
 
 
 class CertificateError(Exception):
@@ -47,12 +54,14 @@ class CertificateError(Exception):
 class CertificateFiles:
     """Where the certificate is, or is to be: two files, or a folder for one of our own.
 
-    With neither it is made anew at each start and kept nowhere.
+    With neither it is made anew at each start and kept nowhere. Without files there has to be
+    who makes it: he is loaded where he is needed only.
     """
 
     certificate: str = ""
     key: str = ""
     folder: str = ""
+    maker: Maker | None = None
 
 
 class Certificates:
@@ -75,8 +84,12 @@ class Certificates:
         self._clock = clock
         self._sleep = sleep
         self._host = host
-        self._given = bool(files.certificate)
+        self._maker = files.maker
         self._certificate, self._key = _places(files)
+        if files.certificate:
+            self._maker = None
+        elif files.maker is None:
+            raise CertificateError("there is no certificate, and nobody to make one")
         self._kept = bool(self._certificate.name)
         self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self.context.minimum_version = min_version
@@ -111,16 +124,16 @@ class Certificates:
             OSError, ValueError: the files cannot be read, or hold no pair.
         """
         now = datetime.fromtimestamp(self._clock.time(), UTC)
-        if not self._given and self._until - now < _RENEW_BEFORE:
-            self._make(now)
+        if self._maker is not None and self._until - now < _RENEW_BEFORE:
+            self._make(self._maker, now)
         if self._kept and (stamp := self._changed_at()) != self._stamp:
             self._load(self._certificate, self._key)
             self._stamp = stamp
 
-    def _make(self, now: datetime) -> None:
-        if self._kept and self._usable(now):
+    def _make(self, maker: Maker, now: datetime) -> None:
+        if self._kept and self._usable(maker, now):
             return
-        certificate, key, until = made(self._host, now)
+        certificate, key, until = maker.make(self._host, now)
         if not self._kept:
             with tempfile.TemporaryDirectory() as folder:
                 at = Path(folder)
@@ -134,12 +147,12 @@ class Certificates:
         self._until = until
         _LOG.info('Made a certificate for="%s" until="%s"', self._host, until.date())
 
-    def _usable(self, now: datetime) -> bool:
+    def _usable(self, maker: Maker, now: datetime) -> bool:
         """Whether the folder holds one already, that will be good for long enough."""
         with contextlib.suppress(OSError, ValueError):
-            found = x509.load_pem_x509_certificate(self._certificate.read_bytes())
-            if found.not_valid_after_utc - now >= _RENEW_BEFORE and self._key.exists():
-                self._until = found.not_valid_after_utc
+            until = maker.good_until(self._certificate.read_bytes())
+            if until - now >= _RENEW_BEFORE and self._key.exists():
+                self._until = until
                 return True
         return False
 
@@ -155,38 +168,6 @@ class Certificates:
         # Tried apart: a pair that does not match would leave the context with half of it.
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
         self.context.load_cert_chain(certificate, key)
-
-
-def made(host: str, now: datetime) -> tuple[bytes, bytes, datetime]:
-    """A certificate for a host signed by its own key, the key, and until when it is good."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name(
-        [x509.NameAttribute(NameOID.COMMON_NAME, f"{host[:40]}@{int(now.timestamp())}")]
-    )
-    names: list[x509.GeneralName] = [x509.DNSName("localhost"), x509.IPAddress(ip_address("::1"))]
-    names.append(x509.IPAddress(ip_address("127.0.0.1")))
-    with contextlib.suppress(ValueError):
-        names.append(x509.DNSName(host))
-    until = now + _VALID
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _BEFORE)
-        .not_valid_after(until)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    return (
-        certificate.public_bytes(pem),
-        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
-        until,
-    )
 
 
 def _places(files: CertificateFiles) -> tuple[Path, Path]:

@@ -6,7 +6,7 @@ server, with a real Prometheus where metrics take part.
 
 from __future__ import annotations
 
-import re
+import json
 
 import pytest
 import yaml
@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from engine.cli.check import command as check
 from engine.cli.inventory import command as inventory
+from engine.cli.replay import command as replay
 from tests.cluster.berth import Berth, node, pod
 from tests.cluster.process import wait_until
 
@@ -46,7 +47,9 @@ class Cluster:
             return
         self._create(body)
         source = f"{self.namespace}/policies"
-        self.berth = Berth(self.api, self._folder / "berth", "--policy-configmap", source, *flags)
+        folder = self._folder / "berth"
+        record = "--record", folder / "journal.jsonl"
+        self.berth = Berth(self.api, folder, "--policy-configmap", source, *record, *flags)
         self.berth.start()
 
     def _in_force(self):
@@ -97,10 +100,11 @@ class Cluster:
         wait_until(f"{name} is told {words!r}", there)
         return there()[0]
 
-    def in_order(self):
-        """The pods in the order of their bindings."""
-        return re.findall(rf'bound pod to node pod="{self.namespace}/(\S+)"',
-                          self.berth.log.read_text())  # fmt: skip
+    def tried(self):
+        """The pods in the order of the first decisions about them; bindings may end in any."""
+        lines = map(json.loads, self.berth.journal.read_text().splitlines())
+        pods = [one["pod"]["metadata"]["name"] for one in lines if one["what"] == "decision"]
+        return list(dict.fromkeys(pods))
 
     def leaving(self, name, node_name):
         """A pod on a node that is being deleted and does not go."""
@@ -121,6 +125,9 @@ def cluster(control_plane, namespace, no_nodes, kubectl, tmp_path):
     if made.berth is not None:
         made.berth.process.stop(seconds=5)
     made.release()
+    if made.berth is not None:
+        again = CliRunner().invoke(replay, [str(made.berth.journal)])
+        assert again.exit_code == 0, again.output
 
 
 # ---- label filter: {node_label: test/test, workload_name: nginx} ---------------------------------
@@ -164,8 +171,8 @@ def test_qos_sort(cluster):
     cluster.rules("use qos-sort\n")
     for name in ("important", "guaranteed", "burstable"):
         assert cluster.lands(name) == "small"
-    assert cluster.in_order() == ["important", "guaranteed", "burstable"]
     assert "Too many pods" in cluster.told("best-effort", "FailedScheduling")
+    assert cluster.tried() == ["important", "guaranteed", "burstable", "best-effort"]
 
 
 # ---- NetworkTraffic: {ip: "prometheus.kube-system:9090", deviceName: eth0, timeRange: 60} --------
@@ -190,11 +197,11 @@ def test_network_traffic(cluster, prometheus):
         exporter.set_series("node_uname_info", 1, node=f"exporter-{number}", nodename=name)
     for number, received in enumerate((40, 10, 0)):
         exporter.set_gauge("node_network_receive_bytes_total", f"exporter-{number}", received)
+    prometheus.wait_for("node_uname_info", {f"exporter-{number}" for number in range(3)})
     cluster.rules(
         TRAFFIC + TELLS.format("network-traffic"),
         "--prometheus-url", prometheus.url.removeprefix("http://"),
     )  # fmt: skip
-    prometheus.wait_for("node_uname_info", {f"exporter-{number}" for number in range(3)})
     seen = has_samples(cluster, "idle")
     assert seen == "Policy: traffic 100"
     assert cluster.goes("second") == "idle"

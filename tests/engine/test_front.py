@@ -13,6 +13,8 @@ from engine.app import App, Hooks, RunOptions
 from engine.clock import SystemClock
 from engine.config import load
 from engine.front import configuration
+from engine.serving.certificates import CertificateFiles
+from engine.serving.selfmade import SelfMade
 from engine.serving.server import ServerOptions
 from tests.cluster.process import free_port
 from tests.engine.test_app import TWO, Process, elects, embedded, run, settings_of
@@ -25,7 +27,8 @@ class Served(Process):
         self.cluster = cluster
         self.bundles, self.refusals, self.placed = [], [], []
         self.port = free_port()
-        serving = ServerOptions("127.0.0.1", self.port, always_allowed=("/*",))
+        files = CertificateFiles(maker=SelfMade())
+        serving = ServerOptions("127.0.0.1", self.port, files, always_allowed=("/*",))
         hooks = Hooks([self._placed], [self.bundles.append], [self.refusals.append])
         options = RunOptions(settings, kubeconfig, serving=serving)
         self.app = App(options, clock=SystemClock(), hooks=hooks)

@@ -127,7 +127,7 @@ SPEC = {
     "tolerations": [{"key": "k", "value": "v", "effect": "NoSchedule"}],
     "containers": [{"name": "c", "image": "j", "resources": RESOURCES}],
 }
-OWNED = {"k": "v", "pod-template-hash": "abc"}
+OWNED = {"k": "v", "pod-template-hash": "abc", "scheduling.x-k8s.io/pod-group": "g"}
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-abc", "uid": "u",
          "controller": True}  # fmt: skip
 
@@ -228,6 +228,8 @@ EXPECTED = dict(one.rsplit(" ", 1) for one in re.split(r", |\n", VALUES.strip())
     "node.heartbeat": at(minutes=1),
     "it.started_at": at(hours=2),
     "it.finished_at": at(minutes=20),
+    "pod.group": "g",
+    "it.group": "1",
 }
 
 

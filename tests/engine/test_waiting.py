@@ -229,7 +229,8 @@ async def test_of_too_many_that_wait_the_last_are_tried_again_later(monkeypatch)
     await held(made, "a")
     made.comes("b", labels={"held": "yes"})
     await made.turn()
-    assert told(made, "FailedScheduling") == [f"{REFUSED}1 pods wait in permit already"]
+    assert told(made, "FailedScheduling") == ["1 pods wait in permit already"]
+    assert made.where("b") is SubQueue.BACKOFF
     assert made.assigned("b") is None
     assert MOST_WAITING == 5_000
 

@@ -16,8 +16,8 @@ from engine.framework.decision import Placed
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.status import Code
 from engine.objects import Namespace, from_builtins
-from engine.policy.plugin import events_of_reads
 from engine.policy.support import ACTS_ON
+from engine.policy.waking import events_of_reads
 from tests.builders import make_node, make_pod
 from tests.effort import examples
 from tests.engine.policy.builders import NOW, Samples, chain, policies

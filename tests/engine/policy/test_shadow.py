@@ -300,7 +300,12 @@ async def test_all_statements_of_a_canary_are_for_its_share_alone():
 
 @pytest.mark.parametrize(
     ("statement", "name"),
-    [("sort: pod.name", "sort:")],
+    [
+        ("sort: pod.name", "sort:"),
+        ("preempt: never", "preempt:"),
+        ("gang: by pod.label[job] min 2", "gang:"),
+        ("quota: by pod.namespace max cpu 2", "quota:"),
+    ],
 )
 def test_what_is_about_all_pods_is_no_canary_and_not_tried_in_shadow(statement, name):
     refused = refusal(f"mode: canary 10%\n{statement}\n")
@@ -328,3 +333,38 @@ def test_a_mode_that_is_none_is_refused(mode):
 def test_an_order_in_shadow_is_no_second_order():
     files = {"a.policy": "sort: pod.name\n", "b.policy": "mode: shadow\nsort: pod.uid\n"}
     assert compiled(files).plans
+
+
+APART = "score: number(node.label[n])\n"
+ONE_POD = st.sampled_from([
+    "filter: node.label zone!=z1", "forbid: node.label zone=z2", "filter: node.label zone=z9",
+    "score: number(node.label[m])", "prefer: node.label zone=z2", "avoid: node.label zone=z3",
+    "first: node.label zone=z3", "first: node.label zone=z9", "prefilter: pod.name contains p",
+    "filter: pod.name contains q -> node.label none", "prescore: pod.name contains q",
+])  # fmt: skip
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(st.lists(ONE_POD, min_size=1, max_size=4), st.lists(ONE_POD, max_size=2))
+def test_what_a_policy_would_do_is_what_it_does_in_force(tried, ruling):
+    plain = "".join(f"{rule}\n" for rule in ruling)
+    text = "weight: 7\n" + "".join(f"{rule}\n" for rule in tried)
+
+    async def run(mode):
+        made = Tried(f"mode: {mode}\n{text}", APART, plain, nodes=())
+        for number, name in enumerate(("n1", "n2", "n3"), 1):
+            labels = {"zone": f"z{number}", "n": f"{number * 9}", "m": f"{60 - number * 17}"}
+            made.world.handlers.nodes.on_add(make_node(name, labels=labels))
+        nodes = await made.places("p")
+        return nodes[0] if nodes else None, made
+
+    got, made = asyncio.run(run("shadow"))
+    would, _ = asyncio.run(run("enforce"))
+    if got is None:
+        assert made.tally().pods == 0
+        return
+    tally = made.tally()
+    assert (tally.elsewhere, tally.nowhere) == (int(would not in (None, got)), int(would is None))
+    if tally.elsewhere:
+        assert tally.sample == f", such as default/p on {would} instead of {got}"
+        assert any(tally.rules[outcome] for outcome in ("rejected", "moved"))

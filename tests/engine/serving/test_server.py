@@ -16,8 +16,9 @@ from engine.kube.errors import Unreachable
 from engine.kube.objects import ObjectWriter
 from engine.kube.session import Response
 from engine.serving.access import Access
-from engine.serving.certificates import CertificateError, CertificateFiles, Certificates, made
+from engine.serving.certificates import CertificateError, CertificateFiles, Certificates
 from engine.serving.health import PING, Check
+from engine.serving.selfmade import SelfMade
 from engine.serving.server import ListenError, NoSuchPageError, Page, Server, ServerOptions, Site
 from tests.cluster.certificates import Authority
 from tests.scenarios.fake_server import status
@@ -150,6 +151,7 @@ class Rotating:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
+        (CertificateFiles(), "there is no certificate, and nobody to make one"),
         (CertificateFiles(certificate="a"), "--tls-cert-file and --tls-private-key-file belong"),
         (CertificateFiles("no.crt", "no.key"), r"cannot be used: no.crt: No such file"),
     ],
@@ -208,7 +210,7 @@ def test_files_that_change_are_served_and_broken_ones_are_not(tmp_path, caplog):
 
 def test_our_own_is_kept_in_a_folder_and_renewed_in_time(tmp_path):
     clock = ManualClock()
-    files = CertificateFiles(folder=str(tmp_path / "certs"))
+    files = CertificateFiles(folder=str(tmp_path / "certs"), maker=SelfMade())
 
     async def main():
         rotating = Rotating(files, clock)
@@ -231,7 +233,7 @@ def test_our_own_is_kept_in_a_folder_and_renewed_in_time(tmp_path):
 
 def test_a_certificate_of_our_own_is_for_its_host_whatever_that_is():
     for host in ("scheduler-7", "ümlaut", "x" * 300):
-        certificate, key, until = made(host, datetime(2026, 1, 1, tzinfo=UTC))
+        certificate, key, until = SelfMade().make(host, datetime(2026, 1, 1, tzinfo=UTC))
         assert certificate.startswith(b"-----BEGIN CERTIFICATE")
         assert key.startswith(b"-----BEGIN PRIVATE KEY")
         assert until.year == 2027
@@ -253,11 +255,15 @@ def test_pages_and_checks_over_https():
             {"/page": Page("application/json", page)},
         )
         clock = ManualClock()
-        options = ServerOptions("127.0.0.1", 0, always_allowed=("/*",))
+        options = ServerOptions(
+            "127.0.0.1", 0, CertificateFiles(maker=SelfMade()), always_allowed=("/*",)
+        )
         server = Server(options, site, clock, host="here")
         await server.start()
         with pytest.raises(ListenError, match="give another --secure-port, or 0"):
-            await Server(ServerOptions("127.0.0.1", server.port), site, clock, host="here").start()
+            await Server(
+                ServerOptions("127.0.0.1", server.port, options.files), site, clock, host="here"
+            ).start()
         async with aiohttp.ClientSession() as client:
 
             async def ask(path, method="GET"):
