@@ -350,6 +350,7 @@ class InForce:
         """How all sources stand under a bundle, as `berth status` shows it."""
         return {
             "bundle": None if bundle is None else bundle.hash,
+            "inForce": [] if bundle is None else [plan.name for plan in bundle.plans],
             "since": datetime.fromtimestamp(self._since, UTC).isoformat(timespec="seconds"),
             "sources": [self._standing(source, bundle) for source in self.reloader.sources],
         }
