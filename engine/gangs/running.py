@@ -27,6 +27,7 @@ from typing import Final
 from engine.cache import Cache
 from engine.clock import Clock
 from engine.collective.gangs import why_stopped, why_unfit
+from engine.eventhandlers import POD_FREED, on_node
 from engine.framework.decision import Decision
 from engine.framework.gang import Membership
 from engine.framework.podinfo import PodInfo
@@ -275,9 +276,11 @@ class Gangs:
                     self._cache.assume(one.pod, one.node, one.since_time)
                     self._cache.wait(Waiting(one.pod, one.node, one.since_time, frozenset(one.by)))
             return
-        for hold, _ in taken:
+        for hold, pods in taken:
             words = f"{hold.gang.title} gives way to {turn.gang.title}, which is older"
             self.holds.end(hold, words)
+            for one in pods:  # the gang may not have taken all of it
+                self._queue.move(POD_FREED, on_node(one.pod.pod, one.node))
 
     def _attempt_at_once(self, turn: Turn) -> Iterator[None]:
         if turn.gang.domain is None:
