@@ -45,7 +45,6 @@ def test_page(page):
         assert (
             page.stem
             in (
-                "P118",
                 "P119",
                 "P120",
                 "P401",

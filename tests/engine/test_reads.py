@@ -14,7 +14,6 @@ import pytest
 from dsl.schema import FIELDS
 from dsl.types import Kind, Level
 from engine.embedded.resources import BY_PLURAL
-from engine.policy.support import ACTS_ON
 from tests.engine.test_app import embedded, process, run, settings_of
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -66,11 +65,7 @@ def text_of(spec):
 
 #: Gangs, quotas and preemption have tests of their own.
 ENGINES = ("group.", "quota.", "it.quota.", "victims.")
-AVAILABLE = [
-    spec
-    for spec in FIELDS.values()
-    if spec.name in ACTS_ON.fields and not spec.name.startswith(ENGINES)
-]
+AVAILABLE = [spec for spec in FIELDS.values() if not spec.name.startswith(ENGINES)]
 #: A few fields a file, as each file has a budget of its own.
 FILES = {"seen.policy": "score: 100*node.cpu.free/node.cpu.allocatable\n"}
 for number, spec in enumerate(AVAILABLE):
