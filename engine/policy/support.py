@@ -1,7 +1,6 @@
-"""Compiled policies in, diagnostics out: what a scheduler says at load of policies that are right.
+"""Compiled policies in, diagnostics out: what a right policy lacks in this scheduler.
 
-It knows plugins, profiles and what is configured, which a policy's text does not; `berth check`
-foretells it.
+A plugin that binds, a policy that the configuration names. `berth check` foretells it.
 """
 
 from __future__ import annotations

@@ -40,6 +40,9 @@ def found(*args):
     return [(one["code"], one["severity"], one["line"]) for one in told]
 
 
+# ---- plugins that are not there
+
+
 def test_a_policy_that_is_off_is_loaded(file):
     name = file("a.policy", "mode: off\nbind: with other\n")
     assert found(name) == []
