@@ -164,6 +164,7 @@ class App:
             self.queue,
             self.signals,
             self.records,
+            shadow=self.shadow,
         )
         self.scheduler: Scheduler | None = None
         self.reloader: Reloader | None = None
