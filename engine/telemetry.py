@@ -178,7 +178,10 @@ BUILD: Final = Metric("berth_build_info", _G, "1; the version is a label.", ("ve
 BUNDLE: Final = Metric("berth_policy_bundle_info", _G, "1 for the bundle in force.", ("bundle",))
 POLICIES_LOADED: Final = Metric("berth_policies", _G, "Policies in force.")
 POLICIES_REFUSED: Final = Metric(
-    "berth_policy_source_refused", _G, "1 while what the source holds is refused."
+    "berth_policy_source_refused",
+    _G,
+    "1 while what the source holds is not in force.",
+    ("source",),
 )
 POLICIES_AWAITED: Final = Metric(
     "berth_policy_bundle_awaits", _G, "What a bundle waits for that reads what is not listed yet."

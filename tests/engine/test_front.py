@@ -88,10 +88,10 @@ def test_it_is_alive_from_the_start_and_ready_once_it_can_schedule():
             )
             assert 'berth_metric_series{metric="bandwidth"} 6' in text.splitlines()
             served.rules({"home.policy": "filter: nonsense\n"})
-            await served.until(lambda: served.refusals)
+            await served.until(lambda: len(served.refusals) == 2)
             _, text = await served.get("/metrics")
             lines = text.splitlines()
-            assert "berth_policy_source_refused 1" in lines
+            assert 'berth_policy_source_refused{source="ConfigMap rules/policies"} 1' in lines
             assert "berth_policies 2" in lines
             assert "scheduler_pod_scheduling_attempts_count 1" in lines
             assert (await served.get("/readyz"))[0] == 200, "the old ones are in force"
