@@ -155,6 +155,7 @@ class App:
             self.queue,
             self.signals,
             self.records,
+            shadow=self.shadow,
         )
         self.scheduler: Scheduler | None = None
         self.bundle: Bundle | None = None

@@ -12,6 +12,7 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Final
 
 from engine import __version__
@@ -25,6 +26,7 @@ from engine.kube.objects import ObjectWriter
 from engine.kube.protocol import Phase
 from engine.kube.reflector import Reflector
 from engine.kube.session import Session
+from engine.policy.shadow import Shadow
 from engine.queue import SchedulingQueue
 from engine.records import Records
 from engine.scheduler import Scheduler
@@ -46,6 +48,7 @@ from engine.telemetry import (
     METRIC_AGE,
     METRIC_SERIES,
     PENDING_PODS,
+    POLICIES_AWAITED,
     POLICIES_LOADED,
     POLICIES_REFUSED,
     QUIET,
@@ -60,6 +63,7 @@ _TEXT: Final = "text/plain; charset=utf-8"
 _OVERDUE_SECONDS: Final = 20.0
 """For how long an overdue lease is borne before the process counts as hung."""
 _NEWEST: Final = 50
+_SHOWN: Final = 100
 
 Values = dict[Labels, float]
 
@@ -79,6 +83,7 @@ class Inside:
     candidate: Candidate | None = None
     scheduler: Scheduler | None = None
     in_force: InForce | None = None
+    shadow: Shadow | None = None
     reflectors: Sequence[Reflector[Any]] = ()
     began: float = field(init=False)
 
@@ -172,6 +177,7 @@ class Front:
         read(BUNDLE, lambda: {(name,): 1.0 for name in self._bundles()})
         read(POLICIES_LOADED, lambda: {(): float(len(self._policies()))})
         read(POLICIES_REFUSED, self._refused)
+        read(POLICIES_AWAITED, self._awaited)
         read(METRIC_AGE, lambda: self._of_metrics(lambda one: one.age_seconds))
         read(METRIC_SERIES, lambda: self._of_metrics(lambda one: one.series))
         read(
@@ -194,6 +200,7 @@ class Front:
             "backoff": queue.backoff,
             "unschedulable": queue.unschedulable,
             "gated": queue.gated,
+            "waiting": 0 if self._inside.scheduler is None else len(self._inside.scheduler.permits),
         }
 
     def _unschedulable(self) -> Values:
@@ -227,6 +234,10 @@ class Front:
     def _refused(self) -> Values:
         in_force = self._inside.in_force
         return {} if in_force is None else in_force.stale()
+
+    def _awaited(self) -> Values:
+        in_force = self._inside.in_force
+        return {} if in_force is None else {(): float(len(in_force.reloader.awaited))}
 
     def _bundles(self) -> list[str]:
         bundle = None if self._inside.in_force is None else self._inside.in_force.bundle
@@ -262,7 +273,7 @@ class Front:
         now = inside.clock.time()
         status: dict[str, Any] = {
             "version": __version__,
-            "started": datetime.fromtimestamp(inside.began, UTC).isoformat(timespec="seconds"),
+            "started": _seconds(inside.began),
             "upSeconds": round(now - inside.began),
             "schedulerNames": [one.scheduler_name for one in inside.settings.profiles],
             "synced": not self._not_synced(),
@@ -271,6 +282,13 @@ class Front:
             "podsOnNodes": inside.cache.pods.size,
             "pending": self._pending(),
         }
+        if inside.scheduler is not None:
+            status["waitingInPermit"] = {
+                one.pod.key: {"node": one.node, "since": _seconds(one.since_time), "for": one.why}
+                for one in islice(inside.scheduler.permits, _SHOWN)
+            }
+        if inside.shadow is not None:
+            status["shadow"] = {name: str(one) for name, one in inside.shadow.tallies().items()}
         if candidate is not None and candidate.election.leader_elect:
             elector = candidate.elector
             status["lease"] = {"name": elector.title, "holder": elector.holder}
@@ -298,6 +316,10 @@ class Front:
         lines = ["berth statusz", "Meant for people; ?format=json is for programs.", ""]
         lines += _lines(self.status())
         return "\n".join([*lines, f"paths: {' '.join(paths)}", ""])
+
+
+def _seconds(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).isoformat(timespec="seconds")
 
 
 @contextlib.asynccontextmanager

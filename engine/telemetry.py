@@ -113,6 +113,13 @@ POINT_SECONDS: Final = Metric(
     ("extension_point", "status", "profile"),
     _powers(0.0001, 2, 12),
 )
+PERMIT_SECONDS: Final = Metric(
+    "scheduler_permit_wait_duration_seconds",
+    _H,
+    "Pods that waited in permit, until they were released (Success) or rejected.",
+    ("result",),
+    _MILLIS,
+)
 PREEMPTION_ATTEMPTS: Final = Metric(
     "scheduler_preemption_attempts_total", _C, "Searches for pods to evict."
 )
@@ -175,6 +182,9 @@ POLICIES_REFUSED: Final = Metric(
     _G,
     "1 while what the source holds is not in force.",
     ("source",),
+)
+POLICIES_AWAITED: Final = Metric(
+    "berth_policy_bundle_awaits", _G, "What a bundle waits for that reads what is not listed yet."
 )
 METRIC_AGE: Final = Metric(
     "berth_metric_age_seconds",

@@ -51,6 +51,8 @@ _MINUTE: Final = 60.0
 #: A moment after a comparison turns; what is computed of it may be off in the last digit.
 _PAST: Final = 0.001
 _KEPT: Final = 128
+#: Between two tries of a pod that a rule rejects by how often it was tried, in seconds.
+_LONGEST_PAUSE: Final = 10.0
 #: As the state of a filter: what the pod is to the rules is asked at each snapshot.
 _ANEW: Final = object()
 _REMEMBERED: Final = 4096
@@ -194,7 +196,10 @@ class PolicyPlugin:
     def _turns_at(self, pod: PodInfo, snapshot: Snapshot) -> float:
         subject, world = self._subject(pod, snapshot), self._worlds.of(snapshot, pod.uid)
         if self._counts_tries and self.plan.gated(subject, world) is None:
-            return snapshot.now  # the next try counts one more
+            # The next try counts one more; the backoff alone would not hold a pod that is alone.
+            times = snapshot.beside.times(pod.uid)
+            tries = 0 if times is None else times.attempts
+            return snapshot.now + min(_LONGEST_PAUSE, 2.0 ** min(tries - 1, 4))
         soonest = min((turns(subject, world) for turns in self._turning), default=math.inf)
         return min(snapshot.now + soonest, self._gangs.turns_at(pod, snapshot)) + _PAST
 

@@ -7,6 +7,7 @@ want(bundle about to be in force) ─▶ sources start ─▶ awaited() empty �
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine, Hashable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -34,6 +35,8 @@ _PROMISED: Final = ClusterEvent(Resource.NOMINATION, Action.UPDATE_OTHER)
 _MINUTE: Final = 60.0
 _PAUSE: Final = 0.05
 """Between two answers from objects: many may change at once."""
+_QUEUE_PAUSE: Final = 1.0
+"""Between two events of the queue: pods whose rules look at it would keep each other awake."""
 
 Start = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
@@ -68,7 +71,7 @@ class Watching:
         self._kept = Needs()
         self._promises = 0
         self._minute = 0
-        self._fed_at = 0.0
+        self._fed_at = self._told_at = -math.inf
         self._least = self._complete = rooms.sharing.kept
         """What of pods on nodes is kept whatever policies read, and what is known of all."""
         rooms.cache.beside.on_news = rooms.work
@@ -171,23 +174,27 @@ class Watching:
         """See `scheduler.Background`."""
         cache = self._rooms.cache
         promises = NOMINATED in cache.beside.attends and cache.nominations.version != self._promises
-        if cache.beside.touched or promises:
+        if promises:
             return 0.0
+        if cache.beside.touched:
+            return self._told_at + _QUEUE_PAUSE
         return self._fed_at + _PAUSE if any(True for _ in self._news()) else None
 
     def step(self, deadline: float) -> bool:  # noqa: ARG002 - it takes no time
         """See `scheduler.Background`: tells the queue of itself, and of promises."""
         rooms = self._rooms
         beside = rooms.cache.beside
-        touched = beside.take_touched()
-        if touched:
+        now = rooms.clock.monotonic()
+        if beside.touched and now >= self._told_at + _QUEUE_PAUSE:
+            self._told_at = now
+            touched = beside.take_touched()
             rooms.queue.move(_QUEUE_CHANGED, only=lambda pod: touched != {pod.uid})
         if NOMINATED in beside.attends and rooms.cache.nominations.version != self._promises:
             self._promises = rooms.cache.nominations.version
             rooms.queue.move(_PROMISED)
         if FINISHED in beside.attends:
             self._expire()
-        if rooms.clock.monotonic() >= self._fed_at + _PAUSE:
+        if now >= self._fed_at + _PAUSE:
             self._feed()
         return False
 

@@ -6,6 +6,7 @@ the cluster.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from datetime import UTC, datetime, timedelta
 
@@ -14,7 +15,6 @@ import pytest
 from dsl.schema import FIELDS
 from dsl.types import Kind, Level
 from engine.embedded.resources import BY_PLURAL
-from engine.policy.support import ACTS_ON
 from tests.engine.test_app import embedded, process, run, settings_of
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -65,12 +65,8 @@ def text_of(spec):
 
 
 #: Gangs, quotas and preemption have tests of their own.
-ENGINES = ("group.", "quota.", "it.quota.", "victims.")
-AVAILABLE = [
-    spec
-    for spec in FIELDS.values()
-    if spec.name in ACTS_ON.fields and not spec.name.startswith(ENGINES)
-]
+ENGINES = ("group.", "pod.group", "it.group", "quota.", "it.quota.", "victims.")
+AVAILABLE = [spec for spec in FIELDS.values() if not spec.name.startswith(ENGINES)]
 #: A few fields a file, as each file has a budget of its own.
 FILES = {"seen.policy": "score: 100*node.cpu.free/node.cpu.allocatable\n"}
 for number, spec in enumerate(AVAILABLE):
@@ -228,8 +224,6 @@ EXPECTED = dict(one.rsplit(" ", 1) for one in re.split(r", |\n", VALUES.strip())
     "node.heartbeat": at(minutes=1),
     "it.started_at": at(hours=2),
     "it.finished_at": at(minutes=20),
-    "pod.group": "g",
-    "it.group": "1",
 }
 
 
@@ -341,7 +335,7 @@ def waits(cluster):
     return any(one["type"] == "PodScheduled" and one["status"] == "False" for one in conditions)
 
 
-def test_who_counts_its_tries_is_tried_again():
+def test_who_counts_its_tries_is_tried_again_after_a_pause():
     policy = 'filter: pod.attempts >= 2 message "try {pod.attempts + 1}"\n'
 
     async def main():
@@ -352,5 +346,25 @@ def test_who_counts_its_tries_is_tried_again():
                 await berth.until(lambda: named(cluster, "web-0")["spec"].get("nodeName"))
                 tried = [name for name, _ in berth.placed if name == "web-0"]
                 assert len(tried) == 3
+
+    run(main)
+
+
+def test_pods_that_look_at_each_other_in_the_queue_do_not_keep_each_other_awake():
+    policy = "filter: all(queue.pods where it.attempts == 0) and pod.name is nobody\n"
+
+    async def main():
+        async with embedded(nodes=0, files={"r.policy": policy}) as cluster:
+            pods = furnish(cluster)
+            async with process(cluster, settings_of()) as berth:
+                await berth.until(lambda: berth.bundles)
+                for number in range(3):
+                    pods.make(f"web-{number}")
+                await berth.until(lambda: len(berth.placed) >= 4)
+                began, seen = len(berth.placed), asyncio.get_running_loop().time()
+                await asyncio.sleep(2)
+                spent = asyncio.get_running_loop().time() - seen
+                # Four pods, each woken once a second at most.
+                assert len(berth.placed) - began <= 4 * (spent + 1)
 
     run(main)

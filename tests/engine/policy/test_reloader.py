@@ -37,6 +37,9 @@ class TickingClock(ManualClock):
         return super().monotonic()
 
 
+OTHER = {"b.policy": "filter: now - node.heartbeat < 1m\n"}
+
+
 class World:
     """A reloader, and what it told."""
 
@@ -44,10 +47,18 @@ class World:
         self.clock = clock or ManualClock()
         self.told = []
         self.there = 3, 10
+        self.lacks = ()
         self.reloader = Reloader(
             compiler(),
             compile_settings(BerthDocument.model_validate(berth)),
-            Listener(self._accepted, self._refused, self._mended, self._costly),
+            Listener(
+                self._accepted,
+                self._refused,
+                self._mended,
+                self._costly,
+                lambda _: self.lacks,
+                lambda bundle, lacking: self.told.append(("awaiting", bundle.hash, lacking)),
+            ),
             self.clock,
             lambda: self.there,
         )
@@ -106,6 +117,36 @@ def test_a_broken_file_keeps_the_last_good_bundle_of_all_files():
     assert "\n" not in refusal.summary
     assert " --> a.policy:1:9" in refusal.text
     assert "^" in refusal.text
+
+
+def test_what_reads_more_comes_into_force_whole_once_that_is_there():
+    world = World()
+    world.offer(GOOD)
+    old = world.reloader.bundle
+    world.lacks = ("leases",)
+    ((what, new, lacking),) = world.offer(OTHER)
+    assert (what, lacking, world.reloader.awaited) == ("awaiting", ("leases",), ("leases",))
+    assert world.worked() == [], "it is told once"
+    world.lacks = ("leases (403: no)",)
+    assert world.worked() == [("awaiting", new, world.lacks)]
+    assert world.reloader.bundle is old
+    assert world.reloader.due is not None
+    world.lacks = ()
+    ((bundle, changed),) = world.worked()
+    assert (bundle.hash, world.text, world.reloader.due) == (new, OTHER, None)
+    assert changed == {"a", "b"}
+
+
+def test_an_edit_ends_the_waiting_of_the_one_before():
+    world = World()
+    world.offer(GOOD)
+    world.lacks = ("leases",)
+    world.offer(OTHER)
+    assert world.offer(GOOD) == []
+    world.lacks = ()
+    assert world.worked() == []
+    assert world.text == GOOD
+    assert world.reloader.awaited == ()
 
 
 def test_more_errors_are_counted_in_the_summary():
