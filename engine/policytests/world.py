@@ -25,7 +25,6 @@ from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.snapshot import BoolColumn, FloatColumn, QueueTimes, Snapshot
 from engine.objects import ObjectMeta, Pod
 from engine.policy.plugin import Worlds
-from engine.policy.podreads import group_of
 from engine.policy.world import DEFAULT_GPUS, PodSubject, SnapshotWorld
 
 NO_TIMES: Final = QueueTimes(MISSING, None, 0)

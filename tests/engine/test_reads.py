@@ -66,7 +66,7 @@ def text_of(spec):
 
 
 #: Gangs, quotas and preemption have tests of their own.
-ENGINES = ("group.", "pod.group", "it.group", "quota.", "it.quota.", "victims.")
+ENGINES = ("group.", "quota.", "it.quota.", "victims.")
 AVAILABLE = [
     spec
     for spec in FIELDS.values()
