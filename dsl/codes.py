@@ -22,6 +22,7 @@ OLD: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 #: Codes that are no longer said, and what holds where they were.
 GONE: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "P118": "Whatever `berth check` accepts, a scheduler runs.",
         "P221": "`a ?? 1 * 10` is read as `(a ?? 1) * 10`, and no longer warned of.",
         "P228": "A query whose result names no node is told by P402, with an inventory of the"
         " cluster, and by the scheduler's log.",

@@ -85,7 +85,7 @@ _SLOTS: Final = {
 def _meant(name: str, args: Sequence[str]) -> tuple[str, bool, str]:
     """Says how a call of another language is written here."""
     # Loaded when something is wrong, not before.
-    from dsl.spelling import call_for  # noqa: PLC0415 - see above
+    from dsl.foreign_calls import call_for  # noqa: PLC0415 - see above
 
     return call_for(name, args) or ("", False, "")
 

@@ -1,4 +1,4 @@
-"""What a word of another language is called here: fields, functions, and which names are close.
+"""What a word of another language is called here: fields, values, and which names are close.
 
 Tables and look-ups for the helps of diagnostics. Decides nothing about what is right; knows no
 tree.
@@ -10,14 +10,10 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from dsl.foreign import closest as closest
-from dsl.foreign import edit_distance
-from dsl.functions import AGGREGATES as AGGREGATES
-from dsl.functions import FUNCTIONS
+from dsl.foreign import closest, edit_distance
 from dsl.schema import FIELDS, KUBERNETES_PATHS, PLURALS, POD_SETS
 
 _MAX_DISTANCE: Final = 2
-_SHORT: Final = 4
 #: Values that mean "nothing" elsewhere and are ordinary words here.
 NOTHING: Final = frozenset({"null", "none", "nil", "undefined", "nan", "nothing"})
 #: Further words that ask whether there is a value: their meaning is `is missing` or `is present`.
@@ -293,18 +289,19 @@ def _owner_of(rest: Sequence[str]) -> str:
     return "node" if first in ("allocatable", "capacity", "conditions", "taints") else "pod"
 
 
-def _plain(word: str) -> str:
+def plain(word: str) -> str:
+    """Returns a word as all spellings of it are compared: small letters, no `_` and `-`."""
     return re.sub(r"[_-]", "", word).lower()
 
 
 def _concept(path: str) -> Spelling | None:
-    return _CONCEPTS.get(".".join(_plain(one) for one in path.split(".")))
+    return _CONCEPTS.get(".".join(plain(one) for one in path.split(".")))
 
 
 def _keyed(owner: str, rest: Sequence[str], key: str | None) -> Spelling | None:
-    name = _KEYED.get(_plain(rest[0])) if rest else None
+    name = _KEYED.get(plain(rest[0])) if rest else None
     if name is None and rest and (key is not None or rest[1:]):
-        name = _KEYED.get(closest(_plain(rest[0]), _KEYED) or "")
+        name = _KEYED.get(closest(plain(rest[0]), _KEYED) or "")
     if name is None or f"{owner}.{name}" not in FIELDS:
         return None
     key = key if key is not None else ".".join(rest[1:])
@@ -322,11 +319,11 @@ def quoted_key(key: str) -> str:
 
 def _amount(owner: str, rest: Sequence[str], key: str | None) -> Spelling | None:
     """`status.allocatable.cpu`, `freeMemory`, `requests[cpu]`: amounts of a resource."""
-    words = [_plain(one) for one in rest if _plain(one) not in ("resource", "resources")]
+    words = [plain(one) for one in rest if plain(one) not in ("resource", "resources")]
     if len(words) == 1:
         words = _split_compound(words[0])
     if key is not None:
-        words.append(_plain(key))
+        words.append(plain(key))
     kinds = [_AMOUNTS[one] for one in words if one in _AMOUNTS]
     parts = [one for one in words if one in _PARTS or one in ("limits", "limit")]
     if len(kinds) != 1 or len(kinds) + len(parts) != len(words):
@@ -376,167 +373,3 @@ _FLAT: Final = {one.replace("_", "").lower(): one for one in FIELDS} | {
     for one in FIELDS
     if one.startswith("pod.owner.")
 }
-
-
-# ---- functions
-
-_RATE: Final = 'a rate is made by the metric:  metric NAME = promql "rate(SERIES[5m])" by instance'
-_NO_SORT: Final = "`rank(x)` is the share of the candidates with a smaller value, 0..1"
-#: Calls of other languages. `{0}` is the first argument, or what stands before the dot.
-_CALLS: Final = MappingProxyType(
-    {
-        "size": "len({0})", "length": "len({0})", "has": "{0} is present",
-        "exists": "{0} is present", "isset": "{0} is present", "defined": "{0} is present",
-        "haskey": "{0} is present", "ispresent": "{0} is present", "isnull": "{0} is missing",
-        "absent": "{0} is missing", "isempty": "{0} is missing", "isnan": "{0} is missing",
-        "startswith": "{0} starts with {1}", "hasprefix": "{0} starts with {1}",
-        "endswith": "{0} ends with {1}", "hassuffix": "{0} ends with {1}",
-        "contains": "{0} contains {1}", "includes": "{0} contains {1}",
-        "find": "{0} contains {1}", "matches": "{0} matches {1}", "match": "{0} matches {1}",
-        "regexp": "{0} matches {1}", "like": "{0} like {1}", "rematch": "{1} matches {0}",
-        "equals": "{0} == {1}", "coalesce": "({?})", "ifnull": "({?})", "orvalue": "({?})",
-        "default": "({?})", "or": "({?})", "int": "number({0})", "float": "number({0})",
-        "double": "number({0})", "tonumber": "number({0})", "tofloat": "number({0})",
-        "str": "string({0})", "tostring": "string({0})", "timestamp": "time({0})",
-        "date": "time({0})", "mean": "avg({*})", "average": "avg({*})", "maximum": "max({*})",
-        "minimum": "min({*})", "greatest": "max({*})", "least": "min({*})", "total": "sum({*})",
-        "clampmax": "min({0}, {1})", "clampmin": "max({0}, {1})", "ceiling": "ceil({0})",
-        "trunc": "floor({0})", "power": "pow({0}, {1})", "modulo": "mod({0}, {1})",
-        **dict.fromkeys(("log", "ln"), "(log2({0}) / log2(2.718281828))"),
-        "toupper": "upper({0})", "upperascii": "upper({0})", "tolower": "lower({0})",
-        "lowerascii": "lower({0})", "concat": "join({*})", "if": "if {0} then {1} else {2}",
-        "not": "not ({0})", "isgreaterthan": "{0} > {1}", "compareto": "{0} - {1}",
-        "gt": "{0} > {1}", "lt": "{0} < {1}", "gte": "{0} >= {1}", "lte": "{0} <= {1}",
-        "eq": "{0} == {1}", "neq": "{0} != {1}", "nth": "item({0}, {1})", "get": "{0}[{1}]",
-        "since": "now - {0}", "until": "{0} - now", "now": "now", "search": "{0} contains {1}",
-        "metric": "{0}", "semver": "version({0})", "replaceall": "replace({0}, {1}, {2})",
-        "between": "{0} in {1}..{2}",
-    }
-)  # fmt: skip
-#: Calls that have no counterpart, and what to do instead.
-_ADVICE: Final = MappingProxyType(
-    {
-        **dict.fromkeys(("rate", "irate", "increase", "delta", "deriv", "idelta"), _RATE),
-        **dict.fromkeys(
-            ("avgovertime", "maxovertime", "minovertime", "sumovertime", "lastovertime",
-             "quantileovertime", "countovertime", "predictlinear", "histogramquantile"), _RATE,
-        ),
-        **dict.fromkeys(("topk", "bottomk", "quantile", "percentile", "percentrank"), _NO_SORT),
-        "stddev": "of the candidates there are min, max, avg, median, sum and count",
-        "substring": "cut a text with  before(TEXT, SEPARATOR)   or   after(TEXT, SEPARATOR)",
-        "substr": "cut a text with  before(TEXT, SEPARATOR)   or   after(TEXT, SEPARATOR)",
-        "sprintf": "texts are put together by  join(a, b)",
-        "random": "there is no chance here; for stable shares write  hash(pod.uid) < 10%",
-        "rand": "there is no chance here; for stable shares write  hash(pod.uid) < 10%",
-        "vector": "a number stands alone:  5",
-        "sort": "nodes are ranked by  prefer: most VALUE , pods by  sort: pod.priority desc",
-        **dict.fromkeys(("index", "indexof", "strpos", "instr"),
-            "places in a text are not counted: ask  TEXT contains PART"),
-        "trace": "a rule tells its reason by  message \"...\"",
-        "type": "types are checked when the policy is loaded, so there is nothing to ask",
-        "isinstance": "types are checked when the policy is loaded, so there is nothing to ask",
-        "dyn": "types are checked when the policy is loaded: leave `dyn` out",
-        "distinct": "pods of a domain are counted by  peers(zone)   or   count(zone.pods)",
-        **dict.fromkeys(("normalize", "minmax", "scale", "rescale", "normalise"),
-            "a score is scaled behind its value:  score: load normalize minmax"),
-        **dict.fromkeys(("promql", "prometheus", "query", "prom"),
-            'a query is a metric of its own:  metric NAME = promql "QUERY" by node'),
-        **dict.fromkeys(("tolerates", "istolerated", "toleratestaint", "tolerate"),
-            "what a pod tolerates is asked by Kubernetes itself; of one key write"
-            "  pod.toleration[KEY] is present"),
-        **dict.fromkeys(("walk", "foreach", "map", "reduce"),
-            "a set is asked by  count(node.pods where it.priority > 0)   and the like"),
-        "weight": "a weight stands behind its value:  score: load weight 5",
-        "bind": "a value gets a name on a line of its own:  let NAME = VALUE",
-    }
-)  # fmt: skip
-#: What stands before the dot of a call and is no value.
-_LIBRARIES: Final = frozenset(
-    {"array", "arrays", "cel", "collections", "filepath", "fmt", "fnmatch", "glob", "json",
-     "lists", "lodash", "math", "np", "numpy", "object", "objects", "os", "path", "random", "re",
-     "regex", "regexp", "sets", "statistics", "str", "strconv", "string", "strings", "time",
-     "units", "util", "utils"}
-)  # fmt: skip
-
-
-def call_for(name: str, args: Sequence[str]) -> Spelling | None:
-    """Returns how a call is written here.
-
-    Args:
-        name: the function, or `VALUE.method`.
-        args: the texts of its arguments.
-    """
-    owner, _, method = name.rpartition(".")
-    parts = [one.strip() for one in args if one.strip()]
-    if owner and owner.lower() not in _LIBRARIES:
-        parts.insert(0, owner)
-    plain = _plain(method)
-    advice = _ADVICE.get(plain)
-    if advice is not None:
-        return Spelling("", sure=False, note=advice)
-    if plain in (*AGGREGATES, *FUNCTIONS) and plain != _plain(name):
-        return Spelling(f"{plain}({', '.join(parts)})")
-    if plain in (*AGGREGATES, *FUNCTIONS) and method != plain:
-        return Spelling(f"{plain}({', '.join(parts)})")
-    near = closest(plain, (*FUNCTIONS, *AGGREGATES)) if plain not in _CALLS else None
-    if near is not None and not owner:
-        return None
-    # Of four letters one edit makes another word: `bind` is no `find`.
-    close = closest(plain, _CALLS) if len(plain) > _SHORT else None
-    form = _CALLS.get(plain) or _CALLS.get(close or "")
-    if form is None:
-        return None
-    if plain == "get" and len(parts) > 1:
-        path = ".".join(PLURALS.get(one, one) for one in parts[0].split("."))
-        better = f"({path}[{parts[1]}] ?? {parts[2]})" if parts[2:] else f"{path}[{parts[1]}]"
-        return Spelling(better, sure=path in FIELDS and FIELDS[path].keyed)
-    if form == "len({0})" and parts and parts[0] in POD_SETS:
-        return Spelling(f"count({parts[0]})")
-    return _filled(form, _in_order(form, [_inner(one) for one in parts]))
-
-
-def _in_order(form: str, parts: list[str]) -> list[str]:
-    """Returns the arguments with what is tested in front: `regex("^a", pod.name)`."""
-    if form == "{1} matches {0}" and len(parts) > 1:
-        return _in_order("{0} matches {1}", parts[1::-1])[::-1]
-    texts = re.fullmatch(r"\{0\} (matches|like|contains|starts with|ends with) \{1\}", form)
-    if texts is None or not parts[1:] or parts[2:]:
-        return parts
-    value, text = parts
-    if re.match(r"[rRbu]?[\"']", value) and not re.match(r"[rRbu]?[\"']", text):
-        value, text = text, value
-    text = re.sub(r"\A[rRbu](?=[\"'])", "", text)
-    if "\\" in text and "'" not in text:
-        # In double quotes a backslash means something.
-        text = f"'{text[1:-1]}'"
-    if texts[1] == "matches" and re.fullmatch(r"([\"'])\^[^$]*[^$*+]\1", text):
-        # Here a pattern is that of the whole text.
-        text = f"{text[:-1]}.*{text[-1]}"
-    return [value, text]
-
-
-def _inner(text: str) -> str:
-    """Returns an argument in the spelling of here, where it is a path that is known."""
-    path = re.fullmatch(r"([A-Za-z_][\w.]*)(?:\[\s*[\"']?([^\]\"']*)[\"']?\s*\])?", text)
-    if path is None or "." not in path[1] or path[1] in FIELDS:
-        return text
-    found = field_for(path[1], path[2])
-    return found.text if found is not None else text
-
-
-def _filled(form: str, parts: Sequence[str]) -> Spelling | None:
-    wanted = {int(one) for one in re.findall(r"\{(\d)\}", form)}
-    if wanted and max(wanted) >= len(parts):
-        missing = ("VALUE", "OTHER", "ELSE")
-        parts = [*parts, *missing[len(parts) :]]
-        return Spelling(_put(form, parts), sure=False)
-    return Spelling(_put(form, parts))
-
-
-def _put(form: str, parts: Sequence[str]) -> str:
-    joined = {"*": ", ".join(parts), "?": " ?? ".join(parts)}
-    return re.sub(
-        r"\{(\d|[*?])\}",
-        lambda found: joined[found[1]] if found[1] in joined else parts[int(found[1])],
-        form,
-    )

@@ -10,16 +10,14 @@ import gc
 import logging
 import math
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from random import Random
 from typing import Any, BinaryIO, Final
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
 import engine.kube.reflector as watch
-from dsl.diagnostics import Diagnostic
 from dsl.plan import MetricSpec
 from engine.cache import Cache
 from engine.clock import Clock
@@ -28,15 +26,17 @@ from engine.config import Settings
 from engine.eventhandlers import EventHandlers, legible
 from engine.explain.rules import noted
 from engine.framework.decision import Placed
-from engine.framework.effects import Emit
 from engine.framework.frameworks import Frameworks
 from engine.framework.podinfo import make_pod_info
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import Snapshot
 from engine.front import Front, Inside, served
+from engine.inforce import Ears, InForce
 from engine.joining import Nodes, connect, synced
 from engine.kube.election import Candidate
 from engine.kube.events import KubeEventSink
+from engine.kube.gate import Gate, Priority
+from engine.kube.keeper import Keeper
 from engine.kube.reach import keep_asking
 from engine.kube.resources import KINDS
 from engine.kube.session import Session
@@ -46,20 +46,12 @@ from engine.kube.writer import KubeBinder, KubeEffectWriter, KubePodStatusWriter
 from engine.objects import Pod
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import is_in_tree
+from engine.policy.bundle import Bundle, Refusal
 from engine.policy.chain import frameworks_of, worlds_of
+from engine.policy.guard import Load
 from engine.policy.needs import Needs, needs_of
 from engine.policy.plugin import Worlds
-from engine.policy.reloader import (
-    Bundle,
-    Listener,
-    Refusal,
-    Reloader,
-    compile_settings,
-    in_a_line,
-)
 from engine.policy.shadow import Shadow
-from engine.policy.sources import ConfigMapSource, FolderSource, Offer, Texts
-from engine.policy.support import new_compiler
 from engine.queue import SchedulingQueue
 from engine.records import Records
 from engine.scheduler import Edge, Observer, Rulers, Scheduler, rules_of
@@ -69,7 +61,7 @@ from engine.signals.spec import PROMETHEUS, SignalSpec
 from engine.signals.store import SignalStore
 from engine.simulate.journal import Recorder
 from engine.tasks import tasks, unless
-from engine.telemetry import Count, Telemetry
+from engine.telemetry import ATTEMPTS, Count, Telemetry
 from engine.watching import Rooms as WatchingRooms
 from engine.watching import Watching
 from engine.watching.objects import OBJECT
@@ -77,7 +69,6 @@ from engine.watching.watching import Start
 
 log = logging.getLogger(__name__)
 
-_EVENT_NOTE: Final = 1000
 _FLUSH_SECONDS: Final = 2.0
 _FLUSH_OF_LEADERS: Final = 0.4
 """Another replica waits."""
@@ -164,15 +155,14 @@ class App:
             self.queue,
             self.signals,
             self.records,
+            shadow=self.shadow,
         )
         self.scheduler: Scheduler | None = None
-        self.reloader: Reloader | None = None
+        self.bundle: Bundle | None = None
+        self._in_force: InForce | None = None
         self._watching: Watching | None = None
         self._pods: tuple[watch.Reflector[Pod], PodSharing]
-        self._config_map: ConfigMapSource | None = None
-        self._events: KubeEventSink | None = None
         self._report_again: Callable[[], None] = lambda: None
-        self._untold: tuple[str, str, str] | None = None
 
     # ---- running -----------------------------------------------------------------------------
 
@@ -200,13 +190,13 @@ class App:
                 controller=self.settings.scheduler_name,
                 host=host,
             )
-            self._events = events
             self.scheduler = self._make_scheduler(
                 Edge(KubeBinder(gate, wiring), statuses, events, KubeEffectWriter(gate, wiring))
             )
             self.scheduler.leads = not candidate.election.leader_elect
+            kept = self._keeping(gate, wiring, events)
             reflectors = self._reflectors(session, wiring)
-            self._inside.scheduler, self._inside.reloader = self.scheduler, self.reloader
+            self._inside.scheduler, self._inside.in_force = self.scheduler, self._in_force
             self._inside.reflectors = reflectors
             async with tasks() as group:
                 self._watch(session, wiring, group.create_task)
@@ -215,6 +205,7 @@ class App:
                     statuses.run(),
                     keep_asking(session, wiring),
                     self.comparer.run(session, wiring),
+                    *kept,
                 )
                 running = [group.create_task(each) for each in background]
                 if self.settings.delay_cache:
@@ -259,8 +250,8 @@ class App:
         assert self.scheduler is not None
         self.scheduler.lead()
         self._report_again()
-        if self._untold is not None:
-            self._tell_source(*self._untold)
+        if self._in_force is not None:
+            self._in_force.lead()
 
     async def _confirmed(self) -> None:
         """Waits for the watch to tell our last bindings: the next leader has then heard of them.
@@ -274,8 +265,7 @@ class App:
     # ---- wiring ------------------------------------------------------------------------------
 
     def _make_scheduler(self, edge: Edge) -> Scheduler:
-        policies = self.settings.berth.policies
-        with_source = policies.config_map is not None or policies.dir is not None
+        with_source = bool(self.settings.berth.policies.all_sources)
         scheduler = Scheduler(
             cache=self.cache,
             queue=self.queue,
@@ -294,7 +284,10 @@ class App:
         for observer in (self.records.placed, *noting, *self._hooks.observers):
             scheduler.observe(observer)
         if with_source:
-            self._add_source(scheduler)
+            self._in_force = self._policies(scheduler)
+            for work in (*self._in_force.background, self.shadow):
+                scheduler.add_background(work)
+            scheduler.observe(self.shadow.placed)
         return scheduler
 
     def _note_why(self, placed: Placed) -> None:
@@ -302,40 +295,47 @@ class App:
         if rulers is not None:
             noted(placed, rulers.of(placed.decision.pod))
 
-    def _add_source(self, scheduler: Scheduler) -> None:
-        def offer(files: Texts | None, passed_over: tuple[str, ...] = ()) -> None:
-            assert self.reloader is not None
-            self.reloader.offer(files, passed_over)
-            scheduler.wake()
+    def _policies(self, scheduler: Scheduler) -> InForce:
+        def load() -> Load:
+            failed = sum(self.telemetry.value(ATTEMPTS, "error", name) for name in names)
+            errors = int(failed) + self.telemetry[Count.PLUGIN_ERRORS]
+            return Load(self.queue.unschedulable + self.queue.gated, errors)
 
-        source = self._source(offer)
-        self.reloader = Reloader(
-            source.title,
-            new_compiler(),
-            compile_settings(self.settings.berth, self._profiles),
-            Listener(
-                self._accepted,
-                self._refused,
-                self._mended,
-                self._costly,
-                self._missing,
-                self._awaiting,
+        names = [one.scheduler_name for one in self._profiles]
+
+        return InForce(
+            self.settings,
+            Ears(
+                self._put, self._missing, scheduler.wake, self._hooks.accepted, self._hooks.refused
             ),
-            self._clock,
-            lambda: (self.cache.nodes.count, self.cache.pods.size),
+            self._profiles,
+            clock=self._clock,
+            telemetry=self.telemetry,
+            there=lambda: (self.cache.nodes.count, self.cache.pods.size),
+            load=load,
         )
-        if isinstance(source, FolderSource):
-            scheduler.add_background(source)
-        else:
-            self._config_map = source
-        scheduler.add_background(self.reloader)
-        scheduler.add_background(self.shadow)
-        scheduler.observe(self.shadow.placed)
+
+    def _keeping(
+        self, gate: Gate, wiring: Wiring, events: KubeEventSink
+    ) -> Sequence[Coroutine[Any, Any, None]]:
+        """Connects the policies with the edge; what is to run so that they outlive the process."""
+        if self._in_force is None:
+            return ()
+        keeper, state = None, self.settings.berth.policies.state
+        if state is not None:
+            namespace, _, name = state.partition("/")
+            keeper = Keeper(gate.lane(Priority.EVENT), wiring, namespace=namespace, name=name)
+        self._in_force.connect(events, keeper, lambda: self._leads)
+        return () if keeper is None else (keeper.run(), self._in_force.restore(wiring.sleep))
+
+    @property
+    def _leads(self) -> bool:
+        return self.scheduler is not None and self.scheduler.leads
 
     def _watch(self, session: Session, wiring: Wiring, start: Start) -> None:
         """What policies read beside nodes and pods has a place to be watched from."""
         assert self.scheduler is not None
-        if self.reloader is None:
+        if self._in_force is None:
             return
         rooms = WatchingRooms(
             self.cache,
@@ -354,13 +354,6 @@ class App:
         """What of pods on nodes is read whatever policies read: others' plugins may read all."""
         plugins = (one.plugin.name for profile in self._profiles for one in profile.plugins)
         return frozenset() if all(map(is_in_tree, plugins)) else EVERYTHING
-
-    def _source(self, offer: Offer) -> ConfigMapSource | FolderSource:
-        policies = self.settings.berth.policies
-        if policies.config_map is not None:
-            namespace, _, name = policies.config_map.partition("/")
-            return ConfigMapSource(namespace, name, offer)
-        return FolderSource(Path(policies.dir or "."), offer, self._clock)
 
     def _reflectors(self, session: Session, wiring: Wiring) -> list[watch.Reflector[Any]]:
         assert self.scheduler is not None
@@ -385,9 +378,7 @@ class App:
         for kind in KINDS:
             handler = handlers.of(kind.wakes, self.scheduler.changes.changed)
             reflectors.append(watch.Reflector(session, kind.resource(), handler, wiring))
-        if self._config_map is not None:
-            source = self._config_map
-            resource = watch.config_maps(source.namespace, source.name)
+        for resource, source in self._in_force.watched if self._in_force is not None else ():
             reflectors.append(watch.Reflector(session, resource, source, wiring))
         return reflectors
 
@@ -407,11 +398,10 @@ class App:
 
     # ---- rules -------------------------------------------------------------------------------
 
-    def _accepted(self, bundle: Bundle) -> None:
+    def _put(self, bundle: Bundle, changed: frozenset[str] | None) -> None:
+        """Puts a bundle in force, between two cycles."""
         assert self.scheduler is not None
-        assert self.reloader is not None
-        changed = bundle.changed_since(self.reloader.bundle)
-        self.telemetry.add(Count.POLICY_RELOADS)
+        self.bundle = bundle
         self.signals.set_specs([signal_spec(spec) for spec in bundle.metrics])
         if self._watching is not None:
             self._watching.keep(needs_of(bundle.plans))
@@ -419,63 +409,16 @@ class App:
             self._recorder.rules(bundle.hash, bundle.files, self._recorded_settings())
         self.scheduler.use(self.frameworks_of(bundle), changed)
         self.shadow.use(bundle.plans)
-        log.info(
-            'Policies in force source="%s" bundle="%s" policies="%s"',
-            self.reloader.title,
-            bundle.hash,
-            ",".join(plan.name for plan in bundle.plans),
-        )
         asked = sorted({spec.name for spec in bundle.metrics if spec.source == PROMETHEUS})
         if asked and self.settings.berth.prometheus.url is None:
             log.warning(
                 "No Prometheus is configured (--prometheus-url), so these metrics are missing: %s",
                 ", ".join(asked),
             )
-        for diagnostic in bundle.warnings:
-            log.warning("%s", in_a_line(diagnostic))
-        self._tell_in_force(bundle)
-        for hook in self._hooks.accepted:
-            hook(bundle)
 
     def _missing(self, bundle: Bundle) -> tuple[str, ...]:
         """What the bundle reads that is not known yet."""
         return () if self._watching is None else self._watching.want(needs_of(bundle.plans))
-
-    def _awaiting(self, bundle: Bundle, missing: tuple[str, ...]) -> None:
-        """The rules before it stay in force, and its owners should know what for."""
-        assert self.reloader is not None
-        kept = self.reloader.bundle
-        stay = "nothing is scheduled" if kept is None else f"bundle {kept.hash} stays in force"
-        note = f"bundle {bundle.hash} reads what has to be listed first; {stay} until there is: "
-        log.info("%s%s", note, "; ".join(missing))
-        self._tell_source("Normal", "PoliciesAwaiting", note + "; ".join(missing))
-
-    def _mended(self, bundle: Bundle) -> None:
-        assert self.reloader is not None
-        log.info(
-            'Policies are well again source="%s" bundle="%s"', self.reloader.title, bundle.hash
-        )
-        self._tell_in_force(bundle)
-
-    def _costly(self, bundle: Bundle, found: tuple[Diagnostic, ...]) -> None:
-        """The cluster has grown: what is in force stays, and its owners should know the price."""
-        nodes, pods = self.cache.nodes.count, self.cache.pods.size
-        for one in found:
-            log.warning("For %d nodes and %d pods: %s", nodes, pods, in_a_line(one))
-        note = (
-            f"the cluster has {nodes} nodes and {pods} pods now; bundle {bundle.hash} stays in"
-            f" force: {in_a_line(found[0])}"
-        )
-        self._tell_source("Warning", "PoliciesCostly", note)
-
-    def _tell_in_force(self, bundle: Bundle) -> None:
-        names = ", ".join(plan.name for plan in bundle.plans) or "no policy"
-        note = f"in force: {names} (bundle {bundle.hash})"
-        warnings = [one for one in bundle.warnings if one.severity.value == "warning"]
-        if warnings:
-            word = "1 warning" if len(warnings) == 1 else f"{len(warnings)} warnings"
-            note = f"{note}; {word}: {in_a_line(warnings[0])}"
-        self._tell_source("Normal", "PoliciesInForce", note)
 
     def _snapshot(self) -> Snapshot:
         now = self._clock.time()
@@ -487,38 +430,10 @@ class App:
             self._profiles, bundle, worlds=self._worlds, on_fault=self._plugin_failed
         )
 
-    def _refused(self, refusal: Refusal) -> None:
-        assert self.reloader is not None
-        self.telemetry.add(Count.POLICY_RELOADS_REFUSED)
-        kept = self.reloader.bundle
-        stay = (
-            "nothing is scheduled until it is mended"
-            if kept is None
-            else f"bundle {kept.hash} stays in force"
-        )
-        details = "" if refusal.text == refusal.summary else f"\n{refusal.text}"
-        log.error("%s; %s%s", refusal.summary, stay, details)
-        self._tell_source("Warning", "PoliciesRefused", f"{refusal.summary}; {stay}{details}")
-        for hook in self._hooks.refused:
-            hook(refusal)
-
     def _tell_shadow(self, line: str) -> None:
         log.info("%s", line)
-        self._tell_source("Normal", "PolicyShadow", line)
-
-    def _tell_source(self, kind: str, reason: str, note: str) -> None:
-        source = self._config_map
-        if source is None or self._events is None:
-            return
-        if self.scheduler is not None and not self.scheduler.leads:
-            self._untold = (kind, reason, note)
-            return
-        uid = source.seen.metadata.uid if source.seen is not None else ""
-        if len(note) > _EVENT_NOTE:
-            note = note[: _EVENT_NOTE - 3] + "..."
-        self._events.emit(
-            Emit("ConfigMap", source.namespace, source.name, uid, kind, reason, "Reload", note)
-        )
+        if self._in_force is not None:
+            self._in_force.note("PolicyShadow", line)
 
     def _plugin_failed(self, fault: PluginError) -> None:
         self.telemetry.add(Count.PLUGIN_ERRORS)
@@ -535,8 +450,7 @@ class App:
         self.scheduler.report(make_pod_info(legible(pod)), "SchedulerError", reason)
 
     def _signal_ids(self) -> tuple[str, ...]:
-        bundle = self.reloader.bundle if self.reloader is not None else None
-        return tuple(spec.id for spec in bundle.metrics) if bundle is not None else ()
+        return tuple(spec.id for spec in self.bundle.metrics) if self.bundle is not None else ()
 
     def _recorded_settings(self) -> dict[str, str]:
         return {"settings": self.settings.model_dump_json()}

@@ -19,7 +19,6 @@ import yaml
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     Field,
     ValidationError,
     field_validator,
@@ -27,6 +26,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from engine.policysections import PoliciesSection
 from engine.sections import CLOSED, ClientConnection, Duration, LeaderElection
 from engine.spelling import nearest
 
@@ -42,7 +42,6 @@ _UNUSED: Final = (
 )
 _UNUSED_OF_CLIENT: Final = ("accept_content_types", "content_type", "qps", "burst")
 """Fields that are read and checked, and do not act yet."""
-_OBJECT: Final = re.compile(r"[a-z0-9.-]+/[a-z0-9.-]+")
 _UNIT: Final = re.compile(r"[A-Za-z%]*(/s)?")
 _LABELS: Final = re.compile(r"[A-Za-z_]\w*( *, *[A-Za-z_]\w*)?", re.ASCII)
 _URL: Final = re.compile(r"https?://\S+")
@@ -57,12 +56,6 @@ _WORDS: Final = {
 
 class ConfigError(Exception):
     """A configuration cannot be used; the message says where, what and what to write instead."""
-
-
-def _config_map(text: str) -> str:
-    if not _OBJECT.fullmatch(text):
-        raise ValueError(f"{text!r} names no ConfigMap; write NAMESPACE/NAME")
-    return text
 
 
 def _unit(text: str) -> str:
@@ -96,22 +89,6 @@ def _zone(name: str) -> str:
             f"no time zone is called {name!r}; write one like Europe/Berlin"
         ) from unknown
     return name
-
-
-def _mode(value: object) -> object:
-    """YAML reads a bare `off` as false."""
-    value = "off" if value is False else value
-    canary = _CANARY.fullmatch(value) if isinstance(value, str) else None
-    if value in (None, "enforce", "shadow", "off") or (canary and 0 < float(canary[1]) <= _ALL):
-        return value
-    raise ValueError("must be enforce, shadow, off, or canary and a share such as canary 10%")
-
-
-def _param(value: object) -> object:
-    texts = isinstance(value, list) and all(isinstance(item, str) for item in value)
-    if not texts and not isinstance(value, str | int | float):
-        raise ValueError("must be a text, a number, true, false or a list of texts, in quotes")
-    return value
 
 
 class _Document(BaseModel):
@@ -161,8 +138,6 @@ class PluginsDocument(_Document):
         return found
 
 
-_CANARY: Final = re.compile(r"canary (\d+(?:\.\d+)?)%")
-_ALL: Final = 100.0
 _FIELD_OF: Final = {to_camel(name): name for name in PluginsDocument.model_fields}
 
 
@@ -242,29 +217,6 @@ class SchedulerDocument(_Document):
     def _in_order(self) -> Self:
         if self.pod_max_backoff_seconds < self.pod_initial_backoff_seconds:
             raise ValueError("podMaxBackoffSeconds is less than podInitialBackoffSeconds")
-        return self
-
-
-class PolicyOverride(_Document):
-    """What configuration says of one policy; it wins over the policy's own text."""
-
-    params: dict[str, Annotated[Any, AfterValidator(_param)]] = {}
-    weight: float | None = Field(default=None, gt=0, le=1_000_000)
-    order: int | None = None
-    mode: Annotated[str | None, BeforeValidator(_mode)] = None
-
-
-class PoliciesSection(_Document):
-    """Where policies come from."""
-
-    dir: str | None = None
-    config_map: Annotated[str, AfterValidator(_config_map)] | None = None
-    overrides: dict[str, PolicyOverride] = {}
-
-    @model_validator(mode="after")
-    def _one_source(self) -> Self:
-        if self.dir is not None and self.config_map is not None:
-            raise ValueError("dir and configMap exclude each other; give one")
         return self
 
 

@@ -12,18 +12,21 @@ import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Final
 
 from engine import __version__
 from engine.cache import Cache
 from engine.clock import Clock
 from engine.config import SCHEDULER_API, Settings
+from engine.inforce import InForce
 from engine.kube.election import Candidate
 from engine.kube.gate import Gate
 from engine.kube.objects import ObjectWriter
+from engine.kube.protocol import Phase
 from engine.kube.reflector import Reflector
 from engine.kube.session import Session
-from engine.policy.reloader import Reloader
+from engine.policy.shadow import Shadow
 from engine.queue import SchedulingQueue
 from engine.records import Records
 from engine.scheduler import Scheduler
@@ -60,6 +63,7 @@ _TEXT: Final = "text/plain; charset=utf-8"
 _OVERDUE_SECONDS: Final = 20.0
 """For how long an overdue lease is borne before the process counts as hung."""
 _NEWEST: Final = 50
+_SHOWN: Final = 100
 
 Values = dict[Labels, float]
 
@@ -78,7 +82,8 @@ class Inside:
     session: Session | None = None
     candidate: Candidate | None = None
     scheduler: Scheduler | None = None
-    reloader: Reloader | None = None
+    in_force: InForce | None = None
+    shadow: Shadow | None = None
     reflectors: Sequence[Reflector[Any]] = ()
     began: float = field(init=False)
 
@@ -140,14 +145,9 @@ class Front:
         return f"not listed yet: {', '.join(missing)}" if missing else ""
 
     def _no_rules(self) -> str:
-        scheduler, reloader = self._inside.scheduler, self._inside.reloader
-        if scheduler is None or scheduler.framework is not None or reloader is None:
-            return ""
-        refusal = reloader.refusal
-        why = f"refused: {refusal.summary}" if refusal is not None else "not there yet"
-        if reloader.awaited:
-            why = f"read, and waits for {'; '.join(reloader.awaited)}"
-        return f"no pod is scheduled: {reloader.title} is {why}"
+        in_force = self._inside.in_force
+        why = in_force.not_ready if in_force is not None else ""
+        return f"no pod is scheduled: {why}" if why else ""
 
     # ---- metrics -----------------------------------------------------------------------------
 
@@ -185,6 +185,8 @@ class Front:
             lambda: {
                 (health.resource,): health.quiet_seconds
                 for health in (one.health() for one in inside.reflectors)
+                # Of what the server does not have, or keeps to itself, nothing is to be heard.
+                if health.phase is not Phase.ABSENT
             },
         )
         read(AWAY, lambda: self._of_gate(lambda gate: gate.away))
@@ -198,6 +200,7 @@ class Front:
             "backoff": queue.backoff,
             "unschedulable": queue.unschedulable,
             "gated": queue.gated,
+            "waiting": 0 if self._inside.scheduler is None else len(self._inside.scheduler.permits),
         }
 
     def _unschedulable(self) -> Values:
@@ -229,22 +232,20 @@ class Front:
         return found
 
     def _refused(self) -> Values:
-        reloader = self._inside.reloader
-        return {} if reloader is None else {(): float(reloader.refusal is not None)}
+        in_force = self._inside.in_force
+        return {} if in_force is None else in_force.stale()
 
     def _awaited(self) -> Values:
-        reloader = self._inside.reloader
-        return {} if reloader is None else {(): float(len(reloader.awaited))}
+        in_force = self._inside.in_force
+        return {} if in_force is None else {(): float(len(in_force.reloader.awaited))}
 
     def _bundles(self) -> list[str]:
-        reloader = self._inside.reloader
-        return [] if reloader is None or reloader.bundle is None else [reloader.bundle.hash]
+        bundle = None if self._inside.in_force is None else self._inside.in_force.bundle
+        return [] if bundle is None else [bundle.hash]
 
     def _policies(self) -> list[str]:
-        reloader = self._inside.reloader
-        if reloader is None or reloader.bundle is None:
-            return []
-        return [plan.name for plan in reloader.bundle.plans]
+        bundle = None if self._inside.in_force is None else self._inside.in_force.bundle
+        return [] if bundle is None else [plan.name for plan in bundle.plans]
 
     # ---- pages -------------------------------------------------------------------------------
 
@@ -268,11 +269,11 @@ class Front:
     def status(self) -> dict[str, Any]:
         """How the process is, for people and for JSON."""
         inside = self._inside
-        reloader, candidate = inside.reloader, inside.candidate
+        candidate = inside.candidate
         now = inside.clock.time()
         status: dict[str, Any] = {
             "version": __version__,
-            "started": datetime.fromtimestamp(inside.began, UTC).isoformat(timespec="seconds"),
+            "started": _seconds(inside.began),
             "upSeconds": round(now - inside.began),
             "schedulerNames": [one.scheduler_name for one in inside.settings.profiles],
             "synced": not self._not_synced(),
@@ -281,18 +282,18 @@ class Front:
             "podsOnNodes": inside.cache.pods.size,
             "pending": self._pending(),
         }
+        if inside.scheduler is not None:
+            status["waitingInPermit"] = {
+                one.pod.key: {"node": one.node, "since": _seconds(one.since_time), "for": one.why}
+                for one in islice(inside.scheduler.permits, _SHOWN)
+            }
+        if inside.shadow is not None:
+            status["shadow"] = {name: str(one) for name, one in inside.shadow.tallies().items()}
         if candidate is not None and candidate.election.leader_elect:
             elector = candidate.elector
             status["lease"] = {"name": elector.title, "holder": elector.holder}
-        if reloader is not None:
-            refusal = reloader.refusal
-            status["policies"] = {
-                "source": reloader.title,
-                "bundle": next(iter(self._bundles()), None),
-                "inForce": self._policies(),
-                "refused": None if refusal is None else refusal.summary,
-                "awaits": list(reloader.awaited),
-            }
+        if inside.in_force is not None:
+            status["policies"] = inside.in_force.status(inside.in_force.bundle)
         status["metrics"] = {
             one.name: {"ageSeconds": one.age_seconds, "series": one.series, "error": one.error}
             for one in inside.signals.status()
@@ -315,6 +316,10 @@ class Front:
         lines = ["berth statusz", "Meant for people; ?format=json is for programs.", ""]
         lines += _lines(self.status())
         return "\n".join([*lines, f"paths: {' '.join(paths)}", ""])
+
+
+def _seconds(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).isoformat(timespec="seconds")
 
 
 @contextlib.asynccontextmanager
@@ -367,9 +372,11 @@ def _json(value: object) -> str:
 def _lines(value: Mapping[str, Any], before: str = "") -> list[str]:
     lines = []
     for name, one in value.items():
-        if isinstance(one, Mapping):
-            lines += [f"{before}{name}:", *_lines(one, before + "  ")]
-        else:
-            text = " ".join(map(str, one)) if isinstance(one, list) else one
-            lines.append(f"{before}{name}: {text}")
+        several = one if isinstance(one, list) and one and isinstance(one[0], Mapping) else []
+        for each in several or ([one] if isinstance(one, Mapping) else []):
+            lines += [f"{before}{name}:", *_lines(each, before + "  ")]
+        if several or isinstance(one, Mapping):
+            continue
+        text = " ".join(map(str, one)) if isinstance(one, list) else one
+        lines.append(f"{before}{name}: {text}")
     return lines

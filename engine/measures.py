@@ -18,6 +18,7 @@ from engine.telemetry import (
     ALGORITHM_SECONDS,
     ATTEMPT_SECONDS,
     ATTEMPTS,
+    PERMIT_SECONDS,
     POD_ATTEMPTS,
     POINT_SECONDS,
     PREEMPTION_ATTEMPTS,
@@ -71,6 +72,10 @@ class Measures:
             waited = max(0.0, self._clock.time() - since)
             self._telemetry.observe(SLI_SECONDS, waited, word)
             self._telemetry.observe(POD_ATTEMPTS, attempts)
+
+    def waited(self, since: float, result: str) -> None:
+        """A pod that had waited in permit since a monotonic time was released or rejected."""
+        self._telemetry.observe(PERMIT_SECONDS, self._clock.monotonic() - since, result)
 
     def point(self, queued: QueuedPod, point: str, began: float, *, well: bool) -> None:
         """An extension point that began at a monotonic time is through."""

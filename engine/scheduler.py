@@ -45,7 +45,7 @@ from engine.framework.interface import Permitted
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework, PluginError
 from engine.framework.snapshot import Signals, Snapshot
-from engine.framework.status import Status, unschedulable
+from engine.framework.status import Code, Status, unschedulable
 from engine.gangs import Chosen, Gangs, Refused
 from engine.measures import Measures, Result
 from engine.objects import Condition, Pod
@@ -176,7 +176,7 @@ class Scheduler:
         """The pods that wait for leave to be bound."""
         self.gangs = Gangs(host=self, cache=cache, queue=queue, permits=self.permits, clock=clock)
         """Those that wait for each other."""
-        self.permits.also = self.gangs.also
+        self.permits.also = self.gangs.holds.also
         self.add_background(self.permits)
         self._minute = int(clock.time() // _MINUTE)
         self._fault: BaseException | None = None
@@ -314,7 +314,7 @@ class Scheduler:
 
     def _tick(self) -> None:
         self._queue.flush()
-        self.gangs.check()
+        self.gangs.holds.check()
         for uid, executor in self._preparing.items():
             if self._cache.node_of(uid) is None:
                 executor.cancel("the pod is gone")
@@ -338,22 +338,21 @@ class Scheduler:
             return
         if self.framework_of(pod).gangs and self.gangs.begin(queued):
             return
-        found = self._choose(queued, conclude)
+        found = self._choose(queued)
         if isinstance(found, Refused):
             self.refuse(found)
         else:
             self.go(found)
 
-    def _choose(
-        self, queued: QueuedPod, decide: Callable[[PodInfo, Snapshot, Framework], Decision]
-    ) -> Chosen | Refused:
+    def _choose(self, queued: QueuedPod, *, as_member: bool = False) -> Chosen | Refused:
         """Decides, and gives the pod its node and what is reserved for it there."""
         pod, framework = queued.pod, self.framework_of(queued.pod)
         queued.tried_at = self._clock.monotonic()
         snapshot = self.snapshot()
         now = snapshot.now
-        decision = decide(pod, snapshot, framework)
-        placed = Placed(decision, snapshot, self._clock.monotonic() - queued.tried_at)
+        decision = (decide if as_member else conclude)(pod, snapshot, framework)
+        seconds = self._clock.monotonic() - queued.tried_at
+        placed = Placed(decision, snapshot, seconds, as_member=as_member)
         self._measures.decided(placed)
         for observer in self._observers:
             observer(placed)
@@ -380,7 +379,7 @@ class Scheduler:
 
     def choose(self, queued: QueuedPod) -> Chosen | Refused:
         """See `gangs.Host.choose`."""
-        found = self._choose(queued, decide)
+        found = self._choose(queued, as_member=True)
         if isinstance(found, Refused):
             self._cache.forget(queued.pod.uid)
         else:
@@ -478,6 +477,7 @@ class Scheduler:
 
     def released(self, held: Held) -> None:
         """See `waiting.Host.released`."""
+        self._measures.waited(held.since, Code.SUCCESS.value)
         chosen = Chosen(
             held.queued, held.decision, held.node, executor=held.executor, pre_bind=held.pre_bind
         )
@@ -485,6 +485,7 @@ class Scheduler:
 
     def refused(self, held: Held, status: Status) -> None:
         """See `waiting.Host.refused`."""
+        self._measures.waited(held.since, status.code.value)
         self._taken_back(held.queued, status, held.node)
 
     def framework_of(self, pod: PodInfo) -> Framework:

@@ -113,6 +113,13 @@ POINT_SECONDS: Final = Metric(
     ("extension_point", "status", "profile"),
     _powers(0.0001, 2, 12),
 )
+PERMIT_SECONDS: Final = Metric(
+    "scheduler_permit_wait_duration_seconds",
+    _H,
+    "Pods that waited in permit, until they were released (Success) or rejected.",
+    ("result",),
+    _MILLIS,
+)
 PREEMPTION_ATTEMPTS: Final = Metric(
     "scheduler_preemption_attempts_total", _C, "Searches for pods to evict."
 )
@@ -171,7 +178,10 @@ BUILD: Final = Metric("berth_build_info", _G, "1; the version is a label.", ("ve
 BUNDLE: Final = Metric("berth_policy_bundle_info", _G, "1 for the bundle in force.", ("bundle",))
 POLICIES_LOADED: Final = Metric("berth_policies", _G, "Policies in force.")
 POLICIES_REFUSED: Final = Metric(
-    "berth_policy_source_refused", _G, "1 while what the source holds is refused."
+    "berth_policy_source_refused",
+    _G,
+    "1 while what the source holds is not in force.",
+    ("source",),
 )
 POLICIES_AWAITED: Final = Metric(
     "berth_policy_bundle_awaits", _G, "What a bundle waits for that reads what is not listed yet."

@@ -15,7 +15,6 @@ from dsl.parser import Parser
 from dsl.source import make_source
 from dsl.syntax import Header, MetricDecl, ParamDecl
 from engine.cli import main
-from engine.cli.policies import waiting
 from engine.policy.support import new_compiler
 from engine.policytests.running import Runner
 
@@ -149,10 +148,7 @@ def test_berth_policies_lists_them():
     assert result.exit_code == 0
     lines = result.stdout.splitlines()
     names = [line.split()[0] for line in lines]
-    assert [one.rstrip("*") for one in names] == list(NAMES)
-    marked = {one.rstrip("*") for one in names if one.endswith("*")}
-    assert marked == set(waiting())
-    assert ("* not yet in the scheduler" in result.stderr) == bool(marked)
+    assert names == list(NAMES)
     assert all(len(line) <= 100 for line in result.stdout.splitlines())
 
 
@@ -190,8 +186,7 @@ use max-per-domain (domain = zone, limit = 2) as two_a_zone weight 2
 
 `berth policies` lists them, `berth policies NAME` shows one: a few lines that may also be copied
 and changed. Each has tests beside it (`berth policies NAME --tests`), which `berth test policies`
-runs. What the lines mean is told in [the language](language.md). What this version of the scheduler
-cannot run yet is marked, here and by `berth policies`; `berth test` runs its tests all the same.
+runs. What the lines mean is told in [the language](language.md).
 
 This page is made from the files in [policies](../policies), by `python -m tests.test_policies`.
 """
@@ -200,16 +195,11 @@ This page is made from the files in [policies](../policies), by `python -m tests
 def page():
     yield HEAD
     yield "| policy | what it does |\n| --- | --- |"
-    later = waiting()
     for name in NAMES:
-        mark = " (*not yet in the scheduler*)" if name in later else ""
-        yield f"| [{name}](#{name}) | {about(name)}{mark} |"
+        yield f"| [{name}](#{name}) | {about(name)} |"
     for name in NAMES:
         yield f"\n## {name}\n"
         yield "\n".join(lesson(name)).strip()
-        if name in later:
-            yield "\nThe scheduler of this version cannot run it yet, and refuses it at load:"
-            yield "".join(f"\n- {one}" for one in later[name])
         source, there = statements(name)
         params = [one for one in there if isinstance(one, ParamDecl)]
         if params:

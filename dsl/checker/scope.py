@@ -9,10 +9,10 @@ from msgspec import Struct, field
 from dsl import ir
 from dsl import syntax as s
 from dsl.diagnostics import Diagnostic, Fix, Label, Severity
+from dsl.foreign import closest as closest
 from dsl.plan import MetricSpec
 from dsl.schema import MetricDefinition
 from dsl.source import SourceFile, Span
-from dsl.spelling import closest as closest
 from dsl.types import Kind, Type, Unit
 
 _RESERVED: Final = """

@@ -225,6 +225,8 @@ class _ByColumns:
             there = len(values) - int(np.isnan(values[-1:]).sum())
             turned = key.direction == "desc"
             return np.where(back < there, there - 1 - back, back) if turned else back
+        if key.direction != "listed":
+            return _by_text(values, self.world.dictionary.texts, key.direction)[back]
         kinds = [
             functions.place(one, key.direction, key.items)
             for one in _plain(values, key.value, self.world)
@@ -267,6 +269,16 @@ class _ByColumns:
         frame = Frame(self.world, rows, subject=self.subject, results=cast("Any", results))
         with np.errstate(all="ignore"):
             return self._placed(key, np.atleast_1d(self._columns.run(key.value)(frame)))
+
+
+def _by_text(codes: NDArray[Any], texts: Sequence[str], direction: str) -> NDArray[np.intp]:
+    """Returns where each of some distinct texts stands among them, a missing one last."""
+    there = np.flatnonzero(codes >= 0)
+    order = np.argsort(np.array([texts[code] for code in codes[there].tolist()] or [""]))
+    places = np.full(len(codes), len(there), np.intp)
+    if len(there):
+        places[there[order if direction == "asc" else order[::-1]]] = np.arange(len(there))
+    return places
 
 
 def _plain(column: NDArray[Any], expr: ir.Expr, world: World) -> list[Value]:

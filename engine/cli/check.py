@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dsl.diagnostics import Diagnostic
     from dsl.plan import Plan
     from dsl.source import SourceFile, Span
-    from engine.policy.reloader import CompileSettings
+    from engine.policy.bundle import CompileSettings
 
 _ENDING: Final = ".policy"
 _TESTS: Final = ".policytest"
@@ -117,7 +117,7 @@ def _configured(job: _Job, path: Path, files: tuple[Path, ...]) -> tuple[Path, .
     """Reads the configuration; returns the files that it or the command line names."""
     from engine.config import ConfigError, load
     from engine.plugins.profiles import make_profiles
-    from engine.policy.reloader import compile_settings
+    from engine.policy.bundle import compile_settings
 
     try:
         settings = load(str(path))

@@ -22,7 +22,7 @@ from engine.kube.session import KubeClient, Session
 from engine.objects import Node, Pod
 from engine.plugins.profiles import make_profiles
 from engine.policy import chain
-from engine.policy.reloader import Bundle, compile_at_once, compile_settings
+from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.policy.sources import Texts, files_of, policies_in
 from engine.policy.support import new_compiler
 from engine.scheduler import SignalSource
@@ -107,27 +107,38 @@ def _lab(settings: Settings, bundle: Bundle, clock: ManualClock, signals: Signal
 
 
 def _texts_of(settings: Settings) -> Texts | None:
-    """The policies of a folder or of a single file; None: none were named."""
-    named = settings.berth.policies.dir
-    if named is None:
-        return None
-    path = Path(named)
-    found = {path.name: path.read_bytes()} if path.is_file() else policies_in(path)
-    if not found:
-        raise click.ClickException(f"{path}: has no policy")
-    return found
+    """The policies of folders, or of a single file; None: none were named."""
+    policies = settings.berth.policies
+    found: dict[str, str | bytes] = {}
+    for section in policies.all_sources:
+        if section.dir is not None:
+            path = Path(section.dir)
+            texts = {path.name: path.read_bytes()} if path.is_file() else policies_in(path)
+            if not texts:
+                raise click.ClickException(f"{path}: has no policy")
+            found |= _within(section.folder if policies.in_folders else "", texts)
+    return found or None
 
 
 async def _texts_there(session: KubeClient, settings: Settings) -> Texts | None:
-    """The policies of the ConfigMap, if the settings name one."""
-    named = settings.berth.policies.config_map
-    if named is None:
-        return _texts_of(settings)
-    namespace, _, name = named.partition("/")
-    found = await list_all(session, config_maps(namespace, name))
-    if not found:
-        raise click.ClickException(f"there is no ConfigMap {named}")
-    return files_of(found[0])
+    """The policies of all sources that the settings name."""
+    policies = settings.berth.policies
+    found: dict[str, str | bytes] = dict(_texts_of(settings) or {})
+    for section in policies.all_sources:
+        if section.dir is not None:
+            continue
+        namespace, _, name = (section.config_map or f"{section.namespace}/").partition("/")
+        there = await list_all(session, config_maps(namespace, name, section.selector or ""))
+        if name and not there:
+            raise click.ClickException(f"there is no ConfigMap {section.config_map}")
+        for one in there:
+            folder = f"{namespace}/{one.metadata.name}/" if policies.in_folders else ""
+            found |= _within(folder, files_of(one))
+    return found or None
+
+
+def _within(folder: str, texts: Texts) -> dict[str, str | bytes]:
+    return {f"{folder}{name}": text for name, text in texts.items()}
 
 
 def _bundle(texts: Texts | None, settings: Settings) -> tuple[Bundle, list[str]]:

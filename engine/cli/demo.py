@@ -36,7 +36,7 @@ from engine.config import Settings
 from engine.embedded import EmbeddedCluster
 from engine.explain.rules import rules_of
 from engine.framework.decision import Placed
-from engine.policy.reloader import Bundle, Refusal
+from engine.policy.bundle import Bundle, Refusal
 
 NAMESPACE: Final = "demo"
 CONFIG_MAP: Final = "berth-policies"

@@ -139,12 +139,8 @@ def values_of(
     from engine.framework.podinfo import make_pod_info
     from engine.objects import ObjectMeta, Pod
     from engine.policy.plugin import Worlds
-    from engine.policy.support import ACTS_ON
     from engine.policy.world import DEFAULT_GPUS, PodSubject
 
-    later = [one for one in understood.fields if one not in ACTS_ON.fields]
-    if later:
-        return f"{later[0]} has no value in this version"
     if understood.of_pod and objects.pod is None:
         return f"needs a pod: {option}pod FILE"
     of_node = understood.expr.level is Level.NODE

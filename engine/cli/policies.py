@@ -17,21 +17,6 @@ def description(text: str) -> str:
     return found.removeprefix(start).strip('"')
 
 
-def waiting() -> dict[str, tuple[str, ...]]:
-    """The bundled policies that the scheduler cannot run yet, and why."""
-    # The language is imported by the commands that need it: it costs what `version` should not.
-    from engine.policy.support import new_compiler, unsupported
-
-    compiler = new_compiler()
-    found: dict[str, tuple[str, ...]] = {}
-    for name in policies.names():
-        result = compiler.compile({f"{name}.policy": policies.text(name)})
-        reasons = [one.message for plan in result.understood for one in unsupported(plan)]
-        if reasons:
-            found[name] = tuple(dict.fromkeys(reasons))
-    return found
-
-
 @click.command("policies", help="List the bundled policies, or show one.")
 @click.argument("name", required=False)
 @click.option("--tests", is_flag=True, help="Show its tests instead.")
@@ -41,14 +26,10 @@ def command(name: str | None, *, tests: bool) -> None:
     if name is None:
         if tests:
             raise click.UsageError("--tests needs the name of a policy")
-        later = waiting()
         width = max(len(one) for one in names)
         for one in names:
-            shown = f"{one}*" if one in later else one
-            click.echo(f"{shown:<{width + 1}} {description(policies.text(one))}")
+            click.echo(f"{one:<{width}}  {description(policies.text(one))}")
         click.echo("\nberth policies NAME shows one; `use NAME` in a policy takes it.", err=True)
-        if later:
-            click.echo("* not yet in the scheduler: berth check says why", err=True)
         return
     name = name.removesuffix(".policy")
     if name not in names:

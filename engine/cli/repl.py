@@ -191,15 +191,13 @@ def _of_line(one: Diagnostic, before: int) -> Diagnostic:
 
 def _fields(word: str) -> Iterator[str]:
     from dsl.schema import FIELDS
-    from engine.policy.support import ACTS_ON
 
     shown = {name: spec for name, spec in FIELDS.items() if word in name}
     if not shown:
         raise click.ClickException(f"no field has {word} in its name")
     width = max(len(name) for name in shown)
     for name, spec in shown.items():
-        later = "" if name in ACTS_ON.fields else "; not in this version"
-        yield f"{name:<{width}}  {spec.doc}{later}"
+        yield f"{name:<{width}}  {spec.doc}"
 
 
 def _functions() -> Iterator[str]:

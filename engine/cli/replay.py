@@ -15,7 +15,7 @@ from engine.display import plain
 from engine.framework.frameworks import Frameworks
 from engine.plugins.profiles import make_profiles
 from engine.policy import chain
-from engine.policy.reloader import Bundle, compile_at_once, compile_settings
+from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.policy.support import new_compiler
 from engine.simulate.journal import FrameworksOf, replay
 

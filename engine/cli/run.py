@@ -103,12 +103,8 @@ def with_flags(settings: Any, flags: dict[str, Any]) -> Any:  # noqa: ANN401 - s
     Raises:
         ConfigError: flags contradict each other.
     """
-    from engine.config import (
-        ConfigError,
-        PoliciesSection,
-        PrometheusSection,
-        parse,
-    )
+    from engine.config import ConfigError, PrometheusSection, parse
+    from engine.policysections import PoliciesSection
 
     folder, config_map = flags["policies"], flags["policy_configmap"]
     if folder and config_map:
@@ -117,7 +113,9 @@ def with_flags(settings: Any, flags: dict[str, Any]) -> Any:  # noqa: ANN401 - s
         parse("--policy-configmap", PoliciesSection, {"configMap": config_map})
     berth = settings.berth
     if folder or config_map:
-        policies = berth.policies.model_copy(update={"dir": folder, "config_map": config_map})
+        policies = berth.policies.model_copy(
+            update={"dir": folder, "config_map": config_map, "sources": []}
+        )
         berth = berth.model_copy(update={"policies": policies})
     if flags["prometheus_url"]:
         asked = parse("--prometheus-url", PrometheusSection, {"url": flags["prometheus_url"]})

@@ -20,10 +20,11 @@ from engine.cli.replay import frameworks_of
 from engine.cli.run import with_flags
 from engine.config import ConfigError, load
 from engine.display import plain
+from engine.explain.gangs import group_of, start_of
 from engine.explain.pods import Explanation, Guest, explain, guests
 from engine.explain.told import lines_of, lines_of_node, object_of, object_of_node
 from engine.framework.podinfo import PodInfo, make_pod_info
-from engine.framework.runtime import Framework
+from engine.framework.runtime import Framework, PluginError
 from engine.framework.snapshot import Snapshot
 from engine.kube.errors import KubeError
 from engine.objects import Pod
@@ -105,9 +106,27 @@ def _pod(name: str, cluster: Cluster, request: Request) -> None:
     said = _last_word(pod)
     notes = [*cluster.notes, *_not_ours(info, told)]
     source = "files" if request.paths else "cluster"
-    head = {"source": source, "on": here or None, "said": said or None}
-    lines = _with_head(_heads(pod, said, source), lines_of(told, request.most, also))
+    gang = _gang(info, cluster)
+    head = {"source": source, "on": here or None, "said": said or None, "gang": gang}
+    heads = (*_heads(pod, said, source), *([gang] if gang else ()))
+    lines = _with_head(iter(heads), lines_of(told, request.most, also))
     _print({**head, **object_of(told, request.most, also)}, lines, notes, request)
+
+
+def _gang(pod: PodInfo, cluster: Cluster) -> str | None:
+    """What is to be said of the pod's gang, whose members start together or not at all."""
+    lab = cluster.lab
+    framework = lab.frameworks.of(pod)
+    others = [one for one in lab.pending() if one.uid != pod.uid]
+    try:
+        group = group_of(pod, others, lab.snapshot(), framework)
+        if group is None:
+            return None
+        start = start_of(group, lab.cache, lab.snapshot, framework)
+    except PluginError as fault:
+        return str(fault)
+    able = "they can start together" if start.rows else start.reason
+    return f"It is of a gang ({group.gang.place}). {group}: {able}."
 
 
 def _heads(pod: Pod, said: str, source: str) -> Iterator[str]:

@@ -234,3 +234,5 @@ class Placed:
     decision: Decision
     snapshot: Snapshot
     seconds: float
+    as_member: bool = False
+    """Of a gang that is being tried: nobody was asked what to do if the pod fits nowhere."""

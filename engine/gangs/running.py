@@ -21,8 +21,7 @@ Source: scheduler-plugins pkg/coscheduling (meaning), which tries members one by
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
-from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from engine.cache import Cache
@@ -30,21 +29,16 @@ from engine.clock import Clock
 from engine.collective.gangs import why_stopped, why_unfit
 from engine.framework.decision import Decision
 from engine.framework.gang import Membership
-from engine.framework.interface import Permitted
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import CodeColumn, Snapshot, Waiting
-from engine.framework.status import Code, Status, unschedulable
+from engine.gangs.holds import Holds
 from engine.gangs.rescue import rescue
 from engine.gangs.turn import Chosen, Hold, Host, Refused, Turn, rank_of
-from engine.objects import GangFailure, Identity
 from engine.planning import Rehearsal, plan
 from engine.queue import QueuedPod, SchedulingQueue, SubQueue
 from engine.waiting import Held, Permits
 
-HOLDER: Final = "gang of "
-"""In front of a plugin's name: who holds a pod whose gang is not whole yet."""
-_REMEMBERED: Final = 10_000
 _NAMED: Final = 5
 _ABSENT: Final = (SubQueue.GATED, SubQueue.IN_FLIGHT, SubQueue.WAITING)
 
@@ -69,9 +63,8 @@ class Gangs:
         self._turn: Turn | None = None
         self._steps: Iterator[None] | None = None
         self._slices = 0
-        self._holds: dict[Hashable, Hold] = {}
-        # Oldest first: nobody tells that a gang is gone for good.
-        self._failed: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self.holds = Holds(host=host, cache=cache, queue=queue, permits=permits, clock=clock)
+        """Gangs of which members wait for others."""
 
     # ---- whose turn it is
 
@@ -123,12 +116,13 @@ class Gangs:
 
     def new_rules(self) -> None:
         """A gang that is being tried is tried again by the new ones."""
+        self.holds.new_rules()
         turn, self._turn, self._steps = self._turn, None, None
         if turn is not None:
             self._give_back(turn)
             for one in turn.members:
                 self._queue.activate([one.pod.uid])
-                self._host.reject(one, "new rules are in force", frozenset({turn.plugin}))
+                self._queue.requeue_rejected(one, frozenset({turn.plugin}))
 
     def _refuse_for(self, queued: QueuedPod, fault: PluginError) -> None:
         snapshot = self._host.snapshot()
@@ -263,9 +257,8 @@ class Gangs:
 
         All at once: nobody sees the cluster in between.
         """
-        younger = [one for one in self._holds.values() if one.rank > turn.rank]
         taken: list[tuple[Hold, list[Held]]] = []
-        for hold in sorted(younger, key=lambda one: one.rank, reverse=True):
+        for hold in self.holds.younger(turn):
             pods = [one for uid in hold.uids if (one := self._permits.get(uid)) is not None]
             for one in pods:
                 self._cache.forget(one.pod.uid)
@@ -282,12 +275,9 @@ class Gangs:
                     self._cache.assume(one.pod, one.node, one.since_time)
                     self._cache.wait(Waiting(one.pod, one.node, one.since_time, frozenset(one.by)))
             return
-        for hold, pods in taken:
+        for hold, _ in taken:
             words = f"{hold.gang.title} gives way to {turn.gang.title}, which is older"
-            self._failed_now(hold.gang)
-            del self._holds[hold.gang.key]
-            for one in pods:
-                self._permits.reject(one.pod.uid, unschedulable(words).by(hold.plugin))
+            self.holds.end(hold, words)
 
     def _attempt_at_once(self, turn: Turn) -> Iterator[None]:
         if turn.gang.domain is None:
@@ -334,21 +324,15 @@ class Gangs:
         turn.chosen = there
         if turn.started:
             self._start(turn)
-        elif turn.may_wait and (turn.chosen or turn.gang.key in self._holds):
+        elif turn.may_wait and (turn.chosen or turn.gang.key in self.holds):
             self._hold(turn)
         else:
             self._fail(turn)
 
     def _start(self, turn: Turn) -> None:
-        key = (turn.gang.namespace, turn.gang.name)
-        if self._failed.pop(key, self) is None:
-            self._cache.remove_object("GangFailure", "/".join(key))
         for one in turn.chosen:
             self._host.go(one)
-        hold = self._holds.pop(turn.gang.key, None)
-        if hold is not None:
-            for uid in hold.uids:
-                self._permits.answer(uid, HOLDER + hold.plugin, Status.SUCCESS)
+        self.holds.started(turn.gang)
         self._refuse_others(turn, "")
 
     def _hold(self, turn: Turn) -> None:
@@ -359,15 +343,7 @@ class Gangs:
         words = f"{gang.title}: {there} of {gang.minimum:g} members have a node"
         if left:
             words += f"; {_named(left)} missing"
-        permitted = Permitted(
-            Status(Code.WAIT, (f"{words} ({gang.place})",), turn.plugin), gang.wait_seconds
-        )
-        hold = self._holds.get(gang.key)
-        if hold is None:
-            hold = self._holds[gang.key] = Hold(turn.plugin, gang, turn.rank, set(), turn.bound)
-        hold.uids |= chosen
-        for one in turn.chosen:
-            self._host.hold(one, {HOLDER + turn.plugin: permitted})
+        self.holds.hold(turn, f"{words} ({gang.place})")
         self._refuse_others(turn, words)
 
     def _refuse_others(self, turn: Turn, words: str) -> None:
@@ -402,7 +378,7 @@ class Gangs:
         if not turn.keeps_promises:
             self._break_promises(turn)
         if turn.reserved < gang.minimum:
-            self._failed_now(gang)
+            self.holds.failed(gang)
         else:
             words = f"{gang.title}: no room for more members in its {gang.within}"
         self._refuse_others(turn, f"{words} ({gang.place})")
@@ -410,16 +386,6 @@ class Gangs:
     def _plugins(self, turn: Turn) -> frozenset[str]:
         """Whose events may help a gang that does not fit: of all who rejected any member."""
         return frozenset({turn.plugin}).union(*[one.plugins for one in turn.refused])
-
-    def _failed_now(self, gang: Membership) -> None:
-        key = (gang.namespace, gang.name)
-        self._failed[key] = None
-        self._failed.move_to_end(key)
-        identity = Identity(name=gang.name, namespace=gang.namespace)
-        self._cache.set_object(GangFailure(identity, self._clock.time()))
-        if len(self._failed) > _REMEMBERED:
-            oldest, _ = self._failed.popitem(last=False)
-            self._cache.remove_object("GangFailure", "/".join(oldest))
 
     def _give_back(self, turn: Turn) -> None:
         """Nobody keeps a node. Who was asked meanwhile may not have counted with the room."""
@@ -445,47 +411,6 @@ class Gangs:
         """False: it is gone, or bound by somebody else."""
         uid = queued.pod.uid
         return uid in self._queue and self._cache.node_of(uid) is None
-
-    # ---- gangs that wait
-
-    def also(self, held: Held) -> Mapping[str, Permitted]:
-        """Whether a held pod's gang still holds it: for `Permits`, whenever it asks about one."""
-        names = [name for name in held.by if name.startswith(HOLDER)]
-        if not names:
-            return {}
-        pod, snapshot = held.pod, self._host.snapshot()
-        try:
-            found = self._host.framework_of(pod).gang(pod, snapshot)
-        except PluginError:
-            return {name: held.by[name] for name in names}
-        if found is None or len(found[1].mates()) + 1 >= found[1].minimum:
-            return {}
-        return {name: held.by[name] for name in names}
-
-    def check(self) -> None:
-        """Gangs that lost a member while others wait: all give their nodes back."""
-        for key, hold in list(self._holds.items()):
-            lost = self._lost(key, hold)
-            if lost is not None:
-                del self._holds[key]
-                self._failed_now(hold.gang)
-                for uid in hold.uids:
-                    self._permits.reject(uid, unschedulable(lost).by(hold.plugin))
-            elif not hold.uids:
-                del self._holds[key]
-
-    def _lost(self, key: Hashable, hold: Hold) -> str | None:
-        """Why a gang cannot wait any longer; None: it can."""
-        for uid in [one for one in hold.uids if self._permits.get(one) is None]:
-            hold.uids.discard(uid)
-            if self._cache.node_of(uid) is None:
-                return f"{hold.gang.title}: a member that waited is gone or has lost its node"
-        there = {one.pod.uid for one in self._queue.kin(key)}
-        bound = [uid for uid in hold.bound if self._cache.node_of(uid) is not None]
-        size = len(there.union(bound))
-        if hold.uids and size < hold.gang.minimum:
-            return why_stopped(hold.gang.title, hold.gang.minimum, size, resting=False)
-        return None
 
 
 def _named(names: Collection[str]) -> str:

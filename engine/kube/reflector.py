@@ -115,7 +115,7 @@ class Handler(Protocol[T_contra]):
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How a reflector is. `quiet_seconds` counts from the last list, event or bookmark."""
+    """How a reflector is. `quiet_seconds` counts from the last answer, event or bookmark."""
 
     resource: str
     phase: Phase
@@ -378,6 +378,8 @@ class Reflector(Generic[T]):
         try:
             async with aclosing(stream):
                 async for chunk in stream:
+                    # That a watch begins is news: of kinds that do not change there is no other.
+                    self._heard = self._clock.monotonic()
                     accepted = True
                     if chunk:
                         await self._chunk(chunk, progress)

@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import tzinfo
 
+from dsl.plan import Plan
 from engine.framework.frameworks import Frameworks
 from engine.framework.profile import Profile, Restricted, Weighted
 from engine.framework.runtime import MEMO_BYTES, Framework, PluginError
+from engine.policy.bundle import Bundle
 from engine.policy.plugin import Worlds
 from engine.policy.preempting import PolicyPreemption, preempts
 from engine.policy.quotas import plugin_of
-from engine.policy.reloader import Bundle
 from engine.policy.shares import in_force
 
 
@@ -23,7 +24,7 @@ def frameworks_of(
     worlds: Worlds,
     on_fault: Callable[[PluginError], None] | None = None,
 ) -> Frameworks:
-    """A profile's plugins first, then policies by (order, name), the same ones for all profiles.
+    """A profile's plugins first, then its policies by (order, name).
 
     Policies that are off or in shadow have no say, a canary has one about its share of the pods.
 
@@ -34,14 +35,25 @@ def frameworks_of(
         filter(None, map(in_force, bundle.plans)),
         key=lambda plan: (plan.order, plan.name),
     )
-    policies = [Weighted(plugin_of(plan, worlds), plan.weight) for plan in enforced]
+    policies = {plan.name: Weighted(plugin_of(plan, worlds), plan.weight) for plan in enforced}
+
+    def of(profile: Profile) -> list[Plan]:
+        own = profile.scheduler_name
+        return [one for one in enforced if own in bundle.profiles.get(one.name, (own,))]
+
+    def ruled(profile: Profile) -> Profile:
+        """With its policies behind its plugins, and before them what is said of preemption."""
+        mine = of(profile)
+        first = [Weighted(PolicyPreemption(mine, worlds))] if any(map(preempts, mine)) else []
+        behind = [policies[one.name] for one in mine]
+        plugins = (*first, *own(profile.plugins), *behind)
+        return replace(_in_front(profile, first), plugins=plugins)
+
     own = _unsorted if any(plan.sorts for plan in enforced) else tuple
-    # Before the profile's own: what a policy says of preemption decides.
-    first = [Weighted(PolicyPreemption(enforced, worlds))] if any(map(preempts, enforced)) else []
     return Frameworks(
         [
             Framework(
-                replace(_in_front(one, first), plugins=(*first, *own(one.plugins), *policies)),
+                ruled(one),
                 bundle=bundle.hash,
                 on_fault=on_fault,
                 memo_bytes=MEMO_BYTES // len(profiles),

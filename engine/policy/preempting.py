@@ -140,8 +140,9 @@ class PolicyPreemption:
         """The cheapest victims, of which none could evict the pod in turn."""
         pods, spared = snapshot.pods, set[str]()
         for _ in range(_MOST_MUTUAL):
-            left = [row for row in evictions.ordered if pods.pod(row).uid not in spared]
-            evictions = structs.replace(evictions, ordered=tuple(left)) if spared else evictions
+            if spared:
+                left = [row for row in evictions.ordered if pods.pod(row).uid not in spared]
+                evictions = structs.replace(evictions, ordered=tuple(left))
             found = search(evictions, snapshot, trial, rows=rows, budgets=budgets_of(snapshot))
             mutual = {one.uid for one in found.victims if self._evicts(one, pod, snapshot, found)}
             if not mutual:

@@ -1,216 +1,109 @@
-"""Policy texts in, a bundle in force out; or a refusal, and the last good bundle stays.
+"""Policy texts of several sources in, a bundle in force out; or a refusal, and the old rules stay.
 
-    idle ── offer(files) ──▶ compiling ── errors ──▶ refused: told once, the old rules stay ──▶ idle
-     ▲                         │  ▲ │
-     │                         │  └─┘ offer(newer files): starts again with those
-     │                         └── no error ──▶ accepted: one reference changes ──▶ idle
-     ├── offer(None) or no file in it: refused, the old rules stay
+    idle ── offer(source, files) ─▶ compiling ── no error ──▶ accepted: one reference changes ▶ idle
+     ▲                                │  ▲ │
+     │                                │  └─┘ offer(newer files): starts again with those
+     │                                └── errors ──▶ each source by itself: those that fit are
+     │                                    taken, the others refused: told once, their old texts stay
+     ├── offer(source, None) or no file in it: refused, its old texts stay
+     ├── leave(source): its rules go
+     ├── go_back(why): the bundle of before is in force, the new texts are not tried again
      └── the cluster outgrows the size that costs were bounded for ──▶ bounded anew: told, never
          refused: what is in force stays
 
-Compiling is driven in slices between scheduling cycles, so that no pod waits for it. A bundle takes
-effect whole or not at all.
+A source's texts take effect whole or not at all. Nothing is in force before every source that is
+expected has texts that are good, its own or those kept from before the start. Compiling is driven
+in slices between scheduling cycles, so that no pod waits for it.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from msgspec.structs import replace
-
-import policies
 from dsl.analysis import Size
 from dsl.compiler import Compiler, CompileResult
-from dsl.diagnostics import Diagnostic, render
-from dsl.functions import parse_duration
-from dsl.plan import MetricSpec, Plan
-from dsl.schema import UNIT_WORDS, MetricDefinition, stale_by_default
-from dsl.source import SourceFile, Span, make_source
-from dsl.types import PLAIN, SECONDS
+from dsl.diagnostics import Diagnostic
 from engine.clock import Clock
-from engine.config import BerthDocument, MetricSection, PolicyOverride
-from engine.framework.profile import Profile
-from engine.policy.sources import Texts
-from engine.policy.support import (
-    at_load,
-    binders_of,
-    installed,
-    names_of_plugins,
-    without_policy,
+from engine.policy.bundle import (
+    Bundle,
+    CompileSettings,
+    Refusal,
+    outcome_of,
+    steps_of,
 )
+from engine.policy.sources import Source, Texts
 
-_HASH_DIGITS: Final = 12
+_OF_COST: Final = ("P320", "P321")
 _LOOK_SECONDS: Final = 0.25
 """How often it is looked whether what a bundle waits for is there."""
-_OF_COST: Final = ("P320", "P321")
+Work = Generator[None, None, None]
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
-    """All policies of one load, compiled; `hash` names texts and settings together.
+class Kept:
+    """What is kept of a source beyond this process.
 
-    `files` are the texts as they were offered: compiling them again gives the same hash.
+    Attributes:
+        files: its texts in force.
+        barred: the digest of texts that were taken back and are not to be tried again; or empty.
     """
 
-    hash: str
-    plans: tuple[Plan, ...]
-    files: Mapping[str, str]
-    warnings: tuple[Diagnostic, ...] = ()
-
-    @property
-    def metrics(self) -> tuple[MetricSpec, ...]:
-        """Every metric that some policy reads and that is in no object of a node, each once."""
-        specs = {spec.id: spec for plan in self.plans for spec in plan.metrics}
-        return tuple(spec for spec in specs.values() if spec.source != "annotation")
-
-    def changed_since(self, older: Bundle | None) -> frozenset[str] | None:
-        """Names of the policies that came, went or changed; None: look at everything again."""
-        if older is None:
-            return None
-        now = {plan.name: _identity(plan) for plan in self.plans}
-        was = {plan.name: _identity(plan) for plan in older.plans}
-        return frozenset(name for name in {*now, *was} if now.get(name) != was.get(name))
-
-
-def _identity(plan: Plan) -> tuple[object, ...]:
-    return plan.source.text, plan.variant, plan.mode, plan.order, plan.weight
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why offered texts are not in force; `text` is for users, with places and carets."""
-
-    summary: str
-    text: str
-    diagnostics: tuple[Diagnostic, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class CompileSettings:
-    """What configuration adds to the texts."""
-
-    overrides: Mapping[str, PolicyOverride]
-    metrics: Mapping[str, MetricDefinition]
-    binders: frozenset[str] = frozenset()
-    """The plugins that bind pods which `bind: with` hands to them."""
-
-    def applied(self, plan: Plan) -> Plan:
-        """The plan with what the configuration says of it."""
-        override = self.overrides.get(plan.name)
-        if override is None:
-            return plan
-        given = override.model_dump(include={"weight", "order", "mode"}, exclude_none=True)
-        return replace(plan, **given)
-
-
-def compile_settings(
-    berth: BerthDocument, profiles: Iterable[Profile] | None = None
-) -> CompileSettings:
-    """The part of the configuration that compiling needs; profiles that it may take are all."""
-    return CompileSettings(
-        berth.policies.overrides,
-        {name: _definition(section) for name, section in berth.metrics.items()},
-        installed() if profiles is None else binders_of(profiles),
-    )
-
-
-def _definition(section: MetricSection) -> MetricDefinition:
-    unit, per, _ = section.unit.partition("/")
-    known = UNIT_WORDS.get(unit, PLAIN)
-    every = parse_duration(section.every)
-    stale = parse_duration(section.stale)
-    if "stale" not in section.model_fields_set:
-        stale = stale_by_default(every)
-    return MetricDefinition(
-        query=section.promql,
-        by=section.by,
-        every_seconds=every,
-        stale_seconds=stale,
-        default=section.default,
-        unit=known.times(SECONDS, -1) if per else known,
-        percent=unit == "percent",
-    )
-
-
-def compile_at_once(
-    compiler: Compiler, files: Texts, settings: CompileSettings, title: str = "policies"
-) -> Bundle | Refusal:
-    """What a reloader makes of these files, without slices."""
-    steps = _steps(compiler, files, settings, Size())
-    while True:
-        try:
-            next(steps)
-        except StopIteration as done:
-            return _outcome(done.value, files, settings, title)
-
-
-def _steps(
-    compiler: Compiler, files: Texts, settings: CompileSettings, size: Size
-) -> Generator[None, None, CompileResult]:
-    params = {name: override.params for name, override in settings.overrides.items()}
-    bundled = {name: policies.text(name) for name in policies.names()}
-    return compiler.steps(
-        files, params=params, metrics=settings.metrics, size=size, bundled=bundled
-    )
-
-
-def _outcome(
-    result: CompileResult, files: Texts, settings: CompileSettings, title: str
-) -> Bundle | Refusal:
-    run = [plan for plan in map(settings.applied, result.plans) if plan.mode != "off"]
-    missing = (one for plan in run for one in at_load(plan, settings.binders))
-    diagnostics = (*result.diagnostics, *names_of_plugins(result.plans), *missing)
-    errors = [d for d in diagnostics if d.is_error]
-    if not errors:
-        plans = tuple([settings.applied(plan) for plan in result.plans])
-        diagnostics = (*diagnostics, *without_policy(settings.overrides, plans, _in_overrides))
-        texts = {n: t if isinstance(t, str) else t.decode("utf-8") for n, t in files.items()}
-        digest = hashlib.sha256(f"{result.hash}{settings.overrides!r}".encode())
-        return Bundle(digest.hexdigest()[:_HASH_DIGITS], plans, texts, diagnostics)
-    more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
-    summary = f"{title} was refused: {in_a_line(errors[0])}{more}"
-    return Refusal(summary, render(diagnostics), diagnostics)
-
-
-def in_a_line(diagnostic: Diagnostic) -> str:
-    """A finding for a log: `FILE:LINE:COLUMN: CODE MESSAGE`."""
-    line, column = diagnostic.source.position(diagnostic.span.start)
-    place = f"{diagnostic.source.name}:{line}:{column}"
-    return f"{place}: {diagnostic.code} {diagnostic.message}"
-
-
-def _in_overrides(name: str) -> tuple[SourceFile, Span]:
-    text = f"overrides: {name}"
-    return make_source("BerthConfiguration", text), Span(len(text) - len(name), len(text))
+    files: Mapping[str, str | bytes]
+    barred: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
     """Who is told: `accepted` puts the bundle in force, before it returns.
 
-    `mended`: after a refusal the texts are again those of the bundle in force. `costly`: the
-    cluster has grown so that policies in force cost more than they should. `missing` says what a
-    bundle reads and is not known yet, which begins to be read then; `awaiting` is told that it
+    `refused`: a source's texts are not in force. `mended`: they are again those in force. `costly`:
+    the cluster has grown so that policies in force cost more than they should. `missing` says what
+    a bundle reads and is not known yet, which begins to be read then; `awaiting` is told that it
     waits for that.
     """
 
     accepted: Callable[[Bundle], None]
-    refused: Callable[[Refusal], None]
-    mended: Callable[[Bundle], None]
+    refused: Callable[[Source, Refusal], None]
+    mended: Callable[[Source, Bundle], None]
     costly: Callable[[Bundle, tuple[Diagnostic, ...]], None]
     missing: Callable[[Bundle], tuple[str, ...]] = lambda _: ()
     awaiting: Callable[[Bundle, tuple[str, ...]], None] = lambda _bundle, _missing: None
 
 
+@dataclass(slots=True)
+class _State:
+    """What is known of one source."""
+
+    source: Source
+    expected: bool = False
+    spoken: bool = False
+    offered: Texts | None = None
+    good: Texts | None = None
+    kept: Texts | None = None
+    barred: str = ""
+    refusal: Refusal | None = None
+
+    @property
+    def newest(self) -> Texts | None:
+        """What it offers, if it is not in force and may be tried."""
+        offered = self.offered
+        if offered is None or offered == self.good or digest(offered) == self.barred:
+            return None
+        return offered
+
+
+Chosen = dict[str, Texts]
+"""Title of a source -> its texts."""
+
+
 class Reloader:
-    """One source's state machine; implements `scheduler.Background`."""
+    """The state machine; implements `scheduler.Background`."""
 
     def __init__(
         self,
-        title: str,
         compiler: Compiler,
         settings: CompileSettings,
         listener: Listener,
@@ -220,47 +113,110 @@ class Reloader:
         """Starts idle.
 
         Args:
-            title: the source, for messages.
             compiler: what compiles.
             settings: what the configuration adds.
             listener: who is told.
             clock: when a slice is over.
             there: how many nodes and pods the cluster has.
         """
-        self.title = title
         self.bundle: Bundle | None = None
-        self.refusal: Refusal | None = None
+        self._in_force: Chosen = {}
+        self._before: tuple[Bundle, Chosen] | None = None
         self._compiler = compiler
         self._settings = settings
         self._listener = listener
         self._clock = clock
-        self._files: dict[str, str | bytes] = {}
         self._there = there
         self._size = Size()
-        self._bounding = False
-        self._steps: Generator[None, None, CompileResult] | None = None
+        self._states: dict[str, _State] = {}
+        self._awaits_kept = False
+        self._work: Work | None = None
         # What is to come into force, and what was told of what it waits for.
-        self._next: Bundle | None = None
+        self._next: tuple[Bundle, Chosen] | None = None
         self._awaited: tuple[str, ...] = ()
 
-    def offer(self, files: Texts | None, passed_over: tuple[str, ...] = ()) -> None:
-        """The source's files are these now. Takes note; the work is done by `step`."""
-        self._steps, self._next = None, None
-        if files is None:
-            self._refuse(Refusal(f"{self.title} is gone", f"{self.title} is gone"))
-        elif not files:
-            text = f"{self.title} has no file whose name ends in .policy"
-            if passed_over:
-                text = f"{text}; it has {', '.join(passed_over)}"
-            self._refuse(Refusal(text, text))
-        else:
-            self._files = dict(files)
-            self._bounding = False
+    # ---- what comes --------------------------------------------------------------------------
+
+    def expect(self, *sources: Source) -> None:
+        """Nothing comes into force before these have texts that are good."""
+        for source in sources:
+            self._states[source.title] = _State(source, expected=True)
+
+    def await_kept(self) -> None:
+        """Nothing comes into force before `restore`."""
+        self._awaits_kept = True
+
+    def restore(self, kept: Mapping[str, Kept]) -> None:
+        """What was kept of sources, by title: for those whose own texts are no good."""
+        self._awaits_kept = False
+        for title, one in kept.items():
+            if title in self._states:
+                self._states[title].kept = one.files
+                self._states[title].barred = one.barred
+        self._begin()
+
+    def offer(self, source: Source, files: Texts | None, passed_over: tuple[str, ...] = ()) -> None:
+        """The source's files are these now. Takes note; the work is done by `step`.
+
+        None: the source is gone. `passed_over` names what is there and is no policy by its name.
+        """
+        state = self._states.setdefault(source.title, _State(source))
+        state.spoken = True
+        state.offered = dict(files) if files else None
+        if not files:
+            text = f"{source.title} is gone"
+            if files is not None:
+                text = f"{source.title} has no file whose name ends in .policy"
+                text += f"; it has {', '.join(passed_over)}" if passed_over else ""
+            self._refuse(state, Refusal(text, text))
+        self._begin()
+
+    def leave(self, source: Source) -> None:
+        """The source is wanted no more: its rules go."""
+        if self._states.pop(source.title, None) is not None:
             self._begin()
 
-    def _begin(self) -> None:
-        self._size = Size.for_cluster(*self._there())
-        self._steps = _steps(self._compiler, self._files, self._settings, self._size)
+    def go_back(self, why: str) -> bool:
+        """Puts the bundle of before the last change in force again; False if there is none.
+
+        What came with that change is not tried again before it changes.
+        """
+        if self._before is None or self.bundle is None:
+            return False
+        bad = self.bundle
+        bundle, goods = self._before
+        changed = [one for title, one in self._states.items() if one.good != goods.get(title)]
+        for state in changed:
+            state.barred = digest(state.good or {})
+            state.good = goods.get(state.source.title)
+        self._listener.accepted(bundle)
+        self.bundle, self._before, self._work, self._next = bundle, None, None, None
+        self._in_force = goods
+        for state in changed:
+            self._refuse(state, _taken_back(state.source, f" (bundle {bad.hash}): {why}"))
+        return True
+
+    # ---- what is known -----------------------------------------------------------------------
+
+    @property
+    def sources(self) -> list[Source]:
+        """All of them, in the order in which they were told of."""
+        return [state.source for state in self._states.values()]
+
+    def refusal_of(self, source: Source) -> Refusal | None:
+        """Why the newest texts of a source are not in force."""
+        state = self._states.get(source.title)
+        return None if state is None else state.refusal
+
+    def kept(self) -> dict[str, Kept]:
+        """What is to be kept beyond this process, by title."""
+        return {
+            title: Kept(state.good, state.barred)
+            for title, state in self._states.items()
+            if state.good is not None
+        }
+
+    # ---- the work ----------------------------------------------------------------------------
 
     @property
     def due(self) -> float | None:
@@ -274,58 +230,160 @@ class Reloader:
 
     def step(self, deadline: float) -> bool:
         """Compiles until the deadline; True if there is more to do."""
-        if self._next is not None:
-            self._settle(self._next)
-        if self._steps is None and self._is_outgrown():
-            self._bounding = True
-            self._begin()
-        while self._steps is not None:
+        self._come_in()
+        if self._work is None and self._is_outgrown():
+            self._work = self._bound_anew()
+        while self._work is not None:
+            work = self._work
             try:
-                next(self._steps)
-            except StopIteration as done:
-                self._steps = None
-                self._finish(done.value)
-                return False
+                next(work)
+            except StopIteration:
+                # Who is told may have offered something else meanwhile.
+                self._work = None if self._work is work else self._work
+                return self._work is not None
             if self._clock.monotonic() >= deadline:
                 return True
         return False
 
-    def _is_outgrown(self) -> bool:
-        if self.bundle is None or self.refusal is not None:
-            return False
-        nodes, pods = self._there()
-        return nodes > self._size.nodes or pods > self._size.pods
+    def _begin(self) -> None:
+        silent = [one for one in self._states.values() if one.expected and not one.spoken]
+        self._work = None if silent or self._awaits_kept else self._settle()
+        self._next = None
 
-    def _finish(self, result: CompileResult) -> None:
-        if self._bounding:
-            costly = tuple([one for one in result.diagnostics if one.code in _OF_COST])
-            if costly and self.bundle is not None:
-                self._listener.costly(self.bundle, costly)
-            return
-        outcome = _outcome(result, self._files, self._settings, self.title)
-        if isinstance(outcome, Refusal):
-            self._refuse(outcome)
-            return
-        refused, self.refusal = self.refusal, None
-        if self.bundle is None or self.bundle.hash != outcome.hash:
-            self._next, self._awaited = outcome, ()
-            self._settle(outcome)
-        elif refused is not None:
-            self._listener.mended(self.bundle)
+    def _settle(self) -> Work:
+        """Finds which of the newest texts can be in force together, and puts them in force."""
+        self._size = Size.for_cluster(*self._there())
+        newest = {title: new for title, one in self._states.items() if (new := one.newest)}
+        together = {**self._goods(), **newest}
+        if self.bundle is not None and together == self._in_force:
+            self._take(self.bundle, together)
+        elif len(newest) > 1 and len(together) == len(self._states):
+            made = yield from self._made(together, "policies")
+            if isinstance(made, Bundle):
+                self._take(made, together)
+            else:
+                yield from self._one_by_one()
+        else:
+            yield from self._one_by_one()
 
-    def _settle(self, bundle: Bundle) -> None:
-        """The bundle comes into force, whole, once all is known that it reads."""
+    def _one_by_one(self) -> Work:
+        """Each source's newest texts beside what is chosen already, else what was kept of it."""
+        chosen = self._goods()
+        bundle: Bundle | None = None
+        refused: list[tuple[_State, Refusal]] = []
+        for title, state in self._states.items():
+            for texts, name in ((state.newest, title), (state.kept, f"what was kept of {title}")):
+                if texts is None or (texts is state.kept and title in chosen):
+                    continue
+                made = yield from self._made({**chosen, title: texts}, name)
+                if isinstance(made, Bundle):
+                    chosen, bundle = {**chosen, title: texts}, made
+                    break
+                refused.append((state, made))
+                state.kept = None if texts is state.kept else state.kept
+        if all(title in chosen for title, one in self._states.items() if one.expected):
+            if bundle is None:
+                made = yield from self._made(chosen, "policies")
+                bundle = made if isinstance(made, Bundle) else None
+            if bundle is not None:
+                self._take(bundle, chosen)
+        for state, why in refused:
+            self._refuse(state, why)
+        for state in self._states.values():
+            self._say_barred(state)
+
+    def _made(self, chosen: Chosen, title: str) -> Generator[None, None, Bundle | Refusal]:
+        files = {
+            f"{self._states[source].source.folder}{name}": text
+            for source, texts in chosen.items()
+            for name, text in texts.items()
+        }
+        result: CompileResult = yield from steps_of(
+            self._compiler, files, self._settings, self._size
+        )
+        return outcome_of(result, files, self._settings, title)
+
+    def _take(self, bundle: Bundle, chosen: Chosen) -> None:
+        """Lets a bundle come into force, or says that it is."""
+        if self.bundle is not None and self.bundle.hash == bundle.hash:
+            for state in self._mended(chosen):
+                self._listener.mended(state.source, self.bundle)
+            return
+        self._next, self._awaited = (bundle, chosen), ()
+        self._come_in()
+
+    def _come_in(self) -> None:
+        """The next bundle comes into force, whole, once all is known that it reads."""
+        if self._next is None:
+            return
+        bundle, chosen = self._next
         missing = self._listener.missing(bundle)
-        if not missing:
-            self._next = None
-            self._listener.accepted(bundle)
-            self.bundle = bundle
-        elif missing != self._awaited:
-            self._awaited = missing
-            self._listener.awaiting(bundle, missing)
+        if missing:
+            if missing != self._awaited:
+                self._awaited = missing
+                self._listener.awaiting(bundle, missing)
+            return
+        self._next = None
+        self._before = None if self.bundle is None else (self.bundle, self._in_force)
+        self._mended(chosen)
+        self._listener.accepted(bundle)
+        self.bundle = bundle
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _mended(self, chosen: Chosen) -> list[_State]:
+        """These texts are in force; the sources whose refusal is over with that."""
+        self._in_force = chosen
+        over = []
+        for title, texts in chosen.items():
+            state = self._states[title]
+            state.good = texts
+            if state.refusal is not None and state.offered == texts:
+                state.refusal = None
+                over.append(state)
+        return over
+
+    def _refuse(self, state: _State, refusal: Refusal) -> None:
         # The same refusal again says nothing new.
-        if self.refusal is None or self.refusal.text != refusal.text:
-            self.refusal = refusal
-            self._listener.refused(refusal)
+        if state.refusal is None or state.refusal.text != refusal.text:
+            state.refusal = refusal
+            self._listener.refused(state.source, refusal)
+
+    def _say_barred(self, state: _State) -> None:
+        """After a start: what was taken back before it is not tried again either."""
+        offered = state.offered
+        is_barred = offered is not None and digest(offered) == state.barred
+        if is_barred and offered != state.good and state.refusal is None:
+            self._refuse(state, _taken_back(state.source, " before"))
+
+    def _goods(self) -> Chosen:
+        return {title: one.good for title, one in self._states.items() if one.good is not None}
+
+    # ---- what it costs -----------------------------------------------------------------------
+
+    def _is_outgrown(self) -> bool:
+        nodes, pods = self._there()
+        grown = nodes > self._size.nodes or pods > self._size.pods
+        return self.bundle is not None and grown
+
+    def _bound_anew(self) -> Work:
+        assert self.bundle is not None
+        self._size = Size.for_cluster(*self._there())
+        result: CompileResult = yield from steps_of(
+            self._compiler, self.bundle.files, self._settings, self._size
+        )
+        costly = tuple([one for one in result.diagnostics if one.code in _OF_COST])
+        if costly:
+            self._listener.costly(self.bundle, costly)
+
+
+def digest(files: Texts) -> str:
+    """Names texts: equal ones have equal digests."""
+    found = hashlib.sha256()
+    for name, text in sorted(files.items()):
+        data = text.encode() if isinstance(text, str) else text
+        found.update(f"{len(name)} {name} {len(data)} ".encode() + data)
+    return found.hexdigest()
+
+
+def _taken_back(source: Source, why: str) -> Refusal:
+    text = f"{source.title} was taken back{why}; it is not tried again before it changes"
+    return Refusal(text, text, reason="PoliciesTakenBack")

@@ -1,4 +1,4 @@
-"""Where policy texts come from: a ConfigMap that is watched, or a folder that is looked at.
+"""Where policy texts come from: ConfigMaps that are watched, or a folder that is looked at.
 
 A source says what its files are now, whole. Whether they are any good is the reloader's business.
 """
@@ -6,7 +6,8 @@ A source says what its files are now, whole. Whether they are any good is the re
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -16,8 +17,27 @@ from engine.objects import ConfigMap, ObjectMeta
 SUFFIX: Final = ".policy"
 Texts = Mapping[str, "str | bytes"]
 _OF_TESTS: Final = ".policytest"
+_LOOKS: Final = 5
 
 _LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Who texts come from.
+
+    Attributes:
+        title: how messages call it.
+        folder: what stands before the names of its files where there are several sources.
+    """
+
+    title: str
+    folder: str = ""
+
+
+def title_of(namespace: str, name: str) -> str:
+    """How messages call a ConfigMap."""
+    return f"ConfigMap {namespace}/{name}"
 
 
 class Offer(Protocol):
@@ -42,7 +62,7 @@ class ConfigMapSource:
     @property
     def title(self) -> str:
         """How the source is called in messages."""
-        return f"ConfigMap {self.namespace}/{self.name}"
+        return title_of(self.namespace, self.name)
 
     def on_add(self, config_map: ConfigMap) -> None:
         """The ConfigMap is there."""
@@ -82,6 +102,62 @@ class ConfigMapSource:
         """The first list is in; without the ConfigMap in it, the source is missing."""
         if self.seen is None:
             self._offer(None)
+
+
+class SelectedSources:
+    """The ConfigMaps of a selector, each a source of its own. A handler of the reflector."""
+
+    def __init__(
+        self,
+        made: Callable[[str, str], ConfigMapSource | None],
+        leave: Callable[[ConfigMapSource], None],
+    ) -> None:
+        """Starts without any.
+
+        Args:
+            made: a source for the ConfigMap of a namespace and name; None: it is not to be read.
+            leave: takes a source that is selected no more, but for the last one: that one is gone,
+                and its rules stay.
+        """
+        self._made = made
+        self._leave = leave
+        self._sources: dict[tuple[str, str], ConfigMapSource] = {}
+
+    def on_add(self, config_map: ConfigMap) -> None:
+        """One is selected."""
+        key = config_map.metadata.namespace, config_map.metadata.name
+        source = self._sources.get(key) or self._made(*key)
+        if source is not None:
+            self._sources[key] = source
+            source.on_add(config_map)
+
+    def on_update(self, old: ConfigMap, new: ConfigMap) -> None:
+        """One changed."""
+        source = self._sources.get((new.metadata.namespace, new.metadata.name))
+        if source is not None:
+            source.on_update(old, new)
+
+    def on_delete(self, config_map: ConfigMap) -> None:
+        """One is gone, or has lost the label."""
+        key = config_map.metadata.namespace, config_map.metadata.name
+        source = self._sources.get(key)
+        if source is None:
+            return
+        if len(self._sources) == 1:
+            source.on_delete(config_map)
+            return
+        del self._sources[key]
+        _LOG.warning("%s is selected no more: its rules go", source.title)
+        self._leave(source)
+
+    def on_unreadable(self, meta: ObjectMeta, reason: str) -> None:
+        """See `ConfigMapSource`."""
+        source = self._sources.get((meta.namespace, meta.name))
+        if source is not None:
+            source.on_unreadable(meta, reason)
+
+    def on_synced(self) -> None:
+        """A selection without any ConfigMap has no rules."""
 
 
 def files_of(config_map: ConfigMap) -> dict[str, str | bytes]:
@@ -138,12 +214,26 @@ class FolderSource:
 
 
 def policies_in(folder: Path) -> dict[str, str | bytes] | None:
-    """The policy files in a folder; None: it is gone, or half-way through being replaced."""
-    try:
-        return {
-            path.name: path.read_bytes()
-            for path in sorted(folder.iterdir())
-            if path.name.endswith(SUFFIX) and path.is_file()
-        }
-    except OSError:
-        return None
+    """The policy files in a folder; None: it is gone, or is being replaced.
+
+    Mounted ConfigMaps and releases are replaced by turning a link: files of two versions are never
+    mixed.
+    """
+    for _ in range(_LOOKS):
+        try:
+            before = _version(folder)
+            files: dict[str, str | bytes] = {
+                path.name: path.read_bytes()
+                for path in sorted(folder.iterdir())
+                if path.name.endswith(SUFFIX) and path.is_file()
+            }
+            if _version(folder) == before:
+                return files
+        except OSError:
+            return None
+    return None
+
+
+def _version(folder: Path) -> tuple[Path, Path]:
+    """Where the links lead that a replacement turns: the folder itself, and the kubelet's."""
+    return folder.resolve(), (folder / "..data").resolve()

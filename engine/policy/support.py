@@ -1,6 +1,6 @@
-"""Compiled policies in, diagnostics out: what a scheduler refuses at load though it is right.
+"""Compiled policies in, diagnostics out: what a right policy lacks in this scheduler.
 
-`berth check` foretells it, as such policies are right and a later version may run them.
+A plugin that binds, a policy that the configuration names. `berth check` foretells it.
 """
 
 from __future__ import annotations
@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import fields
 
 from dsl.checker.scope import closest
 from dsl.compiler import Compiler
 from dsl.diagnostics import Diagnostic, Severity
 from dsl.plan import Plan, RuleBase
-from dsl.schema import FIELDS
 from dsl.source import SourceFile, Span
 from engine.framework.acting import DEFAULT_BINDER
 from engine.framework.profile import Profile
@@ -23,34 +21,13 @@ from engine.plugins import out_of_tree
 from engine.plugins.registry import DEFAULT_WEIGHTS
 from engine.policy.shares import about_many
 
-_LEAVE_OUT: Final = (
-    "until a version runs it, leave the line out, or the whole policy with  mode: off"
-)
 _SHOWN: Final = 8
 
 
-class Acting(Struct, frozen=True):
-    """What of the language this scheduler acts on; the rest is understood and refused.
-
-    Attributes:
-        plugins: those that every scheduler runs, as `use` names them.
-        fields: what has a value.
-    """
-
-    plugins: frozenset[str]
-    fields: frozenset[str]
-
-
-#: Owners of fields, and fields, that no object or table of this scheduler holds.
-_LATER: Final = (
-    "it.quota.",
-)  # fmt: skip
-ACTS_ON: Final = Acting(
-    plugins=frozenset(
-        "".join(f"-{sign.lower()}" if sign.isupper() else sign for sign in name).removeprefix("-")
-        for name in DEFAULT_WEIGHTS
-    ),
-    fields=frozenset(name for name in FIELDS if not name.startswith(_LATER)),
+#: The plugins that every scheduler runs, as `use` names them.
+PLUGINS: Final = frozenset(
+    "".join(f"-{sign.lower()}" if sign.isupper() else sign for sign in name).removeprefix("-")
+    for name in DEFAULT_WEIGHTS
 )
 #: A name of the configuration -> the text it stands in, and where.
 Places = Callable[[str], tuple[SourceFile, Span]]
@@ -58,32 +35,7 @@ Places = Callable[[str], tuple[SourceFile, Span]]
 
 def new_compiler() -> Compiler:
     """A compiler that knows the scheduler's plugins."""
-    return Compiler(plugins=ACTS_ON.plugins)
-
-
-def unsupported(plan: Plan) -> list[Diagnostic]:
-    """What the scheduler has no values for, by place; empty where it can run the policy."""
-    found: dict[tuple[int, str], Diagnostic] = {}
-
-    def add(span: Span, reason: str, help_: str) -> None:
-        if plan.used is None:
-            one = Diagnostic("P118", reason, plan.source, span, helps=(help_,))
-            found.setdefault((span.start, reason), one)
-            return
-        # The text of the other policy is not the user's to change: its `use` line is.
-        source, place = plan.used.place
-        reason = f"`use {plan.used.name}`: {reason}"
-        help_ = "leave the line out until a version of the scheduler runs it"
-        one = Diagnostic("P118", reason, source, place, helps=(help_,))
-        found.setdefault((place.start, reason), one)
-
-    for rule in rules_of(plan):
-        unknown = sorted(read for read in rule.reads if read in FIELDS.keys() - ACTS_ON.fields)
-        if unknown:
-            names = [f"`{read}`" for read in unknown]
-            listed = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-            add(rule.span, f"this scheduler does not know {listed} yet", _LEAVE_OUT)
-    return [found[key] for key in sorted(found)]
+    return Compiler(plugins=PLUGINS)
 
 
 def binders_of(profiles: Iterable[Profile]) -> frozenset[str]:
@@ -99,7 +51,6 @@ def installed() -> frozenset[str]:
 
 def at_load(plan: Plan, binders: Set[str]) -> Iterator[Diagnostic]:
     """What a scheduler says of a policy that is right; `binders` are those of `without_binder`."""
-    yield from unsupported(plan)
     yield from without_binder(plan, binders)
     yield from about_many(plan)
 

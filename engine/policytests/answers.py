@@ -22,6 +22,7 @@ from dsl.plan import (
 )
 from dsl.policytest import CannotJudgeError, Rejection
 from engine.cycle import conclude
+from engine.explain.gangs import Group, group_of, start_of
 from engine.explain.scores import Ranking, among
 from engine.framework.acting import Acts
 from engine.framework.decision import Decision, Details, PluginScore, PostFilterResult
@@ -34,7 +35,6 @@ from engine.framework.status import Code, Status
 from engine.plugins.priority_sort import PrioritySort
 from engine.policy.preempting import PolicyPreemption, preempts
 from engine.policy.world import PodSubject, SnapshotWorld
-from engine.policytests import gangs
 from engine.policytests.policies import Used
 from engine.policytests.scene import Scene
 from engine.policytests.world import SceneWorlds
@@ -70,11 +70,6 @@ def number_of(rule: RuleBase) -> int:
 def place_of(rule: RuleBase) -> str:
     """File and line of a rule."""
     return f"{rule.source.name}:{rule.line}"
-
-
-def word_of(status: str) -> str:
-    """A status as tests write it."""
-    return "unschedulable" if status in ("Unschedulable", "unschedulable") else "unresolvable"
 
 
 def _may_score(used: Used) -> bool:
@@ -133,7 +128,7 @@ class ByColumns:
             rows = self.scene.rows
             said = self._rejected(rows)
             if len(said) < len(rows):
-                said = gangs.rejected(self.scene, self.framework) | said
+                said = self._not_started() | said
             self._rejections = {name: said[name] for name in rows if name in said}
         return self._rejections
 
@@ -156,6 +151,34 @@ class ByColumns:
             elif first is not None:
                 said[name] = self._read(first.status.by(first.plugin))
         return said
+
+    def gang(self, snapshot: Snapshot) -> Group | None:
+        """The gang of the pod; None: it is in none."""
+        return group_of(self.scene.pod, self.scene.queue, snapshot, self.framework)
+
+    def _not_started(self) -> dict[str, Rejection]:
+        """The nodes on which the pod's gang does not start."""
+        scene = self.scene
+        group = self.gang(scene.snapshot)
+        if group is None:
+            return {}
+
+        def newest() -> Snapshot:
+            return scene.cache.snapshot(scene.snapshot.now, scene.snapshot.signals)
+
+        start = start_of(group, scene.cache, newest, self.framework)
+        word = "unresolvable" if start.never else "unschedulable"
+        no = Rejection(start.reason, word, group.gang.place)
+        return {name: no for name, row in scene.rows.items() if row not in start.rows}
+
+    def held(self, snapshot: Snapshot) -> tuple[str, str]:
+        """`allow`, `wait` or `reject`, and why, for the gang of the pod that is on its node."""
+        group = self.gang(snapshot)
+        if group is None or group.reserved + 1 >= group.gang.minimum:
+            return "allow", ""
+        gang = group.gang
+        text = f"{gang.title}: {group.reserved + 1} of {gang.minimum:g} members have a node"
+        return ("reject" if self.scene.waited >= gang.wait_seconds else "wait"), text
 
     def _read(self, status: Status) -> Rejection:
         """A plugin's reason; policies put their place behind it."""
@@ -299,7 +322,7 @@ class ByColumns:
             leave = self.framework.reserve(pod, there, node)
             if leave.held and waited:
                 leave = self.framework.permit(pod, there, node, waited, leave.held)
-            verdict, message = gangs.waits(self.scene, there, self.framework)
+            verdict, message = self.held(there)
         if not leave.status.ok:
             return "reject", self._read(leave.status).message
         said: dict[str, str] = {}

@@ -27,7 +27,6 @@ from dsl.plan import (
 from dsl.policytest import CannotJudgeError
 from dsl.schema import FIELDS
 from engine.collective import quotas
-from engine.policytests import gangs
 from engine.policytests.answers import ByColumns, place_of, rules_of
 
 #: In the order in which they are shown.
@@ -173,17 +172,17 @@ def _at_chosen(rule: RuleBase, answers: ByColumns) -> frozenset[str]:
 
 
 def _of_gang(rule: GangRule, answers: ByColumns) -> frozenset[str]:
-    scene = answers.scene
-    found = gangs.group_of(scene, scene.snapshot, answers.framework)
+    found = answers.gang(answers.scene.snapshot)
     if found is None or found.gang.place != place_of(rule):
         return frozenset({"abstained"})
-    if len(gangs.rejected(scene, answers.framework)) == len(scene.rows):
+    said = answers.rejections().values()
+    if len(said) == len(answers.scene.rows) and found.gang.place in {one.place for one in said}:
         return frozenset({"rejected"})
-    if not scene.chosen:
+    if not answers.scene.chosen:
         return frozenset({"passed"})
     with answers.placed() as (world, _, _):
-        said, _ = gangs.waits(scene, world.snapshot, answers.framework)
-    return frozenset({_verdict(said != "reject")})
+        verdict, _ = answers.held(world.snapshot)
+    return frozenset({_verdict(verdict != "reject")})
 
 
 def _of_quota(rule: QuotaRule, answers: ByColumns) -> str:

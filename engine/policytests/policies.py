@@ -20,7 +20,7 @@ from engine.framework.interface import Plugin
 from engine.plugins.registry import DEFAULT_WEIGHTS, make_plugin
 from engine.policy.plugin import Worlds
 from engine.policy.quotas import plugin_of
-from engine.policy.support import ACTS_ON, new_compiler
+from engine.policy.support import PLUGINS, new_compiler
 
 _HEADER: Final = re.compile(rb"^policy:[ \t]*([A-Za-z0-9._/-]+)", re.MULTILINE)
 _PARAM: Final = re.compile(rb"^param[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
@@ -119,7 +119,7 @@ class Library:
     def _missing(self, suite: Suite, use: Use, folder: Path) -> Diagnostic:
         here = [one.name for one in self._policies(folder)]
         bundled = [one.name for one in self._policies(self._bundled)]
-        known = [*here, *bundled, *sorted(ACTS_ON.plugins)]
+        known = [*here, *bundled, *sorted(PLUGINS)]
         stem = _ENDING.sub("", PurePath(use.name).name)
         near = stem if stem in known else closest(use.name, known)
         if near:

@@ -32,7 +32,6 @@ from engine.explain.parts import asked, table
 from engine.policy.acting import results_of
 from engine.policytests.answers import ByColumns, place_of, rules_of
 from engine.policytests.answers import number_of as place_in_file
-from engine.policytests.gangs import group_of
 
 _MOST_NODES: Final = 3
 _MOST_PODS: Final = 6
@@ -237,13 +236,11 @@ def _of_preempt(rule: PreemptRule, answers: ByColumns) -> _Lines:
 
 def _of_gang(rule: GangRule, answers: ByColumns) -> _Lines:
     yield from _guard_of(rule, answers)
-    found = group_of(answers.scene, answers.scene.snapshot, answers.framework)
+    found = answers.gang(answers.scene.snapshot)
     if found is None or found.gang.place != place_of(rule):
         yield f"  {answers.scene.pod.key} is in no gang"
         return
-    gang = found.gang
-    counts = f"{found.bound} bound, {found.assumed} assumed, {len(found.pods) - 1} pending"
-    yield f"  {gang.name}: the pod, and {counts}; {show(gang.minimum, NUMBER)} are needed"
+    yield f"  {found}"
 
 
 def _of_quota(rule: QuotaRule, answers: ByColumns) -> _Lines:

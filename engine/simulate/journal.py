@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from engine.cache import Cache
-from engine.cycle import conclude
+from engine.cycle import conclude, decide
 from engine.framework.acting import Acted, Point
 from engine.framework.decision import Decision, Placed
 from engine.framework.frameworks import Frameworks
@@ -76,6 +76,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
     message: str = ""
     nominated: str | None = None
     victims: list[str] | None = None
+    as_member: bool = False
     names: list[str] | None = None
     times: QueueTimes | None = None
     plugins: list[str] | None = None
@@ -149,6 +150,7 @@ class Recorder:
                 message=decision.message,
                 nominated=None if decision.rescue is None else decision.rescue.nominated,
                 victims=_victims(decision),
+                as_member=placed.as_member,
             )
         )
 
@@ -437,7 +439,7 @@ class _Replay:
         snapshot = self.report.cache.snapshot(entry.now, self._signals)
         framework = self._frameworks.of(pod)
         self._watch(number, pod, snapshot, framework)
-        decision = conclude(pod, snapshot, framework)
+        decision = (decide if entry.as_member else conclude)(pod, snapshot, framework)
         was: tuple[object, ...] = (entry.chosen, entry.total, entry.feasible, entry.message)
         was += (entry.bundle, entry.victims)
         now: tuple[object, ...] = (

@@ -27,8 +27,8 @@ from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.objects import Node
 from engine.plugins.registry import default_plugins
+from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.policy.chain import framework_of, worlds_of
-from engine.policy.reloader import Bundle, compile_at_once, compile_settings
 from engine.signals.spec import Question
 from engine.signals.store import Series, SignalStore
 from tests.bench.measure import Measurement, quantile, resident_mib

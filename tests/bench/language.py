@@ -22,9 +22,9 @@ from engine.framework.decision import Placed
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import Snapshot, label_column
+from engine.policy.bundle import compile_at_once, compile_settings
 from engine.policy.chain import worlds_of
 from engine.policy.plugin import PolicyPlugin
-from engine.policy.reloader import compile_at_once, compile_settings
 from engine.simulate.journal import Recorder
 from tests.bench import decisions
 from tests.bench.measure import Measurement, seconds_each

@@ -16,7 +16,7 @@ PROFILE = "berth"
 class Berth:
     """One scheduler process; `start` returns when its first rules are in force.
 
-    It elects nobody and serves nothing unless the flags say so: a test's process may be ended
+    It elects nobody and serves nothing unless it is told so: a test's process may be ended
     without a word, and there are many at a time.
     """
 
@@ -26,6 +26,7 @@ class Berth:
         folder: Path,
         *flags: str | Path,
         kubeconfig: Path | None = None,
+        whole: bool = False,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.log = folder / "berth.log"
@@ -35,8 +36,7 @@ class Berth:
             "-m",
             "engine",
             "run",
-            "--leader-elect=false",
-            "--secure-port=0",
+            *(() if whole else ("--leader-elect=false", "--secure-port=0")),
             "--kubeconfig",
             kubeconfig or control_plane.kubeconfig_file(),
             *flags,

@@ -160,7 +160,10 @@ class ControlPlane:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
-                return error.code, json.load(error)
+                body = error.read()
+            # Paths of kinds that are not there are answered in plain words.
+            is_json = "json" in error.headers.get("Content-Type", "")
+            return error.code, json.loads(body) if is_json else {"message": body.decode()}
 
     # Inside.
 

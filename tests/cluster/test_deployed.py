@@ -2,124 +2,46 @@
 
 from __future__ import annotations
 
-import ssl
-import subprocess
-import sys
-import urllib.error
-import urllib.request
-from typing import Any
-
 import pytest
-import yaml
 
+from engine.serving.server import ServerOptions
 from tests.cluster import manifests
-from tests.cluster.berth import Berth, node, pod
+from tests.cluster.berth import node
+from tests.cluster.deployed import Deployed
 from tests.cluster.process import wait_until
 
 pytestmark = pytest.mark.cluster
 
-ACCOUNT = f"system:serviceaccount:{manifests.NAMESPACE}:berth"
-PODS = "/api/v1/namespaces/default/pods"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-#: What the roles allow for what this version does not do yet.
-LATER = {
-    ("authentication.k8s.io", "tokenreviews", "create"),
-    ("authorization.k8s.io", "subjectaccessreviews", "create"),
-    ("coordination.k8s.io", "leases", "create"),
-    ("coordination.k8s.io", "leases", "get"),
-    ("coordination.k8s.io", "leases", "update"),
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+POD_GROUPS = {
+    "metadata": {
+        "name": "podgroups.scheduling.x-k8s.io",
+        "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
+    },
+    "spec": {
+        "group": "scheduling.x-k8s.io",
+        "scope": "Namespaced",
+        "names": {"plural": "podgroups", "singular": "podgroup", "kind": "PodGroup"},
+        "versions": [
+            {
+                "name": "v1alpha1", "served": True, "storage": True,
+                "schema": {
+                    "openAPIV3Schema": {
+                        "type": "object", "x-kubernetes-preserve-unknown-fields": True
+                    }
+                },
+            }
+        ],
+    },
+}  # fmt: skip
+#: What the roles allow for kinds that this server does not have.
+ABSENT = {
+    ("scheduling.k8s.io", "podgroups", "watch"),
+    ("scheduling.x-k8s.io", "elasticquotas", "watch"),
 }
-
-
-class Deployed:
-    """What `berth install` puts into a cluster, and Berth with what its pods would be given."""
-
-    def __init__(self, plane, folder) -> None:
-        self.plane, self.folder = plane, folder
-        self.objects = manifests.objects(manifests.kustomize("base"))
-        self.install()
-        self.folder.mkdir()
-        config = folder / "config.yaml"
-        config.write_text(self.named("ConfigMap", "berth-config")["data"]["config.yaml"])
-        [container] = self.named("Deployment")["spec"]["template"]["spec"]["containers"]
-        run, *flags = [a.replace("/etc/berth", str(folder)) for a in container["args"]]
-        assert run == "run"
-        self.berth = Berth(
-            plane, folder, *flags, "--leader-elect=false", kubeconfig=self._kubeconfig()
-        )
-
-    def install(self) -> str:
-        """`berth install` as admin; what it says."""
-        words = ["install", "--image=berth:any", "--kubeconfig", self.plane.kubeconfig_file()]
-        done = subprocess.run(
-            [sys.executable, "-m", "engine", *words], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def named(self, kind: str, name: str = "berth") -> dict[str, Any]:
-        [found] = [o for o in self.objects if (o["kind"], o["metadata"]["name"]) == (kind, name)]
-        return found
-
-    def _kubeconfig(self):
-        """With a token of the service account, as a pod has one, and no certificate."""
-        account = f"/api/v1/namespaces/{manifests.NAMESPACE}/serviceaccounts/berth/token"
-        self.token = self.create(account, {"spec": {}})["status"]["token"]
-        config = self.plane.kubeconfig()
-        config["users"] = [{"name": "user", "user": {"token": self.token}}]
-        path = self.folder / "kubeconfig"
-        path.write_text(yaml.safe_dump(config))
-        return path
-
-    def create(self, path: str, item: dict[str, Any]) -> dict[str, Any]:
-        status, answer = self.plane.request("POST", path, item)
-        assert status == 201, answer
-        return answer
-
-    def pod(self, name: str, *, priority: str = "", claim: str = "", **requests: str) -> None:
-        item = pod(name, "default", **requests)
-        item["spec"] |= {"priorityClassName": priority} if priority else {}
-        if claim:
-            volume = {"name": "data", "persistentVolumeClaim": {"claimName": claim}}
-            item["spec"]["volumes"] = [volume]
-        self.create(PODS, item)
-
-    def node_of(self, name: str) -> str | None:
-        return self.plane.request("GET", f"{PODS}/{name}")[1]["spec"].get("nodeName")
-
-    def did(self) -> dict[tuple[str, str, str], set[int]]:
-        """What Berth asked the API server for, and the answers: (group, resource, verb)."""
-        found: dict[tuple[str, str, str], set[int]] = {}
-        for entry in self.plane.audit():
-            if entry["user"]["username"] != ACCOUNT or entry["stage"] == "RequestReceived":
-                continue
-            of = entry.get("objectRef")
-            if of is not None:
-                name = "/".join(filter(None, (of["resource"], of.get("subresource"))))
-                asked = (of.get("apiGroup", ""), name, entry["verb"])
-                found.setdefault(asked, set()).add(entry["responseStatus"]["code"])
-        return found
-
-    def flow_of(self, path: str) -> str | None:
-        """Which FlowSchema the API server put a request of the service account under."""
-        request = urllib.request.Request(self.plane.url + path)
-        request.add_header("Authorization", f"Bearer {self.token}")
-        tls = ssl.create_default_context(cafile=str(self.plane.authority.certificate))
-        try:
-            answer = urllib.request.urlopen(request, timeout=10, context=tls)
-        except urllib.error.HTTPError as refused:
-            answer = refused
-        with answer:
-            return answer.headers["X-Kubernetes-PF-FlowSchema-UID"]
-
-    def wait_for(self, group: str, resource: str, verb: str) -> None:
-        def done() -> bool:
-            codes = self.did().get((group, resource, verb), set())
-            return any(code < 300 for code in codes)
-
-        wait_until(f"{verb} {resource}\n{self.berth.process.tail()}", done)
 
 
 @pytest.fixture
@@ -148,6 +70,9 @@ def test_the_roles_allow_what_is_done_and_nothing_else(deployed):
     for name, value in (("low", 1), ("high", 1000)):
         path = "/apis/scheduling.k8s.io/v1/priorityclasses"
         deployed.create(path, {"metadata": {"name": name}, "value": value})
+    deployed.create(CRDS, POD_GROUPS)
+    groups = "/apis/scheduling.x-k8s.io/v1alpha1/podgroups"
+    wait_until("pod groups are there", lambda: deployed.plane.request("GET", groups)[0] == 200)
     berth.start()
     deployed.pod("small", priority="low", cpu="2")
     wait_until("the first is bound", lambda: deployed.node_of("small") == "a")
@@ -156,11 +81,14 @@ def test_the_roles_allow_what_is_done_and_nothing_else(deployed):
     volumes(deployed)
     repeated_events(deployed)
     an_unclear_binding(deployed)
+    for verb in ("create", "patch"):
+        deployed.wait_for("", "configmaps", verb)
+    assert deployed.shown("/metrics", deployed.scraper()) == 200
     may = allowed(deployed.objects)
     did = deployed.did()
     assert {asked for asked, codes in did.items() if 403 in codes} == set()
     assert set(did) - may == set()
-    assert may - set(did) == LATER
+    assert may - set(did) == ABSENT
     assert berth.end() == 0, berth.process.tail()
     assert "forbidden" not in berth.log.read_text()
 
@@ -189,12 +117,8 @@ def volumes(deployed) -> None:
 
 def repeated_events(deployed) -> None:
     """A pod that a policy refuses is told so again, in the same words, after an edit."""
-    path = f"/api/v1/namespaces/{manifests.NAMESPACE}/configmaps/policies"
     for number in range(2):
-        _, policies = deployed.plane.request("GET", path)
-        line = f"filter: pod.name is never -> node.label no=where\n# edit {number}\n"
-        policies["data"] = {"never.policy": line}
-        deployed.plane.request("PUT", path, policies)
+        deployed.rules(never=f"filter: pod.name is never -> node.label no=where\n# {number}\n")
         deployed.berth.wait_for_log("Policies in force", count=number + 2)
         if not number:
             deployed.pod("never", cpu="1m")
@@ -226,6 +150,29 @@ def an_unclear_binding(deployed) -> None:
     wait_until("a binding without a clear answer is asked about", asked)
     deployed.plane.request("DELETE", f"{HOOKS}/away")
     wait_until("it is bound in the end", lambda: deployed.node_of("unclear-1") is not None)
+
+
+def test_probes_are_answered_and_metrics_are_for_those_who_may(deployed):
+    [container] = deployed.named("Deployment")["spec"]["template"]["spec"]["containers"]
+    probes = {
+        name: container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")
+    }
+    assert {probe["scheme"] for probe in probes.values()} == {"HTTPS"}
+    assert [port["containerPort"] for port in container["ports"]] == [ServerOptions().port]
+    broken = {"none.policy": "filter: node.lable x=y\n"}
+    deployed.rules(none=broken["none.policy"])
+    deployed.berth.start("was refused")
+    wait_until("it lives", lambda: deployed.shown(probes["startup"]["path"]) == 200)
+    assert deployed.shown(probes["liveness"]["path"]) == 200
+    assert deployed.shown(probes["readiness"]["path"]) == 500, "no rules are in force"
+    deployed.rules(none="# none\n")
+    wait_until("it is ready", lambda: deployed.shown(probes["readiness"]["path"]) == 200)
+    scraper = deployed.scraper()
+    wait_until("the scraper may", lambda: deployed.shown("/metrics", scraper) == 200)
+    assert deployed.shown("/metrics") == 403
+    assert deployed.shown("/metrics", "nonsense") == 401
+    assert deployed.shown("/metrics", deployed.token) == 403
+    assert deployed.shown("/statusz", scraper) == 403
 
 
 def test_an_install_again_leaves_the_policies_alone(deployed):

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from tests.cluster.berth import Berth, node, pod
+from tests.cluster.controlplane import ControlPlane
 from tests.cluster.process import wait_until
 
 pytestmark = pytest.mark.cluster
@@ -82,18 +83,17 @@ class Cluster:
             }
         )
 
-    def members(self, group, *numbers, cpu="1500m"):
-        self.applies(
-            *[
-                {
-                    "apiVersion": "v1",
-                    "kind": "Pod",
-                    **(one := pod(f"{group}-{number}", self.namespace, cpu=cpu)),
-                    "metadata": {**one["metadata"], "labels": {LABEL: group}},
-                }
-                for number in numbers
-            ]
-        )
+    def members(self, group, *numbers, cpu="1500m", **spec):
+        pods = []
+        for number in numbers:
+            one = pod(f"{group}-{number}", self.namespace, cpu=cpu)
+            one["metadata"]["labels"] = {LABEL: group}
+            one["spec"] |= spec
+            pods.append({"apiVersion": "v1", "kind": "Pod", **one})
+        self.applies(*pods)
+
+    def delete(self, name):
+        self.kubectl("-n", self.namespace, "delete", "pod", name, "--wait=false")
 
     def nodes(self, *names):
         for name in names:
@@ -153,12 +153,10 @@ def berth(control_plane, tmp_path):
         scheduler.process.stop(seconds=5)
 
 
-GANG = f"gang: by pod.label[{LABEL}] min group.min_member wait 60s\n"
-
-
-def test_two_of_three_wait_and_the_third_starts_all(cluster, berth):
+def test_coscheduling_from_its_own_values(cluster, berth):
+    """permitWaitingTimeSeconds: 10, podGroupBackoffSeconds: 0, and minMember of PodGroups."""
     cluster.nodes("n1", "n2", "n3")
-    scheduler = berth(GANG)
+    scheduler = berth("use coscheduling (permit_wait = 10s, backoff = 0s)\n")
     cluster.members("train", 0, 1)
     cluster.told("train-0", "gang train does not say how many members it needs")
     cluster.group("train", 3)
@@ -167,16 +165,32 @@ def test_two_of_three_wait_and_the_third_starts_all(cluster, berth):
     cluster.members("train", 2)
     wait_until("all are bound", lambda: len(cluster.bound()) == 3)
     assert len(set(cluster.where().values())) == 3
+    # Another gang, with room for one of two: it takes nothing, and a pod of no gang does.
+    cluster.nodes("n4")
+    cluster.group("next", 2)
+    cluster.members("next", 0, 1)
+    cluster.told("next-0", "gang next: 1 of the 2 members that it needs fit")
+    cluster.applies(
+        {"apiVersion": "v1", "kind": "Pod", **pod("web", cluster.namespace, cpu="1500m")}
+    )
+    wait_until("the other is bound", lambda: "web" in cluster.bound())
+    cluster.delete("train-0")
+    cluster.delete("train-1")
+    wait_until("the next is bound", lambda: {"next-0", "next-1"} <= cluster.bound())
     assert scheduler.end() == 0
+
+
+GANG = f"gang: by pod.label[{LABEL}] min group.min_member wait 5m"
 
 
 def test_of_two_gangs_with_room_for_one_the_other_takes_nothing(cluster, berth):
     cluster.nodes("n1", "n2", "n3")
     cluster.group("a", 2)
     cluster.group("b", 2)
-    cluster.members("a", 0, 1)
+    cluster.members("a", 0)
     cluster.members("b", 0, 1)
-    berth(GANG)
+    cluster.members("a", 1)
+    berth(f"{GANG}\n")
     wait_until("one is bound", lambda: len(cluster.bound()) >= 2)
     (started,) = {name[0] for name in cluster.bound()}
     other = "b" if started == "a" else "a"
@@ -184,3 +198,95 @@ def test_of_two_gangs_with_room_for_one_the_other_takes_nothing(cluster, berth):
     assert len(cluster.bound()) == 2
     cluster.nodes("n4")
     wait_until("both are bound", lambda: len(cluster.bound()) == 4)
+
+
+def test_waiting_members_survive_a_restart_and_a_rule_that_goes(cluster, berth, tmp_path):
+    cluster.nodes("n1", "n2")
+    cluster.group("w", 3)
+    cluster.members("w", 0, 1, 2)
+    waits = f"{GANG} reject above 40% missing\n"
+    first = berth(waits)
+    cluster.told("w-0", "gang w: 2 of 3 members have a node; w-")
+    assert first.end() == 0
+    assert not cluster.bound()
+    berth(waits)
+    cluster.told("w-1", "gang w: 2 of 3 members have a node; w-")
+    assert not cluster.bound()
+    (tmp_path / "policies" / "gangs.policy").write_text("score: 50\n")
+    wait_until("those with a node are bound", lambda: len(cluster.bound()) == 2)
+
+
+def test_a_gang_preempts_only_where_it_can_start(cluster, berth, control_plane):
+    path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    name = f"{cluster.namespace}-high"
+    control_plane.request("POST", path, {"metadata": {"name": name}, "value": 1000})
+    cluster.nodes("n1", "n2")
+    berth(f"{GANG}\n")
+    for number in range(2):
+        cluster.applies(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                **pod(f"low-{number}", cluster.namespace, cpu="1500m"),
+            }
+        )
+    wait_until("the nodes are full", lambda: len(cluster.bound()) == 2)
+    cluster.group("three", 3)
+    cluster.members("three", 0, 1, 2, priorityClassName=name)
+    cluster.told("three-0", "gang three: 0 of the 3 members that it needs fit")
+    assert len(cluster.bound()) == 2
+    cluster.group("two", 2)
+    cluster.members("two", 0, 1, priorityClassName=name)
+    wait_until("it has their places", lambda: cluster.bound() == {"two-0", "two-1"})
+    control_plane.request("DELETE", f"{path}/{name}")
+
+
+def test_the_groups_of_kubernetes_itself(tmp_path):
+    """spec.schedulingGroup and PodGroups of scheduling.k8s.io, which 1.37 has behind a gate."""
+    plane = ControlPlane(
+        tmp_path / "control-plane",
+        apiserver_flags=(
+            "--feature-gates=GenericWorkload=true",
+            "--runtime-config=scheduling.k8s.io/v1beta1=true",
+        ),
+    )
+    plane.start()
+    try:
+        policies = tmp_path / "policies"
+        policies.mkdir()
+        (policies / "gangs.policy").write_text("gang: by pod.group\n")
+        for name in ("n1", "n2"):
+            status, answer = plane.request("POST", "/api/v1/nodes", node(name, cpu="2"))
+            assert status == 201, answer
+        group = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+        path = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
+        status, answer = plane.request("POST", path, {"metadata": {"name": "own"}, "spec": group})
+        assert status == 201, answer
+        scheduler = Berth(plane, tmp_path / "berth", "--policies", policies)
+        scheduler.start()
+
+        def bound():
+            _, found = plane.request("GET", "/api/v1/namespaces/default/pods")
+            return {
+                one["metadata"]["name"] for one in found["items"] if one["spec"].get("nodeName")
+            }
+
+        def comes(name):
+            body = pod(name, "default", cpu="1500m")
+            body["spec"]["schedulingGroup"] = {"podGroupName": "own"}
+            status, answer = plane.request("POST", "/api/v1/namespaces/default/pods", body)
+            assert status == 201, answer
+            assert answer["spec"]["schedulingGroup"] == {"podGroupName": "own"}
+
+        def said():
+            _, found = plane.request("GET", "/api/v1/namespaces/default/pods/own-0")
+            return " ".join(one["message"] for one in found["status"].get("conditions", ()))
+
+        comes("own-0")
+        wait_until("it waits", lambda: "1 of the 2 members" in said())
+        assert not bound()
+        comes("own-1")
+        wait_until("both are bound", lambda: bound() == {"own-0", "own-1"})
+        assert scheduler.end() == 0
+    finally:
+        plane.stop()

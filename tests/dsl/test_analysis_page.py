@@ -24,8 +24,6 @@ not here, and why, stands at the end.
 """
 #: Codes of the language's specification, and of these pages, that no policy alone shows.
 ABSENT = {
-    "P118": "The scheduler and `berth check` say it of a compiled policy that this version"
-    " cannot run; which lines these are differs from version to version.",
     "P119": "The scheduler and `berth check` say it of a `bind: with` of a plugin that no profile"
     " has.",
     "P120": "The scheduler and `berth check` say it of a policy that is a canary or in shadow.",

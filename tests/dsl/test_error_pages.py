@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from dsl.codes import GONE
 from dsl.policytest import read_suite
-from engine.cli.explain import command
+from engine.cli import main
 from engine.policy.support import new_compiler
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ def test_every_code_has_a_page_and_every_page_a_code():
 @pytest.mark.parametrize("code", GONE)
 def test_codes_that_are_no_longer_said_are_explained(code):
     assert code not in {one.stem for one in PAGES}
-    told = CliRunner().invoke(command, [code])
+    told = CliRunner().invoke(main, ["explain", code])
     assert (told.exit_code, GONE[code] in told.output) == (0, True)
 
 
@@ -45,7 +45,6 @@ def test_page(page):
         assert (
             page.stem
             in (
-                "P118",
                 "P119",
                 "P120",
                 "P401",

@@ -14,7 +14,6 @@ from dsl.compiler import Compiler
 from dsl.functions import FUNCTIONS
 from dsl.schema import CATALOGUE, FIELDS, RESULTS
 from dsl.types import Kind, Level
-from engine.policy.support import ACTS_ON, unsupported
 
 PAGE = Path(__file__).parents[2] / "docs" / "language.md"
 KINDS = {Kind.BOOL: "condition", Kind.TEXT: "text", Kind.TIME: "time", Kind.LIST: "list of texts",
@@ -42,8 +41,7 @@ def fields_table():
         words = f": {', '.join(spec.words)}" if spec.words else ""
         where = RESULTS.get(name.partition(".")[0])
         doc = spec.doc + words + (f"; only {where}" if where else "")
-        later = "" if spec.name in ACTS_ON.fields else "; *later*"
-        yield f"| `{shown}` | {kind} | {LEVELS[spec.level]} | {missing} | {doc}{later} |"
+        yield f"| `{shown}` | {kind} | {LEVELS[spec.level]} | {missing} | {doc} |"
 
 
 def functions_table():
@@ -116,7 +114,6 @@ def test_every_recipe_is_a_policy(what, policy):
     assert policy
     result = COMPILER.compile({"a.policy": policy})
     assert result.diagnostics == ()
-    assert ("†" in what) == any(unsupported(plan) for plan in result.plans)
 
 
 if __name__ == "__main__":

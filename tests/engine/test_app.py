@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -304,6 +305,88 @@ def test_a_folder_is_a_source_too_and_seen_while_nothing_else_happens(tmp_path):
                 await asyncio.to_thread((tmp_path / "home.policy").write_text, text, "utf-8")
                 await berth.until(lambda: len(berth.bundles) == 2, seconds=3.0)
                 assert await berth.lands(berth.pod("two")) == "node-03"
+
+    run(main)
+
+
+def kept_in_the_cluster(**policies):
+    return settings_of(
+        policies={"configMap": f"{NAMESPACE}/policies", "state": f"{NAMESPACE}/berth", **policies}
+    )
+
+
+def standing(cluster):
+    """What the status ConfigMap says; None before it is there."""
+    found = [c for c in cluster.list("configmaps") if c["metadata"]["name"] == "berth-status"]
+    return json.loads(found[0]["data"]["status.json"]) if found else None
+
+
+def test_the_last_good_rules_outlive_the_process_and_a_broken_config_map():
+    async def main():
+        async with embedded() as cluster:
+            async with process(cluster, kept_in_the_cluster()) as berth:
+                assert await berth.lands(berth.pod("nginx-1")) in berth.test_nodes
+                await berth.until(lambda: (standing(cluster) or {}).get("bundle"))
+                berth.rules(BROKEN)
+                await berth.until(lambda: standing(cluster)["sources"][0]["why"])
+                (source,) = standing(cluster)["sources"]
+                assert source["source"] == "ConfigMap rules/policies"
+                assert source["state"] == "PoliciesRefused"
+                assert source["policies"] == ["home", "network"]
+                assert "did you mean" in source["why"]
+                before = berth.bundles[0].hash
+            async with process(cluster, kept_in_the_cluster()) as berth:
+                assert await berth.lands(berth.pod("nginx-2")) in berth.test_nodes
+                assert [one.hash for one in berth.bundles] == [before]
+                await berth.until(lambda: berth.refused_for("P101"))
+                assert f"bundle {before} stays in force" in berth.refused_for("P101")
+                berth.rules({"home.policy": "filter: node.name is node-02\n"})
+                await berth.until(lambda: len(berth.bundles) == 2)
+                assert await berth.lands(berth.pod("nginx-3")) == "node-02"
+
+    run(main)
+
+
+def test_a_change_that_makes_pods_wait_is_taken_back_and_said():
+    async def main():
+        settings = kept_in_the_cluster(guard={"within": "1min", "pending": 3})
+        async with embedded() as cluster, process(cluster, settings) as berth:
+            await berth.lands(berth.pod("nginx-0"))
+            berth.rules({"home.policy": "filter: node.name is nowhere\n", "network.policy": None})
+            await berth.until(lambda: len(berth.bundles) == 2)
+            names = [berth.pod(f"nginx-{number}") for number in range(1, 4)]
+            assert {await berth.lands(name) for name in names} <= berth.test_nodes
+            assert berth.bundles[2].hash == berth.bundles[0].hash
+            assert "pending pods rose from 0 to 3" in berth.refusals[-1].text
+            await berth.until(lambda: "PoliciesTakenBack" in dict(berth.events("ConfigMap")))
+            await berth.until(
+                lambda: standing(cluster)["sources"][0]["state"] == "PoliciesTakenBack"
+            )
+
+    run(main)
+
+
+def test_config_maps_of_a_selector_are_sources_and_leave_with_their_label():
+    async def main():
+        sources = [
+            {"configMap": f"{NAMESPACE}/policies"},
+            {"selector": "policies=yes", "namespace": NAMESPACE},
+        ]
+        settings = settings_of(policies={"sources": sources})
+        async with embedded() as cluster, process(cluster, settings) as berth:
+            await berth.until(lambda: berth.bundles)
+            for name in ("one", "two"):
+                labels = {"name": name, "labels": {"policies": "yes"}}
+                data = {f"{name}.policy": "filter: node.name is node-02\n"}
+                cluster.create(
+                    "configmaps", {"metadata": labels, "data": data}, namespace=NAMESPACE
+                )
+            await berth.until(lambda: len(berth.bundles[-1].plans) == 4)
+            assert await berth.lands(berth.pod("redis")) == "node-02"
+            gone = {"metadata": {"labels": {"policies": None}}}
+            cluster.patch("configmaps", "one", gone, namespace=NAMESPACE)
+            await berth.until(lambda: len(berth.bundles[-1].plans) == 3)
+            assert "rules/two/two.policy" in berth.bundles[-1].files
 
     run(main)
 

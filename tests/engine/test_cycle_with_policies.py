@@ -16,9 +16,9 @@ from engine.cycle import decide
 from engine.framework.profile import Profile, Weighted
 from engine.framework.runtime import Framework
 from engine.plugins.registry import default_plugins
+from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.policy.chain import worlds_of
 from engine.policy.plugin import PolicyPlugin
-from engine.policy.reloader import Bundle, compile_at_once, compile_settings
 from tests.builders import make_node, make_pod
 from tests.effort import examples
 

@@ -88,13 +88,42 @@ def test_it_is_alive_from_the_start_and_ready_once_it_can_schedule():
             )
             assert 'berth_metric_series{metric="bandwidth"} 6' in text.splitlines()
             served.rules({"home.policy": "filter: nonsense\n"})
-            await served.until(lambda: served.refusals)
+            await served.until(lambda: len(served.refusals) == 2)
             _, text = await served.get("/metrics")
             lines = text.splitlines()
-            assert "berth_policy_source_refused 1" in lines
+            assert 'berth_policy_source_refused{source="ConfigMap rules/policies"} 1' in lines
             assert "berth_policies 2" in lines
             assert "scheduler_pod_scheduling_attempts_count 1" in lines
             assert (await served.get("/readyz"))[0] == 200, "the old ones are in force"
+            served.stop.set()
+            await served.task
+
+    run(main)
+
+
+def test_who_waits_in_permit_and_what_is_tried_in_shadow_are_shown():
+    files = {
+        "wait.policy": 'permit: pod.name is late -> wait 10m until false message "not yet"\n',
+        "tried.policy": "mode: shadow\nfilter: node.label none\n",
+    }
+
+    async def main():
+        async with embedded(files=files) as cluster:
+            served = Served(cluster, settings_of(cluster), cluster.kubeconfig())
+            await served.until_told("/readyz", (200, "ok"))
+            assert await served.lands(served.pod("redis"))
+            served.pod("late")
+            await served.until(lambda: len(served.app.scheduler.permits))
+            status = json.loads((await served.get("/statusz?format=json"))[1])
+            assert status["pending"]["waiting"] == 1
+            late = status["waitingInPermit"]["default/late"]
+            assert late["for"] == "not yet (wait.policy:1)"
+            assert late["node"] == served.app.cache.node_of(next(iter(served.app.cache.waiting)))
+            assert status["shadow"]["tried"].startswith("of 2 pods: would have rejected the node")
+            lines = (await served.get("/metrics"))[1].splitlines()
+            assert 'scheduler_pending_pods{queue="waiting"} 1' in lines
+            shadow = 'outcome="rejected",policy="tried.policy",line="2"'
+            assert f"berth_shadow_outcomes_total{{{shadow}}} 2" in lines
             served.stop.set()
             await served.task
 

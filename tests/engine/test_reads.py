@@ -15,7 +15,6 @@ import pytest
 from dsl.schema import FIELDS
 from dsl.types import Kind, Level
 from engine.embedded.resources import BY_PLURAL
-from engine.policy.support import ACTS_ON
 from tests.engine.test_app import embedded, process, run, settings_of
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -66,12 +65,8 @@ def text_of(spec):
 
 
 #: Gangs, quotas and preemption have tests of their own.
-ENGINES = ("group.", "quota.", "it.quota.", "victims.")
-AVAILABLE = [
-    spec
-    for spec in FIELDS.values()
-    if spec.name in ACTS_ON.fields and not spec.name.startswith(ENGINES)
-]
+ENGINES = ("group.", "pod.group", "it.group", "quota.", "it.quota.", "victims.")
+AVAILABLE = [spec for spec in FIELDS.values() if not spec.name.startswith(ENGINES)]
 #: A few fields a file, as each file has a budget of its own.
 FILES = {"seen.policy": "score: 100*node.cpu.free/node.cpu.allocatable\n"}
 for number, spec in enumerate(AVAILABLE):
@@ -229,8 +224,6 @@ EXPECTED = dict(one.rsplit(" ", 1) for one in re.split(r", |\n", VALUES.strip())
     "node.heartbeat": at(minutes=1),
     "it.started_at": at(hours=2),
     "it.finished_at": at(minutes=20),
-    "pod.group": "g",
-    "it.group": "1",
 }
 
 

@@ -97,8 +97,10 @@ class FakeEdge:
 class World(Lab):
     """A lab with a server that answers as it is told."""
 
-    def __init__(self, files=None, *, nodes=("n1",), framework=True, rules=None, in_tree=None):
-        cache = Cache()
+    def __init__(
+        self, files=None, *, nodes=("n1",), framework=True, rules=None, in_tree=None, cache=None
+    ):
+        cache = cache or Cache()
         self.edge = FakeEdge()
         self.framework = rules or chain({} if files is None else files, in_tree=in_tree)
         self.samples = Samples(cache).serve(self.framework)

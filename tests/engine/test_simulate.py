@@ -21,7 +21,7 @@ from engine.config import Settings
 from engine.cycle import conclude
 from engine.framework.decision import Placed
 from engine.objects import Namespace, PersistentVolume, StorageClass, from_builtins
-from engine.policy.reloader import Bundle, compile_at_once, compile_settings
+from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.scheduler import going
 from engine.signals.store import Series, SignalStore
 from engine.simulate.journal import Recorder, replay

@@ -10,10 +10,10 @@ from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.interface import Permitted, Points, Reserved
 from engine.framework.profile import Weighted
 from engine.framework.status import Code, Status, unschedulable
-from engine.objects import PersistentVolume, from_builtins
+from engine.objects import PersistentVolume, PodGroup, from_builtins
 from engine.plugins.registry import default_plugins
 from engine.queue import SubQueue
-from engine.telemetry import Count
+from engine.telemetry import PERMIT_SECONDS, Count
 from engine.waiting import MOST_WAITING, TESTS_A_SLICE
 from tests.builders import make_node, make_pod
 from tests.engine.policy.builders import chain
@@ -89,6 +89,8 @@ async def test_when_the_time_is_up_the_rule_says_what_follows(then, binds):
     assert made.scheduler.permits.due == 60.0
     made.clock.advance(1.0)
     await made.turn()
+    result = "Success" if binds else "UnschedulableAndUnresolvable"
+    assert made.telemetry.value(PERMIT_SECONDS, result) == 1
     assert made.edge.binds == binds
     assert told(made, "FailedScheduling") == ([] if binds else [f"{REFUSED}{rule} (p.policy:1)"])
     assert (made.assigned() is None) == (not binds)
@@ -119,6 +121,28 @@ async def test_another_pod_that_gets_a_node_is_what_some_wait_for():
     made.comes("b", labels={"held": "yes"})
     await made.turn()
     assert sorted(made.edge.binds) == [("a", "n1"), ("b", "n1")]
+
+
+@in_a_loop
+async def test_members_of_a_group_wait_for_each_other_by_a_rule():
+    made = world(
+        "permit: group.name is present -> wait 60s until group.reserved >= group.min_member"
+        ' message "{group.reserved} of {group.min_member}, {group.waiting} wait"\n'
+    )
+    group = {"metadata": {"name": "g", "namespace": "default"}, "spec": {"minMember": 3}}
+    made.cache.set_object(from_builtins(PodGroup, group))
+    labels = {"scheduling.x-k8s.io/pod-group": "g"}
+    for name in ("a", "b"):
+        made.comes(name, labels=labels)
+        await made.turn()
+    assert made.edge.binds == []
+    assert told(made, "WaitingOnPermit") == [
+        f"waits on node n1, 60 s at most: {words} (p.policy:1)"
+        for words in ("1 of 3, 0 wait", "2 of 3, 1 wait")
+    ]
+    made.comes("c", labels=labels)
+    await made.turn()
+    assert sorted(made.edge.binds) == [("a", "n1"), ("b", "n1"), ("c", "n1")]
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-import policies
 from dsl.parser.build import StatementReader
-from engine.policy.support import new_compiler, unsupported
+from engine.policy.support import new_compiler
 from engine.policytests.running import Runner
 
 ROOT = Path(__file__).parents[2]
@@ -29,37 +28,20 @@ examples/cookbook` runs. The first line says where somebody has asked for it. Co
 what the lines mean is told in [the language](language.md), and [the bundled policies](policies.md)
 can be taken with `use`. The test of a policy says more about it than its description.
 
-† A running scheduler of this version refuses these; they are checked and tested like the others.
-
 This page is made from the files, by `python -m tests.examples.test_cookbook`.
 """
-
-
-#: Policies, bundled and of the cookbook, that `berth check` refuses until more is acted on.
-LATER: list[str] = []
-
-
-def test_what_is_not_run_yet_is_listed():
-    bundled = [ROOT / "policies" / f"{name}.policy" for name in policies.names()]
-    assert sorted(path.stem for path in (*bundled, *POLICIES) if mark(path)) == LATER
 
 
 def page():
     yield HEAD
     yield "| policy | what it does |\n| --- | --- |"
-    yield from (f"| [{path.stem}](#{path.stem}){mark(path)} | {told(path)} |" for path in POLICIES)
+    yield from (f"| [{path.stem}](#{path.stem}) | {told(path)} |" for path in POLICIES)
     for path in POLICIES:
         yield f"\n## {path.stem}\n\n```policy\n{path.read_text('utf-8').rstrip()}\n```"
 
 
 def told(path):
     return re.search('^description: "(.*)"$', path.read_text("utf-8"), re.MULTILINE)[1]
-
-
-def mark(path):
-    """What a running scheduler of this version refuses has a sign."""
-    plans = COMPILER.compile({path.name: path.read_text("utf-8")}).plans
-    return " †" if any(unsupported(plan) for plan in plans) else ""
 
 
 def rewrite():

@@ -19,7 +19,6 @@ from engine.cli import main
 from engine.config import (
     BerthDocument,
     MetricSection,
-    PolicyOverride,
     SchedulerDocument,
     Settings,
     load,
@@ -29,6 +28,7 @@ from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.plugins.registry import DEFAULT_WEIGHTS, default_plugins
 from engine.policy.support import new_compiler
+from engine.policysections import PolicyOverride
 from engine.policytests.running import Runner
 from engine.telemetry import Count
 from tests.builders import make_node, make_pod

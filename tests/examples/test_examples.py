@@ -24,8 +24,8 @@ from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.profile import Profile
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import default_plugins
+from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.policy.chain import framework_of, worlds_of
-from engine.policy.reloader import Bundle, compile_at_once, compile_settings
 from engine.policy.support import new_compiler
 from tests.builders import make_node, pod_object
 

@@ -32,7 +32,7 @@ WEIGHTS = {
 }  # fmt: skip
 ROUNDS = 6
 #: What only a chain, or a later version, can say of a bundled policy or of the cookbook.
-ELSEWHERE = ("P104", "P107", "P118")
+ELSEWHERE = ("P104", "P107")
 GOALS = {"findings kept": 90, "right fixes kept": 80, "fixes that parse and cure": 100}
 #: What a plan says of its text and not of its meaning.
 ASIDE = {"source", "span", "text", "hash", "name_span", "line", "id", "used"}

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from engine.cli import main
 from engine.config import load
-from engine.policy.reloader import Bundle, Refusal, compile_at_once, compile_settings
+from engine.policy.reloader import Bundle, compile_at_once, compile_settings
 from engine.policy.support import new_compiler
 
 GOOD = "filter: node.label a=b\n"
@@ -40,24 +40,7 @@ def found(*args):
     return [(one["code"], one["severity"], one["line"]) for one in told]
 
 
-# ---- what cannot run yet
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "said"),
-    [("permit: group.waiting > 1 -> reject\n", 1, "`group.waiting`")],
-)
-def test_what_a_scheduler_cannot_run_yet_is_an_error(text, line, said, file):
-    name = file("a.policy", text)
-    result = check(name)
-    assert result.exit_code == 1
-    assert result.stderr.endswith("1 error, 0 warnings\n")
-    assert said in result.stdout
-    assert "  = help: " in result.stdout
-    assert found(name) == [("P118", "error", line)]
-    refused = compile_at_once(COMPILER, {name: text}, compile_settings(load(None).berth))
-    assert isinstance(refused, Refusal)
-    assert [one.code for one in refused.diagnostics] == ["P118"]
+# ---- plugins that are not there
 
 
 def test_a_policy_that_is_off_is_loaded(file):

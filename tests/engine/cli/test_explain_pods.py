@@ -132,6 +132,28 @@ def test_labels_that_a_pod_wants_are_told_with_those_that_a_node_has(tmp_path):
     assert nearly("affine") == f"{reason} (it wants disk In [ssd, nvme], disk is hdd)"
 
 
+def test_a_member_is_told_whether_its_gang_can_start(tmp_path):
+    (tmp_path / "p.policy").write_text("gang: by pod.label[job] min 3\n")
+
+    def told(*members):
+        manifests = [node("n1", "2"), *members]
+        for one in members:
+            one["metadata"]["labels"] = {"job": "j"}
+        (tmp_path / "all.yaml").write_text(yaml.safe_dump_all(manifests))
+        files = ("-f", str(tmp_path / "all.yaml"), "--policies", str(tmp_path / "p.policy"))
+        words = ["explain", "pod", "m-1", "--format", "json", *files]
+        return json.loads(CliRunner().invoke(main, words).stdout)["gang"]
+
+    head = "It is of a gang (p.policy:1). j: the pod, and 0 bound, 0 assumed,"
+    alone = "gang j has 1 of the 3 members that it needs"
+    assert told(pod("m-1", "1")) == f"{head} 0 pending; 3 are needed: {alone}."
+    three = [pod(f"m-{number}", "1") for number in (1, 2, 3)]
+    little = "gang j: 2 of the 3 members that it needs fit"
+    assert told(*three) == f"{head} 2 pending; 3 are needed: {little}."
+    three = [pod(f"m-{number}", "500m") for number in (1, 2, 3)]
+    assert told(*three) == f"{head} 2 pending; 3 are needed: they can start together."
+
+
 def test_a_node_that_is_asked_about_is_told_wherever_it_comes(explained):
     text = explained("pod", "web-big", "--most", "1", "--node", "n4")
     assert "n4 but for TaintToleration" in text

@@ -9,6 +9,7 @@ import yaml
 from click.testing import CliRunner
 
 from engine.cli import main
+from engine.kube.resources import KINDS
 
 FOLDER = Path(__file__).parents[3] / "deploy/kustomize"
 MONITORING = FOLDER / "components/prometheus-operator/monitoring.yaml"
@@ -46,3 +47,17 @@ def test_an_image_that_no_node_can_pull_is_not_put_into_a_cluster():
     done = CliRunner().invoke(main, ["install"])
     assert done.exit_code == 2
     assert "--image is needed" in done.output
+
+
+def test_the_role_has_every_kind_that_is_watched():
+    [role] = [one for one in printed() if one["kind"] == "ClusterRole"]
+    may = {
+        (group, resource)
+        for rule in role["rules"]
+        if {"list", "watch"} <= set(rule["verbs"])
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    paths = [kind.path.split("/") for kind in KINDS]
+    watched = {("" if path[1] == "api" else path[2], path[-1]) for path in paths}
+    assert watched <= may

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dsl.schema import FIELDS
 from engine.cache import Cache
 from engine.cycle import decide
 from engine.explain.rules import rules_of
@@ -16,7 +17,6 @@ from engine.framework.decision import Placed
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.status import Code
 from engine.objects import Namespace, from_builtins
-from engine.policy.support import ACTS_ON
 from engine.policy.waking import events_of_reads
 from tests.builders import make_node, make_pod
 from tests.effort import examples
@@ -345,12 +345,12 @@ def test_what_a_rule_reads_says_what_wakes_its_pods(read, happened):
     assert any(event.matches(ClusterEvent(Resource.NODE, Action.ADD)) for event in registered)
 
 
-OUTCOMES = [name for name in ACTS_ON.fields if name.startswith("victims.")]
+OUTCOMES = [name for name in FIELDS if name.startswith("victims.")]
 #: Fields that never change while their object is there, and outcomes of a cycle.
 FIXED = ("node.name", "node.created", "score", "score.total", *OUTCOMES)
 
 
-@pytest.mark.parametrize("name", sorted(ACTS_ON.fields))
+@pytest.mark.parametrize("name", sorted(FIELDS))
 def test_every_field_that_may_change_wakes(name):
     awoken = names(events_of_reads(frozenset({name}))) - {"Node/Add"}
     assert bool(awoken) != (name in FIXED)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from engine.app import signal_spec
 from engine.clock import ManualClock
 from engine.config import BerthDocument
 from engine.objects import ConfigMap, ObjectMeta
-from engine.policy.reloader import (
-    Bundle,
-    Listener,
-    Refusal,
-    Reloader,
-    compile_at_once,
-    compile_settings,
+from engine.policy.bundle import Bundle, Refusal, compile_at_once, compile_settings
+from engine.policy.reloader import Listener, Reloader
+from engine.policy.sources import (
+    ConfigMapSource,
+    FolderSource,
+    SelectedSources,
+    Source,
+    policies_in,
 )
-from engine.policy.sources import ConfigMapSource, FolderSource
 from engine.signals.spec import SignalSpec
 from tests.engine.policy.builders import compiled, compiler
 
@@ -24,6 +26,7 @@ GOOD = {"a.policy": "filter: node.label test=test\n"}
 OTHER = {"a.policy": "filter: node.label test=other\n"}
 BROKEN = {"a.policy": "filter: node.lable test=test\n"}
 SLOW = 0.0005
+ONLY = Source("folder x")
 
 
 class TickingClock(ManualClock):
@@ -46,7 +49,6 @@ class World:
         self.there = 3, 10
         self.lacks = ()
         self.reloader = Reloader(
-            "folder x",
             compiler(),
             compile_settings(BerthDocument.model_validate(berth)),
             Listener(
@@ -60,15 +62,17 @@ class World:
             self.clock,
             lambda: self.there,
         )
+        self.reloader.expect(ONLY)
 
     def _accepted(self, bundle):
         # The new bundle is compared with the one in force while it is put in force.
         self.told.append((bundle, bundle.changed_since(self.reloader.bundle)))
 
-    def _refused(self, refusal):
+    def _refused(self, source, refusal):
+        assert source == ONLY
         self.told.append(refusal)
 
-    def _mended(self, bundle):
+    def _mended(self, source, bundle):
         self.told.append(("mended", bundle.hash))
 
     def _costly(self, bundle, found):
@@ -79,7 +83,7 @@ class World:
         return self.worked()
 
     def offer(self, files):
-        self.reloader.offer(files)
+        self.reloader.offer(ONLY, files)
         return self.worked()
 
     def worked(self):
@@ -108,7 +112,7 @@ def test_a_broken_file_keeps_the_last_good_bundle_of_all_files():
     (refusal,) = world.offer({**BROKEN, "b.policy": "score: 1\n"})
     assert isinstance(refusal, Refusal)
     assert world.text == GOOD
-    assert world.reloader.refusal is refusal
+    assert world.reloader.refusal_of(ONLY) is refusal
     assert refusal.summary.startswith("folder x was refused: a.policy:1:9: P")
     assert "\n" not in refusal.summary
     assert " --> a.policy:1:9" in refusal.text
@@ -156,7 +160,7 @@ def test_a_refusal_is_told_once_and_again_after_it_was_mended():
     assert len(world.offer(BROKEN)) == 1
     assert world.offer(BROKEN) == []
     assert len(world.offer(GOOD)) == 1
-    assert world.reloader.refusal is None
+    assert world.reloader.refusal_of(ONLY) is None
     assert len(world.offer(BROKEN)) == 1
     (other,) = world.offer({"a.policy": "filter: node.labelle test=test\n"})
     assert isinstance(other, Refusal)
@@ -175,7 +179,7 @@ def test_mended_by_going_back_to_what_is_in_force_says_so_and_forgets_the_refusa
     ((bundle, _),) = world.offer(GOOD)
     world.offer(BROKEN)
     assert world.offer(GOOD) == [("mended", bundle.hash)]
-    assert world.reloader.refusal is None
+    assert world.reloader.refusal_of(ONLY) is None
 
 
 def test_a_source_that_is_gone_or_emptied_keeps_its_rules():
@@ -201,7 +205,7 @@ def test_a_file_of_comments_is_a_file():
 def test_an_edit_while_compiling_starts_again_with_it():
     world = World()
     many = {f"p{n}.policy": "filter: node.label test=test\n" * 5 for n in range(5)}
-    world.reloader.offer(many)
+    world.reloader.offer(ONLY, many)
     assert world.reloader.step(world.clock.monotonic()), "one step only"
     ((bundle, _),) = world.offer(GOOD)
     assert dict(bundle.files) == GOOD
@@ -209,7 +213,7 @@ def test_an_edit_while_compiling_starts_again_with_it():
 
 def test_a_source_that_goes_while_compiling_is_not_put_in_force():
     world = World()
-    world.reloader.offer(GOOD)
+    world.reloader.offer(ONLY, GOOD)
     assert world.reloader.step(world.clock.monotonic())
     (gone,) = world.offer(None)
     assert isinstance(gone, Refusal)
@@ -220,7 +224,7 @@ def test_slices_end_at_the_deadline_and_add_up_to_the_same_bundle():
     clock = TickingClock()
     world = World(clock)
     files = {f"p{n}.policy": "filter: node.label test=test\n" * 20 for n in range(10)}
-    world.reloader.offer(files)
+    world.reloader.offer(ONLY, files)
     slices, longest = 0, 0.0
     while True:
         started = clock._monotonic
@@ -360,7 +364,8 @@ def test_a_bundle_can_be_made_again_from_its_files(text):
 
 
 def config_map(data, **meta):
-    return ConfigMap(ObjectMeta(name="rules", namespace="berth", uid="u1", **meta), data)
+    meta = {"name": "rules", "namespace": "berth", "uid": "u1", **meta}
+    return ConfigMap(ObjectMeta(**meta), data)
 
 
 class Offers(list):
@@ -434,6 +439,35 @@ def test_a_config_map_that_is_missing_gone_or_unreadable_is_no_source():
     assert offers == [None, {"a.policy": "score: 1"}, None, None]
 
 
+def test_a_selection_is_a_source_for_each_config_map_and_the_last_one_is_missed():
+    offers, left = {}, []
+
+    def made(namespace, name):
+        if name == "named":
+            return None
+        offers[name] = Offers()
+        return ConfigMapSource(namespace, name, offers[name])
+
+    selected = SelectedSources(made, lambda source: left.append(source.title))
+    one, two, named = (config_map({"x.policy": "score: 1"}, name=n) for n in ("1", "2", "named"))
+    for each in (one, two, named):
+        selected.on_add(each)
+    selected.on_synced()
+    selected.on_update(two, config_map({"x.policy": "score: 2"}, name="2"))
+    assert offers == {
+        "1": [{"x.policy": "score: 1"}],
+        "2": [{"x.policy": n} for n in ("score: 1", "score: 2")],
+    }
+    selected.on_delete(one)
+    selected.on_delete(named)
+    assert left == ["ConfigMap berth/1"]
+    selected.on_delete(two)
+    assert left == ["ConfigMap berth/1"]
+    assert offers["2"][-1] is None
+    selected.on_add(two)
+    assert offers["2"][-1] == {"x.policy": "score: 1"}
+
+
 # ---- a folder ------------------------------------------------------------------------------------
 
 
@@ -478,6 +512,29 @@ def test_a_folder_that_goes_empty_and_comes_back(tmp_path):
     (path / "a.policy").rename(path / "b.policy")
     look(source, clock)
     assert offers[1:] == [{}, {"a.policy": b""}, {"b.policy": b""}]
+
+
+def test_files_of_two_versions_of_a_folder_are_never_mixed(tmp_path, monkeypatch):
+    for version in ("1", "2"):
+        (tmp_path / version).mkdir()
+        for name in ("a.policy", "b.policy"):
+            (tmp_path / version / name).write_text(f"score: {version}\n", "utf-8")
+    mounted = tmp_path / "mounted"
+    mounted.mkdir()
+    (mounted / "..data").symlink_to(tmp_path / "1")
+    for name in ("a.policy", "b.policy"):
+        (mounted / name).symlink_to(Path("..data") / name)
+    read, turns = Path.read_bytes, [str(tmp_path / "2")]
+
+    def read_and_turn(path):
+        found = read(path)
+        if turns:
+            (mounted / "..new").symlink_to(turns.pop())
+            (mounted / "..new").rename(mounted / "..data")
+        return found
+
+    monkeypatch.setattr(Path, "read_bytes", read_and_turn)
+    assert policies_in(mounted) == dict.fromkeys(("a.policy", "b.policy"), b"score: 2\n")
 
 
 def test_bytes_that_are_no_text_are_refused_with_the_file(tmp_path):

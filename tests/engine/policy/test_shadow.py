@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from engine.clock import ManualClock
 from engine.framework.podinfo import make_pod_info
 from engine.objects import OwnerReference
+from engine.policy.bundle import Refusal
 from engine.policy.chain import worlds_of
-from engine.policy.reloader import Refusal
 from engine.policy.shadow import MOST_SAVED, SHARE, Shadow
 from engine.policy.shares import in_force, in_shadow
 from engine.queue import SubQueue

@@ -11,8 +11,8 @@ from engine.framework.effects import set_on_pod
 from engine.framework.interface import Points
 from engine.framework.profile import Profile, Weighted
 from engine.plugins.registry import default_plugins
+from engine.policy.bundle import compile_at_once, compile_settings
 from engine.policy.chain import framework_of, worlds_of
-from engine.policy.reloader import compile_at_once, compile_settings
 from engine.queue import SubQueue
 from engine.telemetry import ATTEMPTS
 from tests.builders import make_node

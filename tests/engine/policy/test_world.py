@@ -16,7 +16,6 @@ from engine.framework.podinfo import make_pod_info
 from engine.framework.workloads import owned_by, workload_of
 from engine.objects import Namespace, Node, OwnerReference, Pod, from_builtins
 from engine.policy.images import ImageIndex
-from engine.policy.support import ACTS_ON
 from engine.policy.world import (
     DEFAULT_GPUS,
     PodSubject,
@@ -29,9 +28,7 @@ from tests.builders import make_node, make_pod, pod_object
 
 #: What is known of the outcome is given to actions, not read of the world.
 AVAILABLE = {
-    spec.name: spec
-    for spec in FIELDS.values()
-    if spec.name in ACTS_ON.fields and spec.name.partition(".")[0] not in RESULTS
+    spec.name: spec for spec in FIELDS.values() if spec.name.partition(".")[0] not in RESULTS
 }
 GIB = 1 << 30
 NOON = datetime(2025, 3, 1, 12, 34, tzinfo=ZoneInfo("UTC")).timestamp()

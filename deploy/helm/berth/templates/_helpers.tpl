@@ -34,7 +34,12 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- define "berth.config" -}}
 {{- $own := dict "resourceName" (include "berth.lease" .) "resourceNamespace" (include "berth.leaseNamespace" .) }}
 {{- $election := dict "leaderElection" $own }}
-{{- $source := dict "policies" (dict "configMap" (printf "%s/%s" .Release.Namespace .Values.policies.configMap)) }}
+{{- $named := printf "%s/%s" .Release.Namespace .Values.policies.configMap }}
+{{- $state := printf "%s/%s" .Release.Namespace (include "berth.name" .) }}
+{{- $source := dict "policies" (dict "configMap" $named "state" $state) }}
+{{- if dig "policies" "sources" nil .Values.berth }}
+{{- $source = dict "policies" (dict "state" $state) }}
+{{- end }}
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 {{ toYaml (mustMergeOverwrite $election (deepCopy .Values.scheduler)) }}

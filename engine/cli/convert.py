@@ -1,0 +1,228 @@
+"""`berth convert`: the configuration of another scheduler as one for Berth, policies included.
+
+What is not the same afterwards is said on stderr, and in the policies that it is about.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import yaml
+
+from engine.cli.conversions import Converted, convert
+
+_VERSIONS: Final = ("v1", "v1beta3")
+_GROUP: Final = "kubescheduler.config.k8s.io"
+_API: Final = "policies"
+_SORT: Final = "queueSort"
+
+
+@dataclass(slots=True)
+class _Found:
+    """What becomes of a configuration."""
+
+    scheduler: dict[str, Any]
+    policies: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Scheduler name, empty for all profiles -> name of a file -> its text."""
+    lost: list[str] = field(default_factory=list)
+    prometheus: str = ""
+
+
+@click.command("convert", help="Turn a KubeSchedulerConfiguration into one for Berth.")
+@click.argument("source", metavar="FILE", type=click.Path(path_type=Path))
+@click.option(
+    "-o", "output", metavar="DIR", type=click.Path(path_type=Path),
+    help="Write config.yaml and the policies there instead of printing them.",
+)  # fmt: skip
+def command(source: Path, output: Path | None) -> None:
+    """Plugins of others become policies; those of the stock scheduler stay as they are."""
+    found = converted(source)
+    config = config_of(found)
+    _check(source, config, found)
+    if output is None:
+        click.echo(_as_text([*config, *config_maps_of(found)]), nl=False)
+    else:
+        _write(output, config, found)
+    for one in found.lost:
+        click.echo(f"not the same: {one}", err=True)
+
+
+def converted(source: Path) -> _Found:
+    """What becomes of a file.
+
+    Raises:
+        click.ClickException: it is not such a configuration.
+    """
+    try:
+        documents = [one for one in yaml.safe_load_all(source.read_text("utf-8")) if one]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as failed:
+        raise click.ClickException(f"{source}: cannot be read: {failed}") from failed
+    of = [one for one in documents if isinstance(one, dict)]
+    known = [f"{_GROUP}/{version}" for version in _VERSIONS]
+    if len(of) != 1 or of[0].get("apiVersion") not in known:
+        raise click.ClickException(
+            f"{source}: expected one KubeSchedulerConfiguration of {' or '.join(known)}"
+        )
+    found = _Found({**of[0], "apiVersion": known[0], "kind": "KubeSchedulerConfiguration"})
+    if found.scheduler.pop("extenders", None):
+        found.lost.append("extenders: they are not called; a policy or a plugin takes their place")
+    for profile in found.scheduler.get("profiles") or ():
+        _profile(profile, found)
+    return found
+
+
+def _profile(profile: dict[str, Any], found: _Found) -> None:
+    """Takes plugins that Berth does not have out of a profile and puts policies in their place."""
+    from engine.plugins.registry import is_in_tree
+
+    name = profile.get("schedulerName", "default-scheduler")
+    points: dict[str, dict[str, Any]] = profile.get("plugins") or {}
+    configs: list[dict[str, Any]] = profile.get("pluginConfig") or []
+    args = {one["name"]: one.get("args") or {} for one in configs}
+    weights: dict[str, int] = {}
+    sorts: set[str] = set()
+    for point, plugins in points.items():
+        for one in plugins.get("enabled") or ():
+            weights[one["name"]] = max(weights.get(one["name"], 0), one.get("weight") or 0)
+            if point == _SORT:
+                sorts.add(one["name"])
+    foreign = [one for one in dict.fromkeys([*weights, *args]) if not is_in_tree(one)]
+    for plugin in foreign:
+        of = "" if plugin in sorts else name
+        _plugin(plugin, args.get(plugin, {}), weights.get(plugin, 0), of, found)
+    _without(points, configs, foreign)
+    if not configs:
+        profile.pop("pluginConfig", None)
+    if not points:
+        profile.pop("plugins", None)
+
+
+def _plugin(plugin: str, args: dict[str, Any], weight: int, profile: str, found: _Found) -> None:
+    made = convert(plugin, args) or Converted("", ("no policy is known for it",))
+    found.lost += [f"{plugin}: {one}" for one in made.lost]
+    found.prometheus = made.prometheus or found.prometheus
+    if made.use:
+        line = f"use {made.use}{f' weight {weight}' if weight > 1 else ''}\n"
+        # Not the name of the policy that is used: a file is a policy, too.
+        file = f"plugin-{plugin.lower()}.policy"
+        lost = "".join(f"# {one}\n" for one in made.lost)
+        found.policies.setdefault(profile, {})[file] = f"# For the plugin {plugin}.\n{lost}{line}"
+
+
+def _without(
+    points: dict[str, dict[str, Any]], configs: list[dict[str, Any]], plugins: list[str]
+) -> None:
+    configs[:] = [one for one in configs if one["name"] not in plugins]
+    for point, of in list(points.items()):
+        enabled = of.get("enabled") or []
+        kept = [one for one in enabled if one["name"] not in plugins]
+        if point == _SORT and len(kept) < len(enabled):
+            # A policy sorts in its place, and Berth's own sort must be there to give way.
+            of.pop("disabled", None)
+        of["enabled"] = kept
+        for key in [key for key in ("enabled", "disabled") if not of.get(key)]:
+            of.pop(key, None)
+        if not of:
+            del points[point]
+
+
+# ---- what comes out -----------------------------------------------------------------------------
+
+
+def config_of(found: _Found) -> list[dict[str, Any]]:
+    """The two documents of a configuration, with policies in ConfigMaps."""
+    berth: dict[str, Any] = {"apiVersion": "berth.dev/v1", "kind": "BerthConfiguration"}
+    profiles = found.scheduler.get("profiles") or [{}]
+    names = [one.get("schedulerName", "default-scheduler") for one in profiles]
+    if len(names) == 1:
+        everything = {**found.policies.pop("", {}), **found.policies.pop(names[0], {})}
+        found.policies = {"": everything} if everything else {}
+    if list(found.policies) == [""]:
+        berth["policies"] = {"configMap": f"berth-system/{_API}"}
+    elif found.policies:
+        berth["policies"] = {"sources": [_source(name) for name in sorted(found.policies)]}
+    if found.prometheus:
+        berth["prometheus"] = {"url": found.prometheus}
+    return [found.scheduler, berth]
+
+
+def _source(profile: str) -> dict[str, Any]:
+    of = {"profiles": [profile]} if profile else {}
+    return {"configMap": f"berth-system/{_name(profile)}", **of}
+
+
+def _name(profile: str) -> str:
+    return f"{_API}-{profile}" if profile else _API
+
+
+def config_maps_of(found: _Found) -> list[dict[str, Any]]:
+    """The ConfigMaps that the configuration names."""
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": _name(profile), "namespace": "berth-system"},
+            "data": files,
+        }
+        for profile, files in sorted(found.policies.items())
+    ]
+
+
+def _check(source: Path, config: list[dict[str, Any]], found: _Found) -> None:
+    """Tries what came out as a start would; what cannot run is lost, not hidden."""
+    from engine.config import BerthDocument, ConfigError, SchedulerDocument, parse
+    from engine.policy.bundle import Refusal, compile_at_once, compile_settings, in_a_line
+    from engine.policy.support import new_compiler
+
+    try:
+        parse(str(source), SchedulerDocument, config[0])
+        berth = parse(str(source), BerthDocument, config[1])
+    except ConfigError as wrong:
+        raise click.ClickException(str(wrong)) from wrong
+    files = {
+        f"berth-system/{_name(profile)}/{name}" if len(found.policies) > 1 else name: text
+        for profile, texts in found.policies.items()
+        for name, text in texts.items()
+    }
+    made = compile_at_once(new_compiler(), files, compile_settings(berth))
+    if isinstance(made, Refusal):
+        found.lost += [in_a_line(one) for one in made.diagnostics if one.is_error]
+
+
+class _Dumper(yaml.SafeDumper):
+    """Policies as blocks, so that they can be read."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _as_text(documents: list[dict[str, Any]]) -> str:
+    return str(yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=1000))
+
+
+def _write(folder: Path, config: list[dict[str, Any]], found: _Found) -> None:
+    """The configuration as a file and the policies as folders beside it."""
+    policies = config[1].get("policies", {})
+    for source in policies.get("sources", [policies] if policies else []):
+        name = source.pop("configMap").partition("/")[2]
+        source["dir"] = str(folder / name)
+    try:
+        for profile, files in found.policies.items():
+            (folder / _name(profile)).mkdir(parents=True, exist_ok=True)
+            for name, text in files.items():
+                (folder / _name(profile) / name).write_text(text, encoding="utf-8")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.yaml").write_text(_as_text(config), encoding="utf-8")
+    except OSError as failed:
+        raise click.ClickException(f"{folder}: cannot be written: {failed.strerror}") from failed
+    click.echo(
+        f"{folder / 'config.yaml'} and {sum(map(len, found.policies.values()))} policies", err=True
+    )

@@ -1,0 +1,110 @@
+"""The gang of a pod: whether it may start, and where its members fit together.
+
+Planned as a scheduler plans it, on a cluster that changes meanwhile and is as it was afterwards.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.cache import Cache
+from engine.collective.gangs import why_stopped, why_unfit
+from engine.framework.gang import Membership
+from engine.framework.podinfo import PodInfo
+from engine.framework.runtime import Framework
+from engine.framework.snapshot import CodeColumn, Snapshot
+from engine.planning import Rehearsal, plan
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A gang: how many other members have a node, and those that do not, the pod first."""
+
+    gang: Membership
+    bound: int
+    assumed: int
+    pods: tuple[PodInfo, ...]
+
+    @property
+    def reserved(self) -> int:
+        """Members that have a node, but for the pod."""
+        return self.bound + self.assumed
+
+    @property
+    def wanted(self) -> int:
+        """So many have to get a node now for the gang to start, or to wait for the others."""
+        needed = self.gang.minimum * (1.0 - self.gang.tolerance)
+        return max(1, math.ceil(needed - self.reserved))
+
+    def __str__(self) -> str:
+        counts = f"{self.bound} bound, {self.assumed} assumed, {len(self.pods) - 1} pending"
+        return f"{self.gang.name}: the pod, and {counts}; {self.gang.minimum:g} are needed"
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where the pod may be when its gang starts, by rows, and why it is nowhere else.
+
+    `never` says that it is not even tried.
+    """
+
+    rows: frozenset[int]
+    reason: str
+    never: bool = False
+
+
+def group_of(
+    pod: PodInfo, waiting: Sequence[PodInfo], snapshot: Snapshot, framework: Framework
+) -> Group | None:
+    """The gang of the pod, `waiting` being the other pods without a node; None: it is in none.
+
+    Raises:
+        PluginError: a plugin raised.
+    """
+    found = framework.gang(pod, snapshot)
+    if found is None:
+        return None
+    key = framework.kin(pod, snapshot)
+    pending = [one for one in waiting if framework.kin(one, snapshot) == key]
+    mates = [snapshot.pods.pod(row) for row in found[1].mates()]
+    bound = sum(bool(one.pod.spec.node_name) for one in mates)
+    return Group(found[1], bound, len(mates) - bound, (pod, *pending))
+
+
+def start_of(
+    group: Group, cache: Cache, newest: Callable[[], Snapshot], framework: Framework
+) -> Start:
+    """Whether and where the gang can start now.
+
+    Raises:
+        PluginError: a plugin raised.
+    """
+    gang, size, snapshot = group.gang, group.reserved + len(group.pods), newest()
+    resting = snapshot.now < gang.rests_until
+    reason = why_stopped(gang.title, gang.minimum, size, resting=resting)
+    if reason is not None:
+        return Start(frozenset(), reason, never=True)
+    homes = snapshot.pods.node[list(gang.mates())].tolist()
+    most = group.reserved
+
+    def fits(column: CodeColumn | None) -> bool:
+        nonlocal most
+        rehearsal = Rehearsal(group.pods, cache, newest, lambda _: framework)
+        domains = None if column is None else (column, homes)
+        found = plan(group.pods, group.wanted, newest(), rehearsal, lambda _: framework, domains)
+        most = max(most, group.reserved + found.most)
+        return found.enough and 0 in found.rows
+
+    rows: set[int] = set()
+    if gang.domain is None:
+        rows |= set(np.flatnonzero(snapshot.nodes.present).tolist()) if fits(None) else set()
+    else:
+        for code in np.unique(gang.domain[gang.domain >= 0]).tolist():
+            inside = gang.domain == code
+            if fits(np.where(inside, gang.domain, -1).astype(np.int32)):
+                rows |= set(np.flatnonzero(inside).tolist())
+    return Start(frozenset(rows), why_unfit(gang.title, gang.minimum, most, gang.within))

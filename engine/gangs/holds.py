@@ -1,0 +1,157 @@
+"""Gangs of which members have nodes and wait in permit for the others, and when gangs failed last.
+
+hold ─┬─ enough have nodes ─▶ released, together
+├─ the time of one is up, one is gone, too few are left ─▶ all give their nodes back
+├─ an older gang can start with their nodes ─▶ the same
+└─ new rules know the gang no longer ─▶ let go, each for itself
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Mapping
+from contextlib import suppress
+from typing import Final
+
+from engine.cache import Cache
+from engine.clock import Clock
+from engine.collective.gangs import why_stopped
+from engine.framework.gang import Membership
+from engine.framework.interface import Permitted
+from engine.framework.runtime import PluginError
+from engine.framework.status import Code, Status, unschedulable
+from engine.gangs.turn import Hold, Host, Turn
+from engine.objects import GangFailure, Identity
+from engine.queue import SchedulingQueue
+from engine.waiting import Held, Permits
+
+HOLDER: Final = "gang of "
+"""In front of a plugin's name: who holds a pod whose gang is not whole yet."""
+_REMEMBERED: Final = 10_000
+
+
+class Holds:
+    """See the module. Members are held by `Permits`, one by one; here is what they wait for."""
+
+    def __init__(
+        self,
+        *,
+        host: Host,
+        cache: Cache,
+        queue: SchedulingQueue,
+        permits: Permits,
+        clock: Clock,
+    ) -> None:
+        self._host = host
+        self._cache = cache
+        self._queue = queue
+        self._permits = permits
+        self._clock = clock
+        self._holds: dict[Hashable, Hold] = {}
+        # Oldest first: nobody tells that a gang is gone for good.
+        self._failed: OrderedDict[tuple[str, str], None] = OrderedDict()
+
+    def __contains__(self, key: Hashable) -> bool:
+        """Whether members of this gang wait."""
+        return key in self._holds
+
+    def hold(self, turn: Turn, words: str) -> None:
+        """The members that have nodes wait; `words` are what for."""
+        gang, plugin = turn.gang, turn.plugin
+        permitted = Permitted(Status(Code.WAIT, (words,), plugin), gang.wait_seconds)
+        hold = self._holds.get(gang.key)
+        if hold is None:
+            hold = self._holds[gang.key] = Hold(plugin, gang, turn.rank, set(), turn.bound)
+        hold.uids |= {one.queued.pod.uid for one in turn.chosen}
+        for one in turn.chosen:
+            self._host.hold(one, {HOLDER + plugin: permitted})
+
+    def started(self, gang: Membership) -> None:
+        """Enough members have nodes: those that waited go."""
+        key = (gang.namespace, gang.name)
+        if key in self._failed:
+            del self._failed[key]
+            self._cache.remove_object("GangFailure", "/".join(key))
+        hold = self._holds.pop(gang.key, None)
+        if hold is not None:
+            for uid in hold.uids:
+                self._permits.answer(uid, HOLDER + hold.plugin, Status.SUCCESS)
+
+    def end(self, hold: Hold, words: str) -> None:
+        """The gang waits no longer: all its members give their nodes back."""
+        del self._holds[hold.gang.key]
+        self.failed(hold.gang)
+        for uid in hold.uids:
+            self._permits.reject(uid, unschedulable(words).by(hold.plugin))
+
+    def younger(self, turn: Turn) -> list[Hold]:
+        """Gangs that wait and are younger than this one, the youngest first."""
+        found = [one for one in self._holds.values() if one.rank > turn.rank]
+        return sorted(found, key=lambda one: one.rank, reverse=True)
+
+    def new_rules(self) -> None:
+        """Some may be gangs no longer: `Permits` finds that when it asks about their members."""
+        for key, hold in list(self._holds.items()):
+            del self._holds[key]
+            found = self._still(hold)
+            if found is not None:
+                hold.gang = found
+                self._holds[found.key] = hold
+
+    def failed(self, gang: Membership) -> None:
+        """The gang failed now, which rules may read until it has started."""
+        key = (gang.namespace, gang.name)
+        self._failed[key] = None
+        self._failed.move_to_end(key)
+        identity = Identity(name=gang.name, namespace=gang.namespace)
+        self._cache.set_object(GangFailure(identity, self._clock.time()))
+        if len(self._failed) > _REMEMBERED:
+            oldest, _ = self._failed.popitem(last=False)
+            self._cache.remove_object("GangFailure", "/".join(oldest))
+
+    def also(self, held: Held) -> Mapping[str, Permitted]:
+        """Whether a held pod's gang still holds it: for `Permits`, whenever it asks about one."""
+        names = [name for name in held.by if name.startswith(HOLDER)]
+        if not names:
+            return {}
+        pod, snapshot = held.pod, self._host.snapshot()
+        try:
+            found = self._host.framework_of(pod).gang(pod, snapshot)
+        except PluginError:
+            return {name: held.by[name] for name in names}
+        if found is None or len(found[1].mates()) + 1 >= found[1].minimum:
+            return {}
+        return {name: held.by[name] for name in names}
+
+    def check(self) -> None:
+        """Gangs that lost a member while others wait: all give their nodes back."""
+        for key, hold in list(self._holds.items()):
+            lost = self._lost(key, hold)
+            if lost is not None:
+                self.end(hold, lost)
+            elif not hold.uids:
+                del self._holds[key]
+
+    def _lost(self, key: Hashable, hold: Hold) -> str | None:
+        """Why a gang cannot wait any longer; None: it can."""
+        for uid in [one for one in hold.uids if self._permits.get(one) is None]:
+            hold.uids.discard(uid)
+            if self._cache.node_of(uid) is None:
+                return f"{hold.gang.title}: a member that waited is gone or has lost its node"
+        there = {one.pod.uid for one in self._queue.kin(key)}
+        bound = [uid for uid in hold.bound if self._cache.node_of(uid) is not None]
+        size = len(there.union(bound))
+        if hold.uids and size < hold.gang.minimum:
+            return why_stopped(hold.gang.title, hold.gang.minimum, size, resting=False)
+        return None
+
+    def _still(self, hold: Hold) -> Membership | None:
+        """The gang of members that are held, as it is now; None if it is none any longer."""
+        for uid in hold.uids:
+            held = self._permits.get(uid)
+            if held is not None:
+                with suppress(PluginError):  # told to `on_fault`
+                    framework = self._host.framework_of(held.pod)
+                    found = framework.gang(held.pod, self._host.snapshot())
+                    return None if found is None else found[1]
+        return None

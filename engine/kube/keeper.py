@@ -1,0 +1,173 @@
+"""Bytes and a text kept in ConfigMaps of ours: the last good policies, and how they stand.
+
+The bytes lie in chunks, in one of two places by turns, and the index that names place and digest is
+written last: whenever the process ends, the index names bytes that are whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+import logging
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from engine import wire
+from engine.kube.errors import Fenced, KubeError, NotFound
+from engine.kube.session import MERGE_PATCH, KubeClient, segment
+from engine.kube.wiring import Wiring
+from engine.objects import ConfigMap
+
+_LOG = logging.getLogger(__name__)
+
+CHUNK: Final = 900 * 1024
+"""Bytes; the API server takes 1 MiB in a ConfigMap."""
+MOST_CHUNKS: Final = 4
+_SLOTS: Final = ("a", "b")
+_BYTES: Final = "policies"
+_AGAIN_SECONDS: Final = 5.0
+_NOT_FOUND: Final = 404
+_decode = msgspec.json.Decoder(ConfigMap).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class Keeper:
+    """Writes the newest of both in the background, over and over until it is written.
+
+    Run `run` as a task. Only a leader's writes leave, by the fence of its client.
+    """
+
+    def __init__(self, client: KubeClient, wiring: Wiring, *, namespace: str, name: str) -> None:
+        """Keeps in ConfigMaps NAME-status, NAME-last-good and NAME-last-good-{a,b}-{0..3}."""
+        self._client = client
+        self._sleep = wiring.sleep
+        self._namespace = namespace
+        self._name = name
+        self._wanted: dict[str, bytes] = {}
+        self._written: dict[str, bytes] = {}
+        self._slot = 0
+        self._news = asyncio.Event()
+        self._told = ""
+
+    def keep(self, data: bytes) -> None:
+        """These bytes are the newest."""
+        self._want("last-good", data)
+
+    def tell(self, status: bytes) -> None:
+        """This is how things stand, as JSON."""
+        self._want("status", status)
+
+    def _want(self, what: str, data: bytes) -> None:
+        if self._wanted.get(what) != data:
+            self._wanted[what] = data
+            self._news.set()
+
+    async def load(self) -> bytes | None:
+        """What was kept last; None: nothing was, or it is no longer whole.
+
+        Raises:
+            KubeError: the server could not be asked, or refuses.
+        """
+        index = await self._read("last-good")
+        data = (index.data or {}) if index is not None else {}
+        slot = data.get("slot", "")
+        if slot not in _SLOTS:
+            return None
+        self._slot = _SLOTS.index(slot)
+        found = b""
+        for number in range(MOST_CHUNKS):
+            if str(number) == data.get("chunks"):
+                break
+            one = await self._read(f"last-good-{slot}-{number}")
+            binary = (one.binary_data or {}) if one is not None else {}
+            with contextlib.suppress(ValueError):  # the digest tells
+                found += base64.b64decode(binary.get(_BYTES, ""))
+        if hashlib.sha256(found).hexdigest() != data.get("digest"):
+            _LOG.warning("The policies kept in ConfigMap %s are not whole", self._full("last-good"))
+            return None
+        self._written["last-good"] = found
+        return found
+
+    async def run(self) -> None:
+        """Writes; never returns."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            for what, data in list(self._wanted.items()):
+                if self._written.get(what) != data and not await self._try(what, data):
+                    await self._sleep(_AGAIN_SECONDS)
+                    self._news.set()
+
+    async def flush(self) -> None:
+        """Tries once more to write what is not written."""
+        for what, data in list(self._wanted.items()):
+            if self._written.get(what) != data:
+                await self._try(what, data)
+
+    async def _try(self, what: str, data: bytes) -> bool:
+        try:
+            if what == "status":
+                await self._write("status", {"data": {"status.json": data.decode()}})
+            else:
+                await self._keep(data)
+        except Fenced:
+            return False
+        except KubeError as failed:
+            self._tell_failure(failed)
+            return False
+        self._written[what] = data
+        return True
+
+    async def _keep(self, data: bytes) -> None:
+        chunks = [data[at : at + CHUNK] for at in range(0, len(data), CHUNK)]
+        if len(chunks) > MOST_CHUNKS:
+            _LOG.error("The policies in force are too large to be kept: %d bytes", len(data))
+            return
+        self._slot = 1 - self._slot
+        slot = _SLOTS[self._slot]
+        for number, chunk in enumerate(chunks):
+            body = {"binaryData": {_BYTES: base64.b64encode(chunk).decode()}}
+            await self._write(f"last-good-{slot}-{number}", body)
+        digest = hashlib.sha256(data).hexdigest()
+        index = {"slot": slot, "chunks": str(len(chunks)), "digest": digest}
+        await self._write("last-good", {"data": index})
+
+    def _tell_failure(self, failed: KubeError) -> None:
+        """Once for each reason."""
+        if str(failed) != self._told:
+            self._told = str(failed)
+            _LOG.warning("ConfigMaps of %s cannot be written: %s", self._full("*"), failed)
+
+    async def _read(self, what: str) -> ConfigMap | None:
+        answer = await self._client.request("GET", self._path(what))
+        try:
+            return wire.decode(_decode, answer.checked().body)
+        except NotFound:
+            return None
+
+    async def _write(self, what: str, content: dict[str, Any]) -> None:
+        answer = await self._client.request(
+            "PATCH", self._path(what), body=_encode(content), content_type=MERGE_PATCH
+        )
+        if answer.status == _NOT_FOUND:
+            body = {"metadata": {"name": f"{self._name}-{what}"}, **content}
+            answer = await self._client.request("POST", self._path(), body=_encode(body))
+        answer.checked()
+
+    def _full(self, what: str) -> str:
+        return f"{self._namespace}/{self._name}-{what}"
+
+    def _path(self, what: str = "") -> str:
+        collection = f"/api/v1/namespaces/{segment(self._namespace)}/configmaps"
+        return f"{collection}/{segment(f'{self._name}-{what}')}" if what else collection
+
+
+def names(name: str) -> Iterator[str]:
+    """All ConfigMaps of a keeper, for roles."""
+    yield f"{name}-status"
+    yield f"{name}-last-good"
+    yield from (f"{name}-last-good-{slot}-{n}" for slot in _SLOTS for n in range(MOST_CHUNKS))

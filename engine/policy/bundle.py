@@ -1,0 +1,222 @@
+"""Texts of policies become a bundle, or a refusal; what both are made of. No state, no I/O."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from msgspec.structs import replace
+
+import policies
+from dsl.analysis import Size
+from dsl.compiler import Compiler, CompileResult
+from dsl.diagnostics import Diagnostic, render
+from dsl.functions import parse_duration
+from dsl.plan import MetricSpec, Plan
+from dsl.schema import UNIT_WORDS, MetricDefinition, stale_by_default
+from dsl.source import SourceFile, Span, make_source
+from dsl.types import PLAIN, SECONDS
+from engine.config import BerthDocument, MetricSection
+from engine.framework.profile import Profile
+from engine.policy.sources import Texts
+from engine.policy.support import (
+    at_load,
+    binders_of,
+    installed,
+    names_of_plugins,
+    without_policy,
+)
+from engine.policysections import PolicyOverride
+
+_HASH_DIGITS: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """All policies of one load, compiled; `hash` names texts and settings together.
+
+    `files` are the texts as they were offered: compiling them again gives the same hash.
+    """
+
+    hash: str
+    plans: tuple[Plan, ...]
+    files: Mapping[str, str]
+    warnings: tuple[Diagnostic, ...] = ()
+    profiles: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Names of policies that are of some profiles only, and of which."""
+
+    @property
+    def metrics(self) -> tuple[MetricSpec, ...]:
+        """Every metric that some policy reads and that is in no object of a node, each once."""
+        specs = {spec.id: spec for plan in self.plans for spec in plan.metrics}
+        return tuple(spec for spec in specs.values() if spec.source != "annotation")
+
+    def changed_since(self, older: Bundle | None) -> frozenset[str] | None:
+        """Names of the policies that came, went or changed; None: look at everything again."""
+        if older is None:
+            return None
+        now = {plan.name: _identity(plan) for plan in self.plans}
+        was = {plan.name: _identity(plan) for plan in older.plans}
+        return frozenset(name for name in {*now, *was} if now.get(name) != was.get(name))
+
+
+def _identity(plan: Plan) -> tuple[object, ...]:
+    return plan.source.text, plan.variant, plan.mode, plan.order, plan.weight
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why offered texts are not in force.
+
+    `text` is for users, with places and carets; `reason` is that of the Event.
+    """
+
+    summary: str
+    text: str
+    diagnostics: tuple[Diagnostic, ...] = ()
+    reason: str = "PoliciesRefused"
+
+
+@dataclass(frozen=True, slots=True)
+class CompileSettings:
+    """What configuration adds to the texts."""
+
+    overrides: Mapping[str, PolicyOverride]
+    metrics: Mapping[str, MetricDefinition]
+    binders: frozenset[str] = frozenset()
+    """The plugins that bind pods which `bind: with` hands to them."""
+    profiles: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """What the names of files begin with whose policies are of some profiles only."""
+
+    def applied(self, plan: Plan) -> Plan:
+        """The plan with what the configuration says of it."""
+        override = self.overrides.get(plan.name)
+        if override is None:
+            return plan
+        given = override.model_dump(include={"weight", "order", "mode"}, exclude_none=True)
+        return replace(plan, **given)
+
+    def profiles_of(self, plans: Sequence[Plan]) -> dict[str, frozenset[str]]:
+        """See `Bundle.profiles`."""
+        return {
+            plan.name: names
+            for plan in plans
+            for folder, names in self.profiles.items()
+            if file_of(plan).startswith(folder)
+        }
+
+
+def compile_settings(
+    berth: BerthDocument, profiles: Iterable[Profile] | None = None
+) -> CompileSettings:
+    """The part of the configuration that compiling needs; profiles that it may take are all."""
+    return CompileSettings(
+        berth.policies.overrides,
+        {name: _definition(section) for name, section in berth.metrics.items()},
+        installed() if profiles is None else binders_of(profiles),
+        {
+            one.folder if berth.policies.in_folders else "": frozenset(one.profiles)
+            for one in berth.policies.all_sources
+            if one.profiles
+        },
+    )
+
+
+def _definition(section: MetricSection) -> MetricDefinition:
+    unit, per, _ = section.unit.partition("/")
+    known = UNIT_WORDS.get(unit, PLAIN)
+    every = parse_duration(section.every)
+    stale = parse_duration(section.stale)
+    if "stale" not in section.model_fields_set:
+        stale = stale_by_default(every)
+    return MetricDefinition(
+        query=section.promql,
+        by=section.by,
+        every_seconds=every,
+        stale_seconds=stale,
+        default=section.default,
+        unit=known.times(SECONDS, -1) if per else known,
+        percent=unit == "percent",
+    )
+
+
+def compile_at_once(
+    compiler: Compiler, files: Texts, settings: CompileSettings, title: str = "policies"
+) -> Bundle | Refusal:
+    """What a reloader makes of these files, without slices."""
+    steps = steps_of(compiler, files, settings, Size())
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return outcome_of(done.value, files, settings, title)
+
+
+def steps_of(
+    compiler: Compiler, files: Texts, settings: CompileSettings, size: Size
+) -> Generator[None, None, CompileResult]:
+    """Compiles, one statement a step; what comes of it is for `outcome_of`."""
+    params = {name: override.params for name, override in settings.overrides.items()}
+    bundled = {name: policies.text(name) for name in policies.names()}
+    return compiler.steps(
+        files, params=params, metrics=settings.metrics, size=size, bundled=bundled
+    )
+
+
+def outcome_of(
+    result: CompileResult, files: Texts, settings: CompileSettings, title: str
+) -> Bundle | Refusal:
+    """A bundle if there is no error; `title` is who is refused else."""
+    run = [plan for plan in map(settings.applied, result.plans) if plan.mode != "off"]
+    missing = (one for plan in run for one in at_load(plan, settings.binders))
+    profiles = settings.profiles_of(result.plans)
+    sorting = (one for plan in run for one in _sorts_of_some(plan, profiles))
+    diagnostics = (
+        *result.diagnostics,
+        *names_of_plugins(result.plans),
+        *missing,
+        *sorting,
+    )
+    errors = [d for d in diagnostics if d.is_error]
+    if not errors:
+        plans = tuple([settings.applied(plan) for plan in result.plans])
+        diagnostics = (*diagnostics, *without_policy(settings.overrides, plans, _in_overrides))
+        texts = {n: t if isinstance(t, str) else t.decode("utf-8") for n, t in files.items()}
+        digest = hashlib.sha256(f"{result.hash}{settings.overrides!r}".encode())
+        name = digest.hexdigest()[:_HASH_DIGITS]
+        return Bundle(name, plans, texts, diagnostics, profiles)
+    more = f" and {len(errors) - 1} more" if len(errors) > 1 else ""
+    summary = f"{title} was refused: {in_a_line(errors[0])}{more}"
+    return Refusal(summary, render(diagnostics), diagnostics)
+
+
+def file_of(plan: Plan) -> str:
+    """The file of a source that a policy is in, or that asks for it by `use`."""
+    return (plan.source if plan.used is None else plan.used.place[0]).name
+
+
+def _sorts_of_some(plan: Plan, profiles: Mapping[str, frozenset[str]]) -> Iterator[Diagnostic]:
+    """All profiles share the queue, and with it its order."""
+    for rule in plan.sorts if plan.name in profiles else ():
+        names = ", ".join(sorted(profiles[plan.name]))
+        yield Diagnostic(
+            "P501",
+            f"`sort:` is for all profiles, and the policies of this source are for {names} only",
+            plan.source,
+            rule.span,
+            helps=("put the line into a source that is for all profiles",),
+        )
+
+
+def in_a_line(diagnostic: Diagnostic) -> str:
+    """A finding for a log: `FILE:LINE:COLUMN: CODE MESSAGE`."""
+    line, column = diagnostic.source.position(diagnostic.span.start)
+    place = f"{diagnostic.source.name}:{line}:{column}"
+    return f"{place}: {diagnostic.code} {diagnostic.message}"
+
+
+def _in_overrides(name: str) -> tuple[SourceFile, Span]:
+    text = f"overrides: {name}"
+    return make_source("BerthConfiguration", text), Span(len(text) - len(name), len(text))

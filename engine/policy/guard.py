@@ -1,0 +1,81 @@
+"""Watches what comes after a change of policies, and takes it back when it goes wrong. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from engine.clock import Clock
+
+_EVERY_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How the scheduler does: pods that fit nowhere or are held, and errors since the start."""
+
+    pending: int
+    errors: int
+
+
+@dataclass(frozen=True, slots=True)
+class GuardSettings:
+    """By how much may rise what, within how many seconds after a change; None: by any amount."""
+
+    within_seconds: float
+    pending: int | None = None
+    errors: int | None = None
+
+
+class Guard:
+    """Compares with how things were when rules changed; implements `scheduler.Background`."""
+
+    def __init__(
+        self,
+        settings: GuardSettings,
+        clock: Clock,
+        measure: Callable[[], Load],
+        go_back: Callable[[str], object],
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._measure = measure
+        self._go_back = go_back
+        self._before = Load(0, 0)
+        self._since = 0.0
+        self._next: float | None = None
+
+    def changed(self) -> None:
+        """Other rules are in force from now on."""
+        self._before = self._measure()
+        self._since = self._clock.monotonic()
+        self._next = self._since + _EVERY_SECONDS
+
+    @property
+    def due(self) -> float | None:
+        """Every second while a change is watched."""
+        return self._next
+
+    def step(self, deadline: float) -> bool:  # noqa: ARG002 - two numbers are one step
+        """Looks if it is time."""
+        now = self._clock.monotonic()
+        if self._next is None or now < self._next:
+            return False
+        over = now - self._since >= self._settings.within_seconds
+        self._next = None if over else now + _EVERY_SECONDS
+        why = self._wrong(now - self._since)
+        if why:
+            self._next = None
+            self._go_back(why)
+        return False
+
+    def _wrong(self, after: float) -> str:
+        now, before = self._measure(), self._before
+        for what, was, is_now, most in (
+            ("pending pods", before.pending, now.pending, self._settings.pending),
+            ("errors", before.errors, now.errors, self._settings.errors),
+        ):
+            if most is not None and is_now - was >= most:
+                return f"{what} rose from {was} to {is_now} in {after:.0f} s, and {most} is allowed"
+        return ""

@@ -1,0 +1,65 @@
+"""The last good texts of sources as bytes for a cluster to keep, and back. No I/O."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from engine import wire
+from engine.policy.reloader import Kept
+
+_FORMAT: Final = 1
+_MOST: Final = 64 * 1024 * 1024
+"""Bytes; far above what sources can hold, and a bomb is not unpacked."""
+
+
+class UnreadableError(Exception):
+    """What was kept cannot be read; the message says why."""
+
+
+class _Source(msgspec.Struct):
+    files: dict[str, str]
+    barred: str = ""
+
+
+class _Document(msgspec.Struct):
+    format: int
+    sources: dict[str, _Source]
+
+
+_decode = msgspec.json.Decoder(_Document).decode
+
+
+def pack(kept: Mapping[str, Kept]) -> bytes:
+    """Equal texts are equal bytes."""
+    sources = {
+        title: _Source({name: _text(text) for name, text in sorted(one.files.items())}, one.barred)
+        for title, one in sorted(kept.items())
+    }
+    return zlib.compress(msgspec.json.encode(_Document(_FORMAT, sources)))
+
+
+def unpack(data: bytes) -> dict[str, Kept]:
+    """Texts by the title of their source.
+
+    Raises:
+        UnreadableError: somebody changed it, or a later version wrote it.
+    """
+    try:
+        reader = zlib.decompressobj()
+        text = reader.decompress(data, _MOST)
+        if not reader.eof:
+            raise UnreadableError("it is cut off, or too large")
+        document = wire.decode(_decode, text)
+    except (zlib.error, msgspec.DecodeError) as wrong:
+        raise UnreadableError(str(wrong)) from wrong
+    if document.format != _FORMAT:
+        raise UnreadableError(f"its format is {document.format}, and this version reads {_FORMAT}")
+    return {title: Kept(one.files, one.barred) for title, one in document.sources.items()}
+
+
+def _text(text: str | bytes) -> str:
+    return text if isinstance(text, str) else text.decode("utf-8")

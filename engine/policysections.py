@@ -1,0 +1,121 @@
+"""Sections of configuration files about policies, as checked values: sources, guard, overrides."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Final, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
+
+from engine.sections import CLOSED, Duration
+
+_CANARY: Final = re.compile(r"canary (\d+(?:\.\d+)?)%")
+_ALL: Final = 100.0
+_OBJECT: Final = re.compile(r"[a-z0-9.-]+/[a-z0-9.-]+")
+
+
+def _named(text: str) -> str:
+    if not _OBJECT.fullmatch(text):
+        raise ValueError(f"{text!r} names no ConfigMap; write NAMESPACE/NAME")
+    return text
+
+
+def _mode(value: object) -> object:
+    """YAML reads a bare `off` as false."""
+    value = "off" if value is False else value
+    canary = _CANARY.fullmatch(value) if isinstance(value, str) else None
+    if value in (None, "enforce", "shadow", "off") or (canary and 0 < float(canary[1]) <= _ALL):
+        return value
+    raise ValueError("must be enforce, shadow, off, or canary and a share such as canary 10%")
+
+
+def _param(value: object) -> object:
+    texts = isinstance(value, list) and all(isinstance(item, str) for item in value)
+    if not texts and not isinstance(value, str | int | float):
+        raise ValueError("must be a text, a number, true, false or a list of texts, in quotes")
+    return value
+
+
+class _Section(BaseModel):
+    model_config = CLOSED
+
+
+_NAMED = Annotated[str, AfterValidator(_named)]
+
+
+class PolicyOverride(_Section):
+    """What configuration says of one policy; it wins over the policy's own text."""
+
+    params: dict[str, Annotated[Any, AfterValidator(_param)]] = {}
+    weight: float | None = Field(default=None, gt=0, le=1_000_000)
+    order: int | None = None
+    mode: Annotated[str | None, BeforeValidator(_mode)] = None
+
+
+class SourceSection(_Section):
+    """One of several sources: a ConfigMap, those of a selector in a namespace, or a folder."""
+
+    config_map: _NAMED | None = None
+    selector: Annotated[str, Field(min_length=1)] | None = None
+    namespace: Annotated[str, Field(min_length=1)] | None = None
+    dir: str | None = None
+    profiles: list[str] = []
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if [self.config_map, self.selector, self.dir].count(None) != 2:  # noqa: PLR2004 - one of three
+            raise ValueError("a source is one of configMap, selector (with namespace) and dir")
+        if (self.selector is None) != (self.namespace is None):
+            raise ValueError("selector and namespace go together")
+        return self
+
+    @property
+    def folder(self) -> str:
+        """What stands before the names of its files, beside those of other sources."""
+        if self.dir is not None:
+            return f"{Path(self.dir).name}/"
+        return f"{self.config_map or self.namespace}/"
+
+
+class GuardSection(_Section):
+    """When a change of policies is taken back: what rose by how much, how long after it."""
+
+    within: Duration = "5min"
+    pending: Annotated[int, Field(gt=0)] | None = None
+    errors: Annotated[int, Field(gt=0)] | None = None
+
+
+class PoliciesSection(_Section):
+    """Where policies come from, and what becomes of a bad change."""
+
+    dir: str | None = None
+    config_map: _NAMED | None = None
+    sources: list[SourceSection] = []
+    state: _NAMED | None = None
+    guard: GuardSection | None = None
+    overrides: dict[str, PolicyOverride] = {}
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if [self.dir is None, self.config_map is None, not self.sources].count(False) > 1:
+            raise ValueError("dir, configMap and sources exclude each other; give one")
+        folders = [one.folder for one in self.sources]
+        for folder in folders:
+            if folders.count(folder) > 1:
+                raise ValueError(f"two sources are called {folder.removesuffix('/')!r}")
+        return self
+
+    @property
+    def all_sources(self) -> list[SourceSection]:
+        """Them all, however they were named."""
+        if self.dir is not None:
+            return [SourceSection(dir=self.dir)]
+        if self.config_map is not None:
+            return [SourceSection(config_map=self.config_map)]
+        return self.sources
+
+    @property
+    def in_folders(self) -> bool:
+        """Whether names of files say of which source they are."""
+        return len(self.sources) > 1 or any(one.selector is not None for one in self.sources)

@@ -1,0 +1,151 @@
+"""What the manifests put into a cluster, and Berth with what its pods would be given."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from typing import Any
+
+import yaml
+
+from tests.cluster import manifests
+from tests.cluster.berth import Berth, pod
+from tests.cluster.process import free_port, wait_until
+
+ACCOUNT = f"system:serviceaccount:{manifests.NAMESPACE}:berth"
+PODS = "/api/v1/namespaces/default/pods"
+
+
+class Deployed:
+    """What `berth install` puts into a cluster, and Berth with what its pods would be given."""
+
+    def __init__(self, plane, folder, *more: str) -> None:
+        self.plane, self.folder = plane, folder
+        self.objects = manifests.objects(manifests.kustomize("base"))
+        self.install()
+        self.folder.mkdir()
+        config = folder / "config.yaml"
+        config.write_text(self.named("ConfigMap", "berth-config")["data"]["config.yaml"])
+        [container] = self.named("Deployment")["spec"]["template"]["spec"]["containers"]
+        run, *flags = [a.replace("/etc/berth", str(folder)) for a in container["args"]]
+        assert run == "run"
+        # Its own port may be taken on this machine.
+        self.port = free_port()
+        own = (f"--secure-port={self.port}", "--bind-address=127.0.0.1", *more)
+        self.berth = Berth(plane, folder, *flags, *own, kubeconfig=self._kubeconfig(), whole=True)
+
+    def install(self) -> str:
+        """`berth install` as admin; what it says."""
+        words = ["install", "--image=berth:any", "--kubeconfig", self.plane.kubeconfig_file()]
+        done = subprocess.run(
+            [sys.executable, "-m", "engine", *words], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def named(self, kind: str, name: str = "berth") -> dict[str, Any]:
+        [found] = [o for o in self.objects if (o["kind"], o["metadata"]["name"]) == (kind, name)]
+        return found
+
+    def _kubeconfig(self):
+        """With a token of the service account, as a pod has one, and no certificate."""
+        self.token = self.token_of("berth")
+        config = self.plane.kubeconfig()
+        config["users"] = [{"name": "user", "user": {"token": self.token}}]
+        path = self.folder / "kubeconfig"
+        path.write_text(yaml.safe_dump(config))
+        return path
+
+    def token_of(self, account: str) -> str:
+        """A token of a service account of its namespace."""
+        path = f"/api/v1/namespaces/{manifests.NAMESPACE}/serviceaccounts/{account}/token"
+        return str(self.create(path, {"spec": {}})["status"]["token"])
+
+    def scraper(self) -> str:
+        """The token of an account that may read /metrics and nothing else."""
+        accounts = f"/api/v1/namespaces/{manifests.NAMESPACE}/serviceaccounts"
+        self.create(accounts, {"metadata": {"name": "prometheus"}})
+        rule = {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}
+        rbac = "/apis/rbac.authorization.k8s.io/v1"
+        self.create(f"{rbac}/clusterroles", {"metadata": {"name": "scraper"}, "rules": [rule]})
+        subject = {
+            "kind": "ServiceAccount", "name": "prometheus", "namespace": manifests.NAMESPACE,
+        }  # fmt: skip
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "scraper"}
+        binding = {"metadata": {"name": "scraper"}, "roleRef": role, "subjects": [subject]}
+        self.create(f"{rbac}/clusterrolebindings", binding)
+        return self.token_of("prometheus")
+
+    def shown(self, path: str, token: str = "") -> int:
+        """The status with which Berth answers a GET, as a kubelet or Prometheus asks."""
+        tls = ssl.create_default_context()
+        tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+        request = urllib.request.Request(f"https://127.0.0.1:{self.port}{path}")
+        if token:
+            request.add_header("Authorization", f"Bearer {token}")
+        try:
+            with urllib.request.urlopen(request, timeout=10, context=tls) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as refused:
+            refused.close()
+            return refused.code
+        except OSError:
+            return 0
+
+    def rules(self, **texts: str) -> None:
+        """These are the policies from now on."""
+        path = f"/api/v1/namespaces/{manifests.NAMESPACE}/configmaps/policies"
+        _, config_map = self.plane.request("GET", path)
+        config_map["data"] = {f"{name}.policy": text for name, text in texts.items()}
+        assert self.plane.request("PUT", path, config_map)[0] == 200
+
+    def create(self, path: str, item: dict[str, Any]) -> dict[str, Any]:
+        status, answer = self.plane.request("POST", path, item)
+        assert status == 201, answer
+        return answer
+
+    def pod(self, name: str, *, priority: str = "", claim: str = "", **requests: str) -> None:
+        item = pod(name, "default", **requests)
+        item["spec"] |= {"priorityClassName": priority} if priority else {}
+        if claim:
+            volume = {"name": "data", "persistentVolumeClaim": {"claimName": claim}}
+            item["spec"]["volumes"] = [volume]
+        self.create(PODS, item)
+
+    def node_of(self, name: str) -> str | None:
+        return self.plane.request("GET", f"{PODS}/{name}")[1]["spec"].get("nodeName")
+
+    def did(self) -> dict[tuple[str, str, str], set[int]]:
+        """What Berth asked the API server for, and the answers: (group, resource, verb)."""
+        found: dict[tuple[str, str, str], set[int]] = {}
+        for entry in self.plane.audit():
+            if entry["user"]["username"] != ACCOUNT or entry["stage"] == "RequestReceived":
+                continue
+            of = entry.get("objectRef")
+            if of is not None:
+                name = "/".join(filter(None, (of["resource"], of.get("subresource"))))
+                asked = (of.get("apiGroup", ""), name, entry["verb"])
+                found.setdefault(asked, set()).add(entry["responseStatus"]["code"])
+        return found
+
+    def flow_of(self, path: str) -> str | None:
+        """Which FlowSchema the API server put a request of the service account under."""
+        request = urllib.request.Request(self.plane.url + path)
+        request.add_header("Authorization", f"Bearer {self.token}")
+        tls = ssl.create_default_context(cafile=str(self.plane.authority.certificate))
+        try:
+            answer = urllib.request.urlopen(request, timeout=10, context=tls)
+        except urllib.error.HTTPError as refused:
+            answer = refused
+        with answer:
+            return answer.headers["X-Kubernetes-PF-FlowSchema-UID"]
+
+    def wait_for(self, group: str, resource: str, verb: str) -> None:
+        def done() -> bool:
+            codes = self.did().get((group, resource, verb), set())
+            return any(code < 300 for code in codes)
+
+        wait_until(f"{verb} {resource}\n{self.berth.process.tail()}", done)

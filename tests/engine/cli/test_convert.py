@@ -1,0 +1,172 @@
+"""`berth convert`: what comes out is understood, does the same, and says what it does not."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from engine.cli import main
+from engine.config import load
+from engine.plugins.profiles import make_profiles
+from engine.policy.bundle import Bundle, compile_at_once, compile_settings
+from engine.policy.sources import policies_in
+from engine.policy.support import new_compiler
+
+HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+NETWORK = {
+    "score": {
+        "enabled": [{"name": "NetworkTraffic", "weight": 5}],
+        "disabled": [{"name": "ImageLocality"}],
+    }
+}
+
+
+def profile(name, plugins=None, **args):
+    configs = [{"name": plugin, "args": of} for plugin, of in args.items()]
+    return {"schedulerName": name, "plugins": plugins or {}, "pluginConfig": configs}
+
+
+class World:
+    def __init__(self, tmp_path):
+        self.file = tmp_path / "kube-scheduler.yaml"
+        self.folder = tmp_path / "out"
+
+    def write(self, *profiles, **more):
+        self.file.write_text(HEAD + yaml.safe_dump({"profiles": list(profiles), **more}), "utf-8")
+
+    def convert(self, *flags):
+        return CliRunner().invoke(main, ["convert", str(self.file), *flags])
+
+    def loaded(self):
+        """The settings and the bundle of what was written, as a start has them."""
+        done = self.convert("-o", str(self.folder))
+        assert done.exit_code == 0, done.output
+        settings = load(str(self.folder / "config.yaml"))
+        policies = settings.berth.policies
+        files = {
+            f"{one.folder if policies.in_folders else ''}{name}": text
+            for one in policies.all_sources
+            for name, text in policies_in(self.folder / one.folder).items()
+        }
+        made = compile_at_once(new_compiler(), files, compile_settings(settings.berth))
+        assert isinstance(made, Bundle), made.text
+        return settings, made
+
+    def told(self):
+        lines = self.convert().stderr.splitlines()
+        return [line.removeprefix("not the same: ") for line in lines]
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path)
+
+
+def test_what_the_stock_scheduler_reads_stays_as_it_is(world):
+    fit = {"scoringStrategy": {"type": "MostAllocated"}}
+    world.write(
+        profile(
+            "packed", {"score": {"disabled": [{"name": "ImageLocality"}]}}, NodeResourcesFit=fit
+        )
+    )
+    assert world.convert("-o", str(world.folder)).exit_code == 0
+    settings = load(str(world.folder / "config.yaml"))
+    [one] = settings.profiles
+    assert one.plugin_config[0].args == fit
+    assert [each.name for each in one.plugins.score.disabled] == ["ImageLocality"]
+    assert world.told() == []
+
+
+def test_a_plugin_that_asks_prometheus_becomes_a_policy_of_the_same_weight(world):
+    args = {"ip": "10.0.0.3", "deviceName": "ens3", "timeRange": 5}
+    world.write(profile("net", NETWORK, NetworkTraffic=args))
+    settings, bundle = world.loaded()
+    assert settings.berth.prometheus.url == "http://10.0.0.3:9090"
+    [plan] = [one for one in bundle.plans if one.used]
+    assert (plan.name, plan.weight) == ("network-traffic", 5)
+    [metric] = plan.metrics
+    assert '{device="ens3"}[5m])' in metric.query
+    [one] = make_profiles(settings)
+    names = [each.plugin.name for each in one.plugins]
+    assert "NodeResourcesFit" in names
+    assert len(names) > 10
+    assert "is no bandwidth" in world.told()[0]
+
+
+@pytest.mark.parametrize(
+    ("address", "url"),
+    [("10.0.0.3:80", "http://10.0.0.3:80"), ("https://p.example/x", "https://p.example/x")],
+)
+def test_addresses_of_prometheus(world, address, url):
+    world.write(profile("net", NETWORK, NetworkTraffic={"prometheusAddress": address}))
+    assert world.loaded()[0].berth.prometheus.url == url
+
+
+@pytest.mark.parametrize(
+    ("label", "said"),
+    [("test=test", 0), ("disktype", 0), ("test/test", 1)],
+)
+def test_a_label_filter_is_known_by_its_arguments(world, label, said):
+    args = {"node_label": label, "workload_name": "nginx"}
+    plugins = {"filter": {"enabled": [{"name": "AnyName"}]}}
+    world.write(profile("mine", plugins, AnyName=args))
+    _, bundle = world.loaded()
+    assert [one.name for one in bundle.plans if one.used] == ["label-filter"]
+    assert len(world.told()) == said
+
+
+def test_what_is_of_one_profile_stays_of_it_and_the_order_is_of_all(world):
+    sort = {"queueSort": {"enabled": [{"name": "QOSSort"}], "disabled": [{"name": "*"}]}}
+    allocatable = {
+        "mode": "Most",
+        "resources": [{"name": "cpu", "weight": 10}, {"name": "x/gpu", "weight": 1}],
+    }
+    score = {"score": {"enabled": [{"name": "NodeResourcesAllocatable"}]}}
+    world.write(
+        profile("one", sort | score, NodeResourcesAllocatable=allocatable), profile("two", sort)
+    )
+    settings, bundle = world.loaded()
+    assert bundle.profiles["node-resources-allocatable"] == {"one"}
+    assert "qos-sort" not in bundle.profiles
+    assert len(make_profiles(settings)) == 2
+    assert [line.partition(":")[0] for line in world.told()] == ["NodeResourcesAllocatable"]
+
+
+def test_what_cannot_be_carried_over_is_said(world):
+    score = {"score": {"enabled": [{"name": "TargetLoadPacking"}, {"name": "OwnPlugin"}]}}
+    sort = {"queueSort": {"enabled": [{"name": "Coscheduling"}]}}
+    world.write(
+        profile("a", score | sort), profile("b", sort), extenders=[{"urlPrefix": "http://x"}]
+    )
+    told = world.told()
+    assert told[0].startswith("extenders: ")
+    assert "docs/cookbook.md#target-load-packing" in told[1]
+    assert told[2] == "OwnPlugin: no policy is known for it"
+
+
+def test_what_is_printed_can_be_applied(world):
+    world.write(profile("net", NETWORK, NetworkTraffic={}))
+    scheduler, berth, policies = yaml.safe_load_all(world.convert().stdout)
+    assert scheduler["profiles"][0]["plugins"] == {
+        "score": {"disabled": [{"name": "ImageLocality"}]}
+    }
+    assert berth["policies"] == {"configMap": "berth-system/policies"}
+    assert policies["metadata"] == {"name": "policies", "namespace": "berth-system"}
+    assert list(policies["data"]) == ["plugin-networktraffic.policy"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: [", "cannot be read"),
+        ("kind: Pod", "expected one KubeSchedulerConfiguration"),
+        (HEAD.replace("v1\n", "v1beta2\n"), "of kubescheduler.config.k8s.io/v1 or"),
+        (HEAD + "paralelism: 3", "did you mean parallelism"),
+    ],
+)
+def test_what_is_no_such_configuration(world, text, said):
+    world.file.write_text(text, "utf-8")
+    done = world.convert()
+    assert done.exit_code == 1
+    assert said in done.output

@@ -1,0 +1,68 @@
+"""`berth status` shows what the scheduler wrote down, and who changed that."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from engine.cli import main
+from engine.embedded import EmbeddedCluster
+
+GOOD = {"source": "ConfigMap x/policies", "state": "InForce", "policies": ["home"], "why": ""}
+BAD = {
+    "source": "folder more", "state": "PoliciesRefused", "policies": [],
+    "why": "folder more was refused:\n\x1b[31mred",
+}  # fmt: skip
+
+
+def shown(tmp_path, text, *flags):
+    async def main_():
+        async with EmbeddedCluster(nodes=0) as cluster:
+            cluster.create("namespaces", {"metadata": {"name": "x"}})
+            item = {"metadata": {"name": "berth-status"}, "data": {"status.json": text}}
+            cluster.create("configmaps", item, namespace="x")
+            kubeconfig = tmp_path / "kubeconfig"
+            kubeconfig.write_text(yaml.safe_dump(cluster.kubeconfig()))
+            words = ["status", "x/berth", "--kubeconfig", str(kubeconfig), *flags]
+            return await asyncio.to_thread(CliRunner().invoke, main, words)
+
+    return asyncio.run(main_())
+
+
+def status(*sources, bundle="abc"):
+    return {"bundle": bundle, "since": "2026-01-02T03:04:05+00:00", "sources": list(sources)}
+
+
+def test_what_is_in_force_and_why_the_rest_is_not(tmp_path):
+    done = shown(tmp_path, json.dumps(status(GOOD, BAD)))
+    assert done.exit_code == 1
+    assert done.output == (
+        "Bundle abc is in force since 2026-01-02T03:04:05+00:00.\n\n"
+        "ConfigMap x/policies: home\n\n"
+        "folder more [PoliciesRefused]: none\n"
+        "  folder more was refused:\n  \\x1b[31mred\n"
+    )
+    assert shown(tmp_path, json.dumps(status(GOOD))).exit_code == 0
+
+
+def test_nothing_in_force_is_said(tmp_path):
+    done = shown(tmp_path, json.dumps(status(BAD, bundle=None)))
+    assert done.output.startswith("Nothing is in force, and no pod is scheduled.")
+
+
+def test_as_json(tmp_path):
+    done = shown(tmp_path, json.dumps(status(GOOD)), "--json")
+    assert json.loads(done.output) == status(GOOD)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"sources": [1]}', '{"sources": [{"policies": 1}]}']
+)
+def test_what_somebody_wrote_there_is_told_apart(tmp_path, text):
+    done = shown(tmp_path, text)
+    assert done.exit_code == 1
+    assert "is not what Berth writes" in done.output

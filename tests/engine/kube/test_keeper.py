@@ -1,0 +1,128 @@
+"""What is kept in ConfigMaps is whole, whenever the process ends."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+
+import pytest
+
+from engine.clock import ManualClock
+from engine.kube.errors import Unreachable
+from engine.kube.keeper import CHUNK, Keeper, names
+from engine.kube.session import Response
+from engine.kube.wiring import Wiring
+from engine.telemetry import Telemetry
+
+COLLECTION = "/api/v1/namespaces/berth-system/configmaps"
+
+
+class Server:
+    """ConfigMaps by name; the first `fail` writes are refused."""
+
+    def __init__(self):
+        self.there = {}
+        self.writes = 0
+        self.ends_after = None
+
+    async def request(self, method, path, *, body=None, content_type="", **_):
+        name = path.removeprefix(COLLECTION).removeprefix("/")
+        if method == "GET":
+            found = self.there.get(name)
+            return Response(404 if found is None else 200, {}, json.dumps(found or {}).encode())
+        if self.ends_after is not None and self.writes >= self.ends_after:
+            raise asyncio.CancelledError
+        if method == "PATCH" and name not in self.there:
+            return Response(404, {}, b"{}")
+        self.writes += 1
+        item = json.loads(body)
+        name = name or item["metadata"]["name"]
+        self.there[name] = {**self.there.get(name, {}), **item}
+        return Response(200, {}, b"{}")
+
+
+def keeper(server):
+    async def sleep(_seconds):
+        await asyncio.sleep(0)
+
+    wiring = Wiring(ManualClock(), Telemetry(), sleep=sleep)
+    return Keeper(server, wiring, namespace="berth-system", name="berth")
+
+
+def kept(server, *values):
+    async def main():
+        one = keeper(server)
+        for value in values:
+            one.keep(value)
+            await one.flush()
+
+    asyncio.run(main())
+
+
+def loaded(server):
+    return asyncio.run(keeper(server).load())
+
+
+LARGE = bytes(range(256)) * (2 * CHUNK // 256) + b"end"
+
+
+@pytest.mark.parametrize("data", [b"", b"small", LARGE])
+def test_what_is_kept_is_loaded(data):
+    server = Server()
+    assert loaded(server) is None
+    kept(server, b"older", data)
+    assert loaded(server) == data
+    assert set(server.there) <= set(names("berth"))
+    sizes = [
+        len(base64.b64decode(one.get("binaryData", {}).get("policies", "")))
+        for one in server.there.values()
+    ]
+    assert max(sizes) <= CHUNK
+
+
+@pytest.mark.parametrize("writes", range(5))
+def test_a_process_that_ends_while_it_writes_leaves_the_older_or_the_newer(writes):
+    server = Server()
+    kept(server, b"older", b"old")
+    server.ends_after = server.writes + writes
+    with pytest.raises(asyncio.CancelledError):
+        kept(server, LARGE, b"not written any more")
+    assert loaded(server) == (LARGE if writes == 4 else b"old")
+
+
+def test_what_somebody_changed_is_not_used(caplog):
+    server = Server()
+    kept(server, b"rules")
+    for value in ("bm90", "%%%"):
+        server.there["berth-last-good-b-0"]["binaryData"] = {"policies": value}
+        assert loaded(server) is None
+    assert "are not whole" in caplog.text
+
+
+def test_a_write_that_fails_is_told_once_and_tried_again(caplog):
+    server = Server()
+
+    async def main():
+        one = keeper(server)
+        right, written, left = server.request, asyncio.Event(), [None] * 3
+
+        async def failing(method, path, **more):
+            if left:
+                left.pop()
+                raise Unreachable("connection refused")
+            answer = await right(method, path, **more)
+            if "berth-status" in server.there:
+                written.set()
+            return answer
+
+        server.request = failing
+        one.tell(b'{"bundle": "1"}')
+        task = asyncio.create_task(one.run())
+        await written.wait()
+        task.cancel()
+
+    asyncio.run(main())
+    assert server.there["berth-status"]["data"] == {"status.json": '{"bundle": "1"}'}
+    (told,) = caplog.messages
+    assert "connection refused" in told

@@ -1,0 +1,288 @@
+"""Several sources: each whole or not at all, beside what was kept and what was taken back."""
+
+from __future__ import annotations
+
+from datetime import UTC
+
+import pytest
+
+from engine.clock import ManualClock
+from engine.config import BerthDocument, Settings
+from engine.plugins.profiles import make_profiles
+from engine.policy import keeping
+from engine.policy.bundle import Bundle, Refusal, compile_at_once, compile_settings
+from engine.policy.chain import frameworks_of, worlds_of
+from engine.policy.guard import Guard, GuardSettings, Load
+from engine.policy.reloader import Kept, Listener, Reloader
+from engine.policy.sources import Source
+from tests.engine.policy.builders import compiler
+
+A, B = Source("ConfigMap x/a", "x/a/"), Source("ConfigMap x/b", "x/b/")
+TEST = {"t.policy": "filter: node.label test=test\n"}
+OTHER = {"t.policy": "filter: node.label test=other\n"}
+SORTS = {"s.policy": "sort: pod.priority desc\n"}
+ALSO_SORTS = {"z.policy": "sort: pod.queued_at\n"}
+BROKEN = {"t.policy": "filter: node.lable test=test\n"}
+
+
+class World:
+    def __init__(self, *expected, kept=None):
+        self.told = []
+        self.reloader = Reloader(
+            compiler(),
+            compile_settings(BerthDocument()),
+            Listener(self._accepted, self._refused, self._mended, self._costly),
+            ManualClock(),
+            lambda: (3, 10),
+        )
+        self.reloader.expect(*expected)
+        if kept is not None:
+            self.reloader.await_kept()
+
+    def _accepted(self, bundle):
+        self.told.append(bundle)
+
+    def _refused(self, source, refusal):
+        self.told.append((source, refusal.reason))
+
+    def _mended(self, source, bundle):
+        self.told.append((source, "mended"))
+
+    def _costly(self, bundle, found):
+        raise AssertionError(found)
+
+    def worked(self):
+        while self.reloader.step(1e9):
+            pass
+        told, self.told = self.told, []
+        return told
+
+    def offer(self, source, files):
+        self.reloader.offer(source, files)
+        return self.worked()
+
+    @property
+    def files(self):
+        return sorted(self.reloader.bundle.files)
+
+
+def test_nothing_is_in_force_before_all_that_are_expected_have_spoken():
+    world = World(A, B)
+    assert world.offer(A, TEST) == []
+    (bundle,) = world.offer(B, SORTS)
+    assert sorted(bundle.files) == ["x/a/t.policy", "x/b/s.policy"]
+
+
+def test_a_source_that_is_broken_at_the_start_keeps_all_from_being_scheduled():
+    world = World(A, B)
+    world.offer(A, BROKEN)
+    assert world.offer(B, SORTS) == [(A, "PoliciesRefused")]
+    assert world.reloader.bundle is None
+    (bundle,) = world.offer(A, TEST)
+    assert sorted(bundle.files) == ["x/a/t.policy", "x/b/s.policy"]
+    assert world.reloader.refusal_of(A) is None
+
+
+def test_a_broken_edit_of_one_leaves_edits_of_the_other_free():
+    world = World(A, B)
+    world.offer(A, TEST)
+    world.offer(B, SORTS)
+    assert world.offer(A, BROKEN) == [(A, "PoliciesRefused")]
+    (bundle,) = world.offer(B, {"b.policy": "score: 1\n"})
+    assert sorted(bundle.files) == ["x/a/t.policy", "x/b/b.policy"]
+    assert world.offer(A, TEST) == [(A, "mended")]
+
+
+def test_what_conflicts_with_another_source_is_refused_and_tried_again_with_the_other():
+    world = World(A, B)
+    world.offer(A, SORTS)
+    world.offer(B, TEST)
+    assert world.offer(B, ALSO_SORTS) == [(B, "PoliciesRefused")]
+    assert world.files == ["x/a/s.policy", "x/b/t.policy"]
+    (bundle,) = world.offer(A, TEST | {"u.policy": "policy: u\nscore: 1\n"})[:1]
+    assert isinstance(bundle, Bundle)
+    assert world.files == ["x/a/t.policy", "x/a/u.policy", "x/b/z.policy"]
+    assert world.reloader.refusal_of(B) is None
+
+
+def test_two_edits_at_once_of_which_one_is_broken():
+    world = World(A, B)
+    world.offer(A, TEST)
+    world.offer(B, SORTS)
+    world.reloader.offer(A, OTHER)
+    bundle, refused = world.offer(B, BROKEN)
+    assert bundle.files["x/a/t.policy"] == OTHER["t.policy"]
+    assert refused == (B, "PoliciesRefused")
+
+
+def test_a_source_that_was_selected_comes_and_goes():
+    world = World(A)
+    world.offer(A, TEST)
+    assert len(world.offer(B, SORTS)) == 1
+    world.reloader.leave(B)
+    (bundle,) = world.worked()
+    assert sorted(bundle.files) == ["x/a/t.policy"]
+    assert world.offer(B, BROKEN) == [(B, "PoliciesRefused")], "it may be broken from the start"
+    assert world.reloader.bundle is bundle
+
+
+# ---- kept beyond the process ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("now", [BROKEN, {}, None])
+def test_what_was_kept_serves_while_the_source_is_no_good(now):
+    world = World(A, kept={})
+    assert world.offer(A, now) == ([] if now == BROKEN else [(A, "PoliciesRefused")])
+    world.reloader.restore({A.title: Kept(TEST)})
+    told = world.worked()
+    assert isinstance(told[0], Bundle)
+    assert told[1:] == ([(A, "PoliciesRefused")] if now == BROKEN else [])
+    assert world.reloader.bundle.files == {"x/a/t.policy": TEST["t.policy"]}
+    (bundle,) = world.offer(A, OTHER)
+    assert bundle.files["x/a/t.policy"] == OTHER["t.policy"]
+
+
+def test_a_source_that_is_good_needs_nothing_of_before():
+    world = World(A, kept={})
+    world.reloader.restore({A.title: Kept(TEST)})
+    (bundle,) = world.offer(A, OTHER)
+    assert bundle.files["x/a/t.policy"] == OTHER["t.policy"]
+    assert world.reloader.kept() == {A.title: Kept(OTHER)}
+
+
+def test_what_was_kept_and_this_version_refuses_is_told_once():
+    world = World(A, kept={})
+    world.reloader.restore({A.title: Kept({"t.policy": "score: gone_by_now\n"})})
+    assert [what for _, what in world.offer(A, BROKEN)] == ["PoliciesRefused"] * 2
+    assert world.reloader.bundle is None
+    assert world.offer(A, BROKEN) == [(A, "PoliciesRefused")], "of its own texts, from now on"
+    assert world.offer(A, BROKEN) == []
+    assert len(world.offer(A, TEST)) == 1
+
+
+def test_kept_texts_are_packed_and_unpacked():
+    kept = {A.title: Kept({"t.policy": "# ä\n", "b.policy": b"score: 1\n"}, "d" * 64)}
+    texts = Kept({"b.policy": "score: 1\n", "t.policy": "# ä\n"}, "d" * 64)
+    assert keeping.unpack(keeping.pack(kept)) == {A.title: texts}
+    assert keeping.pack(kept) == keeping.pack({A.title: texts})
+
+
+@pytest.mark.parametrize("change", [lambda d: d[:-3], lambda d: b"no" + d, lambda d: b""])
+def test_kept_texts_that_somebody_changed_are_of_no_use(change):
+    with pytest.raises(keeping.UnreadableError):
+        keeping.unpack(change(keeping.pack({A.title: Kept(TEST)})))
+
+
+# ---- taken back ----------------------------------------------------------------------------------
+
+
+def test_a_change_is_taken_back_and_not_tried_again_before_it_changes():
+    world = World(A, B)
+    world.offer(A, TEST)
+    (first,) = world.offer(B, {"b.policy": "score: 1\n"})
+    world.offer(A, OTHER)
+    assert world.reloader.go_back("pending pods rose")
+    assert world.worked() == [first, (A, "PoliciesTakenBack")]
+    assert "pending pods rose; it is not tried again" in world.reloader.refusal_of(A).text
+    (bundle,) = world.offer(B, {"b.policy": "score: 2\n"})
+    assert bundle.files["x/a/t.policy"] == TEST["t.policy"], "an edit elsewhere does not bring it"
+    assert not [one for one in world.offer(A, OTHER) if isinstance(one, Bundle)]
+    (bundle,) = world.offer(A, {"t.policy": OTHER["t.policy"] + "# mended\n"})
+    assert "mended" in bundle.files["x/a/t.policy"]
+
+
+def test_the_first_rules_cannot_be_taken_back():
+    world = World(A)
+    world.offer(A, TEST)
+    assert not world.reloader.go_back("pending pods rose")
+    assert world.worked() == []
+
+
+def test_what_was_taken_back_is_not_tried_again_after_a_restart():
+    world = World(A)
+    world.offer(A, TEST)
+    world.offer(A, OTHER)
+    world.reloader.go_back("errors rose")
+    kept = keeping.unpack(keeping.pack(world.reloader.kept()))
+    again = World(A, kept={})
+    again.reloader.restore(kept)
+    bundle, refused = again.offer(A, OTHER)
+    assert bundle.files["x/a/t.policy"] == TEST["t.policy"]
+    assert refused == (A, "PoliciesTakenBack")
+
+
+class Watched:
+    """A guard, and how the scheduler does."""
+
+    def __init__(self, **settings):
+        self.clock = ManualClock()
+        self.load = Load(3, 1)
+        self.back = []
+        self.guard = Guard(
+            GuardSettings(60.0, **settings), self.clock, lambda: self.load, self.back.append
+        )
+
+    def after(self, seconds, load):
+        self.load = load
+        self.clock.advance(seconds)
+        self.guard.step(self.clock.monotonic())
+        return self.back
+
+
+def test_a_guard_takes_back_what_makes_pods_wait_and_only_once():
+    watched = Watched(pending=50)
+    assert watched.guard.due is None
+    watched.guard.changed()
+    assert watched.after(0.5, Load(500, 900)) == [], "it looks once a second"
+    assert watched.after(0.5, Load(52, 900)) == []
+    assert watched.after(1.0, Load(53, 900)) == [
+        "pending pods rose from 3 to 53 in 2 s, and 50 is allowed"
+    ]
+    assert watched.guard.due is None
+    assert len(watched.after(1.0, Load(99, 900))) == 1
+
+
+def test_a_guard_looks_at_errors_and_no_longer_than_it_is_told():
+    watched = Watched(errors=10)
+    watched.guard.changed()
+    assert watched.after(60.0, Load(900, 10)) == []
+    assert watched.guard.due is None
+    assert watched.after(1.0, Load(900, 900)) == []
+    watched.guard.changed()
+    assert watched.after(1.0, Load(900, 910)) == [
+        "errors rose from 900 to 910 in 1 s, and 10 is allowed"
+    ]
+
+
+# ---- profiles ------------------------------------------------------------------------------------
+
+
+def settings(*names):
+    return Settings.model_validate({"profiles": [{"schedulerName": name} for name in names]})
+
+
+def settings_of_two():
+    sources = [{"configMap": "x/a", "profiles": ["one"]}, {"configMap": "x/b"}]
+    return BerthDocument.model_validate({"policies": {"sources": sources}})
+
+
+def test_policies_of_a_source_may_be_of_some_profiles_only():
+    files = {"x/a/t.policy": TEST["t.policy"], "x/b/b.policy": "score: 1\n"}
+    bundle = compile_at_once(compiler(), files, compile_settings(settings_of_two()))
+    profiles = make_profiles(settings("one", "two"))
+    found = frameworks_of(profiles, bundle, worlds=worlds_of(UTC, ()))
+    names = {
+        one.profile.scheduler_name: [w.plugin.name for w in one.profile.plugins[-2:]]
+        for one in found
+    }
+    assert names["one"] == ["b", "t"]
+    assert names["two"][-1] == "b"
+    assert "t" not in names["two"]
+
+
+def test_the_order_of_the_queue_is_of_all_profiles():
+    files = {"x/a/s.policy": SORTS["s.policy"]}
+    made = compile_at_once(compiler(), files, compile_settings(settings_of_two()))
+    assert isinstance(made, Refusal)
+    assert "P501" in made.text
+    assert "are for one only" in made.text
