@@ -153,11 +153,14 @@ class PodsOver(PodTable):
         return PodsOver(self._base, self._find, hidden, more)
 
     def _row_of(self, pod: PodInfo) -> int:
-        first = self._base.size
-        for i, (one, _) in enumerate(self._more):
-            if one.uid == pod.uid and (first + i not in self._hidden or one is pod):
-                return first + i
-        return self._find(pod.uid)
+        """Where the pod is; where it was last, if it is nowhere now."""
+        found = self._find(pod.uid)
+        for row, (one, _) in enumerate(self._more, self._base.size):
+            if one.uid == pod.uid and (row not in self._hidden or one is pod):
+                found = row
+                if row not in self._hidden:
+                    break
+        return found
 
     def _node_row(self, row: int) -> int:
         first = self._base.size

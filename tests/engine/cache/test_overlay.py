@@ -117,6 +117,14 @@ def test_an_overlay_shares_what_does_not_differ():
         one.nodes.requested("cpu")[0] = 1
 
 
+def test_a_pod_that_went_from_node_to_node_is_where_it_went_last():
+    cache = empty(Cache())
+    pod = any_pod("p", 5, 0, 0)
+    over = cache.snapshot(0.0).overlay(1, add=[pod]).overlay(1, remove=[pod]).overlay(0, add=[pod])
+    assert [over.pods.node[row] for row in over.pods.on(0)] == [0]
+    assert over.overlay(0, remove=[pod]).pods.on(0).tolist() == []
+
+
 def test_namespaces_are_followed_where_an_overlay_was_the_first_to_read_them():
     cache = empty(Cache())
     cache.add_pod(any_pod("p", 5, 0, 0), "a")
