@@ -20,6 +20,7 @@ from dsl.source import SourceFile, Span, make_source
 from dsl.types import PLAIN, SECONDS
 from engine.config import BerthDocument, MetricSection
 from engine.framework.profile import Profile
+from engine.policy.preempting import preempts
 from engine.policy.sources import Texts
 from engine.policy.support import (
     at_load,
@@ -59,7 +60,10 @@ class Bundle:
             return None
         now = {plan.name: _identity(plan) for plan in self.plans}
         was = {plan.name: _identity(plan) for plan in older.plans}
-        return frozenset(name for name in {*now, *was} if now.get(name) != was.get(name))
+        changed = frozenset(name for name in {*now, *was} if now.get(name) != was.get(name))
+        both = (*self.plans, *older.plans)
+        # Who was rejected by whomever may have somebody to evict now.
+        return None if any(one.name in changed and preempts(one) for one in both) else changed
 
 
 def _identity(plan: Plan) -> tuple[object, ...]:

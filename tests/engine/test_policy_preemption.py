@@ -20,6 +20,7 @@ from engine.framework.status import unschedulable
 from engine.plugins.priority_sort import PrioritySort
 from tests.builders import make_node, make_pod, pod_object
 from tests.effort import examples
+from tests.engine.policy.builders import compiled
 from tests.engine.test_preemption import settle
 from tests.engine.test_scheduler import World, in_a_loop
 
@@ -152,6 +153,16 @@ async def test_who_is_being_evicted_already_is_not_evicted_twice():
     await settle(made)
     assert made.edge.evictions == ["a", "a"], "it did not go: it is tried again"
     assert made.cache.nominations.leaving == {}
+
+
+def test_a_line_that_changes_whom_pods_evict_has_all_pods_tried_again():
+    never, score = compiled({"p.policy": "preempt: never\n"}), {"q.policy": "score: 50\n"}
+    both = compiled({"p.policy": "preempt: never\n", **score})
+    assert both.changed_since(never) == {"q"}
+    assert never.changed_since(both) == {"q"}
+    assert compiled(score).changed_since(both) is None
+    lent = compiled({"p.policy": "quota: by pod.namespace elastic\n", **score})
+    assert lent.changed_since(compiled(score)) is None
 
 
 # ---- several nodes
