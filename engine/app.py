@@ -70,8 +70,8 @@ from engine.watching.watching import Start
 log = logging.getLogger(__name__)
 
 _FLUSH_SECONDS: Final = 2.0
-_FLUSH_OF_LEADERS: Final = 0.4
-"""Another replica waits."""
+_HAND_OVER_SECONDS: Final = 0.4
+"""Another replica waits for the lease; Events are told after that, too."""
 _LOOK_SECONDS: Final = 0.01
 NO_POLICIES: Final = Bundle("", (), {})
 
@@ -218,6 +218,7 @@ class App:
                 await synced(reflectors, stop)
                 if not self.settings.delay_cache:
                     candidate.start(group.create_task)
+                running.append(group.create_task(candidate.hurry(stop)))
                 if candidate.election.leader_elect:
                     running.append(group.create_task(self._lead(candidate)))
                 # The cluster stays: the collector need not walk it again and again.
@@ -226,12 +227,10 @@ class App:
                 for hook in self._hooks.synced:
                     hook()
                 await self.scheduler.run(stop)
-                left = _FLUSH_SECONDS
                 if candidate.election.leader_elect:
-                    left = _FLUSH_OF_LEADERS
-                    await self._confirmed()
-                await asyncio.gather(statuses.flush(left), events.flush(left))
-                await candidate.resign()
+                    await asyncio.gather(self._confirmed(), statuses.flush(_HAND_OVER_SECONDS))
+                    await candidate.resign()
+                await asyncio.gather(statuses.flush(_FLUSH_SECONDS), events.flush(_FLUSH_SECONDS))
                 for task in running:
                     task.cancel()
                 if self._watching is not None:
@@ -258,7 +257,7 @@ class App:
 
         Not for long: it cannot know them worse than after a crash of ours.
         """
-        until = self._clock.monotonic() + _FLUSH_OF_LEADERS
+        until = self._clock.monotonic() + _HAND_OVER_SECONDS
         while self.cache.assumed_pods and self._clock.monotonic() < until:  # noqa: ASYNC110 - the cache tells nobody
             await asyncio.sleep(_LOOK_SECONDS)
 

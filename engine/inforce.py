@@ -351,8 +351,8 @@ class InForce:
         return {
             "bundle": None if bundle is None else bundle.hash,
             "inForce": [] if bundle is None else [plan.name for plan in bundle.plans],
-            "since": datetime.fromtimestamp(self._since, UTC).isoformat(timespec="seconds"),
             "awaits": list(self.reloader.awaited),
+            "since": datetime.fromtimestamp(self._since, UTC).isoformat(timespec="seconds"),
             "sources": [self._standing(source, bundle) for source in self.reloader.sources],
         }
 

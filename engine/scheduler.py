@@ -180,7 +180,8 @@ class Scheduler:
         self.add_background(self.permits)
         self._minute = int(clock.time() // _MINUTE)
         self._fault: BaseException | None = None
-        self._stopping = False
+        self._stop: asyncio.Event | None = None
+        self._ended = False
         self.leads = True
         """False while another replica decides: the queue fills, and nobody is told anything."""
 
@@ -248,6 +249,7 @@ class Scheduler:
         Raises:
             Exception: whatever a task of ours raised, which only a bug does.
         """
+        self._stop = stop
         stopped = asyncio.get_running_loop().create_task(stop.wait())
         try:
             while not stop.is_set() and self._fault is None:
@@ -261,11 +263,15 @@ class Scheduler:
                 task.cancel()  # nobody waits for a server that may never answer
             raise
         finally:
-            self._stopping = True
+            self._ended = True
             stopped.cancel()
             await self.drain()
         if self._fault is not None:
             raise self._fault
+
+    @property
+    def _stopping(self) -> bool:
+        return self._ended or (self._stop is not None and self._stop.is_set())
 
     async def drain(self) -> None:
         """Waits until no binding is in flight, and nobody is being evicted."""
@@ -758,6 +764,9 @@ class Scheduler:
                 self._queue.done(pod.uid)
                 self._forget(pod, node)
                 log.info('Dropped pod="%s" reason="%s"', pod.key, why)
+            case BindOutcome.REFUSED if self._stopping:
+                await chosen.take_back()
+                self._forget(pod, node)  # whoever reads the server next tries it again
             case BindOutcome.REFUSED:
                 self._measures.ended(queued, Result.ERROR)
                 await chosen.take_back()

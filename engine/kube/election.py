@@ -326,6 +326,12 @@ class Candidate:
         if self.election.leader_elect:
             self._running = [start(self.elector.run()), start(self._reflector.run())]
 
+    async def hurry(self, stop: asyncio.Event) -> None:
+        """Once we are to stop, bindings that are not on their way yet are left to a successor."""
+        await stop.wait()
+        if self.election.leader_elect:
+            self.gate.turn_away()
+
     async def resign(self) -> None:
         """No longer stands for election and gives up what we hold, once all is written."""
         for task in self._running:
@@ -333,6 +339,7 @@ class Candidate:
         if self._running:
             await asyncio.wait(self._running)
             await self.elector.release()
+            self.gate.retire()
 
 
 def _collection(namespace: str) -> str:

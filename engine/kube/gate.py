@@ -28,6 +28,7 @@ _TOO_MANY_REQUESTS: Final = 429
 _NO_SERVER_BEHIND: Final = frozenset({502, 503})
 _BUDGET: Final = b"DisruptionBudget"
 _TIMEOUT_SECONDS: Final = 10.0
+_ENDING: Final = "not sent, as the process is ending"
 
 
 class Priority(IntEnum):
@@ -83,7 +84,7 @@ class Place:
         Raises:
             Fenced: we do not lead (any longer), and nothing was sent.
         """
-        fenced = self._priority is not Priority.LEASE and method != "GET"
+        fenced = method != "GET" and self._gate.fences(self._priority)
         if fenced and not self._gate.may_write():
             raise Fenced("not sent, as this replica does not lead")
         began = self._gate.clock.monotonic()
@@ -150,6 +151,8 @@ class Gate:
         self._next_call = float("-inf")
         self._given = 0
         self._waker: asyncio.Task[None] | None = None
+        self._retired = False
+        self._ending = False
 
     @property
     def wanted(self) -> int:
@@ -170,6 +173,7 @@ class Gate:
 
         Raises:
             Unreachable: the server is away, and has been for as long as anyone waits.
+            Fenced: a binding was turned away.
         """
         place = Place(self, self._client, priority)
         if priority is Priority.LEASE:
@@ -181,6 +185,8 @@ class Gate:
         ):
             self._give()
             return place
+        if self._ending and priority is Priority.BINDING:
+            raise Fenced(_ENDING)
         future = asyncio.get_running_loop().create_future()
         self._waiting[priority].append(_Waiter(future, self.clock.monotonic()))
         self._hand_over()
@@ -192,6 +198,24 @@ class Gate:
                 place.release()
             raise
         return place
+
+    def fences(self, priority: Priority) -> bool:
+        """Whether such a write needs the lease."""
+        told = self._retired and priority is Priority.EVENT
+        return priority is not Priority.LEASE and not told
+
+    def retire(self) -> None:
+        """Another replica leads from now on: what has happened is told, nothing else is written."""
+        self._retired = True
+
+    def turn_away(self) -> None:
+        """From now on no binding waits for a place: another replica can do it as well."""
+        self._ending = True
+        queue = self._waiting[Priority.BINDING]
+        while queue:
+            waiter = queue.popleft()
+            if not waiter.place.done():
+                waiter.place.set_exception(Fenced(_ENDING))
 
     def give_back(self, priority: Priority) -> None:
         """A place is free again."""

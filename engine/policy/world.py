@@ -141,12 +141,24 @@ def _annotated_at(key: str) -> Callable[[Node], float]:
     return when
 
 
+_REMEMBERED: Final = 4096
+
+
 class Kept:
     """What worlds keep from snapshot to snapshot."""
 
     def __init__(self) -> None:
         self.images = ImageIndex()
         self.of_nodes = OfNodes()
+        self.over_minimum: dict[int, frozenset[str]] = {}
+        """Namespaces over their minimum, by generation of the world that was asked."""
+
+    def over(self, generation: int, namespaces: frozenset[str]) -> frozenset[str]:
+        """Remembers which namespaces a world said are over their minimum."""
+        self.over_minimum[generation] = namespaces
+        if len(self.over_minimum) > _REMEMBERED:
+            del self.over_minimum[next(iter(self.over_minimum))]
+        return namespaces
 
 
 class SnapshotWorld:
@@ -220,6 +232,9 @@ class SnapshotWorld:
         seen = self.seen.get(generation)
         if seen is None or (samples and seen[1] != self.snapshot.signals.version):
             return None
+        over = self._kept.over_minimum.get(generation)
+        if over is not None and over != over_minimum(self.snapshot):
+            return None  # a quota that is overdrawn changes pods on any node
         return self.snapshot.changed_since(seen[0])
 
     def node_number(self, field: str, key: str | None) -> FloatColumn:
@@ -352,7 +367,8 @@ class SnapshotWorld:
         if name == "nominated" and self._of_table == _NOMINATED:
             return np.ones(self._set.size, np.bool_)
         if name == "quota.over_min":
-            over = [self.dictionary.code(one) for one in sorted(over_minimum(self.snapshot))]
+            namespaces = self._kept.over(self.generation, over_minimum(self.snapshot))
+            over = [self.dictionary.code(one) for one in sorted(namespaces)]
             own = self._set.text("namespace", reader(POD_TEXTS, "namespace"))
             return np.isin(own, over) & (self.pod_node >= 0)
         return self._set.flag(name, reader(POD_FLAGS, name))
@@ -606,7 +622,7 @@ def readable_fields() -> Iterator[str]:
     yield from ("it.node", "it.namespace.label", "it.namespace.annotation")
     yield from ("pod.images", "pod.containers")
     yield from (f"quota.{name}" for name in ("name", "min", "max", "used"))
-    yield from ("quota.over_max_with_pod", "quota.over_min_with_pod")
+    yield from ("quota.over_max_with_pod", "quota.over_min_with_pod", "it.quota.over_min")
     yield from ("node.images", "node.eligible", "node.missing_image_bytes")
     yield from ("node.ips.capacity", "node.ips.free")
     yield "group.name"

@@ -105,7 +105,7 @@ def _lines(sizes: Sizes) -> Iterator[Measurement]:
     columns = policy._worlds.of(snapshot)
     took = seconds_each(
         {
-            "score": lambda: policy._scores_of(scored, snapshot, everyone),
+            "score": lambda: policy._scores_of(scored, pod, snapshot, everyone),
             "kept score": lambda: points.score(scored, pod, snapshot, everyone),
             "bare score": lambda: 100 - bandwidth / bandwidth.max() * 100,
             "score of one row": lambda: rule.column(parts, columns, one, full),

@@ -45,7 +45,7 @@ class Berth:
 
     def start(self, until: str = "Policies in force") -> None:
         self.process.start()
-        self.wait_for_log(until)
+        self.wait_for_log(until, seconds=90.0)
 
     def wait_for_log(self, text: str, *, count: int = 1, seconds: float = 30.0) -> None:
         def there() -> bool:

@@ -58,7 +58,10 @@ def objects(text: str) -> list[dict[str, Any]]:
 def made() -> dict[Path, str]:
     """The files that are made from the chart, and their texts."""
     monitoring = template(*MONITORED, f"--show-only={MONITORING}")
+    roles = template("--set=everyPolicy=true", "--show-only=templates/rbac.yaml").split("\n---\n")
+    [role] = [one for one in roles if "\nkind: ClusterRole\n" in one]
     return {
+        KUSTOMIZE / "components/every-policy/role.yaml": HEAD + _without_helm(role),
         KUSTOMIZE / "base/berth.yaml": HEAD + _without_helm(template()),
         KUSTOMIZE / "components/prometheus-operator/monitoring.yaml": HEAD
         + _without_helm(monitoring),

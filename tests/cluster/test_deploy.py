@@ -20,6 +20,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("needs_programs")]
 OVERLAYS = sorted(f"overlays/{path.name}" for path in (manifests.KUSTOMIZE / "overlays").iterdir())
 EVERYTHING = (
     *manifests.MONITORED,
+    "--set=everyPolicy=true",
     "--set=extraReads[0].apiGroups[0]=example.org",
     "--set=extraReads[0].resources[0]=racks",
     "--set=imagePullSecrets[0].name=registry",

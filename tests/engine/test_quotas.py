@@ -306,6 +306,28 @@ async def test_a_victim_that_does_not_go_keeps_its_use_and_the_minimum_of_nobody
     assert not any(made.placed(f"b{number}", "b") for number in range(3))
 
 
+@in_a_loop
+async def test_rules_may_read_which_pods_are_of_a_quota_that_is_overdrawn():
+    policy = "filter: count(node.pods where it.quota.over_min) == 0\n"
+    made = Quotas(policy, nodes=("n1", "n2"), a=("1", "9"))
+    made.handlers.nodes.on_update(
+        made.cache.nodes.node(made.cache.nodes.row("n2")),
+        make_node("n2", cpu="100", unschedulable=True),
+    )
+    made.runs("r1")
+    made.comes("first", namespace="b", cpu="1")
+    await settle(made)
+    assert made.placed("first", "b")
+    other = made.runs("r2", node="n2")
+    made.comes("second", namespace="b", cpu="1")
+    await settle(made)
+    assert not made.placed("second", "b"), "a pod elsewhere has overdrawn the quota"
+    made.handlers.pods.on_delete(other)
+    made.clock.advance(20.0)
+    await settle(made)
+    assert made.placed("second", "b")
+
+
 @pytest.mark.parametrize("changes", ["node goes and comes", "pod is resized"])
 @in_a_loop
 async def test_accounts_follow_what_becomes_of_pods(changes):

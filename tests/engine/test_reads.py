@@ -65,7 +65,7 @@ def text_of(spec):
 
 
 #: Gangs, quotas and preemption have tests of their own.
-ENGINES = ("group.", "pod.group", "it.group", "quota.", "it.quota.", "victims.")
+ENGINES = ("group.", "quota.", "it.quota.", "victims.")
 AVAILABLE = [spec for spec in FIELDS.values() if not spec.name.startswith(ENGINES)]
 #: A few fields a file, as each file has a budget of its own.
 FILES = {"seen.policy": "score: 100*node.cpu.free/node.cpu.allocatable\n"}
@@ -224,6 +224,8 @@ EXPECTED = dict(one.rsplit(" ", 1) for one in re.split(r", |\n", VALUES.strip())
     "node.heartbeat": at(minutes=1),
     "it.started_at": at(hours=2),
     "it.finished_at": at(minutes=20),
+    "pod.group": "g",
+    "it.group": "1",
 }
 
 

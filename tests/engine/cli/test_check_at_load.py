@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from engine.cli import main
 from engine.config import load
-from engine.policy.reloader import Bundle, compile_at_once, compile_settings
+from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.policy.support import new_compiler
 
 GOOD = "filter: node.label a=b\n"

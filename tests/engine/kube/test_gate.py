@@ -14,7 +14,7 @@ from engine.clock import ManualClock
 from engine.framework.edge import BindOutcome
 from engine.framework.effects import Bind, Emit, SetUnschedulable
 from engine.framework.podinfo import PodInfo
-from engine.kube.errors import Timeout, Unreachable
+from engine.kube.errors import Fenced, Timeout, Unreachable
 from engine.kube.events import KubeEventSink
 from engine.kube.gate import Gate, Priority
 from engine.kube.limiter import AdaptiveLimit, LimitSettings
@@ -339,3 +339,34 @@ def test_a_condition_without_an_answer_is_tried_again_unless_it_is_withdrawn(
         assert len(bench.server.asked) <= calls + 2
 
     test()
+
+
+@with_bench
+async def test_who_ends_leaves_the_bindings_that_wait_to_a_successor(bench: Bench) -> None:
+    bench.server.hold = asyncio.Event()
+    binder = KubeBinder(bench.gate, bench.wiring)
+    bound = [
+        asyncio.ensure_future(binder.bind(Bind(make_pod(f"p{number}"), "n1")))
+        for number in range(6)
+    ]
+    await bench.settle()
+    assert len(bench.server.asked) == 4, "as many as there are places"
+    bench.gate.turn_away()
+    late = await binder.bind(Bind(make_pod("late"), "n1"))
+    assert late == (BindOutcome.REFUSED, "not sent, as the process is ending")
+    bench.server.hold.set()
+    outcomes = [outcome for outcome, _ in await asyncio.gather(*bound)]
+    assert outcomes == [BindOutcome.BOUND] * 4 + [BindOutcome.REFUSED] * 2
+
+
+@with_bench
+async def test_once_another_leads_only_what_has_happened_is_told(bench: Bench) -> None:
+    gate = Gate(bench.server, bench.wiring, may_write=lambda: False)
+    gate.retire()
+    for priority in (B, V, C):
+        with pytest.raises(Fenced), await gate.place(priority) as place:
+            await place.request("POST", "/x", body=b"{}")
+    for priority in (E, L):
+        with await gate.place(priority) as place:
+            await place.request("POST", "/x", body=b"{}")
+    assert len(bench.server.asked) == 2

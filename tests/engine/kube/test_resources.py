@@ -12,7 +12,7 @@ from engine.framework.events import Resource as Wakes
 from engine.kube.resources import KINDS, LEASES, WORKLOAD_KINDS, Kind
 from engine.policy.elsewhere import LEASES as NODES
 
-RBAC = Path(__file__).parents[3] / "examples" / "rbac.yaml"
+RBAC = Path(__file__).parents[3] / "deploy/kustomize/components/every-policy/role.yaml"
 
 
 def allowed(base: str, plural: str) -> set[str]:
