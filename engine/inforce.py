@@ -353,7 +353,6 @@ class InForce:
             "inForce": [] if bundle is None else [plan.name for plan in bundle.plans],
             "awaits": list(self.reloader.awaited),
             "since": datetime.fromtimestamp(self._since, UTC).isoformat(timespec="seconds"),
-            "awaits": list(self.reloader.awaited),
             "sources": [self._standing(source, bundle) for source in self.reloader.sources],
         }
 

@@ -266,7 +266,7 @@ def _beyond_files(job: _Job) -> Iterator[Diagnostic]:
 
     sorts: dict[str, tuple[SourceFile, Span]] = {}
     for plan in job.plans:
-        for rule in plan.sorts if plan.mode != "off" else ():
+        for rule in plan.sorts if plan.mode == "enforce" else ():
             place = (plan.source, rule.span) if plan.used is None else plan.used.place
             sorts.setdefault(place[0].name, place)
     if not job.chain and len(sorts) > 1:

@@ -224,6 +224,8 @@ EXPECTED = dict(one.rsplit(" ", 1) for one in re.split(r", |\n", VALUES.strip())
     "node.heartbeat": at(minutes=1),
     "it.started_at": at(hours=2),
     "it.finished_at": at(minutes=20),
+    "pod.group": "g",
+    "it.group": "1",
 }
 
 
