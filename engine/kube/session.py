@@ -32,7 +32,7 @@ from yarl import URL
 from engine import __version__
 from engine.clock import Clock, SystemClock
 from engine.display import one_line
-from engine.kube.channels import Answer, Broken, Channels, NotConnected, head_of
+from engine.kube.channels import Broken, Channels, NotConnected, head_of
 from engine.kube.credentials import Loader, ProgramLimits
 from engine.kube.errors import (
     ConfigError,
@@ -391,31 +391,24 @@ class Session:
         content_type: str,
         seconds: float,
     ) -> Response:
-        answer = await self._ask_once(method, target, body, content_type, seconds)
-        if answer.status == _UNAUTHORIZED and await self._new_credentials():
-            answer = await self._ask_once(method, target, body, content_type, seconds)
-        return Response(answer.status, answer.headers, answer.body)
-
-    async def _ask_once(
-        self,
-        method: str,
-        target: str,
-        body: bytes | _Fenced | None,
-        content_type: str,
-        seconds: float,
-    ) -> Answer:
+        """Over a connection of our own; a second time after a 401, with new credentials."""
         assert self._channels is not None
         fence = body.ask if isinstance(body, _Fenced) else None
         data = body.value if isinstance(body, _Fenced) else body or b""
-        headers = self._headers(content_type if body is not None else None)
-        return await self._channels.request(
-            head_of(method, target, self._target.netloc, headers, len(data)),
-            data,
-            fence=fence,
-            again=method in _REPEATABLE,
-            silence=seconds,
-            total=seconds * _TOTAL_FACTOR,
-        )
+        asked = 0
+        while True:
+            headers = self._headers(content_type if body is not None else None)
+            answer = await self._channels.request(
+                head_of(method, target, self._target.netloc, headers, len(data)),
+                data,
+                fence=fence,
+                again=method in _REPEATABLE,
+                silence=seconds,
+                total=seconds * _TOTAL_FACTOR,
+            )
+            asked += 1
+            if asked > 1 or answer.status != _UNAUTHORIZED or not await self._new_credentials():
+                return Response(answer.status, answer.headers, answer.body)
 
     async def stream(
         self, path: str, *, params: Mapping[str, str] | None = None, read_timeout_seconds: float
