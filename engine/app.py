@@ -19,6 +19,8 @@ from zoneinfo import ZoneInfo
 
 import engine.kube.reflector as watch
 from dsl.plan import MetricSpec
+from engine.basis import Rulers, rules_of
+from engine.binding import Edge
 from engine.cache import Cache
 from engine.clock import Clock
 from engine.comparing import Comparer
@@ -44,6 +46,7 @@ from engine.kube.sharing import EVERYTHING, PodSharing
 from engine.kube.wiring import Wiring
 from engine.kube.writer import KubeBinder, KubeEffectWriter, KubePodStatusWriter
 from engine.objects import Pod
+from engine.placement import Observer
 from engine.plugins.profiles import make_profiles
 from engine.plugins.registry import is_in_tree
 from engine.policy.bundle import Bundle, Refusal
@@ -54,7 +57,7 @@ from engine.policy.plugin import Worlds
 from engine.policy.shadow import Shadow
 from engine.queue import SchedulingQueue
 from engine.records import Records
-from engine.scheduler import Edge, Observer, Rulers, Scheduler, rules_of
+from engine.scheduler import Scheduler
 from engine.serving.server import ServerOptions
 from engine.signals.prometheus import PrometheusRefresher, PrometheusSettings
 from engine.signals.spec import PROMETHEUS, SignalSpec

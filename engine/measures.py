@@ -25,6 +25,7 @@ from engine.telemetry import (
     PREEMPTION_VICTIMS,
     RULE_REJECTIONS,
     SLI_SECONDS,
+    Count,
     Telemetry,
 )
 
@@ -72,6 +73,10 @@ class Measures:
             waited = max(0.0, self._clock.time() - since)
             self._telemetry.observe(SLI_SECONDS, waited, word)
             self._telemetry.observe(POD_ATTEMPTS, attempts)
+
+    def held(self) -> None:
+        """A pod begins to wait in permit."""
+        self._telemetry.add(Count.PODS_HELD)
 
     def waited(self, since: float, result: str) -> None:
         """A pod that had waited in permit since a monotonic time was released or rejected."""

@@ -22,8 +22,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Final, Protocol
 
-from engine.cache import Cache
-from engine.clock import Clock
+from engine.basis import Basis
 from engine.executor import Executor
 from engine.framework.acting import Acted, Leave, Point
 from engine.framework.decision import Decision
@@ -31,8 +30,7 @@ from engine.framework.effects import Effect
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.interface import Permitted
 from engine.framework.podinfo import PodInfo
-from engine.framework.runtime import Framework
-from engine.framework.snapshot import Snapshot, Waiting
+from engine.framework.snapshot import Waiting
 from engine.framework.status import Code, Status, unschedulable
 from engine.queue import QueuedPod, SchedulingQueue
 
@@ -83,15 +81,7 @@ class Held:
 
 
 class Host(Protocol):
-    """The scheduler, as far as it has to do with pods that wait."""
-
-    def framework_of(self, pod: PodInfo) -> Framework:
-        """Who decides about the pod."""
-        ...
-
-    def snapshot(self) -> Snapshot:
-        """The cluster as of now."""
-        ...
+    """Whoever pods go back to that wait no longer."""
 
     def acted(self, decision: Decision, acted: Acted) -> None:
         """Plugins were asked about the pod of a decision again."""
@@ -109,18 +99,18 @@ class Host(Protocol):
 class Permits:
     """The pods that wait, by UID; iterated in the order in which they came."""
 
-    def __init__(self, *, cache: Cache, queue: SchedulingQueue, clock: Clock, host: Host) -> None:
+    def __init__(self, *, basis: Basis, queue: SchedulingQueue, host: Host) -> None:
         """Nobody waits.
 
         Args:
-            cache: is told who waits.
+            basis: whom to ask, and about what; its cache is told who waits.
             queue: has the pods meanwhile, and tells what happens.
-            clock: for timeouts.
-            host: decides, and takes those that wait no longer.
+            host: takes those that wait no longer.
         """
-        self._cache = cache
+        self._basis = basis
+        self._cache = basis.cache
         self._queue = queue
-        self._clock = clock
+        self._clock = basis.clock
         self._host = host
         self.also: Callable[[Held], Mapping[str, Permitted]] = lambda _: {}
         """Who holds a pod still that is no plugin; asked whenever plugins are."""
@@ -233,7 +223,7 @@ class Permits:
             self._reject(held, _NO_NODE)
             return
         waited = self._waited(held)
-        framework, snapshot = self._host.framework_of(held.pod), self._host.snapshot()
+        framework, snapshot = self._basis.framework_of(held.pod), self._basis.snapshot()
         by = tuple(held.by)
         leave = framework.permit(held.pod, snapshot, held.node, waited, by)
         acted = Acted(Point.PERMIT, held.pod, held.node, snapshot, leave.words, waited, by)
@@ -275,8 +265,8 @@ class Permits:
         self._unlink(held)
         held.wakes = frozenset({_NODE_GONE}.union(*(one.wakes for one in held.by.values())))
         self._by_wakes.setdefault(held.wakes, {})[uid] = None
-        snapshot = self._host.snapshot()
-        turn = self._host.framework_of(held.pod).turns_at(held.pod, snapshot, frozenset(held.by))
+        snapshot = self._basis.snapshot()
+        turn = self._basis.framework_of(held.pod).turns_at(held.pod, snapshot, frozenset(held.by))
         now = self._clock.monotonic()
         due = min(held.since + held.seconds, now + max(0.0, turn - self._clock.time()))
         if due != held.due or due <= now:

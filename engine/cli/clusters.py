@@ -11,6 +11,7 @@ import click
 
 from dsl.plan import MetricSpec
 from engine.app import NO_POLICIES, settings_worlds, signal_spec
+from engine.basis import SignalSource
 from engine.cli.eval import Given, GivenSignals, read_metrics
 from engine.cli.manifests import Objects
 from engine.clock import Clock, ManualClock, SystemClock
@@ -25,7 +26,6 @@ from engine.policy import chain
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.policy.sources import Texts, files_of, policies_in
 from engine.policy.support import new_compiler
-from engine.scheduler import SignalSource
 from engine.signals.prometheus import PrometheusRefresher, PrometheusSettings
 from engine.signals.store import SignalStore
 from engine.simulate.lab import Lab

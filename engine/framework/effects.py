@@ -1,6 +1,6 @@
 """Effects as data: what a plugin or the scheduler wants done to the cluster.
 
-Returned, never performed, by the pure rooms; `engine.scheduler` performs, records and undoes them.
+Returned, never performed, by the pure rooms; the rooms that act perform them.
 """
 
 from __future__ import annotations

@@ -13,15 +13,15 @@ from collections.abc import Hashable, Mapping
 from contextlib import suppress
 from typing import Final
 
-from engine.cache import Cache
-from engine.clock import Clock
+from engine.basis import Basis
 from engine.collective.gangs import why_stopped
 from engine.framework.gang import Membership
 from engine.framework.interface import Permitted
 from engine.framework.runtime import PluginError
 from engine.framework.status import Code, Status, unschedulable
-from engine.gangs.turn import Hold, Host, Turn
+from engine.gangs.turn import Hold, Turn
 from engine.objects import GangFailure, Identity
+from engine.placement import Placement
 from engine.queue import SchedulingQueue
 from engine.waiting import Held, Permits
 
@@ -36,17 +36,17 @@ class Holds:
     def __init__(
         self,
         *,
-        host: Host,
-        cache: Cache,
+        basis: Basis,
+        placement: Placement,
         queue: SchedulingQueue,
         permits: Permits,
-        clock: Clock,
     ) -> None:
-        self._host = host
-        self._cache = cache
+        self._basis = basis
+        self._placement = placement
+        self._cache = basis.cache
         self._queue = queue
         self._permits = permits
-        self._clock = clock
+        self._clock = basis.clock
         self._holds: dict[Hashable, Hold] = {}
         # Oldest first: nobody tells that a gang is gone for good.
         self._failed: OrderedDict[tuple[str, str], None] = OrderedDict()
@@ -64,7 +64,7 @@ class Holds:
             hold = self._holds[gang.key] = Hold(plugin, gang, turn.rank, set(), turn.bound)
         hold.uids |= {one.queued.pod.uid for one in turn.chosen}
         for one in turn.chosen:
-            self._host.hold(one, {HOLDER + plugin: permitted})
+            self._placement.hold(one, {HOLDER + plugin: permitted})
 
     def started(self, gang: Membership) -> None:
         """Enough members have nodes: those that waited go."""
@@ -114,9 +114,9 @@ class Holds:
         names = [name for name in held.by if name.startswith(HOLDER)]
         if not names:
             return {}
-        pod, snapshot = held.pod, self._host.snapshot()
+        pod, snapshot = held.pod, self._basis.snapshot()
         try:
-            found = self._host.framework_of(pod).gang(pod, snapshot)
+            found = self._basis.framework_of(pod).gang(pod, snapshot)
         except PluginError:
             return {name: held.by[name] for name in names}
         if found is None or len(found[1].mates()) + 1 >= found[1].minimum:
@@ -151,7 +151,7 @@ class Holds:
             held = self._permits.get(uid)
             if held is not None:
                 with suppress(PluginError):  # told to `on_fault`
-                    framework = self._host.framework_of(held.pod)
-                    found = framework.gang(held.pod, self._host.snapshot())
+                    framework = self._basis.framework_of(held.pod)
+                    found = framework.gang(held.pod, self._basis.snapshot())
                     return None if found is None else found[1]
         return None

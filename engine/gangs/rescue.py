@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.cache import Cache
+from engine.choice import Chosen
 from engine.framework.decision import PostFilterResult
 from engine.framework.podinfo import PodInfo
-from engine.gangs.turn import Chosen, Host, Turn
+from engine.gangs.turn import Turn
+from engine.placement import Placement
 from engine.queue import QueuedPod
 
 
@@ -27,13 +29,13 @@ class Rescue:
     waits: bool = False
 
 
-def rescue(turn: Turn, members: Sequence[QueuedPod], host: Host, cache: Cache) -> Rescue:
+def rescue(turn: Turn, members: Sequence[QueuedPod], placement: Placement, cache: Cache) -> Rescue:
     """What would let enough members start; nothing found: there is no way, or it is only to wait.
 
     Args:
         turn: of the gang, of which no member has a node by it.
         members: those that wait.
-        host: decides and asks.
+        placement: decides and asks.
         cache: is as before afterwards.
     """
     there: list[Chosen] = []
@@ -44,11 +46,11 @@ def rescue(turn: Turn, members: Sequence[QueuedPod], host: Host, cache: Cache) -
         for queued in members:
             if len(there) + len(found) >= turn.missing:
                 break
-            answer = host.choose(queued)
+            answer = placement.choose_member(queued)
             if isinstance(answer, Chosen):
                 there.append(answer)
                 continue
-            result = host.rescue(answer)
+            result = placement.rescue(answer)
             if result is None or not result.status.ok or not result.nominated:
                 waits |= result is not None and result.nominated is None
                 continue
@@ -68,7 +70,7 @@ def rescue(turn: Turn, members: Sequence[QueuedPod], host: Host, cache: Cache) -
         for queued, _ in reversed(found):
             cache.forget(queued.pod.uid)
         for chosen in reversed(there):
-            host.give_back(chosen, tell=False)
+            placement.give_back(chosen, tell=False)
         for pod, node in reversed(away):
             cache.add_pod(pod, node)
     return Rescue(found) if enough and found else Rescue(waits=waits)

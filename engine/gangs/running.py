@@ -24,10 +24,11 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from engine.cache import Cache
-from engine.clock import Clock
+from engine.basis import Basis
+from engine.choice import Chosen, Refused
 from engine.collective.gangs import why_stopped, why_unfit
 from engine.eventhandlers import POD_FREED, on_node
+from engine.evictions import Evictions
 from engine.framework.decision import Decision
 from engine.framework.gang import Membership
 from engine.framework.podinfo import PodInfo
@@ -35,10 +36,12 @@ from engine.framework.runtime import PluginError
 from engine.framework.snapshot import CodeColumn, Snapshot, Waiting
 from engine.gangs.holds import Holds
 from engine.gangs.rescue import rescue
-from engine.gangs.turn import Chosen, Hold, Host, Refused, Turn, rank_of
+from engine.gangs.turn import Hold, Turn, rank_of
+from engine.placement import Placement
 from engine.planning import Rehearsal, plan
 from engine.queue import QueuedPod, SchedulingQueue, SubQueue
-from engine.waiting import Held, Permits
+from engine.setbacks import Setbacks
+from engine.waiting import Held
 
 _NAMED: Final = 5
 _ABSENT: Final = (SubQueue.GATED, SubQueue.IN_FLIGHT, SubQueue.WAITING)
@@ -50,21 +53,24 @@ class Gangs:
     def __init__(
         self,
         *,
-        host: Host,
-        cache: Cache,
+        basis: Basis,
+        placement: Placement,
+        setbacks: Setbacks,
+        evictions: Evictions,
         queue: SchedulingQueue,
-        permits: Permits,
-        clock: Clock,
     ) -> None:
-        self._host = host
-        self._cache = cache
+        self._basis = basis
+        self._placement = placement
+        self._setbacks = setbacks
+        self._evictions = evictions
+        self._cache = basis.cache
         self._queue = queue
-        self._permits = permits
-        self._clock = clock
+        self._permits = placement.permits
+        self._clock = basis.clock
         self._turn: Turn | None = None
         self._steps: Iterator[None] | None = None
         self._slices = 0
-        self.holds = Holds(host=host, cache=cache, queue=queue, permits=permits, clock=clock)
+        self.holds = Holds(basis=basis, placement=placement, queue=queue, permits=placement.permits)
         """Gangs of which members wait for others."""
 
     # ---- whose turn it is
@@ -77,9 +83,9 @@ class Gangs:
     def begin(self, queued: QueuedPod) -> bool:
         """The pod was popped; False: it is to be scheduled like any other."""
         pod = queued.pod
-        snapshot = self._host.snapshot()
+        snapshot = self._basis.snapshot()
         try:
-            found = self._host.framework_of(pod).gang(pod, snapshot)
+            found = self._basis.framework_of(pod).gang(pod, snapshot)
         except PluginError as fault:
             self._refuse_for(queued, fault)
             return True
@@ -89,7 +95,7 @@ class Gangs:
         turn = self._turn_of(queued, plugin, gang, snapshot)
         why = self._why_not(turn, snapshot.now)
         if why is not None:
-            self._host.reject(queued, why, frozenset({plugin}))
+            self._setbacks.reject(queued, why, frozenset({plugin}))
             return True
         if turn.reserved >= gang.minimum and gang.domain is None:
             return False
@@ -126,9 +132,9 @@ class Gangs:
                 self._queue.requeue_rejected(one, frozenset({turn.plugin}))
 
     def _refuse_for(self, queued: QueuedPod, fault: PluginError) -> None:
-        snapshot = self._host.snapshot()
+        snapshot = self._basis.snapshot()
         decision = Decision(queued.pod, snapshot.generation, "", 0, error=fault.status)
-        self._host.refuse(Refused(queued, decision))
+        self._placement.refuse(Refused(queued, decision))
 
     def _turn_of(
         self, queued: QueuedPod, plugin: str, gang: Membership, snapshot: Snapshot
@@ -190,10 +196,10 @@ class Gangs:
                 continue
             if nodes is not None:
                 self._cache.nominate(queued.pod, nodes[uid])
-            found = self._host.choose(queued)
+            found = self._placement.choose_member(queued)
             self._cache.withdraw(uid)
             if isinstance(found, Chosen) and nodes is not None and found.node != nodes[uid]:
-                self._host.give_back(found, tell=False)
+                self._placement.give_back(found, tell=False)
                 continue
             if isinstance(found, Chosen):
                 turn.chosen.append(found)
@@ -232,9 +238,9 @@ class Gangs:
         Nothing if a plugin raises.
         """
         pods = [one.pod for one in turn.members if self._waits(one)]
-        snapshot, of = self._host.snapshot(), self._host.framework_of
+        snapshot, of = self._basis.snapshot(), self._basis.framework_of
         wanted = max(1, math.ceil(turn.gang.minimum) - turn.reserved)
-        rehearsal = Rehearsal(pods, self._cache, self._host.snapshot, of)
+        rehearsal = Rehearsal(pods, self._cache, self._basis.snapshot, of)
         try:
             domains = self._domains(pods, snapshot)
             found = plan(pods, wanted, snapshot, rehearsal, of, domains)
@@ -248,7 +254,7 @@ class Gangs:
         self, pods: Sequence[PodInfo], snapshot: Snapshot
     ) -> tuple[CodeColumn, Sequence[int]] | None:
         """As they are now: nodes may have come since the gang's turn began."""
-        found = self._host.framework_of(pods[0]).gang(pods[0], snapshot) if pods else None
+        found = self._basis.framework_of(pods[0]).gang(pods[0], snapshot) if pods else None
         if found is None or found[1].domain is None:
             return None
         return found[1].domain, snapshot.pods.node[list(found[1].mates())].tolist()
@@ -294,14 +300,14 @@ class Gangs:
         if turn.gang.domain is not None:
             return False  # which domain to empty is nobody's to say
         members = [one for one in turn.members if self._waits(one)]
-        found = rescue(turn, members, self._host, self._cache)
+        found = rescue(turn, members, self._placement, self._cache)
         turn.keeps_promises = found.waits
         if not found.found:
             return False
         names = sorted({result.nominated or "" for _, result in found.found})
         words = f"{turn.gang.title}: preempts on {_named(names)} ({turn.gang.place})"
         for queued, result in found.found:
-            self._host.evict(queued.pod, result)
+            self._evictions.evict(queued.pod, result)
         nominated = {queued.pod.uid: result.nominated for queued, result in found.found}
         plugins = self._plugins(turn)
         for queued in turn.members:
@@ -309,7 +315,7 @@ class Gangs:
             if uid not in nominated:
                 self._promise_again(turn, queued)
             if self._waits(queued):
-                self._host.reject(queued, words, plugins, nominated.get(uid))
+                self._setbacks.reject(queued, words, plugins, nominated.get(uid))
             else:
                 self._queue.done(uid)
         return True
@@ -334,7 +340,7 @@ class Gangs:
 
     def _start(self, turn: Turn) -> None:
         for one in turn.chosen:
-            self._host.go(one)
+            self._placement.go(one)
         self.holds.started(turn.gang)
         self._refuse_others(turn, "")
 
@@ -361,13 +367,13 @@ class Gangs:
             if not self._waits(queued):
                 self._queue.done(uid)
             elif uid in refused and not words:
-                self._host.refuse(refused[uid])
+                self._placement.refuse(refused[uid])
             else:
                 one = refused.get(uid)
                 said = words or f"{turn.gang.title}: no room for it beside the others"
                 message = said if one is None else f"{said}. {one.why}"
                 nominated = "" if uid in turn.broken else None
-                self._host.reject(queued, message, self._plugins(turn), nominated)
+                self._setbacks.reject(queued, message, self._plugins(turn), nominated)
 
     def _fail(self, turn: Turn) -> None:
         gang = turn.gang
@@ -393,7 +399,7 @@ class Gangs:
     def _give_back(self, turn: Turn) -> None:
         """Nobody keeps a node. Who was asked meanwhile may not have counted with the room."""
         for one in reversed(turn.chosen):
-            self._host.give_back(one, tell=self._slices > 0)
+            self._placement.give_back(one, tell=self._slices > 0)
         turn.chosen.clear()
         for queued in turn.members:
             self._promise_again(turn, queued)

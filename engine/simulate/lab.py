@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.basis import SignalSource, rules_of
+from engine.binding import Edge
 from engine.cache import Cache
 from engine.clock import ManualClock
 from engine.eventhandlers import EventHandlers
@@ -24,7 +26,7 @@ from engine.framework.snapshot import Snapshot
 from engine.kube.resources import KINDS
 from engine.objects import Namespace, Node, Pod
 from engine.queue import SchedulingQueue
-from engine.scheduler import Edge, Scheduler, SignalSource, rules_of
+from engine.scheduler import Scheduler
 from engine.signals.store import SignalStore
 from engine.telemetry import Telemetry
 

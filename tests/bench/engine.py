@@ -25,6 +25,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from engine.basis import rules_of
 from engine.cache import Cache
 from engine.clock import ManualClock
 from engine.cycle import decide
@@ -33,7 +34,6 @@ from engine.framework.profile import Profile
 from engine.framework.runtime import Framework
 from engine.plugins.registry import default_plugins
 from engine.queue import SchedulingQueue
-from engine.scheduler import rules_of
 from tests.bench import yardstick
 from tests.builders import make_node, make_pod
 

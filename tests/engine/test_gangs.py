@@ -220,7 +220,7 @@ async def filled(made, *nodes):
 
 
 async def evicted(made):
-    await until(lambda: not made.scheduler._others)
+    await until(lambda: made.scheduler._in_flight.idle)
     return sorted(made.edge.evictions)
 
 

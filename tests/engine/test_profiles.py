@@ -8,6 +8,7 @@ from datetime import UTC
 import pytest
 from click.testing import CliRunner
 
+from engine.basis import rules_of
 from engine.cache import Cache
 from engine.cli import main as berth_main
 from engine.config import BerthDocument, ConfigError, ProfileDocument, Settings
@@ -15,7 +16,6 @@ from engine.cycle import conclude, decide
 from engine.framework.events import QueueingHint
 from engine.plugins.profiles import make_profiles
 from engine.policy.chain import frameworks_of, worlds_of
-from engine.scheduler import rules_of
 from tests.builders import make_node, make_pod
 from tests.engine.policy.builders import compiled
 from tests.engine.test_app import Process, embedded, run, settings_of

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.binding import Edge
 from engine.cache import Cache
 from engine.clock import ManualClock
 from engine.framework.edge import BindOutcome
@@ -22,7 +23,7 @@ from engine.framework.runtime import Framework
 from engine.objects import Condition
 from engine.plugins.registry import default_plugins
 from engine.queue import SubQueue
-from engine.scheduler import MOST_IN_FLIGHT, Edge
+from engine.scheduler import MOST_IN_FLIGHT
 from engine.simulate.lab import Lab
 from engine.telemetry import ATTEMPTS
 from tests.builders import make_node, make_pod, pod_object
@@ -98,10 +99,18 @@ class World(Lab):
     """A lab with a server that answers as it is told."""
 
     def __init__(
-        self, files=None, *, nodes=("n1",), framework=True, rules=None, in_tree=None, cache=None
+        self,
+        files=None,
+        *,
+        nodes=("n1",),
+        framework=True,
+        rules=None,
+        in_tree=None,
+        cache=None,
+        edge=None,
     ):
         cache = cache or Cache()
-        self.edge = FakeEdge()
+        self.edge = edge or FakeEdge()
         self.framework = rules or chain({} if files is None else files, in_tree=in_tree)
         self.samples = Samples(cache).serve(self.framework)
         edge = Edge(self.edge, self.edge, self.edge, self.edge, self.edge.pause)
@@ -109,7 +118,7 @@ class World(Lab):
             self.framework, clock=ManualClock(), signals=self.samples, cache=cache, edge=edge
         )
         if not framework:
-            self.scheduler.framework = None
+            self.scheduler._basis.framework = None
         self.add(make_node(name, cpu="2") for name in nodes)
 
     def comes(self, name="p", **how):
@@ -941,10 +950,8 @@ class Life:
     """A scheduler against a fake server, step by step."""
 
     def __init__(self, fates):
-        self.world, self.server = World(nodes=()), FakeServer(fates)
-        self.world.scheduler._edge = Edge(
-            self.server, self.server, self.server, self.server, self.server.pause
-        )
+        self.server = FakeServer(fates)
+        self.world = World(nodes=(), edge=self.server)
         self.server.node("n1", there=True)
 
     async def step(self, what, *how):

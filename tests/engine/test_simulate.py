@@ -19,10 +19,10 @@ from engine.cli.replay import frameworks_of
 from engine.clock import ManualClock
 from engine.config import Settings
 from engine.cycle import conclude
+from engine.evictions import going
 from engine.framework.decision import Placed
 from engine.objects import Namespace, PersistentVolume, StorageClass, from_builtins
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
-from engine.scheduler import going
 from engine.signals.store import Series, SignalStore
 from engine.simulate.journal import Recorder, replay
 from engine.simulate.lab import Lab

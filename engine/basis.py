@@ -1,0 +1,79 @@
+"""What decisions are made on: the rules in force, the cluster and the time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Protocol
+
+from engine.cache import Cache
+from engine.clock import Clock
+from engine.framework.frameworks import Frameworks
+from engine.framework.podinfo import PodInfo
+from engine.framework.runtime import Framework
+from engine.framework.snapshot import Signals, Snapshot
+from engine.queue import Rules
+
+
+class SignalSource(Protocol):
+    """Where the metric columns come from; implemented by `engine.signals`."""
+
+    def view(self, cache: Cache, now: float) -> Signals:
+        """The columns aligned with the cache's rows as of now."""
+        ...
+
+
+Rulers = Framework | Frameworks
+"""What decides: one framework for all pods, or one for the pods of each profile."""
+
+
+class Basis:
+    """See the module. The rules may be replaced between two cycles."""
+
+    def __init__(
+        self, *, framework: Rulers | None, cache: Cache, signals: SignalSource, clock: Clock
+    ) -> None:
+        # None until the first rules are in force; nothing is scheduled before.
+        self.framework = framework
+        self.cache = cache
+        self._signals = signals
+        self.clock = clock
+
+    def framework_of(self, pod: PodInfo) -> Framework:
+        """Who decides about the pod."""
+        assert self.framework is not None
+        return self.framework.of(pod)
+
+    def snapshot(self) -> Snapshot:
+        """The cluster as of now."""
+        now = self.clock.time()
+        return self.cache.snapshot(now, self._signals.view(self.cache, now))
+
+
+def rules_of(framework: Rulers, newest: Callable[[], Snapshot]) -> Rules:
+    """What the queue asks of the profiles, each time about the newest snapshot."""
+    return Rules(
+        lambda pod, queued_at: framework.sort_key(pod, queued_at, newest()),
+        lambda pod: framework.pre_enqueue(pod, newest()),
+        framework.hints(),
+        lambda pod, plugins: framework.turns_at(pod, newest(), plugins),
+        framework.gates_move,
+        framework.sorter,
+        lambda pod: _alike(framework, pod, newest()),
+        (lambda pod: framework.kin(pod, newest())) if framework.gangs else None,
+    )
+
+
+def _alike(framework: Rulers, pod: PodInfo, snapshot: Snapshot) -> Hashable:
+    """Pods of which one can be tried for all; None: nobody can be for this one.
+
+    Keys that move are not those by which pods were rejected some time ago. Whom a pod may evict is
+    no matter of its class.
+    """
+    key = None if framework.keys_move else framework.class_key(pod, snapshot)
+    if framework.gangs:  # what one gang was told says nothing of another
+        key = None if key is None else (key, framework.kin(pod, snapshot))
+    own = framework.of(pod)
+    if key is None or not own.rescues:
+        return key
+    rescue = own.rescue_key(pod)
+    return None if rescue is None else (key, rescue)

@@ -1,0 +1,256 @@
+"""The way from a pod that may go to one that is bound: what comes before, the binding, after it.
+
+begin ─▶ pre-bind ─▶ bind ─┬─ BOUND ─────────▶ done, the watch confirms
+                           ├─ TAKEN or GONE ─▶ forget, done
+                           ├─ REFUSED ───────▶ forget, requeue: backoff
+                           └─ UNKNOWN ───────▶ stays assumed, is asked again until it is known
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, assert_never
+
+import msgspec
+
+from engine.basis import Basis
+from engine.choice import Chosen
+from engine.display import plain
+from engine.executor import Changes, Executor
+from engine.framework.acting import Acts
+from engine.framework.decision import Decision
+from engine.framework.edge import Binder, BindOutcome, EffectWriter, EventSink, PodStatusWriter
+from engine.framework.effects import Bind, Patch, pod_event
+from engine.inflight import InFlight, patch
+from engine.measures import Measures, Result
+from engine.notices import log
+from engine.objects import Pod
+from engine.queue import QueuedPod, SchedulingQueue
+from engine.setbacks import Setbacks
+
+_RESOLVE_FIRST: Final = 0.2
+_RESOLVE_MOST: Final = 5.0
+_HAND_OVER_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """The API server, as far as the scheduler writes to it.
+
+    `pause` waits between two questions about a binding of unknown outcome.
+    """
+
+    binder: Binder
+    statuses: PodStatusWriter
+    events: EventSink
+    writer: EffectWriter
+    pause: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+
+class Bindings:
+    """See the module. Each has a task of its own; pods that are prepared take no slot."""
+
+    def __init__(
+        self,
+        *,
+        basis: Basis,
+        queue: SchedulingQueue,
+        edge: Edge,
+        measures: Measures,
+        in_flight: InFlight,
+        setbacks: Setbacks,
+    ) -> None:
+        self._cache = basis.cache
+        self._queue = queue
+        self._edge = edge
+        self._clock = basis.clock
+        self._measures = measures
+        self._snapshot = basis.snapshot
+        self._in_flight = in_flight
+        self._setbacks = setbacks
+        self._preparing: dict[str, Executor] = {}
+        self.changes = Changes()
+        """To be told of every change of an object that a pod may wait for."""
+
+    def executor(self) -> Executor:
+        """What carries out the effects of one pod."""
+        return Executor(
+            cache=self._cache,
+            writer=self._edge.writer,
+            events=self._edge.events,
+            changes=self.changes,
+            snapshot=self._snapshot,
+            clock=self._clock,
+        )
+
+    def begin(self, chosen: Chosen) -> None:
+        """Begins what is to be done before the binding, and the binding."""
+        pod, acts = chosen.queued.pod, chosen.acts
+        if acts.annotations or acts.labels:
+            self._cache.carry(marked(pod.pod, acts.annotations, acts.labels))
+        if chosen.pre_bind:
+            chosen.executor = chosen.executor or self.executor()
+            self._preparing[pod.uid] = chosen.executor
+            self._in_flight.beside(self._prepare(chosen, chosen.executor))
+        else:
+            self._start_binding(chosen)
+
+    def cancel(self, uid: str, why: str) -> bool:
+        """Ends what comes before the pod's binding; False: there is nothing under way."""
+        executor = self._preparing.get(uid)
+        if executor is not None:
+            executor.cancel(why)
+        return executor is not None
+
+    def check(self) -> None:
+        """Pods that are gone need no preparing."""
+        for uid, executor in self._preparing.items():
+            if self._cache.node_of(uid) is None:
+                executor.cancel("the pod is gone")
+
+    def stop(self) -> None:
+        """The process ends: nobody is prepared any further."""
+        for executor in self._preparing.values():
+            executor.stop()
+
+    async def _prepare(self, chosen: Chosen, executor: Executor) -> None:
+        """What has to be done before the binding, however long it takes."""
+        pod = chosen.queued.pod
+        began = self._clock.monotonic()
+        try:
+            status = await executor.carry_out(chosen.pre_bind)
+        finally:
+            del self._preparing[pod.uid]
+        self._measures.point(chosen.queued, "PreBind", began, well=status.ok)
+        if status.ok:
+            self._start_binding(chosen)
+        elif self._in_flight.stopping:
+            self._setbacks.forget(pod, chosen.node)  # whoever reads the server next tries it again
+        else:
+            self._setbacks.taken_back(chosen.queued, status, chosen.node)
+
+    def _start_binding(self, chosen: Chosen) -> None:
+        """By us in one of the slots, by somebody else beside them."""
+        start = self._in_flight.beside if chosen.acts.how.by else self._in_flight.bind
+        start(self._bind(chosen))
+
+    async def _bind(self, chosen: Chosen) -> None:
+        queued, node, acts = chosen.queued, chosen.node, chosen.acts
+        pod = queued.pod
+        effect = Bind(pod, node, acts.annotations)
+        await self._edge.statuses.withdraw(pod.uid)
+        if self._cache.nodes.row(node) < 0:
+            # The API server would bind to a node that does not exist.
+            outcome, why = BindOutcome.REFUSED, f"node {node} is gone"
+        elif acts.how.by:
+            outcome, why = await self._hand_over(chosen)
+        else:
+            began = self._clock.monotonic()
+            outcome, why = await self._edge.binder.bind(effect)
+            self._measures.point(queued, "Bind", began, well=outcome is BindOutcome.BOUND)
+        if outcome is BindOutcome.UNKNOWN and not acts.how.by:
+            outcome, why = await self._resolve(effect, why)
+        match outcome:
+            case BindOutcome.BOUND:
+                self._succeeded(queued, chosen.decision, node)
+                self._after(acts)
+            case BindOutcome.TAKEN | BindOutcome.GONE:
+                await chosen.take_back()
+                self._queue.done(pod.uid)
+                self._setbacks.forget(pod, node)
+                log.info('Dropped pod="%s" reason="%s"', pod.key, why)
+            case BindOutcome.REFUSED if self._in_flight.stopping:
+                await chosen.take_back()
+                self._setbacks.forget(pod, node)  # whoever reads the server next tries it again
+            case BindOutcome.REFUSED:
+                self._measures.ended(queued, Result.ERROR)
+                await chosen.take_back()
+                message = f"binding rejected: {why}"
+                self._setbacks.fail(queued, "SchedulerError", message, None, nominated="")
+                self._setbacks.forget(pod, node)
+            case BindOutcome.UNKNOWN:
+                log.warning('Left with its binding unknown pod="%s" reason="%s"', pod.key, why)
+            case _:
+                assert_never(outcome)
+
+    async def _hand_over(self, chosen: Chosen) -> tuple[BindOutcome, str]:
+        """Somebody else binds the pod: waits until the watch says so, for a minute at most."""
+        uid, by = chosen.queued.pod.uid, chosen.acts.how.by
+        chosen.executor = chosen.executor or self.executor()
+        status = await chosen.executor.carry_out(chosen.acts.handed)
+        if not status.ok:
+            return BindOutcome.REFUSED, " ".join(status.reasons)
+        log.info('Handed over pod="%s" node="%s" to="%s"', chosen.queued.pod.key, chosen.node, by)
+        deadline = self._clock.monotonic() + _HAND_OVER_SECONDS
+        while self._clock.monotonic() < deadline:
+            outcome = self._as_watched(uid, chosen.node)
+            if outcome is not None:
+                return outcome
+            if self._in_flight.stopping:
+                return BindOutcome.UNKNOWN, f"it is with {by}"
+            await self._edge.pause(_RESOLVE_FIRST)
+        return BindOutcome.REFUSED, f"{by} has not bound it within {_HAND_OVER_SECONDS:g} s"
+
+    def _as_watched(self, uid: str, wanted: str) -> tuple[BindOutcome, str] | None:
+        """What became of a pod of ours, as far as the watch has said."""
+        node = self._cache.node_of(uid)
+        if node is None:
+            return BindOutcome.GONE, "deleted while its binding was unknown"
+        if self._cache.is_assumed(uid):
+            return None
+        return (BindOutcome.BOUND if node == wanted else BindOutcome.TAKEN), f"bound to {node}"
+
+    async def _resolve(self, effect: Bind, why: str) -> tuple[BindOutcome, str]:
+        """Asks until somebody knows: the server by GET, or the watch through the cache.
+
+        UNKNOWN only when stopping.
+        """
+        log.warning('Outcome of binding unknown pod="%s" reason="%s"', effect.pod.key, why)
+        pause = _RESOLVE_FIRST
+        while True:
+            watched = self._as_watched(effect.pod.uid, effect.node)
+            if watched is not None:
+                return watched
+            outcome, why = await self._edge.binder.resolve(effect)
+            if outcome is not BindOutcome.UNKNOWN or self._in_flight.stopping:
+                return outcome, why
+            await self._edge.pause(pause)
+            pause = min(_RESOLVE_MOST, pause * 2)
+
+    def _succeeded(self, queued: QueuedPod, decision: Decision, node: str) -> None:
+        pod = queued.pod
+        self._queue.done(pod.uid)
+        self._measures.ended(queued, Result.SCHEDULED)
+        note = f"Successfully assigned {pod.namespace}/{pod.name} to {node}"
+        self._edge.events.emit(pod_event(pod, "Normal", "Scheduled", "Binding", note))
+        log.info(
+            'Successfully bound pod to node pod="%s" node="%s" evaluatedNodes=%d feasibleNodes=%d'
+            ' score=%g bundle="%s"%s',
+            pod.key,
+            node,
+            decision.evaluated,
+            decision.feasible,
+            decision.total,
+            decision.bundle,
+            f' why="{plain(decision.why)}"' if decision.why else "",
+        )
+
+    def _after(self, acts: Acts) -> None:
+        """What a pod that is bound has coming."""
+        for effect in acts.after:
+            if isinstance(effect, Patch):
+                self._in_flight.beside(patch(effect, self._edge.writer))
+            else:
+                self._edge.events.emit(effect)
+
+
+def marked(pod: Pod, annotations: Mapping[str, str], labels: Mapping[str, str]) -> Pod:
+    """The pod as it will be once it is bound."""
+    replace, meta = msgspec.structs.replace, pod.metadata
+    if annotations:
+        meta = replace(meta, annotations={**(meta.annotations or {}), **annotations})
+    if labels:
+        meta = replace(meta, labels={**(meta.labels or {}), **labels})
+    return replace(pod, metadata=meta)

@@ -1,0 +1,61 @@
+"""What a cycle comes to for a pod: a node with what is to be done about it, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.executor import Executor
+from engine.framework.acting import GRANTED, NOTHING, Acts, Leave
+from engine.framework.decision import Decision
+from engine.framework.effects import Effect
+from engine.framework.snapshot import Snapshot
+from engine.framework.status import Status
+from engine.queue import QueuedPod
+
+
+@dataclass(slots=True)
+class Chosen:
+    """A pod with its node, and what is to be done about it."""
+
+    queued: QueuedPod
+    decision: Decision
+    node: str
+    there: Snapshot | None = None
+    """The cluster with the pod on its node, where somebody asked about it just now."""
+    leave: Leave = GRANTED
+    acts: Acts = NOTHING
+    executor: Executor | None = None
+    pre_bind: Sequence[Effect] = ()
+
+    def undo(self) -> None:
+        """Takes back what was reserved."""
+        if self.executor is not None:
+            self.executor.undo()
+
+    async def take_back(self) -> None:
+        """Takes back what was reserved and what was written."""
+        if self.executor is not None:
+            await self.executor.take_back()
+
+
+@dataclass(slots=True)
+class Refused:
+    """A pod that fits on no node, or that a plugin does not let go there with `status`."""
+
+    queued: QueuedPod
+    decision: Decision
+    status: Status | None = None
+
+    @property
+    def why(self) -> str:
+        """The reason, as its owner is told."""
+        return self.decision.message if self.status is None else " ".join(self.status.reasons)
+
+    @property
+    def plugins(self) -> frozenset[str]:
+        """Who rejected it."""
+        if self.status is not None:
+            return frozenset({self.status.plugin})
+        fit_error = self.decision.fit_error
+        return frozenset() if fit_error is None else fit_error.plugins

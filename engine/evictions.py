@@ -1,0 +1,125 @@
+"""Pods that are promised a node, and those that are evicted for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from engine.basis import Basis
+from engine.framework.decision import PostFilterResult
+from engine.framework.edge import EffectWriter, EventSink
+from engine.framework.effects import Evict, Patch, pod_event
+from engine.framework.podinfo import PodInfo
+from engine.inflight import InFlight, patch
+from engine.measures import Measures
+from engine.notices import log
+from engine.objects import Condition, Pod
+from engine.plugins.default_preemption import BY_SCHEDULER, DISRUPTION_TARGET
+from engine.queue import SchedulingQueue, SubQueue
+
+
+class Evictions:
+    """See the module."""
+
+    def __init__(
+        self,
+        *,
+        basis: Basis,
+        queue: SchedulingQueue,
+        writer: EffectWriter,
+        events: EventSink,
+        measures: Measures,
+        in_flight: InFlight,
+        stop: Callable[[str, str], bool],
+    ) -> None:
+        """Nobody is being evicted.
+
+        Args:
+            basis: the cluster, which knows promises and who leaves.
+            queue: has the pods that room is made for.
+            writer: asks the server.
+            events: tells the owners of victims.
+            measures: counts victims.
+            in_flight: has the tasks.
+            stop: (UID, why) ends the way to its node of a pod that is not bound yet; False: it is
+                on no such way.
+        """
+        self._cache = basis.cache
+        self._queue = queue
+        self._writer = writer
+        self._events = events
+        self._clock = basis.clock
+        self._measures = measures
+        self._in_flight = in_flight
+        self._stop = stop
+
+    def evict(self, pod: PodInfo, rescue: PostFilterResult) -> None:
+        """The pod is promised a node, and others are evicted for it."""
+        if rescue.nominated is not None:
+            self._cache.nominate(pod, rescue.nominated)
+        if rescue.evictions:
+            for one in rescue.clears:
+                self._clear(one)
+            self._begin_evicting(pod, rescue.nominated or "", rescue.evictions)
+
+    def _clear(self, pod: PodInfo) -> None:
+        """Takes back what a pod is promised, for a more important one."""
+        self._cache.withdraw(pod.uid)
+        body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": None}}
+        effect = Patch("Pod", pod.namespace, pod.name, body, "status")
+        self._in_flight.beside(patch(effect, self._writer))
+
+    def _begin_evicting(self, pod: PodInfo, node: str, victims: Sequence[Evict]) -> None:
+        """The pod is held at the gate until it is done. Who goes already needs no push."""
+        leaving = self._cache.nominations.leaving
+        victims = [one for one in victims if not (one.pod.terminating or one.pod.uid in leaving)]
+        if victims:
+            nodes = {one.pod.uid: self._cache.node_of(one.pod.uid) or "" for one in victims}
+            self._cache.evicts(pod.uid, nodes)
+            self._measures.evicting(len(victims))
+            self._in_flight.beside(self._evict(pod, node, victims))
+
+    async def _evict(self, pod: PodInfo, node: str, victims: Sequence[Evict]) -> None:
+        """All but the last at once, then the last: one that fails saves the rest."""
+        *most, last = victims
+        gone = all(await asyncio.gather(*[self._evict_one(one, node) for one in most]))
+        gone = gone and await self._evict_one(last, node)
+        self._cache.evicts(pod.uid, {})
+        queued = self._queue.get(pod.uid)
+        # Whatever would have woken it meanwhile was held; without an eviction nothing would, nor
+        # others that count on the same victims.
+        if queued is not None and (not gone or queued.where is SubQueue.GATED):
+            waiting = [one.uid for one in self._cache.nominations.on(node)] if not gone else []
+            self._queue.activate(list(dict.fromkeys([pod.uid, *waiting])))
+
+    async def _evict_one(self, effect: Evict, node: str) -> bool:
+        victim = effect.pod
+        note = f"Preempted by pod {effect.preemptor.uid} on node {node}"
+        why = f"preempted by {effect.preemptor.key}"
+        if self._stop(victim.uid, why):
+            note += " (in kube-scheduler memory)."
+        else:
+            why_not = await self._writer.evict(effect)
+            if why_not:
+                log.warning('Not evicted pod="%s" reason="%s"', victim.key, why_not)
+                return False
+            self._cache.carry(going(victim.pod, effect.message, self._clock.time()))
+        log.info('Evicted pod="%s" for="%s" node="%s"', victim.key, effect.preemptor.key, node)
+        self._events.emit(pod_event(victim, "Normal", "Preempted", "Preempting", note))
+        return True
+
+
+def going(pod: Pod, message: str, at: float) -> Pod:
+    """The pod as it is once its deletion was asked for."""
+    replace = msgspec.structs.replace
+    since = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    others = [one for one in pod.status.conditions or () if one.type != DISRUPTION_TARGET]
+    target = Condition(DISRUPTION_TARGET, "True", BY_SCHEDULER, message, since)
+    return replace(
+        pod,
+        metadata=replace(pod.metadata, deletion_timestamp=since),
+        status=replace(pod.status, conditions=[*others, target]),
+    )

@@ -1,0 +1,85 @@
+"""What is being written: tasks in the slots of bindings, and tasks beside them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from engine.framework.edge import EffectWriter
+from engine.framework.effects import Patch
+from engine.notices import log
+
+
+class InFlight:
+    """The tasks of a scheduler. The first that fails, which only a bug does, is its `fault`."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        """Nothing is in flight; `wake` is called whenever something has landed."""
+        self._wake = wake
+        self._bindings: set[asyncio.Task[None]] = set()
+        # Beside the slots of bindings: pods that wait to be bound, victims being evicted.
+        self._others: set[asyncio.Task[None]] = set()
+        self._stop: asyncio.Event | None = None
+        self._ended = False
+        self.fault: BaseException | None = None
+
+    @property
+    def bindings(self) -> int:
+        """Slots in use."""
+        return len(self._bindings)
+
+    @property
+    def idle(self) -> bool:
+        """True if nothing is in flight, neither in the slots nor beside them."""
+        return not (self._bindings or self._others)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether tasks are to come to an end, done or not."""
+        return self._ended or (self._stop is not None and self._stop.is_set())
+
+    def until(self, stop: asyncio.Event) -> None:
+        """Tasks come to an end once this is set."""
+        self._stop = stop
+
+    def end(self) -> None:
+        """Tasks come to an end now."""
+        self._ended = True
+
+    def bind(self, work: Coroutine[Any, Any, None]) -> None:
+        """Begins a binding, in a slot."""
+        self._start(work, self._bindings)
+
+    def beside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Begins what takes no slot."""
+        self._start(work, self._others)
+
+    def cancel(self) -> None:
+        """Nobody waits for a server that may never answer."""
+        for task in self._bindings | self._others:
+            task.cancel()
+
+    async def drain(self) -> None:
+        """Waits until nothing is in flight."""
+        while not self.idle:
+            await asyncio.wait(self._bindings | self._others)
+
+    def _start(self, work: Coroutine[Any, Any, None], among: set[asyncio.Task[None]]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        among.add(task)
+        task.add_done_callback(self._landed)
+
+    def _landed(self, task: asyncio.Task[None]) -> None:
+        self._bindings.discard(task)
+        self._others.discard(task)
+        if not task.cancelled() and task.exception() is not None and self.fault is None:
+            self.fault = task.exception()  # a bug of ours: the process ends with it
+        self._wake()
+
+
+async def patch(effect: Patch, writer: EffectWriter) -> None:
+    """Writes what nothing else depends on: where that fails, the log says so."""
+    why_not = await writer.patch(effect)
+    if why_not:
+        log.warning('Not written %s="%s" reason="%s"', effect.kind, effect.name, why_not)

@@ -1,0 +1,111 @@
+"""What owners of pods that wait are told: Events, and the condition PodScheduled."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from engine.display import plain
+from engine.framework.edge import EventSink, PodStatusWriter
+from engine.framework.effects import Emit, SetUnschedulable, pod_event
+from engine.framework.podinfo import PodInfo
+from engine.queue import QueuedPod
+
+log = logging.getLogger("engine.scheduler")
+"""Lines about single pods, wherever they are written: one name, by which they are left out."""
+
+_MESSAGE: Final = 4096
+"""Characters of a condition's message; the API server takes no pod of more than 1.5 MB."""
+
+
+class Notices:
+    """Tells by an Event each time, and by the condition if it says something new."""
+
+    def __init__(
+        self, *, statuses: PodStatusWriter, events: EventSink, leads: Callable[[], bool]
+    ) -> None:
+        """Nobody is told yet.
+
+        Args:
+            statuses: takes conditions.
+            events: takes Events.
+            leads: False while another replica decides, and tells.
+        """
+        self._statuses = statuses
+        self._events = events
+        self._leads = leads
+
+    def report(self, pod: PodInfo, reason: str, message: str, nominated: str | None = None) -> None:
+        """Tells the user why the pod waits.
+
+        An Event, and the condition if it says something new; nothing while another replica leads.
+        """
+        if not self._leads():
+            return
+        message = plain(message, _MESSAGE)
+        note = pod_event(pod, "Warning", "FailedScheduling", "Scheduling", message)
+        self._events.emit(note)
+        self._set_condition(pod, reason, message, nominated)
+
+    def gated(self, queued: QueuedPod) -> None:
+        """A gate holds the pod: its owner is told, as of any other wait.
+
+        The pod's own `schedulingGates` are left out: the API server has said so by itself. The
+        reason is the API server's for them too, so that kubectl shows SchedulingGated and
+        autoscalers add no nodes for the pod.
+        """
+        pod = queued.pod
+        if pod.pod.spec.scheduling_gates or not self._leads():
+            return
+        why = _why_gated(queued)
+        log.info('Gated pod="%s" plugin="%s" reason="%s"', pod.key, queued.gating_plugin, why)
+        note = pod_event(pod, "Normal", "SchedulingGated", "Gating", why)
+        self._events.emit(note)
+        self._set_condition(pod, "SchedulingGated", why)
+
+    def still_gated(self, queued: QueuedPod) -> None:
+        """The same where we begin to lead: nothing if the condition says so already."""
+        if not _says(queued.pod, "SchedulingGated", _why_gated(queued)):
+            self.gated(queued)
+
+    def waits(self, pod: PodInfo, node: str, why: str) -> None:
+        """The pod has a node and is not bound to it: told as of any other wait."""
+        why = plain(why, _MESSAGE)
+        log.info('Waits in permit pod="%s" node="%s" reason="%s"', pod.key, node, why)
+        self._events.emit(pod_event(pod, "Normal", "WaitingOnPermit", "Permit", why))
+        self._set_condition(pod, "WaitingOnPermit", why)
+
+    def dry_run(self, pod: PodInfo, node: str) -> None:
+        """A rule says that the pod is not bound."""
+        note = f"Would assign {pod.namespace}/{pod.name} to {node}; dry run, nothing was bound"
+        self._events.emit(pod_event(pod, "Normal", "DryRun", "Binding", note))
+
+    def pass_on(self, notes: Iterable[Emit]) -> None:
+        """What plugins say of a pod that may go."""
+        for note in notes:
+            self._events.emit(note)
+
+    def _set_condition(
+        self, pod: PodInfo, reason: str, message: str, nominated: str | None = None
+    ) -> None:
+        moves = nominated is not None and nominated != pod.pod.status.nominated_node_name
+        if moves or not _says(pod, reason, message):
+            effect = SetUnschedulable(pod, reason, message, nominated)
+            self._statuses.set_unschedulable(effect)
+
+
+def _why_gated(queued: QueuedPod) -> str:
+    return plain(" ".join(queued.gating_reasons), _MESSAGE)
+
+
+def _says(pod: PodInfo, reason: str, message: str) -> bool:
+    """True if the pod's condition says exactly this already."""
+    for condition in pod.pod.status.conditions or ():
+        if condition.type == "PodScheduled":
+            return (condition.status, condition.reason, condition.message) == (
+                "False",
+                reason,
+                message,
+            )
+    return False

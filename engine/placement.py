@@ -1,0 +1,227 @@
+"""The way of a pod from its cycle to its node: chosen, reserved, held or let go; or refused.
+
+    choose ─┬─ a node ─▶ assume, reserve ─▶ hold, where somebody says wait ─▶ act ─▶ bind
+            └─ none ───▶ refuse, and maybe evict others
+
+Waiting is `waiting`, the binding `binding`, the way back `setbacks`, victims `evictions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from engine.basis import Basis
+from engine.binding import Bindings
+from engine.choice import Chosen, Refused
+from engine.cycle import conclude, decide
+from engine.eventhandlers import POD_ASSIGNED
+from engine.evictions import Evictions
+from engine.framework.acting import Acted, Point
+from engine.framework.decision import Decision, Placed, PostFilterResult
+from engine.framework.interface import Permitted
+from engine.framework.podinfo import PodInfo
+from engine.framework.runtime import PluginError
+from engine.framework.snapshot import Snapshot
+from engine.framework.status import Code, Status, unschedulable
+from engine.measures import Measures
+from engine.notices import Notices
+from engine.queue import QueuedPod, SchedulingQueue
+from engine.setbacks import Setbacks
+from engine.waiting import Held, Permits
+
+Observer = Callable[[Placed], None]
+ActsObserver = Callable[[Acted], None]
+
+
+class Placement:
+    """See the module."""
+
+    def __init__(
+        self,
+        *,
+        basis: Basis,
+        queue: SchedulingQueue,
+        measures: Measures,
+        notices: Notices,
+        setbacks: Setbacks,
+        evictions: Evictions,
+        bindings: Bindings,
+    ) -> None:
+        self._basis = basis
+        self._cache = basis.cache
+        self._queue = queue
+        self._clock = basis.clock
+        self._measures = measures
+        self._notices = notices
+        self._setbacks = setbacks
+        self._evictions = evictions
+        self._bindings = bindings
+        self.observers: list[Observer] = []
+        """Told of every decision."""
+        self.acts_observers: list[ActsObserver] = []
+        """Told of what plugins say of pods on their nodes."""
+        self.permits = Permits(basis=basis, queue=queue, host=self)
+        """The pods that wait for leave to be bound."""
+
+    # ---- from a cycle to a node
+
+    def choose(self, queued: QueuedPod, *, as_member: bool = False) -> Chosen | Refused:
+        """Decides, and gives the pod its node and what is reserved for it there."""
+        pod, framework = queued.pod, self._basis.framework_of(queued.pod)
+        queued.tried_at = self._clock.monotonic()
+        snapshot = self._basis.snapshot()
+        now = snapshot.now
+        decision = (decide if as_member else conclude)(pod, snapshot, framework)
+        seconds = self._clock.monotonic() - queued.tried_at
+        placed = Placed(decision, snapshot, seconds, as_member=as_member)
+        self._measures.decided(placed)
+        for observer in self.observers:
+            observer(placed)
+        if decision.node is None:
+            return Refused(queued, decision)
+        self._cache.assume(pod, decision.node, now)
+        if len(self.permits):
+            self.permits.happened(POD_ASSIGNED)
+        chosen = Chosen(queued, decision, decision.node)
+        if framework.acts(pod):
+            chosen.there = there = self._cache.snapshot(now, snapshot.signals)
+            chosen.leave = leave = framework.reserve(pod, there, decision.node)
+            self.acted(decision, Acted(Point.RESERVE, pod, decision.node, there, leave.words))
+            status, chosen.pre_bind = leave.status, leave.pre_bind
+            if status.ok and leave.reserved:
+                chosen.executor = self._bindings.executor()
+                status = chosen.executor.reserve(leave.reserved)
+            if not status.ok:
+                self.permits.tell(leave)
+                return Refused(queued, decision, status)
+        return chosen
+
+    def choose_member(self, queued: QueuedPod) -> Chosen | Refused:
+        """Decides about one of a gang and gives it its node; nobody else hears of it."""
+        found = self.choose(queued, as_member=True)
+        if isinstance(found, Refused):
+            self._cache.forget(queued.pod.uid)
+        else:
+            found.there = None  # others come before it goes
+        return found
+
+    def give_back(self, chosen: Chosen, *, tell: bool) -> None:
+        """The pod loses its node; `tell` those that were rejected for want of the room."""
+        chosen.undo()
+        if tell:
+            self._setbacks.forget(chosen.queued.pod, chosen.node)
+        else:
+            self._cache.forget(chosen.queued.pod.uid)
+
+    def acted(self, decision: Decision, acted: Acted) -> None:
+        """Plugins were asked about the pod of a decision."""
+        decision.said += acted.words
+        for observer in self.acts_observers:
+            observer(acted)
+
+    # ---- from a node to the binding
+
+    def go(self, chosen: Chosen) -> None:
+        """The pod is bound, or held by whoever lets it wait."""
+        self.hold(chosen, {})
+
+    def hold(self, chosen: Chosen, by: Mapping[str, Permitted]) -> None:
+        """The pod waits on its node for these too; where nobody holds it, it goes at once."""
+        by = {**chosen.leave.held, **by}
+        if by:
+            held = Held(
+                chosen.queued, chosen.decision, chosen.node, by, chosen.executor, chosen.pre_bind
+            )
+            status = self.permits.hold(held)
+            if status.ok:
+                self._measures.held()
+                self._notices.waits(
+                    held.pod,
+                    held.node,
+                    f"waits on node {held.node}, {held.seconds:g} s at most: {held.why}",
+                )
+            else:
+                chosen.undo()
+                self._setbacks.at_once(chosen.queued, status, chosen.node)
+        elif chosen.there is not None or self._basis.framework_of(chosen.queued.pod).acts(
+            chosen.queued.pod
+        ):
+            self._may_go(chosen, chosen.there or self._basis.snapshot())
+        else:
+            self._bindings.begin(chosen)
+        self.permits.tell(chosen.leave)
+
+    def released(self, held: Held) -> None:
+        """A pod that waited, in flight again, may be bound."""
+        self._measures.waited(held.since, Code.SUCCESS.value)
+        chosen = Chosen(
+            held.queued, held.decision, held.node, executor=held.executor, pre_bind=held.pre_bind
+        )
+        self._may_go(chosen, self._basis.snapshot())
+
+    def refused(self, held: Held, status: Status) -> None:
+        """A pod that waited, in flight again, may not, and why."""
+        self._measures.waited(held.since, status.code.value)
+        self._setbacks.taken_back(held.queued, status, held.node)
+
+    def _may_go(self, chosen: Chosen, snapshot: Snapshot) -> None:
+        """Asks what is to be done with a pod that may be bound, and does it."""
+        pod = chosen.queued.pod
+        chosen.acts = acts = self._basis.framework_of(pod).act(pod, snapshot, chosen.decision)
+        chosen.pre_bind = (*chosen.pre_bind, *acts.pre_bind)
+        self.acted(chosen.decision, Acted(Point.ACT, pod, chosen.node, snapshot, acts.words))
+        if not acts.status.ok:
+            chosen.undo()
+            back = self._setbacks.taken_back if chosen.there is None else self._setbacks.at_once
+            back(chosen.queued, acts.status, chosen.node)
+            return
+        self._notices.pass_on(acts.before)
+        if acts.how.dry_run:
+            chosen.undo()
+            self._dry_run(pod, chosen.node)
+        else:
+            self._bindings.begin(chosen)
+
+    def _dry_run(self, pod: PodInfo, node: str) -> None:
+        """A rule says that the pod is not bound: it is told where it would go, and left alone."""
+        self._queue.done(pod.uid)
+        self._setbacks.forget(pod, node)
+        self._notices.dry_run(pod, node)
+
+    def stop(self, uid: str, why: str) -> bool:
+        """Takes a pod back that is not being bound yet; False: it is on no way to a node."""
+        if self.permits.reject(uid, unschedulable(why)):
+            return True
+        return self._bindings.cancel(uid, why)
+
+    # ---- without a node
+
+    def refuse(self, refused: Refused) -> None:
+        """The pod is queued again, and its owner told."""
+        decision = refused.decision
+        if refused.status is None:
+            self._unplaced(refused.queued, decision)
+        else:
+            self._setbacks.at_once(refused.queued, refused.status, decision.node or "")
+
+    def rescue(self, refused: Refused) -> PostFilterResult | None:
+        """What is to be done so that the pod fits; None if nobody can say."""
+        pod, rejections = refused.queued.pod, refused.decision.rejections
+        framework = self._basis.framework_of(pod)
+        if rejections is None or not rejections.nodes or not framework.rescues:
+            return None
+        try:
+            return framework.post_filter(pod, self._basis.snapshot(), rejections)
+        except PluginError:
+            return None  # told to `on_fault`; the gang does not fit
+
+    def _unplaced(self, queued: QueuedPod, decision: Decision) -> None:
+        if decision.error is not None:
+            self._setbacks.error(queued, decision.message)
+            return
+        fit_error, rescue = decision.fit_error, decision.rescue
+        plugins = frozenset() if fit_error is None else fit_error.plugins
+        nominated = None if rescue is None else rescue.nominated
+        if rescue is not None:
+            self._evictions.evict(queued.pod, rescue)
+        self._setbacks.reject(queued, decision.message, plugins, nominated)
