@@ -1,9 +1,6 @@
 """The way from a pod that may go to one that is bound: what comes before, the binding, after it.
 
-begin ─▶ pre-bind ─▶ bind ─┬─ BOUND ─────────▶ done, the watch confirms
-                           ├─ TAKEN or GONE ─▶ forget, done
-                           ├─ REFUSED ───────▶ forget, requeue: backoff
-                           └─ UNKNOWN ───────▶ stays assumed, is asked again until it is known
+The drawing is in `engine/scheduler.py`.
 """
 
 from __future__ import annotations

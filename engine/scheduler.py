@@ -1,20 +1,21 @@
 """The loop of cycles: decisions in, bindings, conditions and Events out.
 
 Deciding is synchronous and happens here in slices of a few milliseconds; writing is asynchronous,
-one task a pod. Between the two a pod goes through these states, each with a module of its own:
+one task a pod. Between the two a pod goes through these states:
 
     queue.pop ─▶ decide ─┬─ a node ─▶ assume ─▶ bind ─┬─ BOUND ─────────▶ done, the watch confirms
-               `placement`             └ wait for leave│                    `binding`
-                         │                  `waiting`  ├─ TAKEN or GONE ─▶ forget, done
+                         │             └ wait for leave│                    (see `waiting`)
+                         │                            ├─ TAKEN or GONE ─▶ forget, done
                          │                            ├─ REFUSED ───────▶ forget, requeue: backoff
                          │                            └─ UNKNOWN ───────▶ stays assumed, is asked
                          │                                                again until it is known
-                         ├─ no node ─▶ requeue: waits for an event; condition, Event (`setbacks`)
+                         ├─ no node ─▶ requeue: waits for an event; condition, Event
                          │             and maybe: promised a node, from which others are evicted
-                         │                                                (`evictions`)
-                         └─ an error ▶ requeue: backoff; condition, Event (`setbacks`, `notices`)
+                         └─ an error ▶ requeue: backoff; condition, Event
 
-`inflight` has the tasks, `basis` what is decided on, `gangs` pods that go together.
+Deciding and assuming are in `placement`, on what is in `basis`; the binding and its outcomes in
+`binding`; promises and victims in `evictions`; the way back into the queue in `setbacks`; conditions
+and Events of pods that wait in `notices`; the tasks in `inflight`; pods that go together in `gangs`.
 
 Source: kubernetes pkg/scheduler/schedule_one.go.
 """
