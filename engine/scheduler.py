@@ -14,8 +14,9 @@ one task a pod. Between the two a pod goes through these states:
                          └─ an error ▶ requeue: backoff; condition, Event
 
 Deciding and assuming are in `placement`, on what is in `basis`; the binding and its outcomes in
-`binding`; promises and victims in `evictions`; the way back into the queue in `setbacks`; conditions
-and Events of pods that wait in `notices`; the tasks in `inflight`; pods that go together in `gangs`.
+`binding`; promises and victims in `evictions`; the way back into the queue in `setbacks`;
+conditions and Events of pods that wait in `notices`; the tasks in `inflight`; pods that go together
+in `gangs`.
 
 Source: kubernetes pkg/scheduler/schedule_one.go.
 """
