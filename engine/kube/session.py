@@ -201,6 +201,8 @@ class Session:
             "cookie_jar": aiohttp.DummyCookieJar(),
         }
         configuration.connection_pool_maxsize = 0
+        # As kube-scheduler: from 3.13 on Python refuses certificates of clusters that Go takes.
+        configuration.disable_strict_ssl_verification = True
         try:
             self._transport = _Transport(configuration)
         except (OSError, ValueError) as error:
