@@ -33,7 +33,25 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "berth test CA")])
         basic = x509.BasicConstraints(ca=True, path_length=None)
-        builder = self._builder(self._name, self._key).add_extension(basic, critical=True)
+        own = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
+        # What it may sign: strict clients want that said, too.
+        usage = x509.KeyUsage(
+            digital_signature=True,
+            content_commitment=False,
+            key_encipherment=False,
+            data_encipherment=False,
+            key_agreement=False,
+            key_cert_sign=True,
+            crl_sign=True,
+            encipher_only=False,
+            decipher_only=False,
+        )
+        builder = (
+            self._builder(self._name, self._key)
+            .add_extension(basic, critical=True)
+            .add_extension(own, critical=False)
+            .add_extension(usage, critical=True)
+        )
         self.certificate = folder / "ca.crt"
         _write_certificate(self.certificate, builder.sign(self._key, hashes.SHA256()))
 
@@ -96,6 +114,11 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(hours=1))
             .not_valid_after(now + VALID)
+            # Without it strict clients (Python from 3.13 on) refuse the certificate.
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
+                critical=False,
+            )
         )
 
 
