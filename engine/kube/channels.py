@@ -79,8 +79,12 @@ class _Channel(asyncio.Protocol):
         self._answer, self._body, self._header_bytes = Answer(), [], 0
         self.said = False
         done = self._done = self._loop.create_future()
+        at = self._heard + min(silence, total)
+        if self._timer is not None and self._timer.when() > at:
+            self._timer.cancel()  # of a request before, that had more time
+            self._timer = None
         if self._timer is None:
-            self._timer = self._loop.call_at(self._heard + min(silence, total), self._tick)
+            self._timer = self._loop.call_at(at, self._tick)
         self._transport.write(request)
         return done
 

@@ -47,7 +47,7 @@ class Process:
     def _placed(self, placed):
         self.placed.append((placed.decision.pod.name, placed.decision.node))
 
-    async def until(self, happened, seconds=10.0):
+    async def until(self, happened, seconds=120.0):
         """Looks every few milliseconds; a process that ended with an error ends the test."""
         for _ in range(int(seconds / 0.002)):
             if happened():
@@ -151,7 +151,7 @@ async def embedded(nodes=6, files=TWO, pace=FAST):
 
 def run(main):
     async def bounded():
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(280):
             await main()
 
     asyncio.run(bounded())

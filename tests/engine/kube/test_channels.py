@@ -160,6 +160,17 @@ def test_who_gives_up_leaves_no_answer_behind_for_others() -> None:
     assert server.connections == 2
 
 
+def test_less_time_counts_after_a_request_that_had_more() -> None:
+    """The timer of the one before must not be the one's of the next."""
+
+    async def story(channels: Channels, server: Server) -> None:
+        await get(channels, silence=3600.0)
+        with pytest.raises(TimeoutError):
+            await get(channels, silence=0.05)
+
+    run([[OK], ()], story)
+
+
 def test_after_renewal_open_connections_are_not_used() -> None:
     async def story(channels: Channels, server: Server) -> None:
         await get(channels)

@@ -75,7 +75,7 @@ async def hang_up(request: web.Request) -> web.StreamResponse:
 
 
 async def be_silent(request: web.Request) -> web.StreamResponse:
-    await asyncio.sleep(0.3)
+    await asyncio.sleep(3.0)
     return web.Response()
 
 
@@ -143,7 +143,7 @@ def pod_info(*conditions: Condition) -> PodInfo:
 
 BIND = Bind(pod_info(), "n1", {"a": "b"})
 SETTINGS = WriterSettings()
-HASTY = WriterSettings(timeout_seconds=0.03)
+HASTY = WriterSettings(timeout_seconds=1.0)
 
 
 async def bound_by(*answers: Answer) -> tuple[BindOutcome, str, Script, Wiring]:
