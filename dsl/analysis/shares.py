@@ -162,8 +162,9 @@ def _ratio(part: ir.Expr, whole: ir.Expr) -> float:
     """Returns above which value a ratio of the same resource, or to the highest, cannot be."""
     part, whole = _inner(part), _inner(whole)
     if isinstance(whole, ir.NodeAggregate) and isinstance(whole.value, ir.Metric):
-        highest = whole.function == "max" and isinstance(part, ir.Metric) and not part.age
-        return _ONE if highest and part.name == whole.value.name else 0.0  # type: ignore[union-attr]
+        if whole.function != "max" or not isinstance(part, ir.Metric) or part.age:
+            return 0.0
+        return _ONE if part.name == whole.value.name else 0.0
     if not isinstance(whole, ir.Read):
         return 0.0
     of, _, which = whole.field.rpartition(".")
