@@ -83,6 +83,7 @@ def test_the_roles_allow_what_is_done_and_nothing_else(deployed):
     an_unclear_binding(deployed)
     for verb in ("create", "patch"):
         deployed.wait_for("", "configmaps", verb)
+    deployed.wait_for("coordination.k8s.io", "leases", "update")
     assert deployed.shown("/metrics", deployed.scraper()) == 200
     may = allowed(deployed.objects)
     did = deployed.did()
