@@ -138,8 +138,8 @@ class Filling:
         self, known: PodClass, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp]
     ) -> bool:
         before = known.column[rows]
-        passed = self._passed(known, pod, snapshot, rows)
-        totals = self._totals(known, pod, snapshot, rows, passed)
+        passed, at_once = self._passed(known, pod, snapshot, rows)
+        totals = self._totals(known, pod, snapshot, rows, passed, at_once)
         places = self._ties.of(snapshot)[rows]
         after = np.empty(len(rows), np.int64)
         _keys(known, totals, places, places, out=after)
@@ -202,16 +202,18 @@ class Filling:
         known.place.forget()
         known.row = known.bad = known.unfit = None
         known.scorers, known.wide_scorers, known.lookups, known.uniform = [], [], [], []
+        known.joint, known.joint_filters, known.joint_scorers = None, [], []
         self._ask_filters(known, pod, snapshot)
         scorings = self._ask_scorers(known, pod, snapshot)
         size = snapshot.nodes.size
         # Only rows that a PreFilter leaves are asked about.
         rows: Rows = slice(0, size) if known.allowed is None else known.allowed
-        passed = self._passed(known, pod, snapshot, rows)
+        scorings = self._join(known, pod, scorings)
+        passed, at_once = self._passed(known, pod, snapshot, rows)
         known.feasible = int(np.count_nonzero(passed))
         self._place_scorers(known, scorings, pod, snapshot, rows, passed)
         try:
-            totals = self._totals(known, pod, snapshot, rows, passed)
+            totals = self._totals(known, pod, snapshot, rows, passed, at_once)
         except OutOfRange as fault:
             known.bad = self._asking.out_of_range(str(fault))
             totals = np.zeros(len(passed))
@@ -283,6 +285,27 @@ class Filling:
                 )
         return found
 
+    def _join(self, known: PodClass, pod: PodInfo, scorings: list[Scoring]) -> list[Scoring]:
+        """Finds what stands for some of them; returns the others."""
+        known.filters = by_row = known.terms.by_row
+        for filtering in by_row:
+            join = filtering.points.joint
+            if join is None or filtering.shared is not None:
+                continue
+            scorers = {
+                one.name: (one.weight, one.result.state)
+                for one in scorings
+                if one.shared is None and _is_plain(one)
+            }
+            joint = self._asking.guard(filtering.name, "Filter", join, pod, scorers)
+            if joint is not None:
+                known.joint, mine = joint, joint.plugins
+                known.joint_filters = [one for one in by_row if one.name in mine]
+                known.filters = [one for one in by_row if one.name not in mine]
+                known.joint_scorers = [one for one in scorings if one.name in mine]
+                return [one for one in scorings if one.name not in mine]
+        return scorings
+
     def _refresh_mask(
         self, shared: Shared, of: Filtering, pod: PodInfo, snapshot: Snapshot
     ) -> bool:
@@ -320,7 +343,7 @@ class Filling:
         for scoring in scorings:
             result = scoring.result
             by_row = result.scope is Scope.ROW
-            if by_row and result.normalization is Normalization.NONE:
+            if _is_plain(scoring):
                 known.scorers.append(scoring)
                 continue
             if scoring.shared is not None and scoring.shared.uniform:
@@ -402,11 +425,25 @@ class Filling:
 
     # ---- masks and totals --------------------------------------------------------------------
 
-    def _passed(self, known: PodClass, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> BoolColumn:
-        """Which of the rows hold a node that no filter by row rejects."""
-        present = snapshot.nodes.present
-        passed = present.copy() if isinstance(rows, slice) else present[rows]
-        for filtering in known.terms.by_row:
+    def _passed(
+        self, known: PodClass, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> tuple[BoolColumn, Scores | None]:
+        """Which of the rows hold a node that no filter by row rejects, and the joint's totals.
+
+        Both are borrowed. Without totals all have to be asked alone.
+        """
+        present = snapshot.nodes.present[rows]
+        joint, filters = known.joint, known.filters
+        at_once = None
+        if joint is not None:
+            name = known.joint_filters[0].name
+            at_once = self._asking.guard(name, "Filter", joint.totals, snapshot, rows)
+        if at_once is None:
+            passed, totals, filters = present.copy(), None, known.terms.by_row
+        else:
+            passed, totals = at_once
+            passed &= present
+        for filtering in filters:
             shared = filtering.shared
             if shared is None:
                 own = self._asking.mask(filtering, pod, snapshot, rows)
@@ -414,23 +451,34 @@ class Filling:
                     passed &= own
             elif not shared.uniform:
                 passed &= shared.column[rows]
-        return passed
+        return passed, totals
 
     def _totals(
-        self, known: PodClass, pod: PodInfo, snapshot: Snapshot, rows: Rows, passed: BoolColumn
+        self,
+        known: PodClass,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        rows: Rows,
+        passed: BoolColumn,
+        at_once: Scores | None,
     ) -> Scores:
         """What the baked scores of the rows add up to, in the order of `row_of`. Borrowed.
+
+        `at_once` is what the joint's part of them does.
 
         Raises:
             OutOfRange: a score of a row that passes is not in 0..100.
         """
-        count = len(passed)
-        if len(self._floats) < count:
-            self._floats = np.empty(count)
-        totals = self._floats[:count]
+        totals, scorers = at_once, known.scorers
+        first = totals is None
+        if totals is None:
+            count = len(passed)
+            if len(self._floats) < count:
+                self._floats = np.empty(count)
+            totals = self._floats[:count]
+            scorers = [*known.joint_scorers, *known.scorers]
         parts = [(one.weight, one.column[rows]) for one in known.lookups]
-        first = True
-        for scoring in known.scorers:
+        for scoring in scorers:
             raw = self._baked(scoring, pod, snapshot, rows, passed)
             if raw is None:
                 continue
@@ -510,6 +558,12 @@ def _grouped(known: PodClass) -> GroupedChoice | None:
     if not wide or len(all_filters) + len(all_scorers) < wide:
         return None
     return GroupedChoice(all_filters, all_scorers)
+
+
+def _is_plain(scoring: Scoring) -> bool:
+    """Whether it scores rows, whichever are feasible."""
+    result = scoring.result
+    return result.scope is Scope.ROW and result.normalization is Normalization.NONE
 
 
 def _causes(known: PodClass) -> int:
