@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.framework.asking import Asking, Filtering, PluginError, Scoring, by_top, count_of
-from engine.framework.derived import Changes, concerned
+from engine.framework.derived import concerned
 from engine.framework.grouped import GroupedChoice
 from engine.framework.interface import MAX_SCORE, Normalization, Scope, Scores
 from engine.framework.podclass import (
@@ -64,9 +64,13 @@ class Filling:
             self._fill(known, pod, snapshot)
             return
         if place.generation != snapshot.generation:
+            before, row, causes = snapshot.last
             try:
-                changes = place.read(snapshot)
-                if changes is not None and self._replayed(known, pod, snapshot, changes):
+                if before == place.generation:
+                    place.generation = snapshot.generation
+                    if self._replayed(known, pod, snapshot, (row,), causes):
+                        return
+                elif self._caught_up(known, pod, snapshot):
                     return
             except BaseException:
                 place.forget()
@@ -86,17 +90,25 @@ class Filling:
 
     # ---- rows that changed -------------------------------------------------------------------
 
-    def _replayed(
-        self, known: PodClass, pod: PodInfo, snapshot: Snapshot, changes: Changes
-    ) -> bool:
-        """Asks again about the rows that changed; false if all have to be asked."""
+    def _caught_up(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> bool:
+        changes = known.place.read(snapshot)
+        if changes is None:
+            return False
         rows, causes = changes
-        if len(rows) == 1:
-            union = causes.item(0)
-        else:
-            union = int(np.bitwise_or.reduce(causes))
-            if union & ~known.causes:
-                rows = concerned(changes, known.causes)
+        union = int(np.bitwise_or.reduce(causes))
+        if union & ~known.causes:
+            rows = concerned(changes, known.causes)
+        return self._replayed(known, pod, snapshot, rows, union)
+
+    def _replayed(
+        self,
+        known: PodClass,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        rows: NDArray[np.intp] | tuple[int, ...],
+        union: int,
+    ) -> bool:
+        """Asks again about rows that changed for these causes; false if all have to be asked."""
         if union & known.touched:
             return False
         of_shared = union & known.shared_causes or union == _ANY
@@ -108,8 +120,8 @@ class Filling:
             return False
         known.unfit = None
         try:
-            if len(rows) == 1:
-                return self._update_row(known, pod, snapshot, rows.item(0))
+            if isinstance(rows, tuple):
+                return self._update_row(known, pod, snapshot, rows[0])
             if len(rows) <= _FEW_ROWS:
                 each = [self._update_row(known, pod, snapshot, r) for r in rows.tolist()]
                 return all(each)
@@ -223,6 +235,7 @@ class Filling:
         for shared in known.shared():
             known.shared_causes |= shared.causes
         known.causes = _causes(known)
+        known.wide = bool(known.terms.wide or known.wide_scorers)
         known.place.layout, known.place.generation = snapshot.layout, snapshot.generation
 
     def _write(
@@ -299,9 +312,9 @@ class Filling:
             }
             joint = self._asking.guard(filtering.name, "Filter", join, pod, scorers)
             if joint is not None:
-                known.joint, mine = joint, joint.plugins
-                known.joint_filters = [one for one in by_row if one.name in mine]
-                known.filters = [one for one in by_row if one.name not in mine]
+                known.joint, mine = joint, joint.scorers
+                known.joint_filters = [filtering]
+                known.filters = [one for one in by_row if one is not filtering]
                 known.joint_scorers = [one for one in scorings if one.name in mine]
                 return [one for one in scorings if one.name not in mine]
         return scorings

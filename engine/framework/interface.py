@@ -287,8 +287,8 @@ class Joint(Protocol):
     """What a filter by row and scores by row say to one class, in one pass, as each says alone."""
 
     @property
-    def plugins(self) -> frozenset[str]:
-        """Whose filter and score it stands for."""
+    def scorers(self) -> frozenset[str]:
+        """Whose scores it stands for."""
         ...
 
     def totals(self, snapshot: Snapshot, rows: Rows) -> tuple[BoolColumn, Scores] | None:

@@ -113,6 +113,7 @@ class PodClass:
         "uniform",
         "used",
         "whole",
+        "wide",
         "wide_scorers",
     )
 
@@ -134,6 +135,8 @@ class PodClass:
         """The other filters by row."""
         self.scorers: list[Scoring] = []
         self.wide_scorers: list[Scoring] = []
+        self.wide = False
+        """Whether anybody looks further than a row in every cycle."""
         self.grouped: GroupedChoice | None = None
         """How to choose, if all that is wide is answered by groups."""
         self.lookups: list[Lookup] = []

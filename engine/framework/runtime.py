@@ -25,13 +25,10 @@ from engine.framework.filling import Filling
 from engine.framework.gang import Membership
 from engine.framework.interface import MAX_SCORE, UNSHARED, Points, Scores
 from engine.framework.podclass import (
-    FRACTION,
     NOWHERE,
-    TIE_BITS,
     UNIT,
     PodClass,
     steps_of,
-    total_of,
 )
 from engine.framework.podinfo import PodInfo
 from engine.framework.profile import Profile
@@ -228,13 +225,6 @@ class Framework:
             PluginError: a plugin raised.
         """
         return self._classes.name(pod, snapshot)
-
-    def total(self, known: PodClass, pod: PodInfo, snapshot: Snapshot, row: int) -> float:
-        """The total score of a feasible row, without what is asked in every cycle."""
-        if known.whole:
-            key: int = known.cells[row]
-            return (key >> TIE_BITS) / FRACTION + known.base
-        return total_of(known, pod, snapshot, row)
 
     # ---- choosing ----------------------------------------------------------------------------
 

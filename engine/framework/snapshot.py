@@ -524,6 +524,11 @@ class Snapshot(Protocol):
         """How many pods of a kind are where."""
         ...
 
+    @property
+    def last(self) -> tuple[int, int, int]:
+        """The generation before the last change, its row, and why (`Cause`)."""
+        ...
+
     def changed_since(self, generation: int) -> NDArray[np.intp] | None:
         """The rows changed after `generation`, each once; None if the log does not reach back."""
         ...

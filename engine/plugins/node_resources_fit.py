@@ -172,7 +172,7 @@ class NodeResourcesFit:
             for name, amount in pod.filter_requests.items()
             if amount > 0 and name not in (CPU, MEMORY) and not self._ignores(name)
         ]
-        joint = Together(self._shares, pod, NAME, scorers, more)
+        joint = Together(self._shares, pod, scorers, more)
         return joint if joint.exact else None
 
     def _pre_score(self, pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:

@@ -158,15 +158,15 @@ class Together:
         self,
         shares: Shares,
         pod: PodInfo,
-        fit: str,
         scorers: Mapping[str, tuple[float, State]],
         more: Sequence[tuple[str, int]],
     ) -> None:
         """`more` are the other resources of which a row must have enough."""
         self._shares = shares
         weights = {state: weight for weight, state in scorers.values() if type(state) is Part}
-        mine = [name for name, (_, state) in scorers.items() if type(state) is Part]
-        self.plugins = frozenset((fit, *mine))
+        self.scorers = frozenset(
+            [name for name, (_, state) in scorers.items() if type(state) is Part]
+        )
         self._least, self._even = weights.get(Part.LEAST, 0.0), weights.get(Part.EVEN, 0.0)
         self._more = more
         needs = [pod.filter_requests.get(name, 0) for name in _BOTH]

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+import msgspec
 
 from engine.framework.events import ClusterEvent, Seen
 from engine.framework.podinfo import PodInfo
@@ -43,8 +44,7 @@ class Happening(NamedTuple):
         return self.only is None or self.only(pod)
 
 
-@dataclass(slots=True)
-class Flight:
+class Flight(msgspec.Struct, eq=False):
     """One pod's attempt: since when, and what the API server said of the pod meanwhile."""
 
     queued: QueuedPod
