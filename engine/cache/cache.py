@@ -161,9 +161,14 @@ class CacheSnapshot:
         """See `Snapshot.objects`."""
         return self._cache.store(kind).objects
 
-    def objects_version(self, kind: str) -> int:
+    def objects_version(self, *kinds: str) -> int:
         """See `Snapshot.objects_version`."""
-        return self._cache.store(kind).version
+        stores, version = self._cache.stores, 0
+        for kind in kinds:
+            store = stores.get(kind)
+            if store is not None:
+                version += store.version
+        return version
 
     def objects_changed(self, kind: str, version: int) -> Sequence[str] | None:
         """See `Snapshot.objects_changed`."""
@@ -229,7 +234,7 @@ class Cache:
         self.namespaces: dict[str, Namespace] = {}
         self.nominations = Nominations()
         self.waiting: dict[str, Waiting] = {}
-        self._stores: dict[str, ObjectStore] = {}
+        self.stores: dict[str, ObjectStore] = {}
         self.topology = TopologyCounts(self._placed)
         self.generation = 0
         self.last = -1, NOWHERE, 0
@@ -371,9 +376,9 @@ class Cache:
 
     def store(self, kind: str) -> ObjectStore:
         """The objects of a kind, to be read; what changes them are the methods below."""
-        store = self._stores.get(kind)
+        store = self.stores.get(kind)
         if store is None:
-            store = self._stores[kind] = ObjectStore()
+            store = self.stores[kind] = ObjectStore()
         return store
 
     def set_object(self, item: Any) -> None:  # noqa: ANN401 - any struct with metadata

@@ -32,7 +32,7 @@ from engine.framework.sharing import Shared, Sharing
 from engine.framework.snapshot import BoolColumn, Cause, IntColumn, Rows, Snapshot
 from engine.framework.ties import Ties
 
-_FEW_ROWS: Final = 24
+_FEW_ROWS: Final = 16
 _ANY: Final = int(Cause.ANY)
 _TO_HIGHEST: Final = (1 << 63) - 1
 _ONE_ZERO: Final = np.zeros(1)
@@ -155,12 +155,12 @@ class Filling:
         places = self._ties.of(snapshot)[rows]
         after = np.empty(len(rows), np.int64)
         _keys(known, totals, places, places, out=after)
-        after[~passed] = NOWHERE
+        np.putmask(after, np.logical_not(passed, out=passed), NOWHERE)
         known.column[rows] = after
         if known.grouped is not None:
             known.grouped.touched += rows.tolist()
-        moved = (before < 0) != (after < 0)
-        if not moved.any():
+        moved = (before ^ after) < 0
+        if not np.logical_or.reduce(moved):
             return True
         if known.grouped is not None:
             known.grouped.flipped += rows[moved].tolist()
@@ -549,8 +549,12 @@ def _keys(
     known: PodClass, totals: Scores, places: IntColumn, buffer: IntColumn, *, out: IntColumn
 ) -> None:
     """The keys of totals; `places` are those of the same rows, `buffer` may be the same array."""
-    with np.errstate(invalid="ignore"):  # rows without a node may have scores that are no numbers
-        np.multiply(totals, UNIT if known.whole else FRACTION, out=out, casting="unsafe")
+    unit = UNIT if known.whole else FRACTION
+    if known.scorers or known.lookups:  # rows without a node may have scores that are no numbers
+        with np.errstate(invalid="ignore"):
+            np.multiply(totals, unit, out=out, casting="unsafe")
+    else:
+        np.multiply(totals, unit, out=out, casting="unsafe")
     if not known.whole:
         np.left_shift(out, TIE_BITS, out=out)
     np.bitwise_xor(places, known.offset, out=buffer)

@@ -12,7 +12,7 @@ What a plugin answers for a class, and what its answer depends on, comes back fr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Protocol
@@ -287,7 +287,7 @@ class Joint(Protocol):
     """What a filter by row and scores by row say to one class, in one pass, as each says alone."""
 
     @property
-    def scorers(self) -> frozenset[str]:
+    def scorers(self) -> Collection[str]:
         """Whose scores it stands for."""
         ...
 

@@ -91,6 +91,8 @@ class Framework:
         self._post_filters = [(n, p.post_filter) for n, p in at("postFilter") if p.post_filter]
         self._rescue_keys = [p.rescue_key for _, p in plugins if p.rescue_key]
         self._actors = Actors(plugins)
+        self.wants_scores = self._actors.read_scores
+        """Whether somebody reads the scores of the chosen node, even where it is the only one."""
         self.filters = tuple([one for one in at("filter") if one[1].filter or one[1].pre_filter])
         asked = [
             (*one, weight_of[one[0]]) for one in at("score") if one[1].score or one[1].pre_score
@@ -390,11 +392,6 @@ class Framework:
             return self._actors.have_a_say(pod)
         except Exception:  # noqa: BLE001 - who cannot say is asked in full, and guarded then
             return True
-
-    @property
-    def wants_scores(self) -> bool:
-        """Whether somebody reads the scores of the chosen node, even where it is the only one."""
-        return self._actors.read_scores
 
     def reserve(self, pod: PodInfo, snapshot: Snapshot, node: str) -> Leave:
         """Whether the pod, which the snapshot has on the node, may be bound there; no raising."""

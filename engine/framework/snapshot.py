@@ -501,8 +501,8 @@ class Snapshot(Protocol):
         """
         ...
 
-    def objects_version(self, kind: str) -> int:
-        """Counts changes of the objects of a kind."""
+    def objects_version(self, *kinds: str) -> int:
+        """Counts changes of the objects of these kinds."""
         ...
 
     def objects_changed(self, kind: str, version: int) -> Sequence[str] | None:

@@ -163,17 +163,28 @@ class Together:
     ) -> None:
         """`more` are the other resources of which a row must have enough."""
         self._shares = shares
-        weights = {state: weight for weight, state in scorers.values() if type(state) is Part}
-        self.scorers = frozenset(
-            [name for name, (_, state) in scorers.items() if type(state) is Part]
-        )
-        self._least, self._even = weights.get(Part.LEAST, 0.0), weights.get(Part.EVEN, 0.0)
+        self._least = self._even = 0.0
+        self.scorers: list[str] = []
+        for name, (weight, state) in scorers.items():
+            if state is Part.LEAST:
+                self._least = weight
+            elif state is Part.EVEN:
+                self._even = weight
+            else:
+                continue
+            self.scorers.append(name)
         self._more = more
-        needs = [pod.filter_requests.get(name, 0) for name in _BOTH]
-        self._needs = [need if need > 0 else _ANY_ROOM for need in needs]
-        self._adds = [pod.requests.get(name, 0) for name in _BOTH]
-        self._counts = [pod.score_requests.get(name, 0) for name in _BOTH]
-        self.exact = all(0 <= a < EXACT for a in (*needs, *self._adds, *self._counts))
+        readings = pod.readings
+        self._needs, self._adds, self._counts = (
+            (amounts.get(CPU, 0), amounts.get(MEMORY, 0))
+            for amounts in (readings.filter_requests, readings.requests, readings.score_requests)
+        )
+        amounts = (*self._needs, *self._adds, *self._counts)
+        self.exact = min(amounts) >= 0 and max(amounts) < EXACT
+        needs = [need or _ANY_ROOM for need in self._needs]
+        # Each stands upright, beside the lines.
+        self._upright = np.array([needs, self._adds, self._counts], np.float64)[:, :, None]
+        self._upright[2] *= MAX_SCORE
 
     def totals(self, snapshot: Snapshot, rows: Rows) -> tuple[BoolColumn, Scores] | None:
         """See `Joint.totals`."""
@@ -181,7 +192,7 @@ class Together:
         if not shares.refresh(snapshot):
             return None
         lines, floats, flags = shares.lines(rows)
-        passed = np.greater_equal(lines[_ROOM], _upright(self._needs), out=flags)[0]
+        passed = np.greater_equal(lines[_ROOM], self._upright[0], out=flags)[0]
         passed &= flags[1]
         for name, need in self._more:
             nodes = snapshot.nodes
@@ -198,7 +209,7 @@ class Together:
         return passed, totals
 
     def _of_least(self, lines: FloatColumn, into: FloatColumn) -> Scores:
-        np.subtract(lines[_LEFT], _upright([MAX_SCORE * add for add in self._counts]), out=into)
+        np.subtract(lines[_LEFT], self._upright[2], out=into)
         into /= lines[_THERE]
         np.floor(into, out=into)
         np.maximum(into, 0.0, out=into)
@@ -211,7 +222,7 @@ class Together:
         return score
 
     def _of_even(self, lines: FloatColumn, into: FloatColumn) -> Scores:
-        np.add(lines[_HELD], _upright(self._adds), out=into)
+        np.add(lines[_HELD], self._upright[1], out=into)
         into /= lines[_THERE]
         score = _balance(into[0], into[1])
         score += lines[_MORE]
@@ -263,10 +274,6 @@ class Together:
             return least * free + even * (HALF + int((HALF + moved) / 2))
 
         return total
-
-
-def _upright(amounts: Sequence[float]) -> FloatColumn:
-    return np.array(amounts, np.float64)[:, None]
 
 
 def _balance(one: FloatColumn, other: FloatColumn) -> FloatColumn:

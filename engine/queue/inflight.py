@@ -71,7 +71,9 @@ class InFlight:
     def start(self, queued: QueuedPod) -> None:
         """The pod was popped."""
         # INVARIANT: flights are in order of `since`, the first one's is the smallest.
-        self._flights[queued.pod.uid] = Flight(queued, self._log_start + len(self._log))
+        self._flights[queued.pod.pod.metadata.uid] = Flight(
+            queued, self._log_start + len(self._log)
+        )
 
     def record(self, happening: Happening) -> None:
         """Keeps it for the pods in flight, if there are any."""
