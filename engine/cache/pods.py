@@ -112,7 +112,7 @@ class PodTable:
     def request(self, resource: str) -> IntColumn:
         """See `PodColumns.request`."""
         return self.derived(
-            f"request {resource}", np.int64, 0, lambda pod: pod.requests.get(resource, 0)
+            f"request {resource}", np.int64, 0, lambda pod: pod.readings.requests.get(resource, 0)
         )
 
     def number(self, column: str, of: Callable[[PodInfo], float]) -> FloatColumn:
@@ -269,8 +269,7 @@ class PodTable:
         known = self._derived.get(name)
         if known is None:
             known = Column(dtype, self._capacity, default)
-            for row, pod in enumerate(self._pods):
-                known.cell[row] = of(pod)
+            known.fill(map(of, self._pods), self.size)
             self._derived.put(name, known, of)
         return known.view(len(self._pods))
 
@@ -278,5 +277,4 @@ class PodTable:
         """Codes all texts anew, in another dictionary."""
         self._dictionary = dictionary
         for column, of in self._derived:
-            for row, pod in enumerate(self._pods):
-                column.cell[row] = of(pod)
+            column.fill(map(of, self._pods), self.size)
