@@ -1,7 +1,7 @@
 """What the author of a single namespace may say: statements and costs in, diagnostics out.
 
-A tenant's rules are for the pods of its namespace; the checker sees to that. Here is what would reach
-further all the same, or be more than its share.
+A tenant's rules are for the pods of its namespace; the checker sees to that. Here is what would
+reach further all the same, or be more than its share.
 """
 
 from collections.abc import Iterator, Sequence

@@ -29,10 +29,14 @@ class Source:
     Attributes:
         title: how messages call it.
         folder: what stands before the names of its files where there are several sources.
+        profiles: those that its policies are for, all if there is none.
+        tenant: the namespace whose pods its policies are for, empty for all.
     """
 
     title: str
     folder: str = ""
+    profiles: frozenset[str] = frozenset()
+    tenant: str = ""
 
 
 def title_of(namespace: str, name: str) -> str:
@@ -111,16 +115,23 @@ class SelectedSources:
         self,
         made: Callable[[str, str], ConfigMapSource | None],
         leave: Callable[[ConfigMapSource], None],
+        synced: Callable[[], None] = lambda: None,
+        *,
+        keeps_last: bool = True,
     ) -> None:
         """Starts without any.
 
         Args:
             made: a source for the ConfigMap of a namespace and name; None: it is not to be read.
-            leave: takes a source that is selected no more, but for the last one: that one is gone,
-                and its rules stay.
+            leave: takes a source that is selected no more, but with `keeps_last` for the last one:
+                that one is gone, and its rules stay.
+            synced: told when those that there are at the start were told.
+            keeps_last: see there.
         """
         self._made = made
         self._leave = leave
+        self._synced = synced
+        self._keeps_last = keeps_last
         self._sources: dict[tuple[str, str], ConfigMapSource] = {}
 
     def on_add(self, config_map: ConfigMap) -> None:
@@ -143,7 +154,7 @@ class SelectedSources:
         source = self._sources.get(key)
         if source is None:
             return
-        if len(self._sources) == 1:
+        if self._keeps_last and len(self._sources) == 1:
             source.on_delete(config_map)
             return
         del self._sources[key]
@@ -158,6 +169,7 @@ class SelectedSources:
 
     def on_synced(self) -> None:
         """A selection without any ConfigMap has no rules."""
+        self._synced()
 
 
 def files_of(config_map: ConfigMap) -> dict[str, str | bytes]:
