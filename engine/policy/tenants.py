@@ -100,8 +100,10 @@ class Tenants:
         if one is None:
 
             def in_force(bundle: Bundle) -> None:
-                self.parts[namespace] = bundle
-                self._news = True
+                # Texts that were never good leave nothing to be in force.
+                if bundle.files:
+                    self.parts[namespace] = bundle
+                    self._news = True
 
             one = self._tenants[namespace] = _Tenant(source, self._make(source, in_force))
             if self._kept is None:
