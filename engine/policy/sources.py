@@ -5,6 +5,8 @@ A source says what its files are now, whole. Whether they are any good is the re
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -173,12 +175,12 @@ class SelectedSources:
 
 
 def files_of(config_map: ConfigMap) -> dict[str, str | bytes]:
-    """The policy files in a ConfigMap."""
-    return {
-        name: text
-        for name, text in sorted((config_map.data or {}).items())
-        if name.endswith(SUFFIX)
-    }
+    """The policy files in a ConfigMap; what kubectl found to be no UTF-8 is there as bytes."""
+    found: dict[str, str | bytes] = dict(config_map.data or {})
+    for name, coded in (config_map.binary_data or {}).items():
+        with contextlib.suppress(ValueError):  # no API server lets that happen
+            found[name] = base64.b64decode(coded)
+    return {name: text for name, text in sorted(found.items()) if name.endswith(SUFFIX)}
 
 
 def _passed_over(config_map: ConfigMap) -> tuple[str, ...]:
