@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -156,8 +157,7 @@ class Details:
     rejected: Mapping[str, int] | None = None
 
 
-@dataclass(slots=True, eq=False)
-class Decision:
+class Decision(msgspec.Struct, eq=False):
     """The outcome of one cycle.
 
     Exactly one of `node`, `fit_error` and `error` is set. `generation` and `bundle` name the state
@@ -224,8 +224,7 @@ class Decision:
         return self.details.rejected or {}
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(msgspec.Struct, frozen=True, eq=False):
     """A decision as it was made, for whoever watches: the demo, a recorder, an explanation.
 
     `seconds` is what the cycle took. The snapshot is borrowed: good only while the observer runs.
