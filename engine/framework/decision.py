@@ -128,7 +128,9 @@ class PostFilterResult:
 
     A success ends the question; `nominated` is the node that will have room once `evictions` are
     carried out, None to leave the pod's nomination as it is, "" to take it back. `message` is added
-    to what the pod is told. `clears` are pods that lose their own nomination.
+    to what the pod is told. `clears` are pods that lose their own nomination. Of the evictions
+    `violations` break a budget; `ranks` gives keys of what they come to (`victims.*`), the less the
+    better: None for the order of kube-scheduler.
     """
 
     status: Status
@@ -136,6 +138,8 @@ class PostFilterResult:
     evictions: tuple[Evict, ...] = ()
     clears: tuple[PodInfo, ...] = ()
     message: str = ""
+    violations: int = 0
+    ranks: Callable[[Mapping[str, float]], tuple[float, ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
