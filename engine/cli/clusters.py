@@ -136,6 +136,12 @@ async def _texts_there(session: KubeClient, settings: Settings) -> Texts | None:
         for one in there:
             folder = f"{namespace}/{one.metadata.name}/" if policies.in_folders else ""
             found |= _within(folder, files_of(one))
+    tenants = compile_settings(settings.berth).tenants
+    there = [] if tenants is None else await list_all(session, config_maps("", tenants.config_map))
+    for one in there:
+        folder = f"{one.metadata.namespace}/{one.metadata.name}/"
+        if tenants is not None and tenants.of_file(folder):
+            found |= _within(folder, files_of(one))
     return found or None
 
 

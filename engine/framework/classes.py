@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from engine.framework.asking import Asking
-from engine.framework.interface import UNSHARED, Points, Version
+from engine.framework.interface import SILENT, UNSHARED, Points, Version
 from engine.framework.podclass import PodClass
 from engine.framework.podinfo import PodInfo
 from engine.framework.sharing import Sharing
@@ -106,7 +106,8 @@ class Classes:
             return None
         found = self._names.get(key)
         if found is None:
-            found = self._names[key] = ClassName(key, self._owner, turn_of(self._seed, key))
+            said = tuple([part for part in key if part is not SILENT])
+            found = self._names[key] = ClassName(key, self._owner, turn_of(self._seed, said))
         if self._keep_names:
             pod.keys[_KEPT] = _Kept(found, stamp)
         return found
@@ -128,7 +129,7 @@ class Classes:
         """
         name = self.name(pod, snapshot)
         if name is None or not self._most_bytes:
-            return PodClass(turn_of(self._seed, None if name is None else name.key))
+            return PodClass(turn_of(self._seed, None) if name is None else name.turn)
         self._uses += 1
         found = self._classes.get(name)
         if found is None:

@@ -311,6 +311,16 @@ class _Unshared:
 
 
 UNSHARED: Final = _Unshared()
+
+
+class _Silent:
+    """The type of `SILENT`."""
+
+    def __repr__(self) -> str:
+        return "SILENT"
+
+
+SILENT: Final = _Silent()
 """As a class key: no other pod is like this one, so nothing is kept for it."""
 
 
@@ -392,7 +402,8 @@ class Points:
         kin: of a pod that is in a gang, what the other members share with it, None otherwise.
         gang: the gang of a pod, None if it is in none.
         class_key: what filter and score read of the pod. Made of texts, numbers, bytes, tuples and
-            frozensets, or `UNSHARED`.
+            frozensets, or `UNSHARED`. `SILENT` of a plugin that has no say about the pod: among
+            equal nodes the choice is then the same as without it.
         key_version: what else `class_key` depends on, if it is cheap to tell.
         key_moves: `class_key` looks at more than that, so it is asked in every cycle; otherwise
             once a pod.

@@ -283,6 +283,16 @@ class SchedulingQueue:
             self._kin.drop(queued)
             self._next_of(queued)
 
+    def still(self, queued: QueuedPod) -> bool:
+        """Whether a pod that has been in flight for long still waits, with its newest object."""
+        flight = self._in_flight.get(queued.pod.uid)
+        if flight is None or flight.gone or flight.queued is not queued:
+            return False
+        if flight.newer is not None:
+            self._is_now(queued, flight.newer)
+            flight.newer = None
+        return True
+
     def hold(self, queued: QueuedPod) -> bool:
         """The pod has its node and waits for leave to be bound, until `resume`.
 
