@@ -159,7 +159,8 @@ def received(entry):
 @pytest.fixture
 def replicas(control_plane, namespace, no_nodes, tmp_path):
     for i in range(NODES):
-        assert control_plane.request("POST", "/api/v1/nodes", node(f"{namespace}-{i}"))[0] == 201
+        wide = node(f"{namespace}-{i}", cpu="64", memory="64Gi", pods="5000")
+        assert control_plane.request("POST", "/api/v1/nodes", wide)[0] == 201
     made = Replicas(control_plane, tmp_path, namespace)
     yield made
     made.stop()
