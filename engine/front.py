@@ -356,6 +356,7 @@ def configuration(settings: Settings) -> dict[str, Any]:
         "podInitialBackoffSeconds": settings.initial_backoff_seconds,
         "podMaxBackoffSeconds": settings.max_backoff_seconds,
         "profiles": [one.model_dump(by_alias=True) for one in settings.profiles],
+        "extenders": [one.model_dump(by_alias=True) for one in settings.extenders],
     }
     return {"componentconfig": stock, "berth": settings.berth.model_dump(by_alias=True)}
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from engine.policy.bundle import CompileSettings
 
 _ENDING: Final = ".policy"
+_STDIN: Final = Path("-")
 _TESTS: Final = ".policytest"
 _USES: Final = re.compile(rb"^use[ \t]", re.MULTILINE)
 _NAMED: Final = re.compile(r"^policy:[ \t]*([^\s#]+)", re.MULTILINE)
@@ -53,7 +54,7 @@ class _Job:
 
 
 @click.command("check", help="Check policy files and say what is wrong with them.")
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILES|-]...")
 @click.option(
     "--format",
     "style",
@@ -95,7 +96,7 @@ def command(  # noqa: PLR0913 - click's signature
     chain: bool,
     deny_warnings: bool,
 ) -> None:
-    """Checks each file on its own, or all as one chain; a folder stands for its *.policy files."""
+    """Checks each file on its own, or all as one chain; folders: their *.policy files; -: stdin."""
     chain = chain or namespace is not None
     job = _Job({}, chain, complete=chain, config=config_file, size=(nodes, pods))
     if config_file is not None:
@@ -104,7 +105,8 @@ def command(  # noqa: PLR0913 - click's signature
         raise click.UsageError("name the policy files or folders to check")
     if namespace is not None:
         job.tenant, job.complete = _tenant(job, namespace), False
-    job.texts = {str(path): read(path) for path in expanded(files)}
+    texts = ((path, read(path)) for path in expanded(files))
+    job.texts = {"stdin.policy" if path == _STDIN else str(path): text for path, text in texts}
     job.stock = None if stock_file is None else _inventory(stock_file)
     if url is not None:
         list(_diagnostics(job))
@@ -172,8 +174,10 @@ def expanded(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def read(path: Path) -> bytes:
-    """The bytes of a file that the user named."""
+    """The bytes of a file that the user named; `-` is the standard input."""
     try:
+        if path == _STDIN:
+            return sys.stdin.buffer.read()
         return path.read_bytes()
     except OSError as failed:
         raise click.ClickException(f"{path}: cannot be read: {failed.strerror}") from failed

@@ -97,13 +97,8 @@ class Classes:
         Raises:
             PluginError: a plugin raised.
         """
-        stamp: tuple[Hashable, ...] = ()
-        for plugin, version in self._versions:
-            try:
-                stamp = (*stamp, version(snapshot))
-            except Exception as cause:
-                raise self._asking.fault(plugin, "PreFilter", cause) from cause
-        kept = pod.keys.get(_KEPT)
+        stamp = self._stamp(snapshot) if self._versions else ()
+        kept = None if pod.memo is None else pod.memo.get(_KEPT)
         if type(kept) is _Kept and kept.name.owner is self._owner and kept.stamp == stamp:
             return kept.name
         key = self.key(pod, snapshot)
@@ -116,6 +111,15 @@ class Classes:
         if self._keep_names:
             pod.keys[_KEPT] = _Kept(found, stamp)
         return found
+
+    def _stamp(self, snapshot: Snapshot) -> tuple[Hashable, ...]:
+        stamp: list[Hashable] = []
+        for plugin, version in self._versions:
+            try:
+                stamp.append(version(snapshot))
+            except Exception as cause:
+                raise self._asking.fault(plugin, "PreFilter", cause) from cause
+        return tuple(stamp)
 
     def of(self, pod: PodInfo, snapshot: Snapshot) -> PodClass:
         """The pod's class; a new one has to be filled.
