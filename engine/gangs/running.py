@@ -274,17 +274,16 @@ class Gangs:
     def _plan(self, turn: Turn) -> Steps[tuple[Mapping[str, int], bool] | None]:
         """UID -> row where they fit together, and whether they are enough.
 
-        Nothing if a plugin raises; None if nodes or members went meanwhile.
+        Nothing if a plugin raises; None if nodes went meanwhile.
         """
-        there = [one for one in turn.members if self._waits(one)]
-        pods = [one.pod for one in there]
+        pods = [one.pod for one in turn.members if self._waits(one)]
         of = self._basis.framework_of
         wanted = max(1, math.ceil(turn.gang.minimum) - turn.reserved)
         rehearsal = Rehearsal(pods, self._cache, self._basis.snapshot, of)
         try:
             domains = self._domains(pods)
             steps = plan(pods, wanted, self._basis.snapshot, rehearsal, of, domains)
-            holds = self._holding(there)
+            holds = self._same_nodes()
             unpromised = Unpromised(self._cache, pods)
             found = yield from in_slices(steps, self._clock, unpromised, rehearsal, holds=holds)
         except PluginError:
@@ -295,22 +294,16 @@ class Gangs:
         turn.cut_short |= found.cut_short
         return {pods[member].uid: row for member, row in found.rows.items()}, found.enough
 
-    def _holding(self, members: Sequence[QueuedPod]) -> Callable[[], bool]:
-        """Whether these still wait, and the nodes that there are now are in their rows still.
-
-        Where one is only thought to be it may be between slices, too.
-        """
+    def _same_nodes(self) -> Callable[[], bool]:
+        """Whether the nodes that there are now are in their rows still."""
         before = self._cache.nodes.name_codes().copy()
         there = before >= 0
 
-        def holds() -> bool:
+        def same() -> bool:
             names = self._cache.nodes.name_codes()[: len(before)]
-            same = len(names) == len(before) and bool((names == before)[there].all())
-            return same and all(
-                self._waits(one) or self._cache.is_assumed(one.pod.uid) for one in members
-            )
+            return len(names) == len(before) and bool((names == before)[there].all())
 
-        return holds
+        return same
 
     def _domains(self, pods: Sequence[PodInfo]) -> tuple[CodeColumn, Sequence[int]] | None:
         """As they are now: nodes may have come since the gang's turn began."""
@@ -349,12 +342,12 @@ class Gangs:
         try:
             domains = yield from self._to_be_emptied(turn, members)
             steps = rescuers.rescue(turn, members, domains)
-            holds = self._holding(members)
+            holds = self._same_nodes()
             found = yield from in_slices(steps, self._clock, rescuers.absent, holds=holds)
         except (PluginError, OutdatedError):
             return False
         turn.keeps_promises = found.waits
-        if not found.found:
+        if not found.found or not all(self._waits(queued) for queued, _ in found.found):
             return False
         names = sorted({result.nominated or "" for _, result in found.found})
         words = f"{turn.gang.title}: preempts on {_named(names)} ({turn.gang.place})"
@@ -385,7 +378,7 @@ class Gangs:
         known = [*homes, *[row for row in promised if row >= 0]]
         snapshot, of = self._basis.snapshot, self._basis.framework_of
         steps = emptiest(pods, snapshot, of, column, known)
-        unpromised, holds = Unpromised(self._cache, pods), self._holding(members)
+        unpromised, holds = Unpromised(self._cache, pods), self._same_nodes()
         return (yield from in_slices(steps, self._clock, unpromised, holds=holds))
 
     # ---- how it ends

@@ -95,7 +95,7 @@ class Absent:
 
 
 class Unpromised:
-    """Pods that are promised no node, within its context only: else they are in each other's way."""
+    """Pods that are promised no node, within its context only: it is in the others' way."""
 
     def __init__(self, cache: Cache, pods: Sequence[PodInfo]) -> None:
         self._cache = cache
