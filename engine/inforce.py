@@ -6,7 +6,7 @@ Owns the reloader and what feeds it; has no say in how a bundle decides. Writes 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -21,10 +21,11 @@ from engine.config import Settings
 from engine.framework.edge import EventSink
 from engine.framework.effects import Emit
 from engine.framework.profile import Profile
+from engine.framework.selectortext import read_selector
 from engine.kube.errors import KubeError, StatusError
 from engine.kube.keeper import Keeper
 from engine.kube.resources import Resource, config_maps
-from engine.objects import ConfigMap
+from engine.objects import ConfigMap, ObjectMeta
 from engine.policy import keeping
 from engine.policy.bundle import Bundle, Refusal, compile_settings, file_of, in_a_line
 from engine.policy.guard import Guard, GuardSettings, Load
@@ -99,6 +100,8 @@ class InForce:
         self._leads: Callable[[], bool] = lambda: True
         self._untold: dict[str, Emit] = {}
         self._config_maps: dict[str, ConfigMapSource] = {}
+        self._named: dict[str, Source] = {}
+        self._selects: list[tuple[str, str]] = []
         self._since = 0.0
         self.reloader = Reloader(
             new_compiler(),
@@ -110,6 +113,7 @@ class InForce:
                 self._costly,
                 ears.missing,
                 self._awaiting,
+                lambda: self._write_down(self.reloader.bundle),
             ),
             clock,
             there,
@@ -131,6 +135,7 @@ class InForce:
             if section.config_map is not None:
                 namespace, _, name = section.config_map.partition("/")
                 source = Source(title_of(namespace, name), folder)
+                self._named[section.config_map] = source
                 self.reloader.expect(source)
                 self.watched.append(
                     (config_maps(namespace, name), self._of(source, namespace, name))
@@ -140,10 +145,10 @@ class InForce:
                 self.reloader.expect(source)
                 offer = partial(self._offer, source)
                 self.background.append(FolderSource(Path(section.dir), offer, self._clock))
-        named = {one.config_map for one in policies.all_sources}
         for section in selected:
             assert section.namespace is not None
-            handler = SelectedSources(partial(self._selected, named), self._leave)
+            self._selects.append((section.namespace, section.selector or ""))
+            handler = SelectedSources(self._selected, self._leave)
             resource = config_maps(section.namespace, label_selector=section.selector or "")
             self.watched.append((resource, handler))
 
@@ -152,14 +157,29 @@ class InForce:
         self._config_maps[source.title] = made
         return made
 
-    def _selected(
-        self, named: Collection[str | None], namespace: str, name: str
-    ) -> ConfigMapSource | None:
+    def _selected(self, namespace: str, name: str) -> ConfigMapSource | None:
         """A source for a ConfigMap that a selector found; None: it is one by its name already."""
-        if f"{namespace}/{name}" in named:
+        if f"{namespace}/{name}" in self._named:
             return None
-        source = Source(title_of(namespace, name), f"{namespace}/{name}/")
-        return self._of(source, namespace, name)
+        return self._of(_selected_source(namespace, name), namespace, name)
+
+    def source_of(self, meta: ObjectMeta) -> Source | None:
+        """The source that a ConfigMap of this name and these labels is; None: it is none.
+
+        Raises:
+            SelectorError: what selects sources cannot be read.
+        """
+        named = self._named.get(f"{meta.namespace}/{meta.name}")
+        if named is not None:
+            return named
+        for namespace, text in self._selects:
+            if namespace == meta.namespace and read_selector(text).matches(meta.labels or {}):
+                return _selected_source(namespace, meta.name)
+        return None
+
+    def is_named(self, source: Source) -> bool:
+        """Whether the configuration names the ConfigMap, and does not select it."""
+        return source in self._named.values()
 
     def _leave(self, gone: ConfigMapSource) -> None:
         del self._config_maps[gone.title]
@@ -352,6 +372,7 @@ class InForce:
             "bundle": None if bundle is None else bundle.hash,
             "inForce": [] if bundle is None else [plan.name for plan in bundle.plans],
             "awaits": list(self.reloader.awaited),
+            "cluster": dict(zip(("nodes", "pods"), self._there(), strict=True)),
             "since": datetime.fromtimestamp(self._since, UTC).isoformat(timespec="seconds"),
             "sources": [self._standing(source, bundle) for source in self.reloader.sources],
         }
@@ -365,6 +386,10 @@ class InForce:
             "policies": [one.name for one in plans if file_of(one).startswith(source.folder)],
             "why": "" if refusal is None else refusal.text,
         }
+
+
+def _selected_source(namespace: str, name: str) -> Source:
+    return Source(title_of(namespace, name), f"{namespace}/{name}/")
 
 
 def _files(bundle: Bundle, source: Source) -> dict[str, str]:

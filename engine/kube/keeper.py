@@ -29,6 +29,7 @@ CHUNK: Final = 900 * 1024
 MOST_CHUNKS: Final = 4
 _SLOTS: Final = ("a", "b")
 _BYTES: Final = "policies"
+_STATUS: Final = "status.json"
 _AGAIN_SECONDS: Final = 5.0
 _NOT_FOUND: Final = 404
 _decode = msgspec.json.Decoder(ConfigMap).decode
@@ -92,6 +93,16 @@ class Keeper:
         self._written["last-good"] = found
         return found
 
+    async def told(self) -> bytes | None:
+        """How things stood last, as JSON; None: nobody has told.
+
+        Raises:
+            KubeError: the server could not be asked, or refuses.
+        """
+        found = await self._read("status")
+        text = (found.data or {}).get(_STATUS) if found is not None else None
+        return None if text is None else text.encode()
+
     async def run(self) -> None:
         """Writes; never returns."""
         while True:
@@ -111,7 +122,7 @@ class Keeper:
     async def _try(self, what: str, data: bytes) -> bool:
         try:
             if what == "status":
-                await self._write("status", {"data": {"status.json": data.decode()}})
+                await self._write("status", {"data": {_STATUS: data.decode()}})
             else:
                 await self._keep(data)
         except Fenced:

@@ -5,6 +5,8 @@ A source says what its files are now, whole. Whether they are any good is the re
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -67,17 +69,17 @@ class ConfigMapSource:
     def on_add(self, config_map: ConfigMap) -> None:
         """The ConfigMap is there."""
         self.seen = config_map
-        self._warn(_passed_over(config_map))
-        self._offer(files_of(config_map), _passed_over(config_map))
+        self._warn(passed_over(config_map))
+        self._offer(files_of(config_map), passed_over(config_map))
 
     def on_update(self, old: ConfigMap, new: ConfigMap) -> None:
         """The ConfigMap changed; only a change of its files counts."""
         self.seen = new
-        names = _passed_over(new)
-        self._warn(tuple(name for name in names if name not in _passed_over(old)))
+        names = passed_over(new)
+        self._warn(tuple(name for name in names if name not in passed_over(old)))
         files = files_of(new)
         # Without any policy, what is there instead is all that can be told of it.
-        if files_of(old) != files or (not files and names != _passed_over(old)):
+        if files_of(old) != files or (not files and names != passed_over(old)):
             self._offer(files, names)
 
     def _warn(self, names: tuple[str, ...]) -> None:
@@ -161,15 +163,16 @@ class SelectedSources:
 
 
 def files_of(config_map: ConfigMap) -> dict[str, str | bytes]:
-    """The policy files in a ConfigMap."""
-    return {
-        name: text
-        for name, text in sorted((config_map.data or {}).items())
-        if name.endswith(SUFFIX)
-    }
+    """The policy files in a ConfigMap; what is no UTF-8 stands in `binaryData`."""
+    files: dict[str, str | bytes] = {**(config_map.data or {})}
+    for name, text in (config_map.binary_data or {}).items():
+        with contextlib.suppress(ValueError):  # the API server lets in nothing else than base64
+            files[name] = base64.b64decode(text)
+    return {name: files[name] for name in sorted(files) if name.endswith(SUFFIX)}
 
 
-def _passed_over(config_map: ConfigMap) -> tuple[str, ...]:
+def passed_over(config_map: ConfigMap) -> tuple[str, ...]:
+    """What is in a ConfigMap and is no policy by its name."""
     return tuple(
         name for name in sorted(config_map.data or {}) if not name.endswith((SUFFIX, _OF_TESTS))
     )

@@ -25,8 +25,8 @@ from engine.clock import Clock
 
 _LOG = logging.getLogger(__name__)
 
-_LOOK_SECONDS: Final = 30.0
-_RENEW_BEFORE: Final = timedelta(days=120)
+LOOK_SECONDS: Final = 30.0
+RENEW_BEFORE: Final = timedelta(days=120)
 _PAIR: Final = "berth"
 
 
@@ -119,7 +119,7 @@ class Certificates:
     async def run(self) -> None:
         """Looks for a new certificate until cancelled."""
         while True:
-            await self._sleep(_LOOK_SECONDS)
+            await self._sleep(LOOK_SECONDS)
             try:
                 self._renew()
             except (OSError, ValueError) as error:
@@ -137,7 +137,7 @@ class Certificates:
             OSError, ValueError: the files cannot be read, or hold no pair.
         """
         now = datetime.fromtimestamp(self._clock.time(), UTC)
-        if self._maker is not None and self._until - now < _RENEW_BEFORE:
+        if self._maker is not None and self._until - now < RENEW_BEFORE:
             self._make(self._maker, now)
         if self._kept and (stamp := self._changed_at()) != self._stamp:
             _load(self.context, self._certificate, self._key)
@@ -160,7 +160,7 @@ class Certificates:
         """Whether the folder holds one already, that will be good for long enough."""
         with contextlib.suppress(OSError, ValueError):
             until = maker.good_until(self._certificate.read_bytes())
-            if until - now >= _RENEW_BEFORE and self._key.exists():
+            if until - now >= RENEW_BEFORE and self._key.exists():
                 self._until = until
                 return True
         return False
