@@ -96,7 +96,7 @@ class Judge:
             return _not_judged(why)
         if was is not None and old is not None and _policies(old) == _policies(new):
             # Labels may change whatever the texts are.
-            refusal = self._in_force.reloader.refusal_of(source)
+            refusal = self._in_force.reloader_of(source).refusal_of(source)
             return Answer(warnings=() if refusal is None else (refusal.summary,))
         self._waiting += 1
         try:
@@ -108,10 +108,12 @@ class Judge:
     def _left(self, source: Source) -> str:
         if self._in_force.is_named(source):
             return f"{source.title} is a source of policies: its rules stay in force without it"
-        return f"{source.title} is selected no more: its rules go, unless it was the last"
+        unless = "" if source.tenant else ", unless it was the last"
+        return f"{source.title} is selected no more: its rules go{unless}"
 
     async def _tried(self, source: Source, config_map: ConfigMap) -> Answer:
-        trial = self._in_force.reloader.trial(await self._remembered())
+        remembered = await self._remembered()
+        trial = self._in_force.reloader_of(source).trial(remembered)
         steps = trial.tried(source, files_of(config_map), passed_over(config_map))
         done, refusal = await self._carried_out(steps)
         if not done:

@@ -91,13 +91,14 @@ class Webhook:
         self._told = ""
         self.in_force = InForce(
             options.settings,
-            Ears(lambda _, __: None, lambda _: (), self._work.set),
+            Ears(lambda _, __: None, lambda _, __: (), self._work.set),
             make_profiles(options.settings),
             clock=clock,
             telemetry=Telemetry(),
             there=lambda: (self._cluster.nodes, self._cluster.pods),
             load=lambda: Load(0, 0),
         )
+        self.in_force.connect(None, None, lambda: False)
         self._reflectors: Sequence[Reflector[Any]] = ()
 
     async def run(self, stop: asyncio.Event) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -31,6 +32,8 @@ _DOMAIN: Final = "policies.berth.dev"
 _NAMESPACE: Final = "kubernetes.io/metadata.name"
 _TIMEOUT_SECONDS: Final = 5
 _FORBIDDEN: Final = 403
+_PIECE: Final = re.compile(r"\[[^\]]+\]|.")
+_WILD: Final = {"*": ".*", "?": "."}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +114,37 @@ def _which(policies: PoliciesSection) -> Iterator[tuple[str, dict[str, Any]]]:
         if named:
             which["matchConditions"] = [{"name": "not-named", "expression": f"!({among})"}]
         yield f"selected-{number}.{_DOMAIN}", which
+    if policies.tenants is not None:
+        spaces = "|".join(map(_as_expression, policies.tenants.namespaces))
+        conditions = {
+            "name": f"request.name == {_text(policies.tenants.config_map)}",
+            "namespace": f"request.namespace.matches(r'^({spaces})$')",
+            "not-named": f"!({among})",
+        }
+        of_tenants = [{"name": n, "expression": text} for n, text in conditions.items()]
+        yield f"tenants.{_DOMAIN}", {"matchConditions": of_tenants}
 
 
 def _texts(names: list[str]) -> str:
-    """A list of CEL; names of ConfigMaps need no escapes."""
-    return f"[{', '.join(repr(name) for name in names)}]"
+    """A list of CEL."""
+    return f"[{', '.join(map(_text, names))}]"
+
+
+def _text(name: str) -> str:
+    """A text of CEL: the configuration lets in names of objects only, which need no escapes."""
+    return f"'{name}'"
+
+
+def _as_expression(pattern: str) -> str:
+    """The regular expression of a pattern of namespaces, as fnmatch has it."""
+    return "".join(
+        one.replace("[!", "[^") if one.startswith("[") and len(one) > 1 else _one(one)
+        for one in _PIECE.findall(pattern)
+    )
+
+
+def _one(sign: str) -> str:
+    return _WILD.get(sign) or re.escape(sign)
 
 
 def _in_namespaces(names: list[str]) -> dict[str, Any]:

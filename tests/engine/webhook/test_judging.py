@@ -27,6 +27,8 @@ from engine.webhook.reviews import Answer, Question
 from tests.effort import examples
 
 NAMED, OTHER, CHOSEN = ("berth", "policies"), ("berth", "more"), ("teams", "green")
+TENANT = ("team-a", "own")
+TENANTS = {"configMap": "own", "namespaces": ["team-*"]}
 SOURCES = [
     {"configMap": "berth/policies"},
     {"configMap": "berth/more"},
@@ -52,7 +54,8 @@ class Process:
     """The policies of a process, fed with ConfigMaps by hand."""
 
     def __init__(self, *sources, there=(3, 10), clock=None):
-        berth = BerthDocument.model_validate({"policies": {"sources": sources or SOURCES}})
+        policies = {"sources": sources or SOURCES, "tenants": TENANTS}
+        berth = BerthDocument.model_validate({"policies": policies})
         given = Settings(berth=berth)
         self.clock = clock or ManualClock()
         self.there = there
@@ -60,13 +63,14 @@ class Process:
         self.not_ready = ""
         self.in_force = InForce(
             given,
-            Ears(lambda _, __: None, lambda _: (), lambda: None),
+            Ears(lambda _, __: None, lambda _, __: (), lambda: None),
             make_profiles(given),
             clock=self.clock,
             telemetry=Telemetry(),
             there=lambda: self.there,
             load=lambda: Load(0, 0),
         )
+        self.in_force.connect(None, None, lambda: False)
         self.seen = {}
         for _, handler in self.in_force.watched:
             handler.on_synced()
@@ -78,17 +82,17 @@ class Process:
         key = config_map.metadata.namespace, config_map.metadata.name
         old, self.seen[key] = self.seen.get(key), config_map
         for resource, handler in self.in_force.watched:
-            selects = f"/{key[0]}/" in resource.path and (
-                resource.field_selector == f"metadata.name={key[1]}" or resource.label_selector
-            )
-            if selects:
+            within = f"/{key[0]}/" in resource.path or "namespaces" not in resource.path
+            by_name = resource.field_selector == f"metadata.name={key[1]}"
+            if within and (by_name or resource.label_selector):
                 handler.on_add(config_map) if old is None else handler.on_update(old, config_map)
-        while self.in_force.reloader.step(1e9):
-            pass
+        for work in self.in_force.background:
+            while work.step(1e9):
+                pass
 
     def refusal(self, config_map):
         source = self.in_force.source_of(config_map.metadata)
-        return self.in_force.reloader.refusal_of(source)
+        return self.in_force.reloader_of(source).refusal_of(source)
 
     def judge(self, new, old=None):
         async def main():
@@ -142,6 +146,7 @@ def test_a_good_policy_passes_with_its_own_warnings(process):
         (config_map(NAMED, b="policy: more\nscore: 1\n", c="policy: more\nscore: 2\n"), "more"),
         (config_map(NAMED, z="policy: b\nscore: 1\n"), "b"),
         (config_map(CHOSEN, LABELS, z=BROKEN), "teams/green/z.policy:1"),
+        (config_map(TENANT, z=SORTS), "team-a/own/z.policy:1"),
         (config_map(NAMED, a="x" * 200_000), "a.policy"),
     ],
 )
@@ -169,6 +174,7 @@ def test_what_is_no_source_is_let_in(process):
         config_map(("berth", "elsewhere"), a=BROKEN),
         config_map(("teams", "green"), {"policies": "yes"}, a=BROKEN),
         config_map(("other", "green"), LABELS, a=BROKEN),
+        config_map(("other", "own"), a=BROKEN),
     ):
         answer = process.judge(one)
         assert (answer.refusal, answer.warnings) == ("", ())
@@ -183,6 +189,8 @@ def test_one_that_goes_is_let_go_with_a_warning(process):
     goes = "ConfigMap teams/green is selected no more: its rules go, unless it was the last"
     assert process.judge(None, was).warnings == (goes,)
     assert process.judge(config_map(CHOSEN, a=BROKEN), was).warnings == (goes,)
+    (theirs,) = process.judge(None, config_map(TENANT, a=GOOD)).warnings
+    assert theirs == "ConfigMap team-a/own is selected no more: its rules go"
 
 
 def test_texts_that_stay_are_not_judged_again(process):
@@ -281,7 +289,9 @@ TEXTS = st.dictionaries(
     max_size=3,
 )  # fmt: skip
 EDITS = st.lists(
-    st.tuples(st.sampled_from([NAMED, OTHER, CHOSEN]), TEXTS, st.sampled_from([None, b"\xff"])),
+    st.tuples(
+        st.sampled_from([NAMED, OTHER, CHOSEN, TENANT]), TEXTS, st.sampled_from([None, b"\xff"])
+    ),
     min_size=1,
     max_size=5,
 )

@@ -64,6 +64,18 @@ def test_a_selector_is_the_api_servers_and_does_not_ask_twice_about_a_named_one(
         of(sources=[{"selector": "x>3", "namespace": "teams"}])
 
 
+def test_namespaces_are_asked_about_where_they_may_have_policies():
+    tenants = {"configMap": "berth-policies", "namespaces": ["team-a", "dev-*", "x[!12]?"]}
+    [named, own] = of(configMap="a/b", tenants=tenants)
+    assert (named["name"], own["name"]) == ("policies.berth.dev", "tenants.policies.berth.dev")
+    conditions = [one["expression"] for one in own["matchConditions"]]
+    assert conditions == [
+        "request.name == 'berth-policies'",
+        r"request.namespace.matches(r'^(team\-a|dev\-.*|x[^12].)$')",
+        "!((request.namespace + '/' + request.name) in ['a/b'])",
+    ]
+
+
 class Server:
     """One Secret and one configuration."""
 
