@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import subprocess
 import sys
 
@@ -9,8 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from engine.cli import main
+from engine.policysections import PoliciesSection
+from engine.webhook.registration import webhooks
 from tests.cluster import binaries, manifests
 from tests.cluster.berth import node
+from tests.cluster.certificates import Authority
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.deployed import Deployed
 from tests.cluster.process import Process, free_port, wait_until
@@ -38,12 +42,13 @@ class Hook:
         where = f"--url=https://127.0.0.1:{port}"
         kubeconfig = f"--kubeconfig={self.deployed.kubeconfig(NAME)}"
         flags = self.deployed.arguments(NAME, "webhook", port)
-        command = [sys.executable, "-m", "engine", "webhook", *flags, where, kubeconfig]
-        self.process = Process("webhook", command, self.log)
+        self.command = [sys.executable, "-m", "engine", "webhook", *flags, where, kubeconfig]
+        self.log.write_text("")
 
-    def start(self):
+    def start(self, *flags, until="Serves the certificate"):
+        self.process = Process("webhook", [*self.command, *flags], self.log)
         self.process.start()
-        self.wait_for_log("Serves the certificate")
+        self.wait_for_log(until, self.log.read_text().count(until) + 1)
 
     def wait_for_log(self, text, count=1):
         wait_until(
@@ -172,3 +177,28 @@ def test_with_the_webhook_down_all_is_let_in_and_the_scheduler_keeps_the_old_rul
         "the webhook is asked again",
         lambda: hook.apply(BROKEN + "# again\n", "--dry-run=server")[0] == 1,
     )
+
+
+def test_a_certificate_of_others_is_served_and_trusted(hook, tmp_path):
+    assert hook.process.stop() == 0
+    authority = Authority(tmp_path / "authority")
+    pair = authority.server("webhook")
+    files = (f"--tls-cert-file={pair.certificate}", f"--tls-private-key-file={pair.key}")
+    hook.start(*files, f"--ca-file={authority.certificate}", until="The API server asks")
+    [trusted] = hook.trusted()
+    assert base64.b64decode(trusted) == authority.certificate.read_bytes()
+    wait_until("it is asked", lambda: hook.apply(BROKEN, "--dry-run=server")[0] == 1)
+
+
+def test_what_is_written_for_all_kinds_of_sources_is_taken(hook):
+    sources = [
+        {"configMap": "a/b"},
+        {"configMap": "c.d/e"},
+        {"selector": "x=1,!old,team in (r, g),stage!=dev,y", "namespace": "teams"},
+    ]
+    tenants = {"configMap": "berth-policies", "namespaces": ["team-a", "dev-*", "x[!12]?"]}
+    policies = PoliciesSection.model_validate({"sources": sources, "tenants": tenants})
+    made = {"metadata": {"name": "all"}, "webhooks": webhooks(policies, {"url": "https://x/"})}
+    path = f"{CONFIGURATION.rpartition('/')[0]}?dryRun=All"
+    status, answer = hook.plane.request("POST", path, made)
+    assert status == 201, answer

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from datetime import UTC, datetime, timedelta
+import ssl
+from datetime import UTC, datetime
 
 import pytest
 
-from engine.clock import ManualClock
+from engine.clock import ManualClock, SystemClock
 from engine.framework.selectors import SelectorError
 from engine.kube.errors import NotFound, StatusError, Unreachable
 from engine.kube.session import Response
@@ -83,6 +84,9 @@ class Server:
         self.data, self.version = data, 1
         self.trusted, self.away, self.before_write = [], False, None
 
+    def data_of(self, name):
+        return base64.b64decode(self.data[name])
+
     async def request(self, method, path, *, params=None, body=None, **_):
         if self.away:
             raise Unreachable("connection refused")
@@ -121,7 +125,7 @@ def test_replicas_that_start_together_serve_one_certificate():
     first, second = replica(server, clock), replica(server, clock)
     looks(first, second)
     assert first._serving == second._serving
-    assert base64.b64decode(server.data["tls.crt"]) == first._serving
+    assert server.data_of("tls.crt") == first._serving
     assert all(first._serving in one for one in server.trusted)
     third = replica(server, clock)
     looks(third)
@@ -169,7 +173,7 @@ def test_a_secret_that_somebody_spoilt_is_made_anew_at_once(wrong):
     first = pair._serving
     server.data = {**server.data, **wrong} if wrong else wrong
     looks(pair)
-    now = base64.b64decode(server.data["tls.crt"])
+    now = server.data_of("tls.crt")
     assert now != first
     assert now in server.trusted[-1]
     assert first in server.trusted[-1], "it is served until the next look"
@@ -177,13 +181,24 @@ def test_a_secret_that_somebody_spoilt_is_made_anew_at_once(wrong):
     assert pair._serving == now
 
 
-def test_a_certificate_is_for_the_service_whatever_its_length():
-    clock = ManualClock()
-    until = datetime.fromtimestamp(clock.time(), UTC) + timedelta(days=1)
-    for host in ("berth-webhook.berth-system.svc", "10.1.2.3", "x" * 60 + ".svc"):
-        made, _, end = SelfMade().make(host, datetime.fromtimestamp(clock.time(), UTC))
-        assert end > until
-        assert SelfMade().good_until(made) == end.replace(microsecond=0)
+def test_the_api_server_finds_the_service_in_the_certificate_that_it_trusts():
+    server = Server()
+    pair = replica(server, SystemClock())
+
+    async def main():
+        await pair.look()
+        listening = await asyncio.start_server(
+            lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=pair.context
+        )
+        port = listening.sockets[0].getsockname()[1]
+        trusting = ssl.create_default_context(cadata=server.data_of("ca.crt").decode())
+        _, writer = await asyncio.open_connection(
+            "127.0.0.1", port, ssl=trusting, server_hostname="berth-webhook.berth-system.svc"
+        )
+        writer.close()
+        listening.close()
+
+    asyncio.run(main())
 
 
 def test_what_fails_is_told_once_and_tried_again_soon(caplog):
