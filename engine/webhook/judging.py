@@ -25,7 +25,7 @@ from engine.webhook.reviews import Answer, NoReviewError, Question, read, writte
 _LOG = logging.getLogger(__name__)
 
 _SLICE_SECONDS: Final = 0.005
-_LONGEST_SECONDS: Final = 4.0
+_LONGEST_SECONDS: Final = 3.0
 """Less than the API server waits."""
 _MOST_WAITING: Final = 8
 _MOST_TEXT: Final = 8_192

@@ -44,6 +44,8 @@ from engine.webhook.reviews import MOST_BYTES
 _LOG = logging.getLogger(__name__)
 
 _SLICE_SECONDS: Final = 0.01
+_ASK_SECONDS: Final = 1.5
+"""With what judging may take still less than the API server waits."""
 PORT: Final = 9443
 OPEN: Final = ("/healthz", "/readyz", "/livez", PATH)
 
@@ -224,14 +226,18 @@ class Webhook:
 
         async def remembered() -> Mapping[str, Kept]:
             try:
-                status, data = await keeper.told(), await keeper.load()
+                async with asyncio.timeout(_ASK_SECONDS):
+                    status, data = await keeper.told(), await keeper.load()
                 if status is not None:
                     self._cluster = wire.decode(_status.decode, status).cluster
                 return {} if data is None else keeping.unpack(data)
-            except (KubeError, msgspec.DecodeError, keeping.UnreadableError) as failed:
-                if str(failed) != self._told:
-                    self._told = str(failed)
-                    _LOG.warning("What the scheduler keeps cannot be read: %s", failed)
+            except (
+                KubeError, TimeoutError, msgspec.DecodeError, keeping.UnreadableError
+            ) as failed:  # fmt: skip
+                why = str(failed) or "the API server takes too long"
+                if why != self._told:
+                    self._told = why
+                    _LOG.warning("What the scheduler keeps cannot be read: %s", why)
                 return {}
 
         return remembered

@@ -219,7 +219,7 @@ class Racing(ManualClock):
 def test_what_takes_too_long_is_let_in_and_said():
     slow = Process(clock=Racing())
     answer = slow.judge(config_map(NAMED, a=BROKEN * 10))
-    assert answer.warnings[0].startswith("the policies were not judged: it takes longer than 4 s;")
+    assert answer.warnings[0].startswith("the policies were not judged: it takes longer than 3 s;")
 
 
 def test_more_at_once_than_can_be_kept_waiting_are_let_in(process):
