@@ -187,6 +187,7 @@ def test_a_certificate_of_others_is_served_and_trusted(hook, tmp_path):
     hook.start(*files, f"--ca-file={authority.certificate}", until="The API server asks")
     [trusted] = hook.trusted()
     assert base64.b64decode(trusted) == authority.certificate.read_bytes()
+    assert hook.apply(GOOD)[0] == 0
     wait_until("it is asked", lambda: hook.apply(BROKEN, "--dry-run=server")[0] == 1)
 
 
