@@ -490,3 +490,49 @@ def test_what_would_be_done_otherwise_is_a_difference(tmp_path):
     recording, _ = acted(tmp_path)
     recording.out = io.BytesIO(recording.out.getvalue().replace(b"event Policy: on n1", b"event"))
     assert recording.replayed(tmp_path / "journal").differences
+
+
+# ---- what others would have done -----------------------------------------------------------------
+
+
+def weighed(journal, tmp_path, **texts):
+    folder = tmp_path / "policies"
+    folder.mkdir()
+    for name, text in texts.items():
+        (folder / f"{name}.policy").write_text(text)
+    asked = ["check", "--journal", str(journal.path), str(folder)]
+    done = CliRunner().invoke(main, asked)
+    return done.exit_code, done.stdout, done.stderr.replace(str(tmp_path), "")
+
+
+def test_check_says_which_pods_of_a_journal_would_have_gone_elsewhere(journal, tmp_path):
+    texts = {name.removesuffix(".policy"): text for name, text in FILES.items()}
+    code, _, said = weighed(journal, tmp_path, **texts)
+    assert code == 0
+    same = "of the newest 15 decisions of /journal: 0 elsewhere, 0 nowhere now, 0 no longer\n"
+    assert said.startswith(same), "the same policies do the same"
+    (tmp_path / "policies").rename(tmp_path / "old")
+    code, printed, said = weighed(
+        journal, tmp_path, only="filter: pod.name contains redis -> node.name is n9\n"
+    )
+    assert code == 0, "a warning is none of its errors"
+    assert ", now nowhere\n" in said
+    assert "warning[P404]: " in printed
+    assert "filter: pod.name contains redis -> node.name is n9" in printed
+    assert "such as default/redis-" in printed
+    assert "1 warning" in said
+
+
+def test_check_by_a_journal_says_what_it_does_not_know(journal, tmp_path):
+    _, printed, said = weighed(journal, tmp_path, new="score: 100 - latency/max*100\n")
+    assert "the journal has no values of latency, which counts as missing here" in said
+    assert "P404" not in printed
+
+
+def test_check_by_a_journal_of_what_is_broken_or_no_journal(journal, tmp_path):
+    code, printed, said = weighed(journal, tmp_path, a="filter: node.lable x=y\n")
+    assert (code, "error[P101]" in printed, "decisions" in said) == (1, True, False)
+    journal.path.write_text("{}\n")
+    (tmp_path / "policies").rename(tmp_path / "old")
+    code, _, said = weighed(journal, tmp_path, a="score: 1\n")
+    assert (code, "not a line of a journal" in said) == (1, True)
