@@ -76,6 +76,11 @@ class _Job:
     metavar="FILE",
     help="What the cluster has, as `berth inventory` writes it.",
 )
+@click.option(
+    "--autoscaler",
+    is_flag=True,
+    help="Note filters that cluster-autoscaler and Karpenter do not know of.",
+)
 @click.option("--prometheus-url", "url", metavar="URL",
               help="Ask Prometheus now whether it has the metrics.")  # fmt: skip
 def command(  # noqa: PLR0913 - click's signature
@@ -87,6 +92,7 @@ def command(  # noqa: PLR0913 - click's signature
     config_file: Path | None,
     url: str | None,
     *,
+    autoscaler: bool,
     chain: bool,
     deny_warnings: bool,
 ) -> None:
@@ -102,6 +108,10 @@ def command(  # noqa: PLR0913 - click's signature
         list(_diagnostics(job))
         job.stock, job.plans = _asked(job, url), []
     diagnostics = list(_diagnostics(job))
+    if autoscaler:
+        from engine.policy.affinity import unseen
+
+        diagnostics += [note for plan in job.plans for note in unseen(plan)]
     _print(diagnostics, style)
     errors, warnings, notes = _counts(diagnostics)
     if style == "text":
