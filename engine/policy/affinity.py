@@ -228,16 +228,21 @@ class _Saying:
         if key == NAME_FIELD:
             raise CannotSay(node.span, "a name is no number to affinity")
         self.whole.add(key)
-        above = None if low is None else Requirement(key, "Gt", (str(low),))
-        below = None if high is None else Requirement(key, "Lt", (str(high),))
+        absent, present = Requirement(key, "DoesNotExist"), Requirement(key, "Exists")
+        # A label's number has no sign: above -1 are all, below 0 is none.
+        above = present if low is None or low < 0 else Requirement(key, "Gt", (str(low),))
+        if holds and high is not None and high <= 0:
+            return NOWHERE
         if holds:
-            return (tuple(one for one in (above, below) if one is not None),)
-        outside: list[Term] = [(Requirement(key, "DoesNotExist"),)]
-        if low is not None:
+            below = () if high is None else (Requirement(key, "Lt", (str(high),)),)
+            return ((above, *below) if above is not present or not below else below,)
+        outside: list[Term] = [(absent,)]
+        if low is not None and low >= 0:
             outside.append((Requirement(key, "Lt", (str(low + 1),)),))
         if high is not None:
-            outside.append((Requirement(key, "Gt", (str(high - 1),)),))
-        return tuple(outside)
+            up = present if high <= 0 else Requirement(key, "Gt", (str(high - 1),))
+            outside.append((up,))
+        return EVERYWHERE if (present,) in outside else tuple(outside)
 
 
 def _bounds(operator: str, value: float) -> tuple[int | None, int | None]:

@@ -147,7 +147,7 @@ def _nodes():
         {"a": a, "b": b, "gen": gen, "topology.kubernetes.io/zone": a}
         for a in (None, "x", "1")
         for b in (None, "y")
-        for gen in (None, "0", "1", "2", "3", "-4")
+        for gen in (None, "0", "1", "2", "3", "12")
     ]
     found = [{key: value for key, value in one.items() if value is not None} for one in each]
     return [make_node(f"n{number}", labels=labels) for number, labels in enumerate(found)]
