@@ -277,7 +277,7 @@ class App:
     # ---- wiring ------------------------------------------------------------------------------
 
     def _make_scheduler(self, edge: Edge, whole: WholeObjects) -> Scheduler:
-        with_source = bool(self.settings.berth.policies.all_sources)
+        with_source = self.settings.berth.policies.has_sources
         scheduler = Scheduler(
             cache=self.cache,
             queue=self.queue,
@@ -431,9 +431,11 @@ class App:
                 ", ".join(asked),
             )
 
-    def _missing(self, bundle: Bundle) -> tuple[str, ...]:
+    def _missing(self, bundle: Bundle, asker: str) -> tuple[str, ...]:
         """What the bundle reads that is not known yet."""
-        return () if self._watching is None else self._watching.want(needs_of(bundle.plans))
+        if self._watching is None:
+            return ()
+        return self._watching.want(needs_of(bundle.plans), asker)
 
     def _snapshot(self) -> Snapshot:
         now = self._clock.time()

@@ -24,7 +24,7 @@ from engine.framework.decision import (
 )
 from engine.framework.opinion import LEFT_OUT, SCALE, Opinion
 from engine.framework.opinion import NAME as EXTENDER
-from engine.framework.podclass import FRACTION, NOWHERE, TIE_BITS, TIE_MASK, PodClass
+from engine.framework.podclass import FRACTION, NOWHERE, TIE_BITS, TIE_MASK, PodClass, total_of
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import (
     Candidates,
@@ -45,12 +45,10 @@ def decide(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Decision:
     """
     try:
         known = framework.known(pod, snapshot)
-        wide = known.terms.wide or known.wide_scorers or framework.tiered
-        if wide or len(snapshot.nominations):
-            by_groups = known.grouped is not None and not framework.tiered
-            if by_groups and not len(snapshot.nominations):
-                return _choose_by_groups(pod, snapshot, framework, known)
-            return _choose_widely(pod, snapshot, framework, known)
+        if known.wide or framework.tiered or len(snapshot.nominations):
+            by_groups = known.grouped and not framework.tiered and not len(snapshot.nominations)
+            choose = _choose_by_groups if by_groups else _choose_widely
+            return choose(pod, snapshot, framework, known)
         if not known.feasible:
             return _nowhere(pod, snapshot, framework, known)
         nominated = pod.pod.status.nominated_node_name
@@ -65,7 +63,10 @@ def decide(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Decision:
             return _single(pod, snapshot, framework, row)
         if known.bad is not None:
             raise known.bad
-        total = framework.total(known, pod, snapshot, row)
+        if known.whole:
+            total = (known.cells[row] >> TIE_BITS) / FRACTION + known.base
+        else:
+            total = total_of(known, pod, snapshot, row)
     except Unfit as unfit:
         rejections = framework.ended(unfit, snapshot)
         return _unplaced(pod, snapshot, framework, rejections=rejections)

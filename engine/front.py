@@ -146,8 +146,7 @@ class Front:
 
     def _no_rules(self) -> str:
         in_force = self._inside.in_force
-        why = in_force.not_ready if in_force is not None else ""
-        return f"no pod is scheduled: {why}" if why else ""
+        return in_force.not_ready if in_force is not None else ""
 
     # ---- metrics -----------------------------------------------------------------------------
 

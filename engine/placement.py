@@ -17,7 +17,7 @@ from engine.cycle import conclude, decide
 from engine.eventhandlers import POD_ASSIGNED
 from engine.evictions import Evictions
 from engine.framework.acting import Acted, Point
-from engine.framework.decision import Decision, Placed, PostFilterResult
+from engine.framework.decision import Decision, Placed, PostFilterResult, Rejections
 from engine.framework.interface import Permitted
 from engine.framework.opinion import Opinion
 from engine.framework.podinfo import PodInfo
@@ -210,9 +210,8 @@ class Placement:
         else:
             self._setbacks.at_once(refused.queued, refused.status, decision.node or "")
 
-    def rescue(self, refused: Refused) -> PostFilterResult | None:
+    def rescue(self, pod: PodInfo, rejections: Rejections | None) -> PostFilterResult | None:
         """What is to be done so that the pod fits; None if nobody can say."""
-        pod, rejections = refused.queued.pod, refused.decision.rejections
         framework = self._basis.framework_of(pod)
         if rejections is None or not rejections.nodes or not framework.rescues:
             return None

@@ -261,18 +261,25 @@ class Scheduler:
             busy |= background.step(deadline)
         self._tick()
         while self.leads and self._basis.framework is not None and self.in_flight < MOST_IN_FLIGHT:
-            if self.gangs.busy:
-                self.gangs.step()
-            else:
-                queued = self._queue.pop()
-                if queued is None:
-                    return busy
-                self.schedule_one(queued)
+            if not self._cycle():
+                return busy
             if self._clock.monotonic() >= deadline:
                 self.gangs.pause()
                 return True
         self.gangs.pause()
         return busy
+
+    def _cycle(self) -> bool:
+        """A step of the gang whose turn it is, or one pod, or both; False: there is neither."""
+        trying = self.gangs.busy
+        if trying:
+            self.gangs.step()
+            if not self.gangs.shares:
+                return True
+        queued = self.gangs.next() or self._queue.pop()
+        if queued is not None:
+            self.schedule_one(queued)
+        return trying or queued is not None
 
     async def _sleep(self, stopped: asyncio.Task[Literal[True]]) -> None:
         timeout = _MINUTE - self._clock.time() % _MINUTE

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -140,7 +141,9 @@ class PostFilterResult:
 
     A success ends the question; `nominated` is the node that will have room once `evictions` are
     carried out, None to leave the pod's nomination as it is, "" to take it back. `message` is added
-    to what the pod is told. `clears` are pods that lose their own nomination.
+    to what the pod is told. `clears` are pods that lose their own nomination. Of the evictions
+    `violations` break a budget; `ranks` gives keys of what they come to (`victims.*`), the less the
+    better: None for the order of kube-scheduler.
     """
 
     status: Status
@@ -148,6 +151,8 @@ class PostFilterResult:
     evictions: tuple[Evict, ...] = ()
     clears: tuple[PodInfo, ...] = ()
     message: str = ""
+    violations: int = 0
+    ranks: Callable[[Mapping[str, float]], tuple[float, ...]] | None = None
     choices: Choices | None = field(default=None, compare=False, repr=False)
     """The others that there were, if somebody can tell."""
 
@@ -171,8 +176,7 @@ class Details:
     rejected: Mapping[str, int] | None = None
 
 
-@dataclass(slots=True, eq=False)
-class Decision:
+class Decision(msgspec.Struct, eq=False):
     """The outcome of one cycle.
 
     Exactly one of `node`, `fit_error` and `error` is set. `generation` and `bundle` name the state
@@ -241,8 +245,7 @@ class Decision:
         return self.details.rejected or {}
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(msgspec.Struct, frozen=True, eq=False):
     """A decision as it was made, for whoever watches: the demo, a recorder, an explanation.
 
     `seconds` is what the cycle took. The snapshot is borrowed: good only while the observer runs.

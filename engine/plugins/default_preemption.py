@@ -219,6 +219,7 @@ def _found(pod: PodInfo, snapshot: Snapshot, plans: Plans, at: int) -> PostFilte
         evictions=tuple([Evict(one, pod, words) for one in victims]),
         clears=tuple([one for one in promised if one.priority < pod.priority]),
         message=f"preemption: {found}",
+        violations=int(plans.violations[at]),
         choices=_Choices(pod, plans),
     )
 

@@ -251,7 +251,7 @@ class SchedulingQueue:
         Ends with `done`, `requeue_rejected` or `requeue_error`.
         """
         tried, self._tried = self._tried, None
-        if tried is not None and tried.where is SubQueue.IN_FLIGHT:
+        if self._out and tried is not None and tried.where is SubQueue.IN_FLIGHT:
             self._next_of(tried)  # it has its node: there may be room for the next one
         while True:
             queued = self._active_q.pop()
