@@ -27,6 +27,7 @@ _GROUPS: Final = {
         "demo": "Show it all in half a minute, with a cluster of its own.",
         "up": "Keep an embedded cluster running to play with.",
         "run": "Run the scheduler against a cluster.",
+        "extender": "Serve policies to a kube-scheduler that may not be replaced.",
         "convert": "Turn a KubeSchedulerConfiguration into one for Berth.",
         "status": "Show which policies are in force in a cluster.",
         "install": "Put Berth into a cluster, or print the manifests.",

@@ -72,6 +72,7 @@ def command(
 ) -> None:
     """Runs until SIGTERM or SIGINT, then ends cleanly."""
     from engine.config import ConfigError, load
+    from engine.extenders.asking import Extenders
     from engine.plugins.profiles import make_profiles
 
     log_of_a_process(verbosity, as_json=logging_format == "json")
@@ -79,6 +80,7 @@ def command(
         settings = with_flags(load(config), flags)
         notes = runflags.notes(flags)
         make_profiles(settings, config)  # before a journal is overwritten
+        Extenders(settings.extenders)  # their certificates are read
     except ConfigError as wrong:
         raise click.ClickException(str(wrong)) from wrong
     for note in (*(f"{config}: {one}" for one in settings.notes), *notes):

@@ -203,4 +203,5 @@ def _in_a_gang(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> bool:
 def _one_way(rescue: PostFilterResult) -> Victims:
     """The only way that a policy found."""
     assert rescue.nominated is not None
-    return {rescue.nominated: ([one.pod for one in rescue.evictions], 0)}
+    victims = [one.pod for one in rescue.evictions]
+    return {rescue.nominated: (victims, rescue.violations)}

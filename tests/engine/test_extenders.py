@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import ssl
 from contextlib import suppress
+from datetime import UTC, datetime
 
 import msgspec
 import pytest
@@ -26,6 +29,8 @@ from engine.framework.runtime import Framework
 from engine.objects import Node, Pod, from_builtins
 from engine.plugins.profiles import make_profiles
 from engine.queue import SubQueue
+from engine.serving.certificates import load_pair
+from engine.serving.selfmade import SelfMade
 from tests.builders import make_node, make_pod, pod_object
 from tests.effort import examples
 from tests.engine.fake_extender import FakeExtender
@@ -489,6 +494,32 @@ def test_whatever_an_extender_says_it_is_an_answer_or_a_bad_one(body):
     ):
         with suppress(messages.BadAnswer):
             assert read() is None or isinstance(read(), dict | messages.Filtered)
+
+
+@in_a_loop
+async def test_whom_to_trust_is_said_by_the_configuration():
+    certificate, key, _ = SelfMade().make("127.0.0.1", datetime.now(UTC))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    load_pair(context, certificate, key)
+    ours = {"caData": base64.b64encode(certificate).decode()}
+    async with FakeExtender(tls=context, filter={}) as fake:
+
+        async def ask(**fields):
+            [one] = Extenders(document(fake.url, **fields))._all
+            try:
+                return await one.client.ask("filter", b"{}", bytes)
+            finally:
+                one.client.close()
+
+        assert await ask(tlsConfig=ours) == b"{}"
+        assert await ask(tlsConfig={**ours, "serverName": "localhost"}) == b"{}"
+        assert await ask(tlsConfig={"insecure": True}) == b"{}"
+        assert await ask(enableHTTPS=True) == b"{}", "without a CA whoever answers is good"
+        pair = {"certData": ours["caData"], "keyData": base64.b64encode(key).decode()}
+        assert await ask(tlsConfig={**ours, **pair}) == b"{}"
+        for fields in ({}, {"tlsConfig": {**ours, "serverName": "other"}, "enableHTTPS": True}):
+            with pytest.raises(ExtenderError, match=r"/filter: .*certificate"):
+                await ask(**fields)
 
 
 # ---- preemption
