@@ -357,6 +357,25 @@ async def test_the_end_of_the_process_does_not_wait_for_an_extender():
     assert made.edge.binds == []
 
 
+@in_a_loop
+async def test_nodes_that_go_while_they_are_asked_about_are_no_fault():
+    made = None
+
+    def answer(asked):
+        if made.cache.nodes.count == 3:
+            made.handlers.nodes.on_delete(make_node("n1", cpu="2"))
+        return {"nodes": asked["Nodes"]}
+
+    async with FakeExtender(filter=answer) as one, FakeExtender(filter=answer) as two:
+        whole = {"filterVerb": "filter", "nodeCacheCapable": False}
+        made = world(parse_all({"urlPrefix": one.url, **whole}, {"urlPrefix": two.url, **whole}))
+        made.comes()
+        await settle(made, lambda: made.edge.binds)
+    [(_, asked)] = two.asked
+    assert len(asked["Nodes"]["items"]) == 3
+    assert made.edge.binds[0][1] in ("n2", "n3")
+
+
 # ---- scores
 
 
@@ -596,10 +615,11 @@ async def test_an_extender_binds_in_our_place_and_what_became_of_it_is_asked():
     refused = (BindOutcome.REFUSED, "it is not bound")
 
     async def bind(fake, **fields):
-        binder = ExtenderBinder(Extenders(document(fake.url, bindVerb="bind", **fields)), made.edge)
+        extenders = Extenders(document(fake.url, bindVerb="bind", **fields))
+        binder = ExtenderBinder(extenders, made.edge, lambda: leads)
         return await binder.bind(Bind(make_pod("p"), "n1", {}))
 
-    made = World()
+    made, leads = World(), True
     async with FakeExtender(bind={}) as fake:
         assert await bind(fake) == (BindOutcome.BOUND, "")
         assert fake.asked == [
@@ -627,6 +647,11 @@ async def test_an_extender_binds_in_our_place_and_what_became_of_it_is_asked():
         assert made.edge.binds == [("p", "n1")]
         await bind(fake, managedResources=[{"name": GPU}])
         assert len(made.edge.binds) == 2  # it is not interested: ours
+        asked, leads = len(fake.asked), False
+        made.edge.resolve_answers.append(refused)
+        outcome, why = await bind(fake)
+        assert (outcome, len(fake.asked)) == (BindOutcome.REFUSED, asked)
+        assert why.endswith("/bind: not sent, as this replica does not lead any longer")
 
 
 # ---- gangs, and the cycle itself
