@@ -18,9 +18,9 @@ pytestmark = pytest.mark.cluster
 PAGE = Path(__file__).parents[2] / "docs/tutorial.md"
 #: A file that the reader writes, or a command with what it prints.
 STEP = re.compile(
-    r"`(?P<file>[\w.]+)`[^`\n]*:\n\n```\w+\n(?P<text>.*?)```"
+    r"`(?P<file>[\w.]+)`[^`\n]*:\n\n```\w+\n(?P<text>(?:.*\n)*?)```"
     r"|^    \$ (?P<command>.*)\n(?P<shown>(?:    (?!\$).*\n)*)",
-    re.DOTALL | re.MULTILINE,
+    re.MULTILINE,
 )
 #: What only shows is asked again until it shows what the page says: a cluster takes its time.
 SHOWS = ("kubectl get", "kubectl describe", "berth explain pod")
