@@ -62,9 +62,7 @@ Rules = Callable[[], Advice | None]
 
 def unsaid(plans: Sequence[Plan]) -> Iterator[str]:
     """A line for each rule that a stock scheduler does not hear of, and why."""
-    for plan in plans:
-        if plan.mode == "off":
-            continue
+    for plan in filter(None, map(in_force, plans)):
         for attribute, why in _UNSAID.items():
             for rule in getattr(plan, attribute):
                 yield f"{rule.source.name}:{rule.line}: not obeyed through an extender: {why}"

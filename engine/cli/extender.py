@@ -110,7 +110,7 @@ def _options(flags: dict[str, Any]) -> Any:  # noqa: ANN401 - see engine.cli
 
     from engine.advising import PATHS
     from engine.app import RunOptions
-    from engine.cli.run import with_flags
+    from engine.cli.run import warn_of_folder, with_flags
     from engine.config import (
         ConfigError,
         EnabledPlugin,
@@ -126,6 +126,7 @@ def _options(flags: dict[str, Any]) -> Any:  # noqa: ANN401 - see engine.cli
         raise ConfigError(
             "there is nothing to say: give --policies, --policy-configmap or --config"
         )
+    warn_of_folder(settings.berth.policies.dir)
     none = PluginSet(disabled=[EnabledPlugin(name="*")])
     only = PluginsDocument(
         multi_point=none,

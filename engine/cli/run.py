@@ -88,7 +88,7 @@ def command(
     if flags["write_config_to"]:
         _write_configuration(settings, flags["write_config_to"])
         return
-    _warn_of_folder(settings.berth.policies.dir)
+    warn_of_folder(settings.berth.policies.dir)
     with contextlib.ExitStack() as open_files:
         try:
             journal = open_files.enter_context(open_private(record)) if record else None
@@ -146,7 +146,7 @@ def _seconds(duration: str) -> float:
         raise ConfigError(f"--pod-max-in-unschedulable-pods-duration: {wrong}") from wrong
 
 
-def _warn_of_folder(folder: str | None) -> None:
+def warn_of_folder(folder: str | None) -> None:
     """Says at once what would else be said when the cluster is there."""
     from engine.policy.sources import SUFFIX, policies_in
 

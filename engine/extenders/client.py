@@ -136,8 +136,10 @@ def _context(url: str, document: ExtenderDocument) -> ssl.SSLContext:
         if tls.cert_file or tls.cert_data:
             _load_pair(context, tls)
     except (OSError, ValueError) as error:
-        why = one_line(str(error))
-        raise ConfigError(f"extenders: {url}: certificates cannot be used: {why}") from error
+        files = ", ".join(filter(None, (tls.ca_file, tls.cert_file, tls.key_file)))
+        why = one_line(getattr(error, "strerror", None) or str(error))
+        of = f" ({files})" if files else ""
+        raise ConfigError(f"extenders: {url}: certificates cannot be used{of}: {why}") from error
     return context
 
 
