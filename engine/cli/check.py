@@ -81,6 +81,11 @@ class _Job:
     metavar="FILE",
     help="What the cluster has, as `berth inventory` writes it.",
 )
+@click.option(
+    "--autoscaler",
+    is_flag=True,
+    help="Note filters that cluster-autoscaler and Karpenter do not know of.",
+)
 @click.option("--prometheus-url", "url", metavar="URL",
               help="Ask Prometheus now whether it has the metrics.")  # fmt: skip
 @click.option("--journal", type=click.Path(path_type=Path, exists=True, dir_okay=False),
@@ -98,6 +103,7 @@ def command(  # noqa: PLR0913 - click's signature
     namespace: str | None,
     journal: Path | None,
     *,
+    autoscaler: bool,
     chain: bool,
     deny_warnings: bool,
 ) -> None:
@@ -117,6 +123,10 @@ def command(  # noqa: PLR0913 - click's signature
         list(_diagnostics(job))
         job.stock, job.plans = _asked(job, url), []
     diagnostics = list(_diagnostics(job))
+    if autoscaler:
+        from engine.policy.affinity import unseen
+
+        diagnostics += [note for plan in job.plans for note in unseen(plan)]
     moved = _moved(job, journal, diagnostics)
     _print(diagnostics, style)
     errors, warnings, notes = _counts(diagnostics)

@@ -68,6 +68,8 @@ class ServerOptions:
     files: CertificateFiles = field(default_factory=CertificateFiles)
     always_allowed: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
     min_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
+    plain: bool = False
+    """HTTP without TLS, for who asks on the same machine."""
 
 
 @dataclass(slots=True)
@@ -98,9 +100,11 @@ class Server:
         """
         self._options = options
         self._site = site
-        self._certificates = certificates or Certificates(
-            options.files, clock, host=host, min_version=options.min_version
-        )
+        self._certificates: Holder | None = certificates
+        if certificates is None and not options.plain:
+            self._certificates = Certificates(
+                options.files, clock, host=host, min_version=options.min_version
+            )
         self.access = Access(clock, options.always_allowed)
         self._runner: web.AppRunner | None = None
         self._failing: dict[str, str] = {}
@@ -118,9 +122,8 @@ class Server:
         await runner.setup()
         options = self._options
         host = None if options.address in _ANY else options.address
-        site = web.TCPSite(
-            runner, host, options.port, ssl_context=self._certificates.context, reuse_address=True
-        )
+        context = None if self._certificates is None else self._certificates.context
+        site = web.TCPSite(runner, host, options.port, ssl_context=context, reuse_address=True)
         try:
             await site.start()
         except OSError as error:
@@ -141,8 +144,8 @@ class Server:
     def start_tasks(
         self, start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
     ) -> asyncio.Task[None]:
-        """Looks after the certificate."""
-        return start(self._certificates.run())
+        """Looks after the certificate, if there is one."""
+        return start(asyncio.sleep(0) if self._certificates is None else self._certificates.run())
 
     async def close(self) -> None:
         """No longer listens."""

@@ -21,6 +21,7 @@ from engine.config import Settings
 from engine.cycle import conclude
 from engine.evictions import going
 from engine.framework.decision import Placed
+from engine.framework.opinion import Opinion, Scored
 from engine.objects import Namespace, PersistentVolume, StorageClass, from_builtins
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.signals.store import Series, SignalStore
@@ -81,10 +82,10 @@ class Recording:
     def pod(self, name="web", cpu="100m", **how):
         return self.placed(make_pod(f"{name}-{next(self.names)}", cpu=cpu, **how))
 
-    def placed(self, pod):
+    def placed(self, pod, opinion=None):
         now = self.clock.time()
         snapshot = self.cache.snapshot(now, self.store.view(self.cache, now))
-        decision = conclude(pod, snapshot, self.framework)
+        decision = conclude(pod, snapshot, self.framework, opinion)
         self.recorder.placed(Placed(decision, snapshot, 0.0))
         self.decisions.append(decision)
         if decision.node is not None:
@@ -135,6 +136,28 @@ def test_decisions_come_out_the_same(tmp_path):
     assert report.decisions == report.equal == len(recording.decisions) == 15
     assert {d.node for d in recording.decisions} > {None, "n1", "n2", "n3"} - {"n2"}
     assert report.cache.assigned() == recording.cache.assigned()
+
+
+def test_what_extenders_said_is_part_of_a_journal(tmp_path):
+    recording = Recording()
+    for name in ("n1", "n2", "n3"):
+        recording.cache.add_node(make_node(name, cpu="1"))
+    recording.cache.add_pod(make_pod("low", cpu="1", node="n2", priority=-1), "n2")
+    recording.rules(OTHER)
+    both = ["n1", "n3"]
+    best = [Scored("http://x", 9, {"n3": 10})]
+    recording.placed(make_pod("a"), Opinion(asked=both, passed=both, scores=best))
+    recording.placed(make_pod("b"), Opinion(asked=both, failed={"n1": "no"}))
+    recording.placed(make_pod("c"), Opinion(error="extender http://x/filter: it answers HTTP 500"))
+    for victims in ({"n2": ["uid-default-low"]}, {}):
+        recording.placed(make_pod("d", cpu="1"), Opinion(asked=both, victims=victims))
+    said = [(one.node, one.message.partition(":")[0]) for one in recording.decisions]
+    none = "0/3 nodes are available"
+    assert said == [("n3", ""), (None, none), (None, "extender http"), (None, none), (None, none)]
+    evicted = [len(one.rescue.evictions) if one.rescue else 0 for one in recording.decisions]
+    assert evicted == [0, 0, 0, 1, 0]
+    report = recording.replayed(tmp_path / "journal")
+    assert (report.differences, report.equal) == ([], 5)
 
 
 def test_objects_and_what_is_assumed_of_them_come_out_the_same(tmp_path):
