@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from engine.collective.ranking import Ranking
 from engine.collective.victims import Budget, Hunt, Kinds, Plans, plan, starts, starts_of
-from engine.framework.decision import FitError, PostFilterResult, Rejections
+from engine.framework.decision import FitError, PostFilterResult, Rank, Rejections
 from engine.framework.effects import Evict
 from engine.framework.events import (
     Action,
@@ -48,6 +48,14 @@ _WAITING: Final = unresolvable("waiting for the preemption for this pod to be fi
 _SPARE_KINDS: Final = 1024
 _ABOVE_ZERO: Final = 1 << 31
 """Added to each priority, so that few pods of negative priority beat many."""
+_RANKS: Final[Sequence[Rank]] = (
+    lambda _, of: of["victims.pdb_violations"],
+    lambda _, of: of["victims.max_priority"],
+    lambda _, of: of["victims.sum_priority"] + of["victims.count"] * _ABOVE_ZERO,
+    lambda _, of: of["victims.count"],
+    lambda _, of: -np.nan_to_num(of["victims.latest_start"], nan=np.inf),
+)
+"""What `choose` goes by, of several nodes' victims together."""
 
 
 class DefaultPreemptionArgs(
@@ -221,6 +229,7 @@ def _found(pod: PodInfo, snapshot: Snapshot, plans: Plans, at: int) -> PostFilte
         clears=tuple([one for one in promised if one.priority < pod.priority]),
         message=f"preemption: {found}",
         violations=int(plans.violations[at]),
+        ranks=_RANKS,
         choices=_Choices(pod, plans),
     )
 

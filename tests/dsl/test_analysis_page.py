@@ -31,10 +31,7 @@ ABSENT = {
     "P122": "Of the policies of a namespace, when they are too many.",
     "P322": "Of the policies of a namespace, when they cost more than their share.",
     "P024": "Of policy tests; its page in docs/errors shows it.",
-    "P404": "Not in this version: it takes the last decisions of a scheduler, replayed under the"
-    " new rules. A saved inventory has no pods, and guessing them would be a false alarm; meanwhile"
-    " P302 says which pods would fit nowhere by the rules alone, and a policy can be tried on a"
-    " cluster of its own by `berth up`.",
+    "P404": "Of a rule that pods of a journal would not have got by: `berth check --journal FILE`.",
     "P603": "Run time: several series of a metric name one node; the scheduler logs it and uses the"
     " largest. No policy shows it without a Prometheus.",
 }
