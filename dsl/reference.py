@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from dsl import functions, ir
-from dsl.plan import Effect, Subject, World
+from dsl import functions, ir, quantities
+from dsl.plan import Effect
 from dsl.schema import AMOUNTS, FIELDS, request_unit
 from dsl.types import MISSING, TEXT, Kind, Level, is_missing, scale_of, show
 from dsl.words import filled
+from dsl.world import Subject, World
 
 #: A float, text, flag or tuple; NaN or None where it is missing.
 Value = Any
@@ -152,7 +153,7 @@ def _call(node: ir.Func, args: list[Value]) -> Value:
     if name == "string":
         return functions.number_text(args[0])
     if name == "item":
-        place = functions.parse_number(args[1]) if isinstance(args[1], str) else args[1]
+        place = quantities.parse_number(args[1]) if isinstance(args[1], str) else args[1]
         found = functions.item(args[0], place)
         return _missing(node) if found is None else found
     if name in functions.TEXT_FUNCTIONS:
@@ -335,21 +336,6 @@ def scores(
         instead if math.isnan(value) else functions.round_score(score)
         for value, score in zip(raw, scaled, strict=True)
     ]
-
-
-def policy_score(parts: Sequence[tuple[float, list[float] | None]]) -> list[float] | None:
-    """Returns the weighted mean of the rules that did not abstain."""
-    there = [(weight, one) for weight, one in parts if one is not None and weight > 0]
-    if not there:
-        return None
-    if len(there) == 1:
-        return there[0][1]
-    weights = 0.0
-    totals = [0.0] * len(there[0][1])
-    for weight, column in there:
-        totals = [a + b * weight for a, b in zip(totals, column, strict=True)]
-        weights += weight
-    return [functions.round_score(one / weights) for one in totals]
 
 
 def asked(view: View) -> Callable[[ir.Expr], Value]:

@@ -22,10 +22,8 @@ _SLACK: Final = 1e-6
 _SHARES: Final = frozenset(CATALOGUE[one].query for one in ("cpu_usage", "memory_usage"))
 #: None of these is ever below 0.
 _BUNDLED: Final = frozenset(one.query for one in CATALOGUE.values())
-_BEST: Final = "a node without data gets the best score of this rule"
 _RELATIVE: Final = ("max", "sum")
 _KEEPING: Final = ("max", "min", "avg", "median")
-_MONOTONE: Final = ("floor", "ceil", "round", "sqrt", "log2", "exp", "plain", "number")
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from dsl.checker.scope import Flex, Refused, Scope, Typed, describe
 from dsl.checker.typer import Typer
 from dsl.checker.undecided import Side, decided, demanded
 from dsl.diagnostics import Severity
-from dsl.functions import to_float
 from dsl.plan import DOMAINS
+from dsl.quantities import to_float
 from dsl.schema import FIELDS
 from dsl.source import Span
 from dsl.types import NUMBER, PLAIN, Kind, Level

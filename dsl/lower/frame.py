@@ -8,7 +8,8 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl.plan import Dictionary, Parts, Results, Rows, Subject, World
+from dsl.plan import Results
+from dsl.world import Dictionary, Parts, Rows, Subject, World
 
 #: What an expression gives: a Python scalar below node level, else an array.
 Value = Any

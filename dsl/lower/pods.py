@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from dsl import functions
 from dsl.lower import numbers
 from dsl.lower.frame import Frame, Group, Memo, Pods, Run, Value, running
-from dsl.plan import World
 from dsl.types import MISSING
+from dsl.world import World
 
 _LABEL: Final = "label:"
 _MANY: Final = 2048
