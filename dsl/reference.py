@@ -32,6 +32,7 @@ class View:
     candidates: tuple[int, ...] | None = None
     pod: int = -1
     container: int = -1
+    item: Value = None
     known: dict[tuple[int, int, int], Value] = field(default_factory=dict)
     results: Mapping[str, float] = field(default_factory=dict)
 
@@ -74,10 +75,11 @@ def evaluate(node: ir.Expr, view: View) -> Value:  # noqa: C901 - one case a kin
         case ir.ContainerAggregate():
             places = range(view.subject.containers)
             return _reduce(node, (replace(view, container=place) for place in places))
+        case ir.Item():
+            return view.item
         case ir.ItemAggregate():
-            items = zip(node.wheres, node.values, strict=True)
-            there = (evaluate(value, view) for where, value in items if evaluate(where, view))
-            return functions.REDUCERS[node.function](there)
+            items = (evaluate(node.items, view) or ())[: node.most]
+            return _reduce(node, (replace(view, item=one) for one in items))
         case ir.Rank():
             others = (evaluate(node.value, one) for one in _nodes("candidates", view))
             return functions.share_of_smaller(evaluate(node.value, view), others)
@@ -282,7 +284,8 @@ def _domain(over: str, world: World) -> list[int]:
 
 
 def _reduce(
-    node: ir.NodeAggregate | ir.PodAggregate | ir.ContainerAggregate, views: Iterator[View]
+    node: ir.NodeAggregate | ir.PodAggregate | ir.ContainerAggregate | ir.ItemAggregate,
+    views: Iterator[View],
 ) -> Value:
     value, where, function = node.value, node.where, node.function
     if function == "all" and value is None:

@@ -138,15 +138,8 @@ class Ranges:
                 return _union([of(one) for one in node.operands])
             case ir.Func():
                 return self._call(node, of)
-            case ir.NodeAggregate() | ir.PodAggregate():
+            case ir.NodeAggregate() | ir.PodAggregate() | ir.ItemAggregate():
                 return self._aggregate(node, of)
-            case ir.ItemAggregate() if node.function in _KEEPING:
-                ends = [of(one) for one in node.values]
-                low, high = min(one.low for one in ends), max(one.high for one in ends)
-                return Range(low, high, self._leaves_of([node]), exact=False)
-            case ir.ItemAggregate():
-                most = float(len(node.values))
-                return Range(0.0, most, self._leaves_of([node]), exact=False)
             case _:
                 return _UNKNOWN
 
@@ -252,7 +245,9 @@ class Ranges:
                 return Range(-inf, inf, self._leaves_of([node]), exact=False)
 
     def _aggregate(
-        self, node: ir.NodeAggregate | ir.PodAggregate, of: Callable[[ir.Expr], Range]
+        self,
+        node: ir.NodeAggregate | ir.PodAggregate | ir.ItemAggregate,
+        of: Callable[[ir.Expr], Range],
     ) -> Range:
         leaves = self._leaves_of([node]) | {self._keys.key(node)}
         if node.function in ("count", "distinct"):

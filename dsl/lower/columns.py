@@ -8,6 +8,7 @@ are computed once per pod and become its class key.
 import math
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -35,6 +36,7 @@ from dsl.lower.reads import (
     ROWS,
     Result,
     element_wise,
+    frame_count,
     map_codes,
     missing_of,
     scalar_text,
@@ -75,12 +77,16 @@ class Builder:
         self._asked: dict[tuple[str, str], int] = {}
         self._known = Known()
         self._within = False
+        #: Whether what is asked of the items of a list is built, and what reads the item.
+        self._in_items = False
+        self._of_item: dict[int, bool] = {}
 
     # ---- hoisting
 
     def build(self, node: ir.Expr, domain: str = ROWS) -> Run:
         """Returns the closure of an expression in a domain."""
-        if self.hoist and node.level is Level.POD and _without_aggregates(node):
+        of_item = self._reads_item(node)
+        if self.hoist and node.level is Level.POD and not of_item and _without_aggregates(node):
             return self._slot(node)
         if domain != ROWS and node.level <= Level.NODE:
             run = self.build(node)
@@ -88,8 +94,22 @@ class Builder:
         key = (id(node), domain)
         found = self._built.get(key)
         if found is None:
-            found = self._lasting(node) if domain == ROWS else self._build(node, domain)
+            last = domain == ROWS and not of_item
+            found = self._lasting(node) if last else self._build(node, domain)
+            if self._in_items and not of_item and node.level > Level.POD:
+                found = _outside(found, key)
             self._built[key] = found
+        return found
+
+    def _reads_item(self, node: ir.Expr) -> bool:
+        """Whether a value differs from item to item of the list that is gone through."""
+        if not self._in_items:
+            return False
+        found = self._of_item.get(id(node))
+        if found is None:
+            inner = () if isinstance(node, ir.ItemAggregate) else ir.children(node)
+            found = isinstance(node, ir.Item) or any(map(self._reads_item, inner))
+            self._of_item[id(node)] = found
         return found
 
     # ---- what is computed once a generation
@@ -202,6 +222,8 @@ class Builder:
                 return self._pod_aggregate(node)
             case ir.ContainerAggregate():
                 return self._container_aggregate(node)
+            case ir.Item():
+                return lambda frame: frame.item
             case ir.ItemAggregate():
                 return self._item_aggregate(node, domain)
             case ir.Rank():
@@ -596,25 +618,41 @@ class Builder:
         """Returns an aggregate over the containers of the subject, one after the other."""
         value = self.build(node.value) if node.value is not None else None
         where = self.build(node.where) if node.where is not None else None
-        return pods.container_aggregate(node.function, value, where)
+        return pods.one_by_one(node.function, value, where, pods.containers)
 
     def _item_aggregate(self, node: ir.ItemAggregate, domain: str) -> Run:
-        wheres = [self.build(one, domain) for one in node.wheres]
+        items, function = self._items(node), node.function
+        before, self._in_items = self._in_items, True
+        try:
+            value, where = self._value(node.value, domain), self.build(node.where, domain)
+        finally:
+            self._in_items = before
+        assert value is not None
+
+        def each(frame: Frame) -> list[Frame]:
+            return [frame.of_item(one) for one in items(frame)]
+
         if node.level <= Level.POD:
-            values = [self.build(one) for one in node.values]
-            reducer = functions.REDUCERS[node.function]
-            return lambda frame: reducer(
-                value(frame) for where, value in zip(wheres, values, strict=True) if where(frame)
-            )
-        function, is_text = node.function, node.values[0].type.kind is Kind.TEXT
-        built = [run for one in node.values if (run := self._value(one, domain)) is not None]
+            value = self.build(node.value) if node.value.type.kind is Kind.TEXT else value
+            return pods.one_by_one(function, value, where, each)
+        reduce = pods.of_items(function, value, where, frame_count(domain))
+        return lambda frame: reduce(frame, each(frame))
+
+    def _items(self, node: ir.ItemAggregate) -> Run:
+        """Returns the items of a list, each a value or, of lists of nodes, a column of codes."""
+        most = node.most
+        if node.items.level is not Level.NODE:
+            whole = self.build(node.items)
+            return lambda frame: (whole(frame) or ())[:most]
+        made = _split_of(node.items)
+        assert made is not None
+        lengths = self._text_function(_count_of_split, made.args, ROWS, FLOAT)
+        places = [self._text_function(partial(_item_of_split, place=place), made.args, ROWS, CODE)
+                  for place in range(most)]  # fmt: skip
 
         def columns(frame: Frame) -> Value:
-            found = [value(frame) for value in built]
-            there = zip((where(frame) for where in wheres), found, strict=True)
-            missing = np.int32(-1) if is_text else MISSING
-            counted = np.broadcast_arrays(*(np.where(*one, missing) for one in there))
-            return numbers.of_items(function, np.stack(counted))
+            longest = np.nanmax(lengths(frame), initial=0.0)
+            return [place(frame) for place in places[: int(longest)]]
 
         return columns
 
@@ -652,6 +690,21 @@ def _patched(run: Run, kept: Kept, facts: Facts, frame: Frame) -> Value:
     return column
 
 
+def _outside(run: Run, key: tuple[int, str]) -> Run:
+    """Returns what is asked once for all items of a list."""
+
+    def outside(frame: Frame) -> Value:
+        outer = frame.outer
+        if outer is None:
+            return run(frame)
+        place = ("outside", key)
+        if place not in outer.cache:
+            outer.cache[place] = run(outer)
+        return outer.cache[place]
+
+    return outside
+
+
 def _without_aggregates(node: ir.Expr) -> bool:
     return not any(isinstance(one, ir.NodeAggregate | ir.PodAggregate) for one in ir.walk(node))
 
@@ -680,7 +733,7 @@ def _count_of_split(text: str, separator: str) -> float:
     return MISSING if parts is None else float(len(parts))
 
 
-def _item_of_split(text: str, separator: str, place: str) -> str | None:
-    # Written by `string` of a number, and asked for each item of a list.
+def _item_of_split(text: str, separator: str, place: str | int) -> str | None:
+    # Written by `string` of a number, or asked for each item of a list.
     found = functions.item(functions.split(text, separator) or (), float(place))
     return found if isinstance(found, str) else None
