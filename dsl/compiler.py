@@ -11,6 +11,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from dsl import tenants
 from dsl.analysis import FileFacts, Inventory, RuleFacts, Size, analyse
 from dsl.assembly import assembled
 from dsl.checker import (
@@ -29,10 +30,12 @@ from dsl.plan import (
 from dsl.schema import MetricDefinition
 from dsl.source import read_source
 from dsl.syntax import Statement
+from dsl.tenants import Tenant
 from dsl.usage import Instance, Library, Parsed, instances
 
 Params = Mapping[str, Mapping[str, ParamValue]]
 Files = Mapping[str, str | bytes]
+_Options = tuple[Params, Mapping[str, MetricDefinition], Tenant | None]
 
 _LANGUAGE: Final = "1"
 
@@ -90,6 +93,7 @@ class Compiler:
         size: Size | None = None,
         stock: Inventory | None = None,
         bundled: Mapping[str, str] | None = None,
+        tenant: Tenant | None = None,
     ) -> CompileResult:
         """Compiles all files of a source.
 
@@ -100,9 +104,16 @@ class Compiler:
             size: the cluster that the cost of the policies is bounded for.
             stock: what the cluster has, to compare with what the policies ask for.
             bundled: texts of the policies that `use` may name besides those of the files.
+            tenant: whose namespace the files are about, if not about all.
         """
         steps = self.steps(
-            files, params=params, metrics=metrics, size=size, stock=stock, bundled=bundled
+            files,
+            params=params,
+            metrics=metrics,
+            size=size,
+            stock=stock,
+            bundled=bundled,
+            tenant=tenant,
         )
         while True:
             try:
@@ -120,15 +131,16 @@ class Compiler:
         size: Size | None = None,
         stock: Inventory | None = None,
         bundled: Mapping[str, str] | None = None,
+        tenant: Tenant | None = None,
     ) -> Generator[None, None, CompileResult]:
         """Does the same step by step; the generator's return value is the result."""
         found: list[Diagnostic] = []
         plans: list[Plan] = []
         facts: list[FileFacts] = []
-        given = dict(params or {})
+        given = _own(params or {}, tenant)
         parsed: list[Parsed] = []
+        options = given, metrics or {}, tenant
         for name in sorted(files):
-            options = given, metrics or {}
             plan = yield from self._file(name, files[name], options, found, (facts, parsed))
             if plan is not None:
                 plans.append(plan)
@@ -138,9 +150,13 @@ class Compiler:
 
         library = Library(parsed, bundled or {}, read, self._plugins)
         for instance in instances(tuple(parsed), library, given, found):
-            plan = yield from self._instance(instance, metrics or {}, found, facts)
+            plan = yield from self._instance(instance, options, found, facts)
             if plan is not None:
                 plans.append(plan)
+        if tenant is not None:
+            found.extend(tenants.too_many(tenant, plans))
+            found.extend(tenants.too_dear(tenant, facts, size or Size()))
+            plans = [replace(plan, name=tenant.own(plan.name)) for plan in plans]
         found.extend(_same_names(plans))
         found.extend(_two_sorts(plans))
         for one in analyse(facts, size or Size(), stock):
@@ -157,7 +173,7 @@ class Compiler:
         self,
         name: str,
         data: str | bytes,
-        options: tuple[Mapping[str, Mapping[str, ParamValue]], Mapping[str, MetricDefinition]],
+        options: _Options,
         found: list[Diagnostic],
         out: tuple[list[FileFacts], list[Parsed]],
     ) -> Generator[None, None, Plan | None]:
@@ -175,9 +191,14 @@ class Compiler:
                 statements.append(statement)
             yield
         parsed.append((source, tuple(statements)))
-        params, metrics = options
+        params, metrics, tenant = options
+        found.extend(() if tenant is None else tenants.refused(source, statements))
         checker = FileChecker(
-            source, statements, params=params.get(policy_name(source, statements)), metrics=metrics
+            source,
+            statements,
+            params=params.get(policy_name(source, statements)),
+            metrics=metrics,
+            namespace=None if tenant is None else tenant.namespace,
         )
         yield from checker.steps()
         policy, findings = checker.result()
@@ -202,13 +223,20 @@ class Compiler:
     def _instance(
         self,
         instance: Instance,
-        metrics: Mapping[str, MetricDefinition],
+        options: _Options,
         found: list[Diagnostic],
         facts: list[FileFacts],
     ) -> Generator[None, None, Plan | None]:
         """Compiles what a `use` asks for."""
+        _, metrics, tenant = options
+        if tenant is not None:
+            found.extend(tenants.refused(instance.source, instance.statements, instance.used))
         checker = FileChecker(
-            instance.source, instance.statements, params=instance.params, metrics=metrics
+            instance.source,
+            instance.statements,
+            params=instance.params,
+            metrics=metrics,
+            namespace=None if tenant is None else tenant.namespace,
         )
         yield from checker.steps()
         policy, findings = checker.result()
@@ -221,6 +249,14 @@ class Compiler:
         plan = yield from assembled(policy, self._memo)
         variant = repr(sorted(instance.params.items()))
         return replace(plan, variant=variant, used=instance.used)
+
+
+def _own(params: Params, tenant: Tenant | None) -> dict[str, Mapping[str, ParamValue]]:
+    """Returns the parameters of a tenant's policies by the names that it calls them."""
+    if tenant is None:
+        return dict(params)
+    own = tenant.own("")
+    return {name.removeprefix(own): one for name, one in params.items() if name.startswith(own)}
 
 
 def _facts(

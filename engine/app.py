@@ -27,8 +27,12 @@ from engine.comparing import Comparer
 from engine.config import Settings
 from engine.eventhandlers import EventHandlers, legible
 from engine.explain.rules import noted
+from engine.extenders.asking import Extenders
+from engine.extenders.edge import NODES as WHOLE_NODES
+from engine.extenders.edge import ExtenderBinder, WholeObjects
 from engine.framework.decision import Placed
 from engine.framework.frameworks import Frameworks
+from engine.framework.opinion import NAME as EXTENDER
 from engine.framework.podinfo import make_pod_info
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import Snapshot
@@ -130,6 +134,7 @@ class App:
         berth = self.settings.berth
         self._worlds = worlds_of(ZoneInfo(berth.time_zone), berth.gpu_resources)
         self._profiles = make_profiles(self.settings)
+        self._extenders = Extenders(self.settings.extenders)
         plain = self.frameworks_of(NO_POLICIES)
         self.queue = SchedulingQueue(
             clock=clock,
@@ -193,12 +198,16 @@ class App:
                 controller=self.settings.scheduler_name,
                 host=host,
             )
+            whole = WholeObjects(gate.lane(Priority.BINDING))
+            binder = ExtenderBinder(self._extenders, KubeBinder(gate, wiring))
             self.scheduler = self._make_scheduler(
-                Edge(KubeBinder(gate, wiring), statuses, events, KubeEffectWriter(gate, wiring))
+                Edge(binder, statuses, events, KubeEffectWriter(gate, wiring)), whole
             )
             self.scheduler.leads = not candidate.election.leader_elect
             kept = self._keeping(gate, wiring, events)
             reflectors = self._reflectors(session, wiring)
+            if self._extenders.whole_nodes:
+                reflectors.append(watch.Reflector(session, WHOLE_NODES, whole, wiring))
             self._inside.scheduler, self._inside.in_force = self.scheduler, self._in_force
             self._inside.reflectors = reflectors
             async with tasks() as group:
@@ -239,6 +248,7 @@ class App:
                 if self._watching is not None:
                     self._watching.keep(Needs())
         finally:
+            self._extenders.close()
             await session.close()
 
     @property
@@ -266,8 +276,8 @@ class App:
 
     # ---- wiring ------------------------------------------------------------------------------
 
-    def _make_scheduler(self, edge: Edge) -> Scheduler:
-        with_source = bool(self.settings.berth.policies.all_sources)
+    def _make_scheduler(self, edge: Edge, whole: WholeObjects) -> Scheduler:
+        with_source = self.settings.berth.policies.has_sources
         scheduler = Scheduler(
             cache=self.cache,
             queue=self.queue,
@@ -277,6 +287,8 @@ class App:
             clock=self._clock,
             telemetry=self.telemetry,
         )
+        if self.settings.extenders:
+            scheduler.extend(self._extenders, whole)
         if self._recorder is not None:
             scheduler.observe(self._recorder.placed)
             scheduler.observe_acts(self._recorder.acted)
@@ -355,7 +367,8 @@ class App:
     def _read_of_pods(self) -> frozenset[str]:
         """What of pods on nodes is read whatever policies read: others' plugins may read all."""
         plugins = (one.plugin.name for profile in self._profiles for one in profile.plugins)
-        return frozenset() if all(map(is_in_tree, plugins)) else EVERYTHING
+        ours = all(is_in_tree(name) or name == EXTENDER for name in plugins)
+        return frozenset() if ours else EVERYTHING
 
     def _reflectors(self, session: Session, wiring: Wiring) -> list[watch.Reflector[Any]]:
         assert self.scheduler is not None
@@ -418,9 +431,11 @@ class App:
                 ", ".join(asked),
             )
 
-    def _missing(self, bundle: Bundle) -> tuple[str, ...]:
+    def _missing(self, bundle: Bundle, asker: str) -> tuple[str, ...]:
         """What the bundle reads that is not known yet."""
-        return () if self._watching is None else self._watching.want(needs_of(bundle.plans))
+        if self._watching is None:
+            return ()
+        return self._watching.want(needs_of(bundle.plans), asker)
 
     def _snapshot(self) -> Snapshot:
         now = self._clock.time()

@@ -26,6 +26,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
+from engine.extendersections import ExtenderDocument, checked
 from engine.policysections import PoliciesSection
 from engine.sections import CLOSED, ClientConnection, Duration, LeaderElection
 from engine.spelling import nearest
@@ -187,7 +188,7 @@ class SchedulerDocument(_Document):
     pod_initial_backoff_seconds: Annotated[int, Field(gt=0)] = 1
     pod_max_backoff_seconds: Annotated[int, Field(gt=0)] = 10
     profiles: list[ProfileDocument] = []
-    extenders: list[dict[str, Any]] = []
+    extenders: Annotated[list[ExtenderDocument], AfterValidator(checked)] = []
     delay_cache_until_active: bool = False
 
     @field_validator("profiles")
@@ -205,13 +206,6 @@ class SchedulerDocument(_Document):
                     f" {names[number]} differ"
                 )
         return profiles
-
-    @field_validator("extenders")
-    @classmethod
-    def _none(cls, extenders: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        if extenders:
-            raise ValueError("this version calls no extenders; write a policy or a plugin instead")
-        return extenders
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:
@@ -284,6 +278,7 @@ class Settings(_Document):
     kubeconfig: str | None = None
     initial_backoff_seconds: float = 1.0
     max_backoff_seconds: float = 10.0
+    extenders: tuple[ExtenderDocument, ...] = ()
     berth: BerthDocument = BerthDocument()
     election: LeaderElection = Field(default=LeaderElection(leader_elect=False), exclude=True)
     delay_cache: bool = Field(default=False, exclude=True)
@@ -354,6 +349,7 @@ def _settings(scheduler: SchedulerDocument | None, berth: BerthDocument) -> Sett
         kubeconfig=scheduler.client_connection.kubeconfig,
         initial_backoff_seconds=scheduler.pod_initial_backoff_seconds,
         max_backoff_seconds=scheduler.pod_max_backoff_seconds,
+        extenders=tuple(scheduler.extenders),
         berth=berth,
         election=scheduler.leader_election,
         delay_cache=scheduler.delay_cache_until_active,

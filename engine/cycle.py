@@ -10,6 +10,7 @@ looked at, and ties fall by a seeded permutation of the nodes instead of by chan
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,9 +19,12 @@ from engine.framework.decision import (
     Details,
     PluginScore,
     PostFilterResult,
+    Rejection,
     Rejections,
 )
-from engine.framework.podclass import FRACTION, TIE_BITS, PodClass
+from engine.framework.opinion import LEFT_OUT, SCALE, Opinion
+from engine.framework.opinion import NAME as EXTENDER
+from engine.framework.podclass import FRACTION, NOWHERE, TIE_BITS, TIE_MASK, PodClass, total_of
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import (
     Candidates,
@@ -29,7 +33,7 @@ from engine.framework.runtime import (
     Unfit,
 )
 from engine.framework.snapshot import IntColumn, Snapshot
-from engine.framework.status import Status
+from engine.framework.status import Code, Status, unschedulable
 from engine.framework.trials import nominated_node
 
 
@@ -41,12 +45,10 @@ def decide(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Decision:
     """
     try:
         known = framework.known(pod, snapshot)
-        wide = known.terms.wide or known.wide_scorers or framework.tiered
-        if wide or len(snapshot.nominations):
-            by_groups = known.grouped is not None and not framework.tiered
-            if by_groups and not len(snapshot.nominations):
-                return _choose_by_groups(pod, snapshot, framework, known)
-            return _choose_widely(pod, snapshot, framework, known)
+        if known.wide or framework.tiered or len(snapshot.nominations):
+            by_groups = known.grouped and not framework.tiered and not len(snapshot.nominations)
+            choose = _choose_by_groups if by_groups else _choose_widely
+            return choose(pod, snapshot, framework, known)
         if not known.feasible:
             return _nowhere(pod, snapshot, framework, known)
         nominated = pod.pod.status.nominated_node_name
@@ -61,7 +63,10 @@ def decide(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Decision:
             return _single(pod, snapshot, framework, row)
         if known.bad is not None:
             raise known.bad
-        total = framework.total(known, pod, snapshot, row)
+        if known.whole:
+            total = (known.cells[row] >> TIE_BITS) / FRACTION + known.base
+        else:
+            total = total_of(known, pod, snapshot, row)
     except Unfit as unfit:
         rejections = framework.ended(unfit, snapshot)
         return _unplaced(pod, snapshot, framework, rejections=rejections)
@@ -130,15 +135,109 @@ def _choose_by_groups(
     return _decision(pod, snapshot, framework, row, feasible, total, work_out)
 
 
-def conclude(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> Decision:
-    """`decide`, and where no node fits, what is to be done about it. Never raises either."""
-    decision = decide(pod, snapshot, framework)
+def conclude(
+    pod: PodInfo, snapshot: Snapshot, framework: Framework, opinion: Opinion | None = None
+) -> Decision:
+    """`decide`, and where no node fits, what is to be done about it. Never raises either.
+
+    `opinion` is what extenders said of the pod: it bounds the nodes and adds to their scores.
+    """
+    if opinion is None:
+        decision = decide(pod, snapshot, framework)
+    else:
+        decision = _advised(pod, snapshot, framework, opinion)
+        decision.opinion = opinion
     if decision.rejections is not None and decision.rejections.nodes and framework.rescues:
         try:
             decision.rescue = framework.post_filter(pod, snapshot, decision.rejections)
         except PluginError as fault:
             decision.rescue = PostFilterResult(fault.status, message=str(fault))
+        if opinion is not None and decision.rescue.nominated:
+            decision.rescue = _agreed(decision.rescue, opinion)
     return decision
+
+
+def feasible(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> list[str]:
+    """The names of the nodes that all filters leave, which extenders are asked about.
+
+    Raises:
+        Unfit, PluginError: as `decide` meets them.
+    """
+    rows = framework.candidates(framework.known(pod, snapshot), pod, snapshot)
+    return [snapshot.nodes.name(row) for row in rows.tolist()]
+
+
+def _advised(pod: PodInfo, snapshot: Snapshot, framework: Framework, opinion: Opinion) -> Decision:
+    try:
+        if opinion.error:
+            status = Status(Code.ERROR, (opinion.error,), EXTENDER)
+            return _unplaced(pod, snapshot, framework, error=status)
+        known = framework.known(pod, snapshot)
+        return _choose_advised(pod, snapshot, framework, known, opinion)
+    except Unfit as unfit:
+        rejections = framework.ended(unfit, snapshot)
+        return _unplaced(pod, snapshot, framework, rejections=rejections)
+    except PluginError as fault:
+        return _unplaced(pod, snapshot, framework, error=fault.status)
+
+
+def _choose_advised(
+    pod: PodInfo, snapshot: Snapshot, framework: Framework, known: PodClass, opinion: Opinion
+) -> Decision:
+    """The choice among the nodes that are feasible now and that extenders left."""
+    mine = framework.candidates(known, pod, snapshot)
+    candidates = mine[opinion.passes(snapshot.nodes)[mine]]
+    if not len(candidates):
+        rejections = framework.unfit(known, pod, snapshot)
+        told = opinion.reasons(snapshot.nodes, mine.tolist())
+        theirs = [Rejection(EXTENDER, status, rows) for status, rows in told]
+        rejections = replace(rejections, each=(*rejections.each, *theirs), memo={})
+        return _unplaced(pod, snapshot, framework, rejections=rejections)
+    nominated = snapshot.nodes.row(nominated_node(pod, snapshot))
+    if len(candidates) == 1 or nominated in candidates:
+        row = nominated if nominated in candidates else int(candidates[0])
+        return _single(pod, snapshot, framework, row)
+    if known.bad is not None:
+        raise known.bad
+    keys = framework.keys(known, pod, snapshot, candidates)
+    steps = (keys >> TIE_BITS) + opinion.points(snapshot.nodes, candidates) * FRACTION
+    steps[keys == NOWHERE] = NOWHERE
+    best = int(np.lexsort((keys & TIE_MASK, steps))[-1])
+    row = int(candidates[best])
+
+    def work_out() -> Details:
+        found = _details(pod, snapshot, framework, row, candidates, keys)
+        ties = int(np.count_nonzero(steps == steps[best]))
+        return replace(found, ties=ties, scores=(*found.scores, *_given(opinion, snapshot, row)))
+
+    total = int(steps[best]) / FRACTION + known.base
+    return _decision(pod, snapshot, framework, row, len(candidates), total, work_out)
+
+
+def _given(opinion: Opinion, snapshot: Snapshot, row: int) -> list[PluginScore]:
+    """What extenders gave the node."""
+    name = snapshot.nodes.name(row)
+    return [
+        PluginScore(one.extender, score, score * SCALE, one.weight)
+        for one in opinion.scores
+        if (score := one.scores.get(name)) is not None
+    ]
+
+
+def _agreed(rescue: PostFilterResult, opinion: Opinion) -> PostFilterResult:
+    """The way to make room that extenders left, if any was asked about the victims."""
+    if opinion.victims_error:
+        status = Status(Code.ERROR, (opinion.victims_error,), EXTENDER)
+        return PostFilterResult(status, message=f"preemption: {opinion.victims_error}")
+    if opinion.victims is None or rescue.nominated is None:
+        return rescue
+    if rescue.choices is not None:
+        return rescue.choices.among({node: set(uids) for node, uids in opinion.victims.items()})
+    if rescue.nominated in opinion.victims:
+        return rescue
+    return PostFilterResult(
+        unschedulable(LEFT_OUT), nominated="", message=f"preemption: {LEFT_OUT}"
+    )
 
 
 def _choose_widely(

@@ -146,8 +146,7 @@ class Front:
 
     def _no_rules(self) -> str:
         in_force = self._inside.in_force
-        why = in_force.not_ready if in_force is not None else ""
-        return f"no pod is scheduled: {why}" if why else ""
+        return in_force.not_ready if in_force is not None else ""
 
     # ---- metrics -----------------------------------------------------------------------------
 
@@ -357,6 +356,7 @@ def configuration(settings: Settings) -> dict[str, Any]:
         "podInitialBackoffSeconds": settings.initial_backoff_seconds,
         "podMaxBackoffSeconds": settings.max_backoff_seconds,
         "profiles": [one.model_dump(by_alias=True) for one in settings.profiles],
+        "extenders": [one.model_dump(by_alias=True) for one in settings.extenders],
     }
     return {"componentconfig": stock, "berth": settings.berth.model_dump(by_alias=True)}
 

@@ -6,7 +6,7 @@ Owns the reloader and what feeds it; has no say in how a bundle decides. Writes 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -22,11 +22,18 @@ from engine.framework.edge import EventSink
 from engine.framework.effects import Emit
 from engine.framework.profile import Profile
 from engine.kube.errors import KubeError, StatusError
-from engine.kube.keeper import Keeper
+from engine.kube.keeper import MOST_BYTES, Keeper
 from engine.kube.resources import Resource, config_maps
 from engine.objects import ConfigMap
 from engine.policy import keeping
-from engine.policy.bundle import Bundle, Refusal, compile_settings, file_of, in_a_line
+from engine.policy.bundle import (
+    Bundle,
+    Refusal,
+    compile_settings,
+    file_of,
+    in_a_line,
+    together,
+)
 from engine.policy.guard import Guard, GuardSettings, Load
 from engine.policy.reloader import Kept, Listener, Reloader
 from engine.policy.sources import (
@@ -38,6 +45,7 @@ from engine.policy.sources import (
     title_of,
 )
 from engine.policy.support import new_compiler
+from engine.policy.tenants import Tenants
 from engine.policysections import PoliciesSection
 from engine.scheduler import Background
 from engine.sections import seconds
@@ -47,6 +55,7 @@ log = logging.getLogger(__name__)
 
 _EVENT_NOTE: Final = 1000
 _AGAIN_SECONDS: Final = 1.0
+_TENANTS_SHOWN: Final = 100
 Watched = tuple[Resource[ConfigMap], "ConfigMapSource | SelectedSources"]
 
 
@@ -54,11 +63,11 @@ Watched = tuple[Resource[ConfigMap], "ConfigMapSource | SelectedSources"]
 class Ears:
     """Who hears of bundles: `put` puts one in force, and gets the names of changed policies.
 
-    `missing` says what one reads and is not known yet.
+    `missing` says what one reads and is not known yet; the text says who asks.
     """
 
     put: Callable[[Bundle, frozenset[str] | None], None]
-    missing: Callable[[Bundle], tuple[str, ...]]
+    missing: Callable[[Bundle, str], tuple[str, ...]]
     wake: Callable[[], None]
     accepted: list[Callable[[Bundle], None]] = field(default_factory=list)
     refused: list[Callable[[Refusal], None]] = field(default_factory=list)
@@ -100,43 +109,67 @@ class InForce:
         self._untold: dict[str, Emit] = {}
         self._config_maps: dict[str, ConfigMapSource] = {}
         self._since = 0.0
-        self.reloader = Reloader(
-            new_compiler(),
-            compile_settings(settings.berth, profiles),
-            Listener(
-                self._accepted,
-                self._refused,
-                self._mended,
-                self._costly,
-                ears.missing,
-                self._awaiting,
-            ),
-            clock,
-            there,
-        )
+        self._kept: Mapping[str, Kept] | None = None
+        self.bundle: Bundle | None = None
+        """What is in force, of all sources."""
+        self._compiler = new_compiler()
+        self._settings = compile_settings(settings.berth, profiles)
+        self.reloader = self._reloader("", self._accepted)
+        self._tenants = None
+        if self._settings.tenants is not None:
+            self._tenants = Tenants(self._settings.tenants, self._of_tenant, clock, ears.wake)
+            self._tenants.changed, self._tenants.ready = self._tenants_changed, self._begin
+            self.reloader.await_kept()
         self._guard = _guard_of(policies, clock, load, self.reloader.go_back)
         self.watched: list[Watched] = []
         """What is to be listed and watched, and who handles it."""
         self.background: list[Background] = []
         """What is to be done between cycles."""
         self._build(policies)
+        if self._tenants is not None:
+            self.background.append(self._tenants)
         self.background.append(self.reloader)
         if self._guard is not None:
             self.background.append(self._guard)
+
+    def _reloader(self, asker: str, accepted: Callable[[Bundle], None]) -> Reloader:
+        """One for the sources of the scheduler's owner, or for that of a namespace."""
+        return Reloader(
+            self._compiler,
+            self._settings.of_tenant(asker),
+            Listener(
+                accepted,
+                self._refused,
+                self._mended,
+                self._costly,
+                lambda bundle: self._ears.missing(bundle, asker),
+                partial(self._awaiting, asker),
+            ),
+            self._clock,
+            self._there,
+        )
+
+    def _of_tenant(self, source: Source, accepted: Callable[[Bundle], None]) -> Reloader:
+        def in_force(bundle: Bundle) -> None:
+            self._telemetry.add(Count.POLICY_RELOADS)
+            accepted(bundle)
+
+        return self._reloader(source.tenant, in_force)
 
     def _build(self, policies: PoliciesSection) -> None:
         selected = [one for one in policies.all_sources if one.selector is not None]
         for section in policies.all_sources:
             folder = section.folder if policies.in_folders else ""
+            names = frozenset(section.profiles)
             if section.config_map is not None:
                 namespace, _, name = section.config_map.partition("/")
-                source = Source(title_of(namespace, name), folder)
+                source = Source(title_of(namespace, name), folder, names)
                 self.reloader.expect(source)
                 self.watched.append(
                     (config_maps(namespace, name), self._of(source, namespace, name))
                 )
             elif section.dir is not None:
-                source = Source(f"folder {section.dir}", folder)
+                source = Source(f"folder {section.dir}", folder, names)
                 self.reloader.expect(source)
                 offer = partial(self._offer, source)
                 self.background.append(FolderSource(Path(section.dir), offer, self._clock))
@@ -146,11 +179,20 @@ class InForce:
             handler = SelectedSources(partial(self._selected, named), self._leave)
             resource = config_maps(section.namespace, label_selector=section.selector or "")
             self.watched.append((resource, handler))
+        if self._tenants is not None and policies.tenants is not None:
+            resource = config_maps("", policies.tenants.config_map)
+            self.watched.append((resource, self._tenants.handler(self._made, self._gone)))
 
     def _of(self, source: Source, namespace: str, name: str) -> ConfigMapSource:
         made = ConfigMapSource(namespace, name, partial(self._offer, source))
-        self._config_maps[source.title] = made
+        self._made(made)
         return made
+
+    def _made(self, source: ConfigMapSource) -> None:
+        self._config_maps[source.title] = source
+
+    def _gone(self, source: ConfigMapSource) -> None:
+        del self._config_maps[source.title]
 
     def _selected(
         self, named: Collection[str | None], namespace: str, name: str
@@ -162,7 +204,7 @@ class InForce:
         return self._of(source, namespace, name)
 
     def _leave(self, gone: ConfigMapSource) -> None:
-        del self._config_maps[gone.title]
+        self._gone(gone)
         self.reloader.leave(Source(gone.title))
         self._ears.wake()
 
@@ -179,6 +221,8 @@ class InForce:
         self._events, self._keeper, self._leads = events, keeper, leads
         if keeper is not None:
             self.reloader.await_kept()
+        else:
+            self._known({})
 
     async def restore(self, sleep: Callable[[float], Awaitable[None]]) -> None:
         """Asks for what was kept, until the server answers; for sources that are no good now."""
@@ -196,81 +240,121 @@ class InForce:
             except keeping.UnreadableError as wrong:
                 log.warning("What was kept of policies is of no use: %s", wrong)
             break
-        self.reloader.restore(kept)
+        self._known(kept)
+
+    def _known(self, kept: Mapping[str, Kept]) -> None:
+        """What was kept; those of namespaces come first, so that no pod misses their rules."""
+        self._kept = kept
+        if self._tenants is not None:
+            self._tenants.restore(kept)
+        elif self._keeper is not None:
+            self._begin()
         self._ears.wake()
+
+    def _begin(self) -> None:
+        self.reloader.restore(self._kept or {})
 
     def lead(self) -> None:
         """It is for us to tell from now on."""
         for event in self._untold.values():
             self._emit(event)
         self._untold.clear()
-        self._write_down(self.reloader.bundle)
+        self._write_down()
 
     @property
-    def bundle(self) -> Bundle | None:
-        """What is in force."""
-        return self.reloader.bundle
+    def sources(self) -> list[Source]:
+        """All of them, those of namespaces last."""
+        own = self.reloader.sources
+        return own if self._tenants is None else [*own, *self._tenants.sources]
+
+    def _refusal_of(self, source: Source) -> Refusal | None:
+        reloader = self.reloader
+        if source.tenant and self._tenants is not None:
+            reloader = self._tenants.reloaders[source.tenant]
+        return reloader.refusal_of(source)
 
     def stale(self) -> dict[tuple[str, ...], float]:
         """By title of the source: 1 if its newest texts are not in force."""
         return {
-            (source.title,): float(self.reloader.refusal_of(source) is not None)
-            for source in self.reloader.sources
+            (source.title,): float(self._refusal_of(source) is not None) for source in self.sources
         }
 
     @property
     def not_ready(self) -> str:
-        """Why nothing is scheduled; empty if rules are in force."""
-        if self.reloader.bundle is not None:
+        """Why nothing is scheduled, or nothing of some profiles; empty if all have rules."""
+        bundle = self.reloader.bundle
+        if bundle is not None and not bundle.waits:
             return ""
         why = [
             refusal.summary
             for source in self.reloader.sources
-            if (refusal := self.reloader.refusal_of(source)) is not None
+            if (bundle is None or source.title in bundle.waits.values())
+            and (refusal := self.reloader.refusal_of(source)) is not None
         ]
         if self.reloader.awaited:
             why.append(f"policies wait for {', '.join(self.reloader.awaited)}")
-        return "; ".join(why) or "policies are not compiled yet"
+        of = "" if bundle is None else f" of {', '.join(sorted(bundle.waits))}"
+        return f"no pod{of} is scheduled: {'; '.join(why) or 'policies are not compiled yet'}"
 
     # ---- what happened -----------------------------------------------------------------------
 
-    def _accepted(self, bundle: Bundle) -> None:
-        before = self.reloader.bundle
+    def _accepted(self, own: Bundle) -> None:
+        """The bundle of the scheduler's owner comes into force, beside those of namespaces."""
+        before = self.bundle
         self._telemetry.add(Count.POLICY_RELOADS)
+        bundle = self._put(own, self.reloader.sources)
+        for diagnostic in bundle.warnings:
+            log.warning("%s", in_a_line(diagnostic))
+        if self._guard is not None and before is not None:
+            self._guard.changed()
+
+    def _tenants_changed(self) -> None:
+        if self.reloader.bundle is not None:
+            self._put(self.reloader.bundle, ())
+
+    def _put(self, own: Bundle, sources: Sequence[Source]) -> Bundle:
+        """Puts all that is good in force together; the log names these sources, or what is new."""
+        before = self.bundle
+        tenants = self._tenants
+        parts = {} if tenants is None else tenants.parts
+        bundle = together(own, parts, self._settings.tenants)
+        changed = [
+            one
+            for one in self.sources
+            if before is None or _files(before, one) != _files(bundle, one)
+        ]
         self._ears.put(bundle, bundle.changed_since(before))
+        self.bundle = bundle
         self._since = self._clock.time()
-        sources = ", ".join(source.title for source in self.reloader.sources)
         log.info(
             'Policies in force source="%s" bundle="%s" policies="%s"',
-            sources,
+            ", ".join(source.title for source in sources or changed),
             bundle.hash,
             ",".join(plan.name for plan in bundle.plans),
         )
-        for diagnostic in bundle.warnings:
-            log.warning("%s", in_a_line(diagnostic))
-        for source in self.reloader.sources:
-            if before is None or _files(before, source) != _files(bundle, source):
+        for source in changed:
+            if self._refusal_of(source) is None:
                 self._tell_in_force(source, bundle)
-        if self._guard is not None and before is not None:
-            self._guard.changed()
         for hear in self._ears.accepted:
             hear(bundle)
-        self._write_down(bundle)
+        self._write_down()
+        return bundle
 
-    def _awaiting(self, bundle: Bundle, missing: tuple[str, ...]) -> None:
+    def _awaiting(self, tenant: str, bundle: Bundle, missing: tuple[str, ...]) -> None:
         """The rules before it stay in force, and its owners should know what for."""
-        kept = self.reloader.bundle
+        kept = self.bundle
         stay = "nothing is scheduled" if kept is None else f"bundle {kept.hash} stays in force"
         note = f"bundle {bundle.hash} reads what has to be listed first; {stay} until there is: "
         log.info("%s%s", note, "; ".join(missing))
-        for source in self.reloader.sources:
-            if kept is None or _files(kept, source) != _files(bundle, source):
+        for source in self.sources:
+            own = source.tenant == tenant
+            if own and (kept is None or _files(kept, source) != _files(bundle, source)):
                 self._tell(source, "Normal", "PoliciesAwaiting", note + "; ".join(missing))
 
     def _mended(self, source: Source, bundle: Bundle) -> None:
         log.info('Policies are well again source="%s" bundle="%s"', source.title, bundle.hash)
-        self._tell_in_force(source, bundle)
-        self._write_down(bundle)
+        self._tell_in_force(source, self.bundle or bundle)
+        self._write_down()
 
     def _costly(self, bundle: Bundle, found: tuple[Diagnostic, ...]) -> None:
         """The cluster has grown: what is in force stays, and its owners should know the price."""
@@ -281,24 +365,31 @@ class InForce:
             f"the cluster has {nodes} nodes and {pods} pods now; bundle {bundle.hash} stays in"
             f" force: {in_a_line(found[0])}"
         )
-        for source in self.reloader.sources:
+        for source in self.sources:
             if any(one.source.name.startswith(source.folder) for one in found):
                 self._tell(source, "Warning", "PoliciesCostly", note)
 
     def _refused(self, source: Source, refusal: Refusal) -> None:
         self._telemetry.add(Count.POLICY_RELOADS_REFUSED)
-        kept = self.reloader.bundle
-        stay = (
-            "nothing is scheduled until it is mended"
-            if kept is None
-            else f"bundle {kept.hash} stays in force"
-        )
+        stay = self._stays(source)
         details = "" if refusal.text == refusal.summary else f"\n{refusal.text}"
         log.error("%s; %s%s", refusal.summary, stay, details)
         self._tell(source, "Warning", refusal.reason, f"{refusal.summary}; {stay}{details}")
         for hear in self._ears.refused:
             hear(refusal)
-        self._write_down(kept)
+        self._write_down()
+
+    def _stays(self, source: Source) -> str:
+        if source.tenant and not self._has_parts(source.tenant):
+            return f"no rules of namespace {source.tenant} are in force"
+        if source.tenant:
+            return f"the rules of namespace {source.tenant} stay as they were"
+        if self.bundle is None:
+            return "nothing is scheduled until it is mended"
+        return f"bundle {self.bundle.hash} stays in force"
+
+    def _has_parts(self, tenant: str) -> bool:
+        return self._tenants is not None and tenant in self._tenants.parts
 
     def note(self, reason: str, text: str) -> None:
         """Says something of policies to the owners of all sources."""
@@ -338,32 +429,45 @@ class InForce:
         if self._events is not None:
             self._events.emit(event)
 
-    def _write_down(self, bundle: Bundle | None) -> None:
+    def _write_down(self) -> None:
         """Keeps what is in force, and says in a ConfigMap how all stand."""
         if self._keeper is None or not self._leads():
             return
+        bundle = self.bundle
         if bundle is not None:
-            self._keeper.keep(keeping.pack(self.reloader.kept()))
+            tenants = {} if self._tenants is None else self._tenants.kept()
+            data = keeping.pack(self.reloader.kept() | tenants)
+            # Those of namespaces are left out where there is no room for all.
+            fits = not tenants or len(data) <= MOST_BYTES
+            self._keeper.keep(data if fits else keeping.pack(self.reloader.kept()))
         self._keeper.tell(msgspec.json.format(msgspec.json.encode(self.status(bundle)), indent=1))
 
     def status(self, bundle: Bundle | None) -> dict[str, Any]:
         """How all sources stand under a bundle, as `berth status` shows it."""
+        standing = [self._standing(source, bundle) for source in self.reloader.sources]
+        tenants = [self._standing(one, bundle) for one in self.sources if one.tenant]
+        refused = [one for one in tenants if one["state"] != "InForce"]
+        names = [] if bundle is None else [one.name for one in bundle.plans]
+        own = names if bundle is None else [one for one in names if one not in bundle.tenants]
         return {
             "bundle": None if bundle is None else bundle.hash,
-            "inForce": [] if bundle is None else [plan.name for plan in bundle.plans],
+            "inForce": own,
             "awaits": list(self.reloader.awaited),
             "since": datetime.fromtimestamp(self._since, UTC).isoformat(timespec="seconds"),
-            "sources": [self._standing(source, bundle) for source in self.reloader.sources],
+            "sources": [*standing, *refused[:_TENANTS_SHOWN]],
+            "tenants": len(tenants),
+            "tenantsRefused": len(refused),
         }
 
     def _standing(self, source: Source, bundle: Bundle | None) -> dict[str, Any]:
-        refusal = self.reloader.refusal_of(source)
+        refusal = self._refusal_of(source)
         plans = () if bundle is None else bundle.plans
+        why = "" if refusal is None else refusal.text
         return {
             "source": source.title,
             "state": "InForce" if refusal is None else refusal.reason,
             "policies": [one.name for one in plans if file_of(one).startswith(source.folder)],
-            "why": "" if refusal is None else refusal.text,
+            "why": why[:_EVENT_NOTE] if source.tenant else why,
         }
 
 

@@ -17,8 +17,9 @@ from engine.cycle import conclude, decide
 from engine.eventhandlers import POD_ASSIGNED
 from engine.evictions import Evictions
 from engine.framework.acting import Acted, Point
-from engine.framework.decision import Decision, Placed, PostFilterResult
+from engine.framework.decision import Decision, Placed, PostFilterResult, Rejections
 from engine.framework.interface import Permitted
+from engine.framework.opinion import Opinion
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import PluginError
 from engine.framework.snapshot import Snapshot
@@ -65,13 +66,18 @@ class Placement:
 
     # ---- from a cycle to a node
 
-    def choose(self, queued: QueuedPod, *, as_member: bool = False) -> Chosen | Refused:
+    def choose(
+        self, queued: QueuedPod, *, as_member: bool = False, opinion: Opinion | None = None
+    ) -> Chosen | Refused:
         """Decides, and gives the pod its node and what is reserved for it there."""
         pod, framework = queued.pod, self._basis.framework_of(queued.pod)
         queued.tried_at = self._clock.monotonic()
         snapshot = self._basis.snapshot()
         now = snapshot.now
-        decision = (decide if as_member else conclude)(pod, snapshot, framework)
+        if as_member:
+            decision = decide(pod, snapshot, framework)
+        else:
+            decision = conclude(pod, snapshot, framework, opinion)
         seconds = self._clock.monotonic() - queued.tried_at
         placed = Placed(decision, snapshot, seconds, as_member=as_member)
         self._measures.decided(placed)
@@ -204,9 +210,8 @@ class Placement:
         else:
             self._setbacks.at_once(refused.queued, refused.status, decision.node or "")
 
-    def rescue(self, refused: Refused) -> PostFilterResult | None:
+    def rescue(self, pod: PodInfo, rejections: Rejections | None) -> PostFilterResult | None:
         """What is to be done so that the pod fits; None if nobody can say."""
-        pod, rejections = refused.queued.pod, refused.decision.rejections
         framework = self._basis.framework_of(pod)
         if rejections is None or not rejections.nodes or not framework.rescues:
             return None
@@ -224,4 +229,6 @@ class Placement:
         nominated = None if rescue is None else rescue.nominated
         if rescue is not None:
             self._evictions.evict(queued.pod, rescue)
-        self._setbacks.reject(queued, decision.message, plugins, nominated)
+        # What extenders say of a pod says nothing of another of its class.
+        alone = decision.opinion is not None
+        self._setbacks.reject(queued, decision.message, plugins, nominated, alone=alone)

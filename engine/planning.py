@@ -1,7 +1,9 @@
-"""Where the members of a gang fit together, by all filters of their profiles, on one snapshot.
+"""Where the members of a gang fit together, by all filters of their profiles, on own columns.
 
-Decides nothing: what it finds is promised to the members, and their own cycles decide. Of the cache
-it changes nothing that it does not take back before it returns.
+Decides nothing: what it finds is promised to the members, and their own cycles decide. It is
+worked out step by step, and the cluster may change between two of them: what was read is not read
+again, so a plan is as good as the cycles find it. Of the cache it changes what `Rehearsal` does,
+which whoever runs the steps puts there before them and takes back after them.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cache import Cache
-from engine.collective.packing import Alike, Budget, Packing, pack
+from engine.collective.packing import Alike, Budget, Packing, Search, Steps
 from engine.framework.interface import Room
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework, Unfit
@@ -25,16 +27,18 @@ FrameworkOf = Callable[[PodInfo], Framework]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Member -> row; the most that fit in any domain, and whether the budget ended the search."""
+    """Member -> row, whether these are enough, and whether the budget ended the search."""
 
     rows: dict[int, int]
     enough: bool
-    most: int
     cut_short: bool = False
 
 
 class Rehearsal:
-    """Members are put on nodes, and all filters asked about the next: `packing.Others`."""
+    """Members are put on nodes, and all filters asked about the next: `packing.Others`.
+
+    They are there within its context only.
+    """
 
     def __init__(
         self,
@@ -47,6 +51,17 @@ class Rehearsal:
         self._cache = cache
         self._snapshot = snapshot
         self._framework_of = framework_of
+        self._there: list[tuple[PodInfo, str]] = []
+
+    def __enter__(self) -> None:
+        """Those that were put somewhere are there again."""
+        for pod, node in self._there:
+            self._cache.assume(pod, node)
+
+    def __exit__(self, *_: object) -> None:
+        """And are not."""
+        for pod, _node in reversed(self._there):
+            self._cache.forget(pod.uid)
 
     def takes(self, member: int, row: int) -> bool:
         """See `Others.takes`."""
@@ -56,27 +71,30 @@ class Rehearsal:
 
     def put(self, member: int, row: int) -> None:
         """See `Others.put`."""
-        self._cache.assume(self._pods[member], self._cache.nodes.name(row))
+        self._there.append((self._pods[member], self._cache.nodes.name(row)))
+        self._cache.assume(*self._there[-1])
 
     def take(self, member: int) -> None:
         """See `Others.take`."""
-        self._cache.forget(self._pods[member].uid)
+        pod, _ = self._there.pop()
+        assert pod is self._pods[member]
+        self._cache.forget(pod.uid)
 
 
 def plan(
     pods: Sequence[PodInfo],
     wanted: int,
-    snapshot: Snapshot,
+    snapshot: Callable[[], Snapshot],
     rehearsal: Rehearsal,
     framework_of: FrameworkOf,
     domains: tuple[CodeColumn, Sequence[int]] | None = None,
-) -> Plan:
+) -> Steps[Plan]:
     """Places at least `wanted` of the pods, which are on no node.
 
     Args:
         pods: the members, in order.
         wanted: how many have to be placed.
-        snapshot: the cluster as it is.
+        snapshot: the cluster as it is; no row may get another node between two steps.
         rehearsal: of the same pods, for what is more than amounts.
         framework_of: whose filters are asked about a pod.
         domains: (N,) the domain of each node, -1 without one, and the rows of the nodes that have
@@ -85,48 +103,106 @@ def plan(
     Raises:
         PluginError: a plugin raised.
     """
-    asked = _Asked(pods, snapshot, framework_of)
+    asked = _Asked(pods, snapshot(), framework_of)
+    yield from asked.ask(snapshot)
     budget = Budget()
     others = rehearsal if asked.more else None
-    if domains is None:
-        found = pack(asked.kinds, asked.left, wanted, budget, others)
-        return Plan(found.rows, found.enough, len(found.rows), budget.spent)
+    places: Sequence[NDArray[np.intp]] = [np.arange(asked.size)]
+    if domains is not None:
+        places = yield from _within(asked, wanted, *domains, snapshot().dictionary.texts)
     best = Packing()
-    masks, most = _masks(asked, wanted, *domains, snapshot.dictionary.texts)
-    for mask in masks:
-        found = pack(asked.within(mask), asked.left, wanted, budget, others)
+    searches: list[Search] = []
+    for rows in places:
+        yield
+        searches.append(Search(asked.at(rows), asked.left[rows], rows, budget, others))
+        found = yield from searches[-1].straight(wanted)
         if len(found.rows) > len(best.rows):
             best = found
         if found.enough or budget.spent:
             break
-    return Plan(best.rows, best.enough, max(most, len(best.rows)), budget.spent)
+    for search in () if best.enough else searches:
+        way = yield from search.every_way(wanted)
+        if way is not None:
+            best = way
+            break
+    return Plan(best.rows, best.enough, budget.spent and not best.enough)
 
 
-def _masks(
-    asked: _Asked, wanted: int, column: CodeColumn, homes: Sequence[int], texts: Sequence[str]
-) -> tuple[list[NDArray[np.bool_]], int]:
-    """The rows of each domain that may take enough, and the most that any other may.
+def emptiest(
+    pods: Sequence[PodInfo],
+    snapshot: Callable[[], Snapshot],
+    framework_of: FrameworkOf,
+    column: CodeColumn,
+    homes: Sequence[int],
+) -> Steps[list[NDArray[np.intp]]]:
+    """The rows of all domains where members may be, that which lacks room for the fewest first.
 
-    First the domain with the node that a member likes best, of equal ones by name. Members that
-    have nodes leave theirs alone.
+    Raises:
+        PluginError: a plugin raised.
     """
+    asked = _Asked(pods, snapshot(), framework_of)
+    yield from asked.ask(snapshot)
+    each = yield from _bounds(asked, column, homes)
+    return each.ordered(np.arange(len(each.codes)), each.most, snapshot().dictionary.texts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Domains:
+    """(D,) their codes, a bound on the members each takes, and how well one likes its best node.
+
+    `rows` are of one domain after the other, each beginning at its one of `starts`.
+    """
+
+    rows: NDArray[np.intp]
+    starts: NDArray[np.intp]
+    codes: NDArray[np.int32]
+    most: NDArray[np.int64]
+    liked: NDArray[np.int64]
+
+    def ordered(
+        self, some: NDArray[np.intp], by: NDArray[np.int64], texts: Sequence[str]
+    ) -> list[NDArray[np.intp]]:
+        """The rows of some, that with the most first, of equal ones by name."""
+        names = [texts[code] for code in self.codes[some].tolist()]
+        some = some[sorted(range(len(names)), key=names.__getitem__)]
+        some = some[np.argsort(-by[some], kind="stable")]
+        ends = np.append(self.starts[1:], len(self.rows))
+        bounds = zip(self.starts[some].tolist(), ends[some].tolist(), strict=True)
+        return [self.rows[start:end] for start, end in bounds]
+
+
+def _within(
+    asked: _Asked, wanted: int, column: CodeColumn, homes: Sequence[int], texts: Sequence[str]
+) -> Steps[Sequence[NDArray[np.intp]]]:
+    """The rows of each domain that may take enough; if none may, those of the one with most room.
+
+    First the domain with the node that a member likes best.
+    """
+    each = yield from _bounds(asked, column, homes)
+    (enough,) = np.nonzero(each.most >= min(wanted, each.most.max(initial=0)))
+    by = each.liked if each.most.max(initial=0) >= wanted else each.most
+    return each.ordered(enough, by, texts)
+
+
+def _bounds(asked: _Asked, column: CodeColumn, homes: Sequence[int]) -> Steps[_Domains]:
+    """The domains where members may be: those who have nodes leave theirs alone."""
     at_home = {int(column[row]) for row in homes}
-    if at_home:
-        # Members in several domains, or in none: nothing is within one any longer.
-        codes = at_home if len(at_home) == 1 and -1 not in at_home else set()
-        return [column == code for code in codes], 0
-    usable = np.zeros(len(column), np.int64)
-    for kind in asked.kinds:
-        usable += np.minimum(kind.open * asked.times(kind), len(kind.members))
-    there = column >= 0
-    sums = np.bincount(column[there], weights=usable[there]).astype(np.int64)
-    codes = set(np.flatnonzero(sums >= max(wanted, 1)).tolist())
-    most = int(sums[sums < max(wanted, 1)].max(initial=0))
-    liked = np.zeros(len(sums), np.int64)
-    for kind in asked.kinds:
-        np.maximum.at(liked, column[kind.open & there], kind.keys[kind.open & there])
-    ordered = sorted(codes, key=lambda code: (-int(liked[code]), texts[code]))
-    return [column == code for code in ordered], most
+    # Members in several domains, or in none: nothing is within one any longer.
+    somewhere = len(at_home) <= 1 and -1 not in at_home
+    may = np.isin(column, list(at_home)) if at_home else column >= 0
+    (rows,) = np.nonzero(may & somewhere)
+    rows = rows[column[rows].argsort(kind="stable")]
+    (starts,) = np.nonzero(np.diff(column[rows], prepend=-1))
+    most, liked = np.zeros(len(starts), np.int64), np.zeros(len(starts), np.int64)
+    for kind in asked.kinds if len(starts) else ():
+        yield
+        count = len(kind.members)
+        takes = np.where(kind.open[rows], asked.times(kind.needs, rows, count), 0)
+        most += np.minimum(np.add.reduceat(takes, starts), count)
+        np.maximum(liked, np.maximum.reduceat(kind.keys[rows], starts), out=liked)
+    if len(starts):
+        most = np.minimum(most, asked.most_by_amounts(rows, starts))
+    return _Domains(rows, starts, column[rows[starts]], most, liked)
 
 
 class _Asked:
@@ -135,60 +211,83 @@ class _Asked:
     def __init__(
         self, pods: Sequence[PodInfo], snapshot: Snapshot, framework_of: FrameworkOf
     ) -> None:
+        self._pods = pods
+        self._framework_of = framework_of
+        self.size = snapshot.nodes.size
+        self.more = False
+        self.kinds: list[Alike] = []
+        self.left = np.zeros((self.size, 0), np.int64)
+
+    def ask(self, snapshot: Callable[[], Snapshot]) -> Steps[None]:
+        """Asks about one member of each class in a step."""
         classes: dict[object, list[int]] = {}
-        for member, pod in enumerate(pods):
-            framework = framework_of(pod)
-            key = framework.class_key(pod, snapshot)
+        for member, pod in enumerate(self._pods):
+            framework = self._framework_of(pod)
+            key = framework.class_key(pod, snapshot())
             key = member if key is None else (framework.profile.scheduler_name, key)
             classes.setdefault(key, []).append(member)
-        size = snapshot.nodes.size
+        yield
         columns: dict[str, NDArray[np.int64]] = {}
         needs: list[dict[str, int]] = []
         kinds: list[tuple[list[int], NDArray[np.bool_], NDArray[np.int64]]] = []
-        self.more = False
         for members in classes.values():
-            pod = pods[members[0]]
-            framework = framework_of(pod)
-            mask, keys = np.zeros(size, np.bool_), np.zeros(size, np.int64)
-            rooms: list[Room] = []
-            with suppress(Unfit):
-                trial = framework.trial(pod, snapshot)
-                rooms = trial.amounts()
-                self.more |= trial.more_than_amounts
-                known = framework.known(pod, snapshot)
-                mask[framework.candidates(known, pod, snapshot)] = True
-                keys = np.where(mask, known.column, 0)
+            rooms, mask, keys = self._of(self._pods[members[0]], snapshot())
             for room in rooms:
                 # Who needs nothing of it does not mind that there is less than nothing.
-                left = np.maximum(room.limit - room.used, 0)
+                left = np.maximum(room.limit[: self.size] - room.used[: self.size], 0)
                 before = columns.get(room.title)
                 columns[room.title] = left if before is None else np.minimum(before, left)
             needs.append({room.title: room.need for room in rooms})
             kinds.append((members, mask, keys))
-        names = list(columns)
-        self.left = (
-            np.stack([columns[name] for name in names], axis=1)
-            if names
-            else np.zeros((size, 1), np.int64)
-        )
-        self.kinds = [
-            Alike(
-                members,
-                mask,
-                np.array([own.get(name, 0) for name in names] or [0], np.int64),
-                keys,
-            )
-            for own, (members, mask, keys) in zip(needs, kinds, strict=True)
-        ]
+            yield
+        for own, (members, mask, keys) in zip(needs, kinds, strict=True):
+            needed = np.array([own.get(name, 0) for name in columns], np.int64)
+            self.kinds.append(Alike(members, mask, needed, keys))
+        # More than all of them need is as good as any.
+        self._needs = np.stack([one.needs for one in self.kinds for _ in one.members])
+        if columns:
+            self.left = np.minimum(np.stack([*columns.values()], axis=1), self._needs.sum(axis=0))
 
-    def within(self, mask: NDArray[np.bool_]) -> list[Alike]:
-        """The members, if only some rows count."""
-        return [Alike(one.members, one.open & mask, one.needs, one.keys) for one in self.kinds]
+    def _of(
+        self, pod: PodInfo, snapshot: Snapshot
+    ) -> tuple[list[Room], NDArray[np.bool_], NDArray[np.int64]]:
+        """What of amounts the pod needs, where it may go as things are, and where rather."""
+        framework = self._framework_of(pod)
+        rooms: list[Room] = []
+        mask, keys = np.zeros(snapshot.nodes.size, np.bool_), np.zeros(self.size, np.int64)
+        with suppress(Unfit):
+            trial = framework.trial(pod, snapshot)
+            rooms = trial.amounts()
+            self.more |= trial.more_than_amounts
+            known = framework.known(pod, snapshot)
+            mask[framework.candidates(known, pod, snapshot)] = True
+            keys = np.where(mask, known.column, 0)[: self.size]
+        return rooms, mask[: self.size], keys
 
-    def times(self, kind: Alike) -> NDArray[np.int64]:
-        """(N,) how many members of a kind each row takes, if nobody else comes."""
-        asks = kind.needs > 0
-        if not asks.any():
-            return np.full(len(self.left), len(kind.members), np.int64)
-        times: NDArray[np.int64] = (self.left[:, asks] // kind.needs[asks]).min(axis=1)
+    def at(self, rows: NDArray[np.intp]) -> list[Alike]:
+        """The members, if there were these rows only."""
+        return [Alike(one.members, one.open[rows], one.needs, one.keys[rows]) for one in self.kinds]
+
+    def times(
+        self, needs: NDArray[np.int64], rows: NDArray[np.intp], most: int
+    ) -> NDArray[np.int64]:
+        """(n,) how many of these needs each of the rows covers, up to `most`."""
+        asks = needs > 0
+        each = self.left[rows][:, asks] // needs[asks]
+        times: NDArray[np.int64] = each.min(axis=1, initial=most)
         return times
+
+    def most_by_amounts(
+        self, rows: NDArray[np.intp], starts: NDArray[np.intp]
+    ) -> NDArray[np.int64]:
+        """(D,) a bound on how many members each domain takes, its rows beginning at `starts`.
+
+        No more than there are of the least needs of any, nor than the smallest of each amount add
+        up to what all of its rows have left.
+        """
+        least = self.times(self._needs.min(axis=0), rows, len(self._needs))
+        most = np.add.reduceat(least, starts)
+        totals = np.add.reduceat(self.left[rows], starts, axis=0)
+        for total, needs in zip(totals.T, np.sort(self._needs, axis=0).T, strict=True):
+            most = np.minimum(most, needs.cumsum().searchsorted(total, side="right"))
+        return most

@@ -12,12 +12,19 @@ from engine.sections import CLOSED, Duration
 
 _CANARY: Final = re.compile(r"canary (\d+(?:\.\d+)?)%")
 _ALL: Final = 100.0
+_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _OBJECT: Final = re.compile(r"[a-z0-9.-]+/[a-z0-9.-]+")
 
 
 def _named(text: str) -> str:
     if not _OBJECT.fullmatch(text):
         raise ValueError(f"{text!r} names no ConfigMap; write NAMESPACE/NAME")
+    return text
+
+
+def _name(text: str) -> str:
+    if not _NAME.fullmatch(text):
+        raise ValueError(f"{text!r} is no name of a ConfigMap; write one like berth-policies")
     return text
 
 
@@ -86,12 +93,26 @@ class GuardSection(_Section):
     errors: Annotated[int, Field(gt=0)] | None = None
 
 
+class TenantsSection(_Section):
+    """Policies of namespaces about their own pods: a ConfigMap of one name in each.
+
+    `namespaces` are names or patterns (`team-*`), `score_share` percent of all weights of scores.
+    """
+
+    config_map: Annotated[str, AfterValidator(_name)]
+    namespaces: Annotated[list[str], Field(min_length=1)]
+    policies: Annotated[int, Field(gt=0)] = 10
+    cost: Annotated[int, Field(gt=0)] = 500_000
+    score_share: Annotated[float, Field(gt=0, le=50)] = 20
+
+
 class PoliciesSection(_Section):
     """Where policies come from, and what becomes of a bad change."""
 
     dir: str | None = None
     config_map: _NAMED | None = None
     sources: list[SourceSection] = []
+    tenants: TenantsSection | None = None
     state: _NAMED | None = None
     guard: GuardSection | None = None
     overrides: dict[str, PolicyOverride] = {}
@@ -116,6 +137,12 @@ class PoliciesSection(_Section):
         return self.sources
 
     @property
+    def has_sources(self) -> bool:
+        """Whether policies come from anywhere."""
+        return bool(self.all_sources) or self.tenants is not None
+
+    @property
     def in_folders(self) -> bool:
         """Whether names of files say of which source they are."""
-        return len(self.sources) > 1 or any(one.selector is not None for one in self.sources)
+        several = len(self.sources) > 1 or any(one.selector is not None for one in self.sources)
+        return several or self.tenants is not None

@@ -32,6 +32,8 @@ from engine.cache import Cache
 from engine.choice import Refused
 from engine.clock import Clock
 from engine.evictions import Evictions
+from engine.extenders.asking import Extenders
+from engine.extenders.lane import Lane, Objects
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
@@ -122,6 +124,8 @@ class Scheduler:
             evictions=evictions,
             bindings=self._bindings,
         )
+        self._setbacks = setbacks
+        self._lane: Lane | None = None
         self.permits = self._placement.permits
         """The pods that wait for leave to be bound."""
         self.gangs = Gangs(
@@ -153,6 +157,18 @@ class Scheduler:
     def add_background(self, work: Background) -> None:
         """Adds work that is done between cycles."""
         self._background.append(work)
+
+    def extend(self, extenders: Extenders, objects: Objects) -> None:
+        """Has extenders asked about the pods that they have a say about."""
+        self._lane = Lane(
+            extenders,
+            objects,
+            basis=self._basis,
+            queue=self._queue,
+            in_flight=self._in_flight,
+            placement=self._placement,
+            setbacks=self._setbacks,
+        )
 
     def wake(self) -> None:
         """Something happened that may give work.
@@ -229,6 +245,8 @@ class Scheduler:
         """Waits until no binding is in flight, and nobody is being evicted."""
         if self._in_flight.stopping:
             self._bindings.stop()
+            if self._lane is not None:
+                self._lane.stop()
         await self._in_flight.drain()
 
     def work(self) -> bool:
@@ -243,18 +261,25 @@ class Scheduler:
             busy |= background.step(deadline)
         self._tick()
         while self.leads and self._basis.framework is not None and self.in_flight < MOST_IN_FLIGHT:
-            if self.gangs.busy:
-                self.gangs.step()
-            else:
-                queued = self._queue.pop()
-                if queued is None:
-                    return busy
-                self.schedule_one(queued)
+            if not self._cycle():
+                return busy
             if self._clock.monotonic() >= deadline:
                 self.gangs.pause()
                 return True
         self.gangs.pause()
         return busy
+
+    def _cycle(self) -> bool:
+        """A step of the gang whose turn it is, or one pod, or both; False: there is neither."""
+        trying = self.gangs.busy
+        if trying:
+            self.gangs.step()
+            if not self.gangs.shares:
+                return True
+        queued = self.gangs.next() or self._queue.pop()
+        if queued is not None:
+            self.schedule_one(queued)
+        return trying or queued is not None
 
     async def _sleep(self, stopped: asyncio.Task[Literal[True]]) -> None:
         timeout = _MINUTE - self._clock.time() % _MINUTE
@@ -287,6 +312,8 @@ class Scheduler:
         pod = queued.pod
         if pod.terminating or self._cache.node_of(pod.uid) is not None:
             self._queue.done(pod.uid)
+            return
+        if self._lane is not None and self._lane.take(queued):
             return
         if self._basis.framework_of(pod).gangs and self.gangs.begin(queued):
             return

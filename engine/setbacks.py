@@ -31,10 +31,12 @@ class Setbacks:
         message: str,
         plugins: frozenset[str],
         nominated: str | None = None,
+        *,
+        alone: bool = False,
     ) -> None:
         """It waits for what these plugins wait for; `nominated` as in `SetUnschedulable`."""
         self._measures.ended(queued, Result.UNSCHEDULABLE)
-        self.fail(queued, "Unschedulable", message, plugins, nominated=nominated)
+        self.fail(queued, "Unschedulable", message, plugins, alone=alone, nominated=nominated)
 
     def error(self, queued: QueuedPod, message: str) -> None:
         """Something failed, for which it waits its backoff; nothing is promised to it any more."""

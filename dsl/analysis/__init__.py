@@ -5,7 +5,7 @@ Reads the tree as understood; changes nothing. Where it does not know, it is sil
 
 from collections.abc import Iterator, Sequence
 
-from dsl.analysis.cost import over_budget
+from dsl.analysis.cost import cost, over_budget
 from dsl.analysis.facts import FileFacts, Inventory, MetricStock, RuleFacts, Size
 from dsl.analysis.logic import Logic
 from dsl.analysis.names import contradicting_status, unused
@@ -24,6 +24,7 @@ __all__ = [
     "RuleFacts",
     "Size",
     "analyse",
+    "cost",
     "question_of",
     "read_inventory",
 ]

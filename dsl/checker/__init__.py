@@ -14,6 +14,7 @@ from dsl import syntax as s
 from dsl.checker.declarations import declare_name, declare_param
 from dsl.checker.engines import EngineChecker
 from dsl.checker.expressions import typer_of
+from dsl.checker.making import compare, constant, read
 from dsl.checker.metrics import declare_metric, find_metric
 from dsl.checker.rules import Draft, FilterDraft, RuleChecker, ScoreDraft, StatementDraft
 from dsl.checker.scope import (
@@ -29,6 +30,7 @@ from dsl.plan import MetricSpec
 from dsl.quantities import exact_decimal
 from dsl.schema import CATALOGUE, MetricDefinition
 from dsl.source import SourceFile, Span
+from dsl.types import TEXT, Level
 
 __all__ = [
     "CheckedPolicy",
@@ -95,7 +97,9 @@ class FileChecker:
         *,
         params: Mapping[str, ParamValue] | None = None,
         metrics: Mapping[str, MetricDefinition] | None = None,
+        namespace: str | None = None,
     ) -> None:
+        """Starts; with a namespace the rules are for its pods alone."""
         self._statements = tuple(statements)
         self._given = dict(params or {})
         self._scope = Scope(source, {**CATALOGUE, **(metrics or {})})
@@ -104,7 +108,8 @@ class FileChecker:
         self._rules: list[Draft] = []
         self._prescores: list[ir.Expr] = []
         self._sorts = False
-        self._guard: ir.Expr | None = None
+        # Each by itself: what holds for one of them must not loosen another.
+        self._guards: tuple[ir.Expr, ...] = () if namespace is None else (_only_in(namespace),)
         self._norm: s.Clause | None = None
         self._used_metrics: dict[str, MetricSpec] = {}
 
@@ -208,7 +213,7 @@ class FileChecker:
             case "policy_weight":
                 head.weight = self._rule_checker().weight(value)
             case _:
-                self._guard = self._applies_to(value)
+                self._guards = (*self._guards, self._applies_to(value))
 
     def _language(self, text: str, span: Span) -> None:
         if text != str(LANGUAGE):
@@ -256,7 +261,7 @@ class FileChecker:
 
     def _rule_checker(self) -> RuleChecker:
         scores = tuple(self._prescores)
-        return RuleChecker(self._scope, self.typer, self._guard, self._norm, scores)
+        return RuleChecker(self._scope, self.typer, self._guards, self._norm, scores)
 
     def _prescore(self, node: s.Rule) -> None:
         try:
@@ -284,3 +289,10 @@ class FileChecker:
             self._sorts = True
         kind = EngineChecker if node.point in ("preempt", "gang", "quota") else StatementChecker
         return kind(self._scope, self.typer, rules).check(node, number)
+
+
+def _only_in(namespace: str) -> ir.Expr:
+    """Returns `pod.namespace is NAMESPACE`, which nobody wrote."""
+    nobody = Span(0, 0)
+    own = read(nobody, TEXT, Level.POD, "pod.namespace")
+    return compare(nobody, own, "==", constant(nobody, namespace, TEXT))

@@ -154,13 +154,13 @@ class RuleChecker:
         self,
         scope: Scope,
         typer: Typer,
-        guard: ir.Expr | None,
+        guards: tuple[ir.Expr, ...],
         norm: s.Clause | None,
         prescores: tuple[ir.Expr, ...] = (),
     ) -> None:
         self._scope = scope
         self._typer = typer
-        self._guard = guard
+        self._guards = guards
         self._norm = norm
         self._prescores = prescores
 
@@ -274,14 +274,14 @@ class RuleChecker:
         With `closed`, a part of it holds also where it goes through a list that has more items than
         are looked at: who writes a list does not get past a rule by its length.
         """
-        pod = [self._guard] if self._guard is not None else []
+        pod = [*self._guards]
         node: list[ir.Expr] = []
         for one in _conjuncts(left, self._typer):
             (pod if one.level <= Level.POD and not _over_nodes(one) else node).append(one)
-        if closed and too_long(self._typer, self._guard, left):
+        if closed and too_long(self._typer, *self._guards, left):
             pod = [_or_longer(self._typer, one) for one in pod]
             node = [_or_longer(self._typer, one) for one in node]
-        elif self._guard is None and not node:
+        elif not self._guards and not node:
             # As it is written, so that an explanation has a text for the whole.
             return left, None
         return _both(pod), _both(node)
@@ -331,7 +331,7 @@ class RuleChecker:
             missing = self._percent_points(clauses["missing_score"])
         weight = self.weight(clauses["weight"].values[0]) if "weight" in clauses else 1.0
         core = ir.ScoreCore(
-            guard=self.scored(_both([one for one in (self._guard, left) if one is not None])),
+            guard=self.scored(_both([one for one in (*self._guards, left) if one is not None])),
             value=value,
             norm=norm,
             reverse=reverse,

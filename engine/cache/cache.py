@@ -119,6 +119,7 @@ class CacheSnapshot:
         "beside",
         "dictionary",
         "generation",
+        "last",
         "layout",
         "namespaces",
         "nodes",
@@ -136,9 +137,10 @@ class CacheSnapshot:
         self.now = now
         self.signals = signals
         self.generation = cache.generation
+        self.last = cache.last
         self.nodes_generation = cache.nodes_generation
-        self.layout = cache.layout
-        self.nodes = cache.nodes
+        self.nodes = nodes = cache.nodes
+        self.layout = nodes.layout
         self.pods = cache.pods
         self.namespaces: Mapping[str, Namespace] = cache.namespaces
         self.dictionary = cache.dictionary
@@ -159,9 +161,14 @@ class CacheSnapshot:
         """See `Snapshot.objects`."""
         return self._cache.store(kind).objects
 
-    def objects_version(self, kind: str) -> int:
+    def objects_version(self, *kinds: str) -> int:
         """See `Snapshot.objects_version`."""
-        return self._cache.store(kind).version
+        stores, version = self._cache.stores, 0
+        for kind in kinds:
+            store = stores.get(kind)
+            if store is not None:
+                version += store.version
+        return version
 
     def objects_changed(self, kind: str, version: int) -> Sequence[str] | None:
         """See `Snapshot.objects_changed`."""
@@ -191,6 +198,7 @@ class Overlay(CacheSnapshot):
         self._over = over
         self._row = row
         self.generation = self.nodes_generation = next(self._cache.what_ifs)
+        self.last = over.generation, row, _POD | _OTHER
         pods = over.pods
         if not isinstance(pods, PodsOver):
             pods = PodsOver(pods, self._cache.pod_row, {}, ())
@@ -226,9 +234,11 @@ class Cache:
         self.namespaces: dict[str, Namespace] = {}
         self.nominations = Nominations()
         self.waiting: dict[str, Waiting] = {}
-        self._stores: dict[str, ObjectStore] = {}
+        self.stores: dict[str, ObjectStore] = {}
         self.topology = TopologyCounts(self._placed)
         self.generation = 0
+        self.last = -1, NOWHERE, 0
+        """See `Snapshot.last`."""
         self.nodes_generation = 0
         self._log = np.zeros(LOG_ROWS, dtype=np.intp)
         self._log_rows = self._log.data
@@ -366,9 +376,9 @@ class Cache:
 
     def store(self, kind: str) -> ObjectStore:
         """The objects of a kind, to be read; what changes them are the methods below."""
-        store = self._stores.get(kind)
+        store = self.stores.get(kind)
         if store is None:
-            store = self._stores[kind] = ObjectStore()
+            store = self.stores[kind] = ObjectStore()
         return store
 
     def set_object(self, item: Any) -> None:  # noqa: ANN401 - any struct with metadata
@@ -412,10 +422,11 @@ class Cache:
         Raises:
             ValueError: the pod is already assumed or bound; one of both would be lost.
         """
-        if pod.uid in self._rows:
-            raise ValueError(f"pod {pod.key} is already on {self.node_of(pod.uid)}")
-        self._put(pod.assumed(at), node_name)
-        self._assumed.add(pod.uid)
+        uid = pod.pod.metadata.uid
+        if uid in self._rows:
+            raise ValueError(f"pod {pod.key} is already on {self.node_of(uid)}")
+        self._put(uid, PodInfo(pod.pod, pod.readings, at), node_name)
+        self._assumed.add(uid)
 
     def forget(self, uid: str) -> bool:
         """Takes back an assumption; False if the pod was not assumed (the watch was faster)."""
@@ -432,7 +443,7 @@ class Cache:
             return
         if row is not None:
             self._drop(pod.uid)
-        self._put(pod, node_name)
+        self._put(pod.uid, pod, node_name)
 
     def update_pod(self, pod: PodInfo, node_name: str) -> None:
         """The server's pod changed; it is on that node."""
@@ -516,16 +527,17 @@ class Cache:
 
     # ---- inside ----------------------------------------------------------------------------
 
-    def _put(self, pod: PodInfo, node_name: str) -> None:
+    def _put(self, uid: str, pod: PodInfo, node_name: str) -> None:
         node_row = self.nodes.row(node_name)
         if len(self.dictionary.texts) > self._most_texts:
             self._renew_dictionary()
-        self._rows[pod.uid] = self.pods.add(pod, node_row)
-        if len(self.nominations):
-            self._withdraw(pod.uid)
-        self.beside.placed(pod.uid, placed=True)
+        self._rows[uid] = self.pods.add(pod, node_row)
+        if self.nominations.nodes:
+            self._withdraw(uid)
+        if self.beside.attends:
+            self.beside.placed(uid, placed=True)
         if node_row == NOWHERE:
-            self._stray(pod.uid, node_name)
+            self._stray(uid, node_name)
         else:
             self.nodes.add_pod(node_row, pod, 1)
             self.topology.count(pod, node_row, 1)
@@ -606,10 +618,12 @@ class Cache:
         return bool(rows)
 
     def _changed(self, row: int, causes: int) -> None:
-        place = self.generation % LOG_ROWS
+        generation = self.generation
+        place = generation % LOG_ROWS
         self._log_rows[place] = row
         self._log_why[place] = causes
-        self.generation += 1
+        self.last = generation, row, causes
+        self.generation = generation + 1
         if causes != _POD:
             self.nodes_generation = self.generation
 

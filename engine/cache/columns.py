@@ -5,7 +5,7 @@ Source of the memoryview habit: writing one item through it costs a third of Num
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
@@ -25,24 +25,20 @@ class TextDictionary:
 
     def __init__(self) -> None:
         self._codes: dict[str, int] = {}
-        self._texts: list[str] = []
+        self.texts: list[str] = []
+        """Code -> text."""
 
     def code(self, text: str) -> int:
         """The code of `text`, made if new."""
         code = self._codes.get(text)
         if code is None:
-            code = self._codes[text] = len(self._texts)
-            self._texts.append(text)
+            code = self._codes[text] = len(self.texts)
+            self.texts.append(text)
         return code
 
     def find(self, text: str) -> int:
         """The code of `text`, -1 if no column has ever held it."""
         return self._codes.get(text, -1)
-
-    @property
-    def texts(self) -> Sequence[str]:
-        """Code -> text."""
-        return self._texts
 
 
 class Column:

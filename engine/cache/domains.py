@@ -248,11 +248,14 @@ class TopologyCounts:
 
     def count(self, pod: PodInfo, row: int, sign: int) -> None:
         """A pod came to a row (sign 1) or went from it (sign -1)."""
-        labels = pod.pod.metadata.labels or {}
-        self._sets.change((pod.namespace, labels, pod.terminating, row), sign)
-        demands = terms_of(pod.pod).demands
-        if demands:
-            self.version += self._terms.change(demands, row, sign)
+        known = pod.pod
+        if self._sets.sets:
+            labels = known.metadata.labels or {}
+            self._sets.change((known.metadata.namespace, labels, pod.terminating, row), sign)
+        if known.spec.affinity is not None:
+            demands = terms_of(known).demands
+            if demands:
+                self.version += self._terms.change(demands, row, sign)
 
     def recount(self, old: PodInfo, new: PodInfo, row: int) -> None:
         """The pod on a row changed."""

@@ -219,7 +219,8 @@ class NodeTable:
 
     def name(self, row: int) -> str:
         """See `NodeColumns.name`."""
-        return self.node(row).metadata.name
+        node = self._nodes[row]
+        return node.metadata.name if node is not None else self.node(row).metadata.name
 
     def node(self, row: int) -> Node:
         """See `NodeColumns.node`.
@@ -286,14 +287,20 @@ class NodeTable:
 
     def add_pod(self, row: int, pod: PodInfo, sign: int) -> None:
         """Adds (sign 1) or takes off (sign -1) a pod's requests."""
-        for resource, amount in pod.requests.items():
+        readings = pod.readings
+        sums = [
+            (self._nonzero_cpu.cell, readings.nonzero_cpu),
+            (self._nonzero_memory.cell, readings.nonzero_memory),
+        ]
+        for resource, amount in readings.requests.items():
             found = self._resources.get(resource)
             if found is None:
                 self._add_sparse(resource, row, sign * amount)
             else:
-                _add(found.requested.cell, row, sign * amount)
-        _add(self._nonzero_cpu.cell, row, sign * pod.nonzero_cpu)
-        _add(self._nonzero_memory.cell, row, sign * pod.nonzero_memory)
+                sums.append((found.requested.cell, amount))
+        for cells, amount in sums:  # in 64 bits that wrap, as Go's do
+            total = cells[row] + sign * amount
+            cells[row] = total if -_WRAPS <= total < _WRAPS else wrap_int64(total)
         self._pod_count.cell[row] += sign
         ports = host_ports(pod.pod)
         if ports:
@@ -463,9 +470,3 @@ def _amounts(node: Node) -> _Amounts:
 
 def _images(node: Node | None) -> Sequence[ContainerImage]:
     return () if node is None else node.status.images or ()
-
-
-def _add(cells: memoryview[int], row: int, amount: int) -> None:
-    """Adds as Go does, in 64 bits that wrap."""
-    total = cells[row] + amount
-    cells[row] = total if -_WRAPS <= total < _WRAPS else wrap_int64(total)

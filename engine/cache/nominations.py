@@ -16,14 +16,15 @@ class Nominations:
     def __init__(self) -> None:
         self.version = 0
         self._on: dict[str, dict[str, PodInfo]] = {}
-        self._node: dict[str, str] = {}
+        self.nodes: dict[str, str] = {}
+        """The node that each pod is promised, by UID."""
         self._evicting: dict[str, Collection[str]] = {}
         self.leaving: dict[str, str] = {}
         """See `framework.snapshot.Nominations`."""
 
     def __len__(self) -> int:
         """How many pods are promised a node."""
-        return len(self._node)
+        return len(self.nodes)
 
     def __iter__(self) -> Iterator[PodInfo]:
         """The pods that are promised a node."""
@@ -39,7 +40,7 @@ class Nominations:
 
     def node_of(self, uid: str) -> str:
         """The node that the pod is promised, empty if none."""
-        return self._node.get(uid, "")
+        return self.nodes.get(uid, "")
 
     def is_evicting(self, uid: str) -> bool:
         """True while the pod's victims are being deleted."""
@@ -63,13 +64,13 @@ class Nominations:
         """The pod is promised this node and no other; none if it is empty."""
         self.drop(pod.uid)
         if node:
-            self._node[pod.uid] = node
+            self.nodes[pod.uid] = node
             self._on.setdefault(node, {})[pod.uid] = pod
             self.version += 1
 
     def drop(self, uid: str) -> bool:
         """Takes the promise back; False if there was none."""
-        node = self._node.pop(uid, None)
+        node = self.nodes.pop(uid, None)
         if node is None:
             return False
         promised = self._on[node]

@@ -151,7 +151,12 @@ class PodTable:
             for column in self._columns():
                 column.grow(self._capacity)
         self._pods.append(pod)
-        self.fill(row, pod, node_row)
+        if node_row >= 0:
+            self.move(row, node_row)
+        self._priority.cell[row] = pod.pod.spec.priority or 0
+        if len(self._derived):
+            for column, of in self._derived:
+                column.cell[row] = of(pod)
         for ledger in self._ledgers.values():
             ledger.count(pod, 1)
         return row

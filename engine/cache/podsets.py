@@ -198,7 +198,8 @@ class PodSetIndex:
     def __init__(self, pods: Callable[[], Iterable[Placed]]) -> None:
         """Starts with no sets; `pods` gives all pods, those without a known node with row -1."""
         self._pods = pods
-        self._sets: OrderedDict[_SetKey, _Set] = OrderedDict()
+        self.sets: OrderedDict[_SetKey, _Set] = OrderedDict()
+        """Those that are counted; without any, changes of pods need not be told."""
         self._index: SelectorIndex[_Set] = SelectorIndex()
         self._profiles: dict[_ProfileKey, _Profile] = {}
         self._with: dict[tuple[str, str], dict[_ProfileKey, _Profile]] = {}
@@ -210,12 +211,12 @@ class PodSetIndex:
     ) -> Counts:
         """See `Topology.pod_set`."""
         key = _SetKey(namespaces, selector, terminating)
-        known = self._sets.get(key)
+        known = self.sets.get(key)
         if known is not None:
-            self._sets.move_to_end(key)
+            self.sets.move_to_end(key)
             return known
-        first = not self._sets
-        known = self._sets[key] = _Set(key)
+        first = not self.sets
+        known = self.sets[key] = _Set(key)
         self._name(selector, first=first)
         for profile in self._matching(known):
             profile.sets.append(known)
@@ -223,14 +224,12 @@ class PodSetIndex:
                 known.counts[row] = known.counts.get(row, 0) + count
         self._index.put(namespaces, selector, known)
         self._made += 1
-        if len(self._sets) > MOST_SETS or self._made % _WEIGHED_EVERY == 0:
+        if len(self.sets) > MOST_SETS or self._made % _WEIGHED_EVERY == 0:
             self._bound()
         return known
 
     def change(self, pod: Placed, sign: int) -> None:
         """A pod came to a row (sign 1) or went from it (sign -1)."""
-        if not self._sets:
-            return
         row = pod[3]
         profile = self._profile(pod)
         add(profile.rows, row, sign)
@@ -313,9 +312,9 @@ class PodSetIndex:
                 add(profile.rows, row, count)
 
     def _bound(self) -> None:
-        weight = sum(len(one.counts) for one in self._sets.values())
-        too_many = max(0, len(self._sets) - MOST_SETS)
-        for one in list(islice(self._sets.values(), len(self._sets) - 1)):
+        weight = sum(len(one.counts) for one in self.sets.values())
+        too_many = max(0, len(self.sets) - MOST_SETS)
+        for one in list(islice(self.sets.values(), len(self.sets) - 1)):
             if too_many <= 0 and weight <= MOST_COUNTS:
                 break
             too_many -= 1
@@ -324,7 +323,7 @@ class PodSetIndex:
 
     def _drop_set(self, one: _Set) -> None:
         one.live = False
-        del self._sets[one.key]
+        del self.sets[one.key]
         self._index.remove(one.key.namespaces, one.key.selector, one)
         for profile in self._matching(one):
             profile.sets.remove(one)

@@ -21,9 +21,11 @@ if TYPE_CHECKING:
     from dsl.diagnostics import Diagnostic
     from dsl.plan import Plan
     from dsl.source import SourceFile, Span
+    from dsl.tenants import Tenant
     from engine.policy.bundle import CompileSettings
 
 _ENDING: Final = ".policy"
+_STDIN: Final = Path("-")
 _TESTS: Final = ".policytest"
 _USES: Final = re.compile(rb"^use[ \t]", re.MULTILINE)
 _NAMED: Final = re.compile(r"^policy:[ \t]*([^\s#]+)", re.MULTILINE)
@@ -47,11 +49,12 @@ class _Job:
     config: Path | None = None
     stock: Inventory | None = None
     size: tuple[int | None, int | None] = (None, None)
+    tenant: Tenant | None = None
     plans: list[Plan] = field(default_factory=list)
 
 
 @click.command("check", help="Check policy files and say what is wrong with them.")
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILES|-]...")
 @click.option(
     "--format",
     "style",
@@ -64,6 +67,8 @@ class _Job:
     "--deny-warnings", is_flag=True, help="Exit 1 on warnings, too; notes are none.",
 )  # fmt: skip
 @click.option("--chain", is_flag=True, help="The files work together in one scheduler.")
+@click.option("--tenant", "namespace", metavar="NAMESPACE",
+              help="The files are the policies of this namespace about its own pods.")  # fmt: skip
 @click.option("--config", "config_file", type=click.Path(path_type=Path), metavar="FILE",
               help="Metrics, parameters and overrides of a BerthConfiguration; without FILES also"
                    " its folder of policies.")  # fmt: skip
@@ -86,17 +91,22 @@ def command(  # noqa: PLR0913 - click's signature
     stock_file: Path | None,
     config_file: Path | None,
     url: str | None,
+    namespace: str | None,
     *,
     chain: bool,
     deny_warnings: bool,
 ) -> None:
-    """Checks each file on its own, or all as one chain; a folder stands for its *.policy files."""
+    """Checks each file on its own, or all as one chain; folders: their *.policy files; -: stdin."""
+    chain = chain or namespace is not None
     job = _Job({}, chain, complete=chain, config=config_file, size=(nodes, pods))
     if config_file is not None:
         files = _configured(job, config_file, files)
     if not files:
         raise click.UsageError("name the policy files or folders to check")
-    job.texts = {str(path): read(path) for path in expanded(files)}
+    if namespace is not None:
+        job.tenant, job.complete = _tenant(job, namespace), False
+    texts = ((path, read(path)) for path in expanded(files))
+    job.texts = {"stdin.policy" if path == _STDIN else str(path): text for path, text in texts}
     job.stock = None if stock_file is None else _inventory(stock_file)
     if url is not None:
         list(_diagnostics(job))
@@ -134,6 +144,20 @@ def _configured(job: _Job, path: Path, files: tuple[Path, ...]) -> tuple[Path, .
     return (Path(berth.policies.dir),)
 
 
+def _tenant(job: _Job, namespace: str) -> Tenant:
+    """What the namespace may have, by the configuration if there is one."""
+    from dsl.tenants import Tenant
+
+    if job.settings is None:
+        return Tenant(namespace)
+    rules = job.settings.tenants
+    if rules is None or not rules.of_file(f"{namespace}/{rules.config_map}/"):
+        raise click.ClickException(
+            f"{job.config}: policies.tenants does not let namespace {namespace} have policies"
+        )
+    return Tenant(namespace, rules.policies, rules.cost)
+
+
 def expanded(paths: Iterable[Path]) -> Iterator[Path]:
     """Files as they are, folders as their *.policy files."""
     for path in paths:
@@ -150,8 +174,10 @@ def expanded(paths: Iterable[Path]) -> Iterator[Path]:
 
 
 def read(path: Path) -> bytes:
-    """The bytes of a file that the user named."""
+    """The bytes of a file that the user named; `-` is the standard input."""
     try:
+        if path == _STDIN:
+            return sys.stdin.buffer.read()
         return path.read_bytes()
     except OSError as failed:
         raise click.ClickException(f"{path}: cannot be read: {failed.strerror}") from failed
@@ -219,6 +245,7 @@ def _diagnostics(job: _Job) -> Iterator[Diagnostic]:
             size=size,
             stock=stock,
             bundled={**bundled, **_beside(group)},
+            tenant=job.tenant,
         )
         own = result.diagnostics
         if any(one.is_error for one in own) and any(params.values()):
@@ -228,6 +255,7 @@ def _diagnostics(job: _Job) -> Iterator[Diagnostic]:
                 size=size,
                 stock=stock,
                 bundled={**bundled, **_beside(group)},
+                tenant=job.tenant,
             )
             own = tuple(_configured_value(one, plain.diagnostics, job) for one in own)
         told = [*(_milder(one, job) for one in own), *_at_load(result, job)]

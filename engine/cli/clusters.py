@@ -16,7 +16,7 @@ from engine.cli.eval import Given, GivenSignals, read_metrics
 from engine.cli.manifests import Objects
 from engine.clock import Clock, ManualClock, SystemClock
 from engine.config import ConfigError, Settings
-from engine.kube.errors import StatusError
+from engine.kube.errors import NotFound, StatusError
 from engine.kube.listing import list_all
 from engine.kube.resources import KINDS, config_maps, namespaces, nodes, pods
 from engine.kube.session import KubeClient, Session
@@ -79,6 +79,8 @@ async def from_server(kubeconfig: str | None, settings: Settings) -> Cluster:
         for kind in KINDS:
             try:
                 objects += await list_all(session, kind.resource())
+            except NotFound:
+                continue  # a kind that this server does not have
             except StatusError as refused:
                 notes.append(f"{kind.resource().name} are left out: {refused}")
         there = await list_all(session, pods())
@@ -133,6 +135,12 @@ async def _texts_there(session: KubeClient, settings: Settings) -> Texts | None:
             raise click.ClickException(f"there is no ConfigMap {section.config_map}")
         for one in there:
             folder = f"{namespace}/{one.metadata.name}/" if policies.in_folders else ""
+            found |= _within(folder, files_of(one))
+    tenants = compile_settings(settings.berth).tenants
+    there = [] if tenants is None else await list_all(session, config_maps("", tenants.config_map))
+    for one in there:
+        folder = f"{one.metadata.namespace}/{one.metadata.name}/"
+        if tenants is not None and tenants.of_file(folder):
             found |= _within(folder, files_of(one))
     return found or None
 

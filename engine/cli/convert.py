@@ -67,8 +67,6 @@ def converted(source: Path) -> _Found:
             f"{source}: expected one KubeSchedulerConfiguration of {' or '.join(known)}"
         )
     found = _Found({**of[0], "apiVersion": known[0], "kind": "KubeSchedulerConfiguration"})
-    if found.scheduler.pop("extenders", None):
-        found.lost.append("extenders: they are not called; a policy or a plugin takes their place")
     for profile in found.scheduler.get("profiles") or ():
         _profile(profile, found)
     return found

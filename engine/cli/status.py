@@ -40,13 +40,24 @@ def command(state: str, kubeconfig: str | None, *, as_json: bool) -> None:
     try:
         found = asyncio.run(_ask(state, kubeconfig))
     except (KubeError, ConnectionError) as failed:
-        raise click.ClickException(str(failed)) from failed
+        raise click.ClickException(_refused(state, failed)) from failed
     if as_json:
         click.echo(msgspec.json.format(msgspec.json.encode(found), indent=1))
     else:
         _show(found)
     if any(source.state != "InForce" for source in found.sources):
         sys.exit(1)
+
+
+def _refused(state: str, failed: Exception) -> str:
+    from engine.kube.errors import NotFound
+
+    if not isinstance(failed, NotFound):
+        return str(failed)
+    return (
+        f"There is no ConfigMap {state}-status: a scheduler writes it where its configuration says "
+        f"`policies: state: {state}`. Name the one that yours says; /statusz tells the same."
+    )
 
 
 def _show(found: Status) -> None:

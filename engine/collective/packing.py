@@ -7,21 +7,25 @@ order of preference; then, where rows of few states are left, whatever there is:
     greedy by preference ─▶ greedy, the hardest member first ─▶ the same, the tightest row first
                                                    ─▶ every way, until the budget is used up
 
-Changes nothing but the `Others` that it is given, which it leaves as they were.
+Changes nothing but the `Others` that it is given, which it leaves as they were. All of it is done
+in steps of some hundred microseconds: who asks lets others have their turn between them.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from itertools import groupby
+from operator import itemgetter
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+TRIES: Final = 20_000
+"""Members, alike ones at once, that are placed without a way back; some 50 microseconds each."""
 STEPS: Final = 4_000
-"""Placements of a member that are tried when there is a way back; some 100 microseconds each."""
+"""Placements of a member that are tried when there is a way back; some 200 microseconds each."""
 ASKED: Final = 500
 """Questions to `Others` in all; some 300 microseconds each."""
 MOST_ROWS: Final = 64
@@ -30,6 +34,19 @@ NOWHERE: Final = -1
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Found = TypeVar("Found")
+Steps = Generator[None, None, Found]
+"""What is worked out step by step."""
+
+
+def at_once(steps: Steps[Found]) -> Found:
+    """Returns what the steps come to."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: Found = end.value
+            return found
 
 
 class Others(Protocol):
@@ -69,13 +86,14 @@ class Alike:
 class Budget:
     """What is left of it; shared by the searches of one plan."""
 
+    tries: int = TRIES
     steps: int = STEPS
     asked: int = ASKED
 
     @property
     def spent(self) -> bool:
         """Whether a search ended for want of it."""
-        return self.steps <= 0 or self.asked <= 0
+        return min(self.tries, self.steps, self.asked) <= 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +110,7 @@ def pack(
     wanted: int,
     budget: Budget,
     others: Others | None = None,
-) -> Packing:
+) -> Steps[Packing]:
     """Places at least `wanted` of the members; all of them where a try without a step back can.
 
     Args:
@@ -102,105 +120,144 @@ def pack(
         budget: is used up by it.
         others: what decides beside amounts; None: nothing does.
     """
-    best = Packing()
-    search = _Search(kinds, left, budget, others)
-    hardest = sorted(search.each, key=search.hardness)
-    for order, tight in ((sorted(search.each), False), (hardest, False), (hardest, True)):
-        rows = search.greedy(order, tight=tight)
-        if len(rows) > len(best.rows):
-            best = Packing(rows)
-        if len(rows) == len(order):
-            return Packing(rows, enough=True)
-    if len(best.rows) >= wanted:
-        return Packing(best.rows, enough=True)
-    found = search.every_way(hardest, len(hardest) - wanted)
-    return best if found is None else Packing(found, enough=True)
+    search = Search(kinds, left, np.arange(len(left)), budget, others)
+    found = yield from search.straight(wanted)
+    if found.enough:
+        return found
+    further = yield from search.every_way(wanted)
+    return found if further is None else further
 
 
-class _Search:
+class Search:
+    """One on some rows: `straight` has to end before `every_way` begins."""
+
     def __init__(
-        self, kinds: Sequence[Alike], left: Ints, budget: Budget, others: Others | None
+        self,
+        kinds: Sequence[Alike],
+        left: Ints,
+        rows: NDArray[np.intp],
+        budget: Budget,
+        others: Others | None,
     ) -> None:
+        """`kinds` and `left` are of the rows, which others are asked about by their own numbers."""
         self._kinds = kinds
         self._left = left
+        self._rows = rows
         self._budget = budget
         self._others = others
-        self.each = [(member, kind) for kind, one in enumerate(kinds) for member in one.members]
+        self._each = [(member, kind) for kind, one in enumerate(kinds) for member in one.members]
         self._scale = 1.0 / np.maximum(left.max(axis=0, initial=1), 1)
         self._sizes = [float(one.needs @ self._scale) for one in kinds]
-        self._fitting = [one.open & (left >= one.needs).all(axis=1) for one in kinds]
+        self._fitting: list[Bools] = []
+        self._hardest: Sequence[tuple[int, int]] = ()
 
-    def hardness(self, one: tuple[int, int]) -> tuple[float, int, int, int]:
+    def _hardness(self, one: tuple[int, int]) -> tuple[float, int, int, int]:
         """Large ones first, then those with few rows; alike ones stay together."""
         member, kind = one
         return -self._sizes[kind], int(np.count_nonzero(self._fitting[kind])), kind, member
 
     # ---- without a step back
 
-    def greedy(self, order: Sequence[tuple[int, int]], *, tight: bool) -> dict[int, int]:
-        """Each member goes where it is best, or tightest, as things are; some may go nowhere."""
+    def straight(self, wanted: int) -> Steps[Packing]:
+        """The most that any order of members and rows places, each where it is best or tightest."""
+        for one in self._kinds:
+            self._fitting.append(one.open & (self._left >= one.needs).all(axis=1))
+            yield
+        self._hardest = sorted(self._each, key=self._hardness)
+        best: dict[int, int] = {}
+        for order, tight in (
+            (sorted(self._each), False),
+            (self._hardest, False),
+            (self._hardest, True),
+        ):
+            rows = yield from self._greedy(order, tight=tight)
+            if len(rows) > len(best):
+                best = rows
+            if len(best) == len(order):
+                break
+        return Packing(self._named(best), len(best) >= wanted)
+
+    def _named(self, placed: dict[int, int]) -> dict[int, int]:
+        return {member: int(self._rows[place]) for member, place in placed.items()}
+
+    def _greedy(self, order: Sequence[tuple[int, int]], *, tight: bool) -> Steps[dict[int, int]]:
         left, fitting = self._left.copy(), [mask.copy() for mask in self._fitting]
         slack = left @ self._scale
         placed: dict[int, int] = {}
         full: set[int] = set()
-        for member, number in order:
-            if number in full:
-                continue
-            kind, mask = self._kinds[number], fitting[number]
-            if placed:
-                # Only these rows have less than at the start.
-                touched = np.fromiter(set(placed.values()), np.intp)
-                mask[touched] &= (left[touched] >= kind.needs).all(axis=1)
-            row = self._first(member, mask, kind.keys, slack if tight else None)
-            if row == NOWHERE:
-                if self._others is None:
+        for number, run in groupby(order, key=itemgetter(1)):
+            members = [member for member, _ in run]
+            while members and number not in full and self._budget.tries > 0:
+                self._budget.tries -= 1
+                kind, fits = self._kinds[number], fitting[number]
+                fits &= (left >= kind.needs).all(axis=1)
+                places = self._places(members, number, fits, left, slack if tight else None)
+                if self._others is None and len(places) < len(members):
                     full.add(number)  # and so for all that are like it
-                continue
-            placed[member] = row
-            left[row] -= kind.needs
-            slack[row] = left[row] @ self._scale
-            if self._others is not None:
-                self._others.put(member, row)
+                for member, place in zip(members, places, strict=False):
+                    placed[member] = place
+                    if self._others is not None:
+                        self._others.put(member, int(self._rows[place]))
+                taken = np.bincount(np.array(places, np.intp), minlength=len(left))
+                (some,) = np.nonzero(taken)
+                left[some] -= taken[some, None] * kind.needs
+                slack[some] = left[some] @ self._scale
+                members = members[1:] if self._others is not None else []
+                yield
         if self._others is not None:
             for member in reversed(placed):
                 self._others.take(member)
         return placed
 
-    def _first(
-        self, member: int, mask: Bools, keys: Ints, slack: NDArray[np.float64] | None
-    ) -> int:
-        """The first row that takes the member: the tightest, or else the one it likes best.
+    def _places(
+        self,
+        members: Sequence[int],
+        number: int,
+        fits: Bools,
+        left: Ints,
+        slack: NDArray[np.float64] | None,
+    ) -> list[int]:
+        """Where the first members go that nothing tells apart; one at a time if others are asked.
 
-        A row that does not is no longer in the mask: those that are like it need not ask again.
+        A row that others refuse is no longer in the mask: those like it need not ask again.
         """
-        rows = np.flatnonzero(mask)
+        kind = self._kinds[number]
+        (rows,) = np.nonzero(fits)
         if not len(rows):
-            return NOWHERE
-        if self._others is None and slack is None:
-            return int(rows[keys[rows].argmax()])
-        order = np.argsort(-keys[rows]) if slack is None else np.lexsort((-keys[rows], slack[rows]))
-        for row in rows[order].tolist():
-            if self._others is None or self._asks(member, row):
-                return int(row)
+            return []
+        one = len(members) == 1 or not kind.needs.any()
+        if self._others is None and slack is None and one:
+            return [int(rows[kind.keys[rows].argmax()])] * len(members)
+        keys = -kind.keys[rows]
+        order = keys.argsort(kind="stable") if slack is None else np.lexsort((keys, slack[rows]))
+        rows = rows[order]
+        if self._others is None:
+            asks = kind.needs > 0
+            times = (left[rows][:, asks] // kind.needs[asks]).min(axis=1, initial=len(members))
+            ends = times.cumsum()
+            count = min(len(members), int(ends[-1]))
+            places: list[int] = rows[ends.searchsorted(np.arange(count), side="right")].tolist()
+            return places
+        for place in rows.tolist():
             if self._budget.asked <= 0:
                 break
-            mask[row] = False
-        return NOWHERE
-
-    def _asks(self, member: int, row: int) -> bool:
-        assert self._others is not None
-        self._budget.asked -= 1
-        return self._others.takes(member, row)
+            self._budget.asked -= 1
+            if self._others.takes(members[0], int(self._rows[place])):
+                return [place]
+            fits[place] = False
+        return []
 
     # ---- every way
 
-    def every_way(self, order: Sequence[tuple[int, int]], spare: int) -> dict[int, int] | None:
-        """All ways to leave out at most `spare` members; None: there is none, or no budget."""
+    def every_way(self, wanted: int) -> Steps[Packing | None]:
+        """All ways to leave out those that can be spared; None: there is none, or no budget."""
+        spare = len(self._hardest) - wanted
         rows = np.flatnonzero(np.any(self._fitting, axis=0))
-        if not 0 < len(rows) <= MOST_ROWS or spare < 0:
+        if not 0 < len(rows) <= MOST_ROWS or spare < 0 or self._budget.spent:
             return None
-        ways = _Ways(self._kinds, self._left[rows], rows, self._budget, self._others)
-        return ways.found(order, spare)
+        ways = _Ways(self._kinds, self._left, rows, self._rows, self._budget, self._others)
+        found = yield from ways.found(self._hardest, spare)
+        return None if found is None else Packing(found, enough=True)
 
 
 class _Ways:
@@ -211,20 +268,23 @@ class _Ways:
         kinds: Sequence[Alike],
         left: Ints,
         rows: NDArray[np.intp],
+        names: NDArray[np.intp],
         budget: Budget,
         others: Others | None,
     ) -> None:
         self._budget = budget
         self._others = others
-        self._rows: list[int] = rows.tolist()
-        self._left: list[tuple[int, ...]] = [tuple(one) for one in left.tolist()]
-        self._scale: list[float] = (1.0 / np.maximum(left.max(axis=0), 1)).tolist()
-        self._needs: list[tuple[int, ...]] = [tuple(one.needs.tolist()) for one in kinds]
+        self._rows: list[int] = names[rows].tolist()
+        self._had = left[rows]
+        self._left: list[tuple[int, ...]] = [tuple(one) for one in self._had.tolist()]
+        self._scale: list[float] = (1.0 / np.maximum(self._had.max(axis=0), 1)).tolist()
+        self._needed = np.stack([one.needs for one in kinds])
+        self._needs: list[tuple[int, ...]] = [tuple(one) for one in self._needed.tolist()]
         self._keys = [one.keys[rows].tolist() for one in kinds]
         # Rows open to the same members are told apart by what they have left, and nothing else
         # but who is asked beside that.
-        opens = zip(*[one.open[rows].tolist() for one in kinds], strict=True)
-        self._open = list(opens)
+        self._opened = np.stack([one.open[rows] for one in kinds])
+        self._open = [tuple(one) for one in self._opened.T.tolist()]
         self._sign = [
             (0 if others is None else number, one) for number, one in enumerate(self._open)
         ]
@@ -232,56 +292,54 @@ class _Ways:
         self._placed: dict[int, int] = {}
         self._order: Sequence[tuple[int, int]] = ()
 
-    def found(self, order: Sequence[tuple[int, int]], spare: int) -> dict[int, int] | None:
+    def found(self, order: Sequence[tuple[int, int]], spare: int) -> Steps[dict[int, int] | None]:
         """The first way that works with the members in this order, alike ones together."""
         self._order = order
-        return dict(self._placed) if self._from(0, spare) else None
+        there = yield from self._from(0, spare)
+        return dict(self._placed) if there else None
 
-    def _from(self, at: int, spare: int) -> bool:
+    def _from(self, at: int, spare: int) -> Steps[bool]:
         if at == len(self._order):
             return True
         state: tuple[object, ...] = ()
         if self._others is None:
-            state = at, spare, *sorted(zip(self._sign, self._left, strict=True))
+            each = sorted(zip(self._sign, self._left, strict=True))
+            state = at, spare, *each
             if state in self._hopeless:
                 return False
-        if self._possible(at, spare) and self._further(at, spare):
+        if self._possible(at, spare) and (yield from self._further(at, spare)):
             return True
         if state and not self._budget.spent:
             self._hopeless.add(state)
         return False
 
-    def _further(self, at: int, spare: int) -> bool:
+    def _further(self, at: int, spare: int) -> Steps[bool]:
         member, kind = self._order[at]
         for place in self._places(member, kind):
             if self._budget.spent:
                 return False
-            if self._try(at, place, spare):
+            if (yield from self._try(at, place, spare)):
                 return True
         # Left out: those that are like it would fare no better.
         after = at + 1
         while after < len(self._order) and self._order[after][1] == kind:
             after += 1
-        return after - at <= spare and self._from(after, spare - (after - at))
+        if after - at > spare:
+            return False
+        return (yield from self._from(after, spare - (after - at)))
 
     def _possible(self, at: int, spare: int) -> bool:
         """Whether what is left is enough for each kind alone, and without spares for all."""
-        counts = Counter(kind for _, kind in self._order[at:])
-        if not spare:
-            needed = map(
-                sum, zip(*[_of(self._needs[k], n) for k, n in counts.items()], strict=True)
-            )
-            had = map(sum, zip(*self._left, strict=True))
-            if any(need > have for need, have in zip(needed, had, strict=True)):
-                return False
-        missing = 0
-        for kind, count in counts.items():
-            needs, room = self._needs[kind], 0
-            for left, open_ in zip(self._left, self._open, strict=True):
-                if open_[kind]:
-                    room += _times(left, needs, count)
-            missing += max(0, count - room)
-        return missing <= spare
+        kinds, counts = np.unique([kind for _, kind in self._order[at:]], return_counts=True)
+        needs = self._needed[kinds]
+        if not spare and (counts @ needs > self._had.sum(axis=0)).any():
+            return False
+        times = self._opened[kinds] * counts[:, None]
+        for need, had in zip(needs.T, self._had.T, strict=True):
+            asks = need > 0
+            times[asks] = np.minimum(times[asks], had // need[asks, None])
+        missing = np.maximum(counts - times.sum(axis=1), 0).sum()
+        return bool(missing <= spare)
 
     def _places(self, member: int, kind: int) -> Iterator[int]:
         """The places that take the member, the tightest first, one of each state."""
@@ -304,35 +362,26 @@ class _Ways:
             if self._others.takes(member, self._rows[place]):
                 yield place
 
-    def _try(self, at: int, place: int, spare: int) -> bool:
+    def _try(self, at: int, place: int, spare: int) -> Steps[bool]:
         member, kind = self._order[at]
         self._budget.steps -= 1
         before, row = self._left[place], self._rows[place]
         self._left[place] = tuple(
             have - need for have, need in zip(before, self._needs[kind], strict=True)
         )
+        self._had[place] = self._left[place]
         self._placed[member] = row
         if self._others is not None:
             self._others.put(member, row)
-        there = self._from(at + 1, spare)
+        yield
+        there = yield from self._from(at + 1, spare)
         if self._others is not None:
             self._others.take(member)
-        self._left[place] = before
+        self._left[place] = self._had[place] = before
         if not there:
             del self._placed[member]
         return there
 
 
-def _of(needs: tuple[int, ...], count: int) -> tuple[int, ...]:
-    return tuple(need * count for need in needs)
-
-
 def _covers(left: tuple[int, ...], needs: tuple[int, ...]) -> bool:
     return all(have >= need for have, need in zip(left, needs, strict=True))
-
-
-def _times(left: tuple[int, ...], needs: tuple[int, ...], most: int) -> int:
-    """How many fit, up to `most`."""
-    return min(
-        [have // need for have, need in zip(left, needs, strict=True) if need > 0], default=most
-    )

@@ -416,10 +416,11 @@ def starts_of(pods: PodColumns, rows: NDArray[np.intp]) -> NDArray[np.float64]:
 
 def starts(pods: PodColumns) -> NDArray[np.float64]:
     """(P,) `starts_of`."""
-    return pods.number("start", _start)
+    return pods.number("start", started_at)
 
 
-def _start(pod: PodInfo) -> float:
+def started_at(pod: PodInfo) -> float:
+    """When it started, in seconds since the epoch; NaN: not yet."""
     text = pod.pod.status.start_time
     return np.nan if text is None else _seconds(text)
 

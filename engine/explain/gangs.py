@@ -13,6 +13,7 @@ import numpy as np
 
 from engine.cache import Cache
 from engine.collective.gangs import why_stopped, why_unfit
+from engine.collective.packing import at_once
 from engine.framework.gang import Membership
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import Framework
@@ -95,8 +96,10 @@ def start_of(
         nonlocal most
         rehearsal = Rehearsal(group.pods, cache, newest, lambda _: framework)
         domains = None if column is None else (column, homes)
-        found = plan(group.pods, group.wanted, newest(), rehearsal, lambda _: framework, domains)
-        most = max(most, group.reserved + found.most)
+        found = at_once(
+            plan(group.pods, group.wanted, newest, rehearsal, lambda _: framework, domains)
+        )
+        most = max(most, group.reserved + len(found.rows))
         return found.enough and 0 in found.rows
 
     rows: set[int] = set()

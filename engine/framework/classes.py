@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
 from engine.framework.asking import Asking
-from engine.framework.interface import UNSHARED, Points, Version
+from engine.framework.interface import SILENT, UNSHARED, Points, Version
 from engine.framework.podclass import PodClass
 from engine.framework.podinfo import PodInfo
 from engine.framework.sharing import Sharing
@@ -97,13 +97,8 @@ class Classes:
         Raises:
             PluginError: a plugin raised.
         """
-        stamp: tuple[Hashable, ...] = ()
-        for plugin, version in self._versions:
-            try:
-                stamp = (*stamp, version(snapshot))
-            except Exception as cause:
-                raise self._asking.fault(plugin, "PreFilter", cause) from cause
-        kept = pod.keys.get(_KEPT)
+        stamp = self._stamp(snapshot) if self._versions else ()
+        kept = None if pod.memo is None else pod.memo.get(_KEPT)
         if type(kept) is _Kept and kept.name.owner is self._owner and kept.stamp == stamp:
             return kept.name
         key = self.key(pod, snapshot)
@@ -111,10 +106,20 @@ class Classes:
             return None
         found = self._names.get(key)
         if found is None:
-            found = self._names[key] = ClassName(key, self._owner, turn_of(self._seed, key))
+            said = tuple([part for part in key if part is not SILENT])
+            found = self._names[key] = ClassName(key, self._owner, turn_of(self._seed, said))
         if self._keep_names:
             pod.keys[_KEPT] = _Kept(found, stamp)
         return found
+
+    def _stamp(self, snapshot: Snapshot) -> tuple[Hashable, ...]:
+        stamp: list[Hashable] = []
+        for plugin, version in self._versions:
+            try:
+                stamp.append(version(snapshot))
+            except Exception as cause:
+                raise self._asking.fault(plugin, "PreFilter", cause) from cause
+        return tuple(stamp)
 
     def of(self, pod: PodInfo, snapshot: Snapshot) -> PodClass:
         """The pod's class; a new one has to be filled.
@@ -124,7 +129,7 @@ class Classes:
         """
         name = self.name(pod, snapshot)
         if name is None or not self._most_bytes:
-            return PodClass(turn_of(self._seed, None if name is None else name.key))
+            return PodClass(turn_of(self._seed, None) if name is None else name.turn)
         self._uses += 1
         found = self._classes.get(name)
         if found is None:

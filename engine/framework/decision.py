@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.framework.effects import Evict
+from engine.framework.opinion import Opinion
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, Snapshot
 from engine.framework.status import Code, Status
@@ -121,13 +123,27 @@ class Rejections:
         return FitError(self.nodes, reasons, plugins=frozenset(plugins))
 
 
+class Choices(Protocol):
+    """The nodes among which a way to make room was chosen; good for as long as the snapshot is."""
+
+    def victims(self) -> Mapping[str, tuple[Sequence[PodInfo], int]]:
+        """Node -> who would have to go, and how many of them a disruption budget protects."""
+        ...
+
+    def among(self, agreed: Mapping[str, Collection[str]]) -> PostFilterResult:
+        """The choice where somebody else left these nodes, with these victims by UID."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
     """What is to be done so that a pod fits that fits nowhere now.
 
     A success ends the question; `nominated` is the node that will have room once `evictions` are
     carried out, None to leave the pod's nomination as it is, "" to take it back. `message` is added
-    to what the pod is told. `clears` are pods that lose their own nomination.
+    to what the pod is told. `clears` are pods that lose their own nomination. Of the evictions
+    `violations` break a budget; `ranks` gives keys of what they come to (`victims.*`), the less the
+    better: None for the order of kube-scheduler.
     """
 
     status: Status
@@ -135,6 +151,10 @@ class PostFilterResult:
     evictions: tuple[Evict, ...] = ()
     clears: tuple[PodInfo, ...] = ()
     message: str = ""
+    violations: int = 0
+    ranks: Callable[[Mapping[str, float]], tuple[float, ...]] | None = None
+    choices: Choices | None = field(default=None, compare=False, repr=False)
+    """The others that there were, if somebody can tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +176,7 @@ class Details:
     rejected: Mapping[str, int] | None = None
 
 
-@dataclass(slots=True, eq=False)
-class Decision:
+class Decision(msgspec.Struct, eq=False):
     """The outcome of one cycle.
 
     Exactly one of `node`, `fit_error` and `error` is set. `generation` and `bundle` name the state
@@ -179,6 +198,8 @@ class Decision:
     rescue: PostFilterResult | None = None
     """What is to be done so that it fits, if somebody was asked."""
     error: Status | None = None
+    opinion: Opinion | None = None
+    """What extenders said of the pod, if any was asked."""
     work_out: Callable[[], Details] | None = None
     known: Details | None = None
     said: tuple[str, ...] = ()
@@ -224,8 +245,7 @@ class Decision:
         return self.details.rejected or {}
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(msgspec.Struct, frozen=True, eq=False):
     """A decision as it was made, for whoever watches: the demo, a recorder, an explanation.
 
     `seconds` is what the cycle took. The snapshot is borrowed: good only while the observer runs.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.framework.asking import Asking, Filtering, PluginError, Scoring, by_top, count_of
-from engine.framework.derived import Changes, concerned
+from engine.framework.derived import concerned
 from engine.framework.grouped import GroupedChoice
 from engine.framework.interface import MAX_SCORE, Normalization, Scope, Scores
 from engine.framework.podclass import (
@@ -32,7 +32,7 @@ from engine.framework.sharing import Shared, Sharing
 from engine.framework.snapshot import BoolColumn, Cause, IntColumn, Rows, Snapshot
 from engine.framework.ties import Ties
 
-_FEW_ROWS: Final = 24
+_FEW_ROWS: Final = 16
 _ANY: Final = int(Cause.ANY)
 _TO_HIGHEST: Final = (1 << 63) - 1
 _ONE_ZERO: Final = np.zeros(1)
@@ -64,9 +64,13 @@ class Filling:
             self._fill(known, pod, snapshot)
             return
         if place.generation != snapshot.generation:
+            before, row, causes = snapshot.last
             try:
-                changes = place.read(snapshot)
-                if changes is not None and self._replayed(known, pod, snapshot, changes):
+                if before == place.generation:
+                    place.generation = snapshot.generation
+                    if self._replayed(known, pod, snapshot, (row,), causes):
+                        return
+                elif self._caught_up(known, pod, snapshot):
                     return
             except BaseException:
                 place.forget()
@@ -86,17 +90,25 @@ class Filling:
 
     # ---- rows that changed -------------------------------------------------------------------
 
-    def _replayed(
-        self, known: PodClass, pod: PodInfo, snapshot: Snapshot, changes: Changes
-    ) -> bool:
-        """Asks again about the rows that changed; false if all have to be asked."""
+    def _caught_up(self, known: PodClass, pod: PodInfo, snapshot: Snapshot) -> bool:
+        changes = known.place.read(snapshot)
+        if changes is None:
+            return False
         rows, causes = changes
-        if len(rows) == 1:
-            union = causes.item(0)
-        else:
-            union = int(np.bitwise_or.reduce(causes))
-            if union & ~known.causes:
-                rows = concerned(changes, known.causes)
+        union = int(np.bitwise_or.reduce(causes))
+        if union & ~known.causes:
+            rows = concerned(changes, known.causes)
+        return self._replayed(known, pod, snapshot, rows, union)
+
+    def _replayed(
+        self,
+        known: PodClass,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        rows: NDArray[np.intp] | tuple[int, ...],
+        union: int,
+    ) -> bool:
+        """Asks again about rows that changed for these causes; false if all have to be asked."""
         if union & known.touched:
             return False
         of_shared = union & known.shared_causes or union == _ANY
@@ -108,8 +120,8 @@ class Filling:
             return False
         known.unfit = None
         try:
-            if len(rows) == 1:
-                return self._update_row(known, pod, snapshot, rows.item(0))
+            if isinstance(rows, tuple):
+                return self._update_row(known, pod, snapshot, rows[0])
             if len(rows) <= _FEW_ROWS:
                 each = [self._update_row(known, pod, snapshot, r) for r in rows.tolist()]
                 return all(each)
@@ -138,17 +150,17 @@ class Filling:
         self, known: PodClass, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp]
     ) -> bool:
         before = known.column[rows]
-        passed = self._passed(known, pod, snapshot, rows)
-        totals = self._totals(known, pod, snapshot, rows, passed)
+        passed, at_once = self._passed(known, pod, snapshot, rows)
+        totals = self._totals(known, pod, snapshot, rows, passed, at_once)
         places = self._ties.of(snapshot)[rows]
         after = np.empty(len(rows), np.int64)
         _keys(known, totals, places, places, out=after)
-        after[~passed] = NOWHERE
+        np.putmask(after, np.logical_not(passed, out=passed), NOWHERE)
         known.column[rows] = after
         if known.grouped is not None:
             known.grouped.touched += rows.tolist()
-        moved = (before < 0) != (after < 0)
-        if not moved.any():
+        moved = (before ^ after) < 0
+        if not np.logical_or.reduce(moved):
             return True
         if known.grouped is not None:
             known.grouped.flipped += rows[moved].tolist()
@@ -202,16 +214,18 @@ class Filling:
         known.place.forget()
         known.row = known.bad = known.unfit = None
         known.scorers, known.wide_scorers, known.lookups, known.uniform = [], [], [], []
+        known.joint, known.joint_filters, known.joint_scorers = None, [], []
         self._ask_filters(known, pod, snapshot)
         scorings = self._ask_scorers(known, pod, snapshot)
         size = snapshot.nodes.size
         # Only rows that a PreFilter leaves are asked about.
         rows: Rows = slice(0, size) if known.allowed is None else known.allowed
-        passed = self._passed(known, pod, snapshot, rows)
+        scorings = self._join(known, pod, scorings)
+        passed, at_once = self._passed(known, pod, snapshot, rows)
         known.feasible = int(np.count_nonzero(passed))
         self._place_scorers(known, scorings, pod, snapshot, rows, passed)
         try:
-            totals = self._totals(known, pod, snapshot, rows, passed)
+            totals = self._totals(known, pod, snapshot, rows, passed, at_once)
         except OutOfRange as fault:
             known.bad = self._asking.out_of_range(str(fault))
             totals = np.zeros(len(passed))
@@ -221,6 +235,7 @@ class Filling:
         for shared in known.shared():
             known.shared_causes |= shared.causes
         known.causes = _causes(known)
+        known.wide = bool(known.terms.wide or known.wide_scorers)
         known.place.layout, known.place.generation = snapshot.layout, snapshot.generation
 
     def _write(
@@ -283,6 +298,27 @@ class Filling:
                 )
         return found
 
+    def _join(self, known: PodClass, pod: PodInfo, scorings: list[Scoring]) -> list[Scoring]:
+        """Finds what stands for some of them; returns the others."""
+        known.filters = by_row = known.terms.by_row
+        for filtering in by_row:
+            join = filtering.points.joint
+            if join is None or filtering.shared is not None:
+                continue
+            scorers = {
+                one.name: (one.weight, one.result.state)
+                for one in scorings
+                if one.shared is None and _is_plain(one)
+            }
+            joint = self._asking.guard(filtering.name, "Filter", join, pod, scorers)
+            if joint is not None:
+                known.joint, mine = joint, joint.scorers
+                known.joint_filters = [filtering]
+                known.filters = [one for one in by_row if one is not filtering]
+                known.joint_scorers = [one for one in scorings if one.name in mine]
+                return [one for one in scorings if one.name not in mine]
+        return scorings
+
     def _refresh_mask(
         self, shared: Shared, of: Filtering, pod: PodInfo, snapshot: Snapshot
     ) -> bool:
@@ -320,7 +356,7 @@ class Filling:
         for scoring in scorings:
             result = scoring.result
             by_row = result.scope is Scope.ROW
-            if by_row and result.normalization is Normalization.NONE:
+            if _is_plain(scoring):
                 known.scorers.append(scoring)
                 continue
             if scoring.shared is not None and scoring.shared.uniform:
@@ -402,11 +438,25 @@ class Filling:
 
     # ---- masks and totals --------------------------------------------------------------------
 
-    def _passed(self, known: PodClass, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> BoolColumn:
-        """Which of the rows hold a node that no filter by row rejects."""
-        present = snapshot.nodes.present
-        passed = present.copy() if isinstance(rows, slice) else present[rows]
-        for filtering in known.terms.by_row:
+    def _passed(
+        self, known: PodClass, pod: PodInfo, snapshot: Snapshot, rows: Rows
+    ) -> tuple[BoolColumn, Scores | None]:
+        """Which of the rows hold a node that no filter by row rejects, and the joint's totals.
+
+        Both are borrowed. Without totals all have to be asked alone.
+        """
+        present = snapshot.nodes.present[rows]
+        joint, filters = known.joint, known.filters
+        at_once = None
+        if joint is not None:
+            name = known.joint_filters[0].name
+            at_once = self._asking.guard(name, "Filter", joint.totals, snapshot, rows)
+        if at_once is None:
+            passed, totals, filters = present.copy(), None, known.terms.by_row
+        else:
+            passed, totals = at_once
+            passed &= present
+        for filtering in filters:
             shared = filtering.shared
             if shared is None:
                 own = self._asking.mask(filtering, pod, snapshot, rows)
@@ -414,23 +464,34 @@ class Filling:
                     passed &= own
             elif not shared.uniform:
                 passed &= shared.column[rows]
-        return passed
+        return passed, totals
 
     def _totals(
-        self, known: PodClass, pod: PodInfo, snapshot: Snapshot, rows: Rows, passed: BoolColumn
+        self,
+        known: PodClass,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        rows: Rows,
+        passed: BoolColumn,
+        at_once: Scores | None,
     ) -> Scores:
         """What the baked scores of the rows add up to, in the order of `row_of`. Borrowed.
+
+        `at_once` is what the joint's part of them does.
 
         Raises:
             OutOfRange: a score of a row that passes is not in 0..100.
         """
-        count = len(passed)
-        if len(self._floats) < count:
-            self._floats = np.empty(count)
-        totals = self._floats[:count]
+        totals, scorers = at_once, known.scorers
+        first = totals is None
+        if totals is None:
+            count = len(passed)
+            if len(self._floats) < count:
+                self._floats = np.empty(count)
+            totals = self._floats[:count]
+            scorers = [*known.joint_scorers, *known.scorers]
         parts = [(one.weight, one.column[rows]) for one in known.lookups]
-        first = True
-        for scoring in known.scorers:
+        for scoring in scorers:
             raw = self._baked(scoring, pod, snapshot, rows, passed)
             if raw is None:
                 continue
@@ -488,8 +549,12 @@ def _keys(
     known: PodClass, totals: Scores, places: IntColumn, buffer: IntColumn, *, out: IntColumn
 ) -> None:
     """The keys of totals; `places` are those of the same rows, `buffer` may be the same array."""
-    with np.errstate(invalid="ignore"):  # rows without a node may have scores that are no numbers
-        np.multiply(totals, UNIT if known.whole else FRACTION, out=out, casting="unsafe")
+    unit = UNIT if known.whole else FRACTION
+    if known.scorers or known.lookups:  # rows without a node may have scores that are no numbers
+        with np.errstate(invalid="ignore"):
+            np.multiply(totals, unit, out=out, casting="unsafe")
+    else:
+        np.multiply(totals, unit, out=out, casting="unsafe")
     if not known.whole:
         np.left_shift(out, TIE_BITS, out=out)
     np.bitwise_xor(places, known.offset, out=buffer)
@@ -510,6 +575,12 @@ def _grouped(known: PodClass) -> GroupedChoice | None:
     if not wide or len(all_filters) + len(all_scorers) < wide:
         return None
     return GroupedChoice(all_filters, all_scorers)
+
+
+def _is_plain(scoring: Scoring) -> bool:
+    """Whether it scores rows, whichever are feasible."""
+    result = scoring.result
+    return result.scope is Scope.ROW and result.normalization is Normalization.NONE
 
 
 def _causes(known: PodClass) -> int:

@@ -12,7 +12,7 @@ What a plugin answers for a class, and what its answer depends on, comes back fr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Protocol
@@ -283,6 +283,26 @@ WhatIf = Callable[[PodInfo, Snapshot], Trial]
 """Begins a trial. Nothing is kept of it."""
 
 
+class Joint(Protocol):
+    """What a filter by row and scores by row say to one class, in one pass, as each says alone."""
+
+    @property
+    def scorers(self) -> Collection[str]:
+        """Whose scores it stands for."""
+        ...
+
+    def totals(self, snapshot: Snapshot, rows: Rows) -> tuple[BoolColumn, Scores] | None:
+        """Which of the rows pass, and what their scores, weighed, add up to; None: ask each alone.
+
+        Borrowed until the next call, and may be written to.
+        """
+        ...
+
+    def row(self, snapshot: Snapshot) -> Callable[[int], float | None]:
+        """Makes the same of single rows, below zero where it does not pass; see `filter_row`."""
+        ...
+
+
 class _Unshared:
     """The type of `UNSHARED`."""
 
@@ -291,6 +311,16 @@ class _Unshared:
 
 
 UNSHARED: Final = _Unshared()
+
+
+class _Silent:
+    """The type of `SILENT`."""
+
+    def __repr__(self) -> str:
+        return "SILENT"
+
+
+SILENT: Final = _Silent()
 """As a class key: no other pod is like this one, so nothing is kept for it."""
 
 
@@ -372,7 +402,8 @@ class Points:
         kin: of a pod that is in a gang, what the other members share with it, None otherwise.
         gang: the gang of a pod, None if it is in none.
         class_key: what filter and score read of the pod. Made of texts, numbers, bytes, tuples and
-            frozensets, or `UNSHARED`.
+            frozensets, or `UNSHARED`. `SILENT` of a plugin that has no say about the pod: among
+            equal nodes the choice is then the same as without it.
         key_version: what else `class_key` depends on, if it is cheap to tell.
         key_moves: `class_key` looks at more than that, so it is asked in every cycle; otherwise
             once a pod.
@@ -396,6 +427,7 @@ class Points:
             it; of two pods equal but for name and requests both do, or neither. Without it, all
             may.
         rooms: what the filter comes to if it is nothing but a look at amounts of the row.
+        joint: what stands for the filter and some of these scores, each with weight and state.
         post_filter: asked in order when no node is feasible, until one succeeds, or says that
             nothing helps (unresolvable).
         rescue_key: what `post_filter` reads of the pod, but its class, priority and preemption
@@ -441,6 +473,7 @@ class Points:
     what_if: Callable[[PodInfo, Snapshot], PreFilterResult] | None = None
     concerns: Callable[[State, PodInfo, PodInfo, Snapshot], bool] | None = None
     rooms: Callable[[PodInfo, Snapshot], Sequence[Room]] | None = None
+    joint: Callable[[PodInfo, Mapping[str, tuple[float, State]]], Joint | None] | None = None
     post_filter: Callable[[PodInfo, Snapshot, Rejections, WhatIf], PostFilterResult] | None = None
     rescue_key: Callable[[PodInfo], Hashable] | None = None
     reserve: Callable[[PodInfo, Snapshot, int], Reserved] | None = None

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from engine.framework.asking import Filtering, Scoring, Terms
 from engine.framework.decision import Rejections
 from engine.framework.derived import Place
-from engine.framework.interface import MAX_SCORE, Scores
+from engine.framework.interface import MAX_SCORE, Joint, Scores
 from engine.framework.podinfo import PodInfo
 from engine.framework.sharing import Shared
 from engine.framework.snapshot import IntColumn, Snapshot
@@ -93,7 +93,11 @@ class PodClass:
         "cells",
         "column",
         "feasible",
+        "filters",
         "grouped",
+        "joint",
+        "joint_filters",
+        "joint_scorers",
         "lookups",
         "offset",
         "place",
@@ -109,6 +113,7 @@ class PodClass:
         "uniform",
         "used",
         "whole",
+        "wide",
         "wide_scorers",
     )
 
@@ -122,8 +127,16 @@ class PodClass:
         self.terms = Terms()
         self.allowed: NDArray[np.intp] | None = None
         """The only rows worth asking about."""
+        self.joint: Joint | None = None
+        """What stands for some of the filters and scores by row."""
+        self.joint_filters: list[Filtering] = []
+        self.joint_scorers: list[Scoring] = []
+        self.filters: list[Filtering] = []
+        """The other filters by row."""
         self.scorers: list[Scoring] = []
         self.wide_scorers: list[Scoring] = []
+        self.wide = False
+        """Whether anybody looks further than a row in every cycle."""
         self.grouped: GroupedChoice | None = None
         """How to choose, if all that is wide is answered by groups."""
         self.lookups: list[Lookup] = []
@@ -152,7 +165,8 @@ class PodClass:
 
     def baked(self) -> list[Scoring]:
         """The scores that are in the keys."""
-        return [*self.scorers, *self.uniform, *(lookup.scoring for lookup in self.lookups)]
+        scorers = [*self.joint_scorers, *self.scorers]
+        return [*scorers, *self.uniform, *(lookup.scoring for lookup in self.lookups)]
 
     def shared(self) -> list[Shared]:
         """What it keeps together with other classes."""
@@ -174,34 +188,30 @@ def row_of(
 
     It is good while `layout`, what is shared and the look-ups stay.
     """
-    filters = known.terms.by_row
-    masks = [snapshot.nodes.present.data]
-    masks += [f.shared.cells for f in filters if f.shared and not f.shared.uniform]
-    checks = [_check(f, pod, snapshot) for f in filters if f.shared is None]
+    masks = _masks(known, snapshot)
+    checks = [_check(f, pod, snapshot) for f in known.filters if f.shared is None]
     scores = [
-        (_plain(s.weight), _score(s, pod, snapshot))
-        for s in known.scorers
-        if s.shared is None or not s.shared.uniform
+        _weighed(s, pod, snapshot) for s in known.scorers if not (s.shared and s.shared.uniform)
     ]
     lookups = [(one.weight, one.cells) for one in known.lookups]
-    allowed = None if known.allowed is None else frozenset(known.allowed.tolist())
     turn, places = known.offset, ties.data
+    apart = _apart(known, pod, snapshot)
+    at_once = apart if known.joint is None else known.joint.row(snapshot)
 
     def row(r: int) -> int:
         for mask in masks:
             if not mask[r]:
                 return NOWHERE
-        if allowed is not None and r not in allowed:
+        total = at_once(r)
+        if total is None:
+            total = apart(r)
+        if total < 0:
             return NOWHERE
         for check in checks:
             if not check(r):
                 return NOWHERE
-        total: float = 0
         for weight, score in scores:
-            one = score(r)
-            if not 0 <= one <= MAX_SCORE:
-                raise OutOfRange
-            total += weight * one
+            total += weight * _inside(score(r))
         for weight, cells in lookups:
             total += weight * cells[r]
         return (int(total * FRACTION) << TIE_BITS) | (places[r] ^ turn)
@@ -212,16 +222,49 @@ def row_of(
 def total_of(known: PodClass, pod: PodInfo, snapshot: Snapshot, row: int) -> float:
     """The exact total score of a feasible row."""
     total = known.base
-    for scoring in known.scorers:
+    for scoring in (*known.joint_scorers, *known.scorers):
         total += scoring.weight * _score(scoring, pod, snapshot)(row)
     for lookup in known.lookups:
         total += lookup.weight * lookup.cells[row]
     return total
 
 
-def _plain(weight: float) -> float:
-    """As a whole number if it is one: sums of these are quicker."""
-    return int(weight) if weight == int(weight) else weight
+def _masks(known: PodClass, snapshot: Snapshot) -> list[memoryview[Any]]:
+    """What a row must have True in."""
+    masks = [snapshot.nodes.present.data]
+    masks += [f.shared.cells for f in known.filters if f.shared and not f.shared.uniform]
+    if known.allowed is not None:
+        allowed = np.zeros(snapshot.nodes.size, np.bool_)
+        allowed[known.allowed] = True
+        masks.append(allowed.data)
+    return masks
+
+
+def _apart(known: PodClass, pod: PodInfo, snapshot: Snapshot) -> Callable[[int], float]:
+    """What the joint stands for, each asked alone: below zero where one does not pass."""
+    checks = [_check(one, pod, snapshot) for one in known.joint_filters]
+    scores = [_weighed(one, pod, snapshot) for one in known.joint_scorers]
+
+    def total(row: int) -> float:
+        if not all(check(row) for check in checks):
+            return -1
+        return sum(weight * _inside(score(row)) for weight, score in scores)
+
+    return total
+
+
+def _weighed(
+    scoring: Scoring, pod: PodInfo, snapshot: Snapshot
+) -> tuple[float, Callable[[int], float]]:
+    """The weight, as a whole number if it is one: sums of these are quicker."""
+    weight = scoring.weight
+    return int(weight) if weight == int(weight) else weight, _score(scoring, pod, snapshot)
+
+
+def _inside(score: float) -> float:
+    if not 0 <= score <= MAX_SCORE:
+        raise OutOfRange
+    return score
 
 
 def _check(filtering: Filtering, pod: PodInfo, snapshot: Snapshot) -> Callable[[int], bool]:

@@ -184,10 +184,6 @@ class PodInfo(msgspec.Struct, eq=False, gc=False):
         """True once deletion was asked for."""
         return self.pod.metadata.deletion_timestamp is not None
 
-    def assumed(self, at: float) -> PodInfo:
-        """The same pod as one that got its node then."""
-        return PodInfo(self.pod, self.readings, at)
-
     def carrying(self, pod: Pod) -> PodInfo:
         """The same with another object, whose requests are the same."""
         return PodInfo(pod, self.readings, self.assumed_at)

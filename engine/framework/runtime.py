@@ -25,13 +25,10 @@ from engine.framework.filling import Filling
 from engine.framework.gang import Membership
 from engine.framework.interface import MAX_SCORE, UNSHARED, Points, Scores
 from engine.framework.podclass import (
-    FRACTION,
     NOWHERE,
-    TIE_BITS,
     UNIT,
     PodClass,
     steps_of,
-    total_of,
 )
 from engine.framework.podinfo import PodInfo
 from engine.framework.profile import Profile
@@ -94,6 +91,8 @@ class Framework:
         self._post_filters = [(n, p.post_filter) for n, p in at("postFilter") if p.post_filter]
         self._rescue_keys = [p.rescue_key for _, p in plugins if p.rescue_key]
         self._actors = Actors(plugins)
+        self.wants_scores = self._actors.read_scores
+        """Whether somebody reads the scores of the chosen node, even where it is the only one."""
         self.filters = tuple([one for one in at("filter") if one[1].filter or one[1].pre_filter])
         asked = [
             (*one, weight_of[one[0]]) for one in at("score") if one[1].score or one[1].pre_score
@@ -228,13 +227,6 @@ class Framework:
             PluginError: a plugin raised.
         """
         return self._classes.name(pod, snapshot)
-
-    def total(self, known: PodClass, pod: PodInfo, snapshot: Snapshot, row: int) -> float:
-        """The total score of a feasible row, without what is asked in every cycle."""
-        if known.whole:
-            key: int = known.cells[row]
-            return (key >> TIE_BITS) / FRACTION + known.base
-        return total_of(known, pod, snapshot, row)
 
     # ---- choosing ----------------------------------------------------------------------------
 
@@ -400,11 +392,6 @@ class Framework:
             return self._actors.have_a_say(pod)
         except Exception:  # noqa: BLE001 - who cannot say is asked in full, and guarded then
             return True
-
-    @property
-    def wants_scores(self) -> bool:
-        """Whether somebody reads the scores of the chosen node, even where it is the only one."""
-        return self._actors.read_scores
 
     def reserve(self, pod: PodInfo, snapshot: Snapshot, node: str) -> Leave:
         """Whether the pod, which the snapshot has on the node, may be bound there; no raising."""

@@ -501,8 +501,8 @@ class Snapshot(Protocol):
         """
         ...
 
-    def objects_version(self, kind: str) -> int:
-        """Counts changes of the objects of a kind."""
+    def objects_version(self, *kinds: str) -> int:
+        """Counts changes of the objects of these kinds."""
         ...
 
     def objects_changed(self, kind: str, version: int) -> Sequence[str] | None:
@@ -522,6 +522,11 @@ class Snapshot(Protocol):
     @property
     def topology(self) -> Topology:
         """How many pods of a kind are where."""
+        ...
+
+    @property
+    def last(self) -> tuple[int, int, int]:
+        """The generation before the last change, its row, and why (`Cause`)."""
         ...
 
     def changed_since(self, generation: int) -> NDArray[np.intp] | None:

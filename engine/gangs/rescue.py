@@ -1,21 +1,38 @@
 """Who would have to go so that a gang can start: nobody is evicted for members that start nothing.
 
 Each member that fits nowhere is asked about as any pod is, with the victims of those before it
-gone and those before it in their place. Whatever is tried is taken back before this returns.
+gone and those before it in their place. With `within`, members have the nodes of one domain only:
+domains are emptied in thought one after the other, and that is chosen whose victims cost least by
+the keys of the rule that evicts. Whatever is tried is taken back before this returns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
-from engine.cache import Cache
-from engine.choice import Chosen
-from engine.framework.decision import PostFilterResult
-from engine.framework.podinfo import PodInfo
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.basis import Basis
+from engine.choice import Chosen, Refused
+from engine.collective.packing import Steps
+from engine.collective.victims import started_at
+from engine.framework.decision import PostFilterResult, Rejections
+from engine.framework.runtime import PluginError, Unfit
+from engine.framework.status import unschedulable
+from engine.gangs.slices import Absent
 from engine.gangs.turn import Turn
 from engine.placement import Placement
 from engine.queue import QueuedPod
+
+MOST_DOMAINS: Final = 16
+"""Domains that are emptied in thought, those that lack the least room first."""
+MOST_ASKED: Final = 400
+"""Members asked about before the last domain is begun; milliseconds each on large clusters."""
+_NOTHING: Final = PostFilterResult(unschedulable(), nominated="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,48 +46,143 @@ class Rescue:
     waits: bool = False
 
 
-def rescue(turn: Turn, members: Sequence[QueuedPod], placement: Placement, cache: Cache) -> Rescue:
-    """What would let enough members start; nothing found: there is no way, or it is only to wait.
+class Rescuers:
+    """One search. `absent` are the victims, for whoever lets others have a turn meanwhile."""
 
-    Args:
-        turn: of the gang, of which no member has a node by it.
-        members: those that wait.
-        placement: decides and asks.
-        cache: is as before afterwards.
-    """
-    there: list[Chosen] = []
-    found: list[tuple[QueuedPod, PostFilterResult]] = []
-    away: list[tuple[PodInfo, str]] = []
-    waits = False
-    try:
-        for queued in members:
-            if len(there) + len(found) >= turn.missing:
+    def __init__(
+        self, basis: Basis, placement: Placement, waits: Callable[[QueuedPod], bool]
+    ) -> None:
+        self.absent = Absent(basis.cache)
+        self._basis = basis
+        self._placement = placement
+        self._waits = waits
+        self._asked = 0
+
+    def rescue(
+        self, turn: Turn, members: Sequence[QueuedPod], domains: Sequence[NDArray[np.intp] | None]
+    ) -> Steps[Rescue]:
+        """What would let enough members start; nothing found: there is no way, or only to wait.
+
+        Args:
+            turn: of the gang, of which no member has a node by it.
+            members: those that wait.
+            domains: the rows of each that may be emptied; None is the whole cluster.
+        """
+        best, waits = Rescue(), False
+        least: tuple[float, ...] = (math.inf,)
+        for rows in domains[:MOST_DOMAINS]:
+            if self._asked >= MOST_ASKED:
                 break
-            answer = placement.choose_member(queued)
-            if isinstance(answer, Chosen):
-                there.append(answer)
-                continue
-            result = placement.rescue(answer)
-            if result is None or not result.status.ok or not result.nominated:
-                waits |= result is not None and result.nominated is None
-                continue
-            if any(cache.is_assumed(one.pod.uid) for one in result.evictions):
-                continue  # it is not on its node yet, so it cannot be thought away
-            away += [
-                (one.pod, node)
-                for one in result.evictions
-                if (node := cache.node_of(one.pod.uid)) is not None
-            ]
-            for one in result.evictions:
-                cache.remove_pod(one.pod.uid)
-            cache.assume(queued.pod, result.nominated)
-            found.append((queued, result))
-        enough = len(there) + len(found) >= turn.missing
-    finally:
-        for queued, _ in reversed(found):
-            cache.forget(queued.pod.uid)
-        for chosen in reversed(there):
-            placement.give_back(chosen, tell=False)
-        for pod, node in reversed(away):
-            cache.add_pod(pod, node)
-    return Rescue(found) if enough and found else Rescue(waits=waits)
+            found = yield from self._in(turn, members, rows)
+            waits |= found.waits
+            cost = _cost([result for _, result in found.found])
+            if found.found and cost < least:
+                best, least = found, cost
+        return best if best.found else Rescue(waits=waits)
+
+    def _in(
+        self, turn: Turn, members: Sequence[QueuedPod], rows: NDArray[np.intp] | None
+    ) -> Steps[Rescue]:
+        there: list[Chosen] = []
+        found: list[tuple[QueuedPod, PostFilterResult]] = []
+        cache, spare, waits = self._basis.cache, len(members) - turn.missing, False
+        try:
+            for queued in members:
+                if len(there) + len(found) >= turn.missing or spare < 0:
+                    break
+                yield
+                if not self._waits(queued):
+                    spare -= 1
+                    continue
+                result = self._asked_for(queued, rows, there)
+                if result is None:
+                    continue
+                going = [one.pod.uid for one in result.evictions]
+                helps = result.status.ok and result.nominated
+                if not helps or any(map(cache.is_assumed, going)):
+                    # One that is not on its node yet cannot be thought away.
+                    waits |= result.nominated is None
+                    spare -= 1
+                    continue
+                for uid in going:
+                    self.absent.send(uid)
+                cache.assume(queued.pod, result.nominated or "")
+                found.append((queued, result))
+            enough = len(there) + len(found) >= turn.missing
+        finally:
+            for queued, _ in reversed(found):
+                cache.forget(queued.pod.uid)
+            for chosen in reversed(there):
+                self._placement.give_back(chosen, tell=False)
+            self.absent.recall()
+        return Rescue(found) if enough and found else Rescue(waits=waits)
+
+    def _asked_for(
+        self, queued: QueuedPod, rows: NDArray[np.intp] | None, there: list[Chosen]
+    ) -> PostFilterResult | None:
+        """What would make room for a member; None: it has a node, which is in `there` now."""
+        pod = queued.pod
+        answer: Chosen | Refused | None
+        try:
+            if rows is None:
+                answer = self._placement.choose_member(queued)
+                rejections = answer.decision.rejections
+            else:
+                answer, rejections = self._within(queued, rows)
+        except PluginError:
+            return _NOTHING  # told to `on_fault`; the gang does not fit
+        if isinstance(answer, Chosen):
+            there.append(answer)
+            return None
+        self._asked += 1
+        return self._placement.rescue(pod, rejections) or _NOTHING
+
+    def _within(
+        self, queued: QueuedPod, rows: NDArray[np.intp]
+    ) -> tuple[Chosen | Refused | None, Rejections]:
+        """A node among these rows, or why they do not do; all others do not come into question."""
+        pod, cache, snapshot = queued.pod, self._basis.cache, self._basis.snapshot()
+        framework = self._basis.framework_of(pod)
+        outside = np.ones(snapshot.nodes.size, np.bool_)
+        outside[rows] = False
+        try:
+            known = framework.known(pod, snapshot)
+            fit = framework.candidates(known, pod, snapshot)
+            fit = fit[~outside[fit]]
+            rejections = framework.rejections(pod, snapshot)
+        except Unfit as unfit:
+            return None, framework.ended(unfit, snapshot)
+        answer: Chosen | Refused | None = None
+        if len(fit):
+            node = snapshot.nodes.name(int(fit[known.column[fit].argmax()]))
+            cache.nominate(pod, node)
+            answer = self._placement.choose_member(queued)
+            cache.withdraw(pod.uid)
+            if isinstance(answer, Chosen) and answer.node != node:
+                self._placement.give_back(answer, tell=False)
+                answer = None
+        if rejections.left_out is not None:
+            outside[rejections.left_out] = True
+        return answer, replace(rejections, left_out=np.flatnonzero(outside), memo={})
+
+
+def _cost(results: Sequence[PostFilterResult]) -> tuple[float, ...]:
+    """What all victims of a domain come to, by the keys of the rule: the less the better."""
+    victims = {one.pod.uid: one.pod for result in results for one in result.evictions}
+    if not victims:
+        return ()
+    top = max(one.priority for one in victims.values())
+    starts = [started_at(one) for one in victims.values() if one.priority == top]
+    outcomes = {
+        "victims.pdb_violations": float(sum(result.violations for result in results)),
+        "victims.max_priority": float(top),
+        "victims.sum_priority": float(sum(one.priority for one in victims.values())),
+        "victims.count": float(len(victims)),
+        "victims.latest_start": min([one for one in starts if one == one], default=math.nan),
+    }
+    ranks = results[0].ranks
+    if ranks is not None:
+        return ranks(outcomes)
+    violations, most, total, count, start = outcomes.values()
+    # Added to each priority as kube-scheduler does, so that few of them beat many.
+    return violations, most, total + count * 2**31, count, -start if start == start else -math.inf

@@ -1,7 +1,7 @@
 """Members of a gang are tried together: enough of them get nodes in one go, or none keeps one.
 
-A gang's turn comes with whichever member is popped. Nobody else is decided about during it, and
-nothing is written before it ends:
+A gang's turn comes with whichever member is popped. Nobody else is decided about while one of them
+has a node by it, and nothing is written before it ends:
 
     popped ─┬─ too few members, resting ──▶ parked, nobody else is touched
             └─ all that wait are taken out of the queue
@@ -12,7 +12,10 @@ nothing is written before it ends:
                                                         │       ──▶ held in permit, for a time
                                                         └─ else ──▶ all given back: it failed
 
-With `within`, the plan comes first. Where a younger gang holds nodes that would do, it gives way. A
+With `within`, the plan comes first. Plans and searches for victims are made in slices (`slices`).
+While the first plan is made no member has a node, and other pods are decided about between its
+slices; if the members' own cycles find it outdated then, or nodes went, a second one is made with
+nobody else decided about. Where a younger gang holds nodes that would do, it gives way. A
 gang that has started takes more members as any pods.
 
 Source: scheduler-plugins pkg/coscheduling (meaning), which tries members one by one.
@@ -21,27 +24,32 @@ Source: scheduler-plugins pkg/coscheduling (meaning), which tries members one by
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from engine.basis import Basis
 from engine.choice import Chosen, Refused
 from engine.collective.gangs import why_stopped, why_unfit
+from engine.collective.packing import Steps
 from engine.eventhandlers import POD_FREED, on_node
 from engine.evictions import Evictions
 from engine.framework.decision import Decision
 from engine.framework.gang import Membership
 from engine.framework.podinfo import PodInfo
 from engine.framework.runtime import PluginError
-from engine.framework.snapshot import CodeColumn, Snapshot, Waiting
+from engine.framework.snapshot import CodeColumn, Snapshot
 from engine.gangs.holds import Holds
-from engine.gangs.rescue import rescue
+from engine.gangs.rescue import Rescuers
+from engine.gangs.slices import Absent, OutdatedError, in_slices
 from engine.gangs.turn import Hold, Turn, rank_of
 from engine.placement import Placement
-from engine.planning import Rehearsal, plan
+from engine.planning import Rehearsal, emptiest, plan
 from engine.queue import QueuedPod, SchedulingQueue, SubQueue
 from engine.setbacks import Setbacks
-from engine.waiting import Held
 
 _NAMED: Final = 5
 _ABSENT: Final = (SubQueue.GATED, SubQueue.IN_FLIGHT, SubQueue.WAITING)
@@ -68,8 +76,11 @@ class Gangs:
         self._permits = placement.permits
         self._clock = basis.clock
         self._turn: Turn | None = None
-        self._steps: Iterator[None] | None = None
+        self._steps: Steps[None] | None = None
         self._slices = 0
+        self._next: QueuedPod | None = None
+        self.shares = False
+        """Whether others may be decided about before the next step."""
         self.holds = Holds(basis=basis, placement=placement, queue=queue, permits=placement.permits)
         """Gangs of which members wait for others."""
 
@@ -77,8 +88,13 @@ class Gangs:
 
     @property
     def busy(self) -> bool:
-        """Whether a gang is being tried: nobody else is popped meanwhile."""
+        """Whether a gang is being tried."""
         return self._steps is not None
+
+    def next(self) -> QueuedPod | None:
+        """A member of another gang that was popped meanwhile: its turn is now."""
+        queued, self._next = self._next, None
+        return queued if queued is not None and queued.pod.uid in self._queue else None
 
     def begin(self, queued: QueuedPod) -> bool:
         """The pod was popped; False: it is to be scheduled like any other."""
@@ -91,6 +107,9 @@ class Gangs:
             return True
         if found is None:
             return False
+        if self.busy:
+            self._next, self.shares = queued, False
+            return True
         plugin, gang = found
         turn = self._turn_of(queued, plugin, gang, snapshot)
         why = self._why_not(turn, snapshot.now)
@@ -116,6 +135,7 @@ class Gangs:
             next(self._steps)
         except StopIteration:
             self._turn = self._steps = None
+            self.shares = False
 
     def pause(self) -> None:
         """Something else may happen before the next step."""
@@ -124,8 +144,15 @@ class Gangs:
     def new_rules(self) -> None:
         """A gang that is being tried is tried again by the new ones."""
         self.holds.new_rules()
-        turn, self._turn, self._steps = self._turn, None, None
-        if turn is not None:
+        turn, steps, self._turn, self._steps, self.shares = (
+            self._turn,
+            self._steps,
+            None,
+            None,
+            False,
+        )
+        if turn is not None and steps is not None:
+            steps.close()
             self._give_back(turn)
             for one in turn.members:
                 self._queue.activate([one.pod.uid])
@@ -166,25 +193,41 @@ class Gangs:
 
     # ---- one attempt
 
-    def _attempt(self, turn: Turn) -> Iterator[None]:
-        if turn.gang.domain is None:
-            yield from self._place(turn, None)
-            turn.most = turn.reserved + len(turn.chosen)
+    def _attempt(self, turn: Turn) -> Steps[None]:
+        yield from self._by_itself(turn, shares=True)
         if not turn.started:
             self._give_back(turn)
-            yield from self._by_plan(turn)
+            yield from self._instead_of_younger(turn)
         if not turn.started:
             self._give_back(turn)
-            self._instead_of_younger(turn)
-        if not turn.started:
-            self._give_back(turn)
-            if self._rescued(turn):
+            if (yield from self._rescued(turn)):
                 return
+            self._give_back(turn)
             if turn.gang.tolerance:
                 yield from self._place_somehow(turn)
         self._end(turn)
 
-    def _place(self, turn: Turn, nodes: Mapping[str, str] | None) -> Iterator[None]:
+    def _by_itself(self, turn: Turn, *, shares: bool) -> Steps[None]:
+        """Members go where each likes best, or else where a plan has them, if enough do.
+
+        Where others were decided about meanwhile, the second plan is made without them.
+        """
+        if turn.gang.domain is None:
+            yield from self._place(turn, None)
+            turn.most = max(turn.most, turn.reserved + len(turn.chosen))
+        for alone in (not shares, True):
+            if turn.started:
+                break
+            self._give_back(turn)
+            self.shares = not alone and self._next is None
+            found = yield from self._plan(turn)
+            self.shares = False
+            if found is not None and not found[1]:
+                break
+            if found is not None:
+                yield from self._place_as(turn, found[0])
+
+    def _place(self, turn: Turn, nodes: Mapping[str, str] | None) -> Steps[None]:
         """Each member gets a node, by a cycle of its own; with `nodes`, that one and no other."""
         turn.refused.clear()
         for queued in turn.members:
@@ -206,13 +249,7 @@ class Gangs:
             else:
                 turn.refused.append(found)
 
-    def _by_plan(self, turn: Turn) -> Iterator[None]:
-        """Members go where a plan has them, if it has enough of them."""
-        rows, enough = self._plan(turn)
-        if enough:
-            yield from self._place_as(turn, rows)
-
-    def _place_as(self, turn: Turn, found: Mapping[str, int]) -> Iterator[None]:
+    def _place_as(self, turn: Turn, found: Mapping[str, int]) -> Steps[None]:
         names = self._cache.nodes
         nodes = {uid: names.name(row) for uid, row in found.items()}
         refused = list(turn.refused)
@@ -224,83 +261,92 @@ class Gangs:
             if one.queued.pod.uid not in nodes and one.queued.pod.uid not in known
         ]
 
-    def _place_somehow(self, turn: Turn) -> Iterator[None]:
+    def _place_somehow(self, turn: Turn) -> Steps[None]:
         """As many as get a node, though that is not enough."""
         if turn.gang.domain is None:
             yield from self._place(turn, None)
             return
-        rows, _ = self._plan(turn)
-        yield from self._place_as(turn, rows)
+        found = yield from self._plan(turn)
+        if found is not None:
+            yield from self._place_as(turn, found[0])
 
-    def _plan(self, turn: Turn) -> tuple[Mapping[str, int], bool]:
+    def _plan(self, turn: Turn) -> Steps[tuple[Mapping[str, int], bool] | None]:
         """UID -> row where they fit together, and whether they are enough.
 
-        Nothing if a plugin raises.
+        Nothing if a plugin raises; None if nodes or members went meanwhile.
         """
-        pods = [one.pod for one in turn.members if self._waits(one)]
-        snapshot, of = self._basis.snapshot(), self._basis.framework_of
+        there = [one for one in turn.members if self._waits(one)]
+        pods = [one.pod for one in there]
+        of = self._basis.framework_of
         wanted = max(1, math.ceil(turn.gang.minimum) - turn.reserved)
         rehearsal = Rehearsal(pods, self._cache, self._basis.snapshot, of)
         try:
-            domains = self._domains(pods, snapshot)
-            found = plan(pods, wanted, snapshot, rehearsal, of, domains)
+            domains = self._domains(pods)
+            steps = plan(pods, wanted, self._basis.snapshot, rehearsal, of, domains)
+            holds = self._holding(there)
+            found = yield from in_slices(steps, rehearsal, self._clock, holds)
         except PluginError:
             return {}, False
-        turn.most = max(turn.most, turn.reserved + found.most)
+        except OutdatedError:
+            return None
+        turn.most = max(turn.most, turn.reserved + len(found.rows))
         turn.cut_short |= found.cut_short
         return {pods[member].uid: row for member, row in found.rows.items()}, found.enough
 
-    def _domains(
-        self, pods: Sequence[PodInfo], snapshot: Snapshot
-    ) -> tuple[CodeColumn, Sequence[int]] | None:
+    def _holding(self, members: Sequence[QueuedPod]) -> Callable[[], bool]:
+        """Whether these still wait, and the nodes that there are now are in their rows still."""
+        before = self._cache.nodes.name_codes().copy()
+        there = before >= 0
+
+        def holds() -> bool:
+            names = self._cache.nodes.name_codes()[: len(before)]
+            same = len(names) == len(before) and bool((names == before)[there].all())
+            return same and all(map(self._waits, members))
+
+        return holds
+
+    def _domains(self, pods: Sequence[PodInfo]) -> tuple[CodeColumn, Sequence[int]] | None:
         """As they are now: nodes may have come since the gang's turn began."""
+        snapshot = self._basis.snapshot()
         found = self._basis.framework_of(pods[0]).gang(pods[0], snapshot) if pods else None
         if found is None or found[1].domain is None:
             return None
         return found[1].domain, snapshot.pods.node[list(found[1].mates())].tolist()
 
-    def _instead_of_younger(self, turn: Turn) -> None:
-        """Takes the nodes of younger gangs that only hold them, if the gang can start with them.
-
-        All at once: nobody sees the cluster in between.
-        """
-        taken: list[tuple[Hold, list[Held]]] = []
+    def _instead_of_younger(self, turn: Turn) -> Steps[None]:
+        """Takes the nodes of younger gangs that only hold them, if the gang can start with them."""
+        absent = Absent(self._cache)
+        taken: list[Hold] = []
         for hold in self.holds.younger(turn):
-            pods = [one for uid in hold.uids if (one := self._permits.get(uid)) is not None]
-            for one in pods:
-                self._cache.forget(one.pod.uid)
-            taken.append((hold, pods))
-            self._give_back(turn)
-            for _ in self._attempt_at_once(turn):
-                pass
+            taken.append(hold)
+            with absent:
+                for uid in hold.uids:
+                    absent.send(uid)
+            steps = self._by_itself(turn, shares=False)
+            yield from in_slices(steps, absent, self._clock)
             if turn.started:
                 break
-        if not turn.started:
             self._give_back(turn)
-            for _, pods in taken:
-                for one in pods:
-                    self._cache.assume(one.pod, one.node, one.since_time)
-                    self._cache.wait(Waiting(one.pod, one.node, one.since_time, frozenset(one.by)))
-            return
-        for hold, pods in taken:
-            words = f"{hold.gang.title} gives way to {turn.gang.title}, which is older"
-            self.holds.end(hold, words)
+        for hold in taken if turn.started else ():
+            pods = [one for uid in hold.uids if (one := self._permits.get(uid)) is not None]
+            self.holds.end(
+                hold, f"{hold.gang.title} gives way to {turn.gang.title}, which is older"
+            )
             for one in pods:  # the gang may not have taken all of it
                 self._queue.move(POD_FREED, on_node(one.pod.pod, one.node))
 
-    def _attempt_at_once(self, turn: Turn) -> Iterator[None]:
-        if turn.gang.domain is None:
-            yield from self._place(turn, None)
-        if not turn.started:
-            self._give_back(turn)
-            yield from self._by_plan(turn)
-
-    def _rescued(self, turn: Turn) -> bool:
+    def _rescued(self, turn: Turn) -> Steps[bool]:
         """Evicts pods if that lets the gang start; it is tried again as they go."""
-        if turn.gang.domain is not None:
-            return False  # which domain to empty is nobody's to say
         members = [one for one in turn.members if self._waits(one)]
-        found = rescue(turn, members, self._placement, self._cache)
+        rescuers = Rescuers(self._basis, self._placement, self._waits)
+        try:
+            domains = yield from self._to_be_emptied(turn, members)
+            steps = rescuers.rescue(turn, members, domains)
+            found = yield from in_slices(
+                steps, rescuers.absent, self._clock, self._holding(members)
+            )
+        except (PluginError, OutdatedError):
+            return False
         turn.keeps_promises = found.waits
         if not found.found:
             return False
@@ -319,6 +365,21 @@ class Gangs:
             else:
                 self._queue.done(uid)
         return True
+
+    def _to_be_emptied(
+        self, turn: Turn, members: Sequence[QueuedPod]
+    ) -> Steps[Sequence[NDArray[np.intp] | None]]:
+        """The domains from which pods may be evicted: where victims are going already, that one."""
+        pods = [one.pod for one in members]
+        domains = self._domains(pods)
+        if domains is None:
+            return [None]
+        column, homes = domains
+        promised = [self._cache.nodes.row(node) for node in turn.promised.values()]
+        known = [*homes, *[row for row in promised if row >= 0]]
+        snapshot, of = self._basis.snapshot, self._basis.framework_of
+        steps = emptiest(pods, snapshot, of, column, known)
+        return (yield from in_slices(steps, nullcontext(), self._clock, self._holding(members)))
 
     # ---- how it ends
 

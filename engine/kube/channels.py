@@ -12,6 +12,7 @@ no redirects, no compression, no cookies. Streams and proxied requests are aioht
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
 from collections.abc import Callable, Mapping
 from typing import Final, cast
@@ -58,7 +59,7 @@ class _Channel(asyncio.Protocol):
         self._done: asyncio.Future[Answer] | None = None
         self._answer = Answer()
         self._body: list[bytes] = []
-        self._header_bytes = 0
+        self._header_bytes = self._body_bytes = 0
         self._heard = self._until = self._silence = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self.used = False
@@ -76,7 +77,8 @@ class _Channel(asyncio.Protocol):
         assert self._transport is not None
         self._heard = self._loop.time()
         self._silence, self._until = silence, self._heard + total
-        self._answer, self._body, self._header_bytes = Answer(), [], 0
+        self._answer, self._body = Answer(), []
+        self._header_bytes = self._body_bytes = 0
         self.said = False
         done = self._done = self._loop.create_future()
         at = self._heard + min(silence, total)
@@ -147,7 +149,11 @@ class _Channel(asyncio.Protocol):
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
-        self._body.append(body)
+        self._body_bytes += len(body)
+        if self._body_bytes <= self._owner.most_body_bytes:
+            self._body.append(body)
+        else:
+            self._fail(Broken(f"an answer of more than {self._owner.most_body_bytes:.0f} bytes"))
 
     def on_message_complete(self) -> None:
         """The answer is whole."""
@@ -179,11 +185,14 @@ class Channels:
         *,
         tls: ssl.SSLContext | None = None,
         server_hostname: str | None = None,
+        most_body_bytes: float = math.inf,
     ) -> None:
+        """`most_body_bytes`: an answer with more is as good as none, for who may lie."""
         self._host = host
         self._port = port
         self._tls = tls
         self._server_hostname = (server_hostname or host) if tls is not None else None
+        self.most_body_bytes = most_body_bytes
         self._idle: list[_Channel] = []
         self._all: set[_Channel] = set()
         self._retired: set[_Channel] = set()

@@ -27,6 +27,7 @@ _LOG = logging.getLogger(__name__)
 CHUNK: Final = 900 * 1024
 """Bytes; the API server takes 1 MiB in a ConfigMap."""
 MOST_CHUNKS: Final = 4
+MOST_BYTES: Final = CHUNK * MOST_CHUNKS
 _SLOTS: Final = ("a", "b")
 _BYTES: Final = "policies"
 _AGAIN_SECONDS: Final = 5.0

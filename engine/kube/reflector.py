@@ -268,7 +268,8 @@ class Reflector(Generic[T]):
         forbidden = self._resource.optional and getattr(error, "code", 0) == _FORBIDDEN
         if forbidden or isinstance(error, NotFound):
             if not self._state.missed:
-                _LOG.warning("%s: nothing is known of them (%s)", self._resource.name, error)
+                level = logging.WARNING if forbidden else logging.INFO
+                _LOG.log(level, "%s: nothing is known of them (%s)", self._resource.name, error)
             self._failures = 0
             return Missing(forbidden)
         self._failed(error)

@@ -95,10 +95,11 @@ def namespaces() -> Resource[Namespace]:
 
 
 def config_maps(namespace: str, name: str = "", label_selector: str = "") -> Resource[ConfigMap]:
-    """ConfigMaps of a namespace: one by name, or those of a selector."""
+    """ConfigMaps of a namespace: one by name, or those of a selector; "": of all namespaces."""
+    where = f"namespaces/{segment(namespace)}/" if namespace else ""
     return Resource(
         ConfigMap,
-        f"/api/v1/namespaces/{segment(namespace)}/configmaps",
+        f"/api/v1/{where}configmaps",
         label_selector=label_selector,
         field_selector=f"metadata.name={name}" if name else "",
     )

@@ -12,7 +12,7 @@ apis/config/validation/validation_pluginargs.go.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from engine.framework.interface import Scores
 from engine.framework.podinfo import CPU, MEMORY
-from engine.framework.snapshot import BoolColumn, IntColumn, NodeColumns, Rows, Snapshot
-from engine.plugins.floats import EXACT, Floats
+from engine.framework.snapshot import BoolColumn, IntColumn, NodeColumns
+from engine.plugins.shares import EXACT
 from engine.quantity import wrap_int64
 
 MAX_SCORE: Final = 100
@@ -64,14 +64,17 @@ class ScoringStrategy(msgspec.Struct, frozen=True, rename="camel", forbid_unknow
             return ResourceSpec(CPU), ResourceSpec(MEMORY)
         return tuple(ResourceSpec(r.name, r.weight or 1) for r in self.resources)
 
+    @property
+    def is_default(self) -> bool:
+        """Whether it is what kube-scheduler does without arguments."""
+        weights = sorted((one.name, one.weight) for one in self.effective_resources())
+        return self.type == "LeastAllocated" and weights == [(CPU, 1), (MEMORY, 1)]
+
 
 Usage = tuple[int, IntColumn, IntColumn, int]
 """Number of the resource, allocatable and used amounts a row, what the pod adds."""
 UsageOfOne = tuple[int, int, int, int]
 """The same for a single node."""
-
-_Cells = tuple[int, memoryview, memoryview, int]
-"""`Usage` with the cells of its columns."""
 
 
 def used_of(nodes: NodeColumns, resource: str) -> IntColumn:
@@ -108,14 +111,12 @@ class Scorer:
         self.resources = tuple([resource.name for resource in resources])
         self._weights = [resource.weight for resource in resources]
         self._line: NDArray[np.int64] | None = None
-        self._floats: Floats | None = None
         self._of_column: _OfColumn = _least
         self._of_node: _OfNode = _least_of
         ratio = strategy.requested_to_capacity_ratio
         match strategy.type:
             case "LeastAllocated":
-                if set(self.resources) <= {CPU, MEMORY}:
-                    self._floats = Floats(self.resources, used_of)
+                pass
             case "MostAllocated":
                 self._of_column, self._of_node = _most, _most_of
             case "RequestedToCapacityRatio":
@@ -133,69 +134,10 @@ class Scorer:
             return _weighted_ratio(usages, self._weights, self._line)
         return _weighted(usages, self._weights, self._of_column)
 
-    def quick(self, requests: Mapping[str, int], snapshot: Snapshot, rows: Rows) -> Scores | None:
-        """The same for what is nearly always asked, None elsewhere. Borrowed until the next call.
-
-        That is cpu and memory by LeastAllocated, with amounts that are exact as floats.
-        """
-        floats = self._floats
-        if floats is None:
-            return None
-        adds = [requests.get(resource, 0) for resource in self.resources]
-        if not (all(0 <= add < EXACT for add in adds) and floats.refresh(snapshot)):
-            return None
-        total, other = floats.buffers(rows)
-        for i, (add, weight) in enumerate(zip(adds, self._weights, strict=True)):
-            share = other if i else total
-            there = floats.there[i][rows]
-            np.subtract(there, floats.used[i][rows], out=share)
-            share -= add
-            share *= MAX_SCORE
-            share /= there
-            np.floor(share, out=share)
-            np.maximum(share, 0.0, out=share)
-            if weight != 1:
-                share *= weight
-            if i:
-                total += share
-        total /= sum(self._weights)
-        return np.trunc(total, out=total)
-
     def row(self, usages: Sequence[Usage]) -> Callable[[int], float]:
         """What gives the score of one node, while the columns stay where they are."""
         cells = [(i, a.data, used.data, add) for i, a, used, add in usages]
-        if self._line is None and self._of_column is _least:
-            return self._least_row(cells)
         return lambda row: self._score([(i, a[row], used[row], add) for i, a, used, add in cells])
-
-    def _least_row(self, cells: Sequence[_Cells]) -> Callable[[int], float]:
-        """The same for LeastAllocated: without a call a resource where nothing is out of bounds."""
-        weights = [self._weights[i] for i, *_ in cells]
-        parts = [(*one[1:], weight) for one, weight in zip(cells, weights, strict=True)]
-        weight_sum = sum(weights)
-
-        def score(row: int) -> float:
-            total = 0
-            for allocatable, used, add, weight in parts:
-                there = allocatable[row]
-                free = there - used[row] - add
-                if not 0 <= free <= there < EXACT or not there:
-                    return self._score([(i, a[row], u[row], more) for i, a, u, more in cells])
-                total += free * MAX_SCORE // there * weight
-            return total // weight_sum if weight_sum else 0
-
-        if weights != [1, 1]:
-            return score
-        (a, used, add, _), (b, used_too, add_too, _) = parts
-
-        def of_two(row: int) -> float:
-            there, other = a[row], b[row]
-            free, free_too = there - used[row] - add, other - used_too[row] - add_too
-            if 0 <= free <= there < EXACT and 0 <= free_too <= other < EXACT and there and other:
-                return (free * MAX_SCORE // there + free_too * MAX_SCORE // other) // 2
-            return score(row)
-
-        return of_two
 
     def _score(self, usages: Sequence[UsageOfOne]) -> float:
         """The score of one node, whatever the amounts."""

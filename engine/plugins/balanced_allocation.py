@@ -25,18 +25,13 @@ from engine.framework.interface import (
 from engine.framework.podinfo import CPU, MEMORY, PodInfo, is_counted, is_scalar_resource
 from engine.framework.snapshot import Cause, FloatColumn, IntColumn, Rows, Snapshot
 from engine.plugins.allocation import ResourceSpec
-from engine.plugins.floats import EXACT, Floats
+from engine.plugins.shares import HALF, Part
 from engine.quantity import wrap_int64
 
 NAME: Final = "NodeResourcesBalancedAllocation"
-_HALF: Final = MAX_SCORE // 2
 _TWO: Final = 2
-_ALL: Final = slice(None)
-_BALANCE: Final = PreScoreResult(causes=Cause.POD | Cause.ALLOCATABLE)
 _Usage = tuple[IntColumn, IntColumn, int]
 """What there is, what is requested and what the pod adds."""
-_Cells = tuple[memoryview, memoryview, int]
-"""The same by cells."""
 
 
 class BalancedAllocationArgs(
@@ -67,8 +62,10 @@ class BalancedAllocation:
         self._resources = tuple([resource.name for resource in resources])
         if len(set(self._resources)) != len(self._resources):
             raise ValueError("resources: a name stands there twice")
-        built_in = set(self._resources) <= {CPU, MEMORY}
-        self._pair = _Pair(self._resources) if built_in and len(resources) == _TWO else None
+        both = sorted(self._resources) == [CPU, MEMORY]
+        self._said = PreScoreResult(
+            state=Part.EVEN if both else None, causes=Cause.POD | Cause.ALLOCATABLE
+        )
 
     def points(self) -> Points:
         """Real requests count, those of the pod level included."""
@@ -81,7 +78,7 @@ class BalancedAllocation:
 
     def _pre_score(self, pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
         """Skips pods that request none of the resources."""
-        return _BALANCE if any(map(pod.requests.get, self._resources)) else SKIP_SCORE
+        return self._said if any(map(pod.requests.get, self._resources)) else SKIP_SCORE
 
     def _usages(self, pod: PodInfo, snapshot: Snapshot) -> list[_Usage]:
         nodes = snapshot.nodes
@@ -94,18 +91,14 @@ class BalancedAllocation:
 
     def _score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
         """50..100; 75 where the pod changes nothing."""
-        adds = [pod.requests.get(resource, 0) for resource in self._resources]
-        in_reach = len(adds) == _TWO and all(0 <= add < EXACT for add in adds)
-        if in_reach and self._pair is not None and self._pair.refresh(snapshot):
-            return self._pair.scores((adds[0], adds[1]), rows)
         usages = [(a[rows], r[rows], add) for a, r, add in self._usages(pod, snapshot)]
         count = len(snapshot.nodes.present[rows])
         scores = _balance(usages, count, with_pod=True)
         scores -= _balance(usages, count, with_pod=False)
-        scores += _HALF
+        scores += HALF
         scores /= _TWO
         np.trunc(scores, out=scores)
-        scores += _HALF
+        scores += HALF
         return scores
 
     def _score_row(self, state: State, pod: PodInfo, snapshot: Snapshot) -> Callable[[int], float]:
@@ -119,71 +112,9 @@ class BalancedAllocation:
                     used = requested[row]
                     before.append(min(float(used) / float(there), 1.0))
                     after.append(min(float(wrap_int64(used + add)) / float(there), 1.0))
-            return _HALF + int((_HALF + _balance_of(after) - _balance_of(before)) / _TWO)
+            return HALF + int((HALF + _balance_of(after) - _balance_of(before)) / _TWO)
 
-        return _of_two(usages[0], usages[1], score) if len(usages) == _TWO else score
-
-
-class _Pair(Floats):
-    """Two resources that all pods count; `more` is 50 less the balance without the pod."""
-
-    def __init__(self, resources: Sequence[str]) -> None:
-        super().__init__(resources, lambda nodes, resource: nodes.requested(resource))
-
-    def all_more(self) -> FloatColumn:
-        """See `Floats.more`."""
-        balance = self._balance(self.used[0].copy(), self.used[1].copy(), _ALL)
-        return np.subtract(_HALF, balance, out=balance)
-
-    def set_more(self, row: int) -> None:
-        """See `Floats.more`."""
-        (a, b), (x, y) = self.there, self.used
-        apart = abs(min(x[row] / a[row], 1.0) - min(y[row] / b[row], 1.0)) / _TWO
-        self.more[row] = _HALF - int((1 - apart) * MAX_SCORE)
-
-    def scores(self, adds: tuple[int, int], rows: Rows) -> Scores:
-        """50..100. Borrowed until the next call."""
-        one, other = self.buffers(rows)
-        np.add(self.used[0][rows], adds[0], out=one)
-        np.add(self.used[1][rows], adds[1], out=other)
-        scores = self._balance(one, other, rows)
-        scores += self.more[rows]
-        scores /= _TWO
-        np.trunc(scores, out=scores)
-        scores += _HALF
-        return scores
-
-    def _balance(self, one: FloatColumn, other: FloatColumn, rows: Rows) -> FloatColumn:
-        """100 less half the difference of the shares in hundredths, truncated, in `one`."""
-        one /= self.there[0][rows]
-        np.minimum(one, 1.0, out=one)
-        other /= self.there[1][rows]
-        np.minimum(other, 1.0, out=other)
-        one -= other
-        one /= _TWO
-        np.abs(one, out=one)
-        np.subtract(1.0, one, out=one)
-        one *= MAX_SCORE
-        return np.trunc(one, out=one)
-
-
-def _of_two(
-    one: _Cells, other: _Cells, otherwise: Callable[[int], float]
-) -> Callable[[int], float]:
-    """The same for two resources that are there, in reach of floats, and enough for the pod."""
-    there, used, add = one
-    there_too, used_too, add_too = other
-
-    def score(row: int) -> float:
-        a, b = there[row], there_too[row]
-        x, y = used[row], used_too[row]
-        if not (0 <= x <= a - add and 0 <= y <= b - add_too and 0 < a < EXACT and 0 < b < EXACT):
-            return otherwise(row)
-        apart = abs((x / a - y / b) / _TWO), abs(((x + add) / a - (y + add_too) / b) / _TWO)
-        before, after = int((1 - apart[0]) * MAX_SCORE), int((1 - apart[1]) * MAX_SCORE)
-        return _HALF + int((_HALF + after - before) / _TWO)
-
-    return score
+        return score
 
 
 def _key(pod: PodInfo, snapshot: Snapshot) -> Hashable:

@@ -10,7 +10,7 @@ equal nodes the first in the table is taken.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -30,6 +30,7 @@ from engine.framework.events import (
     Seen,
 )
 from engine.framework.interface import Points, Trial, WhatIf
+from engine.framework.opinion import LEFT_OUT
 from engine.framework.podinfo import PodInfo
 from engine.framework.selectors import NOTHING, Selector, SelectorError, parse_selector
 from engine.framework.snapshot import PodColumns, Snapshot
@@ -218,7 +219,39 @@ def _found(pod: PodInfo, snapshot: Snapshot, plans: Plans, at: int) -> PostFilte
         evictions=tuple([Evict(one, pod, words) for one in victims]),
         clears=tuple([one for one in promised if one.priority < pod.priority]),
         message=f"preemption: {found}",
+        violations=int(plans.violations[at]),
+        choices=_Choices(pod, plans),
     )
+
+
+class _Choices:
+    """See `framework.decision.Choices`."""
+
+    def __init__(self, pod: PodInfo, plans: Plans) -> None:
+        self._pod = pod
+        self._plans = plans
+
+    def victims(self) -> Mapping[str, tuple[Sequence[PodInfo], int]]:
+        """See `Choices.victims`."""
+        plans, nodes = self._plans, self._plans.snapshot.nodes
+        violations = plans.violations
+        return {
+            nodes.name(int(plans.rows[at])): (plans.victims(at), int(violations[at]))
+            for at in np.flatnonzero(plans.helps).tolist()
+        }
+
+    def among(self, agreed: Mapping[str, Collection[str]]) -> PostFilterResult:
+        """See `Choices.among`; whom this pod may not evict stays."""
+        plans, snapshot = self._plans, self._plans.snapshot
+        for at in np.flatnonzero(plans.helps).tolist():
+            uids = agreed.get(snapshot.nodes.name(int(plans.rows[at])), ())
+            for rank in np.flatnonzero(plans.there[:, at]).tolist():
+                plans.gone[rank, at] = snapshot.pods.pod(int(plans.table[rank, at])).uid in uids
+        plans.helps &= plans.gone.any(axis=0)
+        best = choose(plans)
+        if best is None:
+            return _hopeless(snapshot.nodes.count, len(plans.rows), {LEFT_OUT: len(plans.rows)})
+        return _found(self._pod, snapshot, plans, best)
 
 
 def _hopeless(nodes: int, asked: int, reasons: Mapping[str, int]) -> PostFilterResult:

@@ -58,15 +58,14 @@ from engine.framework.snapshot import (
 from engine.framework.status import Status, unresolvable, unschedulable
 from engine.objects import Node, Pod
 from engine.plugins.allocation import Scorer, ScoringStrategy, Usage, used_of
+from engine.plugins.shares import Part, Shares, Together
 from engine.quantity import resource_amount, wrap_int64
 
 NAME: Final = "NodeResourcesFit"
 TOO_MANY_PODS: Final = "Too many pods"
 _ROOM: Final = PreFilterResult(causes=Cause.POD | Cause.ALLOCATABLE)
-_ALLOCATION: Final = PreScoreResult(causes=Cause.POD | Cause.ALLOCATABLE)
 _BUILT_IN: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 _MOST_IN_A_KEY: Final = 62
-_TWO: Final = 2
 _INT64_MAX: Final = (1 << 63) - 1
 
 
@@ -93,8 +92,13 @@ class NodeResourcesFit:
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._ignores_some = bool(self._ignored or self._ignored_groups)
-        self._free = np.empty(0, np.int64)
-        self._scorer = Scorer(args.scoring_strategy or ScoringStrategy())
+        strategy = args.scoring_strategy or ScoringStrategy()
+        self._scorer = Scorer(strategy)
+        self._shares = Shares()
+        self._said = PreScoreResult(
+            state=Part.LEAST if strategy.is_default else None,
+            causes=Cause.POD | Cause.ALLOCATABLE,
+        )
 
     name: Final = NAME
 
@@ -114,7 +118,8 @@ class NodeResourcesFit:
             filter=self._filter,
             filter_row=self._filter_row,
             rooms=self._rooms,
-            pre_score=_pre_score,
+            joint=self._joint,
+            pre_score=self._pre_score,
             score=self._score,
             score_row=self._score_row,
         )
@@ -140,12 +145,8 @@ class NodeResourcesFit:
         """Rejects nodes without room for one more pod, or for what it requests."""
         nodes = snapshot.nodes
         passed = nodes.pod_count[rows] < nodes.allocatable(PODS)[rows]
-        if len(self._free) != len(passed):
-            self._ignores_some = bool(self._ignored or self._ignored_groups)
-        self._free = np.empty(len(passed), np.int64)
         for allocatable, requested, amount in self._needs(pod, nodes):
-            np.subtract(allocatable[rows], requested[rows], out=self._free)
-            passed &= self._free >= amount
+            passed &= allocatable[rows] - requested[rows] >= amount
         return Verdicts(passed, lambda: self._reasons(pod, nodes, rows, passed))
 
     def _filter_row(self, state: State, pod: PodInfo, snapshot: Snapshot) -> Callable[[int], bool]:
@@ -163,17 +164,19 @@ class NodeResourcesFit:
                     return False
             return True
 
-        if len(needs) != _TWO:
-            return passes
-        (there, taken, want), (there_too, taken_too, want_too) = needs
+        return passes
 
-        def passes_both(row: int) -> bool:
-            free, other = there[row] - taken[row], there_too[row] - taken_too[row]
-            if want <= free <= _INT64_MAX and want_too <= other <= _INT64_MAX:
-                return counts[row] < limits[row]
-            return passes(row)
+    def _joint(self, pod: PodInfo, scorers: Mapping[str, tuple[float, State]]) -> Together | None:
+        more = [
+            (name, amount)
+            for name, amount in pod.filter_requests.items()
+            if amount > 0 and name not in (CPU, MEMORY) and not self._ignores(name)
+        ]
+        joint = Together(self._shares, pod, scorers, more)
+        return joint if joint.exact else None
 
-        return passes_both
+    def _pre_score(self, pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
+        return self._said
 
     def _usages(self, pod: PodInfo, nodes: NodeColumns) -> list[Usage]:
         return [
@@ -185,9 +188,6 @@ class NodeResourcesFit:
 
     def _score(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Scores:
         """How well the pod fits, by the strategy."""
-        quick = self._scorer.quick(pod.score_requests, snapshot, rows)
-        if quick is not None:
-            return quick
         nodes = snapshot.nodes
         usages = self._usages(pod, nodes)
         if not usages:
@@ -238,10 +238,6 @@ def _key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
 
 def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
     return _ROOM
-
-
-def _pre_score(pod: PodInfo, snapshot: Snapshot) -> PreScoreResult:
-    return _ALLOCATION
 
 
 def _built_in_first(item: tuple[str, int]) -> tuple[int, str]:

@@ -14,13 +14,17 @@ from typing import Final
 from engine.config import (
     ConfigError,
     EnabledPlugin,
+    PluginConfig,
     PluginSet,
     ProfileDocument,
     Settings,
 )
+from engine.extendersections import ignored
 from engine.framework.interface import Plugin
 from engine.framework.profile import Profile, Restricted, Weighted
 from engine.framework.runtime import Framework
+from engine.plugins.extenders import Extenders
+from engine.plugins.node_resources_fit import NAME as FIT
 from engine.plugins.registry import DEFAULT_WEIGHTS, make_plugin
 from engine.spelling import nearest
 
@@ -60,15 +64,29 @@ def make_profiles(settings: Settings, source: str | None = None) -> list[Profile
     sorters = set()
     for number, document in enumerate(settings.profiles):
         try:
-            profile = make_profile(document, settings.berth.seed)
+            looked_at = _less(document, ignored(settings.extenders))
+            profile = make_profile(looked_at, settings.berth.seed)
             sorters.add(Framework(profile).sorter.name)
             if len(sorters) > 1:
                 raise ValueError("queueSort must be the same for all profiles")  # noqa: TRY301 - as what else is wrong with one
         except ValueError as wrong:
             raise ConfigError(f"{head}profiles.{number}: {wrong}") from wrong
+        if settings.extenders:
+            profile = replace(profile, plugins=(*profile.plugins, Weighted(Extenders())))
         own = settings.berth.profiles.get(profile.scheduler_name)
         made.append(profile if own is None else replace(profile, node_selector=own.node_selector))
     return made
+
+
+def _less(document: ProfileDocument, resources: Sequence[str]) -> ProfileDocument:
+    """The profile whose NodeResourcesFit does not look at these resources, as an extender does."""
+    if not resources:
+        return document
+    configs = {one.name: one for one in document.plugin_config}
+    args = configs[FIT].args if FIT in configs else {}
+    args = {**args, "ignoredResources": [*args.get("ignoredResources", ()), *resources]}
+    configs[FIT] = PluginConfig(name=FIT, args=args)
+    return document.model_copy(update={"plugin_config": list(configs.values())})
 
 
 def make_profile(document: ProfileDocument, seed: int = 0) -> Profile:

@@ -200,8 +200,7 @@ def _controller(pod: PodInfo, owner: OwnerReference, snapshot: Snapshot) -> Any:
 
 def stamp(snapshot: Snapshot) -> int:
     """Changes with any service or controller."""
-    version = snapshot.objects_version
-    return sum([version(kind) for kind in KINDS])
+    return snapshot.objects_version(*KINDS)
 
 
 def self_matches(constraints: Sequence[Constraint], pod: PodInfo) -> tuple[bool, ...]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as replaced
+from fnmatch import fnmatchcase
 from typing import Final
 
 from msgspec.structs import replace
@@ -17,6 +19,7 @@ from dsl.plan import MetricSpec, Plan
 from dsl.quantities import parse_duration
 from dsl.schema import UNIT_WORDS, MetricDefinition, stale_by_default
 from dsl.source import SourceFile, Span, make_source
+from dsl.tenants import Tenant
 from dsl.types import PLAIN, SECONDS
 from engine.config import BerthDocument, MetricSection
 from engine.framework.profile import Profile
@@ -29,9 +32,10 @@ from engine.policy.support import (
     names_of_plugins,
     without_policy,
 )
-from engine.policysections import PolicyOverride
+from engine.policysections import PoliciesSection, PolicyOverride
 
 _HASH_DIGITS: Final = 12
+_PERCENT: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +51,12 @@ class Bundle:
     warnings: tuple[Diagnostic, ...] = ()
     profiles: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Names of policies that are of some profiles only, and of which."""
+    waits: Mapping[str, str] = field(default_factory=dict)
+    """Profiles that have no rules yet, and why."""
+    tenants: Mapping[str, str] = field(default_factory=dict)
+    """Names of policies that are of a namespace, and of which."""
+    share: float = 0.0
+    """What share of all weights those of one namespace may have in the scores, 0 to 1."""
 
     @property
     def metrics(self) -> tuple[MetricSpec, ...]:
@@ -84,6 +94,29 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class TenantRules:
+    """What namespaces may have policies about their pods, and how much of them.
+
+    `namespaces` are names or patterns, `named` the folders of sources that are not of a tenant.
+    """
+
+    config_map: str
+    namespaces: tuple[str, ...]
+    policies: int
+    cost: float
+    share: float
+    named: frozenset[str] = frozenset()
+
+    def of_file(self, name: str) -> str:
+        """The namespace whose file it is, as files in folders are called; empty: of no tenant."""
+        namespace, _, rest = name.partition("/")
+        own = f"{namespace}/", f"{namespace}/{self.config_map}/"
+        if rest.partition("/")[0] != self.config_map or not self.named.isdisjoint(own):
+            return ""
+        return namespace if any(fnmatchcase(namespace, one) for one in self.namespaces) else ""
+
+
+@dataclass(frozen=True, slots=True)
 class CompileSettings:
     """What configuration adds to the texts."""
 
@@ -93,6 +126,15 @@ class CompileSettings:
     """The plugins that bind pods which `bind: with` hands to them."""
     profiles: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """What the names of files begin with whose policies are of some profiles only."""
+    tenants: TenantRules | None = None
+    tenant: Tenant | None = None
+    """Whose texts are compiled, if they are not of the scheduler's owner."""
+
+    def of_tenant(self, namespace: str) -> CompileSettings:
+        """The same for the texts of a namespace."""
+        if self.tenants is None or not namespace:
+            return self
+        return replaced(self, tenant=Tenant(namespace, self.tenants.policies, self.tenants.cost))
 
     def applied(self, plan: Plan) -> Plan:
         """The plan with what the configuration says of it."""
@@ -125,6 +167,21 @@ def compile_settings(
             for one in berth.policies.all_sources
             if one.profiles
         },
+        _tenant_rules(berth.policies),
+    )
+
+
+def _tenant_rules(section: PoliciesSection) -> TenantRules | None:
+    tenants = section.tenants
+    if tenants is None:
+        return None
+    return TenantRules(
+        tenants.config_map,
+        tuple(tenants.namespaces),
+        tenants.policies,
+        tenants.cost,
+        tenants.score_share / _PERCENT,
+        frozenset(one.folder for one in section.all_sources),
     )
 
 
@@ -150,6 +207,39 @@ def compile_at_once(
     compiler: Compiler, files: Texts, settings: CompileSettings, title: str = "policies"
 ) -> Bundle | Refusal:
     """What a reloader makes of these files, without slices."""
+    groups: dict[str, dict[str, str | bytes]] = {"": {}}
+    for name, text in files.items():
+        of = "" if settings.tenants is None else settings.tenants.of_file(name)
+        groups.setdefault(of, {})[name] = text
+    parts = {}
+    for of, own in groups.items():
+        made = _at_once(compiler, own, settings.of_tenant(of), title)
+        if isinstance(made, Refusal):
+            return made
+        parts[of] = made
+    return together(parts.pop(""), parts, settings.tenants)
+
+
+def together(own: Bundle, parts: Mapping[str, Bundle], rules: TenantRules | None) -> Bundle:
+    """The bundle of the scheduler's owner with those of namespaces beside it."""
+    if rules is None:
+        return own
+    each = [own, *(parts[namespace] for namespace in sorted(parts))]
+    digest = hashlib.sha256(" ".join(one.hash for one in each).encode())
+    return replaced(
+        own,
+        hash=digest.hexdigest()[:_HASH_DIGITS],
+        plans=tuple([plan for one in each for plan in one.plans]),
+        files={name: text for one in each for name, text in one.files.items()},
+        warnings=tuple([found for one in each for found in one.warnings]),
+        tenants={plan.name: name for name, one in parts.items() for plan in one.plans},
+        share=rules.share,
+    )
+
+
+def _at_once(
+    compiler: Compiler, files: Texts, settings: CompileSettings, title: str
+) -> Bundle | Refusal:
     steps = steps_of(compiler, files, settings, Size())
     while True:
         try:
@@ -165,7 +255,12 @@ def steps_of(
     params = {name: override.params for name, override in settings.overrides.items()}
     bundled = {name: policies.text(name) for name in policies.names()}
     return compiler.steps(
-        files, params=params, metrics=settings.metrics, size=size, bundled=bundled
+        files,
+        params=params,
+        metrics=settings.metrics,
+        size=size,
+        bundled=bundled,
+        tenant=settings.tenant,
     )
 
 
@@ -186,7 +281,9 @@ def outcome_of(
     errors = [d for d in diagnostics if d.is_error]
     if not errors:
         plans = tuple([settings.applied(plan) for plan in result.plans])
-        diagnostics = (*diagnostics, *without_policy(settings.overrides, plans, _in_overrides))
+        # Those of namespaces come and go, and are called NAMESPACE/NAME.
+        names = () if settings.tenant else [one for one in settings.overrides if "/" not in one]
+        diagnostics = (*diagnostics, *without_policy(names, plans, _in_overrides))
         texts = {n: t if isinstance(t, str) else t.decode("utf-8") for n, t in files.items()}
         digest = hashlib.sha256(f"{result.hash}{settings.overrides!r}".encode())
         name = digest.hexdigest()[:_HASH_DIGITS]

@@ -8,8 +8,10 @@ from datetime import tzinfo
 
 from dsl.plan import Plan
 from engine.framework.frameworks import Frameworks
+from engine.framework.interface import Points
 from engine.framework.profile import Profile, Restricted, Weighted
 from engine.framework.runtime import MEMO_BYTES, Framework, PluginError
+from engine.framework.status import unresolvable
 from engine.policy.bundle import Bundle
 from engine.policy.plugin import Worlds
 from engine.policy.preempting import PolicyPreemption, preempts
@@ -45,7 +47,9 @@ def frameworks_of(
         """With its policies behind its plugins, and before them what is said of preemption."""
         mine = of(profile)
         first = [Weighted(PolicyPreemption(mine, worlds))] if any(map(preempts, mine)) else []
-        behind = [policies[one.name] for one in mine]
+        awaited = bundle.waits.get(profile.scheduler_name)
+        first += [] if awaited is None else [Weighted(PoliciesAwaited(awaited))]
+        behind = _shared([policies[one.name] for one in mine], profile, bundle)
         plugins = (*first, *own(profile.plugins), *behind)
         return replace(_in_front(profile, first), plugins=plugins)
 
@@ -61,6 +65,48 @@ def frameworks_of(
             for one in profiles
         ]
     )
+
+
+class PoliciesAwaited:
+    """Holds all pods of a profile that has no good policies yet."""
+
+    name = "PoliciesAwaited"
+
+    def __init__(self, source: str) -> None:
+        self._why = unresolvable(
+            f"the policies of {source}, which are for this profile, are no good"
+        )
+
+    def points(self) -> Points:
+        """A gate, which other rules in force open."""
+        return Points(pre_enqueue=lambda _pod, _snapshot: self._why)
+
+
+def _shared(policies: Sequence[Weighted], profile: Profile, bundle: Bundle) -> Sequence[Weighted]:
+    """The policies, those of each namespace with no more weight together than is their share."""
+
+    def scores(one: Weighted) -> float:
+        return one.weight if one.plugin.points().score is not None else 0.0
+
+    if not bundle.tenants:
+        return policies
+    of = bundle.tenants
+    everyones = [one for one in policies if one.plugin.name not in of]
+    whole = sum(map(scores, (*profile.plugins, *everyones)))
+    if not whole:
+        return policies
+    most = whole * bundle.share / (1 - bundle.share)
+    weights: dict[str, float] = {}
+    for one in policies:
+        if one.plugin.name in of:
+            namespace = of[one.plugin.name]
+            weights[namespace] = weights.get(namespace, 0.0) + scores(one)
+
+    def bounded(one: Weighted) -> Weighted:
+        total = weights.get(of.get(one.plugin.name, ""), 0.0)
+        return replace(one, weight=one.weight * most / total) if total > most else one
+
+    return [bounded(one) for one in policies]
 
 
 def framework_of(profile: Profile, bundle: Bundle, *, worlds: Worlds) -> Framework:

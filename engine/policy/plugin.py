@@ -23,6 +23,7 @@ from engine.framework.events import (
 )
 from engine.framework.interface import (
     ALL_PASS,
+    SILENT,
     SKIP_FILTER,
     SKIP_SCORE,
     Points,
@@ -107,6 +108,11 @@ class _Asked:
     filters: tuple[Parts | None, ...]
     scores: tuple[Parts | None, ...]
     stop: Stop | None = None
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether none of the rules applies to the pod."""
+        return self.stop is None and all(one is None for one in (*self.filters, *self.scores))
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +258,8 @@ class PolicyPlugin:
     def _class_key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable:
         """What the rules read of the pod, as their verdicts."""
         asked = self._ask(pod, snapshot)
+        if asked.is_silent:
+            return SILENT
         if not self.plan.prefilters:
             return asked.filters, asked.scores
         return asked.filters, asked.scores, "" if asked.stop is None else asked.stop.rule.id

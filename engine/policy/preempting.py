@@ -10,7 +10,8 @@ turns for ever.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -127,7 +128,8 @@ class PolicyPreemption:
         if found.row < 0:
             nodes = rejections.fit_error().nodes
             return _hopeless(place, nodes, len(rows), found.reasons)
-        return _promise(pod, snapshot, found, place)
+        promise = _promise(pod, snapshot, found, place)
+        return dataclasses.replace(promise, ranks=_ranks(said.evictions, found.row))
 
     def search(
         self,
@@ -207,7 +209,18 @@ def _promise(pod: PodInfo, snapshot: Snapshot, found: Preemption, place: str) ->
         evictions=tuple([Evict(one, pod, words) for one in found.victims]),
         clears=tuple([one for one in promised if one.priority < pod.priority]),
         message=f"preemption ({place}): node {node} is promised, evicting {count}",
+        violations=found.violations,
     )
+
+
+def _ranks(evictions: Evictions, row: int) -> Callable[[Mapping[str, float]], tuple[float, ...]]:
+    """The rule's keys of what several evictions come to together, of which one is on the row."""
+
+    def ranks(outcomes: Mapping[str, float]) -> tuple[float, ...]:
+        columns = {name: np.array([value]) for name, value in outcomes.items()}
+        return tuple([float(one(np.array([row]), columns)[0]) for one in evictions.ranks])
+
+    return ranks
 
 
 def _hopeless(place: str, nodes: int, asked: int, reasons: Mapping[str, int]) -> PostFilterResult:

@@ -11,16 +11,16 @@
      └── the cluster outgrows the size that costs were bounded for ──▶ bounded anew: told, never
          refused: what is in force stays
 
-A source's texts take effect whole or not at all. Nothing is in force before every source that is
-expected has texts that are good, its own or those kept from before the start. Compiling is driven
-in slices between scheduling cycles, so that no pod waits for it.
+A source's texts take effect whole or not at all. No profile has rules before every source that is
+expected for it has texts that are good, its own or those kept from before the start. Compiling is
+driven in slices between scheduling cycles, so that no pod waits for it.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from dsl.analysis import Size
@@ -281,12 +281,16 @@ class Reloader:
                     break
                 refused.append((state, made))
                 state.kept = None if texts is state.kept else state.kept
-        if all(title in chosen for title, one in self._states.items() if one.expected):
+        lacking = [
+            one for title, one in self._states.items() if one.expected and title not in chosen
+        ]
+        if all(one.source.profiles for one in lacking):
             if bundle is None:
                 made = yield from self._made(chosen, "policies")
                 bundle = made if isinstance(made, Bundle) else None
             if bundle is not None:
-                self._take(bundle, chosen)
+                waits = {name: one.source.title for one in lacking for name in one.source.profiles}
+                self._take(replace(bundle, waits=waits), chosen)
         for state, why in refused:
             self._refuse(state, why)
         for state in self._states.values():
@@ -305,9 +309,10 @@ class Reloader:
 
     def _take(self, bundle: Bundle, chosen: Chosen) -> None:
         """Lets a bundle come into force, or says that it is."""
-        if self.bundle is not None and self.bundle.hash == bundle.hash:
+        now = self.bundle
+        if now is not None and (now.hash, now.waits) == (bundle.hash, bundle.waits):
             for state in self._mended(chosen):
-                self._listener.mended(state.source, self.bundle)
+                self._listener.mended(state.source, now)
             return
         self._next, self._awaited = (bundle, chosen), ()
         self._come_in()

@@ -5,6 +5,8 @@ A source says what its files are now, whole. Whether they are any good is the re
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,10 +31,14 @@ class Source:
     Attributes:
         title: how messages call it.
         folder: what stands before the names of its files where there are several sources.
+        profiles: those that its policies are for, all if there is none.
+        tenant: the namespace whose pods its policies are for, empty for all.
     """
 
     title: str
     folder: str = ""
+    profiles: frozenset[str] = frozenset()
+    tenant: str = ""
 
 
 def title_of(namespace: str, name: str) -> str:
@@ -111,16 +117,23 @@ class SelectedSources:
         self,
         made: Callable[[str, str], ConfigMapSource | None],
         leave: Callable[[ConfigMapSource], None],
+        synced: Callable[[], None] = lambda: None,
+        *,
+        keeps_last: bool = True,
     ) -> None:
         """Starts without any.
 
         Args:
             made: a source for the ConfigMap of a namespace and name; None: it is not to be read.
-            leave: takes a source that is selected no more, but for the last one: that one is gone,
-                and its rules stay.
+            leave: takes a source that is selected no more, but with `keeps_last` for the last one:
+                that one is gone, and its rules stay.
+            synced: told when those that there are at the start were told.
+            keeps_last: see there.
         """
         self._made = made
         self._leave = leave
+        self._synced = synced
+        self._keeps_last = keeps_last
         self._sources: dict[tuple[str, str], ConfigMapSource] = {}
 
     def on_add(self, config_map: ConfigMap) -> None:
@@ -143,7 +156,7 @@ class SelectedSources:
         source = self._sources.get(key)
         if source is None:
             return
-        if len(self._sources) == 1:
+        if self._keeps_last and len(self._sources) == 1:
             source.on_delete(config_map)
             return
         del self._sources[key]
@@ -158,15 +171,16 @@ class SelectedSources:
 
     def on_synced(self) -> None:
         """A selection without any ConfigMap has no rules."""
+        self._synced()
 
 
 def files_of(config_map: ConfigMap) -> dict[str, str | bytes]:
-    """The policy files in a ConfigMap."""
-    return {
-        name: text
-        for name, text in sorted((config_map.data or {}).items())
-        if name.endswith(SUFFIX)
-    }
+    """The policy files in a ConfigMap; what kubectl found to be no UTF-8 is there as bytes."""
+    found: dict[str, str | bytes] = dict(config_map.data or {})
+    for name, coded in (config_map.binary_data or {}).items():
+        with contextlib.suppress(ValueError):  # no API server lets that happen
+            found[name] = base64.b64decode(coded)
+    return {name: text for name, text in sorted(found.items()) if name.endswith(SUFFIX)}
 
 
 def _passed_over(config_map: ConfigMap) -> tuple[str, ...]:

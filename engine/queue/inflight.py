@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+import msgspec
 
 from engine.framework.events import ClusterEvent, Seen
 from engine.framework.podinfo import PodInfo
@@ -43,8 +44,7 @@ class Happening(NamedTuple):
         return self.only is None or self.only(pod)
 
 
-@dataclass(slots=True)
-class Flight:
+class Flight(msgspec.Struct, eq=False):
     """One pod's attempt: since when, and what the API server said of the pod meanwhile."""
 
     queued: QueuedPod
@@ -71,7 +71,9 @@ class InFlight:
     def start(self, queued: QueuedPod) -> None:
         """The pod was popped."""
         # INVARIANT: flights are in order of `since`, the first one's is the smallest.
-        self._flights[queued.pod.uid] = Flight(queued, self._log_start + len(self._log))
+        self._flights[queued.pod.pod.metadata.uid] = Flight(
+            queued, self._log_start + len(self._log)
+        )
 
     def record(self, happening: Happening) -> None:
         """Keeps it for the pods in flight, if there are any."""

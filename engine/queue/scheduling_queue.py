@@ -251,7 +251,7 @@ class SchedulingQueue:
         Ends with `done`, `requeue_rejected` or `requeue_error`.
         """
         tried, self._tried = self._tried, None
-        if tried is not None and tried.where is SubQueue.IN_FLIGHT:
+        if self._out and tried is not None and tried.where is SubQueue.IN_FLIGHT:
             self._next_of(tried)  # it has its node: there may be room for the next one
         while True:
             queued = self._active_q.pop()
@@ -282,6 +282,16 @@ class SchedulingQueue:
             queued = self._forget(uid)
             self._kin.drop(queued)
             self._next_of(queued)
+
+    def still(self, queued: QueuedPod) -> bool:
+        """Whether a pod that has been in flight for long still waits, with its newest object."""
+        flight = self._in_flight.get(queued.pod.uid)
+        if flight is None or flight.gone or flight.queued is not queued:
+            return False
+        if flight.newer is not None:
+            self._is_now(queued, flight.newer)
+            flight.newer = None
+        return True
 
     def hold(self, queued: QueuedPod) -> bool:
         """The pod has its node and waits for leave to be bound, until `resume`.

@@ -21,6 +21,7 @@ from engine.cycle import conclude, decide
 from engine.framework.acting import Acted, Point
 from engine.framework.decision import Decision, Placed
 from engine.framework.frameworks import Frameworks
+from engine.framework.opinion import Opinion
 from engine.framework.podinfo import PodInfo, make_pod_info
 from engine.framework.runtime import Framework
 from engine.framework.snapshot import (
@@ -39,10 +40,11 @@ from engine.kube.resources import STRUCTS
 from engine.objects import Namespace, Node, Pod, from_builtins
 from engine.ondemand import FinishedPod
 
-FORMAT: Final = 4
+FORMAT: Final = 5
 """2: objects of other kinds than Node, Pod and Namespace; nominations, and what assumed pods carry.
 3: who waits in permit.
 4: what stands beside nodes: the queue, pods that have finished; what plugins said of pods on nodes.
+5: what extenders said of a pod.
 """
 _T = TypeVar("_T")
 Columns = dict[str, dict[str, float]]
@@ -77,6 +79,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
     nominated: str | None = None
     victims: list[str] | None = None
     as_member: bool = False
+    opinion: Opinion | None = None
     names: list[str] | None = None
     times: QueueTimes | None = None
     plugins: list[str] | None = None
@@ -151,6 +154,7 @@ class Recorder:
                 nominated=None if decision.rescue is None else decision.rescue.nominated,
                 victims=_victims(decision),
                 as_member=placed.as_member,
+                opinion=decision.opinion,
             )
         )
 
@@ -439,7 +443,10 @@ class _Replay:
         snapshot = self.report.cache.snapshot(entry.now, self._signals)
         framework = self._frameworks.of(pod)
         self._watch(number, pod, snapshot, framework)
-        decision = (decide if entry.as_member else conclude)(pod, snapshot, framework)
+        if entry.as_member:
+            decision = decide(pod, snapshot, framework)
+        else:
+            decision = conclude(pod, snapshot, framework, entry.opinion)
         was: tuple[object, ...] = (entry.chosen, entry.total, entry.feasible, entry.message)
         was += (entry.bundle, entry.victims)
         now: tuple[object, ...] = (

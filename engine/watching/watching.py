@@ -10,7 +10,8 @@ import asyncio
 import math
 from collections.abc import Callable, Coroutine, Hashable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from typing import Any, Final
 
 from engine.cache import Cache
@@ -69,6 +70,7 @@ class Watching:
         self._wiring = wiring
         self._running: dict[Hashable, tuple[Source, asyncio.Task[None]]] = {}
         self._kept = Needs()
+        self._wanted: dict[str, Needs] = {}
         self._promises = 0
         self._minute = 0
         self._fed_at = self._told_at = -math.inf
@@ -78,9 +80,13 @@ class Watching:
 
     # ---- what is needed ----------------------------------------------------------------------
 
-    def want(self, needs: Needs) -> tuple[str, ...]:
-        """Begins to watch what is not watched yet; returns what is not there yet."""
-        both = self._kept | needs
+    def want(self, needs: Needs, asker: str = "") -> tuple[str, ...]:
+        """Begins to watch what is not watched yet; returns what is not there yet.
+
+        What several askers want is watched for all of them, until others are in force.
+        """
+        self._wanted[asker] = needs
+        both = reduce(or_, self._wanted.values(), self._kept)
         self._attend(both)
         self._rooms.sharing.keep(self._least | both.of_pods)
         wanted = dict(self._sources(needs))
@@ -93,6 +99,7 @@ class Watching:
     def keep(self, needs: Needs) -> None:
         """This is what the policies in force need: everything else ends."""
         self._kept = needs
+        self._wanted.clear()
         wanted = {key for key, _ in self._sources(needs)}
         for key in self._running.keys() - wanted:
             source, task = self._running.pop(key)

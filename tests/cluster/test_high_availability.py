@@ -6,6 +6,8 @@ where each replica is a user of its own.
 
 from __future__ import annotations
 
+import base64
+import json
 import random
 import re
 import signal
@@ -20,6 +22,7 @@ import pytest
 from engine.scheduler import MOST_IN_FLIGHT
 from tests.cluster.berth import Berth, node, pod
 from tests.cluster.process import wait_until
+from tests.effort import examples
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(200)]
 
@@ -254,51 +257,113 @@ def test_a_follower_is_told_of_pods_that_wait_and_writes_nothing(replicas):
 
 ZONES = {"to-a": "a", "to-b": "b"}
 BROKEN = "filter: node.lable zone = a\n"
+SORT = "sort: pod.priority desc\n"
 IN_FORCE = re.compile(r'Policies in force .* bundle="(\w+)" policies="([\w,-]*)"')
 BOUND = re.compile(r'Successfully bound .* pod="[^/]*/(\S+)" node="(\S+)" .* bundle="(\w+)"')
+EDITS = max(60, examples(50))
+"""1,000 with EFFORT=20; the leader is killed after each third."""
+PAUSE = 0.1
 
 
-def test_edits_go_on_while_the_leader_is_killed(replicas):
-    """Every placement is what the bundle that it names says; broken edits never place a pod."""
+class Editor:
+    """Edits two ConfigMaps as people do: well, badly, against each other, and by mistake."""
+
+    def __init__(self, replicas):
+        self._plane = replicas.plane
+        self._maps = f"/api/v1/namespaces/{replicas.namespace}/configmaps"
+        self._chance = random.Random(1)
+        self.kinds = Counter()
+
+    def edit(self, kind=None):
+        kinds = [self.zone] * 6 + [self.broken, self.conflict, self.deleted, self.binary,
+                                   self.empty, self.blank]  # fmt: skip
+        kind = kind or self._chance.choice(kinds)
+        self.kinds[kind.__name__] += 1
+        kind()
+
+    def _write(self, name="policies", **content):
+        """As `kubectl apply` has it: what is not said is no more."""
+        body = {"metadata": {"name": name}, **content}
+        if self._plane.request("PUT", f"{self._maps}/{name}", body)[0] == 404:
+            assert self._plane.request("POST", self._maps, body)[0] == 201
+
+    def zone(self):
+        """One of the two zones; at times with an order of the queue, too."""
+        name = self._chance.choice(list(ZONES))
+        files = {f"{name}.policy": f"filter: node.label zone = {ZONES[name]}\n"}
+        if self._chance.random() < 0.3:
+            files["queue.policy"] = SORT
+        self._write(data=files)
+
+    def broken(self):
+        self._write(data={"broken.policy": BROKEN})
+
+    def conflict(self):
+        """The other source sorts the queue, too, or lets it be."""
+        text = self._chance.choice((SORT, "# nothing\n"))
+        self._write("others", data={"order.policy": text})
+
+    def deleted(self):
+        self._plane.request("DELETE", f"{self._maps}/policies")
+
+    def binary(self):
+        self._write(binaryData={"to-a.policy": base64.b64encode(b"filter: \xff\xfe").decode()})
+
+    def empty(self):
+        self._write(data={})
+
+    def blank(self):
+        """A policy without a rule: pods may go to both zones."""
+        self._write(data={"blank.policy": ""})
+
+
+@pytest.mark.timeout(200 + 2 * EDITS)
+def test_edits_go_on_while_the_leader_is_killed(replicas, tmp_path):
+    """Every placement is what the bundle that it names says; no pod is lost or bound twice."""
     plane, namespace = replicas.plane, replicas.namespace
     for i in range(NODES):
         labels = {"metadata": {"labels": {"zone": "ab"[i % 2]}}}
         plane.request("PATCH", f"/api/v1/nodes/{namespace}-{i}", labels)
-    maps = f"/api/v1/namespaces/{namespace}/configmaps"
-    chance = random.Random(1)
-
-    def edit():
-        """One of the two zones, or what cannot be read."""
-        name = chance.choice([*ZONES, *ZONES, None])
-        lines = BROKEN if name is None else f"filter: node.label zone = {ZONES[name]}\n"
-        data = {f"{one}.policy": None for one in (*ZONES, "broken")}
-        data[f"{name or 'broken'}.policy"] = lines
-        plane.request("PATCH", f"{maps}/policies", {"data": data})
-
-    first = {"to-a.policy": "filter: node.label zone = a\n"}
-    plane.request("POST", maps, {"metadata": {"name": "policies"}, "data": first})
-    leader = first_leader(replicas, "a", "b", flags=("--policy-configmap", f"{namespace}/policies"))
-    for number in range(60):
-        edit()
-        time.sleep(0.1)
-        if number == 20:
+    names = [f"{namespace}/policies", f"{namespace}/others"]
+    policies = {"sources": [{"configMap": one} for one in names], "state": f"{namespace}/berth"}
+    document = {"apiVersion": "berth.dev/v1", "kind": "BerthConfiguration", "policies": policies}
+    config = tmp_path / "berth.yaml"
+    config.write_text(json.dumps(document))
+    editor = Editor(replicas)
+    editor.edit(editor.zone)
+    editor.edit(editor.conflict)
+    leader = first_leader(replicas, "a", "b", flags=("--config", config))
+    spare, gaps = iter("cd"), []
+    for number in range(1, EDITS + 1):
+        editor.edit()
+        time.sleep(PAUSE)
+        if number % (EDITS // 3) == 0 and len(gaps) < 2:
             replicas.all[leader].process.kill()
             killed = time.time()
-    replicas.wait_for_another(leader, killed)
-    for _ in range(20):
-        edit()
-        time.sleep(0.1)
+            replicas.start(next(spare), "--config", config)
+            gaps.append(replicas.wait_for_another(leader, killed))
+            wait_until("somebody leads", replicas.leader, seconds=30)
+            leader = replicas.leader()
+    # Whatever the edits left behind: with a good one all pods find a place.
+    editor.edit(editor.zone)
     replicas.finish()
 
-    seen = Counter()
+    seen, bundles = Counter(), set()
     for one in replicas.all.values():
         log = one.log.read_text()
-        zone_of = {bundle: ZONES[name] for bundle, name in IN_FORCE.findall(log)}
+        in_force = {bundle: set(names.split(",")) & ZONES.keys() for bundle, names in
+                    IN_FORCE.findall(log)}  # fmt: skip
+        bundles |= in_force.keys()
         for _, where, bundle in BOUND.findall(log):
             zone = "ab"[int(where.rpartition("-")[2]) % 2]
-            assert zone == zone_of[bundle]
+            assert not in_force[bundle] or [ZONES[one] for one in in_force[bundle]] == [zone]
             seen[zone] += 1
-        assert "broken.policy:1" in log, "broken edits came, too"
-    # Of those that the killed one bound last the line may be missing.
-    assert sum(seen.values()) >= len(replicas.created) - MOST_IN_FLIGHT
+        assert "Traceback" not in log
+    # Of those that the killed ones bound last the line may be missing.
+    assert sum(seen.values()) >= len(replicas.created) - 2 * MOST_IN_FLIGHT
     assert min(seen["a"], seen["b"]) > 10
+    print(
+        f"{EDITS} edits {dict(editor.kinds)}, {len(bundles)} bundles in force,"
+        f" {len(replicas.created)} pods, each bound once by the bundle it names;"
+        f" SIGKILL to the next binding: {', '.join(f'{gap:.2f} s' for gap in gaps)}"
+    )

@@ -27,6 +27,9 @@ ABSENT = {
     "P119": "The scheduler and `berth check` say it of a `bind: with` of a plugin that no profile"
     " has.",
     "P120": "The scheduler and `berth check` say it of a policy that is a canary or in shadow.",
+    "P121": "Of the policies of a namespace, which `berth check --tenant NAMESPACE` checks.",
+    "P122": "Of the policies of a namespace, when they are too many.",
+    "P322": "Of the policies of a namespace, when they cost more than their share.",
     "P024": "Of policy tests; its page in docs/errors shows it.",
     "P404": "Not in this version: it takes the last decisions of a scheduler, replayed under the"
     " new rules. A saved inventory has no pods, and guessing them would be a false alarm; meanwhile"

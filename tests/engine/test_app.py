@@ -391,6 +391,61 @@ def test_config_maps_of_a_selector_are_sources_and_leave_with_their_label():
     run(main)
 
 
+def test_a_namespace_rules_its_own_pods_and_a_broken_one_stops_nobody():
+    tenants = {"configMap": "berth-policies", "namespaces": ["default", "team-b"]}
+
+    def config_map(text):
+        return {"metadata": {"name": "berth-policies"}, "data": {"a.policy": text}}
+
+    async def main():
+        settings = kept_in_the_cluster(tenants=tenants)
+        async with embedded() as cluster:
+            cluster.create("namespaces", {"metadata": {"name": "team-b"}})
+            only = "filter: node.name is node-02\n"
+            cluster.create("configmaps", config_map(only), namespace="default")
+            cluster.create("configmaps", config_map(BROKEN["home.policy"]), namespace="team-b")
+            async with process(cluster, settings) as berth:
+                assert await berth.lands(berth.pod("redis")) == "node-02"
+                assert sorted(berth.bundles[-1].tenants.items()) == [("default/a", "default")]
+                await berth.until(lambda: berth.refused_for("P101"))
+                assert "no rules of namespace team-b are in force" in berth.refused_for("P101")
+                await berth.until(lambda: (standing(cluster) or {}).get("tenantsRefused") == 1)
+                patch = {"data": {"a.policy": only.replace("02", "03")}}
+                cluster.patch("configmaps", "berth-policies", patch, namespace="default")
+                await berth.until(lambda: "node-03" in str(berth.bundles[-1].files))
+                assert await berth.lands(berth.pod("redis-2")) == "node-03"
+                patch = {"data": {"a.policy": BROKEN["home.policy"]}}
+                cluster.patch("configmaps", "berth-policies", patch, namespace="default")
+                await berth.until(lambda: standing(cluster)["tenantsRefused"] == 2)
+            async with process(cluster, settings) as berth:
+                assert await berth.lands(berth.pod("redis-3")) == "node-03", "kept, too"
+
+    run(main)
+
+
+def test_only_the_pods_of_profiles_whose_source_is_no_good_wait():
+    sources = [
+        {"configMap": f"{NAMESPACE}/policies"},
+        {"configMap": f"{NAMESPACE}/other", "profiles": ["other"]},
+    ]
+    given = settings_of(policies={"sources": sources}).model_dump()
+    given["profiles"] = [{"scheduler_name": "berth"}, {"scheduler_name": "other"}]
+
+    async def main():
+        settings = Settings.model_validate(given)
+        async with embedded() as cluster, process(cluster, settings) as berth:
+            waits = berth.pod("waits", scheduler="other")
+            assert await berth.lands(berth.pod("goes"))
+            await berth.until(lambda: berth.condition(waits))
+            assert "ConfigMap rules/other" in berth.condition(waits)[2]
+            assert berth.node_of(waits) is None
+            data = {"metadata": {"name": "other"}, "data": {"a.policy": SCORE}}
+            cluster.create("configmaps", data, namespace=NAMESPACE)
+            assert await berth.lands(waits)
+
+    run(main)
+
+
 def test_without_a_source_the_default_plugins_decide():
     async def main():
         plain = settings_of(config_map=False)

@@ -270,7 +270,7 @@ def test_one_line_says_where_and_what(line, said, refused):
             "leaderElection: {resourceLock: endpoints}",
             "leaderElection.resourceLock: must be 'leases'",
         ),
-        ("extenders: [{urlPrefix: x}]", "extenders: this version calls no extenders"),
+        ("extenders: [{urlPrefix: x}]", "extenders.0.urlPrefix: 'x' is no address"),
         ("podInitialBackoffSeconds: 0", "podInitialBackoffSeconds: must be greater than 0"),
         ("podInitialBackoffSeconds: 11", "podMaxBackoffSeconds is less than podInitialBackoff"),
         ("profiles: [{schedulerName: a}, {}]", "profiles: number 1 needs a schedulerName"),

@@ -157,7 +157,7 @@ def test_objects_and_what_is_assumed_of_them_come_out_the_same(tmp_path):
 
 def test_the_journal_reads_as_lines_of_json():
     lines = [json.loads(line) for line in recorded().out.getvalue().splitlines()]
-    assert lines[0] == {"what": "journal", "format": 4}
+    assert lines[0] == {"what": "journal", "format": 5}
     kinds = {line["what"] for line in lines}
     assert kinds == {
         "journal",
@@ -350,7 +350,7 @@ def test_a_sample_that_was_changed_is_noticed(journal):
 @pytest.mark.parametrize(
     ("what", "to", "said"),
     [
-        ("journal", {"format": 5}, "this version reads format 4, not 5"),
+        ("journal", {"format": 6}, "this version reads format 5, not 6"),
         ("journal", {"what": "rules"}, "a journal has its format in the first line"),
         ("node", {"what": "journal"}, "a journal has its format in the first line"),
         ("node", {"what": "knode"}, "nothing is called 'knode'"),

@@ -121,6 +121,8 @@ def test_tests_in_the_language_page_pass(tmp_path):
     blocks = re.findall(r"```policytest\n(.*?)```", page, re.DOTALL)
     alone = [one for one in blocks if not one.startswith("# nginx.policytest")]
     assert len(alone) == len(blocks) - 1, "that one has a policy and a manifest beside it"
+    for policy in re.findall(r"```policy\n(policy: (?:.|\n)*?)```", page):
+        (tmp_path / f"{policy.split()[1]}.policy").write_text(policy)
     runner = Runner(ROOT / "policies", new_compiler(), StatementReader())
     for number, text in enumerate(alone):
         path = tmp_path / f"{number}.policytest"

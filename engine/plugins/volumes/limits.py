@@ -213,8 +213,8 @@ def _concerns(state: State, pod: PodInfo, other: PodInfo, snapshot: Snapshot) ->
     return bool(other.pod.spec.volumes)
 
 
-def _version(snapshot: Snapshot) -> tuple[int, ...]:
-    return tuple([snapshot.objects_version(kind) for kind in (*KINDS, _DRIVERS)])
+def _version(snapshot: Snapshot) -> int:
+    return snapshot.objects_version(*KINDS, _DRIVERS)
 
 
 # ---- hints -----------------------------------------------------------------------------------

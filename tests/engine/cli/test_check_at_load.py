@@ -181,3 +181,33 @@ def test_what_is_wrong_in_the_file_stays_there(file):
     )
     result = check("--config", config)
     assert re.findall(r"--> (\S+):\d+:\d+", result.stdout) == ["rules/first.policy"]
+
+
+# ---- the policies of a namespace -----------------------------------------------------------------
+
+
+def test_an_author_sees_what_the_scheduler_would_say_of_a_namespace(file):
+    file("p/a.policy", "sort: pod.priority desc\nscore: node.cpu.free normalize minmax\n")
+    assert found("p/a.policy") == []
+    assert found("--tenant", "team-a", "p") == [("P121", "error", 1)]
+    file("p/a.policy", "filter: pod.namespace is other -> node.label a=b\n")
+    assert found("--tenant", "team-a", "p") == [("P301", "warning", 1)]
+
+
+def test_the_limits_of_a_namespace_are_those_of_the_configuration(file):
+    document = {
+        "apiVersion": "berth.dev/v1",
+        "kind": "BerthConfiguration",
+        "policies": {
+            "configMap": "x/y",
+            "tenants": {"configMap": "c", "namespaces": ["team-*"], "policies": 1},
+        },
+    }
+    config = file("berth.yaml", json.dumps(document))
+    file("p/a.policy", GOOD)
+    file("p/b.policy", "score: node.cpu.free normalize minmax\n")
+    assert found("--tenant", "team-a", "p") == []
+    assert found("--tenant", "team-a", "--config", config, "p") == [("P122", "error", 1)]
+    refused = check("--tenant", "other", "--config", config, "p")
+    assert refused.exit_code == 1
+    assert "policies.tenants does not let namespace other have policies" in refused.output

@@ -154,6 +154,12 @@ def test_check_shows_the_place_and_the_cure_of_errors(file):
     assert result.stderr == "1 file checked: 1 error, 0 warnings\n"
 
 
+def test_check_reads_the_standard_input():
+    result = CliRunner().invoke(main, ["check", "-"], input=BROKEN)
+    assert result.exit_code == 1
+    assert " --> stdin.policy:1:36\n" in result.stdout
+
+
 def test_check_of_several_files_shows_all_that_is_wrong(file):
     names = [file("a.policy", BROKEN), file("b.policy", GOOD), file("c.policy", BROKEN * 2)]
     result = berth("check", *names)

@@ -136,13 +136,13 @@ def test_what_is_of_one_profile_stays_of_it_and_the_order_is_of_all(world):
 def test_what_cannot_be_carried_over_is_said(world):
     score = {"score": {"enabled": [{"name": "TargetLoadPacking"}, {"name": "OwnPlugin"}]}}
     sort = {"queueSort": {"enabled": [{"name": "Coscheduling"}]}}
-    world.write(
-        profile("a", score | sort), profile("b", sort), extenders=[{"urlPrefix": "http://x"}]
-    )
+    extender = {"urlPrefix": "http://x", "filterVerb": "filter"}
+    world.write(profile("a", score | sort), profile("b", sort), extenders=[extender])
     told = world.told()
-    assert told[0].startswith("extenders: ")
-    assert "docs/cookbook.md#target-load-packing" in told[1]
-    assert told[2] == "OwnPlugin: no policy is known for it"
+    assert "docs/cookbook.md#target-load-packing" in told[0]
+    assert told[1] == "OwnPlugin: no policy is known for it"
+    settings, _ = world.loaded()
+    assert settings.extenders[0].url_prefix == "http://x"
 
 
 def test_what_is_printed_can_be_applied(world):

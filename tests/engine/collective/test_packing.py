@@ -8,9 +8,14 @@ import random
 import numpy as np
 import pytest
 
-from engine.collective.packing import Alike, Budget, pack
+from engine.collective import packing
+from engine.collective.packing import Alike, Budget, at_once
 
 MEMBERS, NODES, DOMAINS = 12, 8, 3
+
+
+def pack(*asked):
+    return at_once(packing.pack(*asked))
 
 
 def a_cluster(seed):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC
 
 import pytest
 
+from engine.cache import Cache
 from engine.clock import ManualClock
 from engine.config import BerthDocument, Settings
+from engine.framework.status import Code, Status
 from engine.plugins.profiles import make_profiles
 from engine.policy import keeping
 from engine.policy.bundle import Bundle, Refusal, compile_at_once, compile_settings
@@ -15,6 +18,7 @@ from engine.policy.chain import frameworks_of, worlds_of
 from engine.policy.guard import Guard, GuardSettings, Load
 from engine.policy.reloader import Kept, Listener, Reloader
 from engine.policy.sources import Source
+from tests.builders import make_node, make_pod
 from tests.engine.policy.builders import compiler
 
 A, B = Source("ConfigMap x/a", "x/a/"), Source("ConfigMap x/b", "x/b/")
@@ -124,6 +128,41 @@ def test_a_source_that_was_selected_comes_and_goes():
     assert sorted(bundle.files) == ["x/a/t.policy"]
     assert world.offer(B, BROKEN) == [(B, "PoliciesRefused")], "it may be broken from the start"
     assert world.reloader.bundle is bundle
+
+
+ONLY_ONE = Source("ConfigMap x/c", "x/c/", frozenset({"one"}))
+
+
+@pytest.mark.parametrize("first", [BROKEN, {}, None])
+def test_only_the_profiles_of_a_source_wait_while_it_was_never_good(first):
+    world = World(A, ONLY_ONE)
+    world.reloader.offer(A, TEST)
+    told = world.offer(ONLY_ONE, first)
+    [bundle] = [one for one in told if isinstance(one, Bundle)]
+    assert (sorted(bundle.files), bundle.waits) == (["x/a/t.policy"], {"one": ONLY_ONE.title})
+    assert (ONLY_ONE, "PoliciesRefused") in told
+    [bundle] = [one for one in world.offer(A, OTHER) if isinstance(one, Bundle)]
+    assert bundle.waits, "an edit elsewhere does not help it"
+    [bundle] = world.offer(ONLY_ONE, {"b.policy": "score: 1\n"})
+    assert (world.files, bundle.waits) == (["x/a/t.policy", "x/c/b.policy"], {})
+
+
+def test_the_pods_of_a_profile_that_waits_are_gated_and_the_others_are_scheduled():
+    cache = Cache()
+    cache.add_node(make_node("n"))
+    bundle = compile_at_once(compiler(), TEST, compile_settings(BerthDocument()))
+    profiles = make_profiles(settings("one", "two"))
+    waits = replace(bundle, waits={"one": ONLY_ONE.title})
+    found = frameworks_of(profiles, waits, worlds=worlds_of(UTC, ()))
+    snapshot = cache.snapshot(0.0)
+    status = found.pre_enqueue(make_pod("p", scheduler="one"), snapshot)
+    assert status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE
+    assert status.reasons == (
+        "the policies of ConfigMap x/c, which are for this profile, are no good",
+    )
+    assert found.pre_enqueue(make_pod("p", scheduler="two"), snapshot) is Status.SUCCESS
+    mended = frameworks_of(profiles, bundle, worlds=worlds_of(UTC, ()))
+    assert mended.pre_enqueue(make_pod("p", scheduler="one"), snapshot) is Status.SUCCESS
 
 
 # ---- kept beyond the process ---------------------------------------------------------------------

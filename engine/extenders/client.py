@@ -1,0 +1,141 @@
+"""One extender over HTTP: a verb and a body in, the body of the answer out, or why there is none.
+
+No redirects, and no second try after an answer. Every failure names the address.
+
+Source: kubernetes pkg/scheduler/extender.go: makeTransport, send; client-go transport.TLSConfigFor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, TypeVar
+from urllib.parse import urlsplit
+
+from engine import __version__
+from engine.config import ConfigError
+from engine.display import one_line
+from engine.extenders.messages import BadAnswer
+from engine.extendersections import ExtenderDocument, ExtenderTLS
+from engine.kube.channels import Broken, Channels, NotConnected, head_of
+from engine.sections import seconds
+
+T = TypeVar("T")
+
+MOST_BYTES: Final = 64 << 20
+"""Of an answer: 5,000 nodes are about 30 MB when they are sent back whole."""
+_OK: Final = 200
+_FAULTS: Final = (NotConnected, Broken, TimeoutError, OSError)
+
+
+class ExtenderError(Exception):
+    """An extender was asked and gave no answer that can be used; one line with its address."""
+
+
+class Client:
+    """See the module; used inside one event loop."""
+
+    def __init__(self, document: ExtenderDocument) -> None:
+        """Reads the certificates.
+
+        Raises:
+            ConfigError: they cannot be used.
+        """
+        self.url = document.url_prefix.rstrip("/")
+        self._seconds = seconds(document.http_timeout)
+        target = urlsplit(self.url)
+        secure = target.scheme == "https"
+        tls = document.tls_config or ExtenderTLS()
+        self._path = target.path
+        self._host = target.netloc.rpartition("@")[-1]
+        self._channels = Channels(
+            target.hostname or "",
+            target.port or (443 if secure else 80),
+            tls=_context(self.url, document) if secure else None,
+            server_hostname=tls.server_name or None,
+            most_body_bytes=MOST_BYTES,
+        )
+
+    async def ask(
+        self, verb: str, body: bytes, read: Callable[[bytes], T], *, again: bool = True
+    ) -> T:
+        """One POST; `read` makes something of the answer's body.
+
+        `again`: what was sent on a connection that proves closed may be sent on a new one.
+
+        Raises:
+            ExtenderError: there is no answer in time, or none that `read` understands.
+        """
+        headers = {
+            "User-Agent": f"berth/{__version__}",
+            "Content-Type": "application/json",
+            "Accept": "application/json",
+        }
+        path = f"{self._path}/{verb}"
+        head = head_of("POST", path, self._host, headers, len(body))
+        try:
+            async with asyncio.timeout(self._seconds):
+                answer = await self._channels.request(
+                    head, body, again=again, silence=self._seconds, total=self._seconds
+                )
+        except TimeoutError as error:
+            why = f"no answer within {self._seconds:g} s"
+            raise ExtenderError(f"extender {self.url}/{verb}: {why}") from error
+        except _FAULTS as error:
+            why = one_line(str(error)) or type(error).__name__
+            raise ExtenderError(f"extender {self.url}/{verb}: {why}") from error
+        if answer.status != _OK:
+            raise ExtenderError(f"extender {self.url}/{verb}: it answers HTTP {answer.status}")
+        try:
+            return read(answer.body)
+        except BadAnswer as bad:
+            raise ExtenderError(f"extender {self.url}/{verb}: {bad}") from bad
+
+    def close(self) -> None:
+        """Closes its connections."""
+        self._channels.close()
+
+
+def _context(url: str, document: ExtenderDocument) -> ssl.SSLContext:
+    """Whom to trust: the CA given; anybody, if it is told to, or has none and `enableHTTPS`.
+
+    Raises:
+        ConfigError: a file or what it holds cannot be used.
+    """
+    tls = document.tls_config or ExtenderTLS()
+    try:
+        context = ssl.create_default_context(
+            cafile=None if tls.ca_data else tls.ca_file or None,
+            cadata=base64.b64decode(tls.ca_data).decode("ascii") if tls.ca_data else None,
+        )
+        # As Go: certificates without the extensions that Python wants since 3.13 are good.
+        context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+        if tls.insecure or (document.enable_https and not (tls.ca_file or tls.ca_data)):
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if tls.cert_file or tls.cert_data:
+            _load_pair(context, tls)
+    except (OSError, ValueError) as error:
+        why = one_line(str(error))
+        raise ConfigError(f"extenders: {url}: certificates cannot be used: {why}") from error
+    return context
+
+
+def _load_pair(context: ssl.SSLContext, tls: ExtenderTLS) -> None:
+    """OpenSSL reads files only, so data goes through files that nobody else can read."""
+    with tempfile.TemporaryDirectory() as folder:
+        pair = []
+        for name, path, data in (
+            ("cert", tls.cert_file, tls.cert_data),
+            ("key", tls.key_file, tls.key_data),
+        ):
+            if data:
+                path = str(Path(folder, name))
+                Path(path).touch(mode=0o600)
+                Path(path).write_bytes(base64.b64decode(data))
+            pair.append(path)
+        context.load_cert_chain(*pair)

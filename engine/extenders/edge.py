@@ -1,0 +1,117 @@
+"""What extenders need of the API server: whole objects, and bindings that one of them makes.
+
+    bind ─┬─ an extender's: answered well ──▶ BOUND
+          │     └─ anything else ──▶ GET pod ─┬─ bound ──────▶ as the binding says
+          │                                   └─ not bound ──▶ REFUSED, or ours if it is ignorable
+          └─ nobody's ──▶ ours
+
+Source: kubernetes pkg/scheduler schedule_one.go, extendersBinding.
+"""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from engine.extenders import messages
+from engine.extenders.asking import Extender, Extenders
+from engine.extenders.client import ExtenderError
+from engine.extenders.messages import Whole
+from engine.framework.edge import Binder, BindOutcome
+from engine.framework.effects import Bind
+from engine.framework.podinfo import PodInfo
+from engine.kube.errors import KubeError, NotFound
+from engine.kube.resources import Resource
+from engine.kube.session import KubeClient
+from engine.kube.writer import pod_path
+from engine.objects import ObjectMeta
+
+log = logging.getLogger(__name__)
+
+NODES = Resource(Whole, "/api/v1/nodes")
+"""Watched where an extender is sent whole nodes."""
+_encode = msgspec.json.Encoder().encode
+
+
+class _OnNode(msgspec.Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+
+
+_on_node = msgspec.json.Decoder(_OnNode)
+
+
+class WholeObjects:
+    """See `lane.Objects`; as a handler it is told of nodes."""
+
+    def __init__(self, client: KubeClient, *, timeout_seconds: float = 10.0) -> None:
+        self._client = client
+        self._timeout = timeout_seconds
+        self.nodes: dict[str, bytes] = {}
+
+    async def pod(self, pod: PodInfo) -> bytes | None:
+        """See `lane.Objects.pod`."""
+        try:
+            answer = await self._client.request(
+                "GET", pod_path(pod.namespace, pod.name), timeout_seconds=self._timeout
+            )
+            found, body = messages.whole(answer.checked().body)
+            node = _on_node.decode(found.spec).node_name
+        except NotFound:
+            return None
+        except (KubeError, msgspec.DecodeError) as error:
+            raise LookupError(f"the pod cannot be read for extenders: {error}") from error
+        return None if found.metadata.uid != pod.uid or node else body
+
+    # ---- reflector.Handler
+
+    def on_add(self, node: Whole) -> None:
+        """See `reflector.Handler`."""
+        self.nodes[node.metadata.name] = _encode(node)
+
+    def on_update(self, old: Whole, new: Whole) -> None:  # noqa: ARG002 - see `reflector.Handler`
+        """See `reflector.Handler`."""
+        self.on_add(new)
+
+    def on_delete(self, node: Whole) -> None:
+        """See `reflector.Handler`."""
+        self.nodes.pop(node.metadata.name, None)
+
+    def on_synced(self) -> None:
+        """See `reflector.Handler`."""
+
+    def on_unreadable(self, meta: ObjectMeta, reason: str) -> None:
+        """See `reflector.Handler`."""
+        log.error('Node cannot be sent to extenders node="%s" reason="%s"', meta.name, reason)
+
+
+class ExtenderBinder:
+    """A `framework.edge.Binder`: an extender's pods are bound by it, all others by ours."""
+
+    def __init__(self, extenders: Extenders, ours: Binder) -> None:
+        self._extenders = extenders
+        self._ours = ours
+
+    async def bind(self, effect: Bind) -> tuple[BindOutcome, str]:
+        """See `Binder.bind`."""
+        one = self._extenders.binder_of(effect.pod)
+        return await self._ours.bind(effect) if one is None else await self._by(one, effect)
+
+    async def resolve(self, effect: Bind) -> tuple[BindOutcome, str]:
+        """See `Binder.resolve`."""
+        return await self._ours.resolve(effect)
+
+    async def _by(self, one: Extender, effect: Bind) -> tuple[BindOutcome, str]:
+        body = messages.to_bind(effect.pod, effect.node)
+        try:
+            await one.client.ask(one.document.bind_verb, body, messages.done, again=False)
+        except ExtenderError as error:
+            # It may have bound the pod all the same.
+            outcome, why = await self._ours.resolve(effect)
+            if outcome is not BindOutcome.REFUSED:
+                return outcome, f"{error}; {why}"
+            if one.document.ignorable:
+                log.warning("%s; it is ignorable, and passed over", error)
+                return await self._ours.bind(effect)
+            return outcome, str(error)
+        return BindOutcome.BOUND, ""

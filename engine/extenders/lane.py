@@ -1,0 +1,206 @@
+"""The lane of pods that extenders have a say about: one at a time, beside all other cycles.
+
+    popped ─▶ lane ─▶ filters of ours ─▶ extenders asked ─▶ cycle with what they said ─▶ as any pod
+                            ▲                                   │
+                            └── all that they left is taken ◀───┘
+
+kube-scheduler stands still while an extender thinks; here other pods go on meanwhile. So what was
+feasible when they were asked is asked again, of the cluster as it is then, before a node is taken:
+the cycle that decides is the same as for any pod, with their answer as one more input. One pod at a
+time, as in kube-scheduler, for an extender may count on it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from itertools import count
+from typing import Final, Protocol
+
+import msgspec
+
+from engine.basis import Basis
+from engine.choice import Refused
+from engine.cycle import conclude, feasible
+from engine.extenders.asking import Extenders
+from engine.extenders.messages import Victims
+from engine.framework.decision import PostFilterResult
+from engine.framework.opinion import Opinion
+from engine.framework.podinfo import PodInfo
+from engine.framework.runtime import Framework, PluginError, Unfit
+from engine.framework.snapshot import Snapshot
+from engine.framework.trials import nominated_node
+from engine.inflight import InFlight
+from engine.placement import Placement
+from engine.queue import QueuedPod, SchedulingQueue
+from engine.queue.heap import PodHeap
+from engine.setbacks import Setbacks
+
+_ROUNDS: Final = 3
+"""How often they are asked in one attempt, where the cluster was faster than they."""
+_IN_A_GANG: Final = (
+    "an extender has a say about it, and it is in a gang: extenders are not asked about gangs"
+)
+
+
+class Objects(Protocol):
+    """Pods and nodes as the server has them."""
+
+    @property
+    def nodes(self) -> Mapping[str, bytes]:
+        """By name; none where no extender is sent them."""
+        ...
+
+    async def pod(self, pod: PodInfo) -> bytes | None:
+        """The pod's JSON; None: it is gone, or on a node.
+
+        Raises:
+            LookupError: the server cannot be asked; the message says why.
+        """
+        ...
+
+
+class Lane:
+    """See the module."""
+
+    def __init__(
+        self,
+        extenders: Extenders,
+        objects: Objects,
+        *,
+        basis: Basis,
+        queue: SchedulingQueue,
+        in_flight: InFlight,
+        placement: Placement,
+        setbacks: Setbacks,
+    ) -> None:
+        self._extenders = extenders
+        self._objects = objects
+        self._basis = basis
+        self._queue = queue
+        self._in_flight = in_flight
+        self._placement = placement
+        self._setbacks = setbacks
+        self._waiting = PodHeap(count(1).__next__)
+        self._busy = False
+        self._task: asyncio.Task[None] | None = None
+
+    def take(self, queued: QueuedPod) -> bool:
+        """Whether the pod that was popped is decided about here."""
+        if not self._extenders.concern(queued.pod):
+            return False
+        framework = self._basis.framework_of(queued.pod)
+        if framework.gangs and _in_a_gang(queued.pod, self._basis.snapshot(), framework):
+            self._setbacks.error(queued, _IN_A_GANG)
+            return True
+        self._waiting.push(queued.sort_key, queued)
+        if not self._busy:
+            self._busy = True
+            self._in_flight.beside(self._work())
+        return True
+
+    def stop(self) -> None:
+        """The process ends: whoever decides next asks again."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _work(self) -> None:
+        self._task = asyncio.current_task()
+        try:
+            while (queued := self._waiting.pop()) is not None:
+                await self._decide(queued)
+        finally:
+            self._task, self._busy = None, False
+
+    async def _decide(self, queued: QueuedPod) -> None:
+        opinion = None
+        for _ in range(_ROUNDS):
+            if not self._still(queued):
+                return
+            try:
+                whole = await self._objects.pod(queued.pod)
+            except LookupError as error:
+                opinion = Opinion(error=str(error))
+                break
+            opinion = None if whole is None else await self._ask(queued.pod, whole)
+            if opinion is None or self._holds(queued.pod, opinion):
+                break
+        if not self._still(queued):
+            return
+        if opinion is None:
+            self._queue.done(queued.pod.uid)
+            return
+        found = self._placement.choose(queued, opinion=opinion)
+        if isinstance(found, Refused):
+            self._placement.refuse(found)
+        else:
+            self._placement.go(found)
+
+    def _still(self, queued: QueuedPod) -> bool:
+        """Whether there is still something to decide about the pod; ends its attempt if not."""
+        pod = queued.pod
+        still = self._queue.still(queued)
+        if still and not queued.pod.terminating and self._basis.cache.node_of(pod.uid) is None:
+            return True
+        self._queue.done(pod.uid)
+        return False
+
+    async def _ask(self, pod: PodInfo, whole: bytes) -> Opinion:
+        """All that extenders say; nothing, where our own filters leave no node."""
+        snapshot, framework = self._now(pod)
+        try:
+            names = feasible(pod, snapshot, framework)
+        except (PluginError, Unfit):
+            return Opinion()  # the cycle meets it, too, and tells
+        nodes = self._objects.nodes
+        if self._extenders.whole_nodes:
+            names = [name for name in names if name in nodes]
+        opinion = Opinion()
+        promised = nominated_node(pod, snapshot)
+        if promised in names:
+            opinion = await self._extenders.ask(pod, whole, [promised], nodes)
+        if names and not opinion.passed and not opinion.error:
+            opinion = await self._extenders.ask(pod, whole, names, nodes)
+        if opinion.passed or opinion.error or not self._extenders.preempts(pod):
+            return opinion
+        victims = self._victims(pod, opinion)
+        if not victims:
+            return opinion
+        agreed, why = await self._extenders.agree(pod, whole, victims)
+        return msgspec.structs.replace(opinion, victims=agreed, victims_error=why)
+
+    def _victims(self, pod: PodInfo, opinion: Opinion) -> Victims:
+        """Whom this pod might evict, if no node is left to it."""
+        rescue = conclude(pod, *self._now(pod), opinion).rescue
+        if rescue is None or not rescue.nominated:
+            return {}
+        return _one_way(rescue) if rescue.choices is None else rescue.choices.victims()
+
+    def _holds(self, pod: PodInfo, opinion: Opinion) -> bool:
+        """Whether their answer is about the cluster as it is now, as far as it matters."""
+        if opinion.error:
+            return True
+        snapshot, framework = self._now(pod)
+        try:
+            now = set(feasible(pod, snapshot, framework))
+        except (PluginError, Unfit):
+            return True
+        if self._extenders.whole_nodes:
+            now.intersection_update(self._objects.nodes)
+        return not now.isdisjoint(opinion.passed) or now.issubset(opinion.asked)
+
+    def _now(self, pod: PodInfo) -> tuple[Snapshot, Framework]:
+        return self._basis.snapshot(), self._basis.framework_of(pod)
+
+
+def _in_a_gang(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> bool:
+    try:
+        return framework.gang(pod, snapshot) is not None
+    except PluginError:
+        return False  # the cycle meets it, too, and tells
+
+
+def _one_way(rescue: PostFilterResult) -> Victims:
+    """The only way that a policy found."""
+    assert rescue.nominated is not None
+    return {rescue.nominated: ([one.pod for one in rescue.evictions], 0)}

@@ -1,0 +1,288 @@
+"""Shares of cpu and memory: what NodeResourcesFit and NodeResourcesBalancedAllocation come to.
+
+Both look at the same amounts of a row. Here they are floats that are kept up to date by the rows
+that changed, and one pass over them gives what both plugins say, as each says alone. It holds for
+LeastAllocated and for cpu and memory weighed alike, while amounts are exact as floats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.framework.derived import Place
+from engine.framework.interface import MAX_SCORE, Scores, State
+from engine.framework.podinfo import CPU, MEMORY, PODS, PodInfo
+from engine.framework.snapshot import BoolColumn, FloatColumn, NodeColumns, Rows, Snapshot
+
+EXACT: Final = 1 << 45
+"""Hundred times a whole number below it is exact as a float, and so is a quotient rounded down."""
+HALF: Final = MAX_SCORE // 2
+_BOTH: Final = (CPU, MEMORY)
+_FEW_ROWS: Final = 8
+_ALL: Final = slice(None)
+_THERE: Final = slice(0, 2)
+_ROOM: Final = slice(2, 4)
+_LEFT: Final = slice(4, 6)
+_HELD: Final = slice(6, 8)
+_MORE: Final = 8
+_LINES: Final = 9
+_ANY_ROOM: Final = -float(1 << 62)
+_FULL: Final = -np.inf
+
+
+class Part(Enum):
+    """What a score says that is part of it; the state by which its plugin tells."""
+
+    LEAST = "how much of both stays free"
+    EVEN = "how evenly both are used"
+
+
+class Shares:
+    """The lines of all rows: see `_write`."""
+
+    def __init__(self) -> None:
+        self._place = Place()
+        self._nodes: NodeColumns | None = None
+        self._lines = np.empty((_LINES, 0))
+        self._cells: list[Any] = []
+        self._odd: set[int] = set()
+        self._floats = np.empty((4, 0))
+        self._flags = np.empty((2, 0), np.bool_)
+
+    def refresh(self, snapshot: Snapshot) -> bool:
+        """Catches up; false if an amount is out of bounds, so that floats are not exact."""
+        place, nodes = self._place, snapshot.nodes
+        same = nodes is self._nodes and place.layout == snapshot.layout
+        if not (same and place.generation == snapshot.generation):
+            changes = place.read(snapshot)
+            if not same or changes is None:
+                self._renew(nodes)
+            elif len(changes[0]) > _FEW_ROWS:
+                self._write(changes[0])
+            else:
+                for row in changes[0].tolist():
+                    self._set(row)
+        return not self._odd
+
+    def lines(self, rows: Rows) -> tuple[FloatColumn, FloatColumn, NDArray[np.bool_]]:
+        """The lines of these rows, and what to compute in; used again for all rows."""
+        if isinstance(rows, slice):
+            return self._lines, self._floats, self._flags
+        count = len(rows)
+        return self._lines.take(rows, 1), np.empty((4, count)), np.empty((2, count), np.bool_)
+
+    def _renew(self, nodes: NodeColumns) -> None:
+        size = nodes.size
+        self._nodes = nodes
+        if self._lines.shape[1] != size:
+            self._lines = np.empty((_LINES, size))
+            self._floats, self._flags = np.empty((4, size)), np.empty((2, size), np.bool_)
+        self._cells = [line.data for line in self._lines]
+        self._amounts = [
+            (nodes.allocatable(name).data, nodes.requested(name).data, used.data)
+            for name, used in zip(_BOTH, (nodes.nonzero_cpu, nodes.nonzero_memory), strict=True)
+        ]
+        self._pods = nodes.pod_count.data, nodes.allocatable(PODS).data
+        self._present = nodes.present.data
+        self._odd.clear()
+        self._write(_ALL)
+
+    def _write(self, rows: slice | NDArray[np.intp]) -> None:
+        """Of each resource what is there, free, hundred times free as scores count it, and held.
+
+        Free is minus infinity where no pod more may come. The last line is 50 less the balance of
+        what is held. Amounts that are no exact floats are 1.
+        """
+        assert self._nodes is not None
+        nodes = self._nodes
+        count = len(nodes.present[rows])
+        lines, odd = np.empty((_LINES, count)), np.zeros(count, np.bool_)
+        for i, (name, counted) in enumerate(
+            zip(_BOTH, (nodes.nonzero_cpu, nodes.nonzero_memory), strict=True)
+        ):
+            there, held, used = (
+                nodes.allocatable(name)[rows],
+                nodes.requested(name)[rows],
+                counted[rows],
+            )
+            wrong = (there <= 0) | (there >= EXACT)
+            for amount in (held, used):
+                wrong |= (amount < 0) | (amount >= EXACT)
+            odd |= wrong
+            there, held, used = (np.where(wrong, 1, amount) for amount in (there, held, used))
+            lines[i], lines[2 + i], lines[6 + i] = there, there - held, held
+            lines[4 + i] = (there - used) * MAX_SCORE
+        full = nodes.pod_count[rows] >= nodes.allocatable(PODS)[rows]
+        lines[2][full] = _FULL
+        one, other = lines[_HELD] / lines[_THERE]
+        np.subtract(HALF, _balance(one, other), out=lines[_MORE])
+        self._lines[:, rows] = lines
+        odd &= nodes.present[rows]
+        if isinstance(rows, slice):
+            self._odd.update(np.flatnonzero(odd).tolist())
+        else:
+            self._odd.difference_update(rows.tolist())
+            self._odd.update(rows[odd].tolist())
+
+    def _set(self, row: int) -> None:
+        """`_write` of one row."""
+        cells, odd = self._cells, False
+        shares = []
+        for i, (allocatable, requested, counted) in enumerate(self._amounts):
+            there, held, used = allocatable[row], requested[row], counted[row]
+            if not (0 < there < EXACT and 0 <= held < EXACT and 0 <= used < EXACT):
+                there = held = used = 1
+                odd = True
+            cells[i][row], cells[2 + i][row], cells[6 + i][row] = there, there - held, held
+            cells[4 + i][row] = (there - used) * MAX_SCORE
+            shares.append(min(held / there, 1.0))
+        counts, limits = self._pods
+        if counts[row] >= limits[row]:
+            cells[2][row] = _FULL
+        cells[_MORE][row] = HALF - int((1 - abs(shares[0] - shares[1]) / 2) * MAX_SCORE)
+        if odd and self._present[row]:
+            self._odd.add(row)
+        elif self._odd:
+            self._odd.discard(row)
+
+
+class Together:
+    """What both plugins say to one class of pods; see `framework.interface.Joint`."""
+
+    def __init__(
+        self,
+        shares: Shares,
+        pod: PodInfo,
+        scorers: Mapping[str, tuple[float, State]],
+        more: Sequence[tuple[str, int]],
+    ) -> None:
+        """`more` are the other resources of which a row must have enough."""
+        self._shares = shares
+        self._least = self._even = 0.0
+        self.scorers: list[str] = []
+        for name, (weight, state) in scorers.items():
+            if state is Part.LEAST:
+                self._least = weight
+            elif state is Part.EVEN:
+                self._even = weight
+            else:
+                continue
+            self.scorers.append(name)
+        self._more = more
+        readings = pod.readings
+        self._needs, self._adds, self._counts = (
+            (amounts.get(CPU, 0), amounts.get(MEMORY, 0))
+            for amounts in (readings.filter_requests, readings.requests, readings.score_requests)
+        )
+        amounts = (*self._needs, *self._adds, *self._counts)
+        self.exact = min(amounts) >= 0 and max(amounts) < EXACT
+        needs = [need or _ANY_ROOM for need in self._needs]
+        # Each stands upright, beside the lines.
+        self._upright = np.array([needs, self._adds, self._counts], np.float64)[:, :, None]
+        self._upright[2] *= MAX_SCORE
+
+    def totals(self, snapshot: Snapshot, rows: Rows) -> tuple[BoolColumn, Scores] | None:
+        """See `Joint.totals`."""
+        shares = self._shares
+        if not shares.refresh(snapshot):
+            return None
+        lines, floats, flags = shares.lines(rows)
+        passed = np.greater_equal(lines[_ROOM], self._upright[0], out=flags)[0]
+        passed &= flags[1]
+        for name, need in self._more:
+            nodes = snapshot.nodes
+            passed &= nodes.allocatable(name)[rows] - nodes.requested(name)[rows] >= need
+        totals: Scores | None = None
+        if self._least:
+            totals = self._of_least(lines, floats[:2])
+        if self._even:
+            even = self._of_even(lines, floats[2:])
+            totals = even if totals is None else np.add(totals, even, out=totals)
+        if totals is None:
+            totals = floats[0]
+            totals[:] = 0.0
+        return passed, totals
+
+    def _of_least(self, lines: FloatColumn, into: FloatColumn) -> Scores:
+        np.subtract(lines[_LEFT], self._upright[2], out=into)
+        into /= lines[_THERE]
+        np.floor(into, out=into)
+        np.maximum(into, 0.0, out=into)
+        score: Scores = into[0]
+        score += into[1]
+        score /= 2.0
+        np.floor(score, out=score)
+        if self._least != 1.0:
+            score *= self._least
+        return score
+
+    def _of_even(self, lines: FloatColumn, into: FloatColumn) -> Scores:
+        np.add(lines[_HELD], self._upright[1], out=into)
+        into /= lines[_THERE]
+        score = _balance(into[0], into[1])
+        score += lines[_MORE]
+        score /= 2.0
+        np.trunc(score, out=score)
+        score += HALF
+        if self._even != 1.0:
+            score *= self._even
+        return score
+
+    def row(self, snapshot: Snapshot) -> Callable[[int], float | None]:
+        """See `Joint.row`."""
+        nodes = snapshot.nodes
+        pods, limits = nodes.pod_count.data, nodes.allocatable(PODS).data
+        there, there_too = (nodes.allocatable(name).data for name in _BOTH)
+        held, held_too = (nodes.requested(name).data for name in _BOTH)
+        used, used_too = nodes.nonzero_cpu.data, nodes.nonzero_memory.data
+        (add, add_too), (counts, counts_too) = self._adds, self._counts
+        most, most_too = map(max, self._adds, self._needs)
+        least, even = (int(w) if w == int(w) else w for w in (self._least, self._even))
+        more = [
+            (nodes.allocatable(name).data, nodes.requested(name).data, need)
+            for name, need in self._more
+        ]
+
+        def total(row: int) -> float | None:
+            a, b, x, y = there[row], there_too[row], held[row], held_too[row]
+            u, v = used[row], used_too[row]
+            if not (
+                0 <= x <= a - most
+                and 0 <= y <= b - most_too
+                and 0 < a < EXACT
+                and 0 < b < EXACT
+                and 0 <= u < EXACT
+                and 0 <= v < EXACT
+            ):
+                return None
+            if pods[row] >= limits[row]:
+                return -1
+            for allocatable, requested, need in more:
+                if not need <= allocatable[row] - requested[row] < EXACT:
+                    return None
+            u, v = a - u - counts, b - v - counts_too
+            free = (
+                (u * MAX_SCORE // a if u > 0 else 0) + (v * MAX_SCORE // b if v > 0 else 0)
+            ) // 2
+            before, after = (x / a - y / b) / 2, ((x + add) / a - (y + add_too) / b) / 2
+            moved = int((1 - abs(after)) * MAX_SCORE) - int((1 - abs(before)) * MAX_SCORE)
+            return least * free + even * (HALF + int((HALF + moved) / 2))
+
+        return total
+
+
+def _balance(one: FloatColumn, other: FloatColumn) -> FloatColumn:
+    """100 less half the difference of two shares in hundredths, truncated, in `one`."""
+    np.minimum(one, 1.0, out=one)
+    np.minimum(other, 1.0, out=other)
+    one -= other
+    np.abs(one, out=one)
+    one *= -0.5
+    one += 1.0
+    one *= MAX_SCORE
+    return np.trunc(one, out=one)

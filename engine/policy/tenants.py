@@ -1,0 +1,186 @@
+"""Policies of namespaces about their own pods: texts of many in, one bundle each out.
+
+    texts of one ─▶ its own reloader ─▶ parts[namespace] ┐
+    texts of another ─▶ its own reloader ─▶ ...          ┴─ all that changed together ─▶ `changed`
+
+Each namespace is compiled by itself, waits by itself and is refused by itself; whoever edits has
+those that edited before go first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from engine.clock import Clock
+from engine.policy.bundle import Bundle, TenantRules
+from engine.policy.reloader import Kept, Reloader
+from engine.policy.sources import (
+    ConfigMapSource,
+    SelectedSources,
+    Source,
+    Texts,
+    title_of,
+)
+
+_LOG = logging.getLogger(__name__)
+_PAUSE: Final = 0.5
+"""Seconds between two changes of what is in force, as each costs all pods a little."""
+_LOOK_SECONDS: Final = 1.0
+"""How often it is looked whether the cluster has outgrown what costs were bounded for."""
+Make = Callable[[Source, Callable[[Bundle], None]], Reloader]
+
+
+@dataclass(slots=True)
+class _Tenant:
+    source: Source
+    reloader: Reloader
+    kept: bool = False
+
+
+class Tenants:
+    """Those of a process; implements `scheduler.Background`.
+
+    Attributes:
+        parts: what is in force of each namespace that has policies.
+        changed: told when that is another; `ready` is told when all that there was at the start
+            was compiled.
+    """
+
+    def __init__(
+        self, rules: TenantRules, make: Make, clock: Clock, wake: Callable[[], None]
+    ) -> None:
+        """Starts without any; `make` gives a reloader that tells of bundles in force."""
+        self.parts: dict[str, Bundle] = {}
+        self.changed: Callable[[], None] = lambda: None
+        self.ready: Callable[[], None] = lambda: None
+        self._rules = rules
+        self._make = make
+        self._clock = clock
+        self._wake = wake
+        self._tenants: dict[str, _Tenant] = {}
+        self._working: dict[str, _Tenant] = {}
+        self._kept: Mapping[str, Kept] | None = None
+        self._listed = self._is_ready = self._news = False
+        self._next = self._look = clock.monotonic()
+
+    # ---- what comes --------------------------------------------------------------------------
+
+    def handler(
+        self, made: Callable[[ConfigMapSource], None], gone: Callable[[ConfigMapSource], None]
+    ) -> SelectedSources:
+        """Takes the ConfigMaps of all namespaces; tells of each that is one of ours."""
+
+        def source_of(namespace: str, name: str) -> ConfigMapSource | None:
+            if not self._rules.of_file(f"{namespace}/{name}/"):
+                title = title_of(namespace, name)
+                _LOG.info("%s is left alone: policies.tenants has not its namespace", title)
+                return None
+            source = Source(title_of(namespace, name), f"{namespace}/{name}/", tenant=namespace)
+
+            def offer(files: Texts | None, passed_over: tuple[str, ...] = ()) -> None:
+                self.offer(source, files, passed_over)
+
+            of = ConfigMapSource(namespace, name, offer)
+            made(of)
+            return of
+
+        def leave(source: ConfigMapSource) -> None:
+            self.leave(source.namespace)
+            gone(source)
+
+        return SelectedSources(source_of, leave, self._all_listed, keeps_last=False)
+
+    def offer(self, source: Source, files: Texts | None, passed_over: tuple[str, ...] = ()) -> None:
+        """The files of a namespace are these now."""
+        namespace = source.tenant
+        one = self._tenants.get(namespace)
+        if one is None:
+
+            def in_force(bundle: Bundle) -> None:
+                # Texts that were never good leave nothing to be in force.
+                if bundle.files:
+                    self.parts[namespace] = bundle
+                    self._news = True
+
+            one = self._tenants[namespace] = _Tenant(source, self._make(source, in_force))
+            if self._kept is None:
+                one.reloader.await_kept()
+        one.reloader.offer(source, files, passed_over)
+        if self._kept is not None and not one.kept:
+            self._restore(one)
+        self._working.pop(namespace, None)
+        self._working[namespace] = one
+        self._wake()
+
+    def leave(self, namespace: str) -> None:
+        """The ConfigMap of a namespace is gone, and its rules with it."""
+        if self._tenants.pop(namespace, None) is not None:
+            self._working.pop(namespace, None)
+            self._news |= self.parts.pop(namespace, None) is not None
+            self._wake()
+
+    def restore(self, kept: Mapping[str, Kept]) -> None:
+        """What was kept of sources, by title, is known."""
+        self._kept = kept
+        for namespace, one in self._tenants.items():
+            self._restore(one)
+            self._working[namespace] = one
+
+    def _restore(self, one: _Tenant) -> None:
+        one.kept = True
+        one.reloader.restore(self._kept or {})
+
+    def _all_listed(self) -> None:
+        self._listed = True
+        self._wake()
+
+    # ---- what is known -----------------------------------------------------------------------
+
+    @property
+    def reloaders(self) -> dict[str, Reloader]:
+        """By namespace."""
+        return {namespace: one.reloader for namespace, one in self._tenants.items()}
+
+    @property
+    def sources(self) -> list[Source]:
+        """Those that there are."""
+        return [one.source for one in self._tenants.values()]
+
+    def kept(self) -> dict[str, Kept]:
+        """What is to be kept of them beyond this process, by title."""
+        return {t: k for one in self._tenants.values() for t, k in one.reloader.kept().items()}
+
+    # ---- the work ----------------------------------------------------------------------------
+
+    @property
+    def due(self) -> float | None:
+        """Soon where something waits to be put in force, or for what it reads."""
+        waiting = [one.reloader.due for one in self._working.values()]
+        found = [due for due in waiting if due is not None]
+        return min([*found, self._next] if self._news and self._is_ready else found, default=None)
+
+    def step(self, deadline: float) -> bool:
+        """Compiles until the deadline; True if there is more to do."""
+        now = self._clock.monotonic()
+        if now >= self._look:
+            self._look = now + _LOOK_SECONDS
+            self._working = {**self._tenants, **self._working}
+        for namespace, one in list(self._working.items()):
+            if one.reloader.step(deadline):
+                return True
+            if one.reloader.due is None and one.kept:
+                self._working.pop(namespace, None)
+            if self._clock.monotonic() >= deadline:
+                break
+        compiling = any(one.reloader.due is None for one in self._working.values())
+        if not self._is_ready and self._listed and self._kept is not None and not compiling:
+            self._is_ready, self._news = True, False
+            self.ready()
+        elif self._news and self._is_ready and self._clock.monotonic() >= self._next:
+            self._news = False
+            self._next = self._clock.monotonic() + _PAUSE
+            self.changed()
+        return compiling and self._kept is not None

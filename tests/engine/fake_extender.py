@@ -1,0 +1,56 @@
+"""An HTTP extender on loopback that answers as a test tells it, and remembers what it was sent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from aiohttp import web
+
+
+class FakeExtender:
+    """`answers[verb]` is a value, bytes, a status, a function of the question, or an Event."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = answers
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.url = ""
+        self.busy = self.most_busy = 0
+
+    async def __aenter__(self) -> FakeExtender:
+        app = web.Application(client_max_size=1 << 30)
+        app.router.add_post("/ext/{verb}", self._answer)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/ext"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._runner.cleanup()
+
+    def verbs(self) -> list[str]:
+        return [verb for verb, _ in self.asked]
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        verb, asked = request.match_info["verb"], json.loads(await request.read())
+        self.asked.append((verb, asked))
+        self.busy += 1
+        self.most_busy = max(self.busy, self.most_busy)
+        try:
+            answer = self.answers[verb]
+            if callable(answer):
+                answer = answer(asked)
+                if asyncio.iscoroutine(answer):
+                    answer = await answer
+        finally:
+            self.busy -= 1
+        if isinstance(answer, web.StreamResponse):
+            return answer
+        if isinstance(answer, bytes):
+            return web.Response(body=answer, content_type="application/json")
+        if isinstance(answer, int):
+            return web.Response(status=answer)
+        return web.json_response(answer)

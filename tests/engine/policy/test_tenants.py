@@ -1,0 +1,246 @@
+"""Policies of namespaces: for their own pods alone, whatever they are, and each by itself."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC
+
+import pytest
+
+from engine.clock import ManualClock
+from engine.config import BerthDocument, Settings
+from engine.framework.frameworks import Frameworks
+from engine.inforce import Ears, InForce
+from engine.objects import ConfigMap, ObjectMeta
+from engine.plugins.profiles import make_profiles
+from engine.policy.bundle import Refusal, compile_at_once, compile_settings
+from engine.policy.chain import frameworks_of, worlds_of
+from engine.policy.guard import Load
+from engine.telemetry import Telemetry
+from tests.engine.policy.builders import compiler
+
+OWN = "score: node.cpu.free / node.cpu.allocatable * 100\n"
+LABEL = "filter: node.label test=test\n"
+BROKEN = "filter: node.lable test=test\n"
+TENANTS = {"configMap": "berth-policies", "namespaces": ["team-*", "alone"], "policies": 2}
+A, B = "ConfigMap team-a/berth-policies", "ConfigMap team-b/berth-policies"
+
+
+def document(**changed):
+    tenants = {**TENANTS, **changed}
+    policies = {"configMap": "berth-system/policies", "tenants": tenants}
+    return BerthDocument.model_validate({"policies": policies})
+
+
+def config_map(namespace, files, name="berth-policies"):
+    return ConfigMap(ObjectMeta(name=name, namespace=namespace, uid=f"u-{namespace}"), data=files)
+
+
+class World:
+    """What is in force in a process, fed by hand."""
+
+    def __init__(self, **changed):
+        self.clock = ManualClock()
+        self.put, self.lacks, self.events = [], {}, []
+        self.in_force = InForce(
+            Settings(berth=document(**changed)),
+            Ears(self._put, lambda _, asker: self.lacks.get(asker, ()), lambda: None),
+            make_profiles(Settings()),
+            clock=self.clock,
+            telemetry=Telemetry(),
+            there=lambda: (3, 10),
+            load=lambda: Load(0, 0),
+        )
+        self.in_force.connect(self, None, lambda: True)
+        (_, self.own), (self.resource, self.tenants) = self.in_force.watched
+        self.seen = {}
+
+    def _put(self, bundle, changed):
+        self.put.append((sorted(plan.name for plan in bundle.plans), changed))
+
+    def emit(self, event):
+        self.events.append((event.namespace, event.reason, event.note))
+
+    def own_is(self, files):
+        self.own.on_add(config_map("berth-system", files, "policies"))
+        return self.worked()
+
+    def edit(self, namespace, files):
+        new = config_map(namespace, files)
+        old, self.seen[namespace] = self.seen.get(namespace), new
+        if files is None:
+            self.tenants.on_delete(new)
+        elif old is None:
+            self.tenants.on_add(new)
+        else:
+            self.tenants.on_update(old, new)
+        return self.worked()
+
+    def worked(self):
+        for _ in range(3):
+            while sum(work.step(1e9) for work in self.in_force.background):
+                pass
+            self.clock.advance(1.0)
+        put, self.put = self.put, []
+        return put
+
+    def told(self):
+        told, self.events = self.events, []
+        return [(namespace, reason) for namespace, reason, _ in told]
+
+
+def started(tenants=(), **changed):
+    world = World(**changed)
+    world.own_is({"own.policy": OWN})
+    for namespace, files in dict(tenants).items():
+        world.seen[namespace] = config_map(namespace, files)
+        world.tenants.on_add(world.seen[namespace])
+    assert world.put == []
+    world.tenants.on_synced()
+    world.first = world.worked()
+    return world
+
+
+# ---- each by itself ------------------------------------------------------------------------------
+
+
+def test_nothing_is_in_force_before_the_rules_of_namespaces_are_known():
+    world = started({"team-a": {"a.policy": LABEL}, "team-b": {"b.policy": BROKEN}})
+    assert [names for names, _ in world.first] == [["own", "team-a/a"]]
+    assert set(world.told()) == {
+        ("berth-system", "PoliciesInForce"),
+        ("team-a", "PoliciesInForce"),
+        ("team-b", "PoliciesRefused"),
+    }
+
+
+def test_a_broken_edit_of_one_namespace_stays_with_it():
+    world = started({"team-a": {"a.policy": LABEL}, "team-b": {"b.policy": LABEL}})
+    world.told()
+    assert world.edit("team-a", {"a.policy": BROKEN}) == []
+    [(namespace, reason, note)] = world.events
+    assert (namespace, reason) == ("team-a", "PoliciesRefused")
+    assert "team-a/berth-policies/a.policy:1:9" in note
+    assert "the rules of namespace team-a stay as they were" in note
+    assert world.in_force.not_ready == ""
+    assert world.in_force.stale()[A,] == 1.0
+    changed = ["own", "team-a/a", "team-b/b"], frozenset({"team-b/b"})
+    assert world.edit("team-b", {"b.policy": LABEL + "# more\n"}) == [changed]
+
+
+def test_a_change_of_the_owner_keeps_the_rules_of_namespaces():
+    world = started({"team-a": {"a.policy": LABEL}})
+    own = config_map("berth-system", {"other.policy": OWN}, "policies")
+    world.own.on_update(world.own.seen, own)
+    assert world.worked() == [(["other", "team-a/a"], frozenset({"own", "other"}))]
+
+
+def test_the_rules_of_a_namespace_go_with_its_config_map_and_stay_when_it_is_emptied():
+    world = started({"team-a": {"a.policy": LABEL}})
+    assert world.edit("team-a", {}) == []
+    assert world.edit("team-a", None) == [(["own"], frozenset({"team-a/a"}))]
+    assert world.in_force.sources == world.in_force.reloader.sources
+
+
+def test_what_a_namespace_has_to_wait_for_nobody_else_waits_for():
+    world = started()
+    world.told()
+    world.lacks["team-a"] = ("leases (403: no)",)
+    assert world.edit("team-a", {"a.policy": "filter: now - node.heartbeat < 1m\n"}) == []
+    assert world.told() == [("team-a", "PoliciesAwaiting")]
+    assert [names for names, _ in world.edit("team-b", {"b.policy": LABEL})] == [
+        ["own", "team-b/b"]
+    ]
+    del world.lacks["team-a"]
+    assert [names for names, _ in world.worked()] == [["own", "team-a/a", "team-b/b"]]
+
+
+def test_who_is_not_configured_and_who_is_a_source_already_has_no_tenants_rules():
+    world = started({"other": {"a.policy": LABEL}, "alone": {"a.policy": LABEL}})
+    assert [names for names, _ in world.first] == [["alone/a", "own"]]
+    assert world.resource.path == "/api/v1/configmaps"
+    assert world.resource.field_selector == "metadata.name=berth-policies"
+
+
+def test_edits_at_a_stroke_change_what_is_in_force_once():
+    world = started()
+    for namespace in ("team-a", "team-b", "team-c"):
+        world.tenants.on_add(config_map(namespace, {"x.policy": LABEL}))
+    assert [names for names, _ in world.worked()] == [["own", "team-a/x", "team-b/x", "team-c/x"]]
+
+
+def test_a_namespace_takes_no_name_and_no_parameter_of_others():
+    world = started({"team-a": {"own.policy": LABEL}, "team-b": {"own.policy": LABEL}})
+    assert [names for names, _ in world.first] == [["own", "team-a/own", "team-b/own"]]
+
+
+def test_the_status_has_those_namespaces_whose_texts_are_refused():
+    world = started({"team-a": {"a.policy": LABEL}, "team-b": {"b.policy": BROKEN * 200}})
+    status = world.in_force.status(world.in_force.bundle)
+    assert [one["source"] for one in status["sources"]] == [
+        "ConfigMap berth-system/policies",
+        B,
+    ]
+    assert (status["tenants"], status["tenantsRefused"], status["inForce"]) == (2, 1, ["own"])
+    assert len(json.dumps(status)) < 3000
+
+
+# ---- what they may not ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("sort: pod.priority desc\n", "P121"),
+        ("preempt: never\n", "P121"),
+        ("quota: by pod.namespace min cpu 10\n", "P121"),
+        ("bind: default\n", "P121"),
+        ('metric m = promql "up"\nscore: m\n', "P121"),
+        ("order: 99\nfilter: node.label a=b\n", "P121"),
+        ("use network-traffic\n", "P121"),
+        ("filter: count(cluster.pods where it.name contains red) < 9\n", "P322"),
+    ],
+)
+def test_what_reaches_further_is_refused_at_its_line(line, code):
+    settings = compile_settings(document(cost=100_000))
+    made = compile_at_once(compiler(), {"team-a/berth-policies/a.policy": line}, settings)
+    assert isinstance(made, Refusal)
+    [found] = [one for one in made.diagnostics if one.is_error]
+    assert found.code == code
+    assert "^" in made.text
+    assert " --> team-a/berth-policies/a.policy:1:1" in made.text
+    files = {"berth-system/policies/a.policy": line}
+    own = compile_at_once(compiler(), files, settings)
+    assert not isinstance(own, Refusal), "its owner may"
+
+
+def test_more_policies_than_a_namespace_may_have_are_refused():
+    files = {f"team-a/berth-policies/{name}.policy": LABEL for name in "abc"}
+    made = compile_at_once(compiler(), files, compile_settings(document()))
+    assert isinstance(made, Refusal)
+    assert "P122]: a namespace may have 2 policies, and these are 3" in made.text
+
+
+def test_scores_of_a_namespace_weigh_no_more_than_their_share():
+    files = {
+        "berth-system/policies/own.policy": f"weight: 7\n{OWN}",
+        "team-a/berth-policies/x.policy": f"weight: 1000\n{OWN}",
+        "team-a/berth-policies/y.policy": f"weight: 3000\n{OWN}",
+        "team-b/berth-policies/z.policy": OWN,
+    }
+    settings = compile_settings(document(scoreShare=25))
+    bundle = compile_at_once(compiler(), files, settings)
+    assert not isinstance(bundle, Refusal), bundle.text
+    [framework] = frameworks_of(make_profiles(Settings()), bundle, worlds=worlds_of(UTC, ()))
+    assert isinstance(Frameworks([framework]), Frameworks)
+    weights = {
+        one.plugin.name: one.weight
+        for one in framework.profile.plugins
+        if one.plugin.points().score is not None
+    }
+    theirs = weights["team-a/x"] + weights["team-a/y"]
+    others = sum(w for name, w in weights.items() if "/" not in name)
+    assert theirs == pytest.approx((theirs + others) / 4)
+    assert weights["team-a/y"] == pytest.approx(3 * weights["team-a/x"])
+    assert weights["team-b/z"] == 1.0
+    assert bundle.tenants == {"team-a/x": "team-a", "team-a/y": "team-a", "team-b/z": "team-b"}
