@@ -307,7 +307,13 @@ class RuleChecker:
         return ir.Message(template.span, tuple(parts))
 
     def _hole(self, node: s.Expr) -> ir.Expr:
-        return self._typer.plain(self._typer.expression(node))
+        value = self._typer.plain(self._typer.expression(node))
+        inner = value
+        while isinstance(inner, ir.Named):
+            inner = inner.body
+        # A quantity is told as it is written, with its unit.
+        of_text = isinstance(inner, ir.Func) and inner.name == "quantity"
+        return inner.args[0] if isinstance(inner, ir.Func) and of_text else value
 
     # ---- scores
 
