@@ -13,8 +13,9 @@ from typing import Any, Final
 import numpy as np
 
 from dsl.collective import GangTerms
-from dsl.plan import GangRule, Subject, World
+from dsl.plan import GangRule
 from dsl.types import MISSING
+from dsl.world import Subject, World
 from engine.collective.gangs import code_column, domain_words, gang_name, title
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.gang import Membership
