@@ -32,6 +32,7 @@ ABSENT = {
     "P322": "Of the policies of a namespace, when they cost more than their share.",
     "P024": "Of policy tests; its page in docs/errors shows it.",
     "P404": "Of a rule that pods of a journal would not have got by: `berth check --journal FILE`.",
+    "P405": "Of a filter that autoscalers do not know of: `berth check --autoscaler`.",
     "P603": "Run time: several series of a metric name one node; the scheduler logs it and uses the"
     " largest. No policy shows it without a Prometheus.",
 }
