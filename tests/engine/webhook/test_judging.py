@@ -255,6 +255,15 @@ def test_what_the_scheduler_took_back_is_not_let_in_again(process):
     assert process.judge(config_map(OTHER, b=SORTS)).refusal == ""
 
 
+def test_what_is_in_force_of_a_source_that_is_no_good_counts(process):
+    again = Process()
+    again.put(config_map(NAMED, a=BROKEN))
+    again.put(config_map(OTHER, b="score: 50\n"))
+    assert again.judge(config_map(OTHER, b=SORTS)).refusal == ""
+    again.remembered = {"ConfigMap berth/policies": Kept({"a.policy": SORTS})}
+    assert "P501" in again.judge(config_map(OTHER, b=SORTS)).refusal
+
+
 def test_costs_are_bounded_for_the_cluster_that_the_scheduler_told(process):
     dear = config_map(NAMED, a="filter: count(cluster.pods where it.name contains x) < 9\n")
     assert process.judge(dear).refusal == ""
