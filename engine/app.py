@@ -77,6 +77,8 @@ from engine.watching.watching import Start
 log = logging.getLogger(__name__)
 
 _FLUSH_SECONDS: Final = 2.0
+_EVENTS_SECONDS: Final = 20.0
+"""Events go out as fast as the server takes them; a pod is given 30 s to end."""
 _HAND_OVER_SECONDS: Final = 0.4
 """Another replica waits for the lease; Events are told after that, too."""
 _LOOK_SECONDS: Final = 0.01
@@ -242,7 +244,10 @@ class App:
                 if candidate.election.leader_elect:
                     await asyncio.gather(self._confirmed(), statuses.flush(_HAND_OVER_SECONDS))
                     await candidate.resign()
-                await asyncio.gather(statuses.flush(_FLUSH_SECONDS), events.flush(_FLUSH_SECONDS))
+                await asyncio.gather(
+                    statuses.flush(_FLUSH_SECONDS),
+                    events.flush(_FLUSH_SECONDS, _EVENTS_SECONDS),
+                )
                 for task in running:
                     task.cancel()
                 if self._watching is not None:

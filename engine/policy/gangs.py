@@ -136,7 +136,7 @@ def _count(name: str, group: str, pod: PodInfo, snapshot: Snapshot) -> int:
     there = _members(snapshot.pods, group, pod, snapshot)
     match name:
         case "assigned":
-            return sum(bool(one.pod.spec.node_name) for one in there)
+            return sum(bool(one.pod.node_name) for one in there)
         case "reserved":
             return len(there)
         case "waiting":
