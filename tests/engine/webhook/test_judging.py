@@ -292,7 +292,7 @@ def test_a_call_is_answered_or_said_to_be_none(process):
 TEXTS = st.dictionaries(
     st.sampled_from(["a", "b", "c", "readme.md"]),
     st.sampled_from(
-        [GOOD, BROKEN, SORTS, WARNS, "", "# none\n", "policy: a\nscore: 1\n", "use quiet-network\n",
+        [GOOD, BROKEN, SORTS, WARNS, "", "# none\n", "policy: a\nscore: 1\n", "use network-traffic\n",
          "bind: with Nobody\n", "score: 1 +\n", "param x\nscore: x\n"]
     ),
     max_size=3,
@@ -306,7 +306,7 @@ EDITS = st.lists(
 )
 
 
-@settings(max_examples=examples(200), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(EDITS)
 def test_what_is_let_in_is_taken_and_what_is_refused_is_not(edits):
     webhook, scheduler = Process(), Process()
