@@ -78,8 +78,9 @@ class InFlight:
         self._wake()
 
 
-async def patch(effect: Patch, writer: EffectWriter) -> None:
-    """Writes what nothing else depends on: where that fails, the log says so."""
+async def patch(effect: Patch, writer: EffectWriter) -> bool:
+    """Writes what nothing else depends on: where that fails (False), the log says so."""
     why_not = await writer.patch(effect)
     if why_not:
         log.warning('Not written %s="%s" reason="%s"', effect.kind, effect.name, why_not)
+    return not why_not
