@@ -292,8 +292,8 @@ def test_a_call_is_answered_or_said_to_be_none(process):
 TEXTS = st.dictionaries(
     st.sampled_from(["a", "b", "c", "readme.md"]),
     st.sampled_from(
-        [GOOD, BROKEN, SORTS, WARNS, "", "# none\n", "policy: a\nscore: 1\n", "score: 1 +\n",
-         "use network-traffic\n", "bind: with Nobody\n", "param x\nscore: x\n"]
+        [GOOD, BROKEN, SORTS, WARNS, "", "# none\n", "policy: a\nscore: 1\n",
+         "use network-traffic\n", "bind: with Nobody\n", "score: 1 +\n", "param x\nscore: x\n"]
     ),
     max_size=3,
 )  # fmt: skip
