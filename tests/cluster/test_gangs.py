@@ -7,7 +7,9 @@ import yaml
 
 from tests.cluster.berth import Berth, node, pod
 from tests.cluster.controlplane import ControlPlane
+from tests.cluster.cutting import Door
 from tests.cluster.process import wait_until
+from tests.cluster.test_api_server_faults import check_bindings
 
 pytestmark = pytest.mark.cluster
 
@@ -290,3 +292,33 @@ def test_the_groups_of_kubernetes_itself(tmp_path):
         assert scheduler.end() == 0
     finally:
         plane.stop()
+
+
+def test_the_server_goes_away_between_the_third_and_the_fourth_binding(
+    cluster, control_plane, tmp_path
+):
+    """The fourth arrives and its answer does not; those after it find nobody."""
+    names = [f"n{number}" for number in range(6)]
+    cluster.nodes(*names)
+    cluster.group("train", 6)
+    cluster.members("train", *range(6))
+    policies = tmp_path / "policies"
+    policies.mkdir()
+    (policies / "gangs.policy").write_text(f"{GANG}\n")
+    with Door(control_plane, tmp_path, bindings=3) as door:
+        scheduler = Berth(
+            control_plane, tmp_path / "b", "--policies", policies, kubeconfig=door.kubeconfig
+        )
+        try:
+            scheduler.start()
+            wait_until("the server is away", door.shut.is_set)
+            wait_until("some are bound", lambda: len(cluster.bound()) >= 3)
+            assert len(cluster.bound()) < 6
+            door.open()
+            wait_until("all are bound", lambda: len(cluster.bound()) == 6)
+            assert sorted(cluster.where().values()) == names
+            assert scheduler.end() == 0
+        finally:
+            scheduler.process.stop(seconds=5)
+    members = [f"train-{number}" for number in range(6)]
+    check_bindings(control_plane, cluster.namespace, members)
