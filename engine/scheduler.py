@@ -37,7 +37,7 @@ from engine.extenders.lane import Lane, Objects
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
-from engine.gangs import Gangs
+from engine.gangs import Gangs, Telling
 from engine.inflight import InFlight
 from engine.measures import Measures
 from engine.notices import Notices
@@ -135,6 +135,7 @@ class Scheduler:
             setbacks=setbacks,
             evictions=evictions,
             queue=queue,
+            telling=Telling(self._basis, self._in_flight, edge.writer),
         )
         """Those that wait for each other."""
         self.permits.also = self.gangs.holds.also

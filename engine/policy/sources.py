@@ -46,6 +46,11 @@ def title_of(namespace: str, name: str) -> str:
     return f"ConfigMap {namespace}/{name}"
 
 
+def selected_source(namespace: str, name: str) -> Source:
+    """What a ConfigMap is that a selector found."""
+    return Source(title_of(namespace, name), f"{namespace}/{name}/")
+
+
 class Offer(Protocol):
     """Takes the files of the source by name; None: the source is gone.
 
