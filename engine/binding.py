@@ -164,6 +164,8 @@ class Bindings:
             case BindOutcome.REFUSED:
                 self._measures.ended(queued, Result.ERROR)
                 await chosen.take_back()
+                # Who may not write Events either is told here.
+                log.warning('Binding rejected pod="%s" node="%s" reason="%s"', pod.key, node, why)
                 message = f"binding rejected: {why}"
                 self._setbacks.fail(queued, "SchedulerError", message, None, nominated="")
                 self._setbacks.forget(pod, node)
