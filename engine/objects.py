@@ -336,6 +336,13 @@ class Pod(_Read, frozen=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
+    bound_to: str = msgspec.field(default="", name="spec.nodeName")
+    """`spec.nodeName` of a pod whose `spec` is that of others on other nodes."""
+
+    @property
+    def node_name(self) -> str:
+        """The node that it is on, as the server says; empty if none."""
+        return self.bound_to or self.spec.node_name
 
 
 class NodeSpec(_Read, frozen=True):

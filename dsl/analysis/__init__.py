@@ -14,7 +14,7 @@ from dsl.analysis.ranges import Ranges
 from dsl.analysis.samples import not_sampled, question_of
 from dsl.analysis.shares import Shares
 from dsl.analysis.stock import at_use, not_in_stock, read_inventory
-from dsl.analysis.texts import odd_texts, without_arrow
+from dsl.analysis.texts import both_missing, odd_texts, without_arrow
 from dsl.diagnostics import Diagnostic
 
 __all__ = [
@@ -54,6 +54,7 @@ def analyse(
         for rule in one.rules:
             yield from odd_texts(rule)
             yield from without_arrow(rule)
+            yield from both_missing(rule)
             yield from shares.compared(rule)
             yield from shares.scored(rule)
             yield None

@@ -10,7 +10,7 @@ equal nodes the first in the table is taken.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -31,7 +31,7 @@ from engine.framework.events import (
 )
 from engine.framework.interface import Points, Trial, WhatIf
 from engine.framework.opinion import LEFT_OUT
-from engine.framework.podinfo import PodInfo
+from engine.framework.podinfo import CPU, MEMORY, PodInfo
 from engine.framework.selectors import NOTHING, Selector, SelectorError, parse_selector
 from engine.framework.snapshot import PodColumns, Snapshot
 from engine.framework.status import Code, Status, unresolvable, unschedulable
@@ -106,6 +106,7 @@ class DefaultPreemption:
             events=(ClusterEventWithHint(freed, never_by_itself),),
             pre_enqueue=gate,
             post_filter=self._post_filter,
+            warm=_warm,
         )
 
     def plan(self, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp], trial: Trial) -> Plans:
@@ -277,6 +278,13 @@ def hopeless_words(nodes: int, asked: int, reasons: Mapping[str, int]) -> str:
 
 
 # ---- columns and budgets -------------------------------------------------------------------------
+
+
+def _warm(snapshot: Snapshot) -> Iterator[object]:
+    """A column of all pods a step."""
+    yield starts(snapshot.pods)
+    for resource in (CPU, MEMORY):
+        yield snapshot.pods.request(resource)
 
 
 def _importance(pods: PodColumns) -> Sequence[NDArray[Any]]:

@@ -7,6 +7,8 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 from fnmatch import fnmatchcase
+from functools import cache
+from types import MappingProxyType
 from typing import Final
 
 from msgspec.structs import replace
@@ -15,8 +17,8 @@ import policies
 from dsl.analysis import Size
 from dsl.compiler import Compiler, CompileResult
 from dsl.diagnostics import Diagnostic, render
-from dsl.functions import parse_duration
 from dsl.plan import MetricSpec, Plan
+from dsl.quantities import parse_duration
 from dsl.schema import UNIT_WORDS, MetricDefinition, stale_by_default
 from dsl.source import SourceFile, Span, make_source
 from dsl.tenants import Tenant
@@ -253,15 +255,20 @@ def steps_of(
 ) -> Generator[None, None, CompileResult]:
     """Compiles, one statement a step; what comes of it is for `outcome_of`."""
     params = {name: override.params for name, override in settings.overrides.items()}
-    bundled = {name: policies.text(name) for name in policies.names()}
     return compiler.steps(
         files,
         params=params,
         metrics=settings.metrics,
         size=size,
-        bundled=bundled,
+        bundled=_bundled(),
         tenant=settings.tenant,
     )
+
+
+@cache
+def _bundled() -> Mapping[str, str]:
+    """Files of the package, which stay as they are; reading them takes longer than a slice."""
+    return MappingProxyType({name: policies.text(name) for name in policies.names()})
 
 
 def outcome_of(

@@ -13,8 +13,9 @@ from typing import Any, Final
 import numpy as np
 
 from dsl.collective import GangTerms
-from dsl.plan import GangRule, Subject, World
+from dsl.plan import GangRule
 from dsl.types import MISSING
+from dsl.world import Subject, World
 from engine.collective.gangs import code_column, domain_words, gang_name, title
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.gang import Membership
@@ -146,7 +147,7 @@ def _count(name: str, group: str, pod: PodInfo, snapshot: Snapshot) -> int:
     there = _members(snapshot.pods, group, pod, snapshot)
     match name:
         case "assigned":
-            return sum(bool(one.pod.spec.node_name) for one in there)
+            return sum(bool(one.pod.node_name) for one in there)
         case "reserved":
             return len(there)
         case "waiting":

@@ -15,8 +15,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dsl.plan import OF_NODES, FilterRule, Parts, Plan, RuleBase, ScoreRule, Stop
+from dsl.plan import OF_NODES, FilterRule, Plan, RuleBase, ScoreRule, Stop
 from dsl.reference import View
+from dsl.world import Parts
 from engine.framework.events import (
     ClusterEventWithHint,
 )
@@ -145,7 +146,7 @@ class PolicyPlugin:
         self._counts_tries = any("pod.attempts" in rule.reads for rule in tried)
         # A column over other nodes' pods (a zone's) changes with rows that are not asked about.
         self._scope = Scope.ROW if all(rule.row_local for rule in plan.filters) else Scope.ALL
-        self._causes = causes_of({read for rule in plan.filters for read in rule.reads})
+        self._causes = causes_of(frozenset().union(*(rule.reads for rule in plan.filters)))
         self._acting = ActingRules(plan, self._as_asker)
         self._scores_by_version = all(
             is_of_version(read) for rule in plan.scores for read in rule.reads

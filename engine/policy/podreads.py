@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
-from dsl.functions import parse_time
+from dsl.quantities import parse_time
 from dsl.schema import FIELDS
 from dsl.types import MISSING, Kind
 from engine.framework.podinfo import CPU, EPHEMERAL_STORAGE, MEMORY, PodInfo
@@ -240,7 +240,7 @@ POD_FLAGS: Final[Mapping[str, PodFlag]] = MappingProxyType(
     | {
         "terminating": lambda p: p.terminating,
         "ready": lambda p: _has(p, "Ready"),
-        "bound": lambda p: bool(p.pod.spec.node_name),
+        "bound": lambda p: bool(p.pod.node_name),
         "nominated": lambda p: bool(p.pod.status.nominated_node_name),
         "tolerates_all": lambda p: any(
             _tolerates_everything(t) for t in p.pod.spec.tolerations or ()

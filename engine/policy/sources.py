@@ -73,17 +73,17 @@ class ConfigMapSource:
     def on_add(self, config_map: ConfigMap) -> None:
         """The ConfigMap is there."""
         self.seen = config_map
-        self._warn(_passed_over(config_map))
-        self._offer(files_of(config_map), _passed_over(config_map))
+        self._warn(passed_over(config_map))
+        self._offer(files_of(config_map), passed_over(config_map))
 
     def on_update(self, old: ConfigMap, new: ConfigMap) -> None:
         """The ConfigMap changed; only a change of its files counts."""
         self.seen = new
-        names = _passed_over(new)
-        self._warn(tuple(name for name in names if name not in _passed_over(old)))
+        names = passed_over(new)
+        self._warn(tuple(name for name in names if name not in passed_over(old)))
         files = files_of(new)
         # Without any policy, what is there instead is all that can be told of it.
-        if files_of(old) != files or (not files and names != _passed_over(old)):
+        if files_of(old) != files or (not files and names != passed_over(old)):
             self._offer(files, names)
 
     def _warn(self, names: tuple[str, ...]) -> None:
@@ -183,7 +183,8 @@ def files_of(config_map: ConfigMap) -> dict[str, str | bytes]:
     return {name: text for name, text in sorted(found.items()) if name.endswith(SUFFIX)}
 
 
-def _passed_over(config_map: ConfigMap) -> tuple[str, ...]:
+def passed_over(config_map: ConfigMap) -> tuple[str, ...]:
+    """What is in a ConfigMap and is no policy by its name."""
     return tuple(
         name for name in sorted(config_map.data or {}) if not name.endswith((SUFFIX, _OF_TESTS))
     )

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from dsl.collective import Limits
-from dsl.functions import parse_quantity, parse_time
 from dsl.plan import MetricSpec, Quotas
 from dsl.policytest import Case, Thing
+from dsl.quantities import parse_quantity, parse_time
 from dsl.schema import request_unit
 from dsl.types import is_missing, scale_of
 from engine.cache import Cache

@@ -13,9 +13,9 @@ import numpy as np
 
 from dsl import ir
 from dsl.collective import QuotaUse
-from dsl.functions import parse_time
 from dsl.plan import Quotas
 from dsl.policytest import Thing
+from dsl.quantities import parse_time
 from dsl.several import ByReference
 from dsl.several.rules import QuotaParts, quota_use
 from dsl.source import Span

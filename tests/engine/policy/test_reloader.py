@@ -47,6 +47,7 @@ class World:
         self.clock = clock or ManualClock()
         self.told = []
         self.there = 3, 10
+        self.outgrown = 0
         self.lacks = ()
         self.reloader = Reloader(
             compiler(),
@@ -58,11 +59,15 @@ class World:
                 self._costly,
                 lambda _: self.lacks,
                 lambda bundle, lacking: self.told.append(("awaiting", bundle.hash, lacking)),
+                self._outgrown,
             ),
             self.clock,
             lambda: self.there,
         )
         self.reloader.expect(ONLY)
+
+    def _outgrown(self):
+        self.outgrown += 1
 
     def _accepted(self, bundle):
         # The new bundle is compared with the one in force while it is put in force.
@@ -557,7 +562,7 @@ def test_costs_are_bounded_anew_when_the_cluster_outgrows_them_and_nothing_is_sw
     assert world.grown(2_300, 100) == [("costly", bundle.hash, ["P320"])]
     assert world.grown(4_500, 100) == [], "twice of what there was has been bounded"
     assert world.grown(9_000, 100) == [("costly", bundle.hash, ["P321"])]
-    assert world.reloader.bundle is bundle
+    assert (world.reloader.bundle, world.outgrown) == (bundle, 3), "each time it is told of"
     assert world.grown(10, 10) == world.grown(9_000, 100) == []
 
 
