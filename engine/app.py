@@ -430,6 +430,10 @@ class App:
     def _put(self, bundle: Bundle, changed: frozenset[str] | None) -> None:
         """Puts a bundle in force, between two cycles."""
         assert self.scheduler is not None
+        if self.bundle is None:
+            # What compiling needs stays, too: no edit is held up by a look at all of it.
+            gc.collect()
+            gc.freeze()
         self.bundle = bundle
         self.signals.set_specs([signal_spec(spec) for spec in bundle.metrics])
         if self._watching is not None:

@@ -17,9 +17,9 @@ class InFlight:
     def __init__(self, wake: Callable[[], None]) -> None:
         """Nothing is in flight; `wake` is called whenever something has landed."""
         self._wake = wake
-        self._bindings: set[asyncio.Task[Any]] = set()
+        self._bindings: set[asyncio.Task[object]] = set()
         # Beside the slots of bindings: pods that wait to be bound, victims being evicted.
-        self._others: set[asyncio.Task[Any]] = set()
+        self._others: set[asyncio.Task[object]] = set()
         self._stop: asyncio.Event | None = None
         self._ended = False
         self.fault: BaseException | None = None
@@ -65,12 +65,12 @@ class InFlight:
         while not self.idle:
             await asyncio.wait(self._bindings | self._others)
 
-    def _start(self, work: Coroutine[Any, Any, object], among: set[asyncio.Task[Any]]) -> None:
+    def _start(self, work: Coroutine[Any, Any, object], among: set[asyncio.Task[object]]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         among.add(task)
         task.add_done_callback(self._landed)
 
-    def _landed(self, task: asyncio.Task[Any]) -> None:
+    def _landed(self, task: asyncio.Task[object]) -> None:
         self._bindings.discard(task)
         self._others.discard(task)
         if not task.cancelled() and task.exception() is not None and self.fault is None:
