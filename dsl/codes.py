@@ -30,8 +30,6 @@ GONE: Final[Mapping[str, str]] = MappingProxyType(
         " already by P312.",
         "P311": "A number divided by 0 is missing, which is no longer warned of; say `?? 0`.",
         "P313": "A `sum` in a score is over the candidates; say `over nodes` for all nodes.",
-        "P314": "A `default` or `missing 100` that makes a node without data the best is no longer"
-        " told: end a score with  missing 0.",
         "P315": "An aggregate of a score is over the candidates, any other over all nodes; `over`"
         " says which.",
         "P229": "A fallback that is never taken is no longer told.",

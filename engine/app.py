@@ -19,6 +19,7 @@ from zoneinfo import ZoneInfo
 
 import engine.kube.reflector as watch
 from dsl.plan import MetricSpec
+from engine.advising import advice_of, calls_of
 from engine.basis import Rulers, rules_of
 from engine.binding import Edge
 from engine.cache import Cache
@@ -77,6 +78,8 @@ from engine.watching.watching import Start
 log = logging.getLogger(__name__)
 
 _FLUSH_SECONDS: Final = 2.0
+_EVENTS_SECONDS: Final = 20.0
+"""Events go out as fast as the server takes them; a pod is given 30 s to end."""
 _HAND_OVER_SECONDS: Final = 0.4
 """Another replica waits for the lease; Events are told after that, too."""
 _LOOK_SECONDS: Final = 0.01
@@ -93,6 +96,8 @@ class RunOptions:
     why: bool = False
     """Whether the log line of a binding says what each rule of the policies said of the node."""
     serving: ServerOptions | None = None
+    advises: bool = False
+    """It decides nothing, and is asked by another scheduler as its extender."""
 
 
 @dataclass(slots=True)
@@ -138,8 +143,8 @@ class App:
         plain = self.frameworks_of(NO_POLICIES)
         self.queue = SchedulingQueue(
             clock=clock,
-            rules=rules_of(plain, self._snapshot),
-            snapshot=self._snapshot,
+            rules=rules_of(plain, self.snapshot),
+            snapshot=self.snapshot,
             initial_backoff=self.settings.initial_backoff_seconds,
             max_backoff=self.settings.max_backoff_seconds,
             max_in_unschedulable=self.settings.max_in_unschedulable_seconds,
@@ -165,6 +170,10 @@ class App:
             self.records,
             shadow=self.shadow,
         )
+        if options.advises:
+            self._inside.calls = calls_of(
+                lambda: advice_of(self.frameworks, self.bundle, self._worlds), self.snapshot
+            )
         self.scheduler: Scheduler | None = None
         self.bundle: Bundle | None = None
         self._in_force: InForce | None = None
@@ -199,11 +208,12 @@ class App:
                 host=host,
             )
             whole = WholeObjects(gate.lane(Priority.BINDING))
-            binder = ExtenderBinder(self._extenders, KubeBinder(gate, wiring))
+            binder = ExtenderBinder(self._extenders, KubeBinder(gate, wiring), gate.may_write)
             self.scheduler = self._make_scheduler(
                 Edge(binder, statuses, events, KubeEffectWriter(gate, wiring)), whole
             )
-            self.scheduler.leads = not candidate.election.leader_elect
+            advises = self._options.advises
+            self.scheduler.leads = not (candidate.election.leader_elect or advises)
             kept = self._keeping(gate, wiring, events)
             reflectors = self._reflectors(session, wiring)
             if self._extenders.whole_nodes:
@@ -242,7 +252,10 @@ class App:
                 if candidate.election.leader_elect:
                     await asyncio.gather(self._confirmed(), statuses.flush(_HAND_OVER_SECONDS))
                     await candidate.resign()
-                await asyncio.gather(statuses.flush(_FLUSH_SECONDS), events.flush(_FLUSH_SECONDS))
+                await asyncio.gather(
+                    statuses.flush(_FLUSH_SECONDS),
+                    events.flush(_FLUSH_SECONDS, _EVENTS_SECONDS),
+                )
                 for task in running:
                     task.cancel()
                 if self._watching is not None:
@@ -416,6 +429,10 @@ class App:
     def _put(self, bundle: Bundle, changed: frozenset[str] | None) -> None:
         """Puts a bundle in force, between two cycles."""
         assert self.scheduler is not None
+        if self.bundle is None:
+            # What compiling needs stays, too: no edit is held up by a look at all of it.
+            gc.collect()
+            gc.freeze()
         self.bundle = bundle
         self.signals.set_specs([signal_spec(spec) for spec in bundle.metrics])
         if self._watching is not None:
@@ -437,7 +454,8 @@ class App:
             return ()
         return self._watching.want(needs_of(bundle.plans), asker)
 
-    def _snapshot(self) -> Snapshot:
+    def snapshot(self) -> Snapshot:
+        """The cluster as of now."""
         now = self._clock.time()
         return self.cache.snapshot(now, self.signals.view(self.cache, now))
 

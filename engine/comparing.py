@@ -117,7 +117,7 @@ class Comparer:
         for pod in await _listed(client, pods(sharing=PodSharing(frozenset())), wiring):
             match place_of(pod, self._names):
                 case Place.ASSIGNED:
-                    placed[pod.metadata.uid] = pod.spec.node_name
+                    placed[pod.metadata.uid] = pod.node_name
                 case Place.PENDING:
                     waiting.add(pod.metadata.uid)
                 case Place.NEITHER:

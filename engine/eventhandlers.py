@@ -156,7 +156,7 @@ def place_of(pod: Pod, scheduler_names: Container[str]) -> Place:
     """Where a pod belongs, by itself."""
     if pod.status.phase in _TERMINAL:
         return Place.NEITHER
-    if pod.spec.node_name:
+    if pod.node_name:
         return Place.ASSIGNED
     ours = pod.spec.scheduler_name in scheduler_names
     return Place.PENDING if ours and pod.metadata.deletion_timestamp is None else Place.NEITHER
@@ -198,8 +198,8 @@ def _unless_finished(pod: Pod | None) -> Pod | None:
 def _events_of_pod(
     old: Pod | None, new: Pod | None, waiting: Pod | None
 ) -> tuple[ClusterEvent, ...]:
-    was_assigned = old is not None and bool(old.spec.node_name)
-    if new is not None and new.spec.node_name:
+    was_assigned = old is not None and bool(old.node_name)
+    if new is not None and new.node_name:
         return pod_events(old, new) if old is not None and was_assigned else (POD_ASSIGNED,)
     if was_assigned:
         return (POD_FREED,)
@@ -221,10 +221,9 @@ def _lost_nomination(old: Pod, new: Pod | None) -> bool:
 
 def on_node(pod: Pod, node: str) -> Pod:
     """The pod as it was on the node, if only we said so: hints look at that."""
-    if pod.spec.node_name:
+    if pod.node_name:
         return pod
-    spec = msgspec.structs.replace(pod.spec, node_name=node)
-    return msgspec.structs.replace(pod, spec=spec)
+    return msgspec.structs.replace(pod, bound_to=node)
 
 
 def pod_events(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
@@ -242,7 +241,7 @@ def pod_events(old: Pod, new: Pod) -> tuple[ClusterEvent, ...]:
         actions.append(Action.UPDATE_POD_GATES_ELIMINATED)
     if len(old.spec.tolerations or ()) != len(new.spec.tolerations or ()):
         actions.append(Action.UPDATE_POD_TOLERATION)
-    resource = Resource.ASSIGNED_POD if new.spec.node_name else Resource.TARGET_POD
+    resource = Resource.ASSIGNED_POD if new.node_name else Resource.TARGET_POD
     return tuple([ClusterEvent(resource, action) for action in actions or [Action.UPDATE_OTHER]])
 
 
@@ -482,7 +481,7 @@ class PodHandler(_Handler):
             case Place.PENDING:
                 self._out(old)
                 self._pending(None, new)
-            case Place.NEITHER if new.status.phase in _TERMINAL or new.spec.node_name:
+            case Place.NEITHER if new.status.phase in _TERMINAL or new.node_name:
                 self._out(old)
             case Place.NEITHER:
                 # Being deleted: what it is promised it keeps until it is gone.
@@ -497,13 +496,13 @@ class PodHandler(_Handler):
     # ---- on nodes
 
     def _assigned(self, pod: Pod) -> None:
-        self._cache.add_pod(self._as_far_as_legible(pod), pod.spec.node_name)
+        self._cache.add_pod(self._as_far_as_legible(pod), pod.node_name)
         self._queue.delete(pod.metadata.uid)
         self._queue.move(POD_ASSIGNED, None, pod)
 
     def _still_assigned(self, old: Pod, new: Pod) -> None:
         if not _only_version_differs(old, new):
-            self._cache.update_pod(self._as_far_as_legible(new), new.spec.node_name)
+            self._cache.update_pod(self._as_far_as_legible(new), new.node_name)
         for event in pod_events(old, new):
             self._queue.move(event, old, new)
 
@@ -588,8 +587,12 @@ class PodHandler(_Handler):
 def _only_version_differs(old: Pod, new: Pod) -> bool:
     """Nothing that is read changed."""
     return (
-        old.spec == new.spec and old.status == new.status and _same_meta(old.metadata, new.metadata)
+        _same_spec(old, new) and old.status == new.status and _same_meta(old.metadata, new.metadata)
     )
+
+
+def _same_spec(old: Pod, new: Pod) -> bool:
+    return old.spec == new.spec and old.bound_to == new.bound_to
 
 
 def _only_our_status_differs(old: Pod, new: Pod) -> bool:
@@ -599,7 +602,7 @@ def _only_our_status_differs(old: Pod, new: Pod) -> bool:
         conditions=new.status.conditions,
         nominated_node_name=new.status.nominated_node_name,
     )
-    return before == new.status and old.spec == new.spec and _same_meta(old.metadata, new.metadata)
+    return before == new.status and _same_spec(old, new) and _same_meta(old.metadata, new.metadata)
 
 
 def _same_meta(old: Identity, new: Identity) -> bool:

@@ -33,7 +33,7 @@ from engine.scheduler import Scheduler
 from engine.serving import process
 from engine.serving.exposition import CONTENT_TYPE, exposition
 from engine.serving.health import PING, Check
-from engine.serving.server import NoSuchPageError, Page, Query, Server, ServerOptions, Site
+from engine.serving.server import Call, NoSuchPageError, Page, Query, Server, ServerOptions, Site
 from engine.signals.spec import SignalStatus
 from engine.signals.store import SignalStore
 from engine.tasks import tasks
@@ -85,6 +85,8 @@ class Inside:
     in_force: InForce | None = None
     shadow: Shadow | None = None
     reflectors: Sequence[Reflector[Any]] = ()
+    calls: Mapping[str, Call] = field(default_factory=dict)
+    """What another scheduler may ask, by path."""
     began: float = field(init=False)
 
     def __post_init__(self) -> None:
@@ -121,7 +123,7 @@ class Front:
             "/statusz": Page(_TEXT, self._status_page),
             "/debug/decisions": Page(_JSON, self._decisions),
         }
-        return Site(dict(checks), pages)
+        return Site(dict(checks), pages, dict(self._inside.calls))
 
     def joined(self, session: Session, candidate: Candidate) -> None:
         """The cluster is there to be asked who may read what."""

@@ -6,7 +6,7 @@ Owns the reloader and what feeds it; has no say in how a bundle decides. Writes 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -21,10 +21,11 @@ from engine.config import Settings
 from engine.framework.edge import EventSink
 from engine.framework.effects import Emit
 from engine.framework.profile import Profile
+from engine.framework.selectortext import read_selector
 from engine.kube.errors import KubeError, StatusError
 from engine.kube.keeper import MOST_BYTES, Keeper
 from engine.kube.resources import Resource, config_maps
-from engine.objects import ConfigMap
+from engine.objects import ConfigMap, ObjectMeta
 from engine.policy import keeping
 from engine.policy.bundle import (
     Bundle,
@@ -34,7 +35,7 @@ from engine.policy.bundle import (
     in_a_line,
     together,
 )
-from engine.policy.guard import Guard, GuardSettings, Load
+from engine.policy.guard import Load, guard_of
 from engine.policy.reloader import Kept, Listener, Reloader
 from engine.policy.sources import (
     ConfigMapSource,
@@ -42,13 +43,13 @@ from engine.policy.sources import (
     SelectedSources,
     Source,
     Texts,
+    selected_source,
     title_of,
 )
 from engine.policy.support import new_compiler
-from engine.policy.tenants import Tenants
+from engine.policy.tenants import Tenants, tenant_source
 from engine.policysections import PoliciesSection
 from engine.scheduler import Background
-from engine.sections import seconds
 from engine.telemetry import Count, Telemetry
 
 log = logging.getLogger(__name__)
@@ -108,6 +109,8 @@ class InForce:
         self._leads: Callable[[], bool] = lambda: True
         self._untold: dict[str, Emit] = {}
         self._config_maps: dict[str, ConfigMapSource] = {}
+        self._named: dict[str, Source] = {}
+        self._selects: list[tuple[str, str]] = []
         self._since = 0.0
         self._kept: Mapping[str, Kept] | None = None
         self.bundle: Bundle | None = None
@@ -120,7 +123,7 @@ class InForce:
             self._tenants = Tenants(self._settings.tenants, self._of_tenant, clock, ears.wake)
             self._tenants.changed, self._tenants.ready = self._tenants_changed, self._begin
             self.reloader.await_kept()
-        self._guard = _guard_of(policies, clock, load, self.reloader.go_back)
+        self._guard = guard_of(policies.guard, clock, load, self.reloader.go_back)
         self.watched: list[Watched] = []
         """What is to be listed and watched, and who handles it."""
         self.background: list[Background] = []
@@ -144,6 +147,7 @@ class InForce:
                 self._costly,
                 lambda bundle: self._ears.missing(bundle, asker),
                 partial(self._awaiting, asker),
+                self._write_down,
             ),
             self._clock,
             self._there,
@@ -164,6 +168,7 @@ class InForce:
             if section.config_map is not None:
                 namespace, _, name = section.config_map.partition("/")
                 source = Source(title_of(namespace, name), folder, names)
+                self._named[section.config_map] = source
                 self.reloader.expect(source)
                 self.watched.append(
                     (config_maps(namespace, name), self._of(source, namespace, name))
@@ -173,10 +178,10 @@ class InForce:
                 self.reloader.expect(source)
                 offer = partial(self._offer, source)
                 self.background.append(FolderSource(Path(section.dir), offer, self._clock))
-        named = {one.config_map for one in policies.all_sources}
         for section in selected:
             assert section.namespace is not None
-            handler = SelectedSources(partial(self._selected, named), self._leave)
+            self._selects.append((section.namespace, section.selector or ""))
+            handler = SelectedSources(self._selected, self._leave)
             resource = config_maps(section.namespace, label_selector=section.selector or "")
             self.watched.append((resource, handler))
         if self._tenants is not None and policies.tenants is not None:
@@ -194,14 +199,38 @@ class InForce:
     def _gone(self, source: ConfigMapSource) -> None:
         del self._config_maps[source.title]
 
-    def _selected(
-        self, named: Collection[str | None], namespace: str, name: str
-    ) -> ConfigMapSource | None:
+    def _selected(self, namespace: str, name: str) -> ConfigMapSource | None:
         """A source for a ConfigMap that a selector found; None: it is one by its name already."""
-        if f"{namespace}/{name}" in named:
+        if f"{namespace}/{name}" in self._named:
             return None
-        source = Source(title_of(namespace, name), f"{namespace}/{name}/")
-        return self._of(source, namespace, name)
+        return self._of(selected_source(namespace, name), namespace, name)
+
+    def source_of(self, meta: ObjectMeta) -> Source | None:
+        """The source that a ConfigMap of this name and these labels is; None: it is none.
+
+        Raises:
+            SelectorError: what selects sources cannot be read.
+        """
+        named = self._named.get(f"{meta.namespace}/{meta.name}")
+        if named is not None:
+            return named
+        for namespace, text in self._selects:
+            if namespace == meta.namespace and read_selector(text).matches(meta.labels or {}):
+                return selected_source(namespace, meta.name)
+        rules = self._settings.tenants
+        tenant = "" if rules is None else rules.of_file(f"{meta.namespace}/{meta.name}/")
+        return tenant_source(tenant, meta.name) if tenant else None
+
+    def reloader_of(self, source: Source) -> Reloader:
+        """Who compiles its texts; for a namespace without any so far one that knows nothing."""
+        if not source.tenant or self._tenants is None:
+            return self.reloader
+        known = self._tenants.reloaders.get(source.tenant)
+        return known or self._reloader(source.tenant, lambda _: None)
+
+    def is_named(self, source: Source) -> bool:
+        """Whether the configuration names the ConfigMap, and does not select it."""
+        return source in self._named.values()
 
     def _leave(self, gone: ConfigMapSource) -> None:
         self._gone(gone)
@@ -216,7 +245,9 @@ class InForce:
 
     # ---- the edge ----------------------------------------------------------------------------
 
-    def connect(self, events: EventSink, keeper: Keeper | None, leads: Callable[[], bool]) -> None:
+    def connect(
+        self, events: EventSink | None, keeper: Keeper | None, leads: Callable[[], bool]
+    ) -> None:
         """Where to write, and whether it is for us to write; before anything comes."""
         self._events, self._keeper, self._leads = events, keeper, leads
         if keeper is not None:
@@ -268,10 +299,7 @@ class InForce:
         return own if self._tenants is None else [*own, *self._tenants.sources]
 
     def _refusal_of(self, source: Source) -> Refusal | None:
-        reloader = self.reloader
-        if source.tenant and self._tenants is not None:
-            reloader = self._tenants.reloaders[source.tenant]
-        return reloader.refusal_of(source)
+        return self.reloader_of(source).refusal_of(source)
 
     def stale(self) -> dict[tuple[str, ...], float]:
         """By title of the source: 1 if its newest texts are not in force."""
@@ -453,6 +481,7 @@ class InForce:
             "bundle": None if bundle is None else bundle.hash,
             "inForce": own,
             "awaits": list(self.reloader.awaited),
+            "cluster": dict(zip(("nodes", "pods"), self._there(), strict=True)),
             "since": datetime.fromtimestamp(self._since, UTC).isoformat(timespec="seconds"),
             "sources": [*standing, *refused[:_TENANTS_SHOWN]],
             "tenants": len(tenants),
@@ -473,16 +502,3 @@ class InForce:
 
 def _files(bundle: Bundle, source: Source) -> dict[str, str]:
     return {n: text for n, text in bundle.files.items() if n.startswith(source.folder)}
-
-
-def _guard_of(
-    policies: PoliciesSection,
-    clock: Clock,
-    load: Callable[[], Load],
-    go_back: Callable[[str], object],
-) -> Guard | None:
-    section = policies.guard
-    if section is None:
-        return None
-    settings = GuardSettings(seconds(section.within), section.pending, section.errors)
-    return Guard(settings, clock, load, go_back)

@@ -56,7 +56,8 @@ class Rehearsal:
     def __enter__(self) -> None:
         """Those that were put somewhere are there again."""
         for pod, node in self._there:
-            self._cache.assume(pod, node)
+            if self._cache.node_of(pod.uid) is None:  # else somebody has bound it meanwhile
+                self._cache.assume(pod, node)
 
     def __exit__(self, *_: object) -> None:
         """And are not."""

@@ -37,7 +37,7 @@ from engine.extenders.lane import Lane, Objects
 from engine.framework.events import Action, ClusterEvent, Resource
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import Snapshot
-from engine.gangs import Gangs
+from engine.gangs import Gangs, Telling
 from engine.inflight import InFlight
 from engine.measures import Measures
 from engine.notices import Notices
@@ -45,6 +45,7 @@ from engine.placement import ActsObserver, Observer, Placement
 from engine.queue import QueuedPod, SchedulingQueue, SubQueue
 from engine.setbacks import Setbacks
 from engine.telemetry import Telemetry
+from engine.warming import Warming
 
 SLICE_SECONDS: Final = 0.002
 MOST_IN_FLIGHT: Final = 200
@@ -134,10 +135,13 @@ class Scheduler:
             setbacks=setbacks,
             evictions=evictions,
             queue=queue,
+            telling=Telling(self._basis, self._in_flight, edge.writer),
         )
         """Those that wait for each other."""
         self.permits.also = self.gangs.holds.also
         self.add_background(self.permits)
+        self._warming = Warming(self.snapshot, clock)
+        self.add_background(self._warming)
 
     # ---- wiring ------------------------------------------------------------------------------
 
@@ -186,6 +190,7 @@ class Scheduler:
                 None means all.
         """
         self._basis.framework = framework
+        self._warming.begin(framework)
         self._queue.set_rules(rules_of(framework, self.snapshot), changed)
         self.permits.new_rules()
         self.gangs.new_rules()
@@ -194,6 +199,8 @@ class Scheduler:
     def lead(self) -> None:
         """It is for us to decide from now on, and to tell whose pods gates hold."""
         self.leads = True
+        if self._basis.framework is not None:
+            self._warming.begin(self._basis.framework)
         for queued in list(self._queue.pending()):
             if queued.where is SubQueue.GATED:
                 self._notices.still_gated(queued)

@@ -5,6 +5,7 @@ Reads the tree as understood; changes nothing. Where it does not know, it is sil
 
 from collections.abc import Iterator, Sequence
 
+from dsl.analysis.attracting import attracting
 from dsl.analysis.cost import cost, over_budget
 from dsl.analysis.facts import FileFacts, Inventory, MetricStock, RuleFacts, Size
 from dsl.analysis.logic import Logic
@@ -61,6 +62,7 @@ def analyse(
         yield from logic.file(one)
         yield from same_keys(one, logic)
         yield from Ranges(one, keys).file()
+        yield from attracting(one, keys)
         if stock is not None:
             yield from not_in_stock(one, stock)
             yield from not_sampled(one, stock)

@@ -17,6 +17,7 @@ from dsl.types import Kind, Level
 
 #: Pairs of rules that are compared; beyond that the analysis is silent.
 _MAX_PAIRS: Final = 4_000
+_PAIRS_A_STEP: Final = 16
 _PODS: Final = ("a pod", "every pod")
 #: Where a pod must pass all rules at once.
 _REJECTING: Final = ("filter", "gate", "prefilter")
@@ -70,6 +71,8 @@ class Logic:
                 left -= 1
                 if left < 0:
                     return
+                if left % _PAIRS_A_STEP == 0:
+                    yield None
                 found = self._pair(earlier, later)
                 if found is not None:
                     yield found

@@ -24,6 +24,7 @@ _SHARES: Final = frozenset(CATALOGUE[one].query for one in ("cpu_usage", "memory
 _BUNDLED: Final = frozenset(one.query for one in CATALOGUE.values())
 _RELATIVE: Final = ("max", "sum")
 _KEEPING: Final = ("max", "min", "avg", "median")
+OfMetric = Callable[[MetricSpec, float, float], tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,12 @@ _UNKNOWN: Final = Range(-inf, inf, exact=False)
 class Ranges:
     """Bounds of the numbers of one file."""
 
-    def __init__(self, facts: FileFacts, keys: Keys | None = None) -> None:
+    def __init__(
+        self, facts: FileFacts, keys: Keys | None = None, known: OfMetric | None = None
+    ) -> None:
+        """`known` says what else is known of a metric, from its specification and its bounds."""
         self._facts = facts
+        self._known = known
         self._keys = keys or Keys()
         self._metrics = facts.metrics
         self._found: dict[int, Range] = {}
@@ -150,13 +155,13 @@ class Ranges:
         if spec is None:
             return -inf, inf
         unit = node.type.unit or PLAIN
-        counted = not unit.is_plain or _is_percent(spec) or spec.query in _BUNDLED
+        counted = not unit.is_plain or is_percent(spec) or spec.query in _BUNDLED
         low, high = (0.0 if counted else -inf), inf
         if spec.query in _SHARES:
             low, high = 0.0, 1.0
         if spec.default is not None:
             low, high = min(low, spec.default), max(high, spec.default)
-        return low, high
+        return (low, high) if self._known is None else self._known(spec, low, high)
 
     def _sum(self, node: ir.Arith, of: Callable[[ir.Expr], Range]) -> Range:
         total = of(node.operands[0])
@@ -207,7 +212,7 @@ class Ranges:
         for index, one in enumerate(above):
             if self._keys.key(one) == wanted and of(one).low >= 0:
                 del above[index]
-                return Range(0.0, 1.0, self._leaves_of([one]))
+                return Range(0.0, 1.0 if of(one).high > 0 else 0.0, self._leaves_of([one]))
         return None
 
     def _choice(self, node: ir.If, of: Callable[[ir.Expr], Range]) -> Range:
@@ -286,5 +291,6 @@ def _roots(*parts: ir.Expr | None) -> list[ir.Expr]:
     return [one for one in parts if one is not None]
 
 
-def _is_percent(spec: MetricSpec) -> bool:
+def is_percent(spec: MetricSpec) -> bool:
+    """Whether its samples are shares of a whole: 0..1 once they are scaled."""
     return spec.scale < 1 and not spec.unit

@@ -201,7 +201,7 @@ class Beside:
 
     def set_finished(self, pod: PodInfo, at: float) -> None:
         """The pod has finished then; it is forgotten an hour later."""
-        node = pod.pod.spec.node_name
+        node = pod.pod.node_name
         known = pod.uid in self._finished.rows
         self._finished.put(pod, node, self._nodes.row(node))
         if not known:

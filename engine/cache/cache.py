@@ -17,7 +17,7 @@ Source: kubernetes pkg/scheduler/backend/cache/interface.go.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any, Final
 
@@ -32,7 +32,6 @@ from engine.cache.nominations import Nominations
 from engine.cache.objects import Objects, ObjectStore, TextOf
 from engine.cache.overlay import NodesOver, PodsOver
 from engine.cache.pods import PodTable
-from engine.cache.podsets import Placed
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import (
     Cause,
@@ -235,7 +234,7 @@ class Cache:
         self.nominations = Nominations()
         self.waiting: dict[str, Waiting] = {}
         self.stores: dict[str, ObjectStore] = {}
-        self.topology = TopologyCounts(self._placed)
+        self.topology = TopologyCounts(self.pods.alike)
         self.generation = 0
         self.last = -1, NOWHERE, 0
         """See `Snapshot.last`."""
@@ -602,12 +601,6 @@ class Cache:
         self.pods.recode(self.dictionary)
         self.beside.recode(self.dictionary)
         self._most_texts = max(MOST_TEXTS, 2 * len(self.dictionary.texts))
-
-    def _placed(self) -> Iterator[Placed]:
-        nodes = self.pods.node
-        for row in range(self.pods.size):
-            pod = self.pods.pod(row)
-            yield pod.namespace, pod.pod.metadata.labels or {}, pod.terminating, nodes[row]
 
     def _namespace_changed(self, name: str) -> bool:
         self.topology.namespace_changed()

@@ -5,7 +5,7 @@ Source of the memoryview habit: writing one item through it costs a third of Num
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
@@ -67,6 +67,10 @@ class Column:
         self._array[: len(old)] = old
         self.cell = self._array.data
         self._view = self._array[:0]
+
+    def fill(self, values: Iterable[object], count: int) -> None:
+        """Writes the first rows."""
+        self._array[:count] = np.fromiter(values, self._array.dtype, count)
 
     def clear(self, row: int) -> None:
         """Puts the default back."""

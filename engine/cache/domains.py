@@ -7,13 +7,13 @@ whose labels, taints or cordon changed, and of each tally. Knows nothing of why 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.cache.podsets import Counts, Log, Placed, PodSetIndex, add
+from engine.cache.podsets import Alike, Counts, Log, PodSetIndex, add
 from engine.cache.terms import TermIndex
 from engine.framework.podinfo import PodInfo
 from engine.framework.podterms import terms_of
@@ -232,8 +232,8 @@ class Table(Log):
 class TopologyCounts:
     """Pod sets, terms and domains of one cache; see `framework.topology.Topology`."""
 
-    def __init__(self, pods: Callable[[], Iterable[Placed]]) -> None:
-        """Starts empty; `pods` gives all pods, those without a known node with row -1."""
+    def __init__(self, pods: Alike) -> None:
+        """Starts empty; for `pods` see `PodSetIndex`."""
         self._sets = PodSetIndex(pods)
         self._terms = TermIndex()
         self._columns: OrderedDict[str, _Column] = OrderedDict()
@@ -251,7 +251,7 @@ class TopologyCounts:
         known = pod.pod
         if self._sets.sets:
             labels = known.metadata.labels or {}
-            self._sets.change((known.metadata.namespace, labels, pod.terminating, row), sign)
+            self._sets.change((known.metadata.namespace, labels, pod.terminating), row, sign)
         if known.spec.affinity is not None:
             demands = terms_of(known).demands
             if demands:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.cache.columns import FIRST_CAPACITY, Column, Derived, TextDictionary
+from engine.cache.kinds import Kind, Kinds
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import BoolColumn, CodeColumn, FloatColumn, IntColumn, Ledger
 
@@ -29,6 +30,8 @@ class PodTable:
         self._pods: list[PodInfo] = []
         self._node = Column(np.int32, self._capacity, -1)
         self._priority = Column(np.int64, self._capacity)
+        self._kinds = Kinds()
+        self._kind = Column(np.int32, self._capacity, -1)
         # The pods of a node are a ring of rows; a node's row leads into it.
         self._after = Column(np.int32, self._capacity, -1)
         self._ahead = Column(np.int32, self._capacity, -1)
@@ -77,10 +80,39 @@ class PodTable:
                 break
         return np.array(sorted(found), np.intp)
 
+    def alike(
+        self, labelled: frozenset[str], key_of: Callable[[Kind], Hashable]
+    ) -> Iterator[tuple[Hashable, dict[int, int]]]:
+        """Pods that have one of these labels (none: all) by a key of their kind, counted by row.
+
+        Looks at each kind, and at the columns of all pods, not at each pod.
+        """
+        numbers: dict[Hashable, int] = {}
+        of_kind = np.array(
+            [
+                -1
+                if one is None or (labelled and labelled.isdisjoint(one[1]))
+                else numbers.setdefault(key_of(one), len(numbers))
+                for one in self._kinds.each
+            ],
+            np.int64,
+        )
+        if not numbers:
+            return
+        number, node = of_kind[self._kind.view(self.size)], self.node
+        there = np.flatnonzero((node >= 0) & (number >= 0))
+        span = 1 + int(node.max(initial=0))
+        places, counts = np.unique(number[there] * span + node[there], return_counts=True)
+        starts = np.searchsorted(places, span * np.arange(len(numbers) + 1)).tolist()
+        rows, many = (places % span).tolist(), counts.tolist()
+        for key, start, end in zip(numbers, starts, starts[1:], strict=False):
+            if start < end:
+                yield key, dict(zip(rows[start:end], many[start:end], strict=True))
+
     def request(self, resource: str) -> IntColumn:
         """See `PodColumns.request`."""
         return self.derived(
-            f"request {resource}", np.int64, 0, lambda pod: pod.requests.get(resource, 0)
+            f"request {resource}", np.int64, 0, lambda pod: pod.readings.requests.get(resource, 0)
         )
 
     def number(self, column: str, of: Callable[[PodInfo], float]) -> FloatColumn:
@@ -153,6 +185,7 @@ class PodTable:
         self._pods.append(pod)
         if node_row >= 0:
             self.move(row, node_row)
+        self._kind.cell[row] = self._kinds.take(pod)
         self._priority.cell[row] = pod.pod.spec.priority or 0
         if len(self._derived):
             for column, of in self._derived:
@@ -167,10 +200,13 @@ class PodTable:
         True if something else is read of it now than of what was there.
         """
         before = self._pods[row]
-        if self._ledgers and before is not pod:
+        if before is not pod:
             for ledger in self._ledgers.values():
                 ledger.count(before, -1)
                 ledger.count(pod, 1)
+            kind: int = self._kind.cell[row]
+            self._kind.cell[row] = self._kinds.take(pod)
+            self._kinds.give_back(kind)
         self._pods[row] = pod
         self.move(row, node_row)
         differs: bool = self._priority.cell[row] != pod.priority
@@ -207,6 +243,7 @@ class PodTable:
         last = len(self._pods) - 1
         for ledger in self._ledgers.values():
             ledger.count(self._pods[row], -1)
+        self._kinds.give_back(self._kind.cell[row])
         self.move(row, -1)
         moved = None
         if row != last:
@@ -222,7 +259,7 @@ class PodTable:
         return moved
 
     def _columns(self) -> list[Column]:
-        own = self._node, self._priority, self._after, self._ahead
+        own = self._node, self._priority, self._kind, self._after, self._ahead
         return [*own, *(column for column, _ in self._derived)]
 
     def derived(
@@ -232,8 +269,7 @@ class PodTable:
         known = self._derived.get(name)
         if known is None:
             known = Column(dtype, self._capacity, default)
-            for row, pod in enumerate(self._pods):
-                known.cell[row] = of(pod)
+            known.fill(map(of, self._pods), self.size)
             self._derived.put(name, known, of)
         return known.view(len(self._pods))
 
@@ -241,5 +277,4 @@ class PodTable:
         """Codes all texts anew, in another dictionary."""
         self._dictionary = dictionary
         for column, of in self._derived:
-            for row, pod in enumerate(self._pods):
-                column.cell[row] = of(pod)
+            column.fill(map(of, self._pods), self.size)

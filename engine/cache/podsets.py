@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from engine.cache.kinds import Kind
 from engine.framework.selectors import Selector
 
 MOST_SETS: Final = 8192
@@ -23,9 +24,9 @@ _IDLE_KEYS: Final = 256
 _WEIGHED_EVERY: Final = 64
 
 Labels = Mapping[str, str]
-Placed = tuple[str, Labels, bool, int]
-"""A pod: its namespace, its labels, whether it is being deleted, the row of its node."""
-
+Alike = Callable[[frozenset[str], Callable[[Kind], Any]], Iterable[tuple[Any, dict[int, int]]]]
+"""Counts by row of the pods on known nodes that have one of some labels (none: of all), by a key of
+their kind."""
 _Pair = tuple[str | None, str | None, str | None]
 _T = TypeVar("_T")
 
@@ -195,8 +196,8 @@ _ProfileKey = tuple[str, bool, tuple[tuple[str, str], ...]]
 class PodSetIndex:
     """All pod sets that are counted, and the profiles of all pods on known nodes."""
 
-    def __init__(self, pods: Callable[[], Iterable[Placed]]) -> None:
-        """Starts with no sets; `pods` gives all pods, those without a known node with row -1."""
+    def __init__(self, pods: Alike) -> None:
+        """Starts with no sets; `pods` gives what pods on known nodes have one of some labels."""
         self._pods = pods
         self.sets: OrderedDict[_SetKey, _Set] = OrderedDict()
         """Those that are counted; without any, changes of pods need not be told."""
@@ -228,10 +229,9 @@ class PodSetIndex:
             self._bound()
         return known
 
-    def change(self, pod: Placed, sign: int) -> None:
+    def change(self, kind: Kind, row: int, sign: int) -> None:
         """A pod came to a row (sign 1) or went from it (sign -1)."""
-        row = pod[3]
-        profile = self._profile(pod)
+        profile = self._profile(self._key_of(kind))
         add(profile.rows, row, sign)
         for one in profile.sets:
             one.count(row, sign)
@@ -240,13 +240,15 @@ class PodSetIndex:
 
     # ---- inside ----------------------------------------------------------------------------
 
-    def _profile(self, pod: Placed) -> _Profile:
-        namespace, labels, terminating, _ = pod
+    def _key_of(self, kind: Kind) -> _ProfileKey:
+        namespace, labels, terminating = kind
         named = self._named
-        seen = tuple([pair for pair in labels.items() if pair[0] in named])
-        key = namespace, terminating, seen
+        return namespace, terminating, tuple([one for one in labels.items() if one[0] in named])
+
+    def _profile(self, key: _ProfileKey) -> _Profile:
         profile = self._profiles.get(key)
         if profile is None:
+            namespace, terminating, seen = key
             found = self._index.find(namespace, dict(seen))
             sets = [s for s in found if s.key.covers(namespace, terminating=terminating)]
             profile = self._profiles[key] = _Profile(key, sets)
@@ -292,22 +294,19 @@ class PodSetIndex:
     def _take_in(self, holding: Iterable[str], fresh: Iterable[str]) -> None:
         """Counts the pods that have one of the labels (without labels: all) by the fresh keys."""
         holding = frozenset(holding)
-        alike: dict[tuple[str, bool, tuple[tuple[str, str], ...]], dict[int, int]] = {}
-        for namespace, labels, terminating, row in self._pods():
-            if row >= 0 and not (holding and holding.isdisjoint(labels)):
-                rows = alike.setdefault((namespace, terminating, tuple(labels.items())), {})
-                rows[row] = rows.get(row, 0) + 1
-        pods = [((key[0], dict(key[2]), key[1], -1), rows) for key, rows in alike.items()]
-        for pod, rows in pods if holding else ():
-            old = self._profile(pod)
+        for key, rows in self._pods(holding, self._key_of) if holding else ():
+            old = self._profile(key)
             for row, count in rows.items():
                 add(old.rows, row, -count)
             if not old.rows:
                 self._drop_profile(old)
-        for key in fresh:
-            self._named.setdefault(key, 0)
-        for pod, rows in pods:
-            profile = self._profile(pod)
+        for label in fresh:
+            self._named.setdefault(label, 0)
+        for key, rows in self._pods(holding, self._key_of):
+            profile = self._profile(key)
+            if not profile.rows:
+                profile.rows = rows
+                continue
             for row, count in rows.items():
                 add(profile.rows, row, count)
 

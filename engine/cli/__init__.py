@@ -16,6 +16,7 @@ _GROUPS: Final = {
         "eval": "Evaluate an expression of the policy language.",
         "repl": "Try expressions of the policy language line by line.",
         "policies": "List the bundled policies, or show one.",
+        "export-affinity": "Print filters as node affinity, for autoscalers.",
         "inventory": "Write down labels, namespaces and images of a cluster.",
     },
     "Understand": {
@@ -26,6 +27,8 @@ _GROUPS: Final = {
         "demo": "Show it all in half a minute, with a cluster of its own.",
         "up": "Keep an embedded cluster running to play with.",
         "run": "Run the scheduler against a cluster.",
+        "webhook": "Judge policies while somebody applies them.",
+        "extender": "Serve policies to a kube-scheduler that may not be replaced.",
         "convert": "Turn a KubeSchedulerConfiguration into one for Berth.",
         "status": "Show which policies are in force in a cluster.",
         "install": "Put Berth into a cluster, or print the manifests.",
@@ -56,7 +59,7 @@ class _Lazy(click.Group):
             near = get_close_matches(cmd_name, _COMMANDS, n=1)
             meant = f" Did you mean {near[0]!r}?" if near else ""
             ctx.fail(f"No such command {cmd_name!r}.{meant}")
-        command = import_module(f"engine.cli.{cmd_name}").command
+        command = import_module(f"engine.cli.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         return command
 

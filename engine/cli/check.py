@@ -81,8 +81,17 @@ class _Job:
     metavar="FILE",
     help="What the cluster has, as `berth inventory` writes it.",
 )
+@click.option(
+    "--autoscaler",
+    is_flag=True,
+    help="Note filters that cluster-autoscaler and Karpenter do not know of.",
+)
 @click.option("--prometheus-url", "url", metavar="URL",
               help="Ask Prometheus now whether it has the metrics.")  # fmt: skip
+@click.option("--journal", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+              metavar="FILE",
+              help="Say where pods of a journal (`berth run --record`) would have gone by these"
+                   " files instead of its policies.")  # fmt: skip
 def command(  # noqa: PLR0913 - click's signature
     files: tuple[Path, ...],
     style: str,
@@ -92,12 +101,14 @@ def command(  # noqa: PLR0913 - click's signature
     config_file: Path | None,
     url: str | None,
     namespace: str | None,
+    journal: Path | None,
     *,
+    autoscaler: bool,
     chain: bool,
     deny_warnings: bool,
 ) -> None:
     """Checks each file on its own, or all as one chain; folders: their *.policy files; -: stdin."""
-    chain = chain or namespace is not None
+    chain = chain or namespace is not None or journal is not None
     job = _Job({}, chain, complete=chain, config=config_file, size=(nodes, pods))
     if config_file is not None:
         files = _configured(job, config_file, files)
@@ -112,10 +123,15 @@ def command(  # noqa: PLR0913 - click's signature
         list(_diagnostics(job))
         job.stock, job.plans = _asked(job, url), []
     diagnostics = list(_diagnostics(job))
+    if autoscaler:
+        from engine.policy.affinity import unseen
+
+        diagnostics += [note for plan in job.plans for note in unseen(plan)]
+    moved = _moved(job, journal, diagnostics)
     _print(diagnostics, style)
     errors, warnings, notes = _counts(diagnostics)
     if style == "text":
-        click.echo(_summary(len(job.texts), errors, warnings, notes), err=True)
+        click.echo("\n".join([*moved, _summary(len(job.texts), errors, warnings, notes)]), err=True)
     if errors or (deny_warnings and warnings):
         sys.exit(1)
 
@@ -215,6 +231,17 @@ def _asked(job: _Job, url: str) -> Inventory:
 
 
 # ---- what is wrong with it
+
+
+def _moved(job: _Job, journal: Path | None, found: list[Diagnostic]) -> list[str]:
+    """Adds what is said of rules by the decisions of a journal; lines about the pods."""
+    if journal is None or any(one.is_error for one in found):
+        return []
+    from engine.cli import weighed
+
+    changes = weighed.asked(journal, job.texts)
+    found.extend(weighed.rules_to_blame(changes, journal, job.plans))
+    return list(weighed.told(changes, journal, job.plans))
 
 
 def _diagnostics(job: _Job) -> Iterator[Diagnostic]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from importlib.resources.abc import Traversable
 
 _NAMESPACE: Final = "berth-system"
@@ -19,6 +20,7 @@ _PLURALS: Final = {"NetworkPolicy": "networkpolicies"}
 _APPLY: Final = "application/apply-patch+yaml"
 _FILES: Final = ("base/namespace.yaml", "base/berth.yaml")
 _MONITORING: Final = "components/prometheus-operator/monitoring.yaml"
+_WEBHOOK: Final = "components/webhook/webhook.yaml"
 
 
 @click.command("install", help="Put Berth into a cluster, or print the manifests.")
@@ -30,12 +32,20 @@ _MONITORING: Final = "components/prometheus-operator/monitoring.yaml"
     "--namespace", metavar="NAME", default=_NAMESPACE, show_default=True, help="Where it runs."
 )
 @click.option("--monitoring", is_flag=True, help="With what the Prometheus operator reads.")
+@click.option("--webhook", is_flag=True, help="With the admission webhook.")
 @click.option("--kubeconfig", metavar="FILE", help="Cluster; without it, the one it runs in.")
 def command(
-    *, dry_run: bool, image: str | None, namespace: str, monitoring: bool, kubeconfig: str | None
+    *,
+    dry_run: bool,
+    image: str | None,
+    namespace: str,
+    monitoring: bool,
+    webhook: bool,
+    kubeconfig: str | None,
 ) -> None:
     """What is there already is changed as `kubectl apply --server-side` would; policies stay."""
-    text = manifests(image=image, namespace=namespace, monitoring=monitoring)
+    more = [*([_MONITORING] if monitoring else []), *([_WEBHOOK] if webhook else [])]
+    text = manifests(image=image, namespace=namespace, more=more)
     if dry_run:
         click.echo(text, nl=False)
         return
@@ -54,11 +64,11 @@ def command(
         raise click.ClickException(str(failed)) from failed
 
 
-def manifests(*, image: str | None, namespace: str, monitoring: bool) -> str:
-    """The manifests as one YAML stream."""
+def manifests(*, image: str | None, namespace: str, more: Sequence[str] = ()) -> str:
+    """The manifests as one YAML stream, with those of components."""
     folder = _folder()
-    names = (*_FILES, _MONITORING) if monitoring else _FILES
-    text = "---\n".join(folder.joinpath(name).read_text("utf-8") for name in names)
+    texts = [folder.joinpath(name).read_text("utf-8") for name in (*_FILES, *more)]
+    text = "---\n".join(texts)
     if image is not None:
         lines = text.splitlines(keepends=True)
         text = "".join(

@@ -36,7 +36,7 @@ class Objects:
     @property
     def placing(self) -> list[PodInfo]:
         """The pods that are on no node."""
-        return [one for one in self.pods if not one.pod.spec.node_name]
+        return [one for one in self.pods if not one.pod.node_name]
 
     def read(self, path: Path) -> None:
         """Adds the objects of a file; those of the same name are replaced.
@@ -60,8 +60,8 @@ class Objects:
         for one in self.others:
             cache.set_object(one)
         for pod in self.pods:
-            if pod.pod.spec.node_name in self.nodes:
-                cache.add_pod(pod, str(pod.pod.spec.node_name))
+            if pod.pod.node_name in self.nodes:
+                cache.add_pod(pod, str(pod.pod.node_name))
         return cache
 
     def _add(self, tree: dict[str, Any], path: Path) -> bool:

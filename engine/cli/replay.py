@@ -16,20 +16,23 @@ from engine.framework.frameworks import Frameworks
 from engine.plugins.profiles import make_profiles
 from engine.policy import chain
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
+from engine.policy.sources import Texts
 from engine.policy.support import new_compiler
 from engine.simulate.journal import FrameworksOf, replay
 
 
-def frameworks_of(compiler: Compiler) -> FrameworksOf:
+def frameworks_of(compiler: Compiler, instead: Texts | None = None) -> FrameworksOf:
     """What makes the frameworks of a journal's rules and settings, for `simulate.replay`.
 
-    It raises click.ClickException for rules and profiles that this version refuses, and ValueError
-    for settings that are none.
+    With other texts `instead` of the rules of the journal, under its settings. It raises
+    click.ClickException for rules and profiles that this version refuses, and ValueError for
+    settings that are none.
     """
 
-    def frameworks(files: Mapping[str, str], settings: Mapping[str, str]) -> Frameworks:
+    def frameworks(files: Texts, settings: Mapping[str, str]) -> Frameworks:
         read = Settings.model_validate_json(settings.get("settings", ""))
         bundle = NO_POLICIES
+        files = files if instead is None else instead
         try:
             profiles = make_profiles(read)
         except ConfigError as wrong:

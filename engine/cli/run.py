@@ -72,6 +72,7 @@ def command(
 ) -> None:
     """Runs until SIGTERM or SIGINT, then ends cleanly."""
     from engine.config import ConfigError, load
+    from engine.extenders.asking import Extenders
     from engine.plugins.profiles import make_profiles
 
     log_of_a_process(verbosity, as_json=logging_format == "json")
@@ -79,6 +80,7 @@ def command(
         settings = with_flags(load(config), flags)
         notes = runflags.notes(flags)
         make_profiles(settings, config)  # before a journal is overwritten
+        Extenders(settings.extenders)  # their certificates are read
     except ConfigError as wrong:
         raise click.ClickException(str(wrong)) from wrong
     for note in (*(f"{config}: {one}" for one in settings.notes), *notes):
@@ -86,7 +88,7 @@ def command(
     if flags["write_config_to"]:
         _write_configuration(settings, flags["write_config_to"])
         return
-    _warn_of_folder(settings.berth.policies.dir)
+    warn_of_folder(settings.berth.policies.dir)
     with contextlib.ExitStack() as open_files:
         try:
             journal = open_files.enter_context(open_private(record)) if record else None
@@ -144,7 +146,7 @@ def _seconds(duration: str) -> float:
         raise ConfigError(f"--pod-max-in-unschedulable-pods-duration: {wrong}") from wrong
 
 
-def _warn_of_folder(folder: str | None) -> None:
+def warn_of_folder(folder: str | None) -> None:
     """Says at once what would else be said when the cluster is there."""
     from engine.policy.sources import SUFFIX, policies_in
 

@@ -97,10 +97,10 @@ def _pod(name: str, cluster: Cluster, request: Request) -> None:
         raise click.ClickException(_no_pod(key, cluster.pods))
     lab = cluster.lab
     info = make_pod_info(_unbound(pod))
-    if pod.spec.node_name:
+    if pod.node_name:
         lab.cache.remove_pod(info.uid)
     told = explain(info, lab.snapshot(), lab.frameworks.of(info))
-    here = pod.spec.node_name or ""
+    here = pod.node_name or ""
     also = (*request.nodes, *([here] if here and here != told.decision.node else []))
     _known(also, lab.snapshot())
     said = _last_word(pod)
@@ -132,8 +132,8 @@ def _gang(pod: PodInfo, cluster: Cluster) -> str | None:
 def _heads(pod: Pod, said: str, source: str) -> Iterator[str]:
     if source == "cluster":
         yield _ANEW
-    if pod.spec.node_name:
-        yield f"The pod is on {pod.spec.node_name}. Without it there, it would be placed so now:"
+    if pod.node_name:
+        yield f"The pod is on {pod.node_name}. Without it there, it would be placed so now:"
     elif said:
         yield f"Its condition says: {said}"
 
@@ -150,16 +150,16 @@ def _with_head(head: Iterator[str], lines: Iterator[str]) -> Iterator[str]:
 
 def _unbound(pod: Pod) -> Pod:
     """The pod as it was before it had a node."""
-    if not pod.spec.node_name:
+    if not pod.node_name:
         return pod
     status = replace(pod.status, nominated_node_name="")
-    return replace(pod, spec=replace(pod.spec, node_name=""), status=status)
+    return replace(pod, spec=replace(pod.spec, node_name=""), status=status, bound_to="")
 
 
 def _last_word(pod: Pod) -> str:
     conditions = pod.status.conditions or ()
     said = [one.message for one in conditions if one.type == "PodScheduled"]
-    return said[0] or "" if said and not pod.spec.node_name else ""
+    return said[0] or "" if said and not pod.node_name else ""
 
 
 def _not_ours(info: PodInfo, told: Explanation) -> list[str]:
@@ -205,7 +205,7 @@ def _node(name: str, cluster: Cluster, request: Request) -> None:
 
 
 def _waits(pod: Pod, ours: set[str]) -> bool:
-    bound = pod.spec.node_name or pod.status.phase in ("Succeeded", "Failed")
+    bound = pod.node_name or pod.status.phase in ("Succeeded", "Failed")
     return not bound and not pod.metadata.deletion_timestamp and pod.spec.scheduler_name in ours
 
 

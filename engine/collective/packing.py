@@ -22,7 +22,7 @@ from typing import Final, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-TRIES: Final = 20_000
+TRIES: Final = 10_000
 """Members, alike ones at once, that are placed without a way back; some 50 microseconds each."""
 STEPS: Final = 4_000
 """Placements of a member that are tried when there is a way back; some 200 microseconds each."""

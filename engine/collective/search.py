@@ -20,6 +20,7 @@ from engine.collective.across import across
 from engine.collective.anywhere import anywhere
 from engine.collective.ranking import Ranking
 from engine.collective.victims import Budget, Hunt, Kinds, Plans, plan, starts_of
+from engine.framework.decision import Rank
 from engine.framework.interface import Trial
 from engine.framework.podinfo import PodInfo
 from engine.framework.snapshot import PodColumns, Snapshot
@@ -112,18 +113,24 @@ def _cheapest(evictions: Evictions, several: Sequence[Plans]) -> Preemption | No
         return None
     outcomes = [outcomes_of(plans, np.flatnonzero(plans.helps)) for plans in several]
     together = {name: np.concatenate([one[name] for one in outcomes]) for name in outcomes[0]}
-    every = np.concatenate(rows)
-    left = np.arange(len(every))
-    for rank in evictions.ranks:
-        if len(left) == 1:
-            break
-        own = rank(every[left], {name: column[left] for name, column in together.items()})
-        left = left[own == own.min()]
-    number, best = at[int(left[0])]
+    number, best = at[cheapest(evictions.ranks, np.concatenate(rows), together)]
     plans = several[number]
     victims = tuple(plans.victims(best))
     runs = plans.runs
     return Preemption(int(plans.rows[best]), victims, int(plans.violations[best]), runs)
+
+
+def cheapest(
+    ranks: Sequence[Rank], rows: NDArray[np.intp], outcomes: Mapping[str, NDArray[Any]]
+) -> int:
+    """Of some nodes, with what evicting there comes to, the first by the keys."""
+    left = np.arange(len(rows))
+    for rank in ranks:
+        if len(left) == 1:
+            break
+        own = rank(rows[left], {name: column[left] for name, column in outcomes.items()})
+        left = left[own == own.min()]
+    return int(left[0])
 
 
 def outcomes_of(plans: Plans, at: NDArray[np.intp]) -> dict[str, NDArray[Any]]:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.embedded.errors import bad_request
+from engine.framework.selectors import SelectorError
+from engine.framework.selectortext import read_selector
 
 Object = dict[str, Any]
 Predicate = Callable[[Object], bool]
@@ -26,7 +28,6 @@ FIELDS: dict[str, tuple[str, ...]] = {
     ),
 }
 _TERM = re.compile(r"(?P<key>[^=!]*)(?P<operator>==|=|!=)(?P<value>.*)")
-_TOKEN = re.compile(r"\s*(?:(?P<symbol>==|!=|[=!(),<>])|(?P<word>[^\s=!(),<>]+))")
 
 
 def field_predicate(text: str, plural: str) -> Predicate | None:
@@ -70,91 +71,10 @@ def label_predicate(text: str) -> Predicate | None:
     Raises:
         ApiError: 400, it cannot be read.
     """
-    tokens = _tokens(text)
-    tests: list[Predicate] = []
-    while tokens:
-        tests.append(_requirement(tokens))
-        if tokens:
-            _expect(tokens, ",")
-    if not tests:
-        return None
-    return lambda item: all(test(item) for test in tests)
-
-
-def _tokens(text: str) -> list[str]:
-    """The selector's tokens, last first (so that `pop` takes the next one)."""
-    tokens: list[str] = []
-    position = 0
-    while position < len(text) and (found := _TOKEN.match(text, position)):
-        tokens.append(found["symbol"] or found["word"])
-        position = found.end()
-    return tokens[::-1]
-
-
-def _expect(tokens: list[str], *wanted: str) -> str:
-    found = tokens.pop() if tokens else ""
-    if found not in wanted:
-        names = " or ".join(f"'{name}'" for name in wanted)
-        raise bad_request(f"unable to parse requirement: found '{found}' expected: {names}")
-    return found
-
-
-def _word(tokens: list[str]) -> str:
-    found = tokens.pop() if tokens else ""
-    if not found or not found[0].isalnum():
-        raise bad_request(f"unable to parse requirement: found '{found}', expected: identifier")
-    return found
-
-
-def _requirement(tokens: list[str]) -> Predicate:
-    if tokens[-1] == "!":
-        tokens.pop()
-        key = _word(tokens)
-        return lambda item: key not in _labels(item)
-    key = _word(tokens)
-    if not tokens or tokens[-1] == ",":
-        return lambda item: key in _labels(item)
-    operator = _expect(tokens, "=", "==", "!=", "in", "notin", "<", ">")
-    if operator in {"<", ">"}:
-        return _comparison(key, operator, _word(tokens))
-    values = _values(tokens) if operator in {"in", "notin"} else _single_value(tokens)
-    wanted = operator in {"=", "==", "in"}
-    # As in Kubernetes, `!=` and `notin` also hold where the label is absent.
-    return lambda item: (_labels(item).get(key) in values) is wanted
-
-
-def _single_value(tokens: list[str]) -> frozenset[str]:
-    if not tokens or tokens[-1] == ",":
-        return frozenset({""})
-    return frozenset({_word(tokens)})
-
-
-def _values(tokens: list[str]) -> frozenset[str]:
-    _expect(tokens, "(")
-    values = {_word(tokens)} if tokens and tokens[-1] not in {",", ")"} else {""}
-    while _expect(tokens, ",", ")") == ",":
-        values.add(_word(tokens) if tokens and tokens[-1] not in {",", ")"} else "")
-    return frozenset(values)
-
-
-def _comparison(key: str, operator: str, bound: str) -> Predicate:
     try:
-        limit = int(bound)
-    except ValueError:
-        raise bad_request(
-            f"values[0][{key}]: Invalid value: \"{bound}\": for 'Gt', 'Lt' operators, "
-            "the value must be an integer"
-        ) from None
-
-    def holds(item: Object) -> bool:
-        try:
-            value = int(_labels(item).get(key, ""))
-        except ValueError:
-            return False
-        return value > limit if operator == ">" else value < limit
-
-    return holds
-
-
-def _labels(item: Object) -> dict[str, str]:
-    return item["metadata"].get("labels") or {}
+        selector = read_selector(text)
+    except SelectorError as wrong:
+        raise bad_request(str(wrong)) from wrong
+    if selector.empty:
+        return None
+    return lambda item: selector.matches(item["metadata"].get("labels") or {})

@@ -72,7 +72,7 @@ def group_of(
     key = framework.kin(pod, snapshot)
     pending = [one for one in waiting if framework.kin(one, snapshot) == key]
     mates = [snapshot.pods.pod(row) for row in found[1].mates()]
-    bound = sum(bool(one.pod.spec.node_name) for one in mates)
+    bound = sum(bool(one.pod.node_name) for one in mates)
     return Group(found[1], bound, len(mates) - bound, (pod, *pending))
 
 

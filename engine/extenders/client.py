@@ -61,11 +61,17 @@ class Client:
         )
 
     async def ask(
-        self, verb: str, body: bytes, read: Callable[[bytes], T], *, again: bool = True
+        self,
+        verb: str,
+        body: bytes,
+        read: Callable[[bytes], T],
+        *,
+        may_leave: Callable[[], bool] | None = None,
     ) -> T:
         """One POST; `read` makes something of the answer's body.
 
-        `again`: what was sent on a connection that proves closed may be sent on a new one.
+        `may_leave` is of what changes something: it is asked when the body is about to leave, and
+        that leaves once. Anything else may be sent again where a connection proves to be closed.
 
         Raises:
             ExtenderError: there is no answer in time, or none that `read` understands.
@@ -75,12 +81,22 @@ class Client:
             "Content-Type": "application/json",
             "Accept": "application/json",
         }
+
+        def fence() -> None:
+            if may_leave is not None and not may_leave():
+                raise Broken("not sent, as this replica does not lead any longer")
+
         path = f"{self._path}/{verb}"
         head = head_of("POST", path, self._host, headers, len(body))
         try:
             async with asyncio.timeout(self._seconds):
                 answer = await self._channels.request(
-                    head, body, again=again, silence=self._seconds, total=self._seconds
+                    head,
+                    body,
+                    again=may_leave is None,
+                    silence=self._seconds,
+                    total=self._seconds,
+                    fence=fence,
                 )
         except TimeoutError as error:
             why = f"no answer within {self._seconds:g} s"
@@ -120,8 +136,10 @@ def _context(url: str, document: ExtenderDocument) -> ssl.SSLContext:
         if tls.cert_file or tls.cert_data:
             _load_pair(context, tls)
     except (OSError, ValueError) as error:
-        why = one_line(str(error))
-        raise ConfigError(f"extenders: {url}: certificates cannot be used: {why}") from error
+        files = ", ".join(filter(None, (tls.ca_file, tls.cert_file, tls.key_file)))
+        why = one_line(getattr(error, "strerror", None) or str(error))
+        of = f" ({files})" if files else ""
+        raise ConfigError(f"extenders: {url}: certificates cannot be used{of}: {why}") from error
     return context
 
 

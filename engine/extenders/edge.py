@@ -11,6 +11,7 @@ Source: kubernetes pkg/scheduler schedule_one.go, extendersBinding.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import msgspec
 
@@ -88,9 +89,11 @@ class WholeObjects:
 class ExtenderBinder:
     """A `framework.edge.Binder`: an extender's pods are bound by it, all others by ours."""
 
-    def __init__(self, extenders: Extenders, ours: Binder) -> None:
+    def __init__(self, extenders: Extenders, ours: Binder, may_write: Callable[[], bool]) -> None:
+        """`may_write` is the fence of a leader, which an extender knows nothing of."""
         self._extenders = extenders
         self._ours = ours
+        self._may_write = may_write
 
     async def bind(self, effect: Bind) -> tuple[BindOutcome, str]:
         """See `Binder.bind`."""
@@ -104,7 +107,8 @@ class ExtenderBinder:
     async def _by(self, one: Extender, effect: Bind) -> tuple[BindOutcome, str]:
         body = messages.to_bind(effect.pod, effect.node)
         try:
-            await one.client.ask(one.document.bind_verb, body, messages.done, again=False)
+            verb = one.document.bind_verb
+            await one.client.ask(verb, body, messages.done, may_leave=self._may_write)
         except ExtenderError as error:
             # It may have bound the pod all the same.
             outcome, why = await self._ours.resolve(effect)

@@ -152,9 +152,11 @@ class Lane:
             names = feasible(pod, snapshot, framework)
         except (PluginError, Unfit):
             return Opinion()  # the cycle meets it, too, and tells
-        nodes = self._objects.nodes
+        nodes: dict[str, bytes] = {}
         if self._extenders.whole_nodes:
-            names = [name for name in names if name in nodes]
+            known = self._objects.nodes  # which may go while they are asked
+            nodes = {name: known[name] for name in names if name in known}
+            names = list(nodes)
         opinion = Opinion()
         promised = nominated_node(pod, snapshot)
         if promised in names:
@@ -203,4 +205,5 @@ def _in_a_gang(pod: PodInfo, snapshot: Snapshot, framework: Framework) -> bool:
 def _one_way(rescue: PostFilterResult) -> Victims:
     """The only way that a policy found."""
     assert rescue.nominated is not None
-    return {rescue.nominated: ([one.pod for one in rescue.evictions], 0)}
+    victims = [one.pod for one in rescue.evictions]
+    return {rescue.nominated: (victims, rescue.violations)}

@@ -70,6 +70,12 @@ class _NodeList(msgspec.Struct, frozen=True):
     items: list[_Named] | None = None
 
 
+class _RawNodeList(msgspec.Struct, frozen=True):
+    items: list[msgspec.Raw] | None = None
+
+
+_named = msgspec.json.Decoder(_Named)
+_raw_nodes = msgspec.json.Decoder(_RawNodeList | None)
 _whole = msgspec.json.Decoder(Whole)
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
 _anything = msgspec.json.Decoder()
@@ -202,6 +208,61 @@ def done(body: bytes) -> None:
         BadAnswer: it is none, or says that the pod is not bound.
     """
     _no_error(_folded(body))
+
+
+# ---- the other way round: what extenders are asked
+
+
+class Question(NamedTuple):
+    """A pod's JSON and the nodes asked about; `nodes` their JSON, None where names were sent."""
+
+    pod: bytes
+    names: list[str]
+    nodes: dict[str, msgspec.Raw] | None
+
+
+def asked_of(body: bytes) -> Question:
+    """The question of filter and prioritize.
+
+    Raises:
+        BadAnswer: it is none.
+    """
+    fields = _folded(body)
+    names = _read(fields, "nodenames", _names)
+    nodes: dict[str, msgspec.Raw] | None = None
+    if names is None:
+        items = _read(fields, "nodes", _raw_nodes)
+        each = (None if items is None else items.items) or ()
+        nodes = {_decoded(_named, one).metadata.name: one for one in each}
+        names = list(nodes)
+    return Question(_pod_of(fields), names, nodes)
+
+
+def victims_of(body: bytes) -> tuple[Question, dict[str, tuple[list[str], int]]]:
+    """The question of preempt: the victims' UIDs by node, and how many budgets would break.
+
+    Raises:
+        BadAnswer: it is none.
+    """
+    fields = _folded(body)
+    by_uid = _read(fields, "nodenametometavictims", _anything)
+    found: dict[str, tuple[list[str], int]] = {}
+    whole = _read(fields, "nodenametovictims", _anything) if by_uid is None else by_uid
+    for node, victims in _lower(whole, keep_keys=True).items():
+        one = _lower(victims)
+        listed, violations = one.get("pods") or [], one.get("numpdbviolations") or 0
+        if not isinstance(listed, list) or not isinstance(violations, int):
+            raise BadAnswer("its victims are no list")
+        pods = [_lower(pod) for pod in listed]
+        uids = [str(pod.get("uid") or _lower(pod.get("metadata")).get("uid", "")) for pod in pods]
+        found[node] = uids, violations
+    return Question(_pod_of(fields), list(found), None), found
+
+
+def _pod_of(fields: Mapping[str, msgspec.Raw]) -> bytes:
+    if "pod" not in fields:
+        raise BadAnswer("there is no pod in it")
+    return bytes(fields["pod"])
 
 
 # ---- inside

@@ -123,6 +123,10 @@ class Rejections:
         return FitError(self.nodes, reasons, plugins=frozenset(plugins))
 
 
+Rank = Callable[[NDArray[np.intp], Mapping[str, NDArray[Any]]], NDArray[Any]]
+"""(C,) nodes and what evicting there comes to, by names -> (C,) the lower, the better."""
+
+
 class Choices(Protocol):
     """The nodes among which a way to make room was chosen; good for as long as the snapshot is."""
 
@@ -142,8 +146,8 @@ class PostFilterResult:
     A success ends the question; `nominated` is the node that will have room once `evictions` are
     carried out, None to leave the pod's nomination as it is, "" to take it back. `message` is added
     to what the pod is told. `clears` are pods that lose their own nomination. Of the evictions
-    `violations` break a budget; `ranks` gives keys of what they come to (`victims.*`), the less the
-    better: None for the order of kube-scheduler.
+    `violations` break a budget; `ranks` choose among such results by their rows and what they come
+    to (`victims.*`), the first before all others, the least.
     """
 
     status: Status
@@ -152,7 +156,7 @@ class PostFilterResult:
     clears: tuple[PodInfo, ...] = ()
     message: str = ""
     violations: int = 0
-    ranks: Callable[[Mapping[str, float]], tuple[float, ...]] | None = None
+    ranks: Sequence[Rank] = ()
     choices: Choices | None = field(default=None, compare=False, repr=False)
     """The others that there were, if somebody can tell."""
 

@@ -12,7 +12,7 @@ What a plugin answers for a class, and what its answer depends on, comes back fr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final, Protocol
@@ -428,6 +428,8 @@ class Points:
             may.
         rooms: what the filter comes to if it is nothing but a look at amounts of the row.
         joint: what stands for the filter and some of these scores, each with weight and state.
+        warm: what the first question would take long for, in steps of some milliseconds; taken
+            between cycles, on a snapshot that may be out of date. They change no answer.
         post_filter: asked in order when no node is feasible, until one succeeds, or says that
             nothing helps (unresolvable).
         rescue_key: what `post_filter` reads of the pod, but its class, priority and preemption
@@ -474,6 +476,7 @@ class Points:
     concerns: Callable[[State, PodInfo, PodInfo, Snapshot], bool] | None = None
     rooms: Callable[[PodInfo, Snapshot], Sequence[Room]] | None = None
     joint: Callable[[PodInfo, Mapping[str, tuple[float, State]]], Joint | None] | None = None
+    warm: Callable[[Snapshot], Iterator[object]] | None = None
     post_filter: Callable[[PodInfo, Snapshot, Rejections, WhatIf], PostFilterResult] | None = None
     rescue_key: Callable[[PodInfo], Hashable] | None = None
     reserve: Callable[[PodInfo, Snapshot, int], Reserved] | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -175,6 +175,15 @@ class Framework:
     def hints(self) -> Mapping[str, Sequence[ClusterEventWithHint]]:
         """What could wake the pods that a plugin rejected, by plugin."""
         return {name: tuple(points.events) for name, points in self.plugins}
+
+    def warm(self, snapshot: Snapshot) -> Iterator[object]:
+        """The steps of all plugins; one that raises has no more of them."""
+        for name, points in self.plugins:
+            if points.warm is not None:
+                with suppress(PluginError):  # told to `on_fault`
+                    steps = self._guard(name, "Warm", points.warm, snapshot)
+                    while self._guard(name, "Warm", next, steps, self) is not self:
+                        yield name
 
     # ---- gangs -------------------------------------------------------------------------------
 

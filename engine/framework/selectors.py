@@ -45,8 +45,17 @@ class Requirement(NamedTuple):
                 return value is None or value not in self.values
             case "Exists":
                 return value is not None
+            case "Gt" | "Lt":
+                return value is not None and self._compares(value)
             case _:
                 return value is None
+
+    def _compares(self, value: str) -> bool:
+        try:
+            number, bound = int(value), int(self.values[0])
+        except ValueError:
+            return False
+        return number > bound if self.operator == "Gt" else number < bound
 
 
 class Selector(NamedTuple):

@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 from engine.basis import Basis
 from engine.choice import Chosen, Refused
 from engine.collective.packing import Steps
+from engine.collective.search import cheapest
 from engine.collective.victims import started_at
 from engine.framework.decision import PostFilterResult, Rejections
 from engine.framework.runtime import PluginError, Unfit
+from engine.framework.snapshot import Snapshot
 from engine.framework.status import unschedulable
 from engine.gangs.slices import Absent
 from engine.gangs.turn import Turn
@@ -68,17 +70,16 @@ class Rescuers:
             members: those that wait.
             domains: the rows of each that may be emptied; None is the whole cluster.
         """
-        best, waits = Rescue(), False
-        least: tuple[float, ...] = (math.inf,)
+        each: list[Rescue] = []
+        waits = False
         for rows in domains[:MOST_DOMAINS]:
             if self._asked >= MOST_ASKED:
                 break
             found = yield from self._in(turn, members, rows)
             waits |= found.waits
-            cost = _cost([result for _, result in found.found])
-            if found.found and cost < least:
-                best, least = found, cost
-        return best if best.found else Rescue(waits=waits)
+            if found.found:
+                each.append(found)
+        return _cheapest(each, self._basis.snapshot()) if each else Rescue(waits=waits)
 
     def _in(
         self, turn: Turn, members: Sequence[QueuedPod], rows: NDArray[np.intp] | None
@@ -166,23 +167,24 @@ class Rescuers:
         return answer, replace(rejections, left_out=np.flatnonzero(outside), memo={})
 
 
-def _cost(results: Sequence[PostFilterResult]) -> tuple[float, ...]:
-    """What all victims of a domain come to, by the keys of the rule: the less the better."""
+def _cheapest(each: Sequence[Rescue], snapshot: Snapshot) -> Rescue:
+    """The domain whose victims together cost least, by the keys of the rule that evicts."""
+    outcomes = [_outcome([result for _, result in one.found]) for one in each]
+    columns = {name: np.array([one[name] for one in outcomes]) for name in outcomes[0]}
+    results = [one.found[0][1] for one in each]
+    rows = np.array([snapshot.nodes.row(one.nominated or "") for one in results])
+    return each[cheapest(results[0].ranks, rows, columns)]
+
+
+def _outcome(results: Sequence[PostFilterResult]) -> dict[str, float]:
+    """What evicting all of them comes to; see `search.outcomes_of`."""
     victims = {one.pod.uid: one.pod for result in results for one in result.evictions}
-    if not victims:
-        return ()
     top = max(one.priority for one in victims.values())
     starts = [started_at(one) for one in victims.values() if one.priority == top]
-    outcomes = {
+    return {
         "victims.pdb_violations": float(sum(result.violations for result in results)),
         "victims.max_priority": float(top),
         "victims.sum_priority": float(sum(one.priority for one in victims.values())),
         "victims.count": float(len(victims)),
         "victims.latest_start": min([one for one in starts if one == one], default=math.nan),
     }
-    ranks = results[0].ranks
-    if ranks is not None:
-        return ranks(outcomes)
-    violations, most, total, count, start = outcomes.values()
-    # Added to each priority as kube-scheduler does, so that few of them beat many.
-    return violations, most, total + count * 2**31, count, -start if start == start else -math.inf

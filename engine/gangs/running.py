@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import nullcontext
 from typing import Final
 
 import numpy as np
@@ -44,7 +43,8 @@ from engine.framework.runtime import PluginError
 from engine.framework.snapshot import CodeColumn, Snapshot
 from engine.gangs.holds import Holds
 from engine.gangs.rescue import Rescuers
-from engine.gangs.slices import Absent, OutdatedError, in_slices
+from engine.gangs.slices import Absent, OutdatedError, Unpromised, in_slices
+from engine.gangs.telling import Telling
 from engine.gangs.turn import Hold, Turn, rank_of
 from engine.placement import Placement
 from engine.planning import Rehearsal, emptiest, plan
@@ -66,8 +66,10 @@ class Gangs:
         setbacks: Setbacks,
         evictions: Evictions,
         queue: SchedulingQueue,
+        telling: Telling,
     ) -> None:
         self._basis = basis
+        self._telling = telling
         self._placement = placement
         self._setbacks = setbacks
         self._evictions = evictions
@@ -114,6 +116,7 @@ class Gangs:
         turn = self._turn_of(queued, plugin, gang, snapshot)
         why = self._why_not(turn, snapshot.now)
         if why is not None:
+            self._telling.waits(gang, pod, why)
             self._setbacks.reject(queued, why, frozenset({plugin}))
             return True
         if turn.reserved >= gang.minimum and gang.domain is None:
@@ -230,6 +233,8 @@ class Gangs:
     def _place(self, turn: Turn, nodes: Mapping[str, str] | None) -> Steps[None]:
         """Each member gets a node, by a cycle of its own; with `nodes`, that one and no other."""
         turn.refused.clear()
+        for uid in () if nodes is None else turn.promised:
+            self._cache.withdraw(uid)  # the plan is beside no promises of theirs
         for queued in turn.members:
             uid = queued.pod.uid
             if nodes is not None and uid not in nodes:
@@ -273,18 +278,18 @@ class Gangs:
     def _plan(self, turn: Turn) -> Steps[tuple[Mapping[str, int], bool] | None]:
         """UID -> row where they fit together, and whether they are enough.
 
-        Nothing if a plugin raises; None if nodes or members went meanwhile.
+        Nothing if a plugin raises; None if nodes went meanwhile.
         """
-        there = [one for one in turn.members if self._waits(one)]
-        pods = [one.pod for one in there]
+        pods = [one.pod for one in turn.members if self._waits(one)]
         of = self._basis.framework_of
         wanted = max(1, math.ceil(turn.gang.minimum) - turn.reserved)
         rehearsal = Rehearsal(pods, self._cache, self._basis.snapshot, of)
         try:
             domains = self._domains(pods)
             steps = plan(pods, wanted, self._basis.snapshot, rehearsal, of, domains)
-            holds = self._holding(there)
-            found = yield from in_slices(steps, rehearsal, self._clock, holds)
+            holds = self._same_nodes()
+            unpromised = Unpromised(self._cache, pods)
+            found = yield from in_slices(steps, self._clock, unpromised, rehearsal, holds=holds)
         except PluginError:
             return {}, False
         except OutdatedError:
@@ -293,17 +298,16 @@ class Gangs:
         turn.cut_short |= found.cut_short
         return {pods[member].uid: row for member, row in found.rows.items()}, found.enough
 
-    def _holding(self, members: Sequence[QueuedPod]) -> Callable[[], bool]:
-        """Whether these still wait, and the nodes that there are now are in their rows still."""
+    def _same_nodes(self) -> Callable[[], bool]:
+        """Whether the nodes that there are now are in their rows still."""
         before = self._cache.nodes.name_codes().copy()
         there = before >= 0
 
-        def holds() -> bool:
+        def same() -> bool:
             names = self._cache.nodes.name_codes()[: len(before)]
-            same = len(names) == len(before) and bool((names == before)[there].all())
-            return same and all(map(self._waits, members))
+            return len(names) == len(before) and bool((names == before)[there].all())
 
-        return holds
+        return same
 
     def _domains(self, pods: Sequence[PodInfo]) -> tuple[CodeColumn, Sequence[int]] | None:
         """As they are now: nodes may have come since the gang's turn began."""
@@ -323,7 +327,7 @@ class Gangs:
                 for uid in hold.uids:
                     absent.send(uid)
             steps = self._by_itself(turn, shares=False)
-            yield from in_slices(steps, absent, self._clock)
+            yield from in_slices(steps, self._clock, absent)
             if turn.started:
                 break
             self._give_back(turn)
@@ -342,16 +346,16 @@ class Gangs:
         try:
             domains = yield from self._to_be_emptied(turn, members)
             steps = rescuers.rescue(turn, members, domains)
-            found = yield from in_slices(
-                steps, rescuers.absent, self._clock, self._holding(members)
-            )
+            holds = self._same_nodes()
+            found = yield from in_slices(steps, self._clock, rescuers.absent, holds=holds)
         except (PluginError, OutdatedError):
             return False
         turn.keeps_promises = found.waits
-        if not found.found:
+        if not found.found or not all(self._waits(queued) for queued, _ in found.found):
             return False
         names = sorted({result.nominated or "" for _, result in found.found})
         words = f"{turn.gang.title}: preempts on {_named(names)} ({turn.gang.place})"
+        self._telling.waits(turn.gang, members[0].pod, words)
         for queued, result in found.found:
             self._evictions.evict(queued.pod, result)
         nominated = {queued.pod.uid: result.nominated for queued, result in found.found}
@@ -379,7 +383,8 @@ class Gangs:
         known = [*homes, *[row for row in promised if row >= 0]]
         snapshot, of = self._basis.snapshot, self._basis.framework_of
         steps = emptiest(pods, snapshot, of, column, known)
-        return (yield from in_slices(steps, nullcontext(), self._clock, self._holding(members)))
+        unpromised, holds = Unpromised(self._cache, pods), self._same_nodes()
+        return (yield from in_slices(steps, self._clock, unpromised, holds=holds))
 
     # ---- how it ends
 
@@ -400,6 +405,7 @@ class Gangs:
             self._fail(turn)
 
     def _start(self, turn: Turn) -> None:
+        self._telling.started(turn.gang, turn.chosen[0].queued.pod)
         for one in turn.chosen:
             self._placement.go(one)
         self.holds.started(turn.gang)
@@ -413,6 +419,7 @@ class Gangs:
         words = f"{gang.title}: {there} of {gang.minimum:g} members have a node"
         if left:
             words += f"; {_named(left)} missing"
+        self._telling.waits(gang, turn.members[0].pod, words)
         self.holds.hold(turn, f"{words} ({gang.place})")
         self._refuse_others(turn, words)
 
@@ -451,11 +458,19 @@ class Gangs:
             self.holds.failed(gang)
         else:
             words = f"{gang.title}: no room for more members in its {gang.within}"
+        self._telling.waits(gang, turn.members[0].pod, words)
         self._refuse_others(turn, f"{words} ({gang.place})")
 
     def _plugins(self, turn: Turn) -> frozenset[str]:
-        """Whose events may help a gang that does not fit: of all who rejected any member."""
-        return frozenset({turn.plugin}).union(*[one.plugins for one in turn.refused])
+        """Whose events may help a gang that does not fit: of all who rejected any member.
+
+        Where a plan did, by what all of them say, that is nobody in particular.
+        """
+        rejecting = [one.plugins for one in turn.refused]
+        if turn.gang.domain is not None:
+            filters = self._basis.framework_of(turn.members[0].pod).filters
+            rejecting.append(frozenset([name for name, _ in filters]))
+        return frozenset({turn.plugin}).union(*rejecting)
 
     def _give_back(self, turn: Turn) -> None:
         """Nobody keeps a node. Who was asked meanwhile may not have counted with the room."""

@@ -6,8 +6,8 @@ thought.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from typing import Final
 
 from engine.cache import Cache
@@ -25,18 +25,20 @@ class OutdatedError(Exception):
 
 def in_slices(
     steps: Steps[Found],
-    thought: AbstractContextManager[None],
     clock: Clock,
+    *thought: AbstractContextManager[None],
     holds: Callable[[], bool] = lambda: True,
 ) -> Steps[Found]:
-    """Does the steps within a context, which it leaves after each slice.
+    """Does the steps within contexts, which it leaves after each slice.
 
     Raises:
         OutdatedError: `holds` says so after a pause.
     """
     while True:
         until = clock.monotonic() + SLICE_SECONDS
-        with thought:
+        with ExitStack() as stack:
+            for one in thought:
+                stack.enter_context(one)
             try:
                 while clock.monotonic() < until:
                     next(steps)
@@ -90,3 +92,24 @@ class Absent:
             self._cache.remove_pod(uid)
         else:
             self._cache.forget(uid)
+
+
+class Unpromised:
+    """Pods that are promised no node, within its context only: it is in the others' way."""
+
+    def __init__(self, cache: Cache, pods: Sequence[PodInfo]) -> None:
+        self._cache = cache
+        self._pods = pods
+        self._promised: list[tuple[PodInfo, str]] = []
+
+    def __enter__(self) -> None:
+        """What each is promised now is taken back."""
+        each = [(pod, self._cache.promised(pod.uid)) for pod in self._pods]
+        self._promised = [one for one in each if one[1]]
+        for pod, _ in self._promised:
+            self._cache.withdraw(pod.uid)
+
+    def __exit__(self, *_: object) -> None:
+        """And promised again."""
+        for pod, node in self._promised:
+            self._cache.nominate(pod, node)

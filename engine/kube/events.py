@@ -170,9 +170,9 @@ class KubeEventSink:
                 self._writing += 1
                 group.create_task(self._work(place, self._queue.popleft()))
 
-    async def flush(self, seconds: float) -> bool:
-        """Writes what is left; False if that took longer than `seconds`."""
-        return await within(seconds, self._idle, lambda: len(self), "events")
+    async def flush(self, seconds: float, most: float = 0.0) -> bool:
+        """Writes what is left; False if it stood still for `seconds`, or took more than `most`."""
+        return await within(seconds, self._idle, lambda: len(self), "events", most)
 
     def _due(self, record: _Record, now: float) -> bool:
         """The first repeat makes the series; later ones only bring its count up to date."""

@@ -299,15 +299,26 @@ class Gate:
                     waiter.place.set_exception(Unreachable("the API server does not answer"))
 
 
-async def within(seconds: float, idle: asyncio.Event, left: Callable[[], int], what: str) -> bool:
-    """Waits until a writer has written all; False, and it is said, if that takes too long."""
-    try:
-        async with asyncio.timeout(seconds):
-            await idle.wait()
-    except TimeoutError:
-        _LOG.warning("%d %s were not written before the end", left(), what)
-        return False
-    return True
+async def within(
+    seconds: float, idle: asyncio.Event, left: Callable[[], int], what: str, most: float = 0.0
+) -> bool:
+    """Waits until a writer has written all; False, and it is said, if that takes too long.
+
+    While it comes on it may take `most` seconds, as long as it never stands still for `seconds`.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + max(seconds, most)
+    while True:
+        before = left()
+        try:
+            async with asyncio.timeout(min(seconds, max(0.0, end - loop.time()))):
+                await idle.wait()
+        except TimeoutError:
+            if left() < before and loop.time() < end:
+                continue
+            _LOG.warning("%d %s were not written before the end", left(), what)
+            return False
+        return True
 
 
 class Lane:

@@ -30,6 +30,7 @@ MOST_CHUNKS: Final = 4
 MOST_BYTES: Final = CHUNK * MOST_CHUNKS
 _SLOTS: Final = ("a", "b")
 _BYTES: Final = "policies"
+_STATUS: Final = "status.json"
 _AGAIN_SECONDS: Final = 5.0
 _NOT_FOUND: Final = 404
 _decode = msgspec.json.Decoder(ConfigMap).decode
@@ -93,6 +94,16 @@ class Keeper:
         self._written["last-good"] = found
         return found
 
+    async def told(self) -> bytes | None:
+        """How things stood last, as JSON; None: nobody has told.
+
+        Raises:
+            KubeError: the server could not be asked, or refuses.
+        """
+        found = await self._read("status")
+        text = (found.data or {}).get(_STATUS) if found is not None else None
+        return None if text is None else text.encode()
+
     async def run(self) -> None:
         """Writes; never returns."""
         while True:
@@ -112,7 +123,7 @@ class Keeper:
     async def _try(self, what: str, data: bytes) -> bool:
         try:
             if what == "status":
-                await self._write("status", {"data": {"status.json": data.decode()}})
+                await self._write("status", {"data": {_STATUS: data.decode()}})
             else:
                 await self._keep(data)
         except Fenced:

@@ -96,10 +96,16 @@ class PodSharing:
         if pod.spec.node_name and self._drops and is_settled(pod):
             for drop in self._drops:
                 drop(pod)
-        self._share(pod.spec, _SPEC)
         self._share(pod.metadata, _METADATA)
         self._share(pod.status, _STATUS)
         self._share(pod, ("status",))
+        spec = pod.spec
+        if spec.node_name:
+            force_setattr(pod, "bound_to", spec.node_name)
+            force_setattr(spec, "node_name", "")
+            self._share(pod, ("spec",))
+        if pod.spec is spec:  # the first of its kind
+            self._share(spec, _SPEC)
 
     def _share(self, struct: msgspec.Struct, fields: tuple[str, ...]) -> None:
         for name in fields:

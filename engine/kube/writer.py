@@ -234,10 +234,10 @@ class KubeBinder:
             return BindOutcome.GONE, "the pod is not found"
         if pod.metadata.uid != effect.pod.uid:
             return BindOutcome.GONE, "another pod has its name"
-        if pod.spec.node_name == effect.node:
+        if pod.node_name == effect.node:
             return BindOutcome.BOUND, ""
-        if pod.spec.node_name:
-            return BindOutcome.TAKEN, f"it is bound to {pod.spec.node_name}"
+        if pod.node_name:
+            return BindOutcome.TAKEN, f"it is bound to {pod.node_name}"
         if pod.metadata.deletion_timestamp is not None:
             return BindOutcome.GONE, "it is being deleted"
         return BindOutcome.REFUSED, "it is not bound"

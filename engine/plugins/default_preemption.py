@@ -10,7 +10,7 @@ equal nodes the first in the table is taken.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from engine.collective.ranking import Ranking
 from engine.collective.victims import Budget, Hunt, Kinds, Plans, plan, starts, starts_of
-from engine.framework.decision import FitError, PostFilterResult, Rejections
+from engine.framework.decision import FitError, PostFilterResult, Rank, Rejections
 from engine.framework.effects import Evict
 from engine.framework.events import (
     Action,
@@ -31,7 +31,7 @@ from engine.framework.events import (
 )
 from engine.framework.interface import Points, Trial, WhatIf
 from engine.framework.opinion import LEFT_OUT
-from engine.framework.podinfo import PodInfo
+from engine.framework.podinfo import CPU, MEMORY, PodInfo
 from engine.framework.selectors import NOTHING, Selector, SelectorError, parse_selector
 from engine.framework.snapshot import PodColumns, Snapshot
 from engine.framework.status import Code, Status, unresolvable, unschedulable
@@ -48,6 +48,14 @@ _WAITING: Final = unresolvable("waiting for the preemption for this pod to be fi
 _SPARE_KINDS: Final = 1024
 _ABOVE_ZERO: Final = 1 << 31
 """Added to each priority, so that few pods of negative priority beat many."""
+_RANKS: Final[Sequence[Rank]] = (
+    lambda _, of: of["victims.pdb_violations"],
+    lambda _, of: of["victims.max_priority"],
+    lambda _, of: of["victims.sum_priority"] + of["victims.count"] * _ABOVE_ZERO,
+    lambda _, of: of["victims.count"],
+    lambda _, of: -np.nan_to_num(of["victims.latest_start"], nan=np.inf),
+)
+"""What `choose` goes by, of several nodes' victims together."""
 
 
 class DefaultPreemptionArgs(
@@ -98,6 +106,7 @@ class DefaultPreemption:
             events=(ClusterEventWithHint(freed, never_by_itself),),
             pre_enqueue=gate,
             post_filter=self._post_filter,
+            warm=_warm,
         )
 
     def plan(self, pod: PodInfo, snapshot: Snapshot, rows: NDArray[np.intp], trial: Trial) -> Plans:
@@ -220,6 +229,7 @@ def _found(pod: PodInfo, snapshot: Snapshot, plans: Plans, at: int) -> PostFilte
         clears=tuple([one for one in promised if one.priority < pod.priority]),
         message=f"preemption: {found}",
         violations=int(plans.violations[at]),
+        ranks=_RANKS,
         choices=_Choices(pod, plans),
     )
 
@@ -268,6 +278,13 @@ def hopeless_words(nodes: int, asked: int, reasons: Mapping[str, int]) -> str:
 
 
 # ---- columns and budgets -------------------------------------------------------------------------
+
+
+def _warm(snapshot: Snapshot) -> Iterator[object]:
+    """A column of all pods a step."""
+    yield starts(snapshot.pods)
+    for resource in (CPU, MEMORY):
+        yield snapshot.pods.request(resource)
 
 
 def _importance(pods: PodColumns) -> Sequence[NDArray[Any]]:

@@ -507,7 +507,7 @@ def _queue_if(condition: bool) -> QueueingHint:  # noqa: FBT001 - a word for two
 
 def _after_assigned(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
     seen = [one for one in (before, after) if isinstance(one, Pod)]
-    if not all(one.spec.node_name or one.status.nominated_node_name for one in seen):
+    if not all(one.node_name or one.status.nominated_node_name for one in seen):
         return QueueingHint.SKIP
     terms = terms_of(pod.pod)
     if terms.error:

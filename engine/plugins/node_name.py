@@ -35,12 +35,12 @@ class NodeName:
 
 
 def _key(pod: PodInfo, snapshot: Snapshot) -> Hashable:
-    return pod.pod.spec.node_name
+    return pod.pod.node_name
 
 
 def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
     """Only the named node, if one is named."""
-    name = pod.pod.spec.node_name
+    name = pod.pod.node_name
     if not name:
         return PASS
     row = snapshot.nodes.row(name)
@@ -49,6 +49,6 @@ def _pre_filter(pod: PodInfo, snapshot: Snapshot) -> PreFilterResult:
 
 
 def _filter(state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:
-    name = pod.pod.spec.node_name
+    name = pod.pod.node_name
     passed = snapshot.nodes.name_codes()[rows] == snapshot.dictionary.find(name)
     return Verdicts.uniform(passed, WRONG_NODE)

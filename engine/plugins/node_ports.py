@@ -82,7 +82,7 @@ def _after_pod_delete(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapsho
     """QUEUE if the pod that went had a port that the waiting one wants."""
     if not isinstance(before, Pod):
         return QueueingHint.QUEUE
-    if not before.spec.node_name and not before.status.nominated_node_name:
+    if not before.node_name and not before.status.nominated_node_name:
         return QueueingHint.SKIP
     theirs = host_ports(before)
     wanted = any(_conflict(one, other) for one in _ports(pod) for other in theirs)

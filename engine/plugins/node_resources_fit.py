@@ -268,11 +268,7 @@ def _patterns(flags: Sequence[BoolColumn]) -> list[tuple[list[bool], NDArray[np.
 
 
 def _after_pod_delete(pod: PodInfo, before: Seen, after: Seen, snapshot: Snapshot) -> QueueingHint:
-    if (
-        isinstance(before, Pod)
-        and not before.spec.node_name
-        and not before.status.nominated_node_name
-    ):
+    if isinstance(before, Pod) and not before.node_name and not before.status.nominated_node_name:
         return QueueingHint.SKIP
     return QueueingHint.QUEUE
 
@@ -287,7 +283,7 @@ def _after_pod_scale_down(
     """QUEUE if the other pod gave back something that the waiting one requests."""
     if not isinstance(before, Pod) or not isinstance(after, Pod):
         return QueueingHint.QUEUE
-    if not after.spec.node_name:
+    if not after.node_name:
         return QueueingHint.SKIP
     try:
         held, holds = make_pod_info(before).requests, make_pod_info(after).requests

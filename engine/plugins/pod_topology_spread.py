@@ -479,7 +479,7 @@ def _queue_if(condition: bool) -> QueueingHint:  # noqa: FBT001 - a word for two
 
 def _counts_for(pod: PodInfo, other: Pod) -> bool:
     """Whether another pod has a place, real or promised, and is of the same namespace."""
-    placed = other.spec.node_name or other.status.nominated_node_name
+    placed = other.node_name or other.status.nominated_node_name
     return bool(placed) and other.metadata.namespace == pod.namespace
 
 

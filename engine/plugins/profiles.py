@@ -84,7 +84,7 @@ def _less(document: ProfileDocument, resources: Sequence[str]) -> ProfileDocumen
         return document
     configs = {one.name: one for one in document.plugin_config}
     args = configs[FIT].args if FIT in configs else {}
-    args = {**args, "ignoredResources": [*args.get("ignoredResources", ()), *resources]}
+    args = {**args, "ignoredResources": [*(args.get("ignoredResources") or ()), *resources]}
     configs[FIT] = PluginConfig(name=FIT, args=args)
     return document.model_copy(update={"plugin_config": list(configs.values())})
 

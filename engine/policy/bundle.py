@@ -7,6 +7,8 @@ from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 from fnmatch import fnmatchcase
+from functools import cache
+from types import MappingProxyType
 from typing import Final
 
 from msgspec.structs import replace
@@ -253,15 +255,20 @@ def steps_of(
 ) -> Generator[None, None, CompileResult]:
     """Compiles, one statement a step; what comes of it is for `outcome_of`."""
     params = {name: override.params for name, override in settings.overrides.items()}
-    bundled = {name: policies.text(name) for name in policies.names()}
     return compiler.steps(
         files,
         params=params,
         metrics=settings.metrics,
         size=size,
-        bundled=bundled,
+        bundled=_bundled(),
         tenant=settings.tenant,
     )
+
+
+@cache
+def _bundled() -> Mapping[str, str]:
+    """Files of the package, which stay as they are; reading them takes longer than a slice."""
+    return MappingProxyType({name: policies.text(name) for name in policies.names()})
 
 
 def outcome_of(

@@ -146,7 +146,7 @@ class PolicyPlugin:
         self._counts_tries = any("pod.attempts" in rule.reads for rule in tried)
         # A column over other nodes' pods (a zone's) changes with rows that are not asked about.
         self._scope = Scope.ROW if all(rule.row_local for rule in plan.filters) else Scope.ALL
-        self._causes = causes_of({read for rule in plan.filters for read in rule.reads})
+        self._causes = causes_of(frozenset().union(*(rule.reads for rule in plan.filters)))
         self._acting = ActingRules(plan, self._as_asker)
         self._scores_by_version = all(
             is_of_version(read) for rule in plan.scores for read in rule.reads

@@ -240,7 +240,7 @@ POD_FLAGS: Final[Mapping[str, PodFlag]] = MappingProxyType(
     | {
         "terminating": lambda p: p.terminating,
         "ready": lambda p: _has(p, "Ready"),
-        "bound": lambda p: bool(p.pod.spec.node_name),
+        "bound": lambda p: bool(p.pod.node_name),
         "nominated": lambda p: bool(p.pod.status.nominated_node_name),
         "tolerates_all": lambda p: any(
             _tolerates_everything(t) for t in p.pod.spec.tolerations or ()

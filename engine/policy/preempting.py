@@ -10,8 +10,7 @@ turns for ever.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -128,8 +127,7 @@ class PolicyPreemption:
         if found.row < 0:
             nodes = rejections.fit_error().nodes
             return _hopeless(place, nodes, len(rows), found.reasons)
-        promise = _promise(pod, snapshot, found, place)
-        return dataclasses.replace(promise, ranks=_ranks(said.evictions, found.row))
+        return _promise(pod, snapshot, found, said.evictions, place)
 
     def search(
         self,
@@ -198,7 +196,9 @@ def _leaves_enough(pod: PodInfo, snapshot: Snapshot, trial: Trial) -> bool:
     return stand.fits()
 
 
-def _promise(pod: PodInfo, snapshot: Snapshot, found: Preemption, place: str) -> PostFilterResult:
+def _promise(
+    pod: PodInfo, snapshot: Snapshot, found: Preemption, evictions: Evictions, place: str
+) -> PostFilterResult:
     node = snapshot.nodes.name(found.row)
     count = f"{len(found.victims)} victim{'s' if len(found.victims) != 1 else ''}"
     words = f"{pod.pod.spec.scheduler_name}: preempting to accommodate {pod.key} ({place})"
@@ -210,17 +210,8 @@ def _promise(pod: PodInfo, snapshot: Snapshot, found: Preemption, place: str) ->
         clears=tuple([one for one in promised if one.priority < pod.priority]),
         message=f"preemption ({place}): node {node} is promised, evicting {count}",
         violations=found.violations,
+        ranks=evictions.ranks,
     )
-
-
-def _ranks(evictions: Evictions, row: int) -> Callable[[Mapping[str, float]], tuple[float, ...]]:
-    """The rule's keys of what several evictions come to together, of which one is on the row."""
-
-    def ranks(outcomes: Mapping[str, float]) -> tuple[float, ...]:
-        columns = {name: np.array([value]) for name, value in outcomes.items()}
-        return tuple([float(one(np.array([row]), columns)[0]) for one in evictions.ranks])
-
-    return ranks
 
 
 def _hopeless(place: str, nodes: int, asked: int, reasons: Mapping[str, int]) -> PostFilterResult:

@@ -60,7 +60,8 @@ class Listener:
     """Who is told: `accepted` puts the bundle in force, before it returns.
 
     `refused`: a source's texts are not in force. `mended`: they are again those in force. `costly`:
-    the cluster has grown so that policies in force cost more than they should. `missing` says what
+    the cluster has grown so that policies in force cost more than they should; `outgrown`: it has
+    grown beyond what costs were bounded for until now. `missing` says what
     a bundle reads and is not known yet, which begins to be read then; `awaiting` is told that it
     waits for that.
     """
@@ -71,6 +72,12 @@ class Listener:
     costly: Callable[[Bundle, tuple[Diagnostic, ...]], None]
     missing: Callable[[Bundle], tuple[str, ...]] = lambda _: ()
     awaiting: Callable[[Bundle, tuple[str, ...]], None] = lambda _bundle, _missing: None
+    outgrown: Callable[[], None] = lambda: None
+
+
+_NOBODY: Final = Listener(
+    lambda _: None, lambda _, __: None, lambda _, __: None, lambda _, __: None
+)
 
 
 @dataclass(slots=True)
@@ -196,6 +203,37 @@ class Reloader:
             self._refuse(state, _taken_back(state.source, f" (bundle {bad.hash}): {why}"))
         return True
 
+    # ---- what would come ---------------------------------------------------------------------
+
+    def trial(self, kept: Mapping[str, Kept] | None = None) -> Reloader:
+        """A reloader that stands where this one stands and tells nobody: what would an offer do.
+
+        `kept` is what is kept of sources by whoever puts policies in force, if that is another
+        process: what it took back is not tried again here either, and what it has in force of a
+        source that is no good counts here, too.
+        """
+        other = Reloader(self._compiler, self._settings, _NOBODY, self._clock, self._there)
+        other.bundle, other._in_force = self.bundle, self._in_force
+        other._states = {title: replace(state) for title, state in self._states.items()}
+        for title, one in (kept or {}).items():
+            state = other._states.get(title)
+            if state is not None:
+                state.barred = one.barred
+                if state.good is None or digest(state.good) == one.barred:
+                    state.good = one.files or None
+        return other
+
+    def tried(
+        self, source: Source, files: Texts | None, passed_over: tuple[str, ...] = ()
+    ) -> Generator[None, None, Refusal | None]:
+        """Takes an offer and does the work of it; why the texts are refused, if they are."""
+        if source.title in self._states:
+            self._states[source.title].refusal = None
+        self.offer(source, files, passed_over)
+        if self._work is not None:
+            yield from self._work
+        return self.refusal_of(source)
+
     # ---- what is known -----------------------------------------------------------------------
 
     @property
@@ -265,6 +303,8 @@ class Reloader:
                 yield from self._one_by_one()
         else:
             yield from self._one_by_one()
+        for state in self._states.values():
+            self._say_barred(state)
 
     def _one_by_one(self) -> Work:
         """Each source's newest texts beside what is chosen already, else what was kept of it."""
@@ -293,8 +333,6 @@ class Reloader:
                 self._take(replace(bundle, waits=waits), chosen)
         for state, why in refused:
             self._refuse(state, why)
-        for state in self._states.values():
-            self._say_barred(state)
 
     def _made(self, chosen: Chosen, title: str) -> Generator[None, None, Bundle | Refusal]:
         files = {
@@ -372,6 +410,7 @@ class Reloader:
     def _bound_anew(self) -> Work:
         assert self.bundle is not None
         self._size = Size.for_cluster(*self._there())
+        self._listener.outgrown()
         result: CompileResult = yield from steps_of(
             self._compiler, self.bundle.files, self._settings, self._size
         )

@@ -40,6 +40,11 @@ class _Tenant:
     kept: bool = False
 
 
+def tenant_source(namespace: str, name: str) -> Source:
+    """The source that the ConfigMap of a namespace is."""
+    return Source(title_of(namespace, name), f"{namespace}/{name}/", tenant=namespace)
+
+
 class Tenants:
     """Those of a process; implements `scheduler.Background`.
 
@@ -78,7 +83,7 @@ class Tenants:
                 title = title_of(namespace, name)
                 _LOG.info("%s is left alone: policies.tenants has not its namespace", title)
                 return None
-            source = Source(title_of(namespace, name), f"{namespace}/{name}/", tenant=namespace)
+            source = tenant_source(namespace, name)
 
             def offer(files: Texts | None, passed_over: tuple[str, ...] = ()) -> None:
                 self.offer(source, files, passed_over)

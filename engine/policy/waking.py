@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence, Set
+from collections.abc import Container, Mapping, Sequence
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -28,6 +29,7 @@ def is_still(read: str, of_nodes: Container[str]) -> bool:
 
 
 #: What of a pod changes while it stays the same object.
+_KEPT: Final = 1024
 _MOVING: Final = frozenset(
     {"pod.queued_at", "pod.first_attempt_at", "pod.attempts", "pod.previous_node"}
 )
@@ -86,17 +88,21 @@ def _wakes(read: str) -> tuple[str, ...]:
     return FIELDS[read].wakes if read in FIELDS else ()
 
 
-def _events_of_rule(rule: RuleBase) -> set[ClusterEvent]:
-    """A rule that compares nodes or counts over several can change when one of them goes."""
-    gone = set() if rule.row_local else {ClusterEvent(Resource.NODE, Action.DELETE)}
-    # Who knows when it turns is not asked each minute.
-    reads = rule.reads if rule.turns is None else rule.reads - {"now"}
-    return gone | events_of_reads(reads)
-
-
 def sorted_events(rules: Sequence[RuleBase]) -> tuple[ClusterEvent, ...]:
     """The events that can change the verdict of one of the rules, always in one order."""
-    return tuple(sorted({event for rule in rules for event in _events_of_rule(rule)}, key=str))
+    # Who knows when it turns is not asked each minute.
+    reads = ((one.reads if one.turns is None else one.reads - {"now"}) for one in rules)
+    alone = all(one.row_local for one in rules)
+    return _sorted_events(frozenset().union(*reads), alone=alone, any_rule=bool(rules))
+
+
+@lru_cache(_KEPT)
+def _sorted_events(
+    reads: frozenset[str], *, alone: bool, any_rule: bool
+) -> tuple[ClusterEvent, ...]:
+    """A rule that compares nodes or counts over several can change when one of them goes."""
+    gone = set() if alone else {ClusterEvent(Resource.NODE, Action.DELETE)}
+    return tuple(sorted(gone | events_of_reads(reads), key=str)) if any_rule else ()
 
 
 def events_of_reads(reads: frozenset[str]) -> set[ClusterEvent]:
@@ -105,7 +111,8 @@ def events_of_reads(reads: frozenset[str]) -> set[ClusterEvent]:
     return {_node(Action.ADD), *found}
 
 
-def causes_of(reads: Set[str]) -> Cause:
+@lru_cache(_KEPT)
+def causes_of(reads: frozenset[str]) -> Cause:
     """The changes of a row that can change the verdict of filters that read these fields."""
     causes = Cause(0)
     for read in reads:

@@ -25,9 +25,22 @@ from engine.clock import Clock
 
 _LOG = logging.getLogger(__name__)
 
-_LOOK_SECONDS: Final = 30.0
-_RENEW_BEFORE: Final = timedelta(days=120)
+LOOK_SECONDS: Final = 30.0
+RENEW_BEFORE: Final = timedelta(days=120)
 _PAIR: Final = "berth"
+
+
+class Holder(Protocol):
+    """Keeps a TLS context in line with a certificate, while its `run` runs."""
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """For connections from now on."""
+        ...
+
+    async def run(self) -> None:
+        """Looks after it until cancelled."""
+        ...
 
 
 class Maker(Protocol):
@@ -65,7 +78,7 @@ class CertificateFiles:
 
 
 class Certificates:
-    """Keeps a TLS context in line with its certificate; run `run` as a task."""
+    """A `Holder` of what is in files, or made by ourselves."""
 
     def __init__(
         self,
@@ -106,7 +119,7 @@ class Certificates:
     async def run(self) -> None:
         """Looks for a new certificate until cancelled."""
         while True:
-            await self._sleep(_LOOK_SECONDS)
+            await self._sleep(LOOK_SECONDS)
             try:
                 self._renew()
             except (OSError, ValueError) as error:
@@ -124,10 +137,10 @@ class Certificates:
             OSError, ValueError: the files cannot be read, or hold no pair.
         """
         now = datetime.fromtimestamp(self._clock.time(), UTC)
-        if self._maker is not None and self._until - now < _RENEW_BEFORE:
+        if self._maker is not None and self._until - now < RENEW_BEFORE:
             self._make(self._maker, now)
         if self._kept and (stamp := self._changed_at()) != self._stamp:
-            self._load(self._certificate, self._key)
+            _load(self.context, self._certificate, self._key)
             self._stamp = stamp
 
     def _make(self, maker: Maker, now: datetime) -> None:
@@ -135,11 +148,7 @@ class Certificates:
             return
         certificate, key, until = maker.make(self._host, now)
         if not self._kept:
-            with tempfile.TemporaryDirectory() as folder:
-                at = Path(folder)
-                _write(at / "tls.crt", certificate)
-                _write(at / "tls.key", key)
-                self._load(at / "tls.crt", at / "tls.key")
+            load_pair(self.context, certificate, key)
         else:
             self._certificate.parent.mkdir(parents=True, exist_ok=True)
             _write(self._key, key)
@@ -151,7 +160,7 @@ class Certificates:
         """Whether the folder holds one already, that will be good for long enough."""
         with contextlib.suppress(OSError, ValueError):
             until = maker.good_until(self._certificate.read_bytes())
-            if until - now >= _RENEW_BEFORE and self._key.exists():
+            if until - now >= RENEW_BEFORE and self._key.exists():
                 self._until = until
                 return True
         return False
@@ -164,10 +173,25 @@ class Certificates:
             for stamp in (path.stat().st_mtime_ns, path.stat().st_ino)
         )
 
-    def _load(self, certificate: Path, key: Path) -> None:
-        # Tried apart: a pair that does not match would leave the context with half of it.
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
-        self.context.load_cert_chain(certificate, key)
+
+def load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Puts a pair (PEM) into a context, whole or not at all.
+
+    Raises:
+        OSError: it is no pair.
+    """
+    # The standard library takes it from files only.
+    with tempfile.TemporaryDirectory() as folder:
+        at = Path(folder)
+        _write(at / "tls.crt", certificate)
+        _write(at / "tls.key", key)
+        _load(context, at / "tls.crt", at / "tls.key")
+
+
+def _load(context: ssl.SSLContext, certificate: Path, key: Path) -> None:
+    # Tried apart: a pair that does not match would leave the context with half of it.
+    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    context.load_cert_chain(certificate, key)
 
 
 def _places(files: CertificateFiles) -> tuple[Path, Path]:

@@ -1,4 +1,6 @@
-"""The HTTPS server: paths in, the pages of others out. Nothing here changes anything.
+"""The HTTPS server: paths in, the pages of others out, and what they answer to a body.
+
+Nothing here changes anything.
 
 Source: kubernetes cmd/kube-scheduler/app/server.go, newEndpointsHandler.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -17,12 +19,12 @@ from aiohttp import web
 from engine.clock import Clock
 from engine.display import one_line
 from engine.serving.access import Access
-from engine.serving.certificates import CertificateFiles, Certificates
+from engine.serving.certificates import CertificateFiles, Certificates, Holder
 from engine.serving.health import Check, told
 
 _LOG = logging.getLogger(__name__)
 
-_OK, _NOT_FOUND, _BAD_METHOD, _FAULT = 200, 404, 405, 500
+_OK, _BAD, _NOT_FOUND, _BAD_METHOD, _TOO_LARGE, _FAULT = 200, 400, 404, 405, 413, 500
 _SHUTDOWN_SECONDS: Final = 0.5
 _ANY: Final = ("0.0.0.0", "::", "")
 
@@ -35,6 +37,18 @@ class Page:
 
     content_type: str
     text: Callable[[Query], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What is POSTed to: JSON in, of at most so many bytes, and JSON out."""
+
+    answer: Callable[[bytes], Awaitable[bytes]]
+    most_bytes: int
+
+
+class BadCallError(Exception):
+    """A body is not what it should be; the message says why."""
 
 
 class NoSuchPageError(Exception):
@@ -54,30 +68,43 @@ class ServerOptions:
     files: CertificateFiles = field(default_factory=CertificateFiles)
     always_allowed: tuple[str, ...] = ("/healthz", "/readyz", "/livez")
     min_version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_2
+    plain: bool = False
+    """HTTP without TLS, for who asks on the same machine."""
 
 
 @dataclass(slots=True)
 class Site:
-    """What is shown: checks by group (`livez`), pages by path (`/metrics`)."""
+    """What is shown: checks by group (`livez`), pages and calls by path (`/metrics`)."""
 
     checks: dict[str, Sequence[Check]] = field(default_factory=dict)
     pages: dict[str, Page] = field(default_factory=dict)
+    calls: dict[str, Call] = field(default_factory=dict)
 
 
 class Server:
     """One server; `start` it, then run `run` as a task, and `close` it at the end."""
 
-    def __init__(self, options: ServerOptions, site: Site, clock: Clock, *, host: str) -> None:
-        """Makes or loads the certificate.
+    def __init__(
+        self,
+        options: ServerOptions,
+        site: Site,
+        clock: Clock,
+        *,
+        host: str,
+        certificates: Holder | None = None,
+    ) -> None:
+        """Makes or loads the certificate, unless somebody holds one already.
 
         Raises:
             CertificateError: there is none.
         """
         self._options = options
         self._site = site
-        self._certificates = Certificates(
-            options.files, clock, host=host, min_version=options.min_version
-        )
+        self._certificates: Holder | None = certificates
+        if certificates is None and not options.plain:
+            self._certificates = Certificates(
+                options.files, clock, host=host, min_version=options.min_version
+            )
         self.access = Access(clock, options.always_allowed)
         self._runner: web.AppRunner | None = None
         self._failing: dict[str, str] = {}
@@ -88,15 +115,15 @@ class Server:
         Raises:
             ListenError: the address is taken, or is not ours.
         """
-        app = web.Application()
+        most = max((call.most_bytes for call in self._site.calls.values()), default=0)
+        app = web.Application(client_max_size=most + 1)
         app.router.add_route("*", "/{path:.*}", self._answer)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
         await runner.setup()
         options = self._options
         host = None if options.address in _ANY else options.address
-        site = web.TCPSite(
-            runner, host, options.port, ssl_context=self._certificates.context, reuse_address=True
-        )
+        context = None if self._certificates is None else self._certificates.context
+        site = web.TCPSite(runner, host, options.port, ssl_context=context, reuse_address=True)
         try:
             await site.start()
         except OSError as error:
@@ -117,8 +144,8 @@ class Server:
     def start_tasks(
         self, start: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
     ) -> asyncio.Task[None]:
-        """Looks after the certificate."""
-        return start(self._certificates.run())
+        """Looks after the certificate, if there is one."""
+        return start(asyncio.sleep(0) if self._certificates is None else self._certificates.run())
 
     async def close(self) -> None:
         """No longer listens."""
@@ -131,6 +158,9 @@ class Server:
         refusal = await self.access.refusal(request.method, path, header)
         if refusal is not None:
             return _text(refusal.status, refusal.text)
+        call = self._site.calls.get(path)
+        if call is not None:
+            return await self._called(call, request)
         if request.method not in ("GET", "HEAD"):
             return _text(_BAD_METHOD, "only GET")
         group, _, name = path.strip("/").partition("/")
@@ -145,6 +175,21 @@ class Server:
         except NoSuchPageError as why:
             return _text(_NOT_FOUND, str(why))
         return web.Response(text=text, headers=_headers(page.content_type))
+
+    async def _called(self, call: Call, request: web.Request) -> web.Response:
+        if request.method != "POST":
+            return _text(_BAD_METHOD, "only POST")
+        try:
+            body = await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            body = None
+        if body is None or len(body) > call.most_bytes:
+            return _text(_TOO_LARGE, f"a body has at most {call.most_bytes} bytes")
+        try:
+            answer = await call.answer(body)
+        except BadCallError as why:
+            return _text(_BAD, str(why))
+        return web.Response(body=answer, headers=_headers("application/json"))
 
     def _checked(
         self, group: str, name: str, checks: Sequence[Check], request: web.Request
@@ -170,7 +215,7 @@ class Server:
         """All that can be asked for."""
         groups = [f"/{group}" for group in self._site.checks]
         each = [f"/{g}/{check.name}" for g, checks in self._site.checks.items() for check in checks]
-        return sorted([*groups, *each, *self._site.pages])
+        return sorted([*groups, *each, *self._site.pages, *self._site.calls])
 
 
 def _text(status: int, text: str) -> web.Response:

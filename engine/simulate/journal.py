@@ -362,6 +362,8 @@ class ReplayReport:
     differences: list[str] = field(default_factory=list)
     cut: bool = False
     """Whether the journal ends within a line."""
+    metrics: set[str] = field(default_factory=set)
+    """The ids of those that it has answers about."""
     cache: Cache = field(default_factory=Cache)
     """The cache as it was at the journal's end."""
 
@@ -427,6 +429,7 @@ class _Replay:
             case "rules":
                 self._frameworks = self._frameworks_of(entry.files or {}, entry.settings or {})
             case "signals":
+                self.report.metrics.update(entry.signals or {})
                 self._signals.replace(entry.signals or {}, entry.sampled or {}, entry.values or {})
             case "decision":
                 self._decide(number, entry)

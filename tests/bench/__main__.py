@@ -12,7 +12,7 @@ from typing import Any, TextIO
 import click
 from rich.console import Console
 
-from tests.bench import cluster, compiling, decisions, language, report
+from tests.bench import cluster, compiling, decisions, language, report, several
 from tests.bench.measure import Measurement
 
 PARTS = ("engine", "language", "cluster")
@@ -35,9 +35,10 @@ PARTS = ("engine", "language", "cluster")
 def main(*, only: tuple[str, ...], quick: bool, out: TextIO | None) -> None:
     """Measures Berth; tables go to stderr, JSON lines where --json says.
 
-    engine: decisions in process, no I/O. language: small things against bare NumPy, and what
-    loading costs. cluster: Berth and kube-scheduler in turn on a real kube-apiserver and etcd; it
-    needs Go or the programs that `make test` builds, and is left out in one line without.
+    engine: decisions in process, no I/O. language: small things against bare NumPy, what loading
+    costs, gangs, quotas, shadow and records. cluster: Berth and kube-scheduler in turn on a real
+    kube-apiserver and etcd; it needs Go or the programs that `make test` builds, and is left out in
+    one line without.
 
     Numbers drift with the machine: compare ratios within one run. Ends with exit 1 if something
     that is required does not hold.
@@ -70,6 +71,7 @@ def _measure(part: str, *, quick: bool) -> Iterator[Measurement]:
             return chain(
                 language.measure(language.QUICK if quick else language.Sizes()),
                 compiling.measure(compiling.QUICK if quick else compiling.Sizes()),
+                several.measure(several.QUICK if quick else several.Sizes()),
             )
         case _:
             return cluster.measure(cluster.QUICK if quick else cluster.Sizes())

@@ -7,7 +7,16 @@ import json
 import pytest
 from rich.console import Console
 
-from tests.bench import cluster, compiling, decisions, engine, language, report, yardstick
+from tests.bench import (
+    cluster,
+    compiling,
+    decisions,
+    engine,
+    language,
+    report,
+    several,
+    yardstick,
+)
 from tests.bench.measure import Measurement
 
 pytestmark = pytest.mark.slow
@@ -46,6 +55,13 @@ def test_the_yardstick_gives_one_row_what_it_gives_all():
 def test_small_things():
     rows = list(language.measure(language.TOY))
     assert {"ratio", "us"} <= set(rows[0].values)
+    shown("language", rows)
+
+
+def test_what_is_about_several_pods():
+    rows = list(several.measure(several.TOY))
+    assert len(rows) == 9
+    assert all(row.values["us"] > 0 for row in rows)
     shown("language", rows)
 
 

@@ -27,6 +27,7 @@ class Berth:
         *flags: str | Path,
         kubeconfig: Path | None = None,
         whole: bool = False,
+        program: tuple[str, ...] = ("engine", "run"),
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.log = folder / "berth.log"
@@ -34,8 +35,7 @@ class Berth:
         command: list[str | Path] = [
             sys.executable,
             "-m",
-            "engine",
-            "run",
+            *program,
             *(() if whole else ("--leader-elect=false", "--secure-port=0")),
             "--kubeconfig",
             kubeconfig or control_plane.kubeconfig_file(),

@@ -15,31 +15,39 @@ from tests.cluster import manifests
 from tests.cluster.berth import Berth, pod
 from tests.cluster.process import free_port, wait_until
 
-ACCOUNT = f"system:serviceaccount:{manifests.NAMESPACE}:berth"
+ACCOUNTS = f"system:serviceaccount:{manifests.NAMESPACE}"
 PODS = "/api/v1/namespaces/default/pods"
 
 
 class Deployed:
     """What `berth install` puts into a cluster, and Berth with what its pods would be given."""
 
-    def __init__(self, plane, folder, *more: str) -> None:
+    def __init__(self, plane, folder, *more: str, webhook: bool = False) -> None:
         self.plane, self.folder = plane, folder
-        self.objects = manifests.objects(manifests.kustomize("base"))
-        self.install()
+        of = "overlays/webhook" if webhook else "base"
+        self.objects = manifests.objects(manifests.kustomize(of))
+        self.install(*(["--webhook"] if webhook else []))
         self.folder.mkdir()
         config = folder / "config.yaml"
         config.write_text(self.named("ConfigMap", "berth-config")["data"]["config.yaml"])
-        [container] = self.named("Deployment")["spec"]["template"]["spec"]["containers"]
-        run, *flags = [a.replace("/etc/berth", str(folder)) for a in container["args"]]
-        assert run == "run"
+        self.token = self.token_of("berth")
+        kubeconfig = self.kubeconfig("berth")
         # Its own port may be taken on this machine.
         self.port = free_port()
-        own = (f"--secure-port={self.port}", "--bind-address=127.0.0.1", *more)
-        self.berth = Berth(plane, folder, *flags, *own, kubeconfig=self._kubeconfig(), whole=True)
+        flags = (*self.arguments("berth", "run", self.port), *more)
+        self.berth = Berth(plane, folder, *flags, kubeconfig=kubeconfig, whole=True)
 
-    def install(self) -> str:
+    def arguments(self, deployment: str, command: str, port: int) -> list[str]:
+        """The arguments of a container, but for its command, and where it listens here."""
+        [container] = self.named("Deployment", deployment)["spec"]["template"]["spec"]["containers"]
+        first, *flags = [a.replace("/etc/berth", str(self.folder)) for a in container["args"]]
+        assert first == command
+        return [*flags, f"--secure-port={port}", "--bind-address=127.0.0.1"]
+
+    def install(self, *flags: str) -> str:
         """`berth install` as admin; what it says."""
-        words = ["install", "--image=berth:any", "--kubeconfig", self.plane.kubeconfig_file()]
+        admin = self.plane.kubeconfig_file()
+        words = ["install", *flags, "--image=berth:any", "--kubeconfig", admin]
         done = subprocess.run(
             [sys.executable, "-m", "engine", *words], capture_output=True, text=True, check=False
         )
@@ -50,12 +58,11 @@ class Deployed:
         [found] = [o for o in self.objects if (o["kind"], o["metadata"]["name"]) == (kind, name)]
         return found
 
-    def _kubeconfig(self):
-        """With a token of the service account, as a pod has one, and no certificate."""
-        self.token = self.token_of("berth")
+    def kubeconfig(self, account: str):
+        """With a token of a service account, as a pod has one, and no certificate."""
         config = self.plane.kubeconfig()
-        config["users"] = [{"name": "user", "user": {"token": self.token}}]
-        path = self.folder / "kubeconfig"
+        config["users"] = [{"name": "user", "user": {"token": self.token_of(account)}}]
+        path = self.folder / f"{account}.kubeconfig"
         path.write_text(yaml.safe_dump(config))
         return path
 
@@ -118,11 +125,14 @@ class Deployed:
     def node_of(self, name: str) -> str | None:
         return self.plane.request("GET", f"{PODS}/{name}")[1]["spec"].get("nodeName")
 
-    def did(self) -> dict[tuple[str, str, str], set[int]]:
-        """What Berth asked the API server for, and the answers: (group, resource, verb)."""
+    def did(self, account: str = "berth") -> dict[tuple[str, str, str], set[int]]:
+        """What an account asked the API server for, and the answers: (group, resource, verb)."""
         found: dict[tuple[str, str, str], set[int]] = {}
         for entry in self.plane.audit():
-            if entry["user"]["username"] != ACCOUNT or entry["stage"] == "RequestReceived":
+            if (
+                entry["user"]["username"] != f"{ACCOUNTS}:{account}"
+                or entry["stage"] == "RequestReceived"
+            ):
                 continue
             of = entry.get("objectRef")
             if of is not None:

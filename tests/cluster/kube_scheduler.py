@@ -23,6 +23,7 @@ class KubeScheduler:
         *,
         scheduler_name: str = "default-scheduler",
         profile: dict[str, Any] | None = None,
+        extenders: list[dict[str, Any]] | None = None,
         flags: tuple[str, ...] = ("-v=2",),
     ) -> None:
         """Describe it; `profile` is merged into its only profile (plugins, pluginConfig ...)."""
@@ -35,6 +36,7 @@ class KubeScheduler:
             "clientConnection": {"kubeconfig": str(kubeconfig), "qps": BURST, "burst": BURST},
             "leaderElection": {"leaderElect": False},
             "profiles": [{"schedulerName": scheduler_name, **(profile or {})}],
+            "extenders": extenders or [],
         }
         path = folder / "config.yaml"
         path.write_text(yaml.safe_dump(config))

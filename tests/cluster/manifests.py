@@ -20,6 +20,7 @@ KUSTOMIZE = ROOT / "deploy/kustomize"
 NAMESPACE = "berth-system"
 HEAD = "# Made from deploy/helm/berth by `make manifests`; change the chart instead.\n"
 MONITORING = "templates/monitoring.yaml"
+WEBHOOK = "templates/webhook.yaml"
 MONITORED = tuple(
     f"--set={one}.enabled=true" for one in ("serviceMonitor", "prometheusRule", "dashboard")
 )
@@ -59,10 +60,12 @@ def made() -> dict[Path, str]:
     """The files that are made from the chart, and their texts."""
     monitoring = template(*MONITORED, f"--show-only={MONITORING}")
     roles = template("--set=everyPolicy=true", "--show-only=templates/rbac.yaml").split("\n---\n")
+    webhook = template("--set=webhook.enabled=true", f"--show-only={WEBHOOK}")
     [role] = [one for one in roles if "\nkind: ClusterRole\n" in one]
     return {
         KUSTOMIZE / "components/every-policy/role.yaml": HEAD + _without_helm(role),
         KUSTOMIZE / "base/berth.yaml": HEAD + _without_helm(template()),
+        KUSTOMIZE / "components/webhook/webhook.yaml": HEAD + _without_helm(webhook),
         KUSTOMIZE / "components/prometheus-operator/monitoring.yaml": HEAD
         + _without_helm(monitoring),
     }

@@ -20,6 +20,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("needs_programs")]
 OVERLAYS = sorted(f"overlays/{path.name}" for path in (manifests.KUSTOMIZE / "overlays").iterdir())
 EVERYTHING = (
     *manifests.MONITORED,
+    "--set=webhook.enabled=true",
+    "--set=webhook.certificateSecret=of-cert-manager",
     "--set=everyPolicy=true",
     "--set=extraReads[0].apiGroups[0]=example.org",
     "--set=extraReads[0].resources[0]=racks",
@@ -90,10 +92,12 @@ def test_an_overlay_has_all_that_is_needed_and_a_configuration_that_is_understoo
     assert scheduler.leader_election.leader_elect
     assert scheduler.leader_election.resource_name == "berth"
     assert berth.policies.config_map == f"{manifests.NAMESPACE}/policies"
-    [deployment] = [one for one in found if one["kind"] == "Deployment"]
-    [container] = deployment["spec"]["template"]["spec"]["containers"]
-    assert container["image"] == f"berth:{engine.__version__}"
-    assert deployment["spec"]["replicas"] >= 2
+    deployments = [one for one in found if one["kind"] == "Deployment"]
+    assert len(deployments) == 1 + (name == "overlays/webhook")
+    for deployment in deployments:
+        [container] = deployment["spec"]["template"]["spec"]["containers"]
+        assert container["image"] == f"berth:{engine.__version__}"
+        assert deployment["spec"]["replicas"] >= 2
 
 
 def configuration(found) -> tuple[SchedulerDocument, BerthDocument]:
@@ -169,11 +173,13 @@ def test_its_pods_are_let_into_a_restricted_namespace(name, control_plane):
     assert labels["pod-security.kubernetes.io/enforce"] == "restricted"
     own = {"metadata": {"name": "restricted", "labels": labels}}
     control_plane.request("POST", "/api/v1/namespaces", own)
-    [deployment] = [one for one in found if one["kind"] == "Deployment"]
-    made = {"metadata": {"name": "berth"}, "spec": deployment["spec"]["template"]["spec"]}
     path = "/api/v1/namespaces/restricted/pods?dryRun=All"
-    status, answer = control_plane.request("POST", path, made)
-    assert status == 201, answer
+    made = {}
+    for one in found:
+        if one["kind"] == "Deployment":
+            made = {"metadata": {"name": "berth"}, "spec": one["spec"]["template"]["spec"]}
+            status, answer = control_plane.request("POST", path, made)
+            assert status == 201, answer
     made["spec"]["containers"][0]["securityContext"]["allowPrivilegeEscalation"] = True
     status, answer = control_plane.request("POST", path, made)
     assert status == 403, "the test can fail"

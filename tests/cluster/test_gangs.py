@@ -7,7 +7,9 @@ import yaml
 
 from tests.cluster.berth import Berth, node, pod
 from tests.cluster.controlplane import ControlPlane
+from tests.cluster.cutting import Door
 from tests.cluster.process import wait_until
+from tests.cluster.test_api_server_faults import check_bindings
 
 pytestmark = pytest.mark.cluster
 
@@ -246,7 +248,7 @@ def test_the_groups_of_kubernetes_itself(tmp_path):
     plane = ControlPlane(
         tmp_path / "control-plane",
         apiserver_flags=(
-            "--feature-gates=GenericWorkload=true",
+            "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
             "--runtime-config=scheduling.k8s.io/v1beta1=true",
         ),
     )
@@ -255,10 +257,14 @@ def test_the_groups_of_kubernetes_itself(tmp_path):
         policies = tmp_path / "policies"
         policies.mkdir()
         (policies / "gangs.policy").write_text("gang: by pod.group\n")
-        for name in ("n1", "n2"):
-            status, answer = plane.request("POST", "/api/v1/nodes", node(name, cpu="2"))
+        for name in ("a1", "b1", "b2"):
+            item = node(name, {"rack": name[0]}, cpu="2")
+            status, answer = plane.request("POST", "/api/v1/nodes", item)
             assert status == 201, answer
-        group = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+        group = {
+            "schedulingPolicy": {"gang": {"minCount": 2}},
+            "schedulingConstraints": {"topology": [{"key": "rack"}]},
+        }
         path = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups"
         status, answer = plane.request("POST", path, {"metadata": {"name": "own"}, "spec": group})
         assert status == 201, answer
@@ -268,8 +274,15 @@ def test_the_groups_of_kubernetes_itself(tmp_path):
         def bound():
             _, found = plane.request("GET", "/api/v1/namespaces/default/pods")
             return {
-                one["metadata"]["name"] for one in found["items"] if one["spec"].get("nodeName")
+                one["metadata"]["name"]: one["spec"]["nodeName"]
+                for one in found["items"]
+                if one["spec"].get("nodeName")
             }
+
+        def condition():
+            _, found = plane.request("GET", f"{path}/own")
+            each = found.get("status", {}).get("conditions", [])
+            return [(one["type"], one["status"], one["reason"]) for one in each]
 
         def comes(name):
             body = pod(name, "default", cpu="1500m")
@@ -285,8 +298,42 @@ def test_the_groups_of_kubernetes_itself(tmp_path):
         comes("own-0")
         wait_until("it waits", lambda: "1 of the 2 members" in said())
         assert not bound()
+        kind = "PodGroupInitiallyScheduled"
+        wait_until("so its group", lambda: condition() == [(kind, "False", "Unschedulable")])
         comes("own-1")
-        wait_until("both are bound", lambda: bound() == {"own-0", "own-1"})
+        wait_until("both are bound", lambda: len(bound()) == 2)
+        assert sorted(bound().values()) == ["b1", "b2"]
+        wait_until("so its group", lambda: condition() == [(kind, "True", "Scheduled")])
         assert scheduler.end() == 0
     finally:
         plane.stop()
+
+
+def test_the_server_goes_away_between_the_third_and_the_fourth_binding(
+    cluster, control_plane, tmp_path
+):
+    """The fourth arrives and its answer does not; those after it find nobody."""
+    names = [f"n{number}" for number in range(6)]
+    cluster.nodes(*names)
+    cluster.group("train", 6)
+    cluster.members("train", *range(6))
+    policies = tmp_path / "policies"
+    policies.mkdir()
+    (policies / "gangs.policy").write_text(f"{GANG}\n")
+    with Door(control_plane, tmp_path, bindings=3) as door:
+        scheduler = Berth(
+            control_plane, tmp_path / "b", "--policies", policies, kubeconfig=door.kubeconfig
+        )
+        try:
+            scheduler.start()
+            wait_until("the server is away", door.shut.is_set)
+            wait_until("some are bound", lambda: len(cluster.bound()) >= 3)
+            assert len(cluster.bound()) < 6
+            door.open()
+            wait_until("all are bound", lambda: len(cluster.bound()) == 6)
+            assert sorted(cluster.where().values()) == names
+            assert scheduler.end() == 0
+        finally:
+            scheduler.process.stop(seconds=5)
+    members = [f"train-{number}" for number in range(6)]
+    check_bindings(control_plane, cluster.namespace, members)

@@ -20,6 +20,7 @@ from datetime import datetime
 import pytest
 
 from engine.scheduler import MOST_IN_FLIGHT
+from tests.cluster import freezing
 from tests.cluster.berth import Berth, node, pod
 from tests.cluster.process import wait_until
 from tests.effort import examples
@@ -43,7 +44,7 @@ class Replicas:
         self._enough = threading.Event()
         self._feeding = threading.Thread(target=self._feed, daemon=True)
 
-    def start(self, name, *flags):
+    def start(self, name, *flags, **how):
         user = f"{self.namespace}-{name}"
         self.all[user] = Berth(
             self.plane,
@@ -57,6 +58,7 @@ class Replicas:
             f"--scheduler-name={self.namespace}",
             *flags,
             kubeconfig=self.plane.kubeconfig_file(user, "system:masters"),
+            **how,
         )
         self.all[user].start("Attempting to acquire leader lease")
         return user
@@ -159,15 +161,16 @@ def received(entry):
 @pytest.fixture
 def replicas(control_plane, namespace, no_nodes, tmp_path):
     for i in range(NODES):
-        assert control_plane.request("POST", "/api/v1/nodes", node(f"{namespace}-{i}"))[0] == 201
+        wide = node(f"{namespace}-{i}", cpu="64", memory="64Gi", pods="5000")
+        assert control_plane.request("POST", "/api/v1/nodes", wide)[0] == 201
     made = Replicas(control_plane, tmp_path, namespace)
     yield made
     made.stop()
 
 
-def first_leader(replicas, *names, flags=()):
+def first_leader(replicas, *names, flags=(), **how):
     for name in names:
-        replicas.start(name, *flags)
+        replicas.start(name, *flags, **how)
     replicas.feed()
     wait_until("somebody leads", replicas.leader, seconds=30)
     leader = replicas.leader()
@@ -200,15 +203,17 @@ def test_a_leader_that_is_told_to_end_gives_the_lease_up(replicas):
     assert lease["spec"]["leaseTransitions"] == 1
 
 
-def test_a_leader_that_was_frozen_writes_nothing_when_it_continues(replicas):
-    leader = first_leader(replicas, "a", "b")
-    # With work in its hands: pods to decide about, and bindings to write.
-    bound = len(replicas.bound_by(leader))
-    replicas.burst(200)
-    wait_until("it is busy", lambda: len(replicas.bound_by(leader)) > bound + 20)
+def test_a_leader_that_was_frozen_writes_nothing_when_it_continues(replicas, tmp_path, monkeypatch):
+    once = tmp_path / "once"
+    once.touch()
+    monkeypatch.setenv(freezing.ONCE, str(once))
+    leader = first_leader(replicas, "a", "b", program=("tests.cluster.freezing",))
+    # It freezes with a binding in its hands that it has just decided on.
+    replicas.create(freezing.POD)
+    wait_until("it froze", lambda: not once.exists())
     frozen = time.time()
-    replicas.all[leader].process.signal(signal.SIGSTOP)
-    replicas.wait_for_another(leader, frozen)
+    gap = replicas.wait_for_another(leader, frozen)
+    print(f"SIGSTOP to the next binding: {gap:.2f} s, lease {LEASE} s, retry {RETRY} s")
     taken = time.time()
     replicas.all[leader].process.signal(signal.SIGCONT)
     wait_until("it ends by itself", lambda: not replicas.all[leader].process.running)

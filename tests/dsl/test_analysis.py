@@ -15,6 +15,7 @@ from engine.cli import main
 
 EXAMPLES = (Path(__file__).parent / "data" / "examples.txt").read_text(encoding="utf-8")
 COMPILER = Compiler()
+DEFAULT = 'metric m = promql "q" default 0\n'
 STOCK = read_inventory(
     {
         "inventory": 1,
@@ -68,6 +69,10 @@ def codes(text, **options):
         ("score: if node.ready then 150 else 0", ["P310"]),
         ("score: pod.priority", ["P312"]),
         ("score: node.gpu.free weight 0", ["P312"]),
+        (DEFAULT + "score: 100 - m/max*100", ["P314"]),
+        (DEFAULT + "score: 100 - 2*m", ["P314"]),
+        (DEFAULT + "prefer: least m", ["P314"]),
+        ("score: 100 - cpu_usage*100 missing 100", ["P314"]),
         ("let a = 5\nfilter: node.ready", ["P316"]),
         ("let a = b\nlet b = 5\nfilter: node.ready", ["P316", "P316"]),
         ("filter: node.cpu.free > 2 status unresolvable", ["P318"]),
@@ -143,6 +148,11 @@ def test_found(text, expected):
         "score: if cpu_usage > 0.5 then cpu_usage*200 - 100 else 0",
         "score: cpu_usage*100 - cpu_usage*50",
         "score: load",
+        DEFAULT + "score: m/max*100",
+        DEFAULT + "score: 100 - cpu_usage*50 - m*10 missing 0",
+        DEFAULT + "prefer: most m",
+        DEFAULT + "score: if m > 3 then m else 100 - m",
+        "score: 100 - cpu_usage*100 missing 0",
         "score: cpu_usage*200 normalize minmax",
         "score: time.hour < 10 -> time.hour*10 + node.gpu.free*0",
         "score: (node.gpu.requested + pod.gpu)/node.gpu.allocatable*100",
@@ -256,6 +266,7 @@ def test_golden():
 EXPECTED = {
     "08-params-typed": {"P316"},
     "63-neg-numbers": {"P316"},
+    "09-metric-full": {"P314"},
     "72-no-final-newline": {"P312"},
 }
 

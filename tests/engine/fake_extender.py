@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from typing import Any
 
 from aiohttp import web
@@ -12,8 +13,8 @@ from aiohttp import web
 class FakeExtender:
     """`answers[verb]` is a value, bytes, a status, a function of the question, or an Event."""
 
-    def __init__(self, **answers: Any) -> None:
-        self.answers = answers
+    def __init__(self, *, tls: ssl.SSLContext | None = None, **answers: Any) -> None:
+        self.answers, self._tls = answers, tls
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.url = ""
         self.busy = self.most_busy = 0
@@ -23,9 +24,10 @@ class FakeExtender:
         app.router.add_post("/ext/{verb}", self._answer)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._tls)
         await site.start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/ext"
+        scheme = "http" if self._tls is None else "https"
+        self.url = f"{scheme}://127.0.0.1:{self._runner.addresses[0][1]}/ext"
         return self
 
     async def __aexit__(self, *_: object) -> None:

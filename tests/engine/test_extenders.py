@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
+import ssl
 from contextlib import suppress
+from datetime import UTC, datetime
 
 import msgspec
 import pytest
@@ -26,6 +29,8 @@ from engine.framework.runtime import Framework
 from engine.objects import Node, Pod, from_builtins
 from engine.plugins.profiles import make_profiles
 from engine.queue import SubQueue
+from engine.serving.certificates import load_pair
+from engine.serving.selfmade import SelfMade
 from tests.builders import make_node, make_pod, pod_object
 from tests.effort import examples
 from tests.engine.fake_extender import FakeExtender
@@ -352,6 +357,25 @@ async def test_the_end_of_the_process_does_not_wait_for_an_extender():
     assert made.edge.binds == []
 
 
+@in_a_loop
+async def test_nodes_that_go_while_they_are_asked_about_are_no_fault():
+    made = None
+
+    def answer(asked):
+        if made.cache.nodes.count == 3:
+            made.handlers.nodes.on_delete(make_node("n1", cpu="2"))
+        return {"nodes": asked["Nodes"]}
+
+    async with FakeExtender(filter=answer) as one, FakeExtender(filter=answer) as two:
+        whole = {"filterVerb": "filter", "nodeCacheCapable": False}
+        made = world(parse_all({"urlPrefix": one.url, **whole}, {"urlPrefix": two.url, **whole}))
+        made.comes()
+        await settle(made, lambda: made.edge.binds)
+    [(_, asked)] = two.asked
+    assert len(asked["Nodes"]["items"]) == 3
+    assert made.edge.binds[0][1] in ("n2", "n3")
+
+
 # ---- scores
 
 
@@ -491,6 +515,32 @@ def test_whatever_an_extender_says_it_is_an_answer_or_a_bad_one(body):
             assert read() is None or isinstance(read(), dict | messages.Filtered)
 
 
+@in_a_loop
+async def test_whom_to_trust_is_said_by_the_configuration():
+    certificate, key, _ = SelfMade().make("127.0.0.1", datetime.now(UTC))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    load_pair(context, certificate, key)
+    ours = {"caData": base64.b64encode(certificate).decode()}
+    async with FakeExtender(tls=context, filter={}) as fake:
+
+        async def ask(**fields):
+            [one] = Extenders(document(fake.url, **fields))._all
+            try:
+                return await one.client.ask("filter", b"{}", bytes)
+            finally:
+                one.client.close()
+
+        assert await ask(tlsConfig=ours) == b"{}"
+        assert await ask(tlsConfig={**ours, "serverName": "localhost"}) == b"{}"
+        assert await ask(tlsConfig={"insecure": True}) == b"{}"
+        assert await ask(enableHTTPS=True) == b"{}", "without a CA whoever answers is good"
+        pair = {"certData": ours["caData"], "keyData": base64.b64encode(key).decode()}
+        assert await ask(tlsConfig={**ours, **pair}) == b"{}"
+        for fields in ({}, {"tlsConfig": {**ours, "serverName": "other"}, "enableHTTPS": True}):
+            with pytest.raises(ExtenderError, match=r"/filter: .*certificate"):
+                await ask(**fields)
+
+
 # ---- preemption
 
 
@@ -565,10 +615,11 @@ async def test_an_extender_binds_in_our_place_and_what_became_of_it_is_asked():
     refused = (BindOutcome.REFUSED, "it is not bound")
 
     async def bind(fake, **fields):
-        binder = ExtenderBinder(Extenders(document(fake.url, bindVerb="bind", **fields)), made.edge)
+        extenders = Extenders(document(fake.url, bindVerb="bind", **fields))
+        binder = ExtenderBinder(extenders, made.edge, lambda: leads)
         return await binder.bind(Bind(make_pod("p"), "n1", {}))
 
-    made = World()
+    made, leads = World(), True
     async with FakeExtender(bind={}) as fake:
         assert await bind(fake) == (BindOutcome.BOUND, "")
         assert fake.asked == [
@@ -596,6 +647,11 @@ async def test_an_extender_binds_in_our_place_and_what_became_of_it_is_asked():
         assert made.edge.binds == [("p", "n1")]
         await bind(fake, managedResources=[{"name": GPU}])
         assert len(made.edge.binds) == 2  # it is not interested: ours
+        asked, leads = len(fake.asked), False
+        made.edge.resolve_answers.append(refused)
+        outcome, why = await bind(fake)
+        assert (outcome, len(fake.asked)) == (BindOutcome.REFUSED, asked)
+        assert why.endswith("/bind: not sent, as this replica does not lead any longer")
 
 
 # ---- gangs, and the cycle itself
@@ -655,7 +711,9 @@ def test_two_that_bind_are_refused_and_certificates_are_read_at_the_start(tmp_pa
         )
     missing = str(tmp_path / "ca.crt")
     documents = document("https://h", tlsConfig={"caFile": missing})
-    with pytest.raises(ConfigError, match=r"extenders: https://h: certificates cannot be used: "):
+    with pytest.raises(
+        ConfigError, match=r"https://h: certificates cannot be used \(.*/ca.crt\): No "
+    ):
         Extenders(documents)
 
 

@@ -157,6 +157,23 @@ async def test_what_is_lent_is_taken_back_and_minimums_are_kept_by_two_at_once()
 
 
 @in_a_loop
+async def test_who_is_being_evicted_on_one_node_is_no_spare_on_another():
+    """The nodes are full, not the quotas: one of six is lent, wherever it is taken back."""
+    made = Quotas(ELASTIC, nodes=("n1", "n2"), cpu="3", a=("5", "9"), b=("3", "9"), c=("9", "9"))
+    for number in range(6):
+        made.runs(f"a{number}", node=f"n{1 + number % 2}", priority=number)
+    answer = asyncio.get_running_loop().create_future()
+    made.edge.evict_answers.append(answer)
+    for number in range(2):
+        made.comes(f"b{number}", namespace="b", cpu="1")
+    await settle(made)
+    assert made.edge.evictions == ["a0"]
+    answer.set_result("")
+    await settle(made)
+    assert made.edge.evictions == ["a0"]
+
+
+@in_a_loop
 async def test_beyond_its_minimum_a_namespace_replaces_its_own_less_important_pods():
     made = Quotas(ELASTIC, a=("2", "4"), b=("2", "4"))
     for number in range(3):

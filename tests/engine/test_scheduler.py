@@ -108,6 +108,7 @@ class World(Lab):
         in_tree=None,
         cache=None,
         edge=None,
+        clock=None,
     ):
         cache = cache or Cache()
         self.edge = edge or FakeEdge()
@@ -115,7 +116,11 @@ class World(Lab):
         self.samples = Samples(cache).serve(self.framework)
         edge = Edge(self.edge, self.edge, self.edge, self.edge, self.edge.pause)
         super().__init__(
-            self.framework, clock=ManualClock(), signals=self.samples, cache=cache, edge=edge
+            self.framework,
+            clock=clock or ManualClock(),
+            signals=self.samples,
+            cache=cache,
+            edge=edge,
         )
         if not framework:
             self.scheduler._basis.framework = None

@@ -21,6 +21,7 @@ from engine.config import Settings
 from engine.cycle import conclude
 from engine.evictions import going
 from engine.framework.decision import Placed
+from engine.framework.opinion import Opinion, Scored
 from engine.objects import Namespace, PersistentVolume, StorageClass, from_builtins
 from engine.policy.bundle import Bundle, compile_at_once, compile_settings
 from engine.signals.store import Series, SignalStore
@@ -81,10 +82,10 @@ class Recording:
     def pod(self, name="web", cpu="100m", **how):
         return self.placed(make_pod(f"{name}-{next(self.names)}", cpu=cpu, **how))
 
-    def placed(self, pod):
+    def placed(self, pod, opinion=None):
         now = self.clock.time()
         snapshot = self.cache.snapshot(now, self.store.view(self.cache, now))
-        decision = conclude(pod, snapshot, self.framework)
+        decision = conclude(pod, snapshot, self.framework, opinion)
         self.recorder.placed(Placed(decision, snapshot, 0.0))
         self.decisions.append(decision)
         if decision.node is not None:
@@ -135,6 +136,28 @@ def test_decisions_come_out_the_same(tmp_path):
     assert report.decisions == report.equal == len(recording.decisions) == 15
     assert {d.node for d in recording.decisions} > {None, "n1", "n2", "n3"} - {"n2"}
     assert report.cache.assigned() == recording.cache.assigned()
+
+
+def test_what_extenders_said_is_part_of_a_journal(tmp_path):
+    recording = Recording()
+    for name in ("n1", "n2", "n3"):
+        recording.cache.add_node(make_node(name, cpu="1"))
+    recording.cache.add_pod(make_pod("low", cpu="1", node="n2", priority=-1), "n2")
+    recording.rules(OTHER)
+    both = ["n1", "n3"]
+    best = [Scored("http://x", 9, {"n3": 10})]
+    recording.placed(make_pod("a"), Opinion(asked=both, passed=both, scores=best))
+    recording.placed(make_pod("b"), Opinion(asked=both, failed={"n1": "no"}))
+    recording.placed(make_pod("c"), Opinion(error="extender http://x/filter: it answers HTTP 500"))
+    for victims in ({"n2": ["uid-default-low"]}, {}):
+        recording.placed(make_pod("d", cpu="1"), Opinion(asked=both, victims=victims))
+    said = [(one.node, one.message.partition(":")[0]) for one in recording.decisions]
+    none = "0/3 nodes are available"
+    assert said == [("n3", ""), (None, none), (None, "extender http"), (None, none), (None, none)]
+    evicted = [len(one.rescue.evictions) if one.rescue else 0 for one in recording.decisions]
+    assert evicted == [0, 0, 0, 1, 0]
+    report = recording.replayed(tmp_path / "journal")
+    assert (report.differences, report.equal) == ([], 5)
 
 
 def test_objects_and_what_is_assumed_of_them_come_out_the_same(tmp_path):
@@ -490,3 +513,49 @@ def test_what_would_be_done_otherwise_is_a_difference(tmp_path):
     recording, _ = acted(tmp_path)
     recording.out = io.BytesIO(recording.out.getvalue().replace(b"event Policy: on n1", b"event"))
     assert recording.replayed(tmp_path / "journal").differences
+
+
+# ---- what others would have done -----------------------------------------------------------------
+
+
+def weighed(journal, tmp_path, **texts):
+    folder = tmp_path / "policies"
+    folder.mkdir()
+    for name, text in texts.items():
+        (folder / f"{name}.policy").write_text(text)
+    asked = ["check", "--journal", str(journal.path), str(folder)]
+    done = CliRunner().invoke(main, asked)
+    return done.exit_code, done.stdout, done.stderr.replace(str(tmp_path), "")
+
+
+def test_check_says_which_pods_of_a_journal_would_have_gone_elsewhere(journal, tmp_path):
+    texts = {name.removesuffix(".policy"): text for name, text in FILES.items()}
+    code, _, said = weighed(journal, tmp_path, **texts)
+    assert code == 0
+    same = "of the newest 15 decisions of /journal: 0 elsewhere, 0 nowhere now, 0 no longer\n"
+    assert said.startswith(same), "the same policies do the same"
+    (tmp_path / "policies").rename(tmp_path / "old")
+    code, printed, said = weighed(
+        journal, tmp_path, only="filter: pod.name contains redis -> node.name is n9\n"
+    )
+    assert code == 0, "a warning is none of its errors"
+    assert ", now nowhere\n" in said
+    assert "warning[P404]: " in printed
+    assert "filter: pod.name contains redis -> node.name is n9" in printed
+    assert "such as default/redis-" in printed
+    assert "1 warning" in said
+
+
+def test_check_by_a_journal_says_what_it_does_not_know(journal, tmp_path):
+    _, printed, said = weighed(journal, tmp_path, new="score: 100 - latency/max*100\n")
+    assert "the journal has no values of latency, which counts as missing here" in said
+    assert "P404" not in printed
+
+
+def test_check_by_a_journal_of_what_is_broken_or_no_journal(journal, tmp_path):
+    code, printed, said = weighed(journal, tmp_path, a="filter: node.lable x=y\n")
+    assert (code, "error[P101]" in printed, "decisions" in said) == (1, True, False)
+    journal.path.write_text("{}\n")
+    (tmp_path / "policies").rename(tmp_path / "old")
+    code, _, said = weighed(journal, tmp_path, a="score: 1\n")
+    assert (code, "not a line of a journal" in said) == (1, True)

@@ -114,6 +114,7 @@ class VolumeBinding:
             score=self._score,
             reserve=self._reserve,
             acts_on=is_stored,
+            warm=self._storage.warm,
         )
 
     def _filter(self, state: State, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Verdicts:

@@ -223,7 +223,7 @@ def _version(snapshot: Snapshot) -> int:
 def _after_pod_delete(pod: PodInfo, old: Seen, new: Seen, snapshot: Snapshot) -> QueueingHint:
     if not isinstance(old, Pod):
         return QueueingHint.QUEUE
-    on_node = old.spec.node_name or old.status.nominated_node_name
+    on_node = old.node_name or old.status.nominated_node_name
     return QueueingHint.QUEUE if on_node and has_volumes(old) else QueueingHint.SKIP
 
 

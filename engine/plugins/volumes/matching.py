@@ -8,7 +8,7 @@ storage/volume/pv_helpers.go (FindMatchingVolume).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -133,6 +133,11 @@ class Storage:
         self.nodes = CsiNodes()
         self.volumes = Pools(_OPEN_VOLUMES)
         self.capacities = Pools(_CAPACITIES)
+
+    def warm(self, snapshot: Snapshot) -> Iterator[object]:
+        """Describes the volumes and capacities that there are."""
+        yield from self.volumes.warm(snapshot)
+        yield from self.capacities.warm(snapshot)
 
     def find(self, wanted: Wanted, snapshot: Snapshot, rows: Rows) -> Found:
         """What the claims come to on each of the rows."""

@@ -7,9 +7,9 @@ answer of index -1 means none.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from engine.plugins.volumes.topology import Reach
 
 NONE: Final = -1
 _MORE_TRAITS: Final = 64
+_IN_A_STEP: Final = 100
 _FAR: Final = np.iinfo(np.intp).max
 
 Chosen = NDArray[np.intp]
@@ -115,20 +116,63 @@ class Kind(Generic[T]):
     amount: Callable[[T], int]
 
 
+class Described(NamedTuple):
+    """What `Kind` says of an object."""
+
+    order: Any
+    reach: Selector | None
+    traits: Hashable
+    amount: int
+
+
+class Descriptions(Generic[T]):
+    """Objects described, each once while it stays the same."""
+
+    def __init__(self, kind: Kind[T]) -> None:
+        self._kind = kind
+        self._known: dict[str, tuple[T, Described]] = {}
+
+    def of(self, key: str, one: T) -> Described:
+        """The object of this key."""
+        known = self._known.get(key)
+        if known is None or known[0] is not one:
+            kind = self._kind
+            said = Described(kind.order(one), kind.reach(one), kind.traits(one), kind.amount(one))
+            known = self._known[key] = one, said
+        return known[1]
+
+    def keep(self, objects: Mapping[str, T]) -> None:
+        """Forgets what is none of these."""
+        self._known = {key: one for key, one in self._known.items() if key in objects}
+
+    def forget(self, key: str) -> None:
+        """The object is gone, or cannot be had."""
+        self._known.pop(key, None)
+
+
 class Pool(Generic[T]):
     """Objects of one class in order. One that is gone leaves its place empty."""
 
-    def __init__(self, kind: Kind[T], objects: Mapping[str, T], words: Dictionary) -> None:
+    def __init__(
+        self,
+        kind: Kind[T],
+        objects: Mapping[str, T],
+        said: Descriptions[T],
+        words: Dictionary,
+    ) -> None:
         self._kind = kind
-        found = sorted(((kind.order(one), key) for key, one in objects.items()))
-        self._orders = [order for order, _ in found]
-        self._numbers = {key: number for number, (_, key) in enumerate(found)}
-        self.items = [objects[key] for _, key in found]
-        self.amounts = np.array([kind.amount(one) for one in self.items], dtype=np.int64)
-        self._there = np.ones(len(found), dtype=np.bool_)
-        self._places = Places([kind.reach(one) for one in self.items], words)
+        self._said = said
+        described = {key: said.of(key, one) for key, one in objects.items()}
+        keys = sorted(objects, key=lambda key: (described[key].order, key))
+        each = [described[key] for key in keys]
+        self._orders = [one.order for one in each]
+        self._numbers = {key: number for number, key in enumerate(keys)}
+        self.items = [objects[key] for key in keys]
+        self.amounts = np.array([one.amount for one in each], dtype=np.int64)
+        self._there = np.ones(len(keys), dtype=np.bool_)
+        self._places = Places([one.reach for one in each], words)
         self._traits: dict[Hashable, int] = {}
-        self._trait_of = np.array([self._trait(one) for one in self.items], dtype=np.intp)
+        self._trait_of = np.array([self._trait(one.traits) for one in each], dtype=np.intp)
 
     def first(
         self,
@@ -153,17 +197,18 @@ class Pool(Generic[T]):
         kind = self._kind
         if number is None or len(self._traits) > _MORE_TRAITS + 2 * len(self.items):
             return False
-        old = self.items[number]
-        if (kind.order(old), kind.source(old)) != (kind.order(one), kind.source(one)):
+        said = self._said.of(key, one)
+        old = self._orders[number], kind.source(self.items[number])
+        if old != (said.order, kind.source(one)):
             return False
         self.items[number] = one
-        self.amounts[number] = kind.amount(one)
+        self.amounts[number] = said.amount
         self._there[number] = True
-        self._trait_of[number] = self._trait(one)
+        self._trait_of[number] = self._trait(said.traits)
         return True
 
-    def _trait(self, one: T) -> int:
-        return self._traits.setdefault(self._kind.traits(one), len(self._traits))
+    def _trait(self, traits: Hashable) -> int:
+        return self._traits.setdefault(traits, len(self._traits))
 
 
 class Pools(Generic[T]):
@@ -174,6 +219,16 @@ class Pools(Generic[T]):
         self._of: object = None
         self._version = -1
         self._pools: dict[str, Pool[T]] = {}
+        self._said = Descriptions(kind)
+
+    def warm(self, snapshot: Snapshot) -> Iterator[object]:
+        """Describes all objects that can be had, some in a step."""
+        kind, objects = self._kind, snapshot.objects(self._kind.name)
+        for number, key in enumerate(list(objects)):
+            if key in objects and kind.group(objects[key]) is not None:
+                self._said.of(key, objects[key])
+            if number % _IN_A_STEP == _IN_A_STEP - 1:
+                yield number
 
     def of(self, snapshot: Snapshot, group: str) -> Pool[T]:
         """The pool of a class."""
@@ -183,7 +238,7 @@ class Pools(Generic[T]):
         if pool is None:
             groups = snapshot.objects_by(kind.name, "to be had", lambda one: kind.group(one) or "")
             objects = groups.get(group, {}) if group else {}
-            pool = self._pools[group] = Pool(kind, objects, snapshot.dictionary)
+            pool = self._pools[group] = Pool(kind, objects, self._said, snapshot.dictionary)
         return pool
 
     def _renew(self, snapshot: Snapshot) -> None:
@@ -193,11 +248,14 @@ class Pools(Generic[T]):
         keys = snapshot.objects_changed(self._kind.name, self._version)
         if self._of is not snapshot.dictionary or keys is None:
             self._pools, keys = {}, ()
+            self._said.keep(snapshot.objects(self._kind.name))
         self._of, self._version = snapshot.dictionary, version
         objects = snapshot.objects(self._kind.name)
         for key in keys:
             one = objects.get(key)
             group = None if one is None else self._kind.group(one)
+            if group is None:
+                self._said.forget(key)
             for name in [
                 name
                 for name, pool in self._pools.items()

@@ -50,13 +50,17 @@ def test_help_lists_every_command(flag):
     result = berth(flag)
     assert result.exit_code == 0
     assert result.stdout.startswith("Usage: ")
-    listed = re.findall(r"^  (\w+)  +\S", result.stdout, re.MULTILINE)
+    listed = re.findall(r"^  ([\w-]+)  +\S", result.stdout, re.MULTILINE)
     assert sorted(_COMMANDS) == sorted(name for name in listed if name in _COMMANDS)
 
 
 def test_every_command_is_a_file_and_every_file_a_command():
     files = (ROOT / "engine" / "cli").glob("*.py")
-    commands = {path.stem for path in files if "\n@click.command(" in path.read_text("utf-8")}
+    commands = {
+        path.stem.replace("_", "-")
+        for path in files
+        if "\n@click.command(" in path.read_text("utf-8")
+    }
     assert commands == set(_COMMANDS)
 
 

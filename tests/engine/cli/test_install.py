@@ -28,17 +28,24 @@ def of(*names: str) -> list[dict]:
 
 @pytest.mark.parametrize(
     ("flags", "names"),
-    [((), ()), (("--monitoring",), ("components/prometheus-operator/monitoring.yaml",))],
+    [
+        ((), ()),
+        (("--monitoring",), ("components/prometheus-operator/monitoring.yaml",)),
+        (("--webhook",), ("components/webhook/webhook.yaml",)),
+    ],
 )
 def test_the_same_as_kustomize(flags, names):
     assert printed(*flags) == of("base/namespace.yaml", "base/berth.yaml", *names)
 
 
 def test_another_image_and_namespace():
-    found = printed("--image", "registry.example/berth@sha256:1", "--namespace", "batch")
-    [deployment] = [one for one in found if one["kind"] == "Deployment"]
-    [container] = deployment["spec"]["template"]["spec"]["containers"]
-    assert container["image"] == "registry.example/berth@sha256:1"
+    asked = ("--image", "registry.example/berth@sha256:1", "--namespace", "batch")
+    found = printed("--webhook", *asked)
+    deployments = [one for one in found if one["kind"] == "Deployment"]
+    assert len(deployments) == 2
+    for deployment in deployments:
+        [container] = deployment["spec"]["template"]["spec"]["containers"]
+        assert container["image"] == "registry.example/berth@sha256:1"
     assert "berth-system" not in yaml.safe_dump_all(found)
     assert {one["metadata"].get("namespace", "batch") for one in found} == {"batch"}
 

@@ -16,7 +16,7 @@ from engine.framework.effects import Bind, Emit, SetUnschedulable
 from engine.framework.podinfo import PodInfo
 from engine.kube.errors import Fenced, Timeout, Unreachable
 from engine.kube.events import KubeEventSink
-from engine.kube.gate import Gate, Priority
+from engine.kube.gate import Gate, Priority, within
 from engine.kube.limiter import AdaptiveLimit, LimitSettings
 from engine.kube.reach import keep_asking
 from engine.kube.session import Response
@@ -370,3 +370,30 @@ async def test_once_another_leads_only_what_has_happened_is_told(bench: Bench) -
         with await gate.place(priority) as place:
             await place.request("POST", "/x", body=b"{}")
     assert len(bench.server.asked) == 2
+
+
+@with_bench
+async def test_at_the_end_what_comes_on_is_waited_for_and_what_stands_still_is_not(
+    bench: Bench,
+) -> None:
+    assert bench
+    idle, left = asyncio.Event(), 3000
+
+    def comes_on() -> int:
+        nonlocal left
+        left -= 100
+        if left <= 0:
+            idle.set()
+        return left
+
+    assert await within(0.001, idle, comes_on, "events", most=60.0)
+    asked = []
+
+    def stands_still() -> int:
+        asked.append(1)
+        return 7
+
+    assert not await within(0.001, asyncio.Event(), stands_still, "events", most=60.0)
+    assert len(asked) == 3, "one look was enough"
+    left = 10**9
+    assert not await within(0.001, asyncio.Event(), comes_on, "events", most=0.05)

@@ -228,6 +228,7 @@ def test_a_change_is_taken_back_and_not_tried_again_before_it_changes():
     assert not [one for one in world.offer(A, OTHER) if isinstance(one, Bundle)]
     (bundle,) = world.offer(A, {"t.policy": OTHER["t.policy"] + "# mended\n"})
     assert "mended" in bundle.files["x/a/t.policy"]
+    assert world.offer(A, OTHER) == [(A, "PoliciesTakenBack")], "and whoever tries is told"
 
 
 def test_the_first_rules_cannot_be_taken_back():

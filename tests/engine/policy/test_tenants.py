@@ -177,6 +177,7 @@ def test_a_namespace_takes_no_name_and_no_parameter_of_others():
 def test_the_status_has_those_namespaces_whose_texts_are_refused():
     world = started({"team-a": {"a.policy": LABEL}, "team-b": {"b.policy": BROKEN * 200}})
     status = world.in_force.status(world.in_force.bundle)
+    assert status["cluster"] == {"nodes": 3, "pods": 10}
     assert [one["source"] for one in status["sources"]] == [
         "ConfigMap berth-system/policies",
         B,

@@ -19,7 +19,16 @@ from engine.serving.access import Access
 from engine.serving.certificates import CertificateError, CertificateFiles, Certificates
 from engine.serving.health import PING, Check
 from engine.serving.selfmade import SelfMade
-from engine.serving.server import ListenError, NoSuchPageError, Page, Server, ServerOptions, Site
+from engine.serving.server import (
+    BadCallError,
+    Call,
+    ListenError,
+    NoSuchPageError,
+    Page,
+    Server,
+    ServerOptions,
+    Site,
+)
 from tests.cluster.certificates import Authority
 from tests.scenarios.fake_server import status
 
@@ -283,6 +292,37 @@ def test_pages_and_checks_over_https():
             assert await ask("/page?nobody") == (404, "nobody is here")
             assert (await ask("/nowhere"))[0] == 404
             assert (await ask("/page", "POST"))[0] == 405
+        await server.close()
+
+    asyncio.run(main())
+
+
+def test_a_call_answers_a_body_of_bounded_size():
+    async def answer(body):
+        if body == b"bad":
+            raise BadCallError("no review")
+        return b"[" + body + b"]"
+
+    async def main():
+        site = Site(calls={"/small": Call(answer, 4), "/large": Call(answer, 900_000)})
+        options = ServerOptions(
+            "127.0.0.1", 0, CertificateFiles(maker=SelfMade()), always_allowed=("/*",)
+        )
+        server = Server(options, site, ManualClock(), host="here")
+        await server.start()
+        async with aiohttp.ClientSession() as client:
+
+            async def ask(path, body, method="POST"):
+                url = f"https://127.0.0.1:{server.port}{path}"
+                async with client.request(method, url, data=body, ssl=False) as got:
+                    return got.status, await got.read()
+
+            assert await ask("/small", b"1234") == (200, b"[1234]")
+            assert await ask("/small", b"12345") == (413, b"a body has at most 4 bytes")
+            assert await ask("/large", b"1" * 900_000) == (200, b"[" + b"1" * 900_000 + b"]")
+            assert (await ask("/large", b"1" * 900_001))[0] == 413
+            assert await ask("/small", b"bad") == (400, b"no review")
+            assert await ask("/small", b"", "GET") == (405, b"only POST")
         await server.close()
 
     asyncio.run(main())

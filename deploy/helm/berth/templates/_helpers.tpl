@@ -7,8 +7,27 @@ app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{- /* The webhook's pods are not the scheduler's. */}}
+{{- define "berth.webhook" -}}
+{{ include "berth.name" . }}-webhook
+{{- end }}
+
+{{- define "berth.webhookSelector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}-webhook
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "berth.webhookLabels" -}}
+{{ include "berth.webhookSelector" . }}
+{{ include "berth.versionLabels" . }}
+{{- end }}
+
 {{- define "berth.labels" -}}
 {{ include "berth.selector" . }}
+{{ include "berth.versionLabels" . }}
+{{- end }}
+
+{{- define "berth.versionLabels" -}}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
@@ -29,6 +48,38 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 
 {{- define "berth.leaseNamespace" -}}
 {{ dig "leaderElection" "resourceNamespace" .Release.Namespace .Values.scheduler }}
+{{- end }}
+
+{{- /* The ConfigMaps of policies.state: the last good policies, and how policies stand. */}}
+{{- define "berth.kept" -}}
+- {{ include "berth.name" . }}-status
+- {{ include "berth.name" . }}-last-good
+{{- range $slot := list "a" "b" }}
+{{- range $number := until 4 }}
+- {{ include "berth.name" $ }}-last-good-{{ $slot }}-{{ $number }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* What pods of both Deployments share. */}}
+{{- define "berth.podSettings" -}}
+securityContext:
+  runAsNonRoot: true
+  runAsUser: 65532
+  runAsGroup: 65532
+  seccompProfile: {type: RuntimeDefault}
+{{- with .Values.imagePullSecrets }}
+imagePullSecrets: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .Values.nodeSelector }}
+nodeSelector: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.tolerations }}
+tolerations: {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 
 {{- define "berth.config" -}}

@@ -1,0 +1,228 @@
+"""What a stock kube-scheduler is told of policies: an extender's question in, its answer out.
+
+Asks the framework of policies about the newest snapshot and changes nothing.
+
+Source: k8s.io/kube-scheduler extender/v1 types.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from types import MappingProxyType
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+from msgspec import structs
+
+from dsl.plan import Plan
+from engine import wire
+from engine.basis import Rulers
+from engine.extenders.client import MOST_BYTES
+from engine.extenders.messages import BadAnswer, Question, asked_of, victims_of
+from engine.framework.frameworks import Frameworks
+from engine.framework.opinion import SCALE
+from engine.framework.podinfo import PodInfo, make_pod_info
+from engine.framework.runtime import Framework, PluginError, Unfit
+from engine.framework.snapshot import Snapshot
+from engine.framework.status import Code
+from engine.objects import Pod
+from engine.policy.bundle import Bundle
+from engine.policy.plugin import Worlds
+from engine.policy.preempting import PolicyPreemption
+from engine.policy.shares import in_force
+from engine.serving.server import BadCallError, Call
+
+PATHS: Final = ("/filter", "/prioritize", "/preempt")
+NOT_READY: Final = "berth has no policies in force yet"
+_NOT_SEEN: Final = "berth has not seen this node yet"
+_UNSAID: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "sorts": "kube-scheduler sorts its queue itself",
+        "gates": "kube-scheduler asks nobody before the queue",
+        "tiers": "scores alone can be said; kube-scheduler adds its own to them",
+        "reserves": "an extender is not asked once a node is chosen",
+        "permits": "an extender is not asked once a node is chosen",
+        "prebinds": "an extender is not asked before a binding",
+        "binds": "kube-scheduler binds",
+        "postbinds": "an extender is not told of bindings",
+        "gangs": "an extender is asked about one pod at a time",
+        "quotas": "an extender is asked about one pod at a time",
+    }
+)
+"""Rules by the attribute of a plan, and why a stock scheduler cannot be told of them."""
+_pod = msgspec.json.Decoder(Pod)
+_encode = msgspec.json.Encoder().encode
+
+Advice = tuple[Framework, PolicyPreemption]
+Rules = Callable[[], Advice | None]
+"""What is in force; None before the first policies."""
+
+
+def unsaid(plans: Sequence[Plan]) -> Iterator[str]:
+    """A line for each rule that a stock scheduler does not hear of, and why."""
+    for plan in filter(None, map(in_force, plans)):
+        for attribute, why in _UNSAID.items():
+            for rule in getattr(plan, attribute):
+                yield f"{rule.source.name}:{rule.line}: not obeyed through an extender: {why}"
+        for rule in plan.preempts:
+            if rule.core.order or rule.core.pick or rule.core.limit is not None:
+                yield (
+                    f"{rule.source.name}:{rule.line}: only who may be evicted is obeyed through an"
+                    " extender: kube-scheduler finds the victims"
+                )
+
+
+def advice_of(rulers: Rulers | None, bundle: Bundle | None, worlds: Worlds) -> Advice | None:
+    """What is in force: who filters and scores, and who may evict whom."""
+    if bundle is None or not isinstance(rulers, Frameworks):
+        return None
+    enforced = filter(None, map(in_force, bundle.plans))
+    ordered = sorted(enforced, key=lambda plan: (plan.order, plan.name))
+    # What is about several pods needs accounts that nobody keeps here.
+    alone = [structs.replace(one, quotas=()) for one in ordered]
+    return next(iter(rulers)), PolicyPreemption(alone, worlds)
+
+
+class Adviser:
+    """See the module. Every answer is made from one snapshot."""
+
+    def __init__(self, rules: Rules, snapshot: Callable[[], Snapshot]) -> None:
+        self._rules = rules
+        self._snapshot = snapshot
+
+    def filter(self, body: bytes) -> bytes:
+        """The nodes that policies leave, and why not the others.
+
+        Raises:
+            BadAnswer: the body is no question of filter.
+        """
+        question = asked_of(body)
+        rules = self._rules()
+        if rules is None:
+            return _encode({"Error": NOT_READY})
+        pod, snapshot = _read(question), self._snapshot()
+        try:
+            failed, never = _rejected(pod, snapshot, rules[0], question.names)
+        except PluginError as fault:
+            return _encode({"Error": str(fault)})
+        left = [name for name in question.names if name not in failed and name not in never]
+        answer: dict[str, Any] = {"FailedNodes": failed, "FailedAndUnresolvableNodes": never}
+        if question.nodes is None:
+            answer["NodeNames"] = left
+        else:
+            answer["Nodes"] = {"metadata": {}, "items": [question.nodes[name] for name in left]}
+        return _encode(answer)
+
+    def prioritize(self, body: bytes) -> bytes:
+        """The scores of policies, ten points of theirs as one.
+
+        Raises:
+            BadAnswer: the body is no question of prioritize.
+        """
+        question = asked_of(body)
+        rules, snapshot = self._rules(), self._snapshot()
+        totals = dict.fromkeys(question.names, 0.0)
+        if rules is not None:
+            totals.update(_scored(_read(question), snapshot, rules[0], question.names))
+        return _encode(
+            [{"Host": name, "Score": round(one / SCALE)} for name, one in totals.items()]
+        )
+
+    def preempt(self, body: bytes) -> bytes:
+        """The nodes on which all who would have to go may be evicted, by `preempt:` lines.
+
+        Raises:
+            BadAnswer: the body is no question of preempt.
+        """
+        question, asked = victims_of(body)
+        rules = self._rules()
+        pod, snapshot = _read(question), self._snapshot()
+        allowed = frozenset() if rules is None else _evictable(rules[1], pod, snapshot)
+        left = {
+            node: {"Pods": [{"UID": uid} for uid in uids], "NumPDBViolations": violations}
+            for node, (uids, violations) in asked.items()
+            if allowed is None or set(uids) <= allowed
+        }
+        return _encode({"NodeNameToMetaVictims": left})
+
+
+def calls_of(rules: Rules, snapshot: Callable[[], Snapshot]) -> dict[str, Call]:
+    """What a server answers, by path."""
+    adviser = Adviser(rules, snapshot)
+
+    def call(answer: Callable[[bytes], bytes]) -> Call:
+        async def answered(body: bytes) -> bytes:
+            try:
+                return answer(body)
+            except BadAnswer as bad:
+                raise BadCallError(str(bad)) from bad
+
+        return Call(answered, MOST_BYTES)
+
+    return {path: call(getattr(adviser, path.strip("/"))) for path in PATHS}
+
+
+def _read(question: Question) -> PodInfo:
+    try:
+        return make_pod_info(wire.decode(_pod.decode, question.pod))
+    except (msgspec.DecodeError, ValueError) as error:
+        raise BadAnswer(f"its pod cannot be read: {error}") from error
+
+
+def _scored(
+    pod: PodInfo, snapshot: Snapshot, framework: Framework, names: Sequence[str]
+) -> Iterator[tuple[str, float]]:
+    """What policies give the nodes that are known; nothing if one fails, which is told."""
+    nodes = snapshot.nodes
+    rows = np.array(sorted({nodes.row(name) for name in names} - {-1}), np.intp)
+    total = np.zeros(len(rows))
+    with suppress(PluginError):
+        for _, weight, _, normal in framework.scores(pod, snapshot, rows):
+            total += weight * normal
+        yield from zip(map(nodes.name, rows.tolist()), total.tolist(), strict=True)
+
+
+def _evictable(rules: PolicyPreemption, pod: PodInfo, snapshot: Snapshot) -> frozenset[str] | None:
+    """The UIDs of the pods that policies let go for this one; None: they do not say."""
+    said = rules.decides(pod, snapshot)
+    if said is None:
+        return None
+    rows = () if said.evictions is None else said.evictions.ordered
+    return frozenset(snapshot.pods.pod(int(row)).uid for row in rows)
+
+
+def _rejected(
+    pod: PodInfo, snapshot: Snapshot, framework: Framework, names: Sequence[str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Why nodes are not left: those that evicting pods could help on, and the others.
+
+    Raises:
+        PluginError: a policy failed.
+    """
+    nodes = snapshot.nodes
+    failed = {name: _NOT_SEEN for name in names if nodes.row(name) < 0}
+    never: dict[str, str] = {}
+    try:
+        passed = framework.candidates(framework.known(pod, snapshot), pod, snapshot)
+        if len(passed) == nodes.count:
+            return failed, never
+        rejections = framework.rejections(pod, snapshot)
+    except Unfit as unfit:
+        rejections = framework.ended(unfit, snapshot)
+    if rejections.ended is not None:
+        ended = rejections.ended
+        words = ended.pre_filter_message or ", ".join(ended.reasons) or "no node fits"
+        into = never if ended.unresolvable else failed
+        into.update((name, words) for name in names if name not in failed)
+        return failed, never
+    asked = set(names)
+    for one in rejections.each:
+        into = never if one.status.code is Code.UNSCHEDULABLE_AND_UNRESOLVABLE else failed
+        words = ", ".join(one.status.reasons)
+        for row in one.rows.tolist():
+            name = nodes.name(row)
+            if name in asked:
+                into[name] = words
+    return failed, never

@@ -1,0 +1,118 @@
+"""`berth export-affinity`: filters of policies as node affinity, for whoever knows no policies."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from engine.policy.affinity import Said, Terms, Unsaid
+
+_TOO_MANY: Final = "# Not said: written out, all of this is more terms than a pod should have."
+
+
+@click.command("export-affinity", help="Print filters as node affinity, for autoscalers.")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+def command(files: tuple[Path, ...]) -> None:
+    """YAML on stdout, one document for the pods of one condition; what is not in it on stderr.
+
+    Exit 1 if a policy has errors, or a filter cannot be said.
+    """
+    from dsl.diagnostics import render
+    from engine.cli.check import expanded, read
+    from engine.policy.affinity import Said, others, said
+    from engine.policy.support import new_compiler
+
+    texts = {str(path): read(path).decode("utf-8", "replace") for path in expanded(files)}
+    result = new_compiler().compile(texts)
+    errors = [one for one in result.diagnostics if one.is_error]
+    if errors:
+        click.echo(render(errors, color=sys.stderr.isatty()), nl=False, err=True)
+        sys.exit(1)
+    plans = [plan for plan in result.plans if plan.mode == "enforce"]
+    each = [said(rule) for plan in plans for rule in plan.filters]
+    text = as_yaml([one for one in each if isinstance(one, Said)])
+    click.echo(text, nl=False)
+    unsaid = [one for one in each if not isinstance(one, Said)]
+    for one in (*unsaid, *(one for plan in plans for one in others(plan))):
+        click.echo(_told(one), err=True)
+    if unsaid or _TOO_MANY in text:
+        sys.exit(1)
+
+
+def _told(one: Unsaid) -> str:
+    from engine.policy.affinity import text_of
+
+    part = text_of(one.rule, one.span)
+    where = f"{one.rule.source.name}:{one.rule.line}"
+    about = "" if one.span == one.rule.span else f"`{part}`: "
+    return f"{where}: not said: {about}{one.why}"
+
+
+def as_yaml(rules: Sequence[Said]) -> str:
+    """The documents, by the pods that they are for; a rule for all pods is in each of them."""
+    return "---\n".join(_documents(rules))
+
+
+def _documents(rules: Sequence[Said]) -> Iterator[str]:
+    guards = sorted(dict.fromkeys(one.guard for one in rules), key=lambda one: one is not None)
+    several = sum(guard is not None for guard in guards) > 1
+    for guard in guards:
+        group = [one for one in rules if one.guard in (None, guard)]
+        yield _document(guard, group, several=several and guard is not None)
+
+
+def _document(guard: str | None, group: Sequence[Said], *, several: bool) -> str:
+    import yaml
+
+    lines = [f"# {one.rule.source.name}:{one.rule.line}: {_first(one.rule.text)}" for one in group]
+    lines.append(f"# Put it on {'all pods' if guard is None else f'the pods with: {guard}'}")
+    if several:
+        lines.append("# A pod that several documents are for needs what each asks, in one term.")
+    whole = sorted({key for one in group for key in one.whole})
+    if whole:
+        lines.append(
+            f"# The same as the rule where the values are whole numbers: {', '.join(whole)}"
+        )
+    terms = _together(group)
+    if terms is None:
+        lines.append(_TOO_MANY)
+        return "\n".join([*lines, ""])
+    if not all(terms):
+        lines.append("# Nothing to put there: it leaves all nodes.")
+        return "\n".join([*lines, ""])
+    required = {"nodeSelectorTerms": [_term(term) for term in terms]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
+    text = yaml.safe_dump({"affinity": affinity}, sort_keys=False, default_flow_style=False)
+    return "\n".join([*lines, text])
+
+
+def _together(group: Iterable[Said]) -> Terms | None:
+    from engine.policy.affinity import EVERYWHERE, both
+
+    terms: Terms | None = EVERYWHERE
+    for one in group:
+        terms = None if terms is None else both(terms, one.terms)
+    return terms
+
+
+def _term(term: Iterable[Any]) -> dict[str, Any]:
+    from engine.policy.affinity import NAME_FIELD
+
+    found: dict[str, Any] = {}
+    for one in term:
+        where = "matchFields" if one.key == NAME_FIELD else "matchExpressions"
+        values = {"values": list(one.values)} if one.values else {}
+        said = {"key": one.key, "operator": one.operator, **values}
+        found.setdefault(where, []).append(said)
+    return found
+
+
+def _first(text: str) -> str:
+    line = text.strip().splitlines()[0]
+    return line if line == text.strip() else f"{line} ..."

@@ -1,0 +1,85 @@
+"""`berth check --journal`: what changed policies would have done with pods of a journal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from dsl.diagnostics import Diagnostic, Severity
+from dsl.plan import Plan
+from dsl.source import Span
+from engine.cli.replay import frameworks_of
+from engine.display import plain
+from engine.policy.support import new_compiler
+from engine.simulate.changes import Changes, Outcome, weighed
+
+_RULE: Final = re.compile(r"\((\S+):(\d+)\)$")
+"""File and line at the end of what a rule says; see `policy.acting`."""
+_SHOWN: Final = 20
+
+
+def asked(journal: Path, texts: Mapping[str, bytes]) -> Changes:
+    """What comes of the decisions of a journal by these policies.
+
+    Raises:
+        click.ClickException: the file is no journal, or the policies cannot be used with it.
+    """
+    compiler = new_compiler()
+    try:
+        return weighed(journal, frameworks_of(compiler), frameworks_of(compiler, texts))
+    except (ValueError, OSError) as wrong:
+        raise click.ClickException(str(wrong)) from wrong
+
+
+def told(changes: Changes, journal: Path, plans: Sequence[Plan]) -> Iterator[str]:
+    """The pods that would go elsewhere, how many there are of each kind, what is not known."""
+    moved = [*changes.nowhere, *changes.somewhere, *changes.elsewhere]
+    for one in moved[:_SHOWN]:
+        yield plain(f"{one.pod}: was {one.was or 'nowhere'}, now {one.now or 'nowhere'}")
+    if len(moved) > _SHOWN:
+        yield f"and {len(moved) - _SHOWN} more"
+    yield plain(
+        f"of the newest {len(changes.each)} decisions of {journal}: {len(changes.elsewhere)}"
+        f" elsewhere, {len(changes.nowhere)} nowhere now, {len(changes.somewhere)} no longer"
+    )
+    read = {one for plan in plans for one in plan.metrics if one.source != "annotation"}
+    unknown = sorted({one.name for one in read if one.id not in changes.metrics})
+    if unknown:
+        yield f"the journal has no values of {', '.join(unknown)}, which counts as missing here"
+
+
+def rules_to_blame(changes: Changes, journal: Path, plans: Sequence[Plan]) -> Iterator[Diagnostic]:
+    """P404 for each rule that has a part in leaving pods without a node that had one."""
+    sources = {plan.source.name: plan.source for plan in plans}
+    blamed: dict[tuple[str, int], list[Outcome]] = {}
+    for one in changes.nowhere:
+        for place in sorted(_places(one.why.reasons if one.why is not None else ())):
+            blamed.setdefault(place, []).append(one)
+    for (name, line), pods in sorted(blamed.items()):
+        source = sources.get(name)
+        if source is None:
+            continue
+        start = source.line_starts[line - 1]
+        first = pods[0]
+        yield Diagnostic(
+            "P404",
+            f"{len(pods)} of the newest {len(changes.each)} pods of {journal} that found a node"
+            " would find none under this rule",
+            source,
+            Span(start, start + len(source.line(line))),
+            severity=Severity.WARNING,
+            notes=(
+                f"such as {first.pod}, which went to {first.was}:"
+                f" {'' if first.why is None else first.why.message()}",
+            ),
+            helps=("say which pods it is for, or try it by `mode: shadow` first",),
+        )
+
+
+def _places(reasons: Iterable[str]) -> set[tuple[str, int]]:
+    found = (_RULE.search(reason) for reason in reasons)
+    return {(rule[1], int(rule[2])) for rule in found if rule is not None}

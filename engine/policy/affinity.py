@@ -1,0 +1,320 @@
+"""Filters as node affinity: a rule in, the terms that say the same, or what no affinity can say.
+
+Nothing here writes YAML or asks a cluster. A rule is about labels and the name of a node if all of
+its test is; then it is brought into the form of `nodeSelectorTerms`: any of several, all of each.
+
+Source: kubernetes component-helpers scheduling/corev1/nodeaffinity; apimachinery
+labels/selector.go.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dsl import ir
+from dsl.diagnostics import Diagnostic, Severity
+from dsl.plan import FilterRule, Plan, RuleBase
+from dsl.schema import WELL_KNOWN_LABELS
+from dsl.source import Span
+from dsl.types import Level
+
+MOST_TERMS: Final = 32
+MOST_REQUIREMENTS: Final = 64
+NAME_FIELD: Final = "metadata.name"
+_VALUE: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?", re.ASCII)
+_KEY: Final = re.compile(
+    r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?",
+    re.ASCII,
+)
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
+_TURNED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One of `matchExpressions`, or of `matchFields` where the key is `metadata.name`."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+Term = tuple[Requirement, ...]
+Terms = tuple[Term, ...]
+EVERYWHERE: Final[Terms] = ((),)
+NOWHERE: Final[Terms] = ()
+
+
+class CannotSay(Exception):  # noqa: N818 - an answer about a rule, and no fault
+    """A part of a rule that no node affinity can say, and why."""
+
+    def __init__(self, span: Span, why: str) -> None:
+        super().__init__(why)
+        self.span = span
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A rule as terms, for the pods of its guard (None: all); `whole` names labels of numbers."""
+
+    rule: FilterRule
+    guard: str | None
+    terms: Terms
+    whole: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Unsaid:
+    """A line that cannot be said as affinity, why, and which part of it."""
+
+    rule: RuleBase
+    span: Span
+    why: str
+
+
+def said(rule: FilterRule) -> Said | Unsaid:
+    """The rule as node affinity, if it is one."""
+    core = rule.core
+    if core.longer:
+        return Unsaid(rule, rule.span, "it looks into a list whose length is not known")
+    whole: set[str] = set()
+    try:
+        terms = _Saying(whole).terms(core.test, holds=True)
+    except CannotSay as why:
+        return Unsaid(rule, why.span, str(why))
+    if terms == NOWHERE:
+        return Unsaid(rule, core.test.span, "it leaves no node, which affinity has no word for")
+    guard = None if core.guard is None else text_of(rule, core.guard.span)
+    return Said(rule, guard, terms, tuple(sorted(whole)))
+
+
+def others(plan: Plan) -> Iterator[Unsaid]:
+    """The lines of a policy that are no filters, and what they would be to a pod."""
+    each: Sequence[tuple[str, Sequence[RuleBase], str]] = (
+        ("score", plan.scores, "a score forbids no node; an autoscaler need not know it"),
+        ("first", plan.tiers, "it forbids no node; an autoscaler need not know it"),
+        ("gate", plan.gates, "it is about when a pod may go, not where"),
+        ("prefilter", plan.prefilters, "it is about the pod, not about nodes"),
+        ("reserve", plan.reserves, "it is asked once a node is chosen"),
+        ("permit", plan.permits, "it is about when a pod may go, not where"),
+        ("gang", plan.gangs, "it is about several pods"),
+        ("quota", plan.quotas, "it is about several pods"),
+    )
+    for _, rules, why in each:
+        for rule in rules:
+            yield Unsaid(rule, rule.span, why)
+
+
+def unseen(plan: Plan) -> Iterator[Diagnostic]:
+    """A note for each filter that decides where pods go and that autoscalers know nothing of."""
+    for rule in plan.filters if plan.mode == "enforce" else ():
+        found = said(rule)
+        if isinstance(found, Said):
+            help_ = "say it in the pods, too: `berth export-affinity` prints what to write there"
+        else:
+            help_ = f"{found.why}; what that means is in docs/autoscalers.md"
+        yield Diagnostic(
+            "P405",
+            "cluster-autoscaler and Karpenter do not see this filter",
+            rule.source,
+            rule.span,
+            Severity.NOTE,
+            helps=(help_,),
+        )
+
+
+def text_of(rule: RuleBase, span: Span) -> str:
+    """The text of a part of a rule, on one line."""
+    return " ".join(rule.source.text[span.start : span.end].split())
+
+
+def both(one: Terms, other: Terms) -> Terms | None:
+    """The terms that hold where both do; None if they are more than a pod may have."""
+    made = dict.fromkeys(_joined(a, b) for a in one for b in other)
+    short = _without_supersets(made)
+    if len(short) > MOST_TERMS or any(len(term) > MOST_REQUIREMENTS for term in short):
+        return None
+    return short
+
+
+def _joined(one: Term, other: Term) -> Term:
+    return tuple(dict.fromkeys((*one, *other)))
+
+
+def _without_supersets(terms: dict[Term, None]) -> Terms:
+    """A term that asks for more than another adds nothing."""
+    sets = {term: frozenset(term) for term in terms}
+    return tuple(
+        term for term in terms if not any(sets[two] < sets[term] for two in terms if two != term)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Saying:
+    """A test on the way to terms; `whole` gathers labels that are compared as numbers."""
+
+    whole: set[str]
+
+    def terms(self, node: ir.Expr, *, holds: bool) -> Terms:
+        """Where the test holds, or where it does not.
+
+        Raises:
+            CannotSay: no affinity says that.
+        """
+        match node:
+            case ir.Const() if isinstance(node.value, bool):
+                return EVERYWHERE if node.value is holds else NOWHERE
+            case ir.Named():
+                return self.terms(node.body, holds=holds)
+            case ir.Not():
+                return self.terms(node.operand, holds=not holds)
+            case ir.Logical():
+                return self._logical(node, holds=holds)
+            case ir.Missing():
+                absent = Requirement(_label(node.operand), "DoesNotExist")
+                present = Requirement(absent.key, "Exists")
+                if absent.key == NAME_FIELD:
+                    return NOWHERE if holds else EVERYWHERE
+                return _one(absent if holds else present)
+            case ir.Compare():
+                return self._compare(node, holds=holds)
+            case ir.Member(items=ir.Const(value=tuple() as items)):
+                return _in(node, _label(node.item), items, holds=holds)
+            case ir.Between(item=ir.Func(name="number", args=(read,))):
+                low, high = math.ceil(node.low) - 1, math.floor(node.high) + 1
+                return self._range(node, _label(read), low, high, holds=holds)
+            case _:
+                raise CannotSay(node.span, _why(node))
+
+    def _logical(self, node: ir.Logical, *, holds: bool) -> Terms:
+        each = [self.terms(one, holds=holds) for one in node.operands]
+        if (node.operator == "and") is not holds:
+            made = _without_supersets(dict.fromkeys(term for terms in each for term in terms))
+            if len(made) > MOST_TERMS:
+                raise CannotSay(node.span, f"that is more than {MOST_TERMS} alternatives")
+            return made
+        found: Terms = EVERYWHERE
+        for terms in each:
+            joined = both(found, terms)
+            if joined is None:
+                raise CannotSay(node.span, f"written out that is more than {MOST_TERMS} terms")
+            found = joined
+        return found
+
+    def _compare(self, node: ir.Compare, *, holds: bool) -> Terms:
+        operator, left, right = node.operator, node.left, node.right
+        if isinstance(left, ir.Const):
+            operator, left, right = _TURNED[operator], right, left
+        if isinstance(right, ir.Const) and isinstance(right.value, str):
+            return _in(node, _label(left), (right.value,), holds=holds)
+        number = isinstance(right, ir.Const) and isinstance(right.value, float)
+        if number and isinstance(left, ir.Func) and left.name == "number":
+            assert isinstance(right, ir.Const)
+            assert isinstance(right.value, float)
+            low, high = _bounds(operator, right.value)
+            return self._range(node, _label(left.args[0]), low, high, holds=holds)
+        raise CannotSay(node.span, _why(node))
+
+    def _range(
+        self, node: ir.Expr, key: str, low: int | None, high: int | None, *, holds: bool
+    ) -> Terms:
+        """The whole numbers between two, ends excluded; a label that is no number is outside."""
+        if any(one is not None and not _LEAST <= one <= _MOST for one in (low, high)):
+            raise CannotSay(node.span, "the number is too large for a label's")
+        if key == NAME_FIELD:
+            raise CannotSay(node.span, "a name is no number to affinity")
+        self.whole.add(key)
+        absent, present = Requirement(key, "DoesNotExist"), Requirement(key, "Exists")
+        # A label's number has no sign: above -1 are all, below 0 is none.
+        above = present if low is None or low < 0 else Requirement(key, "Gt", (str(low),))
+        if holds and high is not None and high <= 0:
+            return NOWHERE
+        if holds:
+            below = () if high is None else (Requirement(key, "Lt", (str(high),)),)
+            return ((above, *below) if above is not present or not below else below,)
+        outside: list[Term] = [(absent,)]
+        if low is not None and low >= 0:
+            outside.append((Requirement(key, "Lt", (str(low + 1),)),))
+        if high is not None:
+            up = present if high <= 0 else Requirement(key, "Gt", (str(high - 1),))
+            outside.append((up,))
+        return EVERYWHERE if (present,) in outside else tuple(outside)
+
+
+def _bounds(operator: str, value: float) -> tuple[int | None, int | None]:
+    """The whole numbers that compare so with a number, as those between two, ends excluded."""
+    match operator:
+        case ">":
+            return math.floor(value), None
+        case ">=":
+            return math.ceil(value) - 1, None
+        case "<":
+            return None, math.ceil(value)
+        case "<=":
+            return None, math.floor(value) + 1
+        case _:
+            return math.ceil(value) - 1, math.floor(value) + 1
+
+
+def _one(requirement: Requirement) -> Terms:
+    return ((requirement,),)
+
+
+def _in(node: ir.Expr, key: str, items: Sequence[object], *, holds: bool) -> Terms:
+    values = tuple(dict.fromkeys(one for one in items if isinstance(one, str)))
+    if key == NAME_FIELD:
+        # A field takes one value.
+        if holds:
+            return tuple((Requirement(key, "In", (value,)),) for value in values)
+        return (tuple(Requirement(key, "NotIn", (value,)) for value in values),)
+    # What no label can be is never equal, and affinity refuses to be asked.
+    values = tuple(value for value in values if _VALUE.fullmatch(value))
+    if not values:
+        return NOWHERE if holds else EVERYWHERE
+    if not _KEY.fullmatch(key):
+        raise CannotSay(node.span, f"{key!r} is no key that a label can have")
+    return _one(Requirement(key, "In" if holds else "NotIn", values))
+
+
+def _label(node: ir.Expr) -> str:
+    """The key of the label that is read; that of the field of names.
+
+    Raises:
+        CannotSay: it is something else.
+    """
+    match node:
+        case ir.Named():
+            return _label(node.body)
+        case ir.Read(field="node.label", key=str() as key):
+            if not _KEY.fullmatch(key):
+                raise CannotSay(node.span, f"{key!r} is no key that a label can have")
+            return key
+        case ir.Read(field="node.name"):
+            return NAME_FIELD
+        case ir.Read() if node.field in WELL_KNOWN_LABELS:
+            return WELL_KNOWN_LABELS[node.field]
+    raise CannotSay(node.span, _why(node))
+
+
+def _why(node: ir.Expr) -> str:
+    """Why affinity cannot say a part of a test."""
+    inside = ir.walk(node)
+    if node.level in (Level.POD, Level.CYCLE):
+        return "it reads the pod or the time on the node's side; put it left of the arrow"
+    if any(one.level is Level.POD and not ir.children(one) for one in inside):
+        return "it compares with a value of the pod, and affinity knows constants only"
+    if any(isinstance(one, ir.Metric | ir.Pair) for one in inside):
+        return "it reads a metric, which affinity does not know"
+    if any(isinstance(one, ir.PodAggregate | ir.NodeAggregate) for one in inside):
+        return "it looks at other pods or nodes; pod affinity or topology spread may say it"
+    for one in inside:
+        field = one.field if isinstance(one, ir.Read | ir.KeyedRead) else "node.label"
+        if field not in ("node.label", "node.name", *WELL_KNOWN_LABELS):
+            return f"it reads {field}, and affinity reads labels and names only"
+    if any(isinstance(one, ir.TextTest) for one in inside):
+        return "affinity compares whole values; list them: `in [a, b]`"
+    return "affinity has no word for it: it knows in, not in, exists, greater and less"

@@ -1,0 +1,208 @@
+"""A certificate that replicas share: a Secret holds the pair and whom clients are to trust.
+
+::
+
+    the Secret has no pair, or one that ends soon ──▶ a new one is made and written; who else does
+                                                      so at the same time loses, and takes that one
+    a pair that is new to us ──▶ clients are told to trust it ──▶ at the next look it is served
+
+Those of before are trusted until they end, for another replica may serve them yet. The Secret is
+there already: who may change it by its name may not make one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import ssl
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from engine import wire
+from engine.clock import Clock
+from engine.kube.errors import Conflict, KubeError, Unreadable
+from engine.kube.session import MERGE_PATCH, KubeClient, segment
+from engine.serving.certificates import LOOK_SECONDS, RENEW_BEFORE, Maker, load_pair
+
+_LOG = logging.getLogger(__name__)
+
+_AGAIN_SECONDS: Final = 2.0
+_END: Final = b"-----END CERTIFICATE-----\n"
+_MOST_BEFORE: Final = 3
+"""Certificates of before that are trusted."""
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _Secret(msgspec.Struct):
+    metadata: _Meta
+    data: dict[str, str] | None = None
+
+
+_secret = msgspec.json.Decoder(_Secret)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A certificate, its key, for whom it is, and which certificates are to be trusted; PEM."""
+
+    certificate: bytes
+    key: bytes
+    host: str
+    trusted: bytes
+
+
+class SharedPair:
+    """A `Holder`; until the Secret was read it serves a certificate that nobody trusts."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        secret: tuple[str, str],
+        maker: Maker,
+        trust: Callable[[bytes], Awaitable[None]],
+        clock: Clock,
+        *,
+        host: str,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        """Serves.
+
+        Args:
+            client: where the Secret is.
+            secret: its namespace and name.
+            maker: makes pairs.
+            trust: has clients trust certificates (PEM).
+            clock: when a certificate ends.
+            host: the name that clients know us by.
+            sleep: between two looks.
+        """
+        self._client = client
+        namespace, self._name = secret
+        self._path = f"/api/v1/namespaces/{segment(namespace)}/secrets/{segment(self._name)}"
+        self._maker = maker
+        self._trust = trust
+        self._clock = clock
+        self._host = host
+        self._sleep = sleep
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        certificate, key, _ = maker.make(host, self._now())
+        load_pair(self.context, certificate, key)
+        self._serving = self._next = b""
+
+    async def run(self) -> None:
+        """See `Holder`."""
+        await repeated("the certificate", self.look, self._sleep)
+
+    async def look(self) -> None:
+        """Looks at the Secret, has its certificates trusted, and serves what has been for a while.
+
+        Raises:
+            KubeError: the server could not be asked, or refuses.
+        """
+        pair = await self._pair()
+        await self._trust(pair.trusted)
+        if pair.certificate == self._serving:
+            return
+        if self._serving and self._serving in pair.trusted and self._next != pair.certificate:
+            self._next = pair.certificate
+            return
+        load_pair(self.context, pair.certificate, pair.key)
+        self._serving = pair.certificate
+        _LOG.info('Serves the certificate of a Secret secret="%s"', self._name)
+
+    async def _pair(self) -> Pair:
+        answer = (await self._client.request("GET", self._path)).checked()
+        try:
+            secret = wire.decode(_secret.decode, answer.body)
+        except msgspec.DecodeError as wrong:
+            raise Unreadable(f"Secret {self._name}: {wrong}") from wrong
+        pair = _pair_of(secret.data or {})
+        return pair if self._is_good(pair) else await self._made(pair, secret.metadata)
+
+    def _is_good(self, pair: Pair) -> bool:
+        try:
+            until = self._maker.good_until(pair.certificate)
+            load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), pair.certificate, pair.key)
+        except (ValueError, OSError):
+            return False
+        ends = until - self._now() < RENEW_BEFORE
+        return not ends and pair.host == self._host and pair.certificate in pair.trusted
+
+    async def _made(self, old: Pair, meta: _Meta) -> Pair:
+        certificate, key, until = self._maker.make(self._host, self._now())
+        before = [one for one in _each(self._serving + old.trusted) if self._is_current(one)]
+        trusted = b"".join(dict.fromkeys((certificate, *before[:_MOST_BEFORE])))
+        new = Pair(certificate, key, self._host, trusted)
+        body = {"metadata": {"resourceVersion": meta.resource_version}, "data": _data_of(new)}
+        answer = await self._client.request(
+            "PATCH", self._path, body=msgspec.json.encode(body), content_type=MERGE_PATCH
+        )
+        try:
+            answer.checked()
+        except Conflict:
+            return await self._pair()
+        _LOG.info('Made a certificate for="%s" until="%s"', self._host, until.date())
+        return new
+
+    def _is_current(self, certificate: bytes) -> bool:
+        try:
+            return self._maker.good_until(certificate) > self._now()
+        except ValueError:
+            return False
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.time(), UTC)
+
+
+async def repeated(what: str, do: Callable[[], Coroutine[Any, Any, None]], sleep: Sleep) -> None:
+    """Does it every so often until cancelled, sooner after it failed; tells why once."""
+    told = ""
+    while True:
+        try:
+            await do()
+        except (KubeError, OSError) as failed:
+            why = "; ".join((str(failed), *getattr(failed, "__notes__", ())))
+            if why != told:
+                _LOG.warning("%s is not in order: %s", what, why)
+            told = why
+            await sleep(_AGAIN_SECONDS)
+        else:
+            told = ""
+            await sleep(LOOK_SECONDS)
+
+
+def _pair_of(data: dict[str, str]) -> Pair:
+    def part(name: str) -> bytes:
+        try:
+            return base64.b64decode(data.get(name, ""))
+        except ValueError:
+            return b""
+
+    host = part("host").decode("utf-8", "replace")
+    return Pair(part("tls.crt"), part("tls.key"), host, part("ca.crt"))
+
+
+def _data_of(pair: Pair) -> dict[str, str]:
+    parts = {
+        "tls.crt": pair.certificate,
+        "tls.key": pair.key,
+        "ca.crt": pair.trusted,
+        "host": pair.host.encode(),
+    }
+    return {name: base64.b64encode(part).decode() for name, part in parts.items()}
+
+
+def _each(bundle: bytes) -> Iterator[bytes]:
+    for one in bundle.split(_END)[:-1]:
+        yield one + _END

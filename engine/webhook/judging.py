@@ -1,0 +1,174 @@
+"""What would become of a ConfigMap: the reloader is tried, and what it says becomes an answer.
+
+The trial is the scheduler's own reloader on a copy of what it knows, so that what is let in here
+is taken there. What cannot be judged is let in: the scheduler keeps the old rules if it is no good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from typing import Final
+
+from dsl.diagnostics import Diagnostic, Severity, render, sort_key
+from engine.clock import Clock
+from engine.display import plain
+from engine.inforce import InForce
+from engine.objects import ConfigMap
+from engine.policy.bundle import Refusal, in_a_line
+from engine.policy.reloader import Kept, Reloader
+from engine.policy.sources import Source, files_of, passed_over
+from engine.serving.server import BadCallError
+from engine.webhook.reviews import Answer, NoReviewError, Question, read, written
+
+_LOG = logging.getLogger(__name__)
+
+_SLICE_SECONDS: Final = 0.005
+_LONGEST_SECONDS: Final = 3.0
+"""Less than the API server waits."""
+_MOST_WAITING: Final = 8
+_MOST_TEXT: Final = 8_192
+"""Characters of what is wrong with policies; a terminal shows no more at once."""
+ASK: Final = "`berth status` tells when it is in force"
+
+Remembered = Callable[[], Awaitable[Mapping[str, Kept]]]
+
+
+class Judge:
+    """Answers reviews, one after the other."""
+
+    def __init__(
+        self,
+        in_force: InForce,
+        clock: Clock,
+        *,
+        remembered: Remembered,
+        not_ready: Callable[[], str],
+    ) -> None:
+        """Takes what it asks.
+
+        Args:
+            in_force: the sources, and the reloader that is tried.
+            clock: how long it takes.
+            remembered: what the scheduler keeps of its sources.
+            not_ready: why nothing can be judged yet; empty if it can be.
+        """
+        self._in_force = in_force
+        self._clock = clock
+        self._remembered = remembered
+        self._not_ready = not_ready
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+
+    async def answered(self, body: bytes) -> bytes:
+        """A review, answered; see `serving.server.Call`.
+
+        Raises:
+            BadCallError: it is none.
+        """
+        try:
+            question = read(body)
+        except NoReviewError as wrong:
+            raise BadCallError(str(wrong)) from wrong
+        answer = await self.judge(question)
+        one = question.new or question.old or ConfigMap()
+        _LOG.info(
+            'Judged configMap="%s/%s" operation="%s" dryRun="%s" allowed="%s" warnings=%d',
+            one.metadata.namespace,
+            one.metadata.name,
+            question.operation,
+            str(question.dry_run).lower(),
+            str(not answer.refusal).lower(),
+            len(answer.warnings),
+        )
+        return written(question.uid, answer)
+
+    async def judge(self, question: Question) -> Answer:
+        """What is said to a change of a ConfigMap."""
+        old, new = question.old, question.new
+        was = None if old is None else self._in_force.source_of(old.metadata)
+        source = None if new is None else self._in_force.source_of(new.metadata)
+        if new is None or source is None:
+            return Answer(warnings=() if was is None else (self._left(was),))
+        why = self._not_ready() or ("too many ask" if self._waiting >= _MOST_WAITING else "")
+        if why:
+            return _not_judged(why)
+        if was is not None and old is not None and _policies(old) == _policies(new):
+            # Labels may change whatever the texts are.
+            refusal = self._in_force.reloader_of(source).refusal_of(source)
+            return Answer(warnings=() if refusal is None else (refusal.summary,))
+        self._waiting += 1
+        try:
+            async with self._turn:
+                return await self._tried(source, new)
+        finally:
+            self._waiting -= 1
+
+    def _left(self, source: Source) -> str:
+        if self._in_force.is_named(source):
+            return f"{source.title} is a source of policies: its rules stay in force without it"
+        unless = "" if source.tenant else ", unless it was the last"
+        return f"{source.title} is selected no more: its rules go{unless}"
+
+    async def _tried(self, source: Source, config_map: ConfigMap) -> Answer:
+        remembered = await self._remembered()
+        trial = self._in_force.reloader_of(source).trial(remembered)
+        steps = trial.tried(source, files_of(config_map), passed_over(config_map))
+        done, refusal = await self._carried_out(steps)
+        if not done:
+            return _not_judged(f"it takes longer than {_LONGEST_SECONDS:g} s")
+        if refusal is not None:
+            return Answer(refusal=_text(refusal, source))
+        return Answer(warnings=tuple(_warnings(trial, source)))
+
+    async def _carried_out(
+        self, steps: Generator[None, None, Refusal | None]
+    ) -> tuple[bool, Refusal | None]:
+        """Lets others run in between; False first: it took too long."""
+        now = self._clock.monotonic()
+        until, pause = now + _LONGEST_SECONDS, now + _SLICE_SECONDS
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return True, end.value
+            now = self._clock.monotonic()
+            if now >= until:
+                return False, None
+            if now >= pause:
+                await asyncio.sleep(0)
+                pause = self._clock.monotonic() + _SLICE_SECONDS
+
+
+def _policies(config_map: ConfigMap) -> object:
+    files = files_of(config_map)
+    return files, passed_over(config_map) if not files else ()
+
+
+def _not_judged(why: str) -> Answer:
+    return Answer(warnings=(f"the policies were not judged: {why}; {ASK}",))
+
+
+def _text(refusal: Refusal, source: Source) -> str:
+    """As `berth check` prints it; never cut within a finding."""
+    errors = sorted((one for one in refusal.diagnostics if one.is_error), key=sort_key)
+    if not errors:
+        return plain(refusal.text, _MOST_TEXT, keep="\n")
+    text, shown = f"{source.title} was refused, and nothing changed:\n", 0
+    for one in errors:
+        found = f"\n{render((one,))}"
+        if shown and len(text) + len(found) > _MOST_TEXT:
+            break
+        text += found
+        shown += 1
+    if shown < len(errors):
+        text += f"\nand {len(errors) - shown} more\n"
+    return plain(text, len(text), keep="\n")
+
+
+def _warnings(trial: Reloader, source: Source) -> Iterable[str]:
+    found: tuple[Diagnostic, ...] = () if trial.bundle is None else trial.bundle.warnings
+    for one in sorted(found, key=sort_key):
+        if one.severity is Severity.WARNING and one.source.name.startswith(source.folder):
+            yield in_a_line(one)

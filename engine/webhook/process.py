@@ -1,0 +1,247 @@
+"""The composition of `berth webhook`: settings in, a process that answers reviews out.
+
+It reads the sources as a scheduler does and puts nothing in force; what it writes is the Secret of
+its certificate and the configuration that has the API server ask.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from engine import wire
+from engine.clock import Clock
+from engine.config import Settings
+from engine.inforce import Ears, InForce
+from engine.joining import connect
+from engine.kube.errors import KubeError
+from engine.kube.keeper import Keeper
+from engine.kube.reach import keep_asking
+from engine.kube.reflector import Reflector
+from engine.kube.session import KubeClient, Session
+from engine.kube.wiring import Wiring
+from engine.plugins.profiles import make_profiles
+from engine.policy import keeping
+from engine.policy.guard import Load
+from engine.policy.reloader import Kept
+from engine.serving.certificates import Certificates, Holder
+from engine.serving.health import PING, Check
+from engine.serving.server import Call, Server, ServerOptions, Site
+from engine.serving.shared import SharedPair, repeated
+from engine.tasks import tasks
+from engine.telemetry import Telemetry
+from engine.webhook.judging import Judge
+from engine.webhook.registration import PATH, Place, Registration
+from engine.webhook.reviews import MOST_BYTES
+
+_LOG = logging.getLogger(__name__)
+
+_SLICE_SECONDS: Final = 0.01
+_ASK_SECONDS: Final = 1.5
+"""With what judging may take still less than the API server waits."""
+PORT: Final = 9443
+OPEN: Final = ("/healthz", "/readyz", "/livez", PATH)
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookOptions:
+    """What `berth webhook` was told.
+
+    Without a certificate in `serving.files` the Secret of `place` has it. `trusted` is a file with
+    whom the API server is to trust; without it somebody else writes that beside certificate files.
+    """
+
+    settings: Settings
+    kubeconfig: str | None
+    place: Place
+    serving: ServerOptions = field(default_factory=lambda: ServerOptions(port=PORT))
+    trusted: Path | None = None
+
+
+class _Cluster(msgspec.Struct, frozen=True):
+    nodes: int = 0
+    pods: int = 0
+
+
+class _Status(msgspec.Struct, frozen=True):
+    cluster: _Cluster = _Cluster()
+
+
+_status = msgspec.json.Decoder(_Status)
+
+
+class Webhook:
+    """One process that answers reviews."""
+
+    def __init__(self, options: WebhookOptions, clock: Clock) -> None:
+        """Makes the sources.
+
+        Raises:
+            ConfigError: a profile cannot be used.
+        """
+        self._options = options
+        self._clock = clock
+        self._cluster = _Cluster()
+        self._work = asyncio.Event()
+        self._told = ""
+        self.in_force = InForce(
+            options.settings,
+            Ears(lambda _, __: None, lambda _, __: (), self._work.set),
+            make_profiles(options.settings),
+            clock=clock,
+            telemetry=Telemetry(),
+            there=lambda: (self._cluster.nodes, self._cluster.pods),
+            load=lambda: Load(0, 0),
+        )
+        self.in_force.connect(None, None, lambda: False)
+        self._reflectors: Sequence[Reflector[Any]] = ()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Answers until `stop` is set.
+
+        Raises:
+            CertificateError, ListenError: it cannot be served.
+        """
+        options = self._options
+        session = await connect(
+            options.kubeconfig or options.settings.kubeconfig, self._clock, stop
+        )
+        if session is None:
+            return
+        try:
+            await self._run(session, stop)
+        finally:
+            await session.close()
+
+    async def _run(self, session: Session, stop: asyncio.Event) -> None:
+        options = self._options
+        wiring = Wiring(self._clock, session.telemetry, Random())
+        registration = Registration(session, options.place, options.settings.berth.policies)
+        self._reflectors = [
+            Reflector(session, resource, handler, wiring)
+            for resource, handler in self.in_force.watched
+        ]
+        judge = Judge(
+            self.in_force,
+            self._clock,
+            remembered=self._remembering(session, wiring),
+            not_ready=self._not_synced,
+        )
+        ready = (
+            PING,
+            Check("sources", self._not_synced),
+            Check("registration", lambda: registration.missing),
+        )
+        site = Site(
+            {"livez": (PING,), "healthz": (PING,), "readyz": ready},
+            calls={PATH: Call(judge.answered, MOST_BYTES)},
+        )
+        holder, beside = self._certificates(session, registration, wiring)
+        server = Server(
+            replace(options.serving, always_allowed=OPEN),
+            site,
+            self._clock,
+            host=options.place.host,
+            certificates=holder,
+        )
+        await server.start()
+        try:
+            async with tasks() as group:
+                work = [keep_asking(session, wiring), self._keep_up(), *beside]
+                work += [each.run() for each in self._reflectors]
+                running = [group.create_task(each) for each in work]
+                running.append(server.start_tasks(group.create_task))
+                await stop.wait()
+                for task in running:
+                    task.cancel()
+        finally:
+            await server.close()
+
+    def _certificates(
+        self, client: KubeClient, registration: Registration, wiring: Wiring
+    ) -> tuple[Holder, list[Any]]:
+        """Who holds the certificate, and what else is to run."""
+        files, place = self._options.serving.files, self._options.place
+        if files.maker is not None:
+            name = place.namespace, place.name
+            shared = SharedPair(
+                client,
+                name,
+                files.maker,
+                registration.apply,
+                self._clock,
+                host=place.host,
+                sleep=wiring.sleep,
+            )
+            return shared, []
+
+        async def apply() -> None:
+            trusted = self._options.trusted
+            await registration.apply(None if trusted is None else trusted.read_bytes())
+
+        holder = Certificates(files, self._clock, host=place.host, sleep=wiring.sleep)
+        return holder, [repeated("the registration", apply, wiring.sleep)]
+
+    def _not_synced(self) -> str:
+        missing = [one.health().resource for one in self._reflectors if not one.synced.is_set()]
+        return f"not listed yet: {', '.join(missing)}" if missing else ""
+
+    async def _keep_up(self) -> None:
+        """Compiles what the sources have, as it comes."""
+        background = self.in_force.background
+        while True:
+            self._work.clear()
+            until = self._clock.monotonic() + _SLICE_SECONDS
+            busy = False
+            for one in background:
+                busy |= one.step(until)
+            if busy:
+                await asyncio.sleep(0)
+                continue
+            due = [at for one in background if (at := one.due) is not None]
+            rest = max(0.0, min(due) - self._clock.monotonic()) if due else None
+            try:
+                await asyncio.wait_for(self._work.wait(), rest)
+            except TimeoutError:
+                continue
+
+    # ---- what the scheduler knows ------------------------------------------------------------
+
+    def _remembering(
+        self, client: KubeClient, wiring: Wiring
+    ) -> Callable[[], Awaitable[Mapping[str, Kept]]]:
+        """Asks for what the leader keeps: texts that it took back, and the size of the cluster."""
+        state = self._options.settings.berth.policies.state
+        if state is None:
+            return _nothing
+        namespace, _, name = state.partition("/")
+        keeper = Keeper(client, wiring, namespace=namespace, name=name)
+
+        async def remembered() -> Mapping[str, Kept]:
+            try:
+                async with asyncio.timeout(_ASK_SECONDS):
+                    status, data = await keeper.told(), await keeper.load()
+                if status is not None:
+                    self._cluster = wire.decode(_status.decode, status).cluster
+                return {} if data is None else keeping.unpack(data)
+            except (
+                KubeError, TimeoutError, msgspec.DecodeError, keeping.UnreadableError
+            ) as failed:  # fmt: skip
+                why = str(failed) or "the API server takes too long"
+                if why != self._told:
+                    self._told = why
+                    _LOG.warning("What the scheduler keeps cannot be read: %s", why)
+                return {}
+
+        return remembered
+
+
+async def _nothing() -> Mapping[str, Kept]:
+    return {}

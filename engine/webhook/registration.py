@@ -1,0 +1,212 @@
+"""Which ConfigMaps the API server asks about, and where: the sources and nothing else.
+
+The object is there already, without webhooks: who may change it by its name may not make one.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from engine.framework.selectors import Selector, SelectorError
+from engine.framework.selectortext import read_selector
+from engine.kube.errors import StatusError
+from engine.kube.session import KubeClient, segment
+from engine.policysections import PoliciesSection
+
+_LOG = logging.getLogger(__name__)
+
+PATH: Final = "/policies"
+_API: Final = "admissionregistration.k8s.io/v1"
+_KIND: Final = "ValidatingWebhookConfiguration"
+_COLLECTION: Final = f"/apis/{_API}/validatingwebhookconfigurations"
+_APPLY: Final = "application/apply-patch+yaml"
+_MANAGER: Final = "berth-webhook"
+_DOMAIN: Final = "policies.berth.dev"
+_NAMESPACE: Final = "kubernetes.io/metadata.name"
+_TIMEOUT_SECONDS: Final = 5
+_FORBIDDEN: Final = 403
+_PIECE: Final = re.compile(r"\[[^\]]+\]|.")
+_WILD: Final = {"*": ".*", "?": "."}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the webhook is, and what its objects are called.
+
+    Its Service, and its Secret unless there are files, are called `name` in `namespace`, and so is
+    the configuration. With a `url` the API server goes there, and not to the Service.
+    """
+
+    namespace: str
+    name: str
+    url: str = ""
+
+    @property
+    def host(self) -> str:
+        """The name that the certificate is for."""
+        return f"{self.name}.{self.namespace}.svc"
+
+    @property
+    def client(self) -> dict[str, Any]:
+        """`clientConfig`, but for whom it trusts."""
+        if self.url:
+            return {"url": f"{self.url.rstrip('/')}{PATH}"}
+        service = {"namespace": self.namespace, "name": self.name, "path": PATH, "port": 443}
+        return {"service": service}
+
+
+def webhooks(policies: PoliciesSection, client: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The webhooks for the sources of a configuration; folders have none.
+
+    Raises:
+        SelectorError: what selects sources is nothing that a webhook can have.
+    """
+    return [
+        {
+            "name": name,
+            "rules": [
+                {
+                    "apiGroups": [""],
+                    "apiVersions": ["v1"],
+                    "resources": ["configmaps"],
+                    "operations": ["CREATE", "UPDATE", "DELETE"],
+                    "scope": "Namespaced",
+                }
+            ],
+            **which,
+            "clientConfig": client,
+            "admissionReviewVersions": ["v1"],
+            "failurePolicy": "Ignore",
+            "matchPolicy": "Equivalent",
+            "sideEffects": "None",
+            "timeoutSeconds": _TIMEOUT_SECONDS,
+        }
+        for name, which in _which(policies)
+    ]
+
+
+def _which(policies: PoliciesSection) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Names of webhooks, and what each is asked about."""
+    named = sorted(one.config_map for one in policies.all_sources if one.config_map is not None)
+    among = f"(request.namespace + '/' + request.name) in {_texts(named)}"
+    if named:
+        namespaces = sorted({one.partition("/")[0] for one in named})
+        yield (
+            _DOMAIN,
+            {
+                "namespaceSelector": _in_namespaces(namespaces),
+                "matchConditions": [{"name": "named", "expression": among}],
+            },
+        )
+    selected = [one for one in policies.all_sources if one.selector is not None]
+    for number, one in enumerate(selected):
+        which: dict[str, Any] = {
+            "namespaceSelector": _in_namespaces([one.namespace or ""]),
+            "objectSelector": _as_object(read_selector(one.selector or "")),
+        }
+        if named:
+            which["matchConditions"] = [{"name": "not-named", "expression": f"!({among})"}]
+        yield f"selected-{number}.{_DOMAIN}", which
+    if policies.tenants is not None:
+        spaces = "|".join(map(_as_expression, policies.tenants.namespaces))
+        conditions = {
+            "name": f"request.name == {_text(policies.tenants.config_map)}",
+            "namespace": f"request.namespace.matches(r'^({spaces})$')",
+            "not-named": f"!({among})",
+        }
+        of_tenants = [{"name": n, "expression": text} for n, text in conditions.items()]
+        yield f"tenants.{_DOMAIN}", {"matchConditions": of_tenants}
+
+
+def _texts(names: list[str]) -> str:
+    """A list of CEL."""
+    return f"[{', '.join(map(_text, names))}]"
+
+
+def _text(name: str) -> str:
+    """A text of CEL: the configuration lets in names of objects only, which need no escapes."""
+    return f"'{name}'"
+
+
+def _as_expression(pattern: str) -> str:
+    """The regular expression of a pattern of namespaces, as fnmatch has it."""
+    return "".join(
+        one.replace("[!", "[^") if one.startswith("[") and len(one) > 1 else _one(one)
+        for one in _PIECE.findall(pattern)
+    )
+
+
+def _one(sign: str) -> str:
+    return _WILD.get(sign) or re.escape(sign)
+
+
+def _in_namespaces(names: list[str]) -> dict[str, Any]:
+    one = {"key": _NAMESPACE, "operator": "In", "values": names}
+    return {"matchExpressions": [one]}
+
+
+def _as_object(selector: Selector) -> dict[str, Any]:
+    found = []
+    for one in selector.requirements or ():
+        if one.operator in ("Gt", "Lt"):
+            raise SelectorError(f"{one.key}: a webhook selects by =, !=, in, notin and existence")
+        values = {"values": list(one.values)} if one.values else {}
+        found.append({"key": one.key, "operator": one.operator, **values})
+    return {"matchExpressions": found}
+
+
+class Registration:
+    """Keeps the configuration as it is to be, as long as somebody calls `apply`."""
+
+    def __init__(self, client: KubeClient, place: Place, policies: PoliciesSection) -> None:
+        self._client = client
+        self._place = place
+        self._policies = policies
+        self._applied: bytes | None = None
+
+    @property
+    def missing(self) -> str:
+        """Why nobody asks; empty once the API server has been told to."""
+        return "" if self._applied is not None else f"{_KIND} {self._place.name} is not written yet"
+
+    async def apply(self, trusted: bytes | None) -> None:
+        """Has the API server ask here, and trust these certificates.
+
+        None leaves whom it trusts to somebody else.
+
+        Raises:
+            KubeError: it could not be told.
+        """
+        client = self._place.client
+        if trusted is not None:
+            client["caBundle"] = base64.b64encode(trusted).decode()
+        body = {
+            "apiVersion": _API,
+            "kind": _KIND,
+            "metadata": {"name": self._place.name},
+            "webhooks": webhooks(self._policies, client),
+        }
+        encoded = msgspec.json.encode(body)
+        answer = await self._client.request(
+            "PATCH",
+            f"{_COLLECTION}/{segment(self._place.name)}",
+            params={"fieldManager": _MANAGER, "force": "true"},
+            body=encoded,
+            content_type=_APPLY,
+        )
+        try:
+            answer.checked()
+        except StatusError as refused:
+            if refused.code == _FORBIDDEN:
+                refused.add_note(f"{_KIND} {self._place.name} comes with the manifests")
+            raise
+        if self._applied != encoded:
+            _LOG.info('The API server asks about policies configuration="%s"', self._place.name)
+        self._applied = encoded

@@ -1,0 +1,117 @@
+"""AdmissionReview v1: bytes to a question, an answer to bytes. No I/O, knows no policy.
+
+Source: k8s.io/api admission/v1/types.go; k8s.io/apiserver pkg/admission/plugin/webhook/request.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from engine import wire
+from engine.display import CUT, one_line
+from engine.objects import ConfigMap
+
+API: Final = "admission.k8s.io/v1"
+MOST_BYTES: Final = 16 * 1024 * 1024
+"""A ConfigMap of 1 MiB twice, the new and the old, where every character is an escape."""
+_REFUSED: Final = 400
+_MOST_WARNINGS: Final = 12
+_LONGEST_WARNING: Final = 250
+"""The API server cuts warnings after 256 characters, and shows 4,096 of them in all."""
+_CONFIG_MAP: Final = "ConfigMap"
+
+
+class NoReviewError(ValueError):
+    """A body is no review that can be answered; the message says why."""
+
+
+class _Kind(msgspec.Struct, frozen=True):
+    group: str = ""
+    kind: str = ""
+
+
+class _Request(msgspec.Struct, rename="camel"):
+    uid: str
+    operation: str
+    kind: _Kind = _Kind()
+    object: ConfigMap | None = None
+    old_object: ConfigMap | None = None
+    dry_run: bool | None = None
+
+
+class _Review(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    request: _Request | None = None
+
+
+_review = msgspec.json.Decoder(_Review)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What somebody is about to do with a ConfigMap; `new` is None where it is deleted."""
+
+    uid: str
+    operation: str
+    old: ConfigMap | None
+    new: ConfigMap | None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What is said to that: why not, or nothing, and what the user should know."""
+
+    refusal: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+def read(body: bytes) -> Question:
+    """What a review asks.
+
+    Raises:
+        NoReviewError: it is none of this version, or is about something else than ConfigMaps.
+    """
+    try:
+        review = wire.decode(_review.decode, body)
+        if (review.api_version, review.kind) != (API, "AdmissionReview"):
+            found = one_line(f"{review.kind or 'no kind'} of {review.api_version or 'no version'}")
+            raise NoReviewError(f"expected an AdmissionReview of {API}, found {found}")
+        asked = review.request
+        if asked is None:
+            raise NoReviewError("the review has no request")
+        if (asked.kind.group, asked.kind.kind) != ("", _CONFIG_MAP):
+            raise NoReviewError(
+                f"asked about {one_line(asked.kind.kind)}; only ConfigMaps are judged"
+            )
+        return Question(
+            asked.uid,
+            asked.operation,
+            asked.old_object,
+            asked.object,
+            bool(asked.dry_run),
+        )
+    except msgspec.DecodeError as wrong:
+        raise NoReviewError(f"the body is no AdmissionReview: {one_line(str(wrong))}") from wrong
+
+
+def written(uid: str, answer: Answer) -> bytes:
+    """The review that answers."""
+    response: dict[str, object] = {"uid": uid, "allowed": not answer.refusal}
+    if answer.refusal:
+        # Of a reason that kubectl words by itself it would leave the text out.
+        response["status"] = {"code": _REFUSED, "reason": "BadRequest", "message": answer.refusal}
+    if answer.warnings:
+        shown = [_warning(one) for one in answer.warnings[:_MOST_WARNINGS]]
+        more = len(answer.warnings) - len(shown)
+        response["warnings"] = [*shown, f"and {more} more warnings"] if more else shown
+    return msgspec.json.encode({"apiVersion": API, "kind": "AdmissionReview", "response": response})
+
+
+def _warning(text: str) -> str:
+    line = one_line(text)
+    return line if len(line) <= _LONGEST_WARNING else line[: _LONGEST_WARNING - len(CUT)] + CUT

@@ -1,0 +1,118 @@
+"""`berth extender`: policies obeyed by a stock kube-scheduler that stays where it is."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+import yaml
+
+from engine.cli.extender import stanza
+from tests.cluster.berth import node, pod
+from tests.cluster.process import Process, free_port, wait_until
+from tests.cluster.test_extenders import STOCK
+from tests.cluster.test_extenders import Cluster as Base
+
+pytestmark = pytest.mark.cluster
+
+NGINX = "filter: pod.name contains nginx -> node.label test=test\n"
+
+
+class Cluster(Base):
+    """With `berth extender` beside it, and the configuration that it prints."""
+
+    def serves(self, text, *flags):
+        self.policies = self._folder / "policies"
+        self.policies.mkdir()
+        self.says(text)
+        port = free_port()
+        command = [sys.executable, "-m", "engine", "extender", "--port", str(port)]
+        command += ["--kubeconfig", self.api.kubeconfig_file(), "--policies", self.policies, *flags]
+        self.log = self._folder / "extender.log"
+        self.process = Process("berth extender", command, self.log)
+        self.process.start()
+        self.logged("Policies in force")
+        scheme = "http" if "--plain-http" in flags else "https"
+        printed = stanza(f"{scheme}://127.0.0.1:{port}")
+        self._kube_scheduler(extenders=yaml.safe_load(printed)["extenders"])
+
+    def says(self, text):
+        (self.policies / "a.policy").write_text(text)
+
+    def logged(self, text, count=1):
+        def there():
+            assert self.process.running, self.process.tail()
+            return self.log.read_text().count(text) >= count
+
+        wait_until(f"{text!r} in the log", there, seconds=60)
+
+    def stop(self):
+        assert self.process.stop() == 0
+
+    def runs(self, *names, **spec):
+        for name in names:
+            body = pod(name, self.namespace, STOCK, cpu="100m")
+            body["spec"].update(spec)
+            self.creates("Pod", body)
+
+    def placed(self, *names):
+        wait_until(f"{names} are bound", lambda: all(map(self.node_of, names)))
+        return {self.node_of(name) for name in names}
+
+
+@pytest.fixture
+def cluster(control_plane, namespace, no_nodes, kubectl, tmp_path, kube_scheduler):
+    made = Cluster(control_plane, namespace, kubectl, tmp_path, kube_scheduler)
+    yield made
+    made.stop()
+
+
+@pytest.mark.parametrize("flags", [(), ("--plain-http",)])
+def test_nginx_lands_where_the_policy_says_and_an_edit_is_obeyed(cluster, flags):
+    for n in range(4):
+        cluster.creates("Node", node(f"n{n}", {"test": "test"} if n == 3 else {}))
+    cluster.serves(NGINX + "score: if node.name is n1 then 100 else 0\nsort: pod.name\n", *flags)
+    cluster.logged("a.policy:3: not obeyed through an extender: kube-scheduler sorts its queue")
+    nginx = [f"nginx-{n}" for n in range(5)]
+    cluster.runs(*nginx, "other-0")
+    assert cluster.placed(*nginx) == {"n3"}
+    assert cluster.placed("other-0") == {"n1"}, "scores are added to kube-scheduler's own"
+
+    cluster.says("filter: pod.name contains nginx -> node.label nowhere=here\n")
+    cluster.logged("Policies in force", count=2)
+    cluster.runs("nginx-late")
+    wait_until("nginx-late is told", lambda: cluster.why("nginx-late"))
+    reason, message = cluster.why("nginx-late")
+    assert reason == "Unschedulable"
+    assert message.startswith("0/4 nodes are available: 4 ")
+    assert "node.label nowhere=here" in message
+    cluster.says("filter: pod.name contains nginx -> node.name is n2\n")
+    cluster.logged("Policies in force", count=3)
+    # Extenders have no way to wake pods; whatever happens in the cluster does.
+    cluster.creates("Node", node("n4"))
+    assert cluster.placed("nginx-late") == {"n2"}
+
+
+def test_who_must_not_be_evicted_is_not(cluster):
+    for name in ("n1", "n2"):
+        cluster.creates("Node", node(name, cpu="1"))
+    cluster.serves(
+        "preempt: pod.priority > 0 -> victims where it.label spare=yes\n", "--plain-http"
+    )
+    for name, label in (("kept", "no"), ("spare", "yes")):
+        body = pod(name, cluster.namespace, STOCK, cpu="900m")
+        body["metadata"]["labels"] = {"spare": label}
+        cluster.creates("Pod", body)
+    cluster.placed("kept", "spare")
+    wanted = cluster.node_of("spare")
+    for n in range(2):
+        important = pod(f"important-{n}", cluster.namespace, STOCK, cpu="900m")
+        important["spec"]["priorityClassName"] = "system-node-critical"
+        cluster.creates("Pod", important)
+    wait_until(
+        "one is bound", lambda: cluster.node_of("important-0") or cluster.node_of("important-1")
+    )
+    assert cluster.get("spare") is None
+    bound = [cluster.node_of(f"important-{n}") for n in range(2)]
+    assert sorted(bound, key=str) == sorted([wanted, None], key=str)
+    assert cluster.node_of("kept")

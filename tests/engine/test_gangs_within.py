@@ -1,0 +1,259 @@
+"""Gangs within a domain: planned in slices, others between them; the cheapest domain emptied."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.clock import ManualClock
+from engine.gangs.rescue import MOST_DOMAINS
+from engine.objects import PodDisruptionBudget, from_builtins
+from tests.builders import make_node
+from tests.engine.test_gangs import (
+    GANG,
+    condition,
+    deleted,
+    evicted,
+    gang,
+    member,
+)
+from tests.engine.test_preemption import being_deleted
+from tests.engine.test_scheduler import World, in_a_loop
+
+ZONE = "topology.kubernetes.io/zone"
+WITHIN = GANG + " within zone\n"
+
+
+class Ticking(ManualClock):
+    """Each look at it takes a millisecond, so that a slice is a step or two."""
+
+    def monotonic(self):
+        self._monotonic += 0.001
+        return self._monotonic
+
+
+def node(name):
+    """Its first letter is its zone; it takes one member."""
+    return make_node(name, cpu="2", labels={ZONE: f"z{name[0]}"})
+
+
+def world(*nodes, text=WITHIN, clock=None):
+    made = World({"p.policy": text}, nodes=(), clock=clock)
+    for name in nodes:
+        made.handlers.nodes.on_add(node(name))
+    return made
+
+
+def low(made, name, priority=0, **how):
+    return made.comes(f"low-{name}", node=name, cpu="1500m", priority=priority, **how)
+
+
+def binds(made):
+    return dict(made.edge.binds)
+
+
+def work(made, slices):
+    """Some slices, of which none is the last."""
+    for _ in range(slices):
+        assert made.scheduler.work()
+
+
+# ---- slices --------------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_other_pods_are_decided_about_between_the_slices_of_a_plan():
+    made = world("a1", "a2", "b1", clock=Ticking())
+    for number in range(2):
+        member(made, "g", number, size=2)
+    other = made.comes("other", cpu="100m")
+    while other.metadata.uid not in made.cache.assigned():
+        work(made, 1)
+    assert made.scheduler.gangs.busy
+    assert set(made.cache.assigned()) == {other.metadata.uid}
+    await made.turn()
+    assert {name: at[0] for name, at in binds(made).items() if name != "other"} == {
+        "g-0": "a",
+        "g-1": "a",
+    }
+
+
+async def planned(made, meanwhile):
+    """The zones of a gang of two, with something done after a few slices of its plan."""
+    for number in range(2):
+        member(made, "g", number, size=2)
+    while not made.scheduler.gangs.shares:
+        work(made, 1)
+    work(made, 2)
+    meanwhile()
+    assert made.scheduler.gangs.shares
+    await made.turn()
+    return {binds(made)[f"g-{number}"][0] for number in range(2)}
+
+
+@in_a_loop
+async def test_a_plan_that_others_made_outdated_is_made_again():
+    nodes = "a1", "a2", "b1", "b2"
+    (liked,) = await planned(world(*nodes, clock=Ticking()), lambda: None)
+    made = world(*nodes, clock=Ticking())
+    there = {"nodeSelector": {ZONE: f"z{liked}"}}
+    (other,) = await planned(made, lambda: made.comes("other", cpu="1500m", spec=there))
+    assert binds(made)["other"][0] == liked
+    assert other != liked
+
+
+@in_a_loop
+async def test_a_plan_is_made_anew_where_a_node_goes_while_it_is_made():
+    made = world("a1", "a2", "b1", "b2", clock=Ticking())
+    for number in range(2):
+        member(made, "g", number, size=2)
+    work(made, 2)
+    assert made.scheduler.gangs.busy
+    for name in ("a1", "b2"):
+        made.handlers.nodes.on_delete(node(name))
+    made.handlers.nodes.on_add(node("a3"))
+    await made.turn()
+    assert sorted(binds(made).values()) == ["a2", "a3"]
+
+
+@in_a_loop
+async def test_a_member_of_another_gang_waits_for_the_end_of_a_turn():
+    made = world("a1", "a2", "b1", "b2", clock=Ticking())
+    for name in ("g", "h"):
+        for number in range(2):
+            member(made, name, number, size=2)
+    await made.turn()
+    zones = {name: {at[0] for who, at in made.edge.binds if who[0] == name} for name in "gh"}
+    assert sorted(map(sorted, zones.values())) == [["a"], ["b"]]
+    assert made.scheduler.gangs.next() is None
+
+
+@in_a_loop
+async def test_new_rules_end_a_search_and_leave_nothing_behind():
+    text = WITHIN + "preempt: victims where it.priority < pod.priority\n"
+    made = world("a1", "a2", text=text, clock=Ticking())
+    for name in ("a1", "a2"):
+        low(made, name)
+    before = made.cache.assigned()
+    for number in range(2):
+        member(made, "g", number, size=2, priority=10)
+    for slices in range(1, 40):
+        made.clock.advance(11.0)
+        for _ in range(slices):
+            made.scheduler.work()
+        if made.edge.evictions or not made.scheduler.gangs.busy:
+            break
+        made.scheduler.use(made.framework, frozenset())
+        assert made.cache.assigned() == before
+    assert slices > 5
+    made.clock.advance(11.0)
+    await made.turn()
+    assert await evicted(made) == ["low-a1", "low-a2"]
+
+
+@in_a_loop
+async def test_room_that_a_pod_leaves_wakes_a_gang_that_did_not_fit_within_a_domain():
+    made = world("a1", "a2", "b1")
+    other = low(made, "a2")
+    await gang(made, "g", 2, size=2)
+    assert not made.edge.binds
+    deleted(made, other)
+    made.clock.advance(11.0)
+    await made.turn()
+    assert sorted(binds(made).values()) == ["a1", "a2"]
+
+
+# ---- who is evicted ------------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_the_domain_is_emptied_whose_victims_cost_least():
+    made = world("a1", "a2", "b1", "b2", "c1")
+    each = (("a1", 1), ("a2", 5), ("b1", 4), ("b2", 4), ("c1", 0))
+    pods = {name: low(made, name, priority) for name, priority in each}
+    await gang(made, "g", 2, size=2, priority=10)
+    assert await evicted(made) == ["low-b1", "low-b2"]
+    assert condition(made, "g-0") == "gang g: preempts on b1, b2 (p.policy:1)"
+    for _ in range(2):  # victims that do not go are waited for
+        made.clock.advance(11.0)
+        await made.turn()
+    assert len(made.edge.evictions) == 2
+    for name in ("b1", "b2"):
+        deleted(made, pods[name])
+    made.clock.advance(11.0)
+    await made.turn()
+    assert sorted(binds(made).values()) == ["b1", "b2"]
+    assert not len(made.cache.nominations)
+
+
+@pytest.mark.parametrize(
+    ("pick", "emptied"),
+    [("pick victims.count", "b"), ("pick victims.max_priority", "a"), ("", "a")],
+)
+@in_a_loop
+async def test_a_policy_says_what_a_domain_costs(pick, emptied):
+    rule = f"preempt: victims where it.priority < pod.priority {pick}\n"
+    made = world("a1", "a2", "b1", "b2", text=WITHIN + rule)
+    for name, priority in (("a1", 1), ("a2", 1), ("b1", 4)):
+        low(made, name, priority)
+    await gang(made, "g", 2, size=2, priority=10)
+    assert {name[4] for name in await evicted(made)} == {emptied}
+
+
+@in_a_loop
+async def test_a_budget_counts_before_priorities():
+    made = world("a1", "b1")
+    low(made, "a1", 1, labels={"app": "db"})
+    low(made, "b1", 5)
+    budget = {
+        "metadata": {"name": "db", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "db"}}},
+        "status": {"disruptionsAllowed": 0},
+    }
+    made.cache.set_object(from_builtins(PodDisruptionBudget, budget))
+    await gang(made, "g", 1, size=1, priority=10)
+    assert await evicted(made) == ["low-b1"]
+
+
+@in_a_loop
+async def test_nobody_is_evicted_where_no_domain_takes_the_gang_even_empty():
+    made = world("a1", "a2", "b1", "b2", "b3")
+    for name in ("a1", "a2", "b1"):
+        low(made, name)
+    low(made, "b2", 20)
+    held = made.cache.assigned()
+    await gang(made, "g", 3, priority=10)
+    assert await evicted(made) == []
+    assert made.cache.assigned() == held
+    assert condition(made, "g-0").startswith("gang g: 1 of the 3 members that it needs fit in one")
+
+
+@in_a_loop
+async def test_while_victims_go_in_one_domain_nobody_goes_in_another():
+    made = world("a1", "a2", "b1", "b2")
+    pods = {name: low(made, name, 1) for name in ("a1", "a2", "b1", "b2")}
+    await gang(made, "g", 2, size=2, priority=10)
+    assert await evicted(made) == ["low-a1", "low-a2"]
+    # One is gone, of the other only the deletion is known.
+    deleted(made, pods["a1"])
+    made.handlers.pods.on_update(pods["a2"], being_deleted(pods["a2"]))
+    made.clock.advance(11.0)
+    await made.turn()
+    assert await evicted(made) == ["low-a1", "low-a2"]
+    assert not made.edge.binds
+    deleted(made, pods["a2"])
+    made.clock.advance(11.0)
+    await made.turn()
+    assert sorted(binds(made).values()) == ["a1", "a2"]
+
+
+@in_a_loop
+async def test_so_many_domains_are_tried_those_with_most_room_first():
+    names = [f"{chr(97 + n)}{k}" for n in range(MOST_DOMAINS + 2) for k in (1, 2)]
+    made = world(*names)
+    last = names[-1][0]
+    for name in names:
+        if name != f"{last}2":
+            # Only the last but one, beyond the bound, would be cheaper.
+            low(made, name, 5 if name[0] != names[-3][0] else 0)
+    await gang(made, "g", 2, size=2, priority=10)
+    assert await evicted(made) == [f"low-{last}1"]

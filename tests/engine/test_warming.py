@@ -1,0 +1,95 @@
+"""What a first question would take long for is worked out before it, in small steps."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from types import SimpleNamespace
+
+from engine.cache import Cache
+from engine.clock import ManualClock
+from engine.cycle import conclude
+from engine.framework.interface import Points
+from engine.framework.profile import Profile, Weighted
+from engine.framework.runtime import Framework
+from engine.plugins.registry import default_plugins
+from engine.plugins.volumes.matching import _OPEN_VOLUMES
+from engine.plugins.volumes.pools import Pools
+from engine.warming import Warming
+from tests.builders import make_node, make_pod
+from tests.engine.plugins.volumes import builders as volumes
+
+
+def full_cluster() -> Cache:
+    cache = Cache()
+    for i in range(5):
+        cache.add_node(make_node(f"n{i}", cpu="2"))
+        for j in range(2):
+            cache.add_pod(make_pod(f"p{i}-{j}", cpu="1"), f"n{i}")
+    return cache
+
+
+def test_the_first_preemption_builds_no_column_of_all_pods_after_its_steps() -> None:
+    cache = full_cluster()
+    framework = Framework(Profile("berth", tuple(default_plugins())))
+    columns, before = cache.pods._derived, len(cache.pods._derived)
+    for _ in framework.warm(cache.snapshot(0.0)):
+        assert len(columns) <= before + 1, "one at a time"
+        before = len(columns)
+    pod = make_pod("high", cpu="2", priority=1)
+    rescue = conclude(pod, cache.snapshot(0.0), framework).rescue
+    assert rescue is not None
+    assert rescue.nominated
+    assert len(columns) == before
+
+
+def test_a_pool_describes_each_volume_once_and_few_of_them_in_a_step() -> None:
+    cache = volumes.cluster("n1")
+    for i in range(250):
+        volumes.volume(cache, f"v{i}", on={volumes.HOST: "n1"}, size="1Gi")
+    described: list[object] = []
+
+    def reach(one):
+        described.append(one)
+        return _OPEN_VOLUMES.reach(one)
+
+    pools = Pools(replace(_OPEN_VOLUMES, reach=reach))
+    seen = 0
+    for _ in pools.warm(cache.snapshot(0.0)):
+        assert len(described) - seen <= 100
+        seen = len(described)
+    assert len(described) == 250
+    assert len(pools.of(cache.snapshot(0.0), "late").items) == 250
+    volumes.volume(cache, "another", on={volumes.HOST: "n1"}, size="1Gi")
+    assert len(pools.of(cache.snapshot(0.0), "late").items) == 251
+    assert len(described) == 251
+
+
+def test_steps_end_at_the_deadline_and_one_that_raises_stops_no_other() -> None:
+    taken: list[str] = []
+
+    def two(_):
+        yield taken.append("a")
+        yield taken.append("b")
+
+    def broken(_):
+        yield taken.append("c")
+        raise ZeroDivisionError
+
+    plugins = [
+        Weighted(SimpleNamespace(name=name, points=lambda warm=warm: Points(warm=warm)), 1.0)
+        for name, warm in (("broken", broken), ("two", two))
+    ]
+    sorter = [one for one in default_plugins() if one.plugin.name == "PrioritySort"]
+    faults: list[Exception] = []
+    framework = Framework(Profile("berth", (*sorter, *plugins)), on_fault=faults.append)
+    warming = Warming(lambda: Cache().snapshot(0.0), ManualClock())
+    assert warming.due is None
+    assert not warming.step(math.inf)
+    warming.begin(framework)
+    assert warming.due is not None
+    assert warming.step(-1.0)
+    assert taken == ["c"]
+    assert not warming.step(math.inf)
+    assert taken == ["c", "a", "b"]
+    assert (len(faults), warming.due) == (1, None)
